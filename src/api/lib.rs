@@ -1,0 +1,1 @@
+//! Wire types of the Kubernetes objects that napkeeper reads and writes.

@@ -1,0 +1,2 @@
+//! napkeeper.
+fn main() {}

@@ -1,0 +1,17 @@
+//! The cluster as the deciders see it: what is there at one instant?
+//!
+//! Every type here is a value, parsed once at the edge. [`Snapshot`] holds them with their indexes.
+
+pub mod claim;
+pub mod cloud;
+pub mod inventory;
+pub mod node;
+pub mod pod;
+pub mod pool;
+pub mod record;
+pub mod sweep;
+pub mod volume;
+
+mod snapshot;
+
+pub use snapshot::{NodeUsage, PendingShapes, Snapshot, Table};

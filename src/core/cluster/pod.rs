@@ -1,0 +1,224 @@
+//! Pods: what do they ask for, and where are they?
+
+use crate::names::{Namespace, NodeName, ObjectKey, ObjectName, Uid};
+use crate::requirements::Requirements;
+use crate::resources::Resources;
+use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Labels of an object.
+pub type Labels = BTreeMap<Arc<str>, Arc<str>>;
+
+/// All of a pod that matters for where it can run. Pods of one workload share one shape.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PodShape {
+    /// Namespace.
+    pub namespace: Namespace,
+    /// Labels: what spread constraints select by.
+    pub labels: Labels,
+    /// What it asks for, `pods: 1` included.
+    pub requests: Resources,
+    /// `nodeSelector` and required node affinity terms with a single alternative.
+    pub selector: Requirements,
+    /// Alternatives of required node affinity: one must hold. Empty means none is asked for.
+    pub alternatives: Vec<Requirements>,
+    /// Tolerations.
+    pub tolerations: Vec<Toleration>,
+    /// Hard topology spread constraints (`DoNotSchedule`).
+    pub spread: Vec<Spread>,
+    /// Priority; higher goes first.
+    pub priority: i32,
+}
+
+/// A hard topology spread constraint.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Spread {
+    /// Node label whose values are the domains.
+    pub topology_key: Arc<str>,
+    /// How many more pods a domain may have than the emptiest one.
+    pub max_skew: u32,
+    /// Which pods of the namespace count.
+    pub selector: Requirements,
+}
+
+/// Effect of a taint.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+pub enum TaintEffect {
+    /// Pods that do not tolerate it are not placed.
+    NoSchedule,
+    /// Pods that do not tolerate it are placed elsewhere if they can be.
+    PreferNoSchedule,
+    /// Pods that do not tolerate it are evicted.
+    NoExecute,
+}
+
+/// A taint of a node.
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+pub struct Taint {
+    /// Key.
+    pub key: Arc<str>,
+    /// Value; empty if none.
+    #[serde(default)]
+    pub value: Arc<str>,
+    /// Effect.
+    pub effect: TaintEffect,
+}
+
+/// A toleration of a pod.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Toleration {
+    /// Key; `None` tolerates every key.
+    pub key: Option<Arc<str>>,
+    /// Value; `None` tolerates every value (operator `Exists`).
+    pub value: Option<Arc<str>>,
+    /// Effect; `None` tolerates every effect.
+    pub effect: Option<TaintEffect>,
+}
+
+impl Toleration {
+    /// True when this toleration covers the taint.
+    #[must_use]
+    pub fn covers(&self, taint: &Taint) -> bool {
+        self.key.as_ref().is_none_or(|k| *k == taint.key)
+            && self.value.as_ref().is_none_or(|v| *v == taint.value)
+            && self.effect.is_none_or(|e| e == taint.effect)
+    }
+}
+
+impl PodShape {
+    /// The first taint that keeps the pod away. `PreferNoSchedule` never does.
+    #[must_use]
+    pub fn untolerated<'t>(
+        &self,
+        taints: impl IntoIterator<Item = &'t Taint>,
+    ) -> Option<&'t Taint> {
+        taints
+            .into_iter()
+            .filter(|t| t.effect != TaintEffect::PreferNoSchedule)
+            .find(|t| {
+                !self
+                    .tolerations
+                    .iter()
+                    .any(|toleration| toleration.covers(t))
+            })
+    }
+
+    /// True when a node with these labels satisfies selector and affinity.
+    #[must_use]
+    pub fn accepts_labels(&self, labels: &Labels) -> bool {
+        self.selector.satisfied_by(labels)
+            && (self.alternatives.is_empty()
+                || self.alternatives.iter().any(|a| a.satisfied_by(labels)))
+    }
+}
+
+/// Who made the pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PodOwner {
+    /// Nobody: it is gone for good when evicted.
+    Nobody,
+    /// A DaemonSet: it belongs to its node and is no reason for a new one.
+    DaemonSet,
+    /// A controller that replaces it (ReplicaSet, StatefulSet, Job, …).
+    Controller,
+    /// The kubelet, from a file (mirror pod).
+    Static,
+}
+
+/// Phase of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PodPhase {
+    /// Not started.
+    Pending,
+    /// Started.
+    Running,
+    /// Ended well.
+    Succeeded,
+    /// Ended badly.
+    Failed,
+}
+
+/// How long a pod asks not to be disrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DoNotDisrupt {
+    /// For as long as it lives.
+    Always,
+    /// For this long after its start.
+    For(SignedDuration),
+}
+
+/// A pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pod {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// UID.
+    pub uid: Uid,
+    /// What it asks for.
+    pub shape: Arc<PodShape>,
+    /// Who made it.
+    pub owner: PodOwner,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it started to run.
+    pub started_at: Option<Timestamp>,
+    /// When it was asked to end.
+    pub deleting_at: Option<Timestamp>,
+    /// The node that it is bound to.
+    pub node: Option<NodeName>,
+    /// Phase.
+    pub phase: PodPhase,
+    /// kube-scheduler has said that no node fits (`PodScheduled=False`, reason `Unschedulable`).
+    pub unschedulable: bool,
+    /// Asks not to be disrupted.
+    pub do_not_disrupt: Option<DoNotDisrupt>,
+    /// PersistentVolumeClaims that it uses.
+    pub volumes: Vec<ObjectName>,
+}
+
+impl Pod {
+    /// It has ended: it uses nothing.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed)
+    }
+
+    /// It waits for a node, and a new node may help.
+    #[must_use]
+    pub fn is_provisionable(&self) -> bool {
+        self.node.is_none()
+            && self.unschedulable
+            && self.deleting_at.is_none()
+            && !self.is_terminal()
+            && !matches!(self.owner, PodOwner::DaemonSet | PodOwner::Static)
+    }
+
+    /// It runs on a node and must be moved elsewhere before the node goes.
+    #[must_use]
+    pub fn is_reschedulable(&self) -> bool {
+        self.node.is_some()
+            && !self.is_terminal()
+            && self.deleting_at.is_none()
+            && !matches!(self.owner, PodOwner::DaemonSet | PodOwner::Static)
+    }
+
+    /// It refuses to be disrupted at this time.
+    #[must_use]
+    pub fn refuses_disruption(&self, now: Timestamp) -> bool {
+        match self.do_not_disrupt {
+            None => false,
+            Some(DoNotDisrupt::Always) => !self.is_terminal(),
+            Some(DoNotDisrupt::For(time)) => {
+                !self.is_terminal()
+                    && self
+                        .started_at
+                        .is_none_or(|start| now.duration_since(start) < time)
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! OrphanRecords: what has been seen, and what has been done about it? This memory survives restarts.
+
+use super::cloud::{ResourceKind, Tags};
+use super::volume::ReclaimPolicy;
+use crate::names::{ArmId, ObjectName};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// All records of a cluster together. In Kubernetes they are spread over OrphanRecord objects.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Records {
+    /// Resources that were seen without a sign of life, by id.
+    pub sightings: BTreeMap<ArmId, Sighting>,
+    /// PersistentVolumes that this cluster has had, by disk.
+    pub volumes: BTreeMap<ArmId, SeenVolume>,
+    /// Deletions of the last 24 h, oldest first, each written before its DELETE is sent.
+    pub deletions: Vec<Deletion>,
+    /// When the breaker tripped, per trip, until Git clears it.
+    pub trips: Vec<Trip>,
+    /// When a whole inventory was last judged, whatever it showed.
+    pub last_observed: Option<Timestamp>,
+}
+
+/// A resource that was seen without a sign of life.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sighting {
+    /// Kind.
+    pub kind: ResourceKind,
+    /// Incarnation.
+    pub incarnation: Arc<str>,
+    /// Tags as first seen.
+    pub tags: Tags,
+    /// First time.
+    pub first_seen: Timestamp,
+    /// Last time.
+    pub last_seen: Timestamp,
+    /// How many times, each at least 10 min after the one before.
+    pub times: u32,
+}
+
+/// A PersistentVolume that this cluster has had.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SeenVolume {
+    /// Name of the PersistentVolume.
+    pub name: ObjectName,
+    /// Reclaim policy when last seen.
+    pub reclaim: ReclaimPolicy,
+    /// When last seen.
+    pub last_seen: Timestamp,
+}
+
+/// A deletion that was, or is about to be, sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Deletion {
+    /// The resource.
+    pub id: ArmId,
+    /// Its incarnation.
+    pub incarnation: Arc<str>,
+    /// Its kind.
+    pub kind: ResourceKind,
+    /// When.
+    pub at: Timestamp,
+    /// The evidence, for people.
+    pub evidence: Vec<Arc<str>>,
+}
+
+/// The breaker tripped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trip {
+    /// When.
+    pub at: Timestamp,
+    /// The kind whose resources turned suspect.
+    pub kind: ResourceKind,
+    /// How many turned suspect within the hour.
+    pub suspects: u32,
+    /// Of how many that are owned.
+    pub owned: u32,
+}

@@ -1,0 +1,16 @@
+//! The domain of napkeeper: which nodes should exist, what belongs to nobody, and why?
+//!
+//! Everything here is a pure function of its arguments. Time, chance and ids come in as arguments; there is no I/O,
+//! no clock and no async. [`cluster::Snapshot`] is what is known, [`plan::Plan`] is what is decided.
+
+pub mod catalog;
+pub mod cluster;
+pub mod labels;
+pub mod money;
+pub mod names;
+pub mod orphans;
+pub mod plan;
+pub mod ports;
+pub mod requirements;
+pub mod resources;
+pub mod settings;

@@ -1,0 +1,126 @@
+//! The law of deleting, clause by clause.
+
+/// A rule of the law, or a step that keeps a crash from doing harm, that the mutation check can switch off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Clause {
+    /// 0: the group's `managedBy` is the configured cluster.
+    GroupManagedByUs,
+    /// 0: at least one live Node's providerID lies in the group.
+    LiveNodeInGroup,
+    /// 1: the cluster tag names this cluster, by exact key and value.
+    OwnedByTag,
+    /// 1: a data disk has a durable record of its volume.
+    VolumeRecord,
+    /// 1: a volume with reclaim policy Retain keeps its disk.
+    RetainKeeps,
+    /// 2: no NodeClaim links to it, by UID, name or intent.
+    NoClaim,
+    /// 2: no Node links to it, by provider id or through its VM.
+    NoNode,
+    /// 2: no VM links to it: not attached, not named by one.
+    NoVm,
+    /// 2: no PersistentVolume, attachment, inline volume or snapshot links to it.
+    NoVolume,
+    /// 2: a NIC serves no private endpoint, link service or hosted workload.
+    NicServesNothing,
+    /// 2: a disk's state is exactly Unattached.
+    DiskUnattached,
+    /// 3: an orphan for long enough, counted from the first durable sighting.
+    OldEnough,
+    /// 4: seen twice, at least 10 min apart.
+    SeenTwice,
+    /// 5: every listing is whole.
+    WholeListings,
+    /// 5: the breaker.
+    Breaker,
+    /// 6: GET of the resource right before the DELETE.
+    RecheckResource,
+    /// 6: GET of its claim, Node and volume right before the DELETE.
+    RecheckOwners,
+    /// 6: the pause switch, at the write.
+    Pause,
+    /// 7: mode `Collect`.
+    Mode,
+    /// 7: caps over 24 h.
+    Cap,
+    /// 7: approvals.
+    Approval,
+    /// 7: approvals expire and name an incarnation.
+    ApprovalExact,
+    /// Exclusions.
+    Exclusion,
+    /// Launch: the intent is written before the first PUT.
+    IntentFirst,
+    /// Launch: look for the VM of an earlier run before creating one.
+    AdoptFirst,
+    /// Terminate: delete only what carries the claim's UID.
+    TerminateOwnOnly,
+    /// Terminate: the finalizer goes only when VM, NIC and disk are gone.
+    FinalizerLast,
+    /// Sweep: the deletion is recorded before the DELETE, so that the cap survives a crash.
+    RecordFirst,
+}
+
+impl Clause {
+    /// All of them.
+    pub const ALL: [Self; 28] = [
+        Self::GroupManagedByUs,
+        Self::LiveNodeInGroup,
+        Self::OwnedByTag,
+        Self::VolumeRecord,
+        Self::RetainKeeps,
+        Self::NoClaim,
+        Self::NoNode,
+        Self::NoVm,
+        Self::NoVolume,
+        Self::NicServesNothing,
+        Self::DiskUnattached,
+        Self::OldEnough,
+        Self::SeenTwice,
+        Self::WholeListings,
+        Self::Breaker,
+        Self::RecheckResource,
+        Self::RecheckOwners,
+        Self::Pause,
+        Self::Mode,
+        Self::Cap,
+        Self::Approval,
+        Self::ApprovalExact,
+        Self::Exclusion,
+        Self::IntentFirst,
+        Self::AdoptFirst,
+        Self::TerminateOwnOnly,
+        Self::FinalizerLast,
+        Self::RecordFirst,
+    ];
+}
+
+/// Which clauses hold. In a build that ships there is one law, and all of it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Law {
+    off: u32,
+}
+
+impl Law {
+    /// The whole law.
+    #[must_use]
+    pub const fn whole() -> Self {
+        Self { off: 0 }
+    }
+
+    /// The law without some clauses, to show that each of them is needed.
+    #[cfg(feature = "mutation")]
+    #[must_use]
+    pub fn without(clauses: &[Clause]) -> Self {
+        Self {
+            off: clauses.iter().fold(0, |off, c| off | 1 << (*c as u8)),
+        }
+    }
+
+    /// True when the clause holds.
+    #[must_use]
+    pub const fn holds(self, clause: Clause) -> bool {
+        self.off & (1 << (clause as u8)) == 0
+    }
+}

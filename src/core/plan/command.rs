@@ -1,0 +1,230 @@
+//! Commands: what can a decider ask for?
+//!
+//! Each is idempotent: repeated after a crash it does no harm. The executor runs one command per [`CommandKey`] at a
+//! time and turns it into effects by its script.
+
+use super::effect::{ClaimDraft, ClaimStep, NodeStep, RecordChange, SweepReport};
+use crate::cluster::claim::{ClaimRef, LaunchIntent, PlannedOffering};
+use crate::cluster::cloud::{CloudResource, ResourceKind, Tags};
+use crate::cluster::record::Deletion;
+use crate::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName, Uid};
+use jiff::Timestamp;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What a decider asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Create a NodeClaim.
+    CreateClaim(Box<ClaimDraft>),
+    /// Create the VM of a NodeClaim, or find the one that an earlier run created.
+    Launch(Box<Launch>),
+    /// Note a step of a NodeClaim's life on it.
+    AdvanceClaim {
+        /// The claim.
+        claim: ClaimRef,
+        /// The step.
+        step: ClaimStep,
+    },
+    /// Change a Node: register it, mark it ready, or mark it as being disrupted.
+    AdvanceNode {
+        /// The node.
+        node: NodeName,
+        /// Its UID.
+        uid: Uid,
+        /// The step.
+        step: NodeStep,
+    },
+    /// Ask for a NodeClaim's deletion; its finalizer keeps it until everything of it is gone.
+    DeleteClaim {
+        /// The claim.
+        claim: ClaimRef,
+        /// A word for metrics: `empty`, `expired`, `launch_failed`, …
+        category: &'static str,
+    },
+    /// Look whether a NodeClaim's VM is gone, and ask for the claim's deletion if Azure says so.
+    ConfirmGone {
+        /// The claim.
+        claim: ClaimRef,
+        /// Its VM.
+        vm: ArmId,
+    },
+    /// Evict a pod through the eviction API, which honours PodDisruptionBudgets.
+    Evict {
+        /// The pod.
+        pod: ObjectKey,
+        /// Its UID.
+        uid: Uid,
+    },
+    /// Delete what was created for a NodeClaim that is being deleted: lifecycle delete.
+    Terminate(Box<Terminate>),
+    /// Delete a Node object whose machine is gone.
+    DeleteNode {
+        /// The node.
+        node: NodeName,
+        /// Its UID.
+        uid: Uid,
+    },
+    /// Take our finalizer off a NodeClaim of which nothing is left.
+    ReleaseClaim {
+        /// The claim.
+        claim: ClaimRef,
+    },
+    /// Take a whole inventory: the cloud first, Kubernetes after it.
+    Observe {
+        /// Why now, for metrics: `scheduled` or `first`.
+        category: &'static str,
+    },
+    /// Write what was seen to the durable records.
+    Record(Box<RecordChange>),
+    /// Delete a proven orphan: sweep delete.
+    SweepDelete(Box<SweepDelete>),
+    /// Tag a suspect resource with the time of its first sighting (mode `Mark`).
+    Mark {
+        /// The resource.
+        resource: Arc<CloudResource>,
+        /// When it was first seen as a suspect.
+        first_seen: Timestamp,
+    },
+    /// Write an OrphanSweep's status.
+    ReportSweep(Box<SweepReport>),
+}
+
+/// Create the VM of a NodeClaim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launch {
+    /// The claim.
+    pub claim: ClaimRef,
+    /// The pool, for the tags.
+    pub pool: Option<NodePoolName>,
+    /// Offerings to try, best first.
+    pub offerings: Vec<PlannedOffering>,
+    /// The intent that an earlier run wrote, if one did: what it names may exist.
+    pub intent: Option<LaunchIntent>,
+    /// Node resource group as an id, `/subscriptions/…/resourceGroups/…`.
+    pub group: ArmId,
+    /// Tags for everything that is created.
+    pub tags: Tags,
+    /// OS disk in GB.
+    pub os_disk_gb: u32,
+}
+
+/// Delete what was created for a NodeClaim that is being deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Terminate {
+    /// The claim.
+    pub claim: ClaimRef,
+    /// What its intent names. Nothing else is touched.
+    pub intent: LaunchIntent,
+}
+
+/// Delete a proven orphan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SweepDelete {
+    /// The sweep that allows it.
+    pub sweep: ObjectName,
+    /// The resource as listed.
+    pub resource: Arc<CloudResource>,
+    /// The NodeClaim that its tags name, to be looked up right before the DELETE.
+    pub claim: Option<ClaimName>,
+    /// What is written to the durable records before the DELETE is sent.
+    pub deletion: Deletion,
+}
+
+/// Identity of a command for the executor: one at a time per key.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CommandKey {
+    /// About a NodeClaim.
+    Claim(ClaimName),
+    /// About a Node.
+    Node(NodeName),
+    /// About a pod.
+    Pod(ObjectKey),
+    /// Taking an inventory.
+    Inventory,
+    /// Writing records.
+    Records,
+    /// About a cloud resource.
+    Resource(ArmId),
+    /// About an OrphanSweep.
+    Sweep(ObjectName),
+}
+
+impl Command {
+    /// What the command is about.
+    #[must_use]
+    pub fn key(&self) -> CommandKey {
+        match self {
+            Self::CreateClaim(draft) => CommandKey::Claim(draft.name.clone()),
+            Self::Launch(launch) => CommandKey::Claim(launch.claim.name.clone()),
+            Self::AdvanceClaim { claim, .. }
+            | Self::DeleteClaim { claim, .. }
+            | Self::ConfirmGone { claim, .. }
+            | Self::ReleaseClaim { claim } => CommandKey::Claim(claim.name.clone()),
+            Self::Terminate(terminate) => CommandKey::Claim(terminate.claim.name.clone()),
+            Self::AdvanceNode { node, .. } | Self::DeleteNode { node, .. } => {
+                CommandKey::Node(node.clone())
+            }
+            Self::Evict { pod, .. } => CommandKey::Pod(pod.clone()),
+            Self::Observe { .. } => CommandKey::Inventory,
+            Self::Record(_) => CommandKey::Records,
+            Self::SweepDelete(delete) => CommandKey::Resource(delete.resource.id.clone()),
+            Self::Mark { resource, .. } => CommandKey::Resource(resource.id.clone()),
+            Self::ReportSweep(report) => CommandKey::Sweep(report.sweep.clone()),
+        }
+    }
+
+    /// The switch that holds this command back, if it has one.
+    #[must_use]
+    pub fn held_by(&self) -> Option<Switch> {
+        match self {
+            Self::CreateClaim(_) | Self::Launch(_) => Some(Switch::Launch),
+            Self::DeleteClaim { .. } | Self::Evict { .. } => Some(Switch::Disrupt),
+            Self::Terminate(_) | Self::SweepDelete(_) => Some(Switch::Delete),
+            _ => None,
+        }
+    }
+}
+
+/// The three pause switches.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Switch {
+    /// Nothing new is launched.
+    Launch,
+    /// Nothing is disrupted.
+    Disrupt,
+    /// Nothing is deleted in Azure.
+    Delete,
+}
+
+/// The pause switch: what must not be done for now. Checked at every write.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Pause(BTreeSet<Switch>);
+
+impl Pause {
+    /// Holds back what these switches stand for.
+    #[must_use]
+    pub fn of(switches: impl IntoIterator<Item = Switch>) -> Self {
+        Self(switches.into_iter().collect())
+    }
+
+    /// True when this switch is set.
+    #[must_use]
+    pub fn holds(&self, switch: Switch) -> bool {
+        self.0.contains(&switch)
+    }
+}
+
+/// Kinds by name, for reports.
+#[must_use]
+pub fn kind_word(kind: ResourceKind) -> &'static str {
+    match kind {
+        ResourceKind::Nic => "NIC",
+        ResourceKind::OsDisk => "OS disk",
+        ResourceKind::Vm => "VM",
+        ResourceKind::DataDisk => "data disk",
+    }
+}

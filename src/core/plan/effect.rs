@@ -1,0 +1,230 @@
+//! Effects: the single calls that commands are made of.
+//!
+//! An effect is one request to Kubernetes or to Azure. A crash can happen before or after each of them, never within.
+
+use crate::catalog::OfferingKey;
+use crate::cluster::claim::{Claim, ClaimRef, ClaimSpec, LaunchFailure, LaunchIntent};
+use crate::cluster::cloud::{CloudResource, ResourceKind, Tags};
+use crate::cluster::inventory::Inventory;
+use crate::cluster::node::Node;
+use crate::cluster::pod::{Labels, Taint};
+use crate::cluster::record::{Deletion, SeenVolume, Sighting, Trip};
+use crate::cluster::volume::Volume;
+use crate::names::{ArmId, ClaimName, NodeName, ObjectKey, ObjectName, ProviderId, Uid};
+use crate::plan::Switch;
+use crate::ports::OperationId;
+use crate::resources::Resources;
+use jiff::Timestamp;
+use std::sync::Arc;
+
+/// One request to Kubernetes or to Azure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Create a NodeClaim with our finalizer. Replies `Done`; a claim of that name is a `Conflict`.
+    CreateClaim(Box<ClaimDraft>),
+    /// Write a launch intent on a NodeClaim. Fails with `Conflict` if the UID differs or the claim is being deleted.
+    WriteIntent(ClaimRef, Box<LaunchIntent>),
+    /// Note a step on a NodeClaim.
+    AdvanceClaim(ClaimRef, ClaimStep),
+    /// Change a Node.
+    AdvanceNode(NodeName, Uid, NodeStep),
+    /// Set a NodeClaim's deletionTimestamp.
+    DeleteClaim(ClaimRef),
+    /// Take our finalizer off a NodeClaim.
+    ReleaseClaim(ClaimRef),
+    /// Delete a Node object, with our finalizer.
+    DeleteNode(NodeName, Uid),
+    /// Evict a pod.
+    Evict(ObjectKey, Uid),
+    /// Read a NodeClaim, past the cache. Replies `Claim`.
+    ReadClaim(ClaimName),
+    /// Read the Node of a provider id, past the cache. Replies `Node`.
+    ReadNode(ProviderId),
+    /// Read a PersistentVolume, past the cache. Replies `Volume`.
+    ReadVolume(ObjectName),
+    /// Write to the durable records.
+    Record(Box<RecordChange>),
+    /// Write an OrphanSweep's status.
+    ReportSweep(Box<SweepReport>),
+    /// GET a cloud resource. Replies `Resource`, `None` where Azure says 404.
+    Get(ArmId),
+    /// PUT a NIC. Replies `Done` (NIC writes complete at once) or `Accepted`.
+    PutNic(Box<NicSpec>),
+    /// PUT a VM. Replies `Accepted`.
+    PutVm(Box<VmSpec>),
+    /// DELETE a cloud resource. Replies `Accepted`, or `Done` where it is gone already.
+    Delete(ArmId, ResourceKind),
+    /// Tag a cloud resource, other tags kept.
+    Tag(ArmId, Tags),
+    /// Look at a long-running operation. Replies `Running` or `Done`, or fails with the operation's error.
+    Poll(OperationId),
+    /// Take a whole inventory. Replies `Inventory`.
+    TakeInventory,
+}
+
+/// Reply to an effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// It is done.
+    Done,
+    /// A long-running operation has begun.
+    Accepted(OperationId),
+    /// A long-running operation has not ended.
+    Running,
+    /// A cloud resource, or none.
+    Resource(Option<Arc<CloudResource>>),
+    /// A NodeClaim, or none.
+    Claim(Option<Arc<Claim>>),
+    /// A Node, or none.
+    Node(Option<Arc<Node>>),
+    /// A PersistentVolume, or none.
+    Volume(Option<Arc<Volume>>),
+    /// A whole inventory.
+    Inventory(Arc<Inventory>),
+}
+
+/// A NodeClaim to be created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimDraft {
+    /// Name.
+    pub name: ClaimName,
+    /// What it asks for.
+    pub spec: ClaimSpec,
+    /// Pods that it is made for, for people.
+    pub pods: Vec<ObjectKey>,
+}
+
+/// A step of a NodeClaim's life.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimStep {
+    /// Its VM exists.
+    Launched {
+        /// The VM.
+        provider_id: ProviderId,
+        /// The offering that it was bought by.
+        offering: OfferingKey,
+        /// What it has.
+        capacity: Resources,
+        /// What pods may use.
+        allocatable: Resources,
+    },
+    /// Every way to launch it failed.
+    LaunchFailed(LaunchFailure),
+    /// Its Node has joined.
+    Registered {
+        /// The Node.
+        node: NodeName,
+    },
+    /// Its Node is ready for pods.
+    Initialized,
+    /// A pod came to or left its node.
+    PodEvent {
+        /// When.
+        at: Timestamp,
+    },
+}
+
+/// A change to a Node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NodeStep {
+    /// It belongs to a NodeClaim: finalizer, labels and taints; the taint `unregistered` goes.
+    Register {
+        /// Labels to set.
+        labels: Labels,
+        /// Taints to set.
+        taints: Vec<Taint>,
+    },
+    /// It is ready for pods.
+    Initialize,
+    /// It is being disrupted: no new pods.
+    Disrupt,
+}
+
+/// A NIC to be created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NicSpec {
+    /// Its id.
+    pub id: ArmId,
+    /// Tags.
+    pub tags: Tags,
+}
+
+/// A VM to be created. Its NIC and OS disk go with it when it is deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VmSpec {
+    /// Its id.
+    pub id: ArmId,
+    /// Size, zone and capacity type.
+    pub offering: OfferingKey,
+    /// Its NIC.
+    pub nic: ArmId,
+    /// Its OS disk.
+    pub os_disk: ArmId,
+    /// OS disk in GB.
+    pub os_disk_gb: u32,
+    /// Tags.
+    pub tags: Tags,
+    /// The NodeClaim that its kubelet will announce itself for.
+    pub claim: ClaimName,
+}
+
+/// A change to the durable records. All fields are applied in one write.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RecordChange {
+    /// Sightings to add or replace.
+    pub sighted: Vec<(ArmId, Sighting)>,
+    /// Sightings to drop: a sign of life, or gone.
+    pub cleared: Vec<ArmId>,
+    /// PersistentVolumes to add or replace.
+    pub volumes: Vec<(ArmId, SeenVolume)>,
+    /// Deletions about to be sent.
+    pub deletions: Vec<Deletion>,
+    /// Trips of the breaker.
+    pub trips: Vec<Trip>,
+    /// Deletions and trips before this time are forgotten.
+    pub forget_before: Option<Timestamp>,
+    /// A whole inventory was judged.
+    pub observed: Option<Timestamp>,
+}
+
+/// What an OrphanSweep's status says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SweepReport {
+    /// The sweep.
+    pub sweep: ObjectName,
+    /// When the inventory was complete.
+    pub observed_at: Timestamp,
+    /// Findings, dearest first.
+    pub findings: Vec<crate::orphans::Finding>,
+    /// Why nothing is swept at all, if so.
+    pub halted: Option<Arc<str>>,
+}
+
+impl Effect {
+    /// True when the effect changes something; reads and polls do not.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        !matches!(
+            self,
+            Self::ReadClaim(_)
+                | Self::ReadNode(_)
+                | Self::ReadVolume(_)
+                | Self::Get(_)
+                | Self::Poll(_)
+                | Self::TakeInventory
+        )
+    }
+
+    /// The pause switch that holds this effect back, if it has one.
+    #[must_use]
+    pub fn held_by(&self) -> Option<Switch> {
+        match self {
+            Self::CreateClaim(_) | Self::WriteIntent(..) | Self::PutNic(_) | Self::PutVm(_) => {
+                Some(Switch::Launch)
+            }
+            Self::DeleteClaim(_) | Self::Evict(..) => Some(Switch::Disrupt),
+            Self::Delete(..) => Some(Switch::Delete),
+            _ => None,
+        }
+    }
+}

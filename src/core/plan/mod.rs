@@ -1,0 +1,59 @@
+//! The plan: what is to be done now, and why?
+//!
+//! A plan is data. `plan` prints it, `explain` prints its reasons, `simulate` applies it to the embedded world, and
+//! the executor applies it to Azure and the API server.
+
+mod command;
+mod effect;
+mod script;
+
+pub use command::{Command, CommandKey, Launch, Pause, SweepDelete, Switch, Terminate, kind_word};
+pub use effect::{
+    ClaimDraft, ClaimStep, Effect, NicSpec, NodeStep, RecordChange, Reply, SweepReport, VmSpec,
+};
+pub use script::{OneEffect, Report, Script, Step};
+
+use jiff::Timestamp;
+use std::sync::Arc;
+
+/// What is to be done now, why, and when to decide again.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[must_use]
+pub struct Plan {
+    /// Commands, in the order in which they should be started.
+    pub commands: Vec<Planned>,
+    /// Decide again at this time even if nothing changes; `None` is only on change.
+    pub next: Option<Timestamp>,
+}
+
+/// A command with its reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Planned {
+    /// What to do.
+    pub command: Command,
+    /// Why, for people: one sentence without a full stop.
+    pub reason: Arc<str>,
+}
+
+impl Plan {
+    /// Adds a command with its reason.
+    pub fn push(&mut self, command: Command, reason: impl AsRef<str>) {
+        self.commands.push(Planned {
+            command,
+            reason: Arc::from(reason.as_ref()),
+        });
+    }
+
+    /// Asks to decide again at this time, or earlier if that was asked for already.
+    pub fn wake_at(&mut self, at: Timestamp) {
+        self.next = Some(self.next.map_or(at, |next| next.min(at)));
+    }
+
+    /// Adds all of another plan.
+    pub fn extend(&mut self, other: Self) {
+        self.commands.extend(other.commands);
+        if let Some(at) = other.next {
+            self.wake_at(at);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Ports: what can go wrong out there?
+//!
+//! The domain has one way out: an executor performs [`crate::plan::Effect`]s and answers with a
+//! [`crate::plan::Reply`] or a [`PortError`]. Adapters turn every error of Azure and Kubernetes into one of these.
+
+use crate::catalog::OfferingKey;
+use jiff::{SignedDuration, Timestamp};
+use std::fmt;
+use std::sync::Arc;
+
+/// A long-running operation of Azure, as the URL or token that finds it again.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OperationId(pub Arc<str>);
+
+/// An effect failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PortError {
+    /// Azure refused or failed.
+    #[error("Azure: {0}")]
+    Cloud(CloudError),
+    /// Kubernetes refused or failed.
+    #[error("Kubernetes: {0}")]
+    Cluster(ClusterError),
+    /// A pause switch or a lost lease held the write back.
+    #[error("held back: {0}")]
+    Held(&'static str),
+}
+
+/// Azure refused or failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{code:?}: {message}")]
+pub struct CloudError {
+    /// Which error.
+    pub code: CloudErrorCode,
+    /// What Azure said.
+    pub message: Arc<str>,
+    /// Azure asked to wait this long.
+    pub retry_after: Option<SignedDuration>,
+}
+
+/// Errors of Azure that call for different answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CloudErrorCode {
+    /// The quota of a VM family is used up.
+    FamilyQuota,
+    /// The regional quota is used up.
+    RegionalQuota,
+    /// The quota of spot cores is used up.
+    SpotQuota,
+    /// The size is not sold here to this subscription.
+    SkuNotAvailable,
+    /// No capacity for the size in the region.
+    AllocationFailed,
+    /// No capacity for the size in the zone.
+    ZonalAllocationFailed,
+    /// The subnet has no free address.
+    SubnetFull,
+    /// A NIC is reserved for a VM whose creation failed.
+    NicReserved,
+    /// The resource is in use.
+    InUse,
+    /// A lock or a policy forbids it.
+    Forbidden,
+    /// Too many requests.
+    Throttled,
+    /// No such resource.
+    NotFound,
+    /// The resource is being changed by another operation, or exists with other properties.
+    Conflict,
+    /// Azure failed, or could not be reached.
+    Unavailable,
+    /// Anything else: it would fail again.
+    Invalid,
+}
+
+impl CloudErrorCode {
+    /// A word for metrics, events and reports.
+    #[must_use]
+    pub fn category(self) -> &'static str {
+        match self {
+            Self::FamilyQuota => "family_quota",
+            Self::RegionalQuota => "regional_quota",
+            Self::SpotQuota => "spot_quota",
+            Self::SkuNotAvailable => "sku_not_available",
+            Self::AllocationFailed => "allocation_failed",
+            Self::ZonalAllocationFailed => "zonal_allocation_failed",
+            Self::SubnetFull => "subnet_full",
+            Self::NicReserved => "nic_reserved",
+            Self::InUse => "in_use",
+            Self::Forbidden => "forbidden",
+            Self::Throttled => "throttled",
+            Self::NotFound => "not_found",
+            Self::Conflict => "conflict",
+            Self::Unavailable => "unavailable",
+            Self::Invalid => "invalid",
+        }
+    }
+
+    /// True when another offering may succeed where this one failed.
+    #[must_use]
+    pub fn is_capacity(self) -> bool {
+        matches!(
+            self,
+            Self::FamilyQuota
+                | Self::RegionalQuota
+                | Self::SpotQuota
+                | Self::SkuNotAvailable
+                | Self::AllocationFailed
+                | Self::ZonalAllocationFailed
+        )
+    }
+
+    /// True when the same call may succeed a little later.
+    #[must_use]
+    pub fn is_transient(self) -> bool {
+        matches!(
+            self,
+            Self::Throttled | Self::Unavailable | Self::Conflict | Self::NicReserved | Self::InUse
+        )
+    }
+}
+
+/// Kubernetes refused or failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+pub enum ClusterError {
+    /// The object exists already, has another UID, or has changed.
+    #[error("the object has changed or exists already")]
+    Conflict,
+    /// No such object.
+    #[error("no such object")]
+    NotFound,
+    /// A PodDisruptionBudget allows no eviction now.
+    #[error("a PodDisruptionBudget allows no eviction now")]
+    Budget,
+    /// We may not do that.
+    #[error("permission denied")]
+    Forbidden,
+    /// The API server failed, or could not be reached.
+    #[error("the API server cannot be reached")]
+    Unavailable,
+}
+
+/// Azure refused to launch an offering.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchRefusal {
+    /// The offering.
+    pub offering: OfferingKey,
+    /// Why.
+    pub error: CloudError,
+    /// When.
+    pub at: Timestamp,
+}
+
+impl fmt::Display for OperationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,363 @@
+//! One requirement: the set of states that one label may be in.
+
+use super::Operator;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+/// The values that a label may have.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Values {
+    /// Just these.
+    Only(BTreeSet<Arc<str>>),
+    /// All but these; where a bound is given, integers within the bounds only (both inclusive).
+    AllBut {
+        excluded: BTreeSet<Arc<str>>,
+        gte: Option<i64>,
+        lte: Option<i64>,
+    },
+}
+
+/// The set of states that one label may be in: absent, or a value out of a set.
+///
+/// Unlike Karpenter's representation this keeps "absent" apart from "complement", so `NotIn` combined with a bound
+/// no longer tolerates a missing label, and bounds survive beside exclusions.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Requirement {
+    values: Values,
+    absent: bool,
+    min_values: Option<u32>,
+}
+
+/// Why operator and values do not make a requirement.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RequirementError {
+    /// `In` or `NotIn` without values.
+    #[error("operator {0} needs at least one value")]
+    NoValues(Operator),
+    /// `Exists` or `DoesNotExist` with values.
+    #[error("operator {0} takes no values")]
+    SurplusValues(Operator),
+    /// A bound with none or several values.
+    #[error("operator {0} needs exactly one value")]
+    NotOneValue(Operator),
+    /// A bound that is no integer.
+    #[error("operator {operator} needs an integer, and {value:?} is none")]
+    NotAnInteger {
+        /// The operator.
+        operator: Operator,
+        /// The value as given.
+        value: String,
+    },
+}
+
+impl Requirement {
+    /// Builds a requirement from an operator and its values.
+    ///
+    /// # Errors
+    /// [`RequirementError`] when the number or the form of the values does not suit the operator.
+    pub fn new<V: AsRef<str>>(operator: Operator, values: &[V]) -> Result<Self, RequirementError> {
+        let set = || {
+            values
+                .iter()
+                .map(|v| Arc::from(v.as_ref()))
+                .collect::<BTreeSet<Arc<str>>>()
+        };
+        match operator {
+            Operator::In | Operator::NotIn if values.is_empty() => {
+                Err(RequirementError::NoValues(operator))
+            }
+            Operator::Exists | Operator::DoesNotExist if !values.is_empty() => {
+                Err(RequirementError::SurplusValues(operator))
+            }
+            Operator::In => Ok(Self::of(Values::Only(set()), false)),
+            Operator::NotIn => Ok(Self::of(
+                Values::AllBut {
+                    excluded: set(),
+                    gte: None,
+                    lte: None,
+                },
+                true,
+            )),
+            Operator::Exists => Ok(Self::exists()),
+            Operator::DoesNotExist => Ok(Self::does_not_exist()),
+            Operator::Gt | Operator::Lt | Operator::Gte | Operator::Lte => {
+                Self::bound(operator, values)
+            }
+        }
+    }
+
+    /// One of the values.
+    #[must_use]
+    pub fn any_of<V: AsRef<str>>(values: impl IntoIterator<Item = V>) -> Self {
+        Self::of(
+            Values::Only(values.into_iter().map(|v| Arc::from(v.as_ref())).collect()),
+            false,
+        )
+    }
+
+    /// Present, with any value.
+    #[must_use]
+    pub fn exists() -> Self {
+        Self::of(
+            Values::AllBut {
+                excluded: BTreeSet::new(),
+                gte: None,
+                lte: None,
+            },
+            false,
+        )
+    }
+
+    /// Absent.
+    #[must_use]
+    pub fn does_not_exist() -> Self {
+        Self::of(Values::Only(BTreeSet::new()), true)
+    }
+
+    /// No constraint at all: any value, or absent.
+    #[must_use]
+    pub fn anything() -> Self {
+        Self::of(
+            Values::AllBut {
+                excluded: BTreeSet::new(),
+                gte: None,
+                lte: None,
+            },
+            true,
+        )
+    }
+
+    fn of(values: Values, absent: bool) -> Self {
+        Self {
+            values,
+            absent,
+            min_values: None,
+        }
+    }
+
+    fn bound<V: AsRef<str>>(operator: Operator, values: &[V]) -> Result<Self, RequirementError> {
+        let [value] = values else {
+            return Err(RequirementError::NotOneValue(operator));
+        };
+        let value = value.as_ref();
+        let n: i64 = value.parse().map_err(|_| RequirementError::NotAnInteger {
+            operator,
+            value: value.to_owned(),
+        })?;
+        let (gte, lte) = match operator {
+            Operator::Gt => (n.checked_add(1), None),
+            Operator::Lt => (None, n.checked_sub(1)),
+            Operator::Gte => (Some(n), None),
+            _ => (None, Some(n)),
+        };
+        if gte.is_none() && lte.is_none() {
+            // Nothing lies beyond the ends of the integers.
+            return Ok(Self::of(Values::Only(BTreeSet::new()), false));
+        }
+        Ok(Self::of(
+            Values::AllBut {
+                excluded: BTreeSet::new(),
+                gte,
+                lte,
+            },
+            false,
+        ))
+    }
+
+    /// Asks for at least this many distinct values among what is offered.
+    #[must_use]
+    pub fn with_min_values(mut self, min_values: Option<u32>) -> Self {
+        self.min_values = min_values;
+        self
+    }
+
+    /// At least this many distinct values must remain on offer.
+    #[must_use]
+    pub fn min_values(&self) -> Option<u32> {
+        self.min_values
+    }
+
+    /// True when a label in this state satisfies the requirement; `None` is an absent label.
+    #[must_use]
+    pub fn allows(&self, state: Option<&str>) -> bool {
+        let Some(value) = state else {
+            return self.absent;
+        };
+        match &self.values {
+            Values::Only(set) => set.contains(value),
+            Values::AllBut { excluded, gte, lte } => {
+                !excluded.contains(value) && in_bounds(value, *gte, *lte)
+            }
+        }
+    }
+
+    /// What both allow. The greater `minValues` stands.
+    #[must_use]
+    pub fn intersect(&self, other: &Self) -> Self {
+        let values = match (&self.values, &other.values) {
+            (Values::Only(a), Values::Only(b)) => {
+                Values::Only(a.intersection(b).cloned().collect())
+            }
+            (Values::Only(set), Values::AllBut { excluded, gte, lte })
+            | (Values::AllBut { excluded, gte, lte }, Values::Only(set)) => {
+                let kept = |v: &&Arc<str>| !excluded.contains(*v) && in_bounds(v, *gte, *lte);
+                Values::Only(set.iter().filter(kept).cloned().collect())
+            }
+            (
+                Values::AllBut {
+                    excluded: a,
+                    gte: a_gte,
+                    lte: a_lte,
+                },
+                Values::AllBut {
+                    excluded: b,
+                    gte: b_gte,
+                    lte: b_lte,
+                },
+            ) => bounded(
+                a.union(b).cloned().collect(),
+                higher(*a_gte, *b_gte),
+                lower(*a_lte, *b_lte),
+            ),
+        };
+        Self {
+            values,
+            absent: self.absent && other.absent,
+            min_values: self.min_values.max(other.min_values),
+        }
+    }
+
+    /// True when some state satisfies both. The same as `!self.intersect(other).is_empty()`, without building it.
+    #[must_use]
+    pub fn intersects(&self, other: &Self) -> bool {
+        if self.absent && other.absent {
+            return true;
+        }
+        match (&self.values, &other.values) {
+            (Values::Only(a), Values::Only(b)) => !a.is_disjoint(b),
+            (Values::Only(set), Values::AllBut { excluded, gte, lte })
+            | (Values::AllBut { excluded, gte, lte }, Values::Only(set)) => set
+                .iter()
+                .any(|v| !excluded.contains(v) && in_bounds(v, *gte, *lte)),
+            (Values::AllBut { .. }, Values::AllBut { .. }) => !self.intersect(other).is_empty(),
+        }
+    }
+
+    /// True when no state satisfies it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.absent && matches!(&self.values, Values::Only(set) if set.is_empty())
+    }
+
+    /// True when an absent label satisfies it.
+    #[must_use]
+    pub fn allows_absent(&self) -> bool {
+        self.absent
+    }
+
+    /// The values, when they are finitely many by name.
+    #[must_use]
+    pub fn values(&self) -> Option<&BTreeSet<Arc<str>>> {
+        match &self.values {
+            Values::Only(set) => Some(set),
+            Values::AllBut { .. } => None,
+        }
+    }
+
+    /// The single value, when there is just one and the label must be present.
+    #[must_use]
+    pub fn single(&self) -> Option<&Arc<str>> {
+        let set = self.values().filter(|set| set.len() == 1 && !self.absent)?;
+        set.first()
+    }
+
+    /// The requirement as entries of `requirements[]`; no entry at all when it constrains nothing.
+    /// Reading the entries back gives an equal requirement, `minValues` aside, for all but the empty one.
+    #[must_use]
+    pub fn entries(&self) -> Vec<(Operator, Vec<Arc<str>>)> {
+        match &self.values {
+            Values::Only(set) if set.is_empty() => vec![(Operator::DoesNotExist, Vec::new())],
+            Values::Only(set) => vec![(Operator::In, set.iter().cloned().collect())],
+            Values::AllBut { excluded, gte, lte } => {
+                let bound = |operator, n: Option<i64>| {
+                    n.map(|n| (operator, vec![Arc::from(n.to_string().as_str())]))
+                };
+                let exists = !self.absent && gte.is_none() && lte.is_none();
+                let none_of = (!excluded.is_empty())
+                    .then(|| (Operator::NotIn, excluded.iter().cloned().collect()));
+                [
+                    exists.then(|| (Operator::Exists, Vec::new())),
+                    bound(Operator::Gte, *gte),
+                    bound(Operator::Lte, *lte),
+                    none_of,
+                ]
+                .into_iter()
+                .flatten()
+                .collect()
+            }
+        }
+    }
+}
+
+/// Beyond this width an interval is not checked for being exhausted by exclusions: no manifest lists as many.
+const WIDEST_EXHAUSTED: i64 = 4096;
+
+/// Values within bounds and without exclusions. An interval that is empty, or of which every integer is excluded,
+/// becomes the empty set: integers are taken as written without sign or leading zeros, as Azure's labels are.
+fn bounded(excluded: BTreeSet<Arc<str>>, gte: Option<i64>, lte: Option<i64>) -> Values {
+    let nothing = Values::Only(BTreeSet::new());
+    if let (Some(low), Some(high)) = (gte, lte) {
+        if low > high {
+            return nothing;
+        }
+        let narrow = high
+            .checked_sub(low)
+            .is_some_and(|width| width < WIDEST_EXHAUSTED);
+        if narrow && (low..=high).all(|n| excluded.contains(n.to_string().as_str())) {
+            return nothing;
+        }
+    }
+    Values::AllBut { excluded, gte, lte }
+}
+
+fn higher(a: Option<i64>, b: Option<i64>) -> Option<i64> {
+    a.max(b)
+}
+
+fn lower(a: Option<i64>, b: Option<i64>) -> Option<i64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+fn in_bounds(value: &str, gte: Option<i64>, lte: Option<i64>) -> bool {
+    if gte.is_none() && lte.is_none() {
+        return true;
+    }
+    let Ok(n) = value.parse::<i64>() else {
+        return false;
+    };
+    gte.is_none_or(|low| low <= n) && lte.is_none_or(|high| n <= high)
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("nothing");
+        }
+        let entries = self.entries();
+        if entries.is_empty() {
+            return f.write_str("anything");
+        }
+        for (i, (operator, values)) in entries.iter().enumerate() {
+            let gap = if i > 0 { " and " } else { "" };
+            match operator {
+                Operator::Exists | Operator::DoesNotExist => write!(f, "{gap}{operator}")?,
+                _ => write!(f, "{gap}{operator} [{}]", values.join(" "))?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! Amounts of compute resources: how much is asked for, and does it fit?
+//!
+//! Integers in the smallest unit that the scheduler counts: CPU in thousandths of a core, memory and ephemeral
+//! storage in bytes, everything else in whole units. Finer amounts are rounded up at the edge.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// A vector of resource amounts. Absent resources are zero.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize)]
+pub struct Resources {
+    /// Thousandths of a CPU core.
+    pub cpu_millis: i64,
+    /// Bytes.
+    pub memory: i64,
+    /// Bytes.
+    pub ephemeral_storage: i64,
+    /// Number of pods.
+    pub pods: i64,
+    /// Other resources by name (`nvidia.com/gpu`, …), in whole units, sorted by name, none of them zero.
+    pub extended: Vec<(Arc<str>, i64)>,
+}
+
+impl Resources {
+    /// CPU in thousandths of a core and memory in bytes; nothing else.
+    #[must_use]
+    pub fn cpu_memory(cpu_millis: i64, memory: i64) -> Self {
+        Self {
+            cpu_millis,
+            memory,
+            ..Self::default()
+        }
+    }
+
+    /// The amount of an extended resource.
+    #[must_use]
+    pub fn extended(&self, name: &str) -> i64 {
+        self.extended
+            .iter()
+            .find(|(n, _)| &**n == name)
+            .map_or(0, |(_, amount)| *amount)
+    }
+
+    /// Sets the amount of an extended resource.
+    pub fn set_extended(&mut self, name: &str, amount: i64) {
+        match self.extended.binary_search_by(|(n, _)| (**n).cmp(name)) {
+            Ok(i) if amount == 0 => drop(self.extended.remove(i)),
+            Ok(i) => self.extended[i].1 = amount,
+            Err(_) if amount == 0 => {}
+            Err(i) => self.extended.insert(i, (Arc::from(name), amount)),
+        }
+    }
+
+    /// Adds another vector.
+    pub fn add(&mut self, other: &Self) {
+        self.combine(other, i64::saturating_add);
+    }
+
+    /// Takes another vector away. Amounts may become negative.
+    pub fn sub(&mut self, other: &Self) {
+        self.combine(other, i64::saturating_sub);
+    }
+
+    /// The greater amount of each resource.
+    pub fn max(&mut self, other: &Self) {
+        self.combine(other, i64::max);
+    }
+
+    /// This vector plus another.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        let mut sum = self.clone();
+        sum.add(other);
+        sum
+    }
+
+    /// This vector less another.
+    #[must_use]
+    pub fn minus(&self, other: &Self) -> Self {
+        let mut rest = self.clone();
+        rest.sub(other);
+        rest
+    }
+
+    /// This vector `times` over.
+    #[must_use]
+    pub fn times(&self, times: i64) -> Self {
+        Self {
+            cpu_millis: self.cpu_millis.saturating_mul(times),
+            memory: self.memory.saturating_mul(times),
+            ephemeral_storage: self.ephemeral_storage.saturating_mul(times),
+            pods: self.pods.saturating_mul(times),
+            extended: self
+                .extended
+                .iter()
+                .map(|(n, a)| (Arc::clone(n), a.saturating_mul(times)))
+                .collect(),
+        }
+    }
+
+    /// True when every positive amount here is at most the amount there. Unlike Karpenter's, a resource that is
+    /// not asked for never matters, even where what is left of it is negative.
+    #[must_use]
+    pub fn fits(&self, room: &Self) -> bool {
+        let fits = |need: i64, room: i64| need <= 0 || need <= room;
+        fits(self.cpu_millis, room.cpu_millis)
+            && fits(self.memory, room.memory)
+            && fits(self.ephemeral_storage, room.ephemeral_storage)
+            && fits(self.pods, room.pods)
+            && self
+                .extended
+                .iter()
+                .all(|(name, need)| fits(*need, room.extended(name)))
+    }
+
+    /// How many times this vector fits into a room; `None` when it asks for nothing.
+    #[must_use]
+    pub fn times_in(&self, room: &Self) -> Option<i64> {
+        let times = |need: i64, room: i64| (need > 0).then(|| room.max(0) / need);
+        let extended = self
+            .extended
+            .iter()
+            .map(|(name, need)| times(*need, room.extended(name)));
+        [
+            times(self.cpu_millis, room.cpu_millis),
+            times(self.memory, room.memory),
+            times(self.ephemeral_storage, room.ephemeral_storage),
+            times(self.pods, room.pods),
+        ]
+        .into_iter()
+        .chain(extended)
+        .flatten()
+        .min()
+    }
+
+    fn combine(&mut self, other: &Self, with: impl Fn(i64, i64) -> i64) {
+        self.cpu_millis = with(self.cpu_millis, other.cpu_millis);
+        self.memory = with(self.memory, other.memory);
+        self.ephemeral_storage = with(self.ephemeral_storage, other.ephemeral_storage);
+        self.pods = with(self.pods, other.pods);
+        for (name, amount) in &other.extended {
+            let mine = self.extended(name);
+            self.set_extended(name, with(mine, *amount));
+        }
+    }
+}
+
+impl fmt::Display for Resources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}m CPU, {} MiB", self.cpu_millis, self.memory >> 20)?;
+        self.extended
+            .iter()
+            .try_for_each(|(name, amount)| write!(f, ", {amount} {name}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_asked_for_does_not_matter() {
+        let mut room = Resources::cpu_memory(1000, -1);
+        assert!(Resources::cpu_memory(1000, 0).fits(&room));
+        assert!(!Resources::cpu_memory(1000, 1).fits(&room));
+        room.set_extended("nvidia.com/gpu", 1);
+        let mut gpu = Resources::default();
+        gpu.set_extended("nvidia.com/gpu", 2);
+        assert!(!gpu.fits(&room));
+    }
+
+    #[test]
+    fn times_in_is_bound_by_the_scarcest() {
+        let pod = Resources {
+            pods: 1,
+            ..Resources::cpu_memory(1000, 1 << 30)
+        };
+        let room = Resources {
+            pods: 250,
+            ..Resources::cpu_memory(7820, 28 << 30)
+        };
+        assert_eq!(pod.times_in(&room), Some(7));
+        assert_eq!(Resources::default().times_in(&room), None);
+    }
+
+    #[test]
+    fn extended_resources_stay_sorted_and_drop_zeros() {
+        let mut a = Resources::default();
+        a.set_extended("b", 2);
+        a.set_extended("a", 1);
+        let mut b = Resources::default();
+        b.set_extended("b", 2);
+        a.sub(&b);
+        assert_eq!(a.extended, vec![(Arc::from("a"), 1)]);
+    }
+}

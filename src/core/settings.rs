@@ -1,0 +1,67 @@
+//! Settings: which cluster is this, and how is it to be looked after?
+
+use crate::names::{ArmId, Region};
+use crate::orphans::Law;
+use jiff::SignedDuration;
+use std::sync::Arc;
+
+/// Settings of the deciders.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Which cluster this is.
+    pub cluster: ClusterIdentity,
+    /// What the deciders may do beside managed NAP or instead of it.
+    pub mode: Mode,
+    /// Quiet time after which waiting pods are placed.
+    pub batch_idle: SignedDuration,
+    /// Longest that pods wait to be placed together.
+    pub batch_max: SignedDuration,
+    /// How often disruption is considered.
+    pub disruption_every: SignedDuration,
+    /// A NodeClaim whose VM is not there after this time is given up.
+    pub launch_timeout: SignedDuration,
+    /// A NodeClaim whose Node has not joined after this time is given up.
+    pub registration_timeout: SignedDuration,
+    /// The law of deleting.
+    pub law: Law,
+}
+
+/// Which cluster this is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterIdentity {
+    /// The managed cluster.
+    pub cluster: ArmId,
+    /// Value of the cluster tag on what this cluster owns.
+    pub tag: Arc<str>,
+    /// The node resource group, `/subscriptions/…/resourceGroups/…`.
+    pub group: ArmId,
+    /// The region.
+    pub region: Region,
+}
+
+/// What the deciders may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Beside managed NAP: report on VMs, sweep NICs and disks, launch nothing.
+    Companion,
+    /// Instead of it.
+    Provisioner,
+}
+
+impl Settings {
+    /// Karpenter's defaults: batch window 1 s to 10 s, disruption every 10 s, launch within 5 min, registration within
+    /// 15 min (`karpenter-core` v1.14, operator options and nodeclaim liveness).
+    #[must_use]
+    pub fn new(cluster: ClusterIdentity) -> Self {
+        Self {
+            cluster,
+            mode: Mode::Provisioner,
+            batch_idle: SignedDuration::from_secs(1),
+            batch_max: SignedDuration::from_secs(10),
+            disruption_every: SignedDuration::from_secs(10),
+            launch_timeout: SignedDuration::from_mins(5),
+            registration_timeout: SignedDuration::from_mins(15),
+            law: Law::whole(),
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! One integration-test binary: each area of tests is a module.

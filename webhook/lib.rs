@@ -1,0 +1,1 @@
+//! Admission webhook: how does an AdmissionReview become a verdict or a placement hint, and back?
