@@ -62,8 +62,8 @@ impl Resources {
         self.combine(other, i64::saturating_sub);
     }
 
-    /// The greater amount of each resource.
-    pub fn max(&mut self, other: &Self) {
+    /// Raises each amount to at least that of another vector.
+    pub fn raise_to(&mut self, other: &Self) {
         self.combine(other, i64::max);
     }
 

@@ -1,0 +1,208 @@
+//! Bins: which room is there on nodes that exist and on NodeClaims in flight?
+
+use super::Input;
+use super::candidates::{daemon_overhead, node_labels_accept};
+use super::demand::Demand;
+use super::outcome::{Outcome, Placement, Target};
+use super::spread::{SpreadBook, cap_per_node};
+use crate::catalog::{InstanceType, OfferingKey};
+use crate::cluster::claim::Claim;
+use crate::cluster::node::Node;
+use crate::cluster::pod::{Labels, PodShape, Taint};
+use crate::cluster::{NodeUsage, Snapshot};
+use crate::labels;
+use crate::names::Zone;
+use crate::resources::Resources;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Room on one node or claim.
+struct Bin<'a> {
+    target: Target,
+    promise: Promise<'a>,
+    taints: &'a [Taint],
+    free: Resources,
+    zone: Option<Zone>,
+    /// Pods placed here in this pass, by shape: for caps per node.
+    placed: BTreeMap<Arc<PodShape>, i64>,
+}
+
+/// Which labels the node has or will have.
+enum Promise<'a> {
+    /// It has these.
+    Labels(&'a Labels),
+    /// It will be one of these offerings, with these labels of its pool beside.
+    Offerings(Vec<(&'a InstanceType, &'a OfferingKey)>, &'a Labels),
+}
+
+/// All bins, in the order in which they are filled: nodes by name, then claims by name.
+pub(super) struct Bins<'a> {
+    bins: Vec<Bin<'a>>,
+    usage: &'a Snapshot,
+}
+
+impl<'a> Bins<'a> {
+    pub(super) fn new(input: Input<'a>) -> Self {
+        let snapshot = input.snapshot;
+        let in_flight: Vec<&Arc<Claim>> = snapshot.claims().values().filter(|c| is_in_flight(c)).collect();
+        let settling: BTreeSet<_> = in_flight.iter().filter_map(|c| c.status.provider_id.as_ref()).collect();
+        let leaving: BTreeSet<_> = snapshot
+            .claims()
+            .values()
+            .filter(|c| c.deleting_at.is_some())
+            .filter_map(|c| c.status.provider_id.as_ref())
+            .collect();
+        let usable = |n: &&Arc<Node>| {
+            let moving = n.provider_id.as_ref().is_some_and(|id| settling.contains(id) || leaving.contains(id));
+            n.ready && !n.cordoned && n.deleting_at.is_none() && !moving && !input.without.contains(&n.name)
+        };
+        let nodes = snapshot.nodes().values().filter(usable).map(|n| node_bin(n, snapshot.usage(&n.name)));
+        let claims = in_flight.iter().filter_map(|c| claim_bin(c, snapshot));
+        Self { bins: nodes.chain(claims).collect(), usage: snapshot }
+    }
+
+    /// Places as many pods of a demand as there is room for, in one zone if one is given; the rest comes back.
+    pub(super) fn place(
+        &mut self,
+        mut demand: Demand,
+        zone: Option<&Zone>,
+        spread: &mut SpreadBook,
+        outcome: &mut Outcome,
+    ) -> Demand {
+        let cap = cap_per_node(&demand.shape);
+        let snapshot = self.usage;
+        for bin in &mut self.bins {
+            if demand.pods.is_empty() {
+                break;
+            }
+            if zone.is_some() && bin.zone.as_ref() != zone {
+                continue;
+            }
+            let Some(room) = demand.shape.requests.times_in(&bin.free).filter(|n| *n > 0) else { continue };
+            if !bin.accepts(&demand.shape) {
+                continue;
+            }
+            let room = cap.map_or(room, |cap| room.min(cap - bin.alike(&demand.shape, snapshot)));
+            let taken = usize::try_from(room).unwrap_or(0).min(demand.pods.len());
+            bin.take(&demand, taken, outcome);
+            demand.pods.drain(..taken);
+            if let Some(zone) = bin.zone.as_ref().filter(|_| taken > 0) {
+                spread.count(&demand.shape, zone, taken as i64);
+            }
+        }
+        demand
+    }
+
+    /// Zones with a node or claim that accepts the shape, full or not.
+    pub(super) fn zones_for(&self, shape: &PodShape) -> BTreeSet<Zone> {
+        self.bins.iter().filter(|b| b.accepts(shape)).filter_map(|b| b.zone.clone()).collect()
+    }
+}
+
+impl Bin<'_> {
+    fn accepts(&self, shape: &PodShape) -> bool {
+        let labels = match &self.promise {
+            Promise::Labels(labels) => shape.accepts_labels(labels),
+            Promise::Offerings(offerings, own) => {
+                offerings.iter().all(|(instance, key)| node_labels_accept(shape, instance, key, own))
+            }
+        };
+        labels && shape.untolerated(self.taints).is_none()
+    }
+
+    /// Pods here that the shape's own host name constraints count.
+    fn alike(&self, shape: &PodShape, snapshot: &Snapshot) -> i64 {
+        let counts = |other: &PodShape| {
+            other.namespace == shape.namespace
+                && shape
+                    .spread
+                    .iter()
+                    .any(|s| &*s.topology_key == labels::HOSTNAME && s.selector.satisfied_by(&other.labels))
+        };
+        let running = match &self.target {
+            Target::Node(name) => snapshot.usage(name).map_or(0, |usage| {
+                let shapes = usage.pods.iter().filter_map(|key| snapshot.pods().get(key));
+                shapes.filter(|pod| counts(&pod.shape)).count() as i64
+            }),
+            Target::Claim(_) | Target::New(_) => 0,
+        };
+        let placed: i64 = self.placed.iter().filter(|(other, _)| counts(other)).map(|(_, n)| n).sum();
+        running + placed
+    }
+
+    fn take(&mut self, demand: &Demand, pods: usize, outcome: &mut Outcome) {
+        if pods == 0 {
+            return;
+        }
+        self.free.sub(&demand.shape.requests.times(pods as i64));
+        *self.placed.entry(Arc::clone(&demand.shape)).or_insert(0) += pods as i64;
+        outcome.placements.extend(
+            demand.pods[..pods].iter().map(|p| Placement { pod: p.key.clone(), target: self.target.clone() }),
+        );
+    }
+}
+
+/// It will have a node that is not yet ready for pods.
+fn is_in_flight(claim: &Claim) -> bool {
+    claim.deleting_at.is_none() && claim.status.launch_failed.is_none() && claim.status.initialized.is_none()
+}
+
+fn node_bin<'a>(node: &'a Arc<Node>, usage: Option<&NodeUsage>) -> Bin<'a> {
+    let free = usage.map_or_else(|| node.allocatable.clone(), |u| node.allocatable.minus(&u.requested));
+    Bin {
+        target: Target::Node(node.name.clone()),
+        promise: Promise::Labels(&node.labels),
+        taints: &node.taints,
+        free,
+        zone: node.label(labels::ZONE).and_then(|z| Zone::new(z).ok()),
+        placed: BTreeMap::new(),
+    }
+}
+
+/// The bin of a claim in flight: the least room that any offering it may end on has, less daemons and pods that are
+/// bound to its node already. `None` when none of its offerings is known any more.
+fn claim_bin<'a>(claim: &'a Arc<Claim>, snapshot: &'a Snapshot) -> Option<Bin<'a>> {
+    let types = snapshot.instance_types.get(&claim.spec.class)?;
+    let wanted: Vec<&OfferingKey> = match &claim.intent {
+        Some(intent) => vec![&intent.offering.key],
+        None => claim.spec.planned.iter().map(|p| &p.key).collect(),
+    };
+    let offerings: Vec<(&InstanceType, &OfferingKey)> =
+        wanted.iter().filter_map(|key| Some((types.iter().find(|t| t.facts.name == key.size)?, *key))).collect();
+    let mut free: Option<Resources> = None;
+    for (instance, _) in &offerings {
+        let daemons = daemon_overhead(snapshot, instance, &claim.spec.labels, &claim.spec.taints);
+        let room = instance.allocatable.minus(&daemons);
+        free = Some(free.map_or(room.clone(), |least| least_of(&least, &room)));
+    }
+    let mut free = free?;
+    let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_of(id));
+    if let Some(usage) = node.and_then(|n| snapshot.usage(&n.name)) {
+        free.sub(&usage.requested.minus(&usage.daemons));
+    }
+    let first = wanted.first().map(|key| &key.zone);
+    let zone = first.filter(|z| wanted.iter().all(|key| key.zone == **z)).cloned();
+    Some(Bin {
+        target: Target::Claim(claim.name.clone()),
+        promise: Promise::Offerings(offerings, &claim.spec.labels),
+        taints: &claim.spec.taints,
+        free,
+        zone,
+        placed: BTreeMap::new(),
+    })
+}
+
+/// The lesser amount of each resource.
+fn least_of(a: &Resources, b: &Resources) -> Resources {
+    let mut extended = Resources::default();
+    for (name, amount) in &a.extended {
+        extended.set_extended(name, (*amount).min(b.extended(name)));
+    }
+    Resources {
+        cpu_millis: a.cpu_millis.min(b.cpu_millis),
+        memory: a.memory.min(b.memory),
+        ephemeral_storage: a.ephemeral_storage.min(b.ephemeral_storage),
+        pods: a.pods.min(b.pods),
+        ..extended
+    }
+}

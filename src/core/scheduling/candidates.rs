@@ -1,0 +1,210 @@
+//! Candidates: which offerings may a NodePool buy, and which pods does each accept?
+
+use super::Input;
+use crate::catalog::{CapacityType, InstanceType, Offering, OfferingKey};
+use crate::cluster::Snapshot;
+use crate::cluster::pod::{Labels, PodShape, Taint};
+use crate::cluster::pool::NodePool;
+use crate::labels;
+use crate::money::HourlyPrice;
+use crate::names::Zone;
+use crate::requirements::{Requirement, Requirements};
+use crate::resources::Resources;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A VM size at a capacity type, in all zones where the pool may buy it.
+#[derive(Debug)]
+pub(super) struct Candidate<'a> {
+    pub(super) instance: &'a InstanceType,
+    pub(super) capacity_type: CapacityType,
+    /// Bits of the zones, by their place in [`Offers::zones`].
+    pub(super) zones: u32,
+    /// The lowest price over the zones.
+    pub(super) price: HourlyPrice,
+    /// What is left for pods beside the daemons.
+    pub(super) room: Resources,
+}
+
+/// All that a NodePool may buy now.
+#[derive(Debug)]
+pub(super) struct Offers<'a> {
+    pub(super) pool: &'a NodePool,
+    /// Labels that the pool gives every node.
+    pub(super) labels: Labels,
+    /// Zones, in the order of their bits.
+    pub(super) zones: Vec<Zone>,
+    /// Cheapest first.
+    pub(super) candidates: Vec<Candidate<'a>>,
+}
+
+impl<'a> Offers<'a> {
+    /// Filters the instance types of the pool's class by its requirements and by what is available.
+    pub(super) fn new(pool: &'a NodePool, types: &'a [InstanceType], input: Input<'a>) -> Self {
+        let labels = pool_labels(pool);
+        let zones = zones_of(types);
+        let mut candidates = Vec::new();
+        for instance in types {
+            if pool.requirements.compatible(&instance.requirements, |_| true).is_err()
+                || !pool_keys_hold(pool, instance, &labels)
+            {
+                continue;
+            }
+            let daemons = daemon_overhead(input.snapshot, instance, &labels, &pool.taints);
+            let room = instance.allocatable.minus(&daemons);
+            for capacity_type in CapacityType::ALL {
+                let bought = instance.offerings.iter().filter(|o| {
+                    o.capacity_type == capacity_type
+                        && allowed(pool, o)
+                        && !input.unavailable.blocks(&instance.facts, &o.zone, capacity_type, input.now)
+                });
+                let mut mask = 0;
+                let mut price: Option<HourlyPrice> = None;
+                for offering in bought {
+                    mask |= zones.iter().position(|z| *z == offering.zone).map_or(0, |bit| 1 << bit);
+                    price = Some(price.map_or(offering.price, |p| p.min(offering.price)));
+                }
+                if let Some(price) = price {
+                    candidates.push(Candidate { instance, capacity_type, zones: mask, price, room: room.clone() });
+                }
+            }
+        }
+        candidates.sort_by(|a, b| {
+            (a.price, a.capacity_type, &a.instance.facts.name).cmp(&(b.price, b.capacity_type, &b.instance.facts.name))
+        });
+        Self { pool, labels, zones, candidates }
+    }
+
+    /// Bits of the zones that a shape's selector, or the zone it is pinned to, allows.
+    pub(super) fn zone_mask(&self, shape: &PodShape, pinned: Option<&Zone>) -> u32 {
+        let allows = |zone: &Zone| {
+            pinned.is_none_or(|p| p == zone)
+                && shape.selector.allows(labels::ZONE, Some(zone.as_str()))
+                && (shape.alternatives.is_empty()
+                    || shape.alternatives.iter().any(|a| a.allows(labels::ZONE, Some(zone.as_str()))))
+        };
+        self.zones.iter().enumerate().filter(|(_, z)| allows(z)).fold(0, |mask, (bit, _)| mask | 1 << bit)
+    }
+
+    /// True when a node of this candidate, in some zone, has the labels that the shape asks for.
+    pub(super) fn accepts(&self, shape: &PodShape, candidate: &Candidate<'_>) -> bool {
+        let own = &self.labels;
+        let fits = |asked: &Requirements| labels_fit(asked, candidate.instance, candidate.capacity_type, None, own);
+        fits(&shape.selector) && (shape.alternatives.is_empty() || shape.alternatives.iter().any(fits))
+    }
+}
+
+/// Labels that a pool gives every node: its template's, and one value for each custom key that it requires.
+fn pool_labels(pool: &NodePool) -> Labels {
+    let mut labels = pool.labels.clone();
+    for (key, requirement) in pool.requirements.iter().filter(|(key, _)| !labels::is_well_known(key)) {
+        if let Some(value) = requirement.values().and_then(|v| v.first()) {
+            labels.entry(Arc::clone(key)).or_insert_with(|| Arc::clone(value));
+        }
+    }
+    labels.insert(Arc::from(labels::NODEPOOL), pool.name.text());
+    labels.insert(Arc::from(labels::NODECLASS), pool.class.text());
+    labels
+}
+
+/// Requirements of the pool on well-known keys that this size does not have (a GPU name on a size without GPUs).
+fn pool_keys_hold(pool: &NodePool, instance: &InstanceType, own: &Labels) -> bool {
+    pool.requirements.iter().all(|(key, asked)| {
+        instance.requirements.get(key).is_some()
+            || own.contains_key(key)
+            || asked.allows_absent()
+            || !labels::is_well_known(key)
+            || offered_by_class(key)
+    })
+}
+
+/// Keys whose value comes from class or offering rather than from the size.
+fn offered_by_class(key: &str) -> bool {
+    matches!(key, labels::OS_SKU | labels::MODE | labels::SCALE_SET_PRIORITY | labels::PRIORITY | labels::PLACEMENT_SCOPE)
+}
+
+/// True when the pool's requirements allow zone and capacity type of an offering.
+fn allowed(pool: &NodePool, offering: &Offering) -> bool {
+    let priority = offering.capacity_type.priority();
+    pool.requirements.allows(labels::ZONE, Some(offering.zone.as_str()))
+        && pool.requirements.allows(labels::CAPACITY_TYPE, Some(offering.capacity_type.as_str()))
+        && pool.requirements.allows(labels::PRIORITY, Some(priority))
+        && pool.requirements.allows(labels::SCALE_SET_PRIORITY, Some(priority))
+}
+
+fn zones_of(types: &[InstanceType]) -> Vec<Zone> {
+    let mut zones: Vec<Zone> = types.iter().flat_map(|t| t.offerings.iter().map(|o| o.zone.clone())).collect();
+    zones.sort();
+    zones.dedup();
+    zones.truncate(32);
+    zones
+}
+
+/// True when a node of this offering, with these labels of its pool, accepts the shape.
+pub(super) fn node_labels_accept(
+    shape: &PodShape,
+    instance: &InstanceType,
+    key: &OfferingKey,
+    own: &BTreeMap<Arc<str>, Arc<str>>,
+) -> bool {
+    let fits = |asked: &Requirements| labels_fit(asked, instance, key.capacity_type, Some(&key.zone), own);
+    fits(&shape.selector) && (shape.alternatives.is_empty() || shape.alternatives.iter().any(fits))
+}
+
+/// True when each requirement holds on a node of this size and capacity type; the zone is left open unless given.
+fn labels_fit(
+    asked: &Requirements,
+    instance: &InstanceType,
+    capacity_type: CapacityType,
+    zone: Option<&Zone>,
+    own: &Labels,
+) -> bool {
+    asked.iter().all(|(key, asked)| match &**key {
+        labels::ZONE if zone.is_none() => true,
+        labels::ZONE => asked.allows(zone.map(Zone::as_str)),
+        labels::CAPACITY_TYPE => asked.allows(Some(capacity_type.as_str())),
+        labels::PRIORITY | labels::SCALE_SET_PRIORITY => asked.allows(Some(capacity_type.priority())),
+        key => match (own.get(key), instance.requirements.get(key)) {
+            (Some(value), _) => asked.allows(Some(value)),
+            (None, Some(offered)) => offered.intersects(asked),
+            (None, None) => asked.allows_absent(),
+        },
+    })
+}
+
+/// What DaemonSet pods will use on a node of this size.
+pub(super) fn daemon_overhead(
+    snapshot: &Snapshot,
+    instance: &InstanceType,
+    own: &Labels,
+    taints: &[Taint],
+) -> Resources {
+    let mut sum = Resources::default();
+    for daemon in snapshot.daemon_sets().values() {
+        let shape = &daemon.shape;
+        let fits = |asked: &Requirements| {
+            asked.iter().all(|(key, asked)| match (own.get(key), instance.requirements.get(key)) {
+                (Some(value), _) => asked.allows(Some(value)),
+                (None, Some(offered)) => offered.intersects(asked),
+                (None, None) => asked.allows_absent(),
+            })
+        };
+        let chosen = fits(&shape.selector) && (shape.alternatives.is_empty() || shape.alternatives.iter().any(fits));
+        if chosen && shape.untolerated(taints).is_none() {
+            sum.add(&shape.requests);
+        }
+    }
+    sum
+}
+
+/// What a pool's nodes are required to be, narrowed to some offerings: the requirements of a NodeClaim.
+pub(crate) fn claim_requirements(pool: &NodePool, offerings: &[OfferingKey]) -> Requirements {
+    let mut requirements = pool.requirements.clone();
+    let sizes = offerings.iter().map(|o| o.size.as_str());
+    let zones = offerings.iter().map(|o| o.zone.as_str());
+    let types = offerings.iter().map(|o| o.capacity_type.as_str());
+    requirements.add(labels::INSTANCE_TYPE, Requirement::any_of(sizes));
+    requirements.add(labels::ZONE, Requirement::any_of(zones));
+    requirements.add(labels::CAPACITY_TYPE, Requirement::any_of(types));
+    requirements
+}

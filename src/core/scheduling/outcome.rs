@@ -1,0 +1,144 @@
+//! Outcome: where did each pod go, which nodes must be bought, and what has no place?
+
+use crate::cluster::claim::PlannedOffering;
+use crate::cluster::pod::{Labels, Pod};
+use crate::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, Zone};
+use crate::requirements::Incompatible;
+use crate::resources::Resources;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Where a pod goes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    /// A node that exists.
+    Node(NodeName),
+    /// A NodeClaim in flight.
+    Claim(ClaimName),
+    /// A new node, by its place in [`Outcome::new`].
+    New(usize),
+}
+
+/// A pod and where it goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placement {
+    /// The pod.
+    pub pod: ObjectKey,
+    /// Where it goes.
+    pub target: Target,
+}
+
+/// A node to be bought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewNode {
+    /// Its NodePool.
+    pub pool: NodePoolName,
+    /// Its AKSNodeClass.
+    pub class: NodeClassName,
+    /// Offerings that hold its pods, cheapest first; never empty.
+    pub offerings: Vec<PlannedOffering>,
+    /// Sum of what its pods and daemons ask for.
+    pub requests: Resources,
+    /// Labels that the pool gives it.
+    pub labels: Labels,
+    /// Its pods.
+    pub pods: Vec<Arc<Pod>>,
+}
+
+impl NewNode {
+    /// The zone, when all its offerings are in the same.
+    #[must_use]
+    pub fn zone(&self) -> Option<Zone> {
+        let mut zones = self.offerings.iter().map(|o| &o.key.zone);
+        let first = zones.next()?;
+        zones.all(|z| z == first).then(|| first.clone())
+    }
+}
+
+/// Pods without a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unplaced {
+    /// The pods.
+    pub pods: Vec<Arc<Pod>>,
+    /// Why each pool cannot help; `None` stands for all pools.
+    pub why: Vec<(Option<NodePoolName>, WhyNot)>,
+}
+
+/// Why pods have no place on new nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WhyNot {
+    /// There is no NodePool with usable offerings.
+    NoPool,
+    /// The pool's nodes have a taint that the pods do not tolerate.
+    Taint(Arc<str>),
+    /// The pool's nodes cannot have the labels that the pods ask for.
+    Labels(Incompatible),
+    /// No offering of the pool has the labels that the pods ask for.
+    NoOffering,
+    /// No offering of the pool is large enough.
+    TooLarge,
+    /// The pool's limits are reached.
+    Limit,
+    /// The spread constraints leave no zone.
+    Spread,
+    /// The topology key of a spread constraint is not understood.
+    TopologyKey(Arc<str>),
+    /// The number of new nodes is limited, and used up.
+    NewNodes,
+}
+
+impl fmt::Display for WhyNot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoPool => f.write_str("no NodePool has a usable offering"),
+            Self::Taint(key) => write!(f, "taint {key} is not tolerated"),
+            Self::Labels(why) => write!(f, "{why}"),
+            Self::NoOffering => f.write_str("no offering has the labels that are asked for"),
+            Self::TooLarge => f.write_str("no available offering is large enough"),
+            Self::Limit => f.write_str("the pool's limits are reached"),
+            Self::Spread => f.write_str("the spread constraints leave no zone"),
+            Self::TopologyKey(key) => {
+                write!(f, "topology key {key} is not understood; use zone or hostname")
+            }
+            Self::NewNodes => f.write_str("no more new nodes may be bought in this pass"),
+        }
+    }
+}
+
+/// What came of a simulation.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Outcome {
+    /// Where each placed pod goes.
+    pub placements: Vec<Placement>,
+    /// Nodes to be bought.
+    pub new: Vec<NewNode>,
+    /// Pods without a place.
+    pub unplaced: Vec<Unplaced>,
+}
+
+impl Outcome {
+    /// How many pods have no place.
+    #[must_use]
+    pub fn unplaced_pods(&self) -> usize {
+        self.unplaced.iter().map(|u| u.pods.len()).sum()
+    }
+
+    /// Existing nodes and claims that pods were placed on, with their number.
+    #[must_use]
+    pub fn targets(&self) -> BTreeMap<&Target, usize> {
+        let mut targets = BTreeMap::new();
+        for placement in &self.placements {
+            *targets.entry(&placement.target).or_insert(0) += 1;
+        }
+        targets
+    }
+
+    pub(super) fn refuse(&mut self, pods: Vec<Arc<Pod>>, why: Vec<(Option<NodePoolName>, WhyNot)>) {
+        if let Some(same) = self.unplaced.iter_mut().find(|u| u.why == why) {
+            same.pods.extend(pods);
+        } else {
+            self.unplaced.push(Unplaced { pods, why });
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Spread: which zone keeps the pods of a workload even?
+//!
+//! Counts, per constraint, the pods in each zone that its selector matches. Constraints by host name are a cap on pods
+//! per node instead, because a new node is always an empty domain.
+
+use super::demand::Demand;
+use super::outcome::{NewNode, Outcome, Target, WhyNot};
+use crate::cluster::Snapshot;
+use crate::cluster::pod::{PodShape, Spread};
+use crate::labels;
+use crate::names::{Namespace, NodeName, Zone};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Zone counts of every zone constraint among the demands.
+#[derive(Debug, Default)]
+pub(super) struct SpreadBook {
+    groups: BTreeMap<(Namespace, Spread), BTreeMap<Zone, i64>>,
+    /// Zones of the nodes that exist, which kube-scheduler takes as domains.
+    existing: BTreeSet<Zone>,
+}
+
+impl SpreadBook {
+    pub(super) fn new(snapshot: &Snapshot, without: &BTreeSet<NodeName>, demands: &[Demand]) -> Self {
+        let mut book = Self::default();
+        for demand in demands {
+            for spread in zonal(&demand.shape) {
+                book.groups.entry((demand.shape.namespace.clone(), spread.clone())).or_default();
+            }
+        }
+        if book.groups.is_empty() {
+            return book;
+        }
+        let zone_of: BTreeMap<&NodeName, Zone> = snapshot
+            .nodes()
+            .values()
+            .filter(|n| !without.contains(&n.name))
+            .filter_map(|n| Some((&n.name, Zone::new(n.label(labels::ZONE)?).ok()?)))
+            .collect();
+        book.existing = zone_of.values().cloned().collect();
+        for pod in snapshot.pods().values().filter(|p| !p.is_terminal() && p.deleting_at.is_none()) {
+            if let Some(zone) = pod.node.as_ref().and_then(|n| zone_of.get(n)) {
+                book.count(&pod.shape, zone, 1);
+            }
+        }
+        book
+    }
+
+    /// A constraint of the shape that cannot be simulated.
+    pub(super) fn unsupported(shape: &PodShape) -> Option<WhyNot> {
+        let known = |s: &&Spread| &*s.topology_key != labels::ZONE && &*s.topology_key != labels::HOSTNAME;
+        shape.spread.iter().find(known).map(|s| WhyNot::TopologyKey(Arc::clone(&s.topology_key)))
+    }
+
+    /// True when the shape has a zone constraint.
+    pub(super) fn is_zonal(&self, shape: &PodShape) -> bool {
+        zonal(shape).next().is_some()
+    }
+
+    /// The zones that the next pod of this shape may go to, fewest pods first.
+    pub(super) fn order(&self, shape: &PodShape, zones: &BTreeSet<Zone>) -> Vec<Zone> {
+        let mut order: Vec<(i64, &Zone)> = Vec::new();
+        for zone in zones {
+            let fits = zonal(shape).all(|spread| {
+                let counts = self.groups.get(&(shape.namespace.clone(), spread.clone()));
+                let at = |z: &Zone| counts.and_then(|c| c.get(z)).copied().unwrap_or(0);
+                let least = zones.iter().map(at).min().unwrap_or(0);
+                let itself = i64::from(spread.selector.satisfied_by(&shape.labels));
+                at(zone) + itself - least <= i64::from(spread.max_skew)
+            });
+            if fits {
+                let sum = zonal(shape)
+                    .filter_map(|s| self.groups.get(&(shape.namespace.clone(), s.clone()))?.get(zone))
+                    .sum();
+                order.push((sum, zone));
+            }
+        }
+        order.sort();
+        order.into_iter().map(|(_, zone)| zone.clone()).collect()
+    }
+
+    /// Counts pods of a shape that go to (or, negative, leave) a zone.
+    pub(super) fn count(&mut self, shape: &PodShape, zone: &Zone, pods: i64) {
+        for ((namespace, spread), counts) in &mut self.groups {
+            if *namespace == shape.namespace && spread.selector.satisfied_by(&shape.labels) {
+                *counts.entry(zone.clone()).or_insert(0) += pods;
+            }
+        }
+    }
+
+    /// Takes pods back from new nodes where the constraints would not let kube-scheduler bind them, because pods of
+    /// the same workload found no place in other zones.
+    pub(super) fn settle(&mut self, homeless: &[Demand], outcome: &mut Outcome) {
+        for demand in homeless {
+            if let Some(zone) = &demand.zone {
+                self.count(&demand.shape, zone, -(demand.pods.len() as i64));
+            }
+        }
+        if self.groups.is_empty() {
+            return;
+        }
+        while let Some((new, index)) = self.surplus(outcome) {
+            let zone = outcome.new[new].zone();
+            let pod = outcome.new[new].pods.remove(index);
+            if let Some(zone) = zone {
+                self.count(&pod.shape, &zone, -1);
+            }
+            outcome.placements.retain(|p| p.pod != pod.key);
+            outcome.refuse(vec![pod], vec![(None, WhyNot::Spread)]);
+        }
+        drop_empty(outcome);
+    }
+
+    /// A pod on a new node whose zone has too many, by node and position.
+    fn surplus(&self, outcome: &Outcome) -> Option<(usize, usize)> {
+        let mut domains = self.existing.clone();
+        domains.extend(outcome.new.iter().filter(|n| !n.pods.is_empty()).filter_map(NewNode::zone));
+        outcome.new.iter().enumerate().rev().find_map(|(i, node)| {
+            let zone = node.zone()?;
+            let index = node.pods.iter().rposition(|pod| {
+                zonal(&pod.shape).any(|spread| {
+                    let counts = self.groups.get(&(pod.shape.namespace.clone(), spread.clone()));
+                    let at = |z: &Zone| counts.and_then(|c| c.get(z)).copied().unwrap_or(0);
+                    let least = domains.iter().map(at).min().unwrap_or(0);
+                    spread.selector.satisfied_by(&pod.shape.labels) && at(&zone) - least > i64::from(spread.max_skew)
+                })
+            })?;
+            Some((i, index))
+        })
+    }
+}
+
+/// Drops new nodes that lost all their pods, and renumbers the placements.
+fn drop_empty(outcome: &mut Outcome) {
+    let mut number = Vec::with_capacity(outcome.new.len());
+    let mut kept = 0;
+    for node in &outcome.new {
+        number.push(kept);
+        kept += usize::from(!node.pods.is_empty());
+    }
+    for placement in &mut outcome.placements {
+        if let Target::New(i) = &mut placement.target {
+            *i = number[*i];
+        }
+    }
+    outcome.new.retain(|n| !n.pods.is_empty());
+}
+
+/// Most pods of this shape on one node, by its constraints on host names.
+pub(super) fn cap_per_node(shape: &PodShape) -> Option<i64> {
+    let by_host = |s: &&Spread| &*s.topology_key == labels::HOSTNAME && s.selector.satisfied_by(&shape.labels);
+    shape.spread.iter().filter(by_host).map(|s| i64::from(s.max_skew)).min()
+}
+
+fn zonal(shape: &PodShape) -> impl Iterator<Item = &Spread> {
+    shape.spread.iter().filter(|s| &*s.topology_key == labels::ZONE)
+}
