@@ -252,6 +252,16 @@ impl ArmId {
         })
     }
 
+    /// The id of a resource in this resource group, given its type such as `Microsoft.Compute/disks`.
+    #[must_use]
+    pub fn resource(&self, kind: &str, name: &str) -> Self {
+        let shown = format!("{}/providers/{kind}/{name}", self.shown);
+        Self {
+            folded: Arc::from(shown.to_ascii_lowercase()),
+            shown: Arc::from(shown),
+        }
+    }
+
     /// The id as first seen.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -5,6 +5,7 @@
 pub mod claim;
 pub mod cloud;
 pub mod inventory;
+pub mod naming;
 pub mod node;
 pub mod pod;
 pub mod pool;
