@@ -1,1 +1,3 @@
 //! The embedded world.
+
+pub mod chance;
