@@ -1,4 +1,4 @@
-//! Architecture: do the crates of the workspace use each other only along the arrows of the design?
+//! Architecture: do the crates of the workspace use each other only along the arrows of the map in CONTRIBUTING.md?
 //!
 //! `cargo metadata` tells what is; [`MAY_USE`] and [`CORE_MAY_USE`] say what may be. Each rule is a pure function
 //! over a list, so that a made-up mistake shows that the rule can fail.
@@ -90,7 +90,7 @@ impl Arrow {
     }
 }
 
-/// A sentence for each arrow between members that the design does not draw.
+/// A sentence for each arrow between members that the map does not draw.
 fn wrong_arrows(members: &BTreeSet<&str>, arrows: &[Arrow]) -> Vec<String> {
     let strangers = members
         .iter()
@@ -121,7 +121,7 @@ fn wrong_arrow(arrow: &Arrow) -> Option<String> {
             [] => "no other member".to_owned(),
             some => format!("only {}", some.join(", ")),
         };
-        format!("{from} uses {to}, an arrow that the design does not draw: it may use {may}")
+        format!("{from} uses {to}, an arrow that the map in CONTRIBUTING.md does not draw: it may use {may}")
     })
 }
 
@@ -199,7 +199,7 @@ fn arrow(from: &str, to: &str, kind: DependencyKind) -> Arrow {
 }
 
 #[test]
-fn arrows_between_members_are_those_of_the_design() -> Result<(), Box<dyn Error>> {
+fn arrows_between_members_are_those_of_the_map() -> Result<(), Box<dyn Error>> {
     let metadata = workspace()?;
     let arrows = Arrow::all(&metadata);
     assert!(
