@@ -1,1 +1,4 @@
 //! One integration-test binary: each area of tests is a module.
+
+mod architecture;
+mod sources;

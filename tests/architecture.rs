@@ -1,0 +1,369 @@
+//! Architecture: do the crates of the workspace use each other only along the arrows of the map in CONTRIBUTING.md?
+//!
+//! `cargo metadata` tells what is; [`MAY_USE`] and [`CORE_MAY_USE`] say what may be. Each rule is a pure function
+//! over a list, so that a made-up mistake shows that the rule can fail.
+
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, TargetKind};
+use std::collections::BTreeSet;
+use std::error::Error;
+
+/// Which members of the workspace each member may use. The adapters (kube, azure, sim, webhook) never use each other:
+/// the app wires them. What is not here may use nothing of ours.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("napkeeper-core", &[]),
+    ("napkeeper-serve", &[]),
+    ("napkeeper-api", &["napkeeper-core"]),
+    ("napkeeper-verdict", &["napkeeper-api", "napkeeper-core"]),
+    ("napkeeper-kube", &["napkeeper-api", "napkeeper-core"]),
+    ("napkeeper-azure", &["napkeeper-api", "napkeeper-core"]),
+    ("napkeeper-sim", &["napkeeper-api", "napkeeper-core"]),
+    (
+        "napkeeper-webhook",
+        &[
+            "napkeeper-api",
+            "napkeeper-core",
+            "napkeeper-serve",
+            "napkeeper-verdict",
+        ],
+    ),
+    ("napkeeper", EVERY_ROOM),
+    (TESTS, EVERY_ROOM),
+];
+
+/// All that the app wires, and the tests see.
+const EVERY_ROOM: &[&str] = &[
+    "napkeeper-api",
+    "napkeeper-azure",
+    "napkeeper-core",
+    "napkeeper-kube",
+    "napkeeper-serve",
+    "napkeeper-sim",
+    "napkeeper-verdict",
+    "napkeeper-webhook",
+];
+
+/// The tests see everything, and nobody sees them.
+const TESTS: &str = "napkeeper-tests";
+
+/// Crates that the domain may use, each with the reason. None of them brings I/O or an async runtime into a decision.
+const CORE_MAY_USE: &[(&str, &str)] = &[
+    ("croner", "parses cron expressions of budgets and sweeps"),
+    (
+        "jiff",
+        "instants and durations; clippy bans its clock in core",
+    ),
+    (
+        "serde",
+        "derives, so that records and plans can be written down",
+    ),
+    ("thiserror", "derives error types"),
+];
+
+/// Pure-Rust decompressors for the embedded catalogue: the domain may use one of them.
+const CORE_MAY_INFLATE_WITH: &[&str] = &["flate2", "miniz_oxide", "lz4_flex", "ruzstd"];
+
+/// One member of the workspace uses another crate, ours or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Arrow {
+    from: String,
+    to: String,
+    kind: DependencyKind,
+}
+
+impl Arrow {
+    fn all(metadata: &Metadata) -> Vec<Self> {
+        let uses = |package: &Package| {
+            let from = package.name.to_string();
+            let arrow = move |dependency: &cargo_metadata::Dependency| Self {
+                from: from.clone(),
+                to: dependency.name.clone(),
+                kind: dependency.kind,
+            };
+            package.dependencies.iter().map(arrow).collect::<Vec<_>>()
+        };
+        metadata.packages.iter().flat_map(uses).collect()
+    }
+
+    /// True when the arrow shapes what ships, not only the tests of a crate.
+    fn ships(&self) -> bool {
+        self.kind != DependencyKind::Development
+    }
+}
+
+/// A sentence for each arrow between members that the map does not draw.
+fn wrong_arrows(members: &BTreeSet<&str>, arrows: &[Arrow]) -> Vec<String> {
+    let strangers = members
+        .iter()
+        .filter(|member| !MAY_USE.iter().any(|(name, _)| name == *member))
+        .map(|member| {
+            format!(
+                "{member} is a member of the workspace, but MAY_USE does not say what it may use"
+            )
+        });
+    let wrong = arrows
+        .iter()
+        .filter(|arrow| members.contains(&*arrow.to))
+        .filter_map(wrong_arrow);
+    strangers.chain(wrong).collect()
+}
+
+fn wrong_arrow(arrow: &Arrow) -> Option<String> {
+    let Arrow { from, to, .. } = arrow;
+    if to == TESTS {
+        return Some(format!("{from} uses {TESTS}: nobody may see the tests"));
+    }
+    let may = MAY_USE
+        .iter()
+        .find(|(name, _)| name == from)
+        .map_or(&[][..], |(_, may)| *may);
+    (arrow.ships() && !may.contains(&&**to)).then(|| {
+        let may = match may {
+            [] => "no other member".to_owned(),
+            some => format!("only {}", some.join(", ")),
+        };
+        format!("{from} uses {to}, an arrow that the map in CONTRIBUTING.md does not draw: it may use {may}")
+    })
+}
+
+/// A sentence for each crate that the domain has no reason to use.
+fn strangers_in_core(arrows: &[Arrow]) -> Vec<String> {
+    let used = arrows
+        .iter()
+        .filter(|arrow| arrow.from == "napkeeper-core" && arrow.ships());
+    let (inflaters, others): (Vec<_>, Vec<_>) = used
+        .map(|arrow| &*arrow.to)
+        .partition(|name| CORE_MAY_INFLATE_WITH.contains(name));
+    let mut wrong: Vec<String> = others
+        .into_iter()
+        .filter(|name| !CORE_MAY_USE.iter().any(|(allowed, _)| allowed == name))
+        .map(|name| {
+            format!("napkeeper-core uses {name}: the domain has no I/O, no clock and no async, and few dependencies")
+        })
+        .collect();
+    if inflaters.len() > 1 {
+        wrong.push(format!(
+            "napkeeper-core uses {}: one decompressor is enough",
+            inflaters.join(" and ")
+        ));
+    }
+    wrong
+}
+
+/// A sentence for each use of Azure's SDK outside the adapter. Its ARM crates are unmaintained, so only one crate
+/// may have to change when they go.
+fn azure_sdk_outside_the_adapter(arrows: &[Arrow]) -> Vec<String> {
+    arrows
+        .iter()
+        .filter(|arrow| arrow.to.starts_with("azure_") && arrow.from != "napkeeper-azure")
+        .map(|Arrow { from, to, .. }| {
+            format!("{from} uses {to}: only napkeeper-azure may know Azure's SDK")
+        })
+        .collect()
+}
+
+/// True when a manifest takes its lints from the workspace.
+fn inherits_lints(manifest: &str) -> bool {
+    let mut table = "";
+    manifest.lines().map(str::trim).any(|line| {
+        if line.starts_with('[') {
+            table = line;
+        }
+        let setting = line.replace(' ', "");
+        match table {
+            "[lints]" => setting == "workspace=true",
+            "" => setting == "lints.workspace=true",
+            _ => false,
+        }
+    })
+}
+
+/// The workspace as cargo reads it, without its dependencies, so that no network and no lock file is needed.
+fn workspace() -> Result<Metadata, cargo_metadata::Error> {
+    MetadataCommand::new()
+        .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"))
+        .no_deps()
+        .other_options(["--offline".to_owned()])
+        .exec()
+}
+
+fn names(metadata: &Metadata) -> BTreeSet<&str> {
+    metadata.packages.iter().map(|p| p.name.as_str()).collect()
+}
+
+fn arrow(from: &str, to: &str, kind: DependencyKind) -> Arrow {
+    Arrow {
+        from: from.to_owned(),
+        to: to.to_owned(),
+        kind,
+    }
+}
+
+#[test]
+fn arrows_between_members_are_those_of_the_map() -> Result<(), Box<dyn Error>> {
+    let metadata = workspace()?;
+    let arrows = Arrow::all(&metadata);
+    assert!(
+        arrows.contains(&arrow(
+            "napkeeper-api",
+            "napkeeper-core",
+            DependencyKind::Normal
+        )),
+        "an arrow that must exist was not read: {arrows:?}"
+    );
+    let wrong = wrong_arrows(&names(&metadata), &arrows);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn core_uses_only_what_a_domain_needs() -> Result<(), Box<dyn Error>> {
+    let wrong = strangers_in_core(&Arrow::all(&workspace()?));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn only_the_adapter_knows_the_azure_sdk() -> Result<(), Box<dyn Error>> {
+    let wrong = azure_sdk_outside_the_adapter(&Arrow::all(&workspace()?));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn there_is_exactly_one_binary() -> Result<(), Box<dyn Error>> {
+    let metadata = workspace()?;
+    let binaries: Vec<_> = metadata
+        .packages
+        .iter()
+        .flat_map(|package| &package.targets)
+        .filter(|target| target.kind.contains(&TargetKind::Bin))
+        .map(|target| &*target.name)
+        .collect();
+    assert_eq!(
+        binaries,
+        ["napkeeper"],
+        "the workspace has one binary; a generator is an example or an ignored test"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_command_at_the_root_means_the_whole_workspace() -> Result<(), Box<dyn Error>> {
+    let metadata = workspace()?;
+    let all: BTreeSet<_> = metadata.workspace_members.iter().collect();
+    let default: BTreeSet<_> = metadata.workspace_default_members.iter().collect();
+    assert_eq!(default, all, "Cargo.toml must not set default-members");
+    Ok(())
+}
+
+#[test]
+fn every_member_takes_its_lints_from_the_workspace() -> Result<(), Box<dyn Error>> {
+    for package in &workspace()?.packages {
+        assert!(
+            inherits_lints(&std::fs::read_to_string(&package.manifest_path)?),
+            "{} has no `[lints] workspace = true`, so no lint of ours looks at it",
+            package.manifest_path
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_wrong_arrow_is_named() {
+    let members = MAY_USE.iter().map(|(name, _)| *name).collect();
+    let normal = DependencyKind::Normal;
+    let fine = [
+        arrow("napkeeper", "napkeeper-azure", normal),
+        arrow("napkeeper-webhook", "napkeeper-verdict", normal),
+        arrow("napkeeper-core", "jiff", normal),
+        arrow(
+            "napkeeper-core",
+            "napkeeper-sim",
+            DependencyKind::Development,
+        ),
+    ];
+    assert_eq!(wrong_arrows(&members, &fine), Vec::<String>::new());
+
+    for (from, to, kind) in [
+        ("napkeeper-core", "napkeeper-api", normal),
+        ("napkeeper-serve", "napkeeper-core", normal),
+        ("napkeeper-sim", "napkeeper-azure", normal),
+        ("napkeeper-kube", "napkeeper-sim", DependencyKind::Build),
+        ("napkeeper-webhook", "napkeeper-azure", normal),
+        ("napkeeper-kube", "napkeeper", normal),
+        (
+            "napkeeper-core",
+            "napkeeper-tests",
+            DependencyKind::Development,
+        ),
+    ] {
+        let [sentence] = &wrong_arrows(&members, &[arrow(from, to, kind)])[..] else {
+            panic!("the arrow from {from} to {to} ({kind}) must be refused, once");
+        };
+        assert!(
+            sentence.starts_with(&format!("{from} uses {to}")),
+            "{sentence}"
+        );
+    }
+}
+
+#[test]
+fn a_member_without_a_rule_is_named() {
+    let wrong = wrong_arrows(&BTreeSet::from(["napkeeper-attic"]), &[]);
+    assert!(
+        matches!(&wrong[..], [one] if one.starts_with("napkeeper-attic is a member")),
+        "{wrong:?}"
+    );
+}
+
+#[test]
+fn a_stranger_in_core_is_named() {
+    let uses = |to: &str, kind| arrow("napkeeper-core", to, kind);
+    let wrong = strangers_in_core(&[
+        uses("serde", DependencyKind::Normal),
+        uses("tokio", DependencyKind::Normal),
+        uses("proptest", DependencyKind::Development),
+        uses("flate2", DependencyKind::Normal),
+    ]);
+    assert!(
+        matches!(&wrong[..], [one] if one.starts_with("napkeeper-core uses tokio")),
+        "{wrong:?}"
+    );
+    let two = strangers_in_core(&[
+        uses("flate2", DependencyKind::Normal),
+        uses("miniz_oxide", DependencyKind::Normal),
+    ]);
+    assert_eq!(two.len(), 1, "{two:?}");
+}
+
+#[test]
+fn the_azure_sdk_elsewhere_is_named() {
+    let normal = DependencyKind::Normal;
+    let wrong = azure_sdk_outside_the_adapter(&[
+        arrow("napkeeper-azure", "azure_mgmt_compute", normal),
+        arrow("napkeeper", "azure_mgmt_compute", normal),
+    ]);
+    assert!(
+        matches!(&wrong[..], [one] if one.starts_with("napkeeper uses azure_mgmt_compute")),
+        "{wrong:?}"
+    );
+}
+
+#[test]
+fn a_manifest_without_lints_is_seen() {
+    for (manifest, inherits) in [
+        (
+            "[package]\nname = \"x\"\n\n[lints]\nworkspace = true\n",
+            true,
+        ),
+        ("lints.workspace = true\n[package]\nname = \"x\"\n", true),
+        ("[package]\nname = \"x\"\n", false),
+        ("[package]\nedition.workspace = true\n[lints]\n", false),
+        (
+            "[lints]\nworkspace = false\n[dependencies.x]\nworkspace = true\n",
+            false,
+        ),
+    ] {
+        assert_eq!(inherits_lints(manifest), inherits, "{manifest}");
+    }
+}
