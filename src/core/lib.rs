@@ -5,12 +5,16 @@
 
 pub mod catalog;
 pub mod cluster;
+pub mod decide;
+pub mod disruption;
 pub mod labels;
+pub mod lifecycle;
 pub mod money;
 pub mod names;
 pub mod orphans;
 pub mod plan;
 pub mod ports;
+pub mod provisioning;
 pub mod requirements;
 pub mod resources;
 pub mod scheduling;

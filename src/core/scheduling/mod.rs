@@ -14,6 +14,7 @@ mod spread;
 mod unavailable;
 
 pub use outcome::{NewNode, Outcome, Placement, Target, Unplaced, WhyNot};
+pub(crate) use candidates::claim_requirements;
 pub use unavailable::{Scope, Unavailable};
 
 use crate::cluster::Snapshot;

@@ -1,0 +1,91 @@
+//! Candidates: which nodes may be disrupted at all?
+
+use super::busy;
+use crate::catalog::CapacityType;
+use crate::cluster::Snapshot;
+use crate::cluster::claim::Claim;
+use crate::cluster::node::Node;
+use crate::cluster::pod::{Pod, PodOwner};
+use crate::cluster::pool::NodePool;
+use crate::money::HourlyPrice;
+use crate::plan::Plan;
+use crate::provisioning::ProvisionMemory;
+use crate::scheduling::Target;
+use jiff::Timestamp;
+use std::sync::Arc;
+
+/// A node that may be disrupted.
+#[derive(Debug)]
+pub(super) struct Candidate<'a> {
+    pub(super) claim: &'a Arc<Claim>,
+    pub(super) node: &'a Arc<Node>,
+    pub(super) pool: &'a Arc<NodePool>,
+    /// Pods that would have to move.
+    pub(super) pods: Vec<Arc<Pod>>,
+    /// What it costs.
+    pub(super) price: HourlyPrice,
+    /// How it was bought.
+    pub(super) capacity_type: CapacityType,
+}
+
+impl Candidate<'_> {
+    /// It runs nothing that would have to move.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pods.is_empty()
+    }
+}
+
+/// All nodes that may be disrupted: in use, quiet for `consolidateAfter`, wanted by no waiting pod, without anything
+/// that asks not to be disrupted. Asks to be woken when a node becomes quiet enough.
+pub(super) fn candidates<'a>(
+    snapshot: &'a Snapshot,
+    provision: &ProvisionMemory,
+    now: Timestamp,
+    plan: &mut Plan,
+) -> Vec<Candidate<'a>> {
+    snapshot.claims().values().filter_map(|claim| candidate(snapshot, claim, provision, now, plan)).collect()
+}
+
+fn candidate<'a>(
+    snapshot: &'a Snapshot,
+    claim: &'a Arc<Claim>,
+    provision: &ProvisionMemory,
+    now: Timestamp,
+    plan: &mut Plan,
+) -> Option<Candidate<'a>> {
+    let initialized = claim.status.initialized.filter(|_| claim.deleting_at.is_none() && !busy(snapshot, claim))?;
+    let node = snapshot.node_of(claim.status.provider_id.as_ref()?)?;
+    let pool = snapshot.pools().get(claim.spec.pool.as_ref()?).filter(|p| p.replicas.is_none())?;
+    let after = pool.disruption.consolidate_after?;
+    let quiet_at = claim.status.last_pod_event.map_or(initialized, |at| at.max(initialized)).saturating_add(after).ok()?;
+    if quiet_at > now {
+        plan.wake_at(quiet_at);
+        return None;
+    }
+    let targets = [Target::Node(node.name.clone()), Target::Claim(claim.name.clone())];
+    let wanted = targets.iter().any(|t| provision.nominated.contains_key(t));
+    if node.do_not_disrupt || node.deleting_at.is_some() || !node.ready || wanted {
+        return None;
+    }
+    let pods = pods_to_move(snapshot, node, now)?;
+    let offering = &claim.intent.as_ref()?.offering;
+    let (price, capacity_type) = (offering.price, offering.key.capacity_type);
+    Some(Candidate { claim, node, pool, pods, price, capacity_type })
+}
+
+/// Pods that would have to move; `None` when one of them refuses, or has nobody to bring it back.
+fn pods_to_move(snapshot: &Snapshot, node: &Node, now: Timestamp) -> Option<Vec<Arc<Pod>>> {
+    let mut pods = Vec::new();
+    for key in snapshot.usage(&node.name).map(|u| &u.pods).into_iter().flatten() {
+        let Some(pod) = snapshot.pods().get(key) else { continue };
+        if pod.refuses_disruption(now) {
+            return None;
+        }
+        match pod.owner {
+            PodOwner::DaemonSet | PodOwner::Static => {}
+            PodOwner::Nobody => return None,
+            PodOwner::Controller => pods.push(Arc::clone(pod)),
+        }
+    }
+    Some(pods)
+}

@@ -1,0 +1,146 @@
+//! Consolidation: which node's pods fit elsewhere, or on one cheaper node?
+//!
+//! One node at a time, the one with the most money per pod to be moved first. Its pods are placed by the same
+//! simulation that provisions, with the node taken as gone: if they all fit on nodes that exist, it goes; if one new
+//! and cheaper node holds them, that node is launched first, and the old one goes once it is ready.
+
+use super::candidate::Candidate;
+use super::{Budgets, DisruptionMemory, busy, consolidates};
+use crate::cluster::Snapshot;
+use crate::cluster::pod::Pod;
+use crate::cluster::pool::DisruptionReason;
+use crate::money::HourlyPrice;
+use crate::names::ClaimName;
+use crate::plan::{ClaimDraft, Command, Plan};
+use crate::provisioning::{ProvisionMemory, draft};
+use crate::scheduling::{Input, NewNode, schedule};
+use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Most simulations of one pass.
+const MOST_SIMULATIONS: usize = 20;
+/// A replacement that is not ready after this time is given up; the old node stays.
+const REPLACEMENT_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
+/// A spot node is only replaced by spot where at least this many cheaper sizes are on offer, as in Karpenter: fewer
+/// would walk down to the size that is evicted next.
+const SPOT_FLEXIBILITY: usize = 15;
+
+/// What consolidation looks at.
+pub(super) struct Context<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) provision: &'a ProvisionMemory,
+    pub(super) now: Timestamp,
+    pub(super) seed: u64,
+}
+
+/// What would become of a candidate.
+enum Move {
+    /// Its pods fit on nodes that exist.
+    Delete,
+    /// This new, cheaper node would hold them.
+    Replace(Box<NewNode>, HourlyPrice),
+}
+
+pub(super) fn consolidate(
+    context: &Context<'_>,
+    found: &[Candidate<'_>],
+    memory: &mut DisruptionMemory,
+    budgets: &mut Budgets<'_>,
+    plan: &mut Plan,
+) {
+    finish_replacements(context, memory, plan);
+    // Waiting pods and claims in flight come first: what is free now may be theirs.
+    let settled = context.snapshot.pending().is_empty()
+        && context.snapshot.claims().values().all(|c| c.status.initialized.is_some() && c.deleting_at.is_none());
+    if !settled || !memory.replacing.is_empty() {
+        return;
+    }
+    let mut order: Vec<&Candidate<'_>> =
+        found.iter().filter(|c| !c.is_empty() && consolidates(c.pool.disruption.policy)).collect();
+    order.sort_by_key(|c| {
+        let per_pod = i128::from(c.price.nanos()) / (1 + c.pods.len() as i128);
+        (std::cmp::Reverse(per_pod), c.claim.name.clone())
+    });
+    for candidate in order.into_iter().take(MOST_SIMULATIONS) {
+        let Some(choice) = simulate(context, candidate) else { continue };
+        if !memory.holds(&candidate.claim.name, DisruptionReason::Underutilized, context.now, plan) {
+            return;
+        }
+        if budgets.take(candidate, DisruptionReason::Underutilized) {
+            act(context, candidate, choice, memory, plan);
+            return;
+        }
+    }
+}
+
+fn simulate(context: &Context<'_>, candidate: &Candidate<'_>) -> Option<Move> {
+    let without = BTreeSet::from([candidate.node.name.clone()]);
+    let input = Input {
+        snapshot: context.snapshot,
+        unavailable: &context.provision.unavailable,
+        now: context.now,
+        without: &without,
+        new_nodes: 1,
+    };
+    let pods: Vec<Arc<Pod>> = candidate.pods.clone();
+    let mut outcome = schedule(input, &pods);
+    if outcome.unplaced_pods() > 0 {
+        return None;
+    }
+    let Some(mut node) = outcome.new.pop() else { return Some(Move::Delete) };
+    node.offerings.retain(|o| o.price < candidate.price);
+    let best = node.offerings.first()?;
+    let spot = crate::catalog::CapacityType::Spot;
+    if candidate.capacity_type == spot && best.key.capacity_type == spot {
+        let sizes: BTreeSet<_> = node.offerings.iter().map(|o| &o.key.size).collect();
+        if sizes.len() < SPOT_FLEXIBILITY {
+            return None;
+        }
+    }
+    let saving = candidate.price - best.price;
+    Some(Move::Replace(Box::new(node), saving))
+}
+
+fn act(context: &Context<'_>, candidate: &Candidate<'_>, choice: Move, memory: &mut DisruptionMemory, plan: &mut Plan) {
+    let pods = candidate.pods.len();
+    match choice {
+        Move::Delete => {
+            let command = Command::DeleteClaim { claim: candidate.claim.reference(), category: "underutilized" };
+            plan.push(command, format!("its {pods} pods fit on other nodes, which saves {}/h", candidate.price));
+        }
+        Move::Replace(node, saving) => {
+            let best = node.offerings.first().map(|o| o.key.to_string()).unwrap_or_default();
+            let Some(draft) = draft(context.snapshot, *node, context.seed, context.now, usize::MAX) else { return };
+            let reason = format!("{best} would hold the {pods} pods of {} and save {saving}/h", candidate.node.name);
+            memory.replacing.insert(candidate.claim.name.clone(), (draft.name.clone(), context.now));
+            plan.push(Command::CreateClaim(Box::<ClaimDraft>::new(draft)), reason);
+        }
+    }
+}
+
+/// Lets nodes go whose replacement is ready, and forgets replacements that failed.
+fn finish_replacements(context: &Context<'_>, memory: &mut DisruptionMemory, plan: &mut Plan) {
+    let mut over: Vec<ClaimName> = Vec::new();
+    for (old, (new, since)) in &memory.replacing {
+        let Some(claim) = context.snapshot.claims().get(old).filter(|c| c.deleting_at.is_none()) else {
+            over.push(old.clone());
+            continue;
+        };
+        let waited = context.now.duration_since(*since);
+        match context.snapshot.claims().get(new) {
+            Some(ready) if ready.status.initialized.is_some() => {
+                if !busy(context.snapshot, claim) {
+                    let command = Command::DeleteClaim { claim: claim.reference(), category: "underutilized" };
+                    plan.push(command, format!("its cheaper replacement {new} is ready"));
+                }
+            }
+            Some(_) if waited < REPLACEMENT_TIMEOUT => {}
+            None if waited < SignedDuration::from_mins(1) => {}
+            _ => over.push(old.clone()),
+        }
+    }
+    for old in over {
+        memory.replacing.remove(&old);
+    }
+}

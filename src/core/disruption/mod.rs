@@ -1,0 +1,155 @@
+//! Disruption: which nodes should go, or be replaced, and when may they?
+//!
+//! In this order: nodes past their time (`expireAfter`, outside budgets as in Karpenter), empty nodes, and nodes whose
+//! pods fit elsewhere or on something cheaper. What is found must hold for 15 s before it is acted on.
+
+mod budget;
+mod candidate;
+mod consolidate;
+
+pub use budget::{BudgetError, active, allowed};
+
+use crate::cluster::Snapshot;
+use crate::cluster::claim::Claim;
+use crate::cluster::pool::{ConsolidationPolicy, DisruptionReason};
+use crate::names::{ClaimName, NodePoolName};
+use crate::plan::{Command, CommandKey, Plan, Switch};
+use crate::provisioning::ProvisionMemory;
+use crate::settings::{Mode, Settings};
+use candidate::{Candidate, candidates};
+use jiff::{SignedDuration, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How long a finding must hold before it is acted on, as in Karpenter.
+const VALIDATION: SignedDuration = SignedDuration::from_secs(15);
+
+/// What disruption remembers. All of it is disposable: after a crash a finding has to hold for 15 s anew, and a
+/// replacement that was under way is a node like any other, which consolidation finds again.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DisruptionMemory {
+    /// Since when each claim has been found disruptable without a break, and why.
+    found: BTreeMap<ClaimName, (DisruptionReason, Timestamp)>,
+    /// Claims that were found disruptable in this pass.
+    touched: BTreeSet<ClaimName>,
+    /// When disruption was last considered.
+    last: Option<Timestamp>,
+    /// Claims that are to go once their replacement is ready, with it.
+    pub(super) replacing: BTreeMap<ClaimName, (ClaimName, Timestamp)>,
+}
+
+/// Decides which nodes go now.
+pub fn disrupt(
+    snapshot: &Snapshot,
+    memory: &mut DisruptionMemory,
+    provision: &ProvisionMemory,
+    settings: &Settings,
+    now: Timestamp,
+    seed: u64,
+) -> Plan {
+    let mut plan = Plan::default();
+    if settings.mode == Mode::Companion || snapshot.pause.holds(Switch::Disrupt) {
+        return plan;
+    }
+    expire(snapshot, now, &mut plan);
+    if let Some(due) = memory.last.map(|at| at + settings.disruption_every).filter(|due| *due > now) {
+        plan.wake_at(due);
+        return plan;
+    }
+    memory.last = Some(now);
+    let found = candidates(snapshot, provision, now, &mut plan);
+    let mut budgets = Budgets::new(snapshot, now);
+    empty(&found, memory, &mut budgets, now, &mut plan);
+    consolidate::consolidate(
+        &consolidate::Context { snapshot, provision, now, seed },
+        &found,
+        memory,
+        &mut budgets,
+        &mut plan,
+    );
+    let touched = std::mem::take(&mut memory.touched);
+    memory.found.retain(|name, _| touched.contains(name));
+    plan
+}
+
+/// Asks for the deletion of nodes past their time.
+fn expire(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan) {
+    for claim in snapshot.claims().values().filter(|c| c.deleting_at.is_none()) {
+        let Some(after) = claim.spec.expire_after else { continue };
+        let at = claim.created_at.saturating_add(after).unwrap_or(Timestamp::MAX);
+        if at > now {
+            plan.wake_at(at);
+        } else if !busy(snapshot, claim) {
+            let command = Command::DeleteClaim { claim: claim.reference(), category: "expired" };
+            plan.push(command, format!("older than expireAfter ({} h)", after.as_hours()));
+        }
+    }
+}
+
+/// Empty nodes go, within budgets.
+fn empty(found: &[Candidate<'_>], memory: &mut DisruptionMemory, budgets: &mut Budgets<'_>, now: Timestamp, plan: &mut Plan) {
+    for candidate in found.iter().filter(|c| c.is_empty()) {
+        if !memory.holds(&candidate.claim.name, DisruptionReason::Empty, now, plan) {
+            continue;
+        }
+        if budgets.take(candidate, DisruptionReason::Empty) {
+            let command = Command::DeleteClaim { claim: candidate.claim.reference(), category: "empty" };
+            plan.push(command, format!("no pods but daemons on {}, worth {}/h", candidate.node.name, candidate.price));
+        }
+    }
+}
+
+pub(super) fn busy(snapshot: &Snapshot, claim: &Claim) -> bool {
+    snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone()))
+}
+
+impl DisruptionMemory {
+    /// True when a finding has held for long enough; notes it, and asks to be woken, when it has not.
+    pub(super) fn holds(&mut self, claim: &ClaimName, reason: DisruptionReason, now: Timestamp, plan: &mut Plan) -> bool {
+        self.touched.insert(claim.clone());
+        let entry = self.found.entry(claim.clone()).or_insert((reason, now));
+        if entry.0 != reason {
+            *entry = (reason, now);
+        }
+        let due = entry.1 + VALIDATION;
+        if due > now {
+            plan.wake_at(due);
+        }
+        due <= now
+    }
+}
+
+/// What the budgets of each pool still allow in this pass.
+pub(super) struct Budgets<'a> {
+    snapshot: &'a Snapshot,
+    now: Timestamp,
+    left: BTreeMap<(NodePoolName, DisruptionReason), u32>,
+}
+
+impl<'a> Budgets<'a> {
+    fn new(snapshot: &'a Snapshot, now: Timestamp) -> Self {
+        Self { snapshot, now, left: BTreeMap::new() }
+    }
+
+    /// Takes one disruption from the pool's budget; `false` when none is left.
+    pub(super) fn take(&mut self, candidate: &Candidate<'_>, reason: DisruptionReason) -> bool {
+        let key = (candidate.pool.name.clone(), reason);
+        let (snapshot, now) = (self.snapshot, self.now);
+        let left = self.left.entry(key).or_insert_with(|| budget::left(snapshot, candidate.pool, reason, now));
+        let allowed = *left > 0;
+        *left = left.saturating_sub(1);
+        if allowed {
+            for (_, others) in self.left.iter_mut().filter(|((pool, other), _)| *pool == candidate.pool.name && *other != reason) {
+                *others = others.saturating_sub(1);
+            }
+        }
+        allowed
+    }
+}
+
+/// True when the policy lets nodes with pods go.
+pub(super) fn consolidates(policy: ConsolidationPolicy) -> bool {
+    match policy {
+        ConsolidationPolicy::WhenEmpty => false,
+        ConsolidationPolicy::WhenEmptyOrUnderutilized | ConsolidationPolicy::Balanced => true,
+    }
+}

@@ -1,0 +1,323 @@
+//! Lifecycle: what does each NodeClaim need next, from its creation until nothing of it is left?
+//!
+//! A NodeClaim goes through [`Phase`]s. Each follows from the Snapshot alone, so that a restart goes on where the last
+//! run stopped; [`lifecycle`] turns the phase into the next command.
+
+mod launch;
+mod phase;
+mod terminate;
+
+pub use launch::LaunchScript;
+pub use phase::Phase;
+pub use terminate::{ConfirmGoneScript, TerminateScript};
+
+use crate::cluster::Snapshot;
+use crate::cluster::claim::Claim;
+use crate::cluster::cloud::Tags;
+use crate::cluster::node::Node;
+use crate::cluster::pod::{Pod, PodOwner, Taint, TaintEffect};
+use crate::labels;
+use crate::names::{ClaimName, Uid};
+use crate::plan::{ClaimStep, Command, CommandKey, Launch, NodeStep, Plan, Switch, Terminate};
+use crate::settings::{Mode, Settings};
+use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A node that is not ready for this long is looked up in Azure.
+const GONE_AFTER: SignedDuration = SignedDuration::from_secs(60);
+/// How often a missing node is looked up in Azure.
+const CONFIRM_EVERY: SignedDuration = SignedDuration::from_mins(2);
+/// How often an eviction that a PodDisruptionBudget refused is tried again.
+const EVICT_EVERY: SignedDuration = SignedDuration::from_secs(10);
+/// Pod events are written at most this often, as in Karpenter.
+const POD_EVENT_EVERY: SignedDuration = SignedDuration::from_secs(10);
+/// A launch that failed for a passing reason is tried again after this time.
+const LAUNCH_AGAIN: SignedDuration = SignedDuration::from_secs(15);
+
+/// What the lifecycle remembers. All of it is disposable: after a crash a look-up or an eviction is merely repeated,
+/// and a node counts as quiet only from its next pod event on, or from its initialisation.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LifecycleMemory {
+    confirmed: BTreeMap<ClaimName, Timestamp>,
+    evicted: BTreeMap<Uid, Timestamp>,
+    launched: BTreeMap<ClaimName, Timestamp>,
+    terminated: BTreeMap<ClaimName, Timestamp>,
+    pods: BTreeMap<ClaimName, (usize, Timestamp)>,
+}
+
+/// Decides the next step of every NodeClaim.
+pub fn lifecycle(snapshot: &Snapshot, memory: &mut LifecycleMemory, settings: &Settings, now: Timestamp) -> Plan {
+    let mut plan = Plan::default();
+    if settings.mode == Mode::Companion {
+        return plan;
+    }
+    memory.forget(snapshot);
+    let mut step = Stepper { snapshot, memory, settings, now, plan: &mut plan };
+    for claim in snapshot.claims().values() {
+        if !snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone())) {
+            step.advance(claim);
+        }
+    }
+    plan
+}
+
+/// Decides for one claim after another.
+struct Stepper<'a> {
+    snapshot: &'a Snapshot,
+    memory: &'a mut LifecycleMemory,
+    settings: &'a Settings,
+    now: Timestamp,
+    plan: &'a mut Plan,
+}
+
+impl Stepper<'_> {
+    fn advance(&mut self, claim: &Claim) {
+        let node = claim.status.provider_id.as_ref().and_then(|id| self.snapshot.node_of(id)).cloned();
+        let node = node.as_deref();
+        match Phase::of(claim, node) {
+            Phase::Created | Phase::Launching => self.launch(claim),
+            Phase::LaunchFailed => {
+                let why = claim.status.launch_failed.as_ref().map_or("", |f| &*f.message);
+                self.delete(claim, "launch_failed", &format!("every offering was refused: {why}"));
+            }
+            Phase::Launched => self.await_node(claim),
+            Phase::Joined => self.register(claim, node),
+            Phase::Registered => self.initialize(claim, node),
+            Phase::Initialized => self.watch(claim, node),
+            Phase::NodeGone => self.confirm_gone(claim, node),
+            Phase::Draining => self.drain(claim, node),
+        }
+    }
+
+    fn launch(&mut self, claim: &Claim) {
+        if self.snapshot.pause.holds(Switch::Launch) {
+            return;
+        }
+        let deadline = claim.created_at + self.settings.launch_timeout;
+        if self.now >= deadline {
+            let minutes = self.settings.launch_timeout.as_mins();
+            self.delete(claim, "launch_timeout", &format!("no VM within {minutes} min"));
+            return;
+        }
+        self.plan.wake_at(deadline);
+        if let Some(again) = self.memory.launched.get(&claim.name).map(|at| *at + LAUNCH_AGAIN).filter(|t| *t > self.now) {
+            self.plan.wake_at(again);
+            return;
+        }
+        let Some(class) = self.snapshot.classes().get(&claim.spec.class) else { return };
+        let again = if claim.intent.is_some() { "an earlier launch was cut short" } else { "new NodeClaim" };
+        let best = claim.spec.planned.first().map(|o| format!(": {} at {}/h", o.key, o.price)).unwrap_or_default();
+        self.memory.launched.insert(claim.name.clone(), self.now);
+        let launch = Launch {
+            claim: claim.reference(),
+            pool: claim.spec.pool.clone(),
+            offerings: claim.spec.planned.clone(),
+            intent: claim.intent.clone(),
+            group: self.settings.cluster.group.clone(),
+            tags: tags(claim, &class.tags, self.settings),
+            os_disk_gb: class.os_disk_gb,
+        };
+        self.plan.push(Command::Launch(Box::new(launch)), format!("{again}{best}"));
+    }
+
+    fn await_node(&mut self, claim: &Claim) {
+        let since = claim.status.launched.unwrap_or(claim.created_at);
+        let deadline = since + self.settings.registration_timeout;
+        if self.now >= deadline {
+            let minutes = self.settings.registration_timeout.as_mins();
+            self.delete(claim, "registration_timeout", &format!("its node has not joined within {minutes} min"));
+        } else {
+            self.plan.wake_at(deadline);
+        }
+    }
+
+    /// The Node is changed first and the claim after it: a crash between the two repeats only what is idempotent.
+    fn register(&mut self, claim: &Claim, node: Option<&Node>) {
+        let Some(node) = node else { return };
+        if self.busy(node) {
+            return;
+        }
+        if is_registered(node) {
+            let step = ClaimStep::Registered { node: node.name.clone() };
+            self.plan.push(Command::AdvanceClaim { claim: claim.reference(), step }, format!("node {} has joined", node.name));
+        } else {
+            let taints = claim.spec.taints.iter().chain(&claim.spec.startup_taints).cloned().collect();
+            let step = NodeStep::Register { labels: claim.spec.labels.clone(), taints };
+            let command = Command::AdvanceNode { node: node.name.clone(), uid: node.uid.clone(), step };
+            self.plan.push(command, format!("the node of {} has joined", claim.name));
+        }
+    }
+
+    fn initialize(&mut self, claim: &Claim, node: Option<&Node>) {
+        let Some(node) = node else { return };
+        if !is_ready_for_pods(claim, node) || self.busy(node) {
+            return;
+        }
+        if node.label(labels::INITIALIZED) == Some("true") {
+            let command = Command::AdvanceClaim { claim: claim.reference(), step: ClaimStep::Initialized };
+            self.plan.push(command, format!("node {} is ready for pods", node.name));
+        } else {
+            let step = NodeStep::Initialize;
+            let command = Command::AdvanceNode { node: node.name.clone(), uid: node.uid.clone(), step };
+            self.plan.push(command, "ready, and its startup taints are gone");
+        }
+    }
+
+    /// Notes pod events of a node in use, and looks after nodes that go silent.
+    fn watch(&mut self, claim: &Claim, node: Option<&Node>) {
+        let Some(node) = node else { return };
+        if !node.ready {
+            let since = node.ready_since + GONE_AFTER;
+            if self.now >= since {
+                self.confirm_gone(claim, Some(node));
+            } else {
+                self.plan.wake_at(since);
+            }
+        }
+        let pods = self.snapshot.usage(&node.name).map_or(0, |u| u.pods.len());
+        match self.memory.pods.get_mut(&claim.name) {
+            None => drop(self.memory.pods.insert(claim.name.clone(), (pods, self.now))),
+            Some((known, written)) if *known != pods => {
+                let due = *written + POD_EVENT_EVERY;
+                if self.now >= due {
+                    (*known, *written) = (pods, self.now);
+                    let step = ClaimStep::PodEvent { at: self.now };
+                    self.plan.push(Command::AdvanceClaim { claim: claim.reference(), step }, "pods came or went");
+                } else {
+                    self.plan.wake_at(due);
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Asks Azure about the VM of a node that is gone or silent.
+    fn confirm_gone(&mut self, claim: &Claim, node: Option<&Node>) {
+        let Some(vm) = claim.status.provider_id.as_ref().map(|id| id.vm().clone()) else { return };
+        if node.is_some_and(|n| n.deleting_at.is_some()) {
+            self.delete(claim, "node_deleted", "somebody deleted its node");
+            return;
+        }
+        let due = self.memory.confirmed.get(&claim.name).map(|at| *at + CONFIRM_EVERY);
+        match due.filter(|due| *due > self.now) {
+            Some(due) => self.plan.wake_at(due),
+            None => {
+                self.memory.confirmed.insert(claim.name.clone(), self.now);
+                self.plan.wake_at(self.now + CONFIRM_EVERY);
+                let why = if node.is_some() { "its node is not ready" } else { "its node is gone" };
+                self.plan.push(Command::ConfirmGone { claim: claim.reference(), vm }, why);
+            }
+        }
+    }
+
+    /// Drains the node, then deletes all that the intent names.
+    fn drain(&mut self, claim: &Claim, node: Option<&Node>) {
+        let pods = node.map(|n| self.pods_to_move(n)).unwrap_or_default();
+        if let Some(node) = node.filter(|_| !pods.is_empty()) {
+            let tainted = node.taints.iter().any(|t| &*t.key == labels::TAINT_DISRUPTED);
+            if !tainted && !self.busy(node) {
+                let (name, uid) = (node.name.clone(), node.uid.clone());
+                self.plan.push(Command::AdvanceNode { node: name, uid, step: NodeStep::Disrupt }, "no new pods: it drains");
+            }
+            self.evict(claim, &pods);
+            return;
+        }
+        let Some(intent) = &claim.intent else {
+            self.plan.push(Command::ReleaseClaim { claim: claim.reference() }, "nothing was created for it");
+            return;
+        };
+        if self.snapshot.pause.holds(Switch::Delete) {
+            return;
+        }
+        if let Some(again) = self.memory.terminated.get(&claim.name).map(|at| *at + LAUNCH_AGAIN).filter(|t| *t > self.now) {
+            self.plan.wake_at(again);
+            return;
+        }
+        self.memory.terminated.insert(claim.name.clone(), self.now);
+        let terminate = Terminate { claim: claim.reference(), intent: intent.clone() };
+        self.plan.push(Command::Terminate(Box::new(terminate)), "drained; its VM, NIC and OS disk go");
+    }
+
+    /// Pods that must have left before the VM goes. A lost node's pods cannot be moved, only forgotten.
+    fn pods_to_move(&self, node: &Node) -> Vec<Arc<Pod>> {
+        if !node.ready {
+            return Vec::new();
+        }
+        let Some(usage) = self.snapshot.usage(&node.name) else { return Vec::new() };
+        let moves = |p: &&Arc<Pod>| !p.is_terminal() && !matches!(p.owner, PodOwner::DaemonSet | PodOwner::Static);
+        usage.pods.iter().filter_map(|key| self.snapshot.pods().get(key)).filter(moves).cloned().collect()
+    }
+
+    fn evict(&mut self, claim: &Claim, pods: &[Arc<Pod>]) {
+        let deadline = claim.deleting_at.zip(claim.spec.termination_grace_period).map(|(at, grace)| at + grace);
+        let overdue = deadline.is_some_and(|d| d <= self.now);
+        for pod in pods.iter().filter(|p| p.deleting_at.is_none()) {
+            if pod.refuses_disruption(self.now) && !overdue {
+                self.plan.wake_at(deadline.unwrap_or(self.now + EVICT_EVERY * 6));
+                continue;
+            }
+            let due = self.memory.evicted.get(&pod.uid).map(|at| *at + EVICT_EVERY);
+            if let Some(due) = due.filter(|due| *due > self.now) {
+                self.plan.wake_at(due);
+                continue;
+            }
+            self.memory.evicted.insert(pod.uid.clone(), self.now);
+            self.plan.wake_at(self.now + EVICT_EVERY);
+            let command = Command::Evict { pod: pod.key.clone(), uid: pod.uid.clone() };
+            self.plan.push(command, format!("the node of {} drains", claim.name));
+        }
+    }
+
+    fn delete(&mut self, claim: &Claim, category: &'static str, why: &str) {
+        self.plan.push(Command::DeleteClaim { claim: claim.reference(), category }, why);
+    }
+
+    fn busy(&self, node: &Node) -> bool {
+        self.snapshot.in_progress.contains(&CommandKey::Node(node.name.clone()))
+    }
+}
+
+impl LifecycleMemory {
+    /// Drops what is remembered of claims and pods that are gone.
+    fn forget(&mut self, snapshot: &Snapshot) {
+        for map in [&mut self.confirmed, &mut self.launched, &mut self.terminated] {
+            map.retain(|name, _| snapshot.claims().get(name).is_some());
+        }
+        self.pods.retain(|name, _| snapshot.claims().get(name).is_some());
+        let newest = self.evicted.values().max().copied();
+        self.evicted.retain(|_, at| newest.is_some_and(|n| n.duration_since(*at) < EVICT_EVERY * 6));
+    }
+}
+
+/// Tags of everything that is created for a claim: the class's, then ours, which no class can override.
+fn tags(claim: &Claim, class: &Tags, settings: &Settings) -> Tags {
+    let mut tags: Tags = class.iter().map(|(k, v)| (Arc::from(k.replace('/', "_").as_str()), Arc::clone(v))).collect();
+    let mut set = |key: &str, value: Arc<str>| drop(tags.insert(Arc::from(key), value));
+    set(labels::TAG_CLUSTER, Arc::clone(&settings.cluster.tag));
+    set(labels::TAG_CLAIM, claim.name.text());
+    set(labels::TAG_CLAIM_UID, claim.uid.text());
+    if let Some(pool) = &claim.spec.pool {
+        set(labels::TAG_KARPENTER_NODEPOOL, pool.text());
+    }
+    tags
+}
+
+fn is_registered(node: &Node) -> bool {
+    node.has_finalizer
+        && node.label(labels::REGISTERED) == Some("true")
+        && !node.taints.iter().any(|t| &*t.key == labels::TAINT_UNREGISTERED)
+}
+
+/// Ready, without startup and ephemeral taints, and with all of the resources that it was made for.
+fn is_ready_for_pods(claim: &Claim, node: &Node) -> bool {
+    let gone = |taint: &Taint| !node.taints.contains(taint);
+    let ephemeral = |t: &Taint| {
+        t.effect != TaintEffect::PreferNoSchedule
+            && matches!(&*t.key, labels::TAINT_NOT_READY | labels::TAINT_UNREACHABLE | labels::TAINT_UNINITIALIZED)
+    };
+    node.ready
+        && claim.spec.startup_taints.iter().all(gone)
+        && !node.taints.iter().any(ephemeral)
+        && claim.spec.requests.extended.iter().all(|(name, need)| *need <= 0 || node.allocatable.extended(name) > 0)
+}

@@ -1,0 +1,52 @@
+//! Phases of a NodeClaim: how far has it come?
+
+use crate::cluster::claim::Claim;
+use crate::cluster::node::Node;
+
+/// How far a NodeClaim has come. It moves down this list, and from anywhere to `Draining`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// It exists, and nothing has been done for it.
+    Created,
+    /// An intent is written: its VM, NIC or disk may exist.
+    Launching,
+    /// Every offering was refused.
+    LaunchFailed,
+    /// Its VM exists, and its Node has not joined.
+    Launched,
+    /// Its Node has joined, and does not carry what the claim gives it.
+    Joined,
+    /// Its Node is ours, and not yet ready for pods.
+    Registered,
+    /// Its Node runs pods.
+    Initialized,
+    /// Its Node was there, and is gone or being deleted.
+    NodeGone,
+    /// It is being deleted.
+    Draining,
+}
+
+impl Phase {
+    /// The phase of a claim, given its Node.
+    #[must_use]
+    pub fn of(claim: &Claim, node: Option<&Node>) -> Self {
+        let status = &claim.status;
+        if claim.deleting_at.is_some() {
+            return Self::Draining;
+        }
+        if status.launch_failed.is_some() {
+            return Self::LaunchFailed;
+        }
+        if status.launched.is_none() {
+            return if claim.intent.is_some() { Self::Launching } else { Self::Created };
+        }
+        match node {
+            Some(node) if node.deleting_at.is_some() => Self::NodeGone,
+            None if status.registered.is_some() => Self::NodeGone,
+            None => Self::Launched,
+            Some(_) if status.registered.is_none() => Self::Joined,
+            Some(_) if status.initialized.is_none() => Self::Registered,
+            Some(_) => Self::Initialized,
+        }
+    }
+}

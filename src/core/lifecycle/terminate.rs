@@ -1,0 +1,163 @@
+//! Terminating: how does everything of a NodeClaim go, and nothing else?
+//!
+//! Lifecycle delete, the first of the two kinds of delete. *Guarantees*: only what the claim's intent names is
+//! touched, and only if it carries the claim's UID in our tag; the finalizer goes last, when VM, NIC and OS disk are
+//! gone by Azure's own word. *Caveats*: a NIC that Azure reserves for 180 s after a failed launch is waited for.
+
+use crate::cluster::claim::{ClaimRef, LaunchIntent};
+use crate::cluster::cloud::ResourceKind;
+use crate::names::{ArmId, ProviderId};
+use crate::orphans::{Clause, Law};
+use crate::plan::{Effect, Reply, Report, Script, Step, Terminate};
+use crate::ports::{CloudErrorCode, ClusterError, OperationId, PortError};
+use jiff::{SignedDuration, Timestamp};
+
+/// How often a long-running operation is looked at.
+const POLL_EVERY: SignedDuration = SignedDuration::from_secs(5);
+/// Wait after a passing failure, unless Azure names one.
+const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(20);
+/// Longest that one run may take; the next one goes on where it stopped.
+const LONGEST: SignedDuration = SignedDuration::from_mins(15);
+
+/// The termination of one NodeClaim.
+#[derive(Debug)]
+pub struct TerminateScript {
+    claim: ClaimRef,
+    provider_id: ProviderId,
+    law: Law,
+    /// What is still to be looked at, last one first.
+    left: Vec<(ArmId, ResourceKind)>,
+    state: State,
+    started: Option<Timestamp>,
+}
+
+/// What the last effect was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    Next,
+    Looked,
+    Deleted,
+    Polling(OperationId),
+    NodeRead,
+    NodeDeleted,
+    Released,
+}
+
+impl TerminateScript {
+    /// The script of a terminate command.
+    #[must_use]
+    pub fn new(command: Terminate, law: Law) -> Self {
+        let LaunchIntent { vm, nic, os_disk, .. } = command.intent;
+        let provider_id = ProviderId::of_vm(&vm);
+        let left = vec![(os_disk, ResourceKind::OsDisk), (nic, ResourceKind::Nic), (vm, ResourceKind::Vm)];
+        Self { claim: command.claim, provider_id, law, left, state: State::Next, started: None }
+    }
+
+    /// Looks at the next resource; when none is left, the Node object goes, and then the finalizer.
+    fn next(&mut self) -> Step {
+        match self.left.last() {
+            Some((id, _)) => {
+                let id = id.clone();
+                self.go(State::Looked, Effect::Get(id))
+            }
+            None => self.go(State::NodeRead, Effect::ReadNode(self.provider_id.clone())),
+        }
+    }
+
+    fn go(&mut self, state: State, effect: Effect) -> Step {
+        self.state = state;
+        Step::perform(effect)
+    }
+
+    fn done_with_one(&mut self) -> Step {
+        self.left.pop();
+        self.next()
+    }
+
+    fn follow(&mut self, reply: Option<Reply>) -> Step {
+        match (self.state.clone(), reply) {
+            (State::Next, _) => {
+                if self.law.holds(Clause::FinalizerLast) {
+                    self.next()
+                } else {
+                    self.go(State::Released, Effect::ReleaseClaim(self.claim.clone()))
+                }
+            }
+            (State::Looked, Some(Reply::Resource(Some(found)))) => {
+                let own = found.claim_uid() == Some(self.claim.uid.as_str()) || !self.law.holds(Clause::TerminateOwnOnly);
+                match self.left.last().cloned() {
+                    Some((id, kind)) if own => self.go(State::Deleted, Effect::Delete(id, kind)),
+                    // Not ours by its tag: it stays, and is not ours to wait for.
+                    _ => self.done_with_one(),
+                }
+            }
+            (State::Looked, _) => self.done_with_one(),
+            (State::Deleted, Some(Reply::Accepted(op))) | (State::Polling(op), Some(Reply::Running)) => {
+                self.state = State::Polling(op);
+                Step::Wait(POLL_EVERY)
+            }
+            (State::Polling(op), None) => self.go(State::Polling(op.clone()), Effect::Poll(op)),
+            // Azure says that it is done: look again, and believe only a 404.
+            (State::Deleted | State::Polling(_), _) => self.next(),
+            (State::NodeRead, Some(Reply::Node(Some(node)))) => {
+                self.go(State::NodeDeleted, Effect::DeleteNode(node.name.clone(), node.uid.clone()))
+            }
+            (State::NodeRead | State::NodeDeleted, _) => {
+                self.go(State::Released, Effect::ReleaseClaim(self.claim.clone()))
+            }
+            (State::Released, _) if !self.law.holds(Clause::FinalizerLast) && !self.left.is_empty() => self.next(),
+            (State::Released, _) => Step::finished(),
+        }
+    }
+}
+
+impl Script for TerminateScript {
+    fn step(&mut self, reply: Option<Result<Reply, PortError>>, now: Timestamp) -> Step {
+        let started = *self.started.get_or_insert(now);
+        if now.duration_since(started) > LONGEST {
+            return Step::finished();
+        }
+        match reply {
+            // Gone in the meantime.
+            Some(Err(PortError::Cloud(error))) if error.code == CloudErrorCode::NotFound => self.next(),
+            Some(Err(PortError::Cluster(ClusterError::NotFound | ClusterError::Conflict))) => self.follow(None),
+            Some(Err(PortError::Cloud(error))) if error.code.is_transient() => {
+                self.state = State::Next;
+                Step::Wait(error.retry_after.unwrap_or(RETRY_AFTER))
+            }
+            Some(Err(error)) => Step::failed(error),
+            Some(Ok(reply)) => self.follow(Some(reply)),
+            None => self.follow(None),
+        }
+    }
+}
+
+/// Looks whether a claim's VM is gone; if Azure says 404, asks for the claim's deletion.
+#[derive(Debug)]
+pub struct ConfirmGoneScript {
+    claim: ClaimRef,
+    vm: ArmId,
+    asked: bool,
+}
+
+impl ConfirmGoneScript {
+    /// The script of a confirm-gone command.
+    #[must_use]
+    pub fn new(claim: ClaimRef, vm: ArmId) -> Self {
+        Self { claim, vm, asked: false }
+    }
+}
+
+impl Script for ConfirmGoneScript {
+    fn step(&mut self, reply: Option<Result<Reply, PortError>>, _now: Timestamp) -> Step {
+        match reply {
+            None if !self.asked => {
+                self.asked = true;
+                Step::perform(Effect::Get(self.vm.clone()))
+            }
+            Some(Ok(Reply::Resource(None))) => Step::perform(Effect::DeleteClaim(self.claim.clone())),
+            Some(Err(error)) => Step::failed(error),
+            _ => Step::End(Report::default()),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Provisioning: when are waiting pods placed, and which NodeClaims are created for them?
+//!
+//! Pods are gathered for a short while, so that pods of one rollout share nodes: until no new pod has come for
+//! `batch_idle`, at the longest for `batch_max`. Then [`schedule`] places them.
+
+use crate::cluster::Snapshot;
+use crate::cluster::claim::ClaimSpec;
+use crate::cluster::pod::Pod;
+use crate::names::{ClaimName, NodePoolName, Uid};
+use crate::plan::{ClaimDraft, Command, Plan, Switch};
+use crate::scheduling::{
+    Input, MOST_NEW_NODES, NewNode, Outcome, Target, Unavailable, claim_requirements, schedule,
+};
+use crate::settings::{Mode, Settings};
+use jiff::{SignedDuration, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// How long a node that pods were placed on counts as wanted, twice the longest batch as in Karpenter.
+const NOMINATION: SignedDuration = SignedDuration::from_secs(20);
+/// Pods without a place are looked at again after this time, if anything that matters has changed.
+const RETRY: SignedDuration = SignedDuration::from_secs(10);
+
+/// What provisioning remembers. All of it is disposable: after a crash the batch window starts anew, and the pods that
+/// a lost pass has made claims for fit those claims, which are found in flight.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProvisionMemory {
+    /// Waiting pods that have been placed, or found to have no place, in an earlier pass.
+    considered: BTreeSet<Uid>,
+    window: Option<Window>,
+    /// What the last pass saw, and when: nothing new means nothing to do.
+    last: Option<(Generations, Timestamp)>,
+    /// Nodes and claims that pods were placed on lately, and until when they count as wanted.
+    pub nominated: BTreeMap<Target, Timestamp>,
+    /// Pods that the last pass found no place for, with the reasons.
+    pub unplaced: Vec<crate::scheduling::Unplaced>,
+    /// Offerings that Azure has refused lately.
+    pub unavailable: Unavailable,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Window {
+    opened: Timestamp,
+    newest: Timestamp,
+}
+
+/// Generations of all that a placement depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Generations([u64; 5]);
+
+impl Generations {
+    fn of(snapshot: &Snapshot, unavailable: &Unavailable) -> Self {
+        Self([
+            snapshot.pods().generation(),
+            snapshot.nodes().generation(),
+            snapshot.claims().generation(),
+            snapshot.pools().generation(),
+            unavailable.generation(),
+        ])
+    }
+}
+
+/// Decides which NodeClaims to create now.
+pub fn provision(
+    snapshot: &Snapshot,
+    memory: &mut ProvisionMemory,
+    settings: &Settings,
+    now: Timestamp,
+    seed: u64,
+) -> Plan {
+    let mut plan = Plan::default();
+    if settings.mode == Mode::Companion || snapshot.pause.holds(Switch::Launch) {
+        return plan;
+    }
+    memory.unavailable.expire(now);
+    memory.nominated.retain(|_, until| *until > now);
+    let pods = waiting(snapshot);
+    if pods.is_empty() {
+        memory.window = None;
+        memory.considered.clear();
+        memory.unplaced.clear();
+        return plan;
+    }
+    let due = memory.batch(&pods, settings, now).or_else(|| memory.retry(snapshot, now));
+    match due {
+        Some(at) if at <= now => {}
+        Some(at) => {
+            plan.wake_at(at);
+            return plan;
+        }
+        None => return plan,
+    }
+    let input = Input {
+        snapshot,
+        unavailable: &memory.unavailable,
+        now,
+        without: &BTreeSet::new(),
+        new_nodes: MOST_NEW_NODES,
+    };
+    let outcome = schedule(input, &pods);
+    memory.remember(snapshot, &outcome, &pods, now);
+    if !memory.unplaced.is_empty() {
+        plan.wake_at(now + RETRY);
+    }
+    for (i, node) in outcome.new.into_iter().enumerate() {
+        let reason = reason_for(&node);
+        if let Some(draft) = draft(snapshot, node, seed, now, i) {
+            memory.nominated.insert(Target::Claim(draft.name.clone()), now + NOMINATION);
+            plan.push(Command::CreateClaim(Box::new(draft)), reason);
+        }
+    }
+    plan
+}
+
+/// Pods that wait for a node, and pods of nodes that are being removed, which soon will.
+fn waiting(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
+    let pending = snapshot.pending().values().flatten().filter_map(|key| snapshot.pods().get(key));
+    let leaving = snapshot
+        .claims()
+        .values()
+        .filter(|c| c.deleting_at.is_some())
+        .filter_map(|c| snapshot.usage(c.status.node_name.as_ref()?))
+        .flat_map(|usage| usage.pods.iter().filter_map(|key| snapshot.pods().get(key)))
+        .filter(|pod| pod.is_reschedulable() && pod.owner == crate::cluster::pod::PodOwner::Controller);
+    pending.chain(leaving).cloned().collect()
+}
+
+impl ProvisionMemory {
+    /// When the batch window closes; `None` when every pod has been considered.
+    fn batch(&mut self, pods: &[Arc<Pod>], settings: &Settings, now: Timestamp) -> Option<Timestamp> {
+        let present: BTreeSet<&Uid> = pods.iter().map(|p| &p.uid).collect();
+        self.considered.retain(|uid| present.contains(uid));
+        let fresh: Vec<&Arc<Pod>> = pods.iter().filter(|p| !self.considered.contains(&p.uid)).collect();
+        if fresh.is_empty() {
+            return None;
+        }
+        let window = self.window.get_or_insert(Window { opened: now, newest: now });
+        let newest = fresh.iter().map(|p| p.created_at).max().unwrap_or(now).min(now);
+        window.newest = window.newest.max(newest);
+        Some((window.newest + settings.batch_idle).min(window.opened + settings.batch_max))
+    }
+
+    /// When pods without a place are tried again; `None` while nothing that matters has changed.
+    fn retry(&self, snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
+        let Some((seen, at)) = self.last else { return Some(now) };
+        let changed = seen != Generations::of(snapshot, &self.unavailable);
+        if changed {
+            return Some(at + RETRY);
+        }
+        self.unavailable.next_expiry()
+    }
+
+    fn remember(&mut self, snapshot: &Snapshot, outcome: &Outcome, pods: &[Arc<Pod>], now: Timestamp) {
+        self.window = None;
+        self.considered = pods.iter().map(|p| p.uid.clone()).collect();
+        self.last = Some((Generations::of(snapshot, &self.unavailable), now));
+        self.unplaced = outcome.unplaced.clone();
+        for target in outcome.targets().into_keys().filter(|t| !matches!(t, Target::New(_))) {
+            let until = self.nominated.entry(target.clone()).or_insert(now);
+            *until = (*until).max(now + NOMINATION);
+        }
+    }
+}
+
+fn reason_for(node: &NewNode) -> String {
+    let pods = node.pods.len();
+    let s = if pods == 1 { "" } else { "s" };
+    match node.offerings.first() {
+        Some(best) => format!("{pods} waiting pod{s}; cheapest of {} offerings is {}", node.offerings.len(), best.key),
+        None => format!("{pods} waiting pod{s}"),
+    }
+}
+
+pub(crate) fn draft(snapshot: &Snapshot, node: NewNode, seed: u64, now: Timestamp, index: usize) -> Option<ClaimDraft> {
+    let pool = snapshot.pools().get(&node.pool)?;
+    let keys: Vec<_> = node.offerings.iter().map(|o| o.key.clone()).collect();
+    let spec = ClaimSpec {
+        pool: Some(node.pool.clone()),
+        class: node.class,
+        requirements: claim_requirements(pool, &keys),
+        requests: node.requests,
+        labels: node.labels,
+        taints: pool.taints.clone(),
+        startup_taints: pool.startup_taints.clone(),
+        expire_after: pool.expire_after,
+        termination_grace_period: pool.termination_grace_period,
+        planned: node.offerings,
+    };
+    let name = claim_name(&node.pool, seed, now, index)?;
+    Some(ClaimDraft { name, spec, pods: node.pods.iter().map(|p| p.key.clone()).collect() })
+}
+
+/// `<pool>-<5 letters>`, as Kubernetes' `generateName` makes them, from the seed and the instant. Two passes at
+/// different instants give different names; should a name be taken all the same, its creation is refused, and the next
+/// pass, later, makes another.
+pub(crate) fn claim_name(pool: &NodePoolName, seed: u64, now: Timestamp, index: usize) -> Option<ClaimName> {
+    const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+    let nanos = now.as_nanosecond();
+    let mut mix = seed ^ (nanos as u64).rotate_left(17) ^ (index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    for byte in pool.as_str().bytes() {
+        mix = (mix ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
+    }
+    let mut suffix = String::with_capacity(5);
+    for _ in 0..5 {
+        mix = (mix ^ (mix >> 31)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        suffix.push(char::from(LETTERS[(mix >> 40) as usize % LETTERS.len()]));
+    }
+    ClaimName::new(format!("{pool}-{suffix}")).ok()
+}
