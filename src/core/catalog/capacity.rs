@@ -64,3 +64,7 @@ fn taxed(amount: i64, brackets: &[(i64, i64)], beyond: i64) -> i64 {
     }
     tax + left * beyond
 }
+
+#[cfg(test)]
+#[path = "capacity_tests.rs"]
+mod tests;
