@@ -9,6 +9,7 @@
 //! gap in Azure's price list, so it becomes "unknown".
 
 use napkeeper_core::money::HourlyPrice;
+use napkeeper_core::quantity::Quantity;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -116,9 +117,8 @@ fn size(out: &mut Vec<u8>, row: &Row, families: &[&str]) -> Outcome<()> {
     for (bit, column) in (3..).zip(columns) {
         flags |= u64::from(cell(row, column)? == "1") << bit;
     }
-    // GiB in thousandths, which is exact for every size there is.
-    let gib = HourlyPrice::parse_usd(cell(row, "memory_gib")?)?.nanos();
-    let mib = u64::try_from(gib)? / 1_000_000 * 1024 / 1000;
+    let memory = Quantity::parse(&format!("{}Gi", cell(row, "memory_gib")?))?.ceil();
+    let mib = u64::try_from(memory)? >> 20;
     text(out, cell(row, "name")?);
     number(out, position(families, &cell(row, "family")?)?);
     number(out, cell(row, "vcpus")?.parse()?);
