@@ -63,11 +63,13 @@ pub const AKS_SKU_CPU: &str = "kubernetes.azure.com/sku-cpu";
 pub const AKS_SKU_MEMORY: &str = "kubernetes.azure.com/sku-memory";
 /// `Ubuntu` or `AzureLinux`.
 pub const OS_SKU: &str = "kubernetes.azure.com/os-sku";
+/// `true` on nodes with a FIPS image; absent on all others.
+pub const FIPS_ENABLED: &str = "kubernetes.azure.com/fips_enabled";
 /// Node resource group, normalised.
 pub const CLUSTER: &str = "kubernetes.azure.com/cluster";
 
 /// Keys that the provider sets by itself on every node, so that a pod may ask for them without the pool naming them.
-pub const WELL_KNOWN: [&str; 27] = [
+pub const WELL_KNOWN: [&str; 28] = [
     INSTANCE_TYPE,
     ARCH,
     OS,
@@ -95,6 +97,7 @@ pub const WELL_KNOWN: [&str; 27] = [
     AKS_SKU_CPU,
     AKS_SKU_MEMORY,
     OS_SKU,
+    FIPS_ENABLED,
 ];
 
 /// True when the provider sets this label by itself.

@@ -5,7 +5,6 @@
 
 pub mod catalog;
 pub mod cluster;
-pub mod decide;
 pub mod disruption;
 pub mod labels;
 pub mod lifecycle;
@@ -15,6 +14,7 @@ pub mod orphans;
 pub mod plan;
 pub mod ports;
 pub mod provisioning;
+pub mod quantity;
 pub mod requirements;
 pub mod resources;
 pub mod scheduling;

@@ -37,6 +37,8 @@ pub struct Gpu {
     pub model: Arc<str>,
     /// How many; a fraction counts as one, as Azure reports it.
     pub count: u32,
+    /// AKS has the driver on Azure Linux; on Ubuntu it has the drivers of all GPUs named here.
+    pub azure_linux: bool,
 }
 
 /// What Azure says of a VM size, in any region.

@@ -34,7 +34,7 @@ pub struct DisruptionMemory {
     /// When disruption was last considered.
     last: Option<Timestamp>,
     /// Claims that are to go once their replacement is ready, with it.
-    pub(super) replacing: BTreeMap<ClaimName, (ClaimName, Timestamp)>,
+    replacing: BTreeMap<ClaimName, (ClaimName, Timestamp)>,
 }
 
 /// Decides which nodes go now.
@@ -98,13 +98,13 @@ fn empty(found: &[Candidate<'_>], memory: &mut DisruptionMemory, budgets: &mut B
     }
 }
 
-pub(super) fn busy(snapshot: &Snapshot, claim: &Claim) -> bool {
+fn busy(snapshot: &Snapshot, claim: &Claim) -> bool {
     snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone()))
 }
 
 impl DisruptionMemory {
     /// True when a finding has held for long enough; notes it, and asks to be woken, when it has not.
-    pub(super) fn holds(&mut self, claim: &ClaimName, reason: DisruptionReason, now: Timestamp, plan: &mut Plan) -> bool {
+    fn holds(&mut self, claim: &ClaimName, reason: DisruptionReason, now: Timestamp, plan: &mut Plan) -> bool {
         self.touched.insert(claim.clone());
         let entry = self.found.entry(claim.clone()).or_insert((reason, now));
         if entry.0 != reason {
@@ -119,7 +119,7 @@ impl DisruptionMemory {
 }
 
 /// What the budgets of each pool still allow in this pass.
-pub(super) struct Budgets<'a> {
+struct Budgets<'a> {
     snapshot: &'a Snapshot,
     now: Timestamp,
     left: BTreeMap<(NodePoolName, DisruptionReason), u32>,
@@ -131,7 +131,7 @@ impl<'a> Budgets<'a> {
     }
 
     /// Takes one disruption from the pool's budget; `false` when none is left.
-    pub(super) fn take(&mut self, candidate: &Candidate<'_>, reason: DisruptionReason) -> bool {
+    fn take(&mut self, candidate: &Candidate<'_>, reason: DisruptionReason) -> bool {
         let key = (candidate.pool.name.clone(), reason);
         let (snapshot, now) = (self.snapshot, self.now);
         let left = self.left.entry(key).or_insert_with(|| budget::left(snapshot, candidate.pool, reason, now));
@@ -147,7 +147,7 @@ impl<'a> Budgets<'a> {
 }
 
 /// True when the policy lets nodes with pods go.
-pub(super) fn consolidates(policy: ConsolidationPolicy) -> bool {
+fn consolidates(policy: ConsolidationPolicy) -> bool {
     match policy {
         ConsolidationPolicy::WhenEmpty => false,
         ConsolidationPolicy::WhenEmptyOrUnderutilized | ConsolidationPolicy::Balanced => true,

@@ -7,7 +7,7 @@ mod launch;
 mod phase;
 mod terminate;
 
-pub use launch::LaunchScript;
+pub use launch::{LaunchScript, Sizes};
 pub use phase::Phase;
 pub use terminate::{ConfirmGoneScript, TerminateScript};
 

@@ -1,0 +1,279 @@
+//! Filters: which VM sizes can never be a node of an AKSNodeClass, and why?
+//!
+//! The rules are those of Azure/karpenter-provider-azure (`pkg/providers/instancetype/instancetypes.go`), and one that
+//! it lacks: an image for the size's architecture must exist.
+
+use super::{Arch, OfferedSize, SizeFacts, SizeName};
+use crate::cluster::pool::NodeClass;
+
+/// Sizes that AKS refuses for nodes, and two that are known not to work (upstream's `pkg/utils/sku`).
+const REFUSED_BY_AKS: [&str; 14] = [
+    "Basic_A0",
+    "Basic_A1",
+    "Basic_A2",
+    "Basic_A3",
+    "Basic_A4",
+    "Standard_A0",
+    "Standard_A1",
+    "Standard_A1_v2",
+    "Standard_B1ms",
+    "Standard_B1s",
+    "Standard_E64i_v3",
+    "Standard_E64is_v3",
+    "Standard_F1",
+    "Standard_F1s",
+];
+/// AKS's least node: 2 vCPUs and 3.5 GiB.
+const LEAST_VCPUS: u32 = 2;
+const LEAST_MEMORY_MIB: u64 = 3584;
+/// The least node on which local DNS is set up.
+const LOCAL_DNS_VCPUS: u32 = 4;
+const LOCAL_DNS_MEMORY_MIB: u64 = 244;
+
+/// Why a VM size can be no node of an AKSNodeClass in a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum Dropped {
+    /// Azure restricts it for the subscription.
+    #[error("the subscription may not buy it in this region")]
+    Restricted,
+    /// On the list of sizes that AKS refuses.
+    #[error("AKS takes no nodes of this size")]
+    RefusedByAks,
+    /// Family and series cannot be told from the name.
+    #[error("its name does not follow Azure's grammar")]
+    UnreadableName,
+    /// Below AKS's least number of vCPUs.
+    #[error("AKS needs at least 2 vCPUs")]
+    FewCpus,
+    /// Below AKS's least memory.
+    #[error("AKS needs at least 3.5 GiB of memory")]
+    LittleMemory,
+    /// An accelerator that AKS has no driver for.
+    #[error("AKS does not drive its GPU or accelerator")]
+    UndrivenGpu,
+    /// Some of its cores are switched off.
+    #[error("it has constrained cores: the price of more vCPUs than it has")]
+    ConstrainedCores,
+    /// A confidential size.
+    #[error("confidential sizes (DC, EC) are not supported")]
+    Confidential,
+    /// Its price is unknown.
+    #[error("no pay-as-you-go price is known for it in this region")]
+    NoPrice,
+    /// No GPU driver for the image family.
+    #[error("AKS has no driver for its GPU on the class's image family")]
+    NoDriverOnImage,
+    /// The class installs GPU drivers, and there is none to install.
+    #[error("AKS installs no driver for its GPU: the class must set gpu.mode to None")]
+    NoDriverInstall,
+    /// The class asks for encryption at the host.
+    #[error("it cannot encrypt at the host, as the class asks")]
+    NoEncryptionAtHost,
+    /// The class asks for local DNS.
+    #[error("it is too small for local DNS, as the class asks: 4 vCPUs and 244 MiB at least")]
+    TooSmallForLocalDns,
+    /// The class asks for artifact streaming.
+    #[error("artifact streaming, as the class asks, does not exist for arm64")]
+    NoArtifactStreaming,
+    /// The class asks for trusted launch.
+    #[error("it boots no generation 2 image, which trusted launch, as the class asks, needs")]
+    NoTrustedLaunch,
+    /// The class asks for an image that exists for amd64 only.
+    #[error(
+        "no arm64 image exists for the class: trusted launch and FIPS on Ubuntu are amd64 only"
+    )]
+    NoImage,
+}
+
+/// Why a VM size can be no node of a class; `None` when it can. The first reason found.
+#[must_use]
+pub fn dropped(size: &OfferedSize, class: &NodeClass) -> Option<Dropped> {
+    let facts = &*size.facts;
+    let Ok(name) = SizeName::parse(facts.name.as_str()) else {
+        return Some(Dropped::UnreadableName);
+    };
+    let everywhere = [
+        (size.restricted, Dropped::Restricted),
+        (
+            REFUSED_BY_AKS.contains(&facts.name.as_str()),
+            Dropped::RefusedByAks,
+        ),
+        (facts.vcpus < LEAST_VCPUS, Dropped::FewCpus),
+        (facts.memory_mib < LEAST_MEMORY_MIB, Dropped::LittleMemory),
+        // All of family N have accelerators; the facts name just those that AKS drives.
+        (
+            name.family() == "N" && facts.gpu.is_none(),
+            Dropped::UndrivenGpu,
+        ),
+        (name.constrained().is_some(), Dropped::ConstrainedCores),
+        (name.is_confidential(), Dropped::Confidential),
+        (size.on_demand.is_none(), Dropped::NoPrice),
+    ];
+    everywhere
+        .into_iter()
+        .find_map(|(applies, reason)| applies.then_some(reason))
+        .or_else(|| dropped_by_class(facts, class))
+}
+
+fn dropped_by_class(facts: &SizeFacts, class: &NodeClass) -> Option<Dropped> {
+    let arm64 = facts.arch == Arch::Arm64;
+    let azure_linux = is_azure_linux(class);
+    let gpu = facts.gpu.as_ref();
+    let too_small = facts.vcpus < LOCAL_DNS_VCPUS || facts.memory_mib < LOCAL_DNS_MEMORY_MIB;
+    let amd64_only = class.trusted_launch || (class.fips && !azure_linux);
+    [
+        (
+            gpu.is_some_and(|g| azure_linux && !g.azure_linux),
+            Dropped::NoDriverOnImage,
+        ),
+        // AKS installs NVIDIA's drivers only.
+        (
+            gpu.is_some_and(|g| class.gpu_drivers && &*g.manufacturer != "nvidia"),
+            Dropped::NoDriverInstall,
+        ),
+        (
+            class.encryption_at_host && !facts.encryption_at_host,
+            Dropped::NoEncryptionAtHost,
+        ),
+        (class.local_dns && too_small, Dropped::TooSmallForLocalDns),
+        (
+            class.artifact_streaming && arm64,
+            Dropped::NoArtifactStreaming,
+        ),
+        (
+            class.trusted_launch && !facts.hyperv_v2,
+            Dropped::NoTrustedLaunch,
+        ),
+        (amd64_only && arm64, Dropped::NoImage),
+    ]
+    .into_iter()
+    .find_map(|(applies, reason)| applies.then_some(reason))
+}
+
+/// The class's image family is Azure Linux; all others are Ubuntu.
+pub(super) fn is_azure_linux(class: &NodeClass) -> bool {
+    &*class.image_family == "AzureLinux"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Catalog, RegionCatalog};
+    use super::*;
+    use crate::catalog::types::tests::class;
+    use crate::names::{Region, VmSize};
+
+    fn region(name: &str) -> RegionCatalog {
+        let region = Region::new(name).unwrap();
+        Catalog::embedded().unwrap().region(&region).unwrap()
+    }
+
+    /// The verdict on a size as if it could be bought, so that the table does not hang on what one region restricts.
+    fn verdict(name: &str, class: &NodeClass) -> Option<Dropped> {
+        let facts = Catalog::embedded()
+            .unwrap()
+            .size(&VmSize::new(name).unwrap())
+            .unwrap()
+            .clone();
+        let price = Some(crate::money::HourlyPrice::from_nanos(1));
+        let (restricted, spot, zones) = (false, None, Vec::new());
+        dropped(
+            &OfferedSize {
+                facts,
+                zones,
+                restricted,
+                on_demand: price,
+                spot,
+            },
+            class,
+        )
+    }
+
+    #[test]
+    fn sizes_that_aks_cannot_use_are_dropped_with_the_reason() {
+        for (name, reason) in [
+            ("Standard_D4s_v5", None),
+            ("Standard_NC24ads_A100_v4", None),
+            ("Standard_D4ps_v5", None),
+            ("Standard_A1_v2", Some(Dropped::RefusedByAks)),
+            ("Standard_B2ts_v2", Some(Dropped::LittleMemory)),
+            ("Standard_B1ls", Some(Dropped::FewCpus)),
+            ("Standard_NV4as_v4", Some(Dropped::UndrivenGpu)),
+            ("Standard_NP10s", Some(Dropped::UndrivenGpu)),
+            ("Standard_M8-2ms", Some(Dropped::ConstrainedCores)),
+            ("Standard_DC8s_v3", Some(Dropped::Confidential)),
+            ("Standard_ND96isr_MI300X_v5", Some(Dropped::NoDriverInstall)),
+        ] {
+            assert_eq!(verdict(name, &class()), reason, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_a_class_asks_for_drops_sizes_that_lack_it() {
+        let with = |change: fn(&mut NodeClass)| {
+            let mut class = class();
+            change(&mut class);
+            class
+        };
+        let azure_linux = |c: &mut NodeClass| c.image_family = "AzureLinux".into();
+        for (class, name, reason) in [
+            (
+                with(|c| c.trusted_launch = true),
+                "Standard_D4ps_v5",
+                Some(Dropped::NoImage),
+            ),
+            (with(|c| c.trusted_launch = true), "Standard_D4s_v5", None),
+            (
+                with(|c| c.trusted_launch = true),
+                "Standard_A2_v2",
+                Some(Dropped::NoTrustedLaunch),
+            ),
+            (
+                with(|c| c.fips = true),
+                "Standard_D4ps_v5",
+                Some(Dropped::NoImage),
+            ),
+            (
+                with(|c| c.artifact_streaming = true),
+                "Standard_D4ps_v5",
+                Some(Dropped::NoArtifactStreaming),
+            ),
+            (
+                with(|c| c.encryption_at_host = true),
+                "Standard_A2_v2",
+                Some(Dropped::NoEncryptionAtHost),
+            ),
+            (
+                with(|c| c.local_dns = true),
+                "Standard_D2s_v5",
+                Some(Dropped::TooSmallForLocalDns),
+            ),
+            (
+                with(|c| c.gpu_drivers = false),
+                "Standard_ND96isr_MI300X_v5",
+                None,
+            ),
+            (
+                with(azure_linux),
+                "Standard_NV12s_v3",
+                Some(Dropped::NoDriverOnImage),
+            ),
+            (with(azure_linux), "Standard_NC4as_T4_v3", None),
+        ] {
+            assert_eq!(verdict(name, &class), reason, "{name} {class:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_bought_is_dropped() {
+        let region = region("westeurope");
+        let reasons: std::collections::BTreeSet<Dropped> = region
+            .sizes
+            .iter()
+            .filter_map(|s| dropped(s, &class()))
+            .collect();
+        assert!(
+            reasons.contains(&Dropped::Restricted) && reasons.contains(&Dropped::NoPrice),
+            "{reasons:?}"
+        );
+    }
+}

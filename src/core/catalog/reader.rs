@@ -1,0 +1,78 @@
+//! A reader of varints, texts and lists that answers broken data with an error.
+
+/// What is wrong with the data.
+#[derive(Debug)]
+pub(super) struct Broken(pub(super) &'static str);
+
+/// Reads from the beginning of some bytes to their end.
+pub(super) struct Reader<'a> {
+    data: &'a [u8],
+    at: usize,
+    part: &'static str,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(data: &'a [u8]) -> Self {
+        Self {
+            data,
+            at: 0,
+            part: "the header",
+        }
+    }
+
+    /// Names the part that follows, for errors.
+    pub(super) fn enter(&mut self, part: &'static str) {
+        self.part = part;
+    }
+
+    pub(super) fn part(&self) -> &'static str {
+        self.part
+    }
+
+    pub(super) fn position(&self) -> usize {
+        self.at
+    }
+
+    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Broken> {
+        let end = self.at.checked_add(length);
+        let bytes = end.and_then(|end| self.data.get(self.at..end));
+        let bytes = bytes.ok_or(Broken("the data ends too early"))?;
+        self.at += length;
+        Ok(bytes)
+    }
+
+    /// A LEB128 varint that fits the type asked for.
+    pub(super) fn number<N: TryFrom<u64>>(&mut self) -> Result<N, Broken> {
+        let mut number = 0_u64;
+        for shift in (0..63).step_by(7) {
+            let byte = self.take(1)?.first().copied().unwrap_or(0);
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return N::try_from(number).map_err(|_| Broken("a number is out of range"));
+            }
+        }
+        Err(Broken("a number is too long"))
+    }
+
+    pub(super) fn text(&mut self) -> Result<&'a str, Broken> {
+        let length = self.number()?;
+        str::from_utf8(self.take(length)?).map_err(|_| Broken("a text is not UTF-8"))
+    }
+
+    /// A count and as many entries. Every entry takes a byte at least, so a wrong count ends with the data.
+    pub(super) fn list<T>(
+        &mut self,
+        mut entry: impl FnMut(&mut Self) -> Result<T, Broken>,
+    ) -> Result<Vec<T>, Broken> {
+        let count: usize = self.number()?;
+        (0..count).map(|_| entry(self)).collect()
+    }
+
+    pub(super) fn finish(&self) -> Result<(), Broken> {
+        if self.at == self.data.len() {
+            Ok(())
+        } else {
+            Err(Broken("more data follows"))
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Instance types: which nodes can a region give to an AKSNodeClass, and which labels will they have?
+
+use super::filter::is_azure_linux;
+use super::{
+    CapacityType, InstanceType, OfferedSize, Offering, RegionCatalog, SizeFacts, SizeName,
+    capacity, dropped, overhead,
+};
+use crate::cluster::pod::Labels;
+use crate::cluster::pool::NodeClass;
+use crate::labels;
+use crate::names::{Region, Zone};
+use crate::requirements::{Requirement, Requirements};
+use std::sync::Arc;
+
+/// What the cluster decides about its nodes, whatever their class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InstanceTypeOptions {
+    /// Most pods on a node where the class says nothing: 250 with overlay networking or none, 30 with Azure CNI
+    /// without overlay, 110 otherwise (upstream's `pkg/utils/utils.go`).
+    pub default_max_pods: u32,
+}
+
+impl Default for InstanceTypeOptions {
+    /// Overlay networking, as Node Auto-Provisioning has it.
+    fn default() -> Self {
+        Self {
+            default_max_pods: 250,
+        }
+    }
+}
+
+/// The sizes of a region that can be nodes of a class, sorted by name. [`dropped`] tells why a size is missing.
+///
+/// A size without zones in the region has one regional offering per capacity type; a size with zones has none beside
+/// its zonal ones, unlike upstream: a regional VM serves neither pods that spread over zones nor zonal disks.
+#[must_use]
+pub fn instance_types(
+    region: &RegionCatalog,
+    class: &NodeClass,
+    options: &InstanceTypeOptions,
+) -> Vec<InstanceType> {
+    let max_pods = class.max_pods.unwrap_or(options.default_max_pods);
+    region
+        .sizes
+        .iter()
+        .filter(|size| dropped(size, class).is_none())
+        .map(|size| {
+            let offerings = offerings(size);
+            let capacity = capacity(&size.facts, class.os_disk_gb, max_pods);
+            InstanceType {
+                requirements: requirements(&size.facts, &offerings, &region.region, class),
+                allocatable: capacity.minus(&overhead(&size.facts)),
+                capacity,
+                offerings,
+                facts: Arc::clone(&size.facts),
+            }
+        })
+        .collect()
+}
+
+/// The labels of a node of an offering, beside those of its NodePool and NodeClaim. The mode is `user`, which a
+/// NodeClaim that asks for `system` overrides.
+#[must_use]
+pub fn node_labels(instance: &InstanceType, offering: &Offering) -> Labels {
+    let mut all: Labels = instance
+        .requirements
+        .iter()
+        .filter_map(|(key, requirement)| Some((Arc::clone(key), Arc::clone(requirement.single()?))))
+        .collect();
+    let priority = offering.capacity_type.priority();
+    for (key, value) in [
+        (labels::ZONE, offering.zone.as_str()),
+        (labels::CAPACITY_TYPE, offering.capacity_type.as_str()),
+        (labels::PRIORITY, priority),
+        (labels::SCALE_SET_PRIORITY, priority),
+        (labels::PLACEMENT_SCOPE, placement_scope(&offering.zone)),
+        (labels::MODE, "user"),
+    ] {
+        all.insert(Arc::from(key), Arc::from(value));
+    }
+    all
+}
+
+/// Every zone at every capacity type with a known price, cheapest first; spot first among equals.
+fn offerings(size: &OfferedSize) -> Vec<Offering> {
+    let regional = [Zone::regional()];
+    let zones = if size.zones.is_empty() {
+        &regional[..]
+    } else {
+        &size.zones
+    };
+    let spot = size.spot.filter(|_| size.facts.spot_eligible);
+    let prices = [
+        (CapacityType::Spot, spot),
+        (CapacityType::OnDemand, size.on_demand),
+    ];
+    let mut offerings: Vec<Offering> = prices
+        .into_iter()
+        .filter_map(|(capacity_type, price)| Some((capacity_type, price?)))
+        .flat_map(|(capacity_type, price)| {
+            zones.iter().map(move |zone| Offering {
+                zone: zone.clone(),
+                capacity_type,
+                price,
+            })
+        })
+        .collect();
+    offerings.sort_by(|a, b| {
+        (a.price, a.capacity_type, &a.zone).cmp(&(b.price, b.capacity_type, &b.zone))
+    });
+    offerings
+}
+
+/// The labels that nodes of a size may have. Those that a size never has are required to be absent, so that no pod
+/// that asks for them is promised such a node.
+fn requirements(
+    facts: &SizeFacts,
+    offerings: &[Offering],
+    region: &Region,
+    class: &NodeClass,
+) -> Requirements {
+    let mut all = Requirements::new();
+    let priorities = || offerings.iter().map(|o| o.capacity_type.priority());
+    all.add(
+        labels::ZONE,
+        Requirement::any_of(offerings.iter().map(|o| o.zone.as_str())),
+    );
+    all.add(
+        labels::CAPACITY_TYPE,
+        Requirement::any_of(offerings.iter().map(|o| o.capacity_type.as_str())),
+    );
+    all.add(labels::PRIORITY, Requirement::any_of(priorities()));
+    all.add(
+        labels::SCALE_SET_PRIORITY,
+        Requirement::any_of(priorities()),
+    );
+    all.add(
+        labels::PLACEMENT_SCOPE,
+        Requirement::any_of(offerings.iter().map(|o| placement_scope(&o.zone))),
+    );
+    all.add(labels::MODE, Requirement::any_of(["system", "user"]));
+
+    let (cpu, memory) = (facts.vcpus.to_string(), facts.memory_mib.to_string());
+    let gpus = facts.gpu.as_ref().map_or(0, |g| g.count).to_string();
+    for (key, value) in [
+        (labels::INSTANCE_TYPE, facts.name.as_str()),
+        (labels::SKU_NAME, facts.name.as_str()),
+        (labels::ARCH, facts.arch.as_str()),
+        (labels::OS, "linux"),
+        (labels::REGION, region.as_str()),
+        (labels::SKU_CPU, &cpu),
+        (labels::AKS_SKU_CPU, &cpu),
+        (labels::SKU_MEMORY, &memory),
+        (labels::AKS_SKU_MEMORY, &memory),
+        (
+            labels::SKU_ACCELERATED_NETWORKING,
+            yes_no(facts.accelerated_networking),
+        ),
+        (labels::SKU_PREMIUM_STORAGE, yes_no(facts.premium_io)),
+        (labels::SKU_GPU_COUNT, &gpus),
+        (
+            labels::OS_SKU,
+            if is_azure_linux(class) {
+                "AzureLinux"
+            } else {
+                "Ubuntu"
+            },
+        ),
+    ] {
+        all.add(key, Requirement::any_of([value]));
+    }
+    for (key, value) in labels_of_some_sizes(facts, class) {
+        all.add(
+            key,
+            value.map_or_else(Requirement::does_not_exist, |v| Requirement::any_of([v])),
+        );
+    }
+    all
+}
+
+fn labels_of_some_sizes(
+    facts: &SizeFacts,
+    class: &NodeClass,
+) -> [(&'static str, Option<String>); 7] {
+    let name = SizeName::parse(facts.name.as_str()).ok();
+    let gpu = facts.gpu.as_ref();
+    let accelerator = name.and_then(|n| n.accelerator()).filter(|_| gpu.is_some());
+    let ephemeral = name.and_then(|n| ephemeral_os_disk_gb(facts, &n));
+    [
+        (labels::SKU_FAMILY, name.map(|n| n.family().to_owned())),
+        (labels::SKU_SERIES, name.map(|n| n.series())),
+        (labels::SKU_VERSION, name.map(|n| n.version().to_owned())),
+        (labels::SKU_GPU_NAME, accelerator.map(str::to_owned)),
+        (
+            labels::SKU_GPU_MANUFACTURER,
+            gpu.map(|g| g.manufacturer.to_string()),
+        ),
+        (
+            labels::SKU_EPHEMERAL_OS_MAX,
+            ephemeral.map(|gb| gb.to_string()),
+        ),
+        (labels::FIPS_ENABLED, class.fips.then(|| "true".to_owned())),
+    ]
+}
+
+/// Greatest OS disk that fits on the size's local disk, in GB. The facts say whether it can lie there, not how large
+/// the disk is: 37.5 GiB per vCPU is what the sizes with a local disk (letter `d`) have, and the caches of the others
+/// are not counted on.
+fn ephemeral_os_disk_gb(facts: &SizeFacts, name: &SizeName<'_>) -> Option<u64> {
+    const BYTES_PER_VCPU: u64 = 75 << 29;
+    let fits = facts.ephemeral_os_disk && name.has_local_disk();
+    fits.then(|| u64::from(facts.vcpus) * BYTES_PER_VCPU / 1_000_000_000)
+}
+
+fn placement_scope(zone: &Zone) -> &'static str {
+    if zone.is_regional() {
+        "regional"
+    } else {
+        "zonal"
+    }
+}
+
+fn yes_no(yes: bool) -> &'static str {
+    if yes { "true" } else { "false" }
+}
+
+#[cfg(test)]
+#[path = "types_tests.rs"]
+pub(super) mod tests;
