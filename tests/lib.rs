@@ -1,1 +1,5 @@
 //! Shared support for the tests across crates.
+
+#![expect(clippy::expect_used, reason = "test support: a broken fixture should stop the test at once")]
+
+pub mod worlds;

@@ -1,0 +1,146 @@
+//! The executor's state: which command is at which step?
+//!
+//! Pure, like everything here: it hands out the effects that are due and takes the replies. The embedded world performs
+//! them on its virtual clock, the controller over HTTP; which commands run, in which order and how they end is the same.
+
+use crate::lifecycle::{ConfirmGoneScript, LaunchScript, Sizes, TerminateScript};
+use crate::names::NodeClassName;
+use crate::orphans::{CollectScript, MarkScript};
+use crate::plan::{Command, CommandKey, Effect, OneEffect, Planned, Reply, Report, Script, Step};
+use crate::ports::PortError;
+use crate::settings::Settings;
+use crate::cluster::Snapshot;
+use jiff::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Commands that are under way.
+#[derive(Debug, Default)]
+pub struct Executor {
+    running: BTreeMap<CommandKey, Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    script: Box<dyn Script>,
+    ready: Ready,
+}
+
+/// What a running command waits for.
+#[derive(Debug)]
+enum Ready {
+    /// Its next step, at this time.
+    At(Timestamp),
+    /// This effect is to be performed.
+    Effect(Box<Effect>),
+    /// The reply to the effect that was handed out.
+    Reply,
+}
+
+impl Executor {
+    /// Starts a command; `false` when one with the same key is still running, in which case the decider will ask again.
+    pub fn start(&mut self, planned: Planned, snapshot: &Snapshot, settings: &Settings, now: Timestamp) -> bool {
+        let key = planned.command.key();
+        if self.running.contains_key(&key) {
+            return false;
+        }
+        let script = script(planned.command, snapshot, settings);
+        self.running.insert(key, Running { script, ready: Ready::At(now) });
+        true
+    }
+
+    /// The next effect that is due, with its command; reports of commands that ended on the way are added to `ended`.
+    pub fn next_effect(&mut self, now: Timestamp, ended: &mut Vec<(CommandKey, Report)>) -> Option<(CommandKey, Effect)> {
+        let due = |r: &Running| matches!(&r.ready, Ready::Effect(_)) || matches!(r.ready, Ready::At(at) if at <= now);
+        while let Some(key) = self.running.iter().find(|(_, r)| due(r)).map(|(key, _)| key.clone()) {
+            let running = self.running.get_mut(&key)?;
+            match std::mem::replace(&mut running.ready, Ready::Reply) {
+                Ready::Effect(effect) => return Some((key, *effect)),
+                Ready::At(_) => {
+                    let step = running.script.step(None, now);
+                    self.follow(&key, step, now, ended);
+                }
+                Ready::Reply => return None,
+            }
+        }
+        None
+    }
+
+    /// Hands a command the reply to its effect.
+    pub fn reply(
+        &mut self,
+        key: &CommandKey,
+        reply: Result<Reply, PortError>,
+        now: Timestamp,
+        ended: &mut Vec<(CommandKey, Report)>,
+    ) {
+        if let Some(running) = self.running.get_mut(key) {
+            let step = running.script.step(Some(reply), now);
+            self.follow(key, step, now, ended);
+        }
+    }
+
+    fn follow(&mut self, key: &CommandKey, step: Step, now: Timestamp, ended: &mut Vec<(CommandKey, Report)>) {
+        let ready = match step {
+            Step::Do(effect) => Ready::Effect(effect),
+            Step::Wait(time) => Ready::At(now.saturating_add(time).unwrap_or(Timestamp::MAX)),
+            Step::End(report) => {
+                self.running.remove(key);
+                ended.push((key.clone(), report));
+                return;
+            }
+        };
+        if let Some(running) = self.running.get_mut(key) {
+            running.ready = ready;
+        }
+    }
+
+    /// When the next step is due; `None` when nothing runs or all wait for a reply.
+    #[must_use]
+    pub fn next_wake(&self) -> Option<Timestamp> {
+        let at = |r: &Running| match r.ready {
+            Ready::At(at) => Some(at),
+            Ready::Effect(_) => Some(Timestamp::MIN),
+            Ready::Reply => None,
+        };
+        self.running.values().filter_map(at).min()
+    }
+
+    /// Commands that are under way.
+    #[must_use]
+    pub fn in_progress(&self) -> BTreeSet<CommandKey> {
+        self.running.keys().cloned().collect()
+    }
+}
+
+/// The script of a command.
+fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn Script> {
+    let law = settings.law;
+    let one = |effect| Box::new(OneEffect::new(effect)) as Box<dyn Script>;
+    match command {
+        Command::CreateClaim(draft) => one(Effect::CreateClaim(draft)),
+        Command::Launch(launch) => {
+            let class = snapshot.claims().get(&launch.claim.name).map(|c| c.spec.class.clone());
+            Box::new(LaunchScript::new(*launch, sizes(snapshot, class.as_ref()), law))
+        }
+        Command::AdvanceClaim { claim, step } => one(Effect::AdvanceClaim(claim, step)),
+        Command::AdvanceNode { node, uid, step } => one(Effect::AdvanceNode(node, uid, step)),
+        Command::DeleteClaim { claim, .. } => one(Effect::DeleteClaim(claim)),
+        Command::ConfirmGone { claim, vm } => Box::new(ConfirmGoneScript::new(claim, vm)),
+        Command::Evict { pod, uid } => one(Effect::Evict(pod, uid)),
+        Command::Terminate(terminate) => Box::new(TerminateScript::new(*terminate, law)),
+        Command::DeleteNode { node, uid } => one(Effect::DeleteNode(node, uid)),
+        Command::ReleaseClaim { claim } => one(Effect::ReleaseClaim(claim)),
+        Command::Observe { .. } => one(Effect::TakeInventory),
+        Command::Record(change) => one(Effect::Record(change)),
+        Command::SweepDelete(delete) => Box::new(CollectScript::new(*delete, law)),
+        Command::Mark { resource, first_seen } => Box::new(MarkScript::new(&resource, first_seen)),
+        Command::ReportSweep(report) => one(Effect::ReportSweep(report)),
+    }
+}
+
+/// Capacity and allocatable of each size of a class.
+fn sizes(snapshot: &Snapshot, class: Option<&NodeClassName>) -> Sizes {
+    let types = class.and_then(|c| snapshot.instance_types.get(c));
+    let entry = |t: &crate::catalog::InstanceType| (t.facts.name.clone(), (t.capacity.clone(), t.allocatable.clone()));
+    types.map(|types| types.iter().map(entry).collect()).unwrap_or_default()
+}

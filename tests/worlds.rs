@@ -1,0 +1,183 @@
+//! Clusters to measure and test with: how does one come by a thousand nodes?
+
+use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, instance_types};
+use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::cluster::node::Node;
+use napkeeper_core::cluster::pod::{Labels, Pod, PodOwner, PodPhase, PodShape, Spread};
+use napkeeper_core::cluster::pool::{Budget, BudgetNodes, ConsolidationPolicy, Disruption, Limits, NodeClass, NodePool};
+use napkeeper_core::labels;
+use napkeeper_core::names::{
+    ArmId, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, Region, Uid,
+};
+use napkeeper_core::requirements::{Operator, Requirements};
+use napkeeper_core::resources::Resources;
+use napkeeper_core::settings::{ClusterIdentity, Settings};
+use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Text that is known to be a good name.
+macro_rules! named {
+    ($type:ident, $text:expr) => {
+        $type::new($text).expect("a good name")
+    };
+}
+
+/// The instant of all worlds.
+pub fn instant() -> Timestamp {
+    "2026-08-03T08:00:00Z".parse().expect("a time")
+}
+
+/// Settings of a cluster in westeurope.
+pub fn settings() -> Settings {
+    Settings::new(ClusterIdentity {
+        cluster: named!(ArmId, "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c"),
+        tag: Arc::from("c"),
+        group: named!(ArmId, "/subscriptions/s/resourceGroups/MC_g_c_westeurope"),
+        region: named!(Region, "westeurope"),
+    })
+}
+
+/// An AKSNodeClass with everything at its default.
+pub fn class() -> NodeClass {
+    NodeClass {
+        name: named!(NodeClassName, "default"),
+        uid: named!(Uid, "class"),
+        image_family: Arc::from("Ubuntu"),
+        os_disk_gb: 128,
+        max_pods: None,
+        subnet: None,
+        encryption_at_host: false,
+        trusted_launch: false,
+        fips: false,
+        gpu_drivers: true,
+        local_dns: false,
+        artifact_streaming: false,
+        tags: BTreeMap::new(),
+    }
+}
+
+/// A pool without limits for everything on amd64.
+pub fn pool(name: &str) -> NodePool {
+    let mut requirements = Requirements::new();
+    requirements.add_entry(labels::ARCH, Operator::In, &["amd64"]).expect("a requirement");
+    NodePool {
+        name: named!(NodePoolName, name),
+        uid: named!(Uid, name),
+        weight: 0,
+        requirements,
+        labels: Labels::new(),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        class: named!(NodeClassName, "default"),
+        limits: Limits::default(),
+        expire_after: None,
+        termination_grace_period: None,
+        disruption: Disruption {
+            policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
+            consolidate_after: Some(SignedDuration::ZERO),
+            budgets: vec![Budget { nodes: BudgetNodes::Percent(10), reasons: None, window: None }],
+        },
+        replicas: None,
+    }
+}
+
+/// An empty cluster in westeurope with one pool over the whole catalogue.
+pub fn empty_cluster() -> Snapshot {
+    let catalog = Catalog::embedded().expect("the embedded catalogue");
+    let region = catalog.region(&named!(Region, "westeurope")).expect("westeurope");
+    let mut snapshot = Snapshot::default();
+    let class = class();
+    let types = instance_types(&region, &class, &InstanceTypeOptions::default());
+    snapshot.instance_types.insert(class.name.clone(), Arc::new(types));
+    snapshot.put_class(class.name.clone(), class);
+    let pool = pool("general");
+    snapshot.put_pool(pool.name.clone(), pool);
+    snapshot
+}
+
+/// A shape of pods of one app; with zone spread if asked for.
+pub fn shape(app: &str, cpu_millis: i64, memory_mib: i64, zone_spread: bool) -> Arc<PodShape> {
+    let mut selector = Requirements::new();
+    selector.add_entry("app", Operator::In, &[app]).expect("a requirement");
+    let spread = Spread { topology_key: Arc::from(labels::ZONE), max_skew: 1, selector };
+    Arc::new(PodShape {
+        namespace: named!(Namespace, "default"),
+        labels: Labels::from([(Arc::from("app"), Arc::from(app))]),
+        requests: Resources { pods: 1, ..Resources::cpu_memory(cpu_millis, memory_mib << 20) },
+        selector: Requirements::new(),
+        alternatives: Vec::new(),
+        tolerations: Vec::new(),
+        spread: zone_spread.then_some(spread).into_iter().collect(),
+        priority: 0,
+    })
+}
+
+/// A waiting pod, or one that runs on a node.
+pub fn pod(shape: &Arc<PodShape>, name: &str, node: Option<&NodeName>) -> Pod {
+    Pod {
+        key: ObjectKey { namespace: shape.namespace.clone(), name: named!(ObjectName, name) },
+        uid: named!(Uid, name),
+        shape: Arc::clone(shape),
+        owner: PodOwner::Controller,
+        created_at: instant(),
+        started_at: node.map(|_| instant()),
+        deleting_at: None,
+        node: node.cloned(),
+        phase: if node.is_some() { PodPhase::Running } else { PodPhase::Pending },
+        unschedulable: node.is_none(),
+        do_not_disrupt: None,
+        volumes: Vec::new(),
+    }
+}
+
+/// `shapes` kinds of pods, every one spread over zones, `pods` of them in all, waiting.
+pub fn waiting_pods(pods: usize, shapes: usize) -> Vec<Arc<Pod>> {
+    let cpu = [100, 250, 500, 1000, 1500, 2000, 4000];
+    let memory = [128, 256, 512, 1024, 2048, 4096, 8192];
+    let kinds: Vec<Arc<PodShape>> = (0..shapes)
+        .map(|i| shape(&format!("app-{i}"), cpu[i % cpu.len()] + i as i64, memory[(i * 3 + i / 7) % memory.len()], true))
+        .collect();
+    (0..pods).map(|i| Arc::new(pod(&kinds[i % shapes], &format!("pod-{i}"), None))).collect()
+}
+
+/// A node of 16 cores and 64 GiB that nobody manages.
+pub fn node(name: &str, zone: u8) -> Node {
+    let region = named!(Region, "westeurope");
+    let zone = napkeeper_core::names::Zone::of(&region, zone);
+    let allocatable = Resources { pods: 250, ..Resources::cpu_memory(15_740, 58 << 30) };
+    Node {
+        name: named!(NodeName, name),
+        uid: named!(Uid, name),
+        provider_id: None,
+        labels: Labels::from([(Arc::from(labels::ZONE), zone.text()), (Arc::from(labels::ARCH), Arc::from("amd64"))]),
+        taints: Vec::new(),
+        capacity: allocatable.clone(),
+        allocatable,
+        ready: true,
+        ready_since: instant(),
+        created_at: instant(),
+        deleting_at: None,
+        cordoned: false,
+        has_finalizer: false,
+        do_not_disrupt: false,
+    }
+}
+
+/// A cluster of `nodes` nodes with `pods` running pods, all nodes nearly full.
+pub fn busy_cluster(nodes: usize, pods: usize) -> Snapshot {
+    let mut snapshot = empty_cluster();
+    let names: Vec<NodeName> = (0..nodes)
+        .map(|i| {
+            let node = node(&format!("node-{i:05}"), (i % 3) as u8 + 1);
+            let name = node.name.clone();
+            snapshot.put_node(node);
+            name
+        })
+        .collect();
+    let kinds: Vec<Arc<PodShape>> = (0..50).map(|i| shape(&format!("app-{i}"), 750, 2048, i % 2 == 0)).collect();
+    for i in 0..pods {
+        snapshot.put_pod(pod(&kinds[i % kinds.len()], &format!("running-{i}"), Some(&names[i % nodes])));
+    }
+    snapshot
+}
