@@ -13,4 +13,5 @@ pub mod plan;
 pub mod ports;
 pub mod requirements;
 pub mod resources;
+pub mod schedule;
 pub mod settings;

@@ -127,6 +127,8 @@ pub struct SweepDelete {
     pub resource: Arc<CloudResource>,
     /// The NodeClaim that its tags name, to be looked up right before the DELETE.
     pub claim: Option<ClaimName>,
+    /// The PersistentVolume that the records have for it, to be looked up right before the DELETE.
+    pub volume: Option<ObjectName>,
     /// What is written to the durable records before the DELETE is sent.
     pub deletion: Deletion,
 }

@@ -9,7 +9,8 @@ mod script;
 
 pub use command::{Command, CommandKey, Launch, Pause, SweepDelete, Switch, Terminate, kind_word};
 pub use effect::{
-    ClaimDraft, ClaimStep, Effect, NicSpec, NodeStep, RecordChange, Reply, SweepReport, VmSpec,
+    ClaimDraft, ClaimStep, Effect, NicSpec, NodeStep, RecordChange, Reply, SweepReport, Total,
+    VmSpec,
 };
 pub use script::{OneEffect, Report, Script, Step};
 
