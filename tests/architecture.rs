@@ -17,15 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("napkeeper-kube", &["napkeeper-api", "napkeeper-core"]),
     ("napkeeper-azure", &["napkeeper-api", "napkeeper-core"]),
     ("napkeeper-sim", &["napkeeper-api", "napkeeper-core"]),
-    (
-        "napkeeper-webhook",
-        &[
-            "napkeeper-api",
-            "napkeeper-core",
-            "napkeeper-serve",
-            "napkeeper-verdict",
-        ],
-    ),
+    ("napkeeper-webhook", &["napkeeper-api", "napkeeper-core", "napkeeper-serve", "napkeeper-verdict"]),
     ("napkeeper", EVERY_ROOM),
     (TESTS, EVERY_ROOM),
 ];
@@ -48,14 +40,8 @@ const TESTS: &str = "napkeeper-tests";
 /// Crates that the domain may use, each with the reason. None of them brings I/O or an async runtime into a decision.
 const CORE_MAY_USE: &[(&str, &str)] = &[
     ("croner", "parses cron expressions of budgets and sweeps"),
-    (
-        "jiff",
-        "instants and durations; clippy bans its clock in core",
-    ),
-    (
-        "serde",
-        "derives, so that records and plans can be written down",
-    ),
+    ("jiff", "instants and durations; clippy bans its clock in core"),
+    ("serde", "derives, so that records and plans can be written down"),
     ("thiserror", "derives error types"),
 ];
 
@@ -95,15 +81,8 @@ fn wrong_arrows(members: &BTreeSet<&str>, arrows: &[Arrow]) -> Vec<String> {
     let strangers = members
         .iter()
         .filter(|member| !MAY_USE.iter().any(|(name, _)| name == *member))
-        .map(|member| {
-            format!(
-                "{member} is a member of the workspace, but MAY_USE does not say what it may use"
-            )
-        });
-    let wrong = arrows
-        .iter()
-        .filter(|arrow| members.contains(&*arrow.to))
-        .filter_map(wrong_arrow);
+        .map(|member| format!("{member} is a member of the workspace, but MAY_USE does not say what it may use"));
+    let wrong = arrows.iter().filter(|arrow| members.contains(&*arrow.to)).filter_map(wrong_arrow);
     strangers.chain(wrong).collect()
 }
 
@@ -112,10 +91,7 @@ fn wrong_arrow(arrow: &Arrow) -> Option<String> {
     if to == TESTS {
         return Some(format!("{from} uses {TESTS}: nobody may see the tests"));
     }
-    let may = MAY_USE
-        .iter()
-        .find(|(name, _)| name == from)
-        .map_or(&[][..], |(_, may)| *may);
+    let may = MAY_USE.iter().find(|(name, _)| name == from).map_or(&[][..], |(_, may)| *may);
     (arrow.ships() && !may.contains(&&**to)).then(|| {
         let may = match may {
             [] => "no other member".to_owned(),
@@ -127,12 +103,9 @@ fn wrong_arrow(arrow: &Arrow) -> Option<String> {
 
 /// A sentence for each crate that the domain has no reason to use.
 fn strangers_in_core(arrows: &[Arrow]) -> Vec<String> {
-    let used = arrows
-        .iter()
-        .filter(|arrow| arrow.from == "napkeeper-core" && arrow.ships());
-    let (inflaters, others): (Vec<_>, Vec<_>) = used
-        .map(|arrow| &*arrow.to)
-        .partition(|name| CORE_MAY_INFLATE_WITH.contains(name));
+    let used = arrows.iter().filter(|arrow| arrow.from == "napkeeper-core" && arrow.ships());
+    let (inflaters, others): (Vec<_>, Vec<_>) =
+        used.map(|arrow| &*arrow.to).partition(|name| CORE_MAY_INFLATE_WITH.contains(name));
     let mut wrong: Vec<String> = others
         .into_iter()
         .filter(|name| !CORE_MAY_USE.iter().any(|(allowed, _)| allowed == name))
@@ -141,10 +114,7 @@ fn strangers_in_core(arrows: &[Arrow]) -> Vec<String> {
         })
         .collect();
     if inflaters.len() > 1 {
-        wrong.push(format!(
-            "napkeeper-core uses {}: one decompressor is enough",
-            inflaters.join(" and ")
-        ));
+        wrong.push(format!("napkeeper-core uses {}: one decompressor is enough", inflaters.join(" and ")));
     }
     wrong
 }
@@ -155,9 +125,7 @@ fn azure_sdk_outside_the_adapter(arrows: &[Arrow]) -> Vec<String> {
     arrows
         .iter()
         .filter(|arrow| arrow.to.starts_with("azure_") && arrow.from != "napkeeper-azure")
-        .map(|Arrow { from, to, .. }| {
-            format!("{from} uses {to}: only napkeeper-azure may know Azure's SDK")
-        })
+        .map(|Arrow { from, to, .. }| format!("{from} uses {to}: only napkeeper-azure may know Azure's SDK"))
         .collect()
 }
 
@@ -191,11 +159,7 @@ fn names(metadata: &Metadata) -> BTreeSet<&str> {
 }
 
 fn arrow(from: &str, to: &str, kind: DependencyKind) -> Arrow {
-    Arrow {
-        from: from.to_owned(),
-        to: to.to_owned(),
-        kind,
-    }
+    Arrow { from: from.to_owned(), to: to.to_owned(), kind }
 }
 
 #[test]
@@ -203,11 +167,7 @@ fn arrows_between_members_are_those_of_the_map() -> Result<(), Box<dyn Error>> {
     let metadata = workspace()?;
     let arrows = Arrow::all(&metadata);
     assert!(
-        arrows.contains(&arrow(
-            "napkeeper-api",
-            "napkeeper-core",
-            DependencyKind::Normal
-        )),
+        arrows.contains(&arrow("napkeeper-api", "napkeeper-core", DependencyKind::Normal)),
         "an arrow that must exist was not read: {arrows:?}"
     );
     let wrong = wrong_arrows(&names(&metadata), &arrows);
@@ -239,11 +199,7 @@ fn there_is_exactly_one_binary() -> Result<(), Box<dyn Error>> {
         .filter(|target| target.kind.contains(&TargetKind::Bin))
         .map(|target| &*target.name)
         .collect();
-    assert_eq!(
-        binaries,
-        ["napkeeper"],
-        "the workspace has one binary; a generator is an example or an ignored test"
-    );
+    assert_eq!(binaries, ["napkeeper"], "the workspace has one binary; a generator is an example or an ignored test");
     Ok(())
 }
 
@@ -276,11 +232,7 @@ fn a_wrong_arrow_is_named() {
         arrow("napkeeper", "napkeeper-azure", normal),
         arrow("napkeeper-webhook", "napkeeper-verdict", normal),
         arrow("napkeeper-core", "jiff", normal),
-        arrow(
-            "napkeeper-core",
-            "napkeeper-sim",
-            DependencyKind::Development,
-        ),
+        arrow("napkeeper-core", "napkeeper-sim", DependencyKind::Development),
     ];
     assert_eq!(wrong_arrows(&members, &fine), Vec::<String>::new());
 
@@ -291,29 +243,19 @@ fn a_wrong_arrow_is_named() {
         ("napkeeper-kube", "napkeeper-sim", DependencyKind::Build),
         ("napkeeper-webhook", "napkeeper-azure", normal),
         ("napkeeper-kube", "napkeeper", normal),
-        (
-            "napkeeper-core",
-            "napkeeper-tests",
-            DependencyKind::Development,
-        ),
+        ("napkeeper-core", "napkeeper-tests", DependencyKind::Development),
     ] {
         let [sentence] = &wrong_arrows(&members, &[arrow(from, to, kind)])[..] else {
             panic!("the arrow from {from} to {to} ({kind}) must be refused, once");
         };
-        assert!(
-            sentence.starts_with(&format!("{from} uses {to}")),
-            "{sentence}"
-        );
+        assert!(sentence.starts_with(&format!("{from} uses {to}")), "{sentence}");
     }
 }
 
 #[test]
 fn a_member_without_a_rule_is_named() {
     let wrong = wrong_arrows(&BTreeSet::from(["napkeeper-attic"]), &[]);
-    assert!(
-        matches!(&wrong[..], [one] if one.starts_with("napkeeper-attic is a member")),
-        "{wrong:?}"
-    );
+    assert!(matches!(&wrong[..], [one] if one.starts_with("napkeeper-attic is a member")), "{wrong:?}");
 }
 
 #[test]
@@ -325,14 +267,8 @@ fn a_stranger_in_core_is_named() {
         uses("proptest", DependencyKind::Development),
         uses("flate2", DependencyKind::Normal),
     ]);
-    assert!(
-        matches!(&wrong[..], [one] if one.starts_with("napkeeper-core uses tokio")),
-        "{wrong:?}"
-    );
-    let two = strangers_in_core(&[
-        uses("flate2", DependencyKind::Normal),
-        uses("miniz_oxide", DependencyKind::Normal),
-    ]);
+    assert!(matches!(&wrong[..], [one] if one.starts_with("napkeeper-core uses tokio")), "{wrong:?}");
+    let two = strangers_in_core(&[uses("flate2", DependencyKind::Normal), uses("miniz_oxide", DependencyKind::Normal)]);
     assert_eq!(two.len(), 1, "{two:?}");
 }
 
@@ -343,26 +279,17 @@ fn the_azure_sdk_elsewhere_is_named() {
         arrow("napkeeper-azure", "azure_mgmt_compute", normal),
         arrow("napkeeper", "azure_mgmt_compute", normal),
     ]);
-    assert!(
-        matches!(&wrong[..], [one] if one.starts_with("napkeeper uses azure_mgmt_compute")),
-        "{wrong:?}"
-    );
+    assert!(matches!(&wrong[..], [one] if one.starts_with("napkeeper uses azure_mgmt_compute")), "{wrong:?}");
 }
 
 #[test]
 fn a_manifest_without_lints_is_seen() {
     for (manifest, inherits) in [
-        (
-            "[package]\nname = \"x\"\n\n[lints]\nworkspace = true\n",
-            true,
-        ),
+        ("[package]\nname = \"x\"\n\n[lints]\nworkspace = true\n", true),
         ("lints.workspace = true\n[package]\nname = \"x\"\n", true),
         ("[package]\nname = \"x\"\n", false),
         ("[package]\nedition.workspace = true\n[lints]\n", false),
-        (
-            "[lints]\nworkspace = false\n[dependencies.x]\nworkspace = true\n",
-            false,
-        ),
+        ("[lints]\nworkspace = false\n[dependencies.x]\nworkspace = true\n", false),
     ] {
         assert_eq!(inherits_lints(manifest), inherits, "{manifest}");
     }

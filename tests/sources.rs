@@ -14,16 +14,8 @@ const LONGEST_FILE: usize = 400;
 const BANNED: &[(&str, &str, &str)] = &[
     ("todo!", "", "a stub is not done"),
     ("unimplemented!", "", "a stub is not done"),
-    (
-        "HashMap",
-        "src/core",
-        "its order differs between runs: use BTreeMap",
-    ),
-    (
-        "HashSet",
-        "src/core",
-        "its order differs between runs: use BTreeSet",
-    ),
+    ("HashMap", "src/core", "its order differs between runs: use BTreeMap"),
+    ("HashSet", "src/core", "its order differs between runs: use BTreeSet"),
 ];
 
 /// A source file: its path below the root of the repository, and its text.
@@ -34,10 +26,7 @@ struct Source {
 
 impl Source {
     fn new(path: &str, text: &str) -> Self {
-        Self {
-            path: path.into(),
-            text: text.to_owned(),
-        }
+        Self { path: path.into(), text: text.to_owned() }
     }
 
     /// Lines before the tests: before the first `#[cfg(test)]` that opens a module in place.
@@ -45,9 +34,7 @@ impl Source {
         let lines: Vec<_> = self.text.lines().map(str::trim).collect();
         lines
             .windows(2)
-            .position(|pair| {
-                is_test_attribute(pair[0]) && pair[1].starts_with("mod ") && pair[1].ends_with('{')
-            })
+            .position(|pair| is_test_attribute(pair[0]) && pair[1].starts_with("mod ") && pair[1].ends_with('{'))
             .unwrap_or(lines.len())
     }
 
@@ -84,7 +71,9 @@ fn too_long(sources: &[Source]) -> Vec<String> {
         .map(|source| (source.path.display(), source.lines_before_tests()))
         .filter(|(_, lines)| *lines > LONGEST_FILE)
         .map(|(path, lines)| {
-            format!("{path} has {lines} lines before its tests, more than {LONGEST_FILE}: split it by question answered")
+            format!(
+                "{path} has {lines} lines before its tests, more than {LONGEST_FILE}: split it by question answered"
+            )
         })
         .collect()
 }
@@ -97,11 +86,7 @@ fn banned_words(sources: &[Source]) -> Vec<String> {
             let code = line.split("//").next().unwrap_or_default();
             for (word, folder, why) in BANNED {
                 if path.starts_with(folder) && code.contains(word) {
-                    wrong.push(format!(
-                        "{}:{}: `{word}`: {why}",
-                        path.display(),
-                        number + 1
-                    ));
+                    wrong.push(format!("{}:{}: `{word}`: {why}", path.display(), number + 1));
                 }
             }
         }
@@ -156,10 +141,7 @@ fn a_long_file_is_named_and_its_tests_do_not_count() {
         Source::new("src/a/mod.rs", "#[cfg(test)]\nmod golden;\nmod long;\n"),
         Source::new("src/a/golden.rs", &lines(401)),
         Source::new("src/a/golden/table.rs", &lines(401)),
-        Source::new(
-            "src/a/outer.rs",
-            "#[cfg(all(test, feature = \"x\"))]\nmod tests;\n",
-        ),
+        Source::new("src/a/outer.rs", "#[cfg(all(test, feature = \"x\"))]\nmod tests;\n"),
         Source::new("src/a/outer/tests.rs", &lines(401)),
     ];
     let wrong = too_long(&sources);
@@ -172,14 +154,8 @@ fn a_long_file_is_named_and_its_tests_do_not_count() {
 #[test]
 fn a_banned_word_is_named_with_its_line() {
     let wrong = banned_words(&[
-        Source::new(
-            "src/core/a.rs",
-            "// A HashMap would not do.\nuse std::collections::HashMap;\n",
-        ),
-        Source::new(
-            "src/app/a.rs",
-            "use std::collections::HashMap;\nfn f() { todo!() }\n",
-        ),
+        Source::new("src/core/a.rs", "// A HashMap would not do.\nuse std::collections::HashMap;\n"),
+        Source::new("src/app/a.rs", "use std::collections::HashMap;\nfn f() { todo!() }\n"),
     ]);
     assert!(
         matches!(&wrong[..], [a, b] if a.starts_with("src/core/a.rs:2: `HashMap`") && b.starts_with("src/app/a.rs:2: `todo!`")),

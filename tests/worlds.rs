@@ -1,10 +1,13 @@
 //! Clusters to measure and test with: how does one come by a thousand nodes?
 
+use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, instance_types};
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::cluster::node::Node;
 use napkeeper_core::cluster::pod::{Labels, Pod, PodOwner, PodPhase, PodShape, Spread};
-use napkeeper_core::cluster::pool::{Budget, BudgetNodes, ConsolidationPolicy, Disruption, Limits, NodeClass, NodePool};
+use napkeeper_core::cluster::pool::{
+    Budget, BudgetNodes, ConsolidationPolicy, Disruption, Limits, NodeClass, NodePool,
+};
 use napkeeper_core::labels;
 use napkeeper_core::names::{
     ArmId, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, Region, Uid,
@@ -12,7 +15,6 @@ use napkeeper_core::names::{
 use napkeeper_core::requirements::{Operator, Requirements};
 use napkeeper_core::resources::Resources;
 use napkeeper_core::settings::{ClusterIdentity, Settings};
-use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -31,7 +33,10 @@ pub fn instant() -> Timestamp {
 /// Settings of a cluster in westeurope.
 pub fn settings() -> Settings {
     Settings::new(ClusterIdentity {
-        cluster: named!(ArmId, "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c"),
+        cluster: named!(
+            ArmId,
+            "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c"
+        ),
         tag: Arc::from("c"),
         group: named!(ArmId, "/subscriptions/s/resourceGroups/MC_g_c_westeurope"),
         region: named!(Region, "westeurope"),
@@ -136,7 +141,9 @@ pub fn waiting_pods(pods: usize, shapes: usize) -> Vec<Arc<Pod>> {
     let cpu = [100, 250, 500, 1000, 1500, 2000, 4000];
     let memory = [128, 256, 512, 1024, 2048, 4096, 8192];
     let kinds: Vec<Arc<PodShape>> = (0..shapes)
-        .map(|i| shape(&format!("app-{i}"), cpu[i % cpu.len()] + i as i64, memory[(i * 3 + i / 7) % memory.len()], true))
+        .map(|i| {
+            shape(&format!("app-{i}"), cpu[i % cpu.len()] + i as i64, memory[(i * 3 + i / 7) % memory.len()], true)
+        })
         .collect();
     (0..pods).map(|i| Arc::new(pod(&kinds[i % shapes], &format!("pod-{i}"), None))).collect()
 }

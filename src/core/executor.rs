@@ -3,13 +3,13 @@
 //! Pure, like everything here: it hands out the effects that are due and takes the replies. The embedded world performs
 //! them on its virtual clock, the controller over HTTP; which commands run, in which order and how they end is the same.
 
+use crate::cluster::Snapshot;
 use crate::lifecycle::{ConfirmGoneScript, LaunchScript, Sizes, TerminateScript};
 use crate::names::NodeClassName;
-use crate::orphans::{CollectScript, MarkScript};
+use crate::orphans::{CollectScript, mark};
 use crate::plan::{Command, CommandKey, Effect, OneEffect, Planned, Reply, Report, Script, Step};
 use crate::ports::PortError;
 use crate::settings::Settings;
-use crate::cluster::Snapshot;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,7 +49,11 @@ impl Executor {
     }
 
     /// The next effect that is due, with its command; reports of commands that ended on the way are added to `ended`.
-    pub fn next_effect(&mut self, now: Timestamp, ended: &mut Vec<(CommandKey, Report)>) -> Option<(CommandKey, Effect)> {
+    pub fn next_effect(
+        &mut self,
+        now: Timestamp,
+        ended: &mut Vec<(CommandKey, Report)>,
+    ) -> Option<(CommandKey, Effect)> {
         let due = |r: &Running| matches!(&r.ready, Ready::Effect(_)) || matches!(r.ready, Ready::At(at) if at <= now);
         while let Some(key) = self.running.iter().find(|(_, r)| due(r)).map(|(key, _)| key.clone()) {
             let running = self.running.get_mut(&key)?;
@@ -132,8 +136,8 @@ fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn
         Command::ReleaseClaim { claim } => one(Effect::ReleaseClaim(claim)),
         Command::Observe { .. } => one(Effect::TakeInventory),
         Command::Record(change) => one(Effect::Record(change)),
-        Command::SweepDelete(delete) => Box::new(CollectScript::new(*delete, law)),
-        Command::Mark { resource, first_seen } => Box::new(MarkScript::new(&resource, first_seen)),
+        Command::SweepDelete(delete) => Box::new(CollectScript::new(*delete, settings)),
+        Command::Mark { resource, first_seen } => one(mark(&resource, first_seen)),
         Command::ReportSweep(report) => one(Effect::ReportSweep(report)),
     }
 }

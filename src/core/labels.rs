@@ -149,3 +149,5 @@ pub const TAG_CLUSTER: &str = "napkeeper.io_cluster";
 pub const TAG_CLAIM: &str = "napkeeper.io_nodeclaim";
 /// Azure tag: UID of the NodeClaim.
 pub const TAG_CLAIM_UID: &str = "napkeeper.io_nodeclaim-uid";
+/// Azure tag: since when a resource has been a suspect (mode `Mark`).
+pub const TAG_SUSPECT_SINCE: &str = "napkeeper.io_suspect-since";

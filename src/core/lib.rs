@@ -5,7 +5,9 @@
 
 pub mod catalog;
 pub mod cluster;
+pub mod decide;
 pub mod disruption;
+pub mod executor;
 pub mod labels;
 pub mod lifecycle;
 pub mod money;
@@ -17,5 +19,6 @@ pub mod provisioning;
 pub mod quantity;
 pub mod requirements;
 pub mod resources;
+pub mod schedule;
 pub mod scheduling;
 pub mod settings;

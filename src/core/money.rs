@@ -10,16 +10,12 @@ const NANOS_PER_USD: i128 = 1_000_000_000;
 const NANOSECONDS_PER_HOUR: i128 = 3_600_000_000_000;
 
 /// An amount of money, in nano-USD.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Money(i128);
 
 /// A price, in nano-USD per hour.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct HourlyPrice(i64);
 
@@ -74,11 +70,7 @@ impl HourlyPrice {
         }
         let whole: i64 = whole.parse().map_err(|_| refused())?;
         let fraction: i64 = format!("{fraction:0<9}").parse().map_err(|_| refused())?;
-        whole
-            .checked_mul(1_000_000_000)
-            .and_then(|n| n.checked_add(fraction))
-            .map(Self)
-            .ok_or_else(refused)
+        whole.checked_mul(1_000_000_000).and_then(|n| n.checked_add(fraction)).map(Self).ok_or_else(refused)
     }
 
     /// What this price costs over a time, rounded down to a nano-USD.
@@ -141,10 +133,7 @@ fn write_usd(f: &mut fmt::Formatter<'_>, nanos: i128, places: u32) -> fmt::Resul
     let per_usd = NANOS_PER_USD / unit;
     let sign = if nanos < 0 && rounded != 0 { "-" } else { "" };
     let (whole, fraction) = (rounded / per_usd, rounded % per_usd);
-    f.pad(&format!(
-        "{sign}${whole}.{fraction:0width$}",
-        width = places as usize
-    ))
+    f.pad(&format!("{sign}${whole}.{fraction:0width$}", width = places as usize))
 }
 
 impl fmt::Display for Money {
@@ -167,15 +156,9 @@ mod tests {
 
     #[test]
     fn prices_are_exact() {
-        assert_eq!(
-            HourlyPrice::parse_usd("0.192").unwrap().nanos(),
-            192_000_000
-        );
+        assert_eq!(HourlyPrice::parse_usd("0.192").unwrap().nanos(), 192_000_000);
         assert_eq!(HourlyPrice::parse_usd("0.000000001").unwrap().nanos(), 1);
-        assert_eq!(
-            HourlyPrice::parse_usd("12").unwrap().to_string(),
-            "$12.0000"
-        );
+        assert_eq!(HourlyPrice::parse_usd("12").unwrap().to_string(), "$12.0000");
         for bad in ["", ".5", "1.0000000001", "-1", "1e3", "99999999999999"] {
             assert!(HourlyPrice::parse_usd(bad).is_err(), "{bad}");
         }
@@ -184,10 +167,7 @@ mod tests {
     #[test]
     fn cost_over_time() {
         let price = HourlyPrice::parse_usd("0.3").unwrap();
-        assert_eq!(
-            price.over(SignedDuration::from_mins(20)).nanos(),
-            100_000_000
-        );
+        assert_eq!(price.over(SignedDuration::from_mins(20)).nanos(), 100_000_000);
         assert_eq!(Money::from_nanos(-1_005_000_000).to_string(), "-$1.01");
     }
 }

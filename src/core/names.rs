@@ -142,32 +142,19 @@ impl Zone {
 }
 
 fn present(value: &str) -> Result<(), &'static str> {
-    if value.is_empty() {
-        Err("must not be empty")
-    } else {
-        Ok(())
-    }
+    if value.is_empty() { Err("must not be empty") } else { Ok(()) }
 }
 
 fn lower_word(value: &str) -> Result<(), &'static str> {
-    let fits = value
-        .bytes()
-        .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    if value.is_empty() || !fits {
-        Err("must be lower-case letters and digits")
-    } else {
-        Ok(())
-    }
+    let fits = value.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    if value.is_empty() || !fits { Err("must be lower-case letters and digits") } else { Ok(()) }
 }
 
 fn dns_label(value: &str) -> Result<(), &'static str> {
     if value.is_empty() || value.len() > 63 {
         return Err("must have 1 to 63 characters");
     }
-    if !value
-        .bytes()
-        .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-    {
+    if !value.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
         return Err("must be lower-case letters, digits and '-'");
     }
     if value.starts_with('-') || value.ends_with('-') {
@@ -183,17 +170,13 @@ fn dns_subdomain(value: &str) -> Result<(), &'static str> {
     if value.split('.').all(dns_label_any_length) {
         Ok(())
     } else {
-        Err(
-            "must be lower-case letters, digits, '-' and '.', each part beginning and ending with a letter or a digit",
-        )
+        Err("must be lower-case letters, digits, '-' and '.', each part beginning and ending with a letter or a digit")
     }
 }
 
 fn dns_label_any_length(label: &str) -> bool {
     !label.is_empty()
-        && label
-            .bytes()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
         && !label.starts_with('-')
         && !label.ends_with('-')
 }
@@ -206,9 +189,7 @@ fn dns_label_value(value: &str) -> Result<(), &'static str> {
 }
 
 /// Namespace and name of a Pod (or of another namespaced object).
-#[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct ObjectKey {
     /// The namespace.
     pub namespace: Namespace,
@@ -240,26 +221,16 @@ impl ArmId {
         let folded = shown.to_ascii_lowercase();
         if !folded.starts_with("/subscriptions/") {
             let reason = "must start with /subscriptions/";
-            return Err(NameError {
-                kind: "Azure resource id",
-                value: shown.to_owned(),
-                reason,
-            });
+            return Err(NameError { kind: "Azure resource id", value: shown.to_owned(), reason });
         }
-        Ok(Self {
-            shown: Arc::from(shown),
-            folded: Arc::from(folded),
-        })
+        Ok(Self { shown: Arc::from(shown), folded: Arc::from(folded) })
     }
 
     /// The id of a resource in this resource group, given its type such as `Microsoft.Compute/disks`.
     #[must_use]
     pub fn resource(&self, kind: &str, name: &str) -> Self {
         let shown = format!("{}/providers/{kind}/{name}", self.shown);
-        Self {
-            folded: Arc::from(shown.to_ascii_lowercase()),
-            shown: Arc::from(shown),
-        }
+        Self { folded: Arc::from(shown.to_ascii_lowercase()), shown: Arc::from(shown) }
     }
 
     /// The id as first seen.
@@ -348,14 +319,8 @@ impl ProviderId {
     /// # Errors
     /// [`NameError`] when the scheme or the id is not Azure's.
     pub fn parse(text: &str) -> Result<Self, NameError> {
-        let refused = |reason| NameError {
-            kind: "providerID",
-            value: text.to_owned(),
-            reason,
-        };
-        let id = text
-            .strip_prefix("azure://")
-            .ok_or_else(|| refused("must start with azure://"))?;
+        let refused = |reason| NameError { kind: "providerID", value: text.to_owned(), reason };
+        let id = text.strip_prefix("azure://").ok_or_else(|| refused("must start with azure://"))?;
         ArmId::new(id).map(Self).map_err(|e| refused(e.reason))
     }
 
@@ -387,20 +352,13 @@ mod tests {
             let error = NodePoolName::new(value).unwrap_err();
             assert!(error.reason.contains(reason), "{value:?}: {error}");
         }
-        assert_eq!(
-            NodePoolName::new("spot-preferred").unwrap().as_str(),
-            "spot-preferred"
-        );
+        assert_eq!(NodePoolName::new("spot-preferred").unwrap().as_str(), "spot-preferred");
     }
 
     #[test]
     fn arm_ids_compare_without_case_and_print_as_seen() {
-        let a =
-            ArmId::new("/subscriptions/S/resourceGroups/MC_x/providers/Microsoft.Compute/disks/D")
-                .unwrap();
-        let b =
-            ArmId::new("/SUBSCRIPTIONS/s/resourcegroups/mc_X/providers/microsoft.compute/disks/d")
-                .unwrap();
+        let a = ArmId::new("/subscriptions/S/resourceGroups/MC_x/providers/Microsoft.Compute/disks/D").unwrap();
+        let b = ArmId::new("/SUBSCRIPTIONS/s/resourcegroups/mc_X/providers/microsoft.compute/disks/d").unwrap();
         assert_eq!(a, b);
         assert_eq!(a.name(), "D");
         assert_eq!(b.resource_group(), Some("mc_x"));

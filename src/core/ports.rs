@@ -113,10 +113,7 @@ impl CloudErrorCode {
     /// True when the same call may succeed a little later.
     #[must_use]
     pub fn is_transient(self) -> bool {
-        matches!(
-            self,
-            Self::Throttled | Self::Unavailable | Self::Conflict | Self::NicReserved | Self::InUse
-        )
+        matches!(self, Self::Throttled | Self::Unavailable | Self::Conflict | Self::NicReserved | Self::InUse)
     }
 }
 

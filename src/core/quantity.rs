@@ -54,9 +54,7 @@ pub enum QuantityError {
         suffix: String,
     },
     /// More than can be held.
-    #[error(
-        "quantity {0:?}: is too large or too long; at most 2^63-1 whole units and about 25 digits are possible"
-    )]
+    #[error("quantity {0:?}: is too large or too long; at most 2^63-1 whole units and about 25 digits are possible")]
     TooLarge(String),
 }
 
@@ -74,19 +72,14 @@ impl Quantity {
     /// silently cap.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-        let end = unsigned
-            .bytes()
-            .take_while(|b| b.is_ascii_digit() || *b == b'.')
-            .count();
+        let end = unsigned.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
         let (number, suffix) = unsigned.split_at(end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
             return Err(QuantityError::NoNumber(text.to_owned()));
         }
-        let (scale, format) = scale_of(suffix).ok_or_else(|| QuantityError::Suffix {
-            text: text.to_owned(),
-            suffix: suffix.to_owned(),
-        })?;
+        let (scale, format) = scale_of(suffix)
+            .ok_or_else(|| QuantityError::Suffix { text: text.to_owned(), suffix: suffix.to_owned() })?;
         let nanos = nanos_of(whole, fraction, &scale)
             .filter(|nanos| *nanos <= LARGEST)
             .ok_or_else(|| QuantityError::TooLarge(text.to_owned()))?;
@@ -108,24 +101,13 @@ impl Quantity {
 }
 
 fn scale_of(suffix: &str) -> Option<(Scale, Format)> {
-    let place = |table: &[&str]| {
-        table
-            .iter()
-            .position(|s| *s == suffix)
-            .and_then(|i| i32::try_from(i).ok())
-    };
+    let place = |table: &[&str]| table.iter().position(|s| *s == suffix).and_then(|i| i32::try_from(i).ok());
     if let Some(i) = place(&DECIMAL) {
         let ten = LEAST_EXPONENT + 3 * i;
         return Some((Scale { two: 0, ten }, Format::DecimalSi));
     }
     if let Some(i) = place(&BINARY) {
-        return Some((
-            Scale {
-                two: 10 * i,
-                ten: 0,
-            },
-            Format::BinarySi,
-        ));
+        return Some((Scale { two: 10 * i, ten: 0 }, Format::BinarySi));
     }
     let ten: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
     Some((Scale { two: 0, ten }, Format::DecimalExponent))
@@ -136,9 +118,7 @@ fn nanos_of(whole: &str, fraction: &str, scale: &Scale) -> Option<i128> {
     let fraction = fraction.trim_end_matches('0');
     let mut digits: i128 = 0;
     for digit in whole.bytes().chain(fraction.bytes()) {
-        digits = digits
-            .checked_mul(10)?
-            .checked_add(i128::from(digit - b'0'))?;
+        digits = digits.checked_mul(10)?.checked_add(i128::from(digit - b'0'))?;
     }
     if digits == 0 {
         return Some(0);
@@ -148,11 +128,8 @@ fn nanos_of(whole: &str, fraction: &str, scale: &Scale) -> Option<i128> {
     let fives = scale.ten.checked_sub(places)?.checked_add(9)?;
     let twos = scale.two.checked_add(fives)?;
     let power = |base: i128, exponent: i32| base.checked_pow(u32::try_from(exponent.max(0)).ok()?);
-    let above = digits
-        .checked_mul(power(2, twos)?)?
-        .checked_mul(power(5, fives)?)?;
-    let below =
-        power(2, twos.checked_neg()?).and_then(|p| p.checked_mul(power(5, fives.checked_neg()?)?));
+    let above = digits.checked_mul(power(2, twos)?)?.checked_mul(power(5, fives)?)?;
+    let below = power(2, twos.checked_neg()?).and_then(|p| p.checked_mul(power(5, fives.checked_neg()?)?));
     // A divisor that does not fit is greater than any dividend, so a trace remains.
     Some(below.map_or(1, |below| ceil_div(above, below)))
 }

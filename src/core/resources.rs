@@ -26,20 +26,13 @@ impl Resources {
     /// CPU in thousandths of a core and memory in bytes; nothing else.
     #[must_use]
     pub fn cpu_memory(cpu_millis: i64, memory: i64) -> Self {
-        Self {
-            cpu_millis,
-            memory,
-            ..Self::default()
-        }
+        Self { cpu_millis, memory, ..Self::default() }
     }
 
     /// The amount of an extended resource.
     #[must_use]
     pub fn extended(&self, name: &str) -> i64 {
-        self.extended
-            .iter()
-            .find(|(n, _)| &**n == name)
-            .map_or(0, |(_, amount)| *amount)
+        self.extended.iter().find(|(n, _)| &**n == name).map_or(0, |(_, amount)| *amount)
     }
 
     /// Sets the amount of an extended resource.
@@ -91,11 +84,7 @@ impl Resources {
             memory: self.memory.saturating_mul(times),
             ephemeral_storage: self.ephemeral_storage.saturating_mul(times),
             pods: self.pods.saturating_mul(times),
-            extended: self
-                .extended
-                .iter()
-                .map(|(n, a)| (Arc::clone(n), a.saturating_mul(times)))
-                .collect(),
+            extended: self.extended.iter().map(|(n, a)| (Arc::clone(n), a.saturating_mul(times))).collect(),
         }
     }
 
@@ -108,20 +97,14 @@ impl Resources {
             && fits(self.memory, room.memory)
             && fits(self.ephemeral_storage, room.ephemeral_storage)
             && fits(self.pods, room.pods)
-            && self
-                .extended
-                .iter()
-                .all(|(name, need)| fits(*need, room.extended(name)))
+            && self.extended.iter().all(|(name, need)| fits(*need, room.extended(name)))
     }
 
     /// How many times this vector fits into a room; `None` when it asks for nothing.
     #[must_use]
     pub fn times_in(&self, room: &Self) -> Option<i64> {
         let times = |need: i64, room: i64| (need > 0).then(|| room.max(0) / need);
-        let extended = self
-            .extended
-            .iter()
-            .map(|(name, need)| times(*need, room.extended(name)));
+        let extended = self.extended.iter().map(|(name, need)| times(*need, room.extended(name)));
         [
             times(self.cpu_millis, room.cpu_millis),
             times(self.memory, room.memory),
@@ -149,9 +132,7 @@ impl Resources {
 impl fmt::Display for Resources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}m CPU, {} MiB", self.cpu_millis, self.memory >> 20)?;
-        self.extended
-            .iter()
-            .try_for_each(|(name, amount)| write!(f, ", {amount} {name}"))
+        self.extended.iter().try_for_each(|(name, amount)| write!(f, ", {amount} {name}"))
     }
 }
 
@@ -172,14 +153,8 @@ mod tests {
 
     #[test]
     fn times_in_is_bound_by_the_scarcest() {
-        let pod = Resources {
-            pods: 1,
-            ..Resources::cpu_memory(1000, 1 << 30)
-        };
-        let room = Resources {
-            pods: 250,
-            ..Resources::cpu_memory(7820, 28 << 30)
-        };
+        let pod = Resources { pods: 1, ..Resources::cpu_memory(1000, 1 << 30) };
+        let room = Resources { pods: 250, ..Resources::cpu_memory(7820, 28 << 30) };
         assert_eq!(pod.times_in(&room), Some(7));
         assert_eq!(Resources::default().times_in(&room), None);
     }

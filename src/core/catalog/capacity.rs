@@ -38,19 +38,13 @@ pub fn capacity(facts: &SizeFacts, os_disk_gb: u32, max_pods: u32) -> Resources 
 #[must_use]
 pub fn overhead(facts: &SizeFacts) -> Resources {
     let memory_mib = i64::try_from(facts.memory_mib).unwrap_or(i64::MAX / MIB / 100);
-    let percent_mib = taxed(
-        memory_mib,
-        &[(4096, 25), (4096, 20), (8192, 10), (114_688, 6)],
-        2,
-    );
+    let percent_mib = taxed(memory_mib, &[(4096, 25), (4096, 20), (8192, 10), (114_688, 6)], 2);
     let percent_cores = taxed(i64::from(facts.vcpus), &[(1, 6), (1, 4), (2, 2)], 1);
     Resources::cpu_memory(percent_cores * 10, (percent_mib / 100 + EVICTION_MIB) * MIB)
 }
 
 fn whole_gib_bytes(mib: u64) -> i64 {
-    i64::try_from(mib / 1024)
-        .unwrap_or(0)
-        .saturating_mul(1 << 30)
+    i64::try_from(mib / 1024).unwrap_or(0).saturating_mul(1 << 30)
 }
 
 /// Sum of amount × percent over brackets of (width, percent), the rest at the last percentage.

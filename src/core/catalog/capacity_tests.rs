@@ -47,12 +47,7 @@ westcentralus  | Standard_F16s_v2         | 16  | 32768  | F | Fs_v2    | 2 | 31
 
 /// Facts as the row and the recorded answer have them, as far as capacity and filters look at them.
 fn facts(name: &str, vcpus: &str, memory_mib: &str) -> SizeFacts {
-    let nvidia = |model: &str| Gpu {
-        manufacturer: "nvidia".into(),
-        model: model.into(),
-        count: 1,
-        azure_linux: true,
-    };
+    let nvidia = |model: &str| Gpu { manufacturer: "nvidia".into(), model: model.into(), count: 1, azure_linux: true };
     SizeFacts {
         name: VmSize::new(name).unwrap(),
         family: "any".into(),
@@ -116,28 +111,16 @@ fn the_golden_table_holds() {
             on_demand: Some(HourlyPrice::from_nanos(1)),
             spot: None,
         };
-        assert_eq!(
-            dropped(&size, &class()).is_none(),
-            *verdict == "kept",
-            "{row}"
-        );
+        assert_eq!(dropped(&size, &class()).is_none(), *verdict == "kept", "{row}");
     }
 }
 
 #[test]
 fn disks_pods_and_gpus_are_part_of_the_capacity() {
     let mut facts = facts("Standard_ND96is_MI300X_v5", "96", "1894400");
-    facts.gpu = Some(Gpu {
-        manufacturer: "amd".into(),
-        model: "MI300X".into(),
-        count: 8,
-        azure_linux: false,
-    });
+    facts.gpu = Some(Gpu { manufacturer: "amd".into(), model: "MI300X".into(), count: 8, azure_linux: false });
     let capacity = capacity(&facts, 2048, 110);
-    assert_eq!(
-        (capacity.ephemeral_storage, capacity.pods),
-        (2_048_000_000_000, 110)
-    );
+    assert_eq!((capacity.ephemeral_storage, capacity.pods), (2_048_000_000_000, 110));
     assert_eq!(capacity.extended("amd.com/gpu"), 8);
     assert_eq!(capacity.extended("nvidia.com/gpu"), 0);
 }

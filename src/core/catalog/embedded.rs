@@ -42,9 +42,7 @@ impl std::fmt::Display for Month {
 
 /// Why data is not a catalogue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "reading the catalogue, {part} at byte {at}: {cause}; build it anew with the example build_catalog"
-)]
+#[error("reading the catalogue, {part} at byte {at}: {cause}; build it anew with the example build_catalog")]
 pub struct CatalogError {
     /// What was being read.
     pub part: &'static str,
@@ -99,10 +97,7 @@ impl Catalog {
         if reader.take(4)? != b"NKC1" {
             return Err(Broken("it does not begin with NKC1"));
         }
-        let as_of = Month {
-            year: reader.number()?,
-            month: reader.number()?,
-        };
+        let as_of = Month { year: reader.number()?, month: reader.number()? };
         reader.enter("families");
         let families = reader.list(|r| r.text().map(Arc::<str>::from))?;
         reader.enter("GPUs");
@@ -113,17 +108,10 @@ impl Catalog {
             return Err(Broken("names are not in order"));
         }
         reader.enter("regions");
-        let regions = reader
-            .list(|r| read_region(r, sizes.len()))?
-            .into_iter()
-            .collect();
+        let regions = reader.list(|r| read_region(r, sizes.len()))?.into_iter().collect();
         reader.enter("the end");
         reader.finish()?;
-        Ok(Self {
-            as_of,
-            sizes,
-            regions,
-        })
+        Ok(Self { as_of, sizes, regions })
     }
 
     /// The month that the data was taken.
@@ -159,21 +147,13 @@ impl Catalog {
             let in_zone = |(i, _): &(usize, &Zone)| offer.zones & (1 << i) != 0;
             Some(OfferedSize {
                 facts: Arc::clone(self.sizes.get(offer.size)?),
-                zones: zones
-                    .iter()
-                    .enumerate()
-                    .filter(in_zone)
-                    .map(|(_, z)| z.clone())
-                    .collect(),
+                zones: zones.iter().enumerate().filter(in_zone).map(|(_, z)| z.clone()).collect(),
                 restricted: offer.restricted,
                 on_demand: offer.on_demand,
                 spot: offer.spot,
             })
         };
-        Some(RegionCatalog {
-            region: region.clone(),
-            sizes: offers.iter().filter_map(offered).collect(),
-        })
+        Some(RegionCatalog { region: region.clone(), sizes: offers.iter().filter_map(offered).collect() })
     }
 
     /// The region that somebody who wrote `text` may have meant: `westeurope` for `West Europe` or `westeuope`.
@@ -181,11 +161,7 @@ impl Catalog {
     pub fn nearest_region(&self, text: &str) -> Option<&Region> {
         const FARTHEST: usize = 3;
         let letter = |c: &char| c.is_ascii_alphanumeric();
-        let meant: String = text
-            .chars()
-            .filter(letter)
-            .collect::<String>()
-            .to_lowercase();
+        let meant: String = text.chars().filter(letter).collect::<String>().to_lowercase();
         self.regions()
             .map(|region| (distance(&meant, region.as_str()), region))
             .filter(|(distance, _)| *distance <= FARTHEST)
@@ -203,16 +179,10 @@ fn read_gpu(reader: &mut Reader<'_>) -> Result<Gpu, Broken> {
     })
 }
 
-fn read_size(
-    reader: &mut Reader<'_>,
-    families: &[Arc<str>],
-    gpus: &[Gpu],
-) -> Result<SizeFacts, Broken> {
+fn read_size(reader: &mut Reader<'_>, families: &[Arc<str>], gpus: &[Gpu]) -> Result<SizeFacts, Broken> {
     let name = VmSize::new(reader.text()?).map_err(|_| Broken("a size has no name"))?;
     let family = reader.number::<usize>()?;
-    let family = families
-        .get(family)
-        .ok_or(Broken("a size has an unknown family"))?;
+    let family = families.get(family).ok_or(Broken("a size has an unknown family"))?;
     let (vcpus, memory_mib) = (reader.number()?, reader.number()?);
     let flags: u8 = reader.number()?;
     let flag = |bit: u8| flags & (1 << bit) != 0;
@@ -233,11 +203,7 @@ fn read_size(
         max_nics: reader.number()?,
         gpu: match reader.number::<usize>()?.checked_sub(1) {
             None => None,
-            Some(i) => Some(
-                gpus.get(i)
-                    .cloned()
-                    .ok_or(Broken("a size has an unknown GPU"))?,
-            ),
+            Some(i) => Some(gpus.get(i).cloned().ok_or(Broken("a size has an unknown GPU"))?),
         },
     })
 }
@@ -270,12 +236,8 @@ fn read_price(reader: &mut Reader<'_>) -> Result<Option<HourlyPrice>, Broken> {
         3 => 1_000_000,
         _ => return Err(Broken("a price has no unit")),
     };
-    let nanos = i64::try_from(price >> 2)
-        .ok()
-        .and_then(|m| m.checked_mul(unit));
-    nanos
-        .map(|n| Some(HourlyPrice::from_nanos(n)))
-        .ok_or(Broken("a price is too high"))
+    let nanos = i64::try_from(price >> 2).ok().and_then(|m| m.checked_mul(unit));
+    nanos.map(|n| Some(HourlyPrice::from_nanos(n))).ok_or(Broken("a price is too high"))
 }
 
 /// Levenshtein's distance: the fewest characters to insert, drop or replace.

@@ -10,10 +10,7 @@ fn the_embedded_catalogue_is_whole() {
     assert_eq!(catalog.as_of().to_string(), "2026-08");
     assert_eq!(catalog.sizes().len(), 1467);
     assert_eq!(catalog.regions().count(), 45);
-    let regions: Vec<RegionCatalog> = catalog
-        .regions()
-        .map(|r| catalog.region(r).unwrap())
-        .collect();
+    let regions: Vec<RegionCatalog> = catalog.regions().map(|r| catalog.region(r).unwrap()).collect();
     assert_eq!(regions.iter().map(|r| r.sizes.len()).sum::<usize>(), 44_607);
     assert!(DATA.len() <= 400_000, "{}", DATA.len());
 }
@@ -23,23 +20,13 @@ fn facts_and_prices_are_those_of_the_tables() {
     let catalog = Catalog::embedded().unwrap();
     let name = VmSize::new("Standard_NC24ads_A100_v4").unwrap();
     let facts = catalog.size(&name).unwrap();
-    assert_eq!(
-        (facts.vcpus, facts.memory_mib, facts.arch),
-        (24, 225_280, Arch::Amd64)
-    );
+    assert_eq!((facts.vcpus, facts.memory_mib, facts.arch), (24, 225_280, Arch::Amd64));
     assert_eq!(&*facts.family, "StandardNCADSA100v4Family");
     let gpu = facts.gpu.as_ref().unwrap();
-    assert_eq!(
-        (&*gpu.manufacturer, &*gpu.model, gpu.count),
-        ("nvidia", "A100", 1)
-    );
+    assert_eq!((&*gpu.manufacturer, &*gpu.model, gpu.count), ("nvidia", "A100", 1));
 
-    let region = catalog
-        .region(&Region::new("australiacentral").unwrap())
-        .unwrap();
-    let size = region
-        .size(&VmSize::new("Standard_A2m_v2").unwrap())
-        .unwrap();
+    let region = catalog.region(&Region::new("australiacentral").unwrap()).unwrap();
+    let size = region.size(&VmSize::new("Standard_A2m_v2").unwrap()).unwrap();
     assert_eq!(size.on_demand, Some(HourlyPrice::from_nanos(138_000_000)));
     assert_eq!(size.spot, Some(HourlyPrice::from_nanos(25_502_000)));
     assert!(size.zones.is_empty() && !size.restricted && size.facts.vcpus == 2);
@@ -66,11 +53,7 @@ fn a_misspelt_region_is_recognised() {
         ("estus2", Some("eastus2")),
         ("mars", None),
     ] {
-        assert_eq!(
-            catalog.nearest_region(text).map(Region::as_str),
-            meant,
-            "{text}"
-        );
+        assert_eq!(catalog.nearest_region(text).map(Region::as_str), meant, "{text}");
     }
 }
 

@@ -79,9 +79,7 @@ pub enum Dropped {
     #[error("it boots no generation 2 image, which trusted launch, as the class asks, needs")]
     NoTrustedLaunch,
     /// The class asks for an image that exists for amd64 only.
-    #[error(
-        "no arm64 image exists for the class: trusted launch and FIPS on Ubuntu are amd64 only"
-    )]
+    #[error("no arm64 image exists for the class: trusted launch and FIPS on Ubuntu are amd64 only")]
     NoImage,
 }
 
@@ -94,17 +92,11 @@ pub fn dropped(size: &OfferedSize, class: &NodeClass) -> Option<Dropped> {
     };
     let everywhere = [
         (size.restricted, Dropped::Restricted),
-        (
-            REFUSED_BY_AKS.contains(&facts.name.as_str()),
-            Dropped::RefusedByAks,
-        ),
+        (REFUSED_BY_AKS.contains(&facts.name.as_str()), Dropped::RefusedByAks),
         (facts.vcpus < LEAST_VCPUS, Dropped::FewCpus),
         (facts.memory_mib < LEAST_MEMORY_MIB, Dropped::LittleMemory),
         // All of family N have accelerators; the facts name just those that AKS drives.
-        (
-            name.family() == "N" && facts.gpu.is_none(),
-            Dropped::UndrivenGpu,
-        ),
+        (name.family() == "N" && facts.gpu.is_none(), Dropped::UndrivenGpu),
         (name.constrained().is_some(), Dropped::ConstrainedCores),
         (name.is_confidential(), Dropped::Confidential),
         (size.on_demand.is_none(), Dropped::NoPrice),
@@ -122,28 +114,13 @@ fn dropped_by_class(facts: &SizeFacts, class: &NodeClass) -> Option<Dropped> {
     let too_small = facts.vcpus < LOCAL_DNS_VCPUS || facts.memory_mib < LOCAL_DNS_MEMORY_MIB;
     let amd64_only = class.trusted_launch || (class.fips && !azure_linux);
     [
-        (
-            gpu.is_some_and(|g| azure_linux && !g.azure_linux),
-            Dropped::NoDriverOnImage,
-        ),
+        (gpu.is_some_and(|g| azure_linux && !g.azure_linux), Dropped::NoDriverOnImage),
         // AKS installs NVIDIA's drivers only.
-        (
-            gpu.is_some_and(|g| class.gpu_drivers && &*g.manufacturer != "nvidia"),
-            Dropped::NoDriverInstall,
-        ),
-        (
-            class.encryption_at_host && !facts.encryption_at_host,
-            Dropped::NoEncryptionAtHost,
-        ),
+        (gpu.is_some_and(|g| class.gpu_drivers && &*g.manufacturer != "nvidia"), Dropped::NoDriverInstall),
+        (class.encryption_at_host && !facts.encryption_at_host, Dropped::NoEncryptionAtHost),
         (class.local_dns && too_small, Dropped::TooSmallForLocalDns),
-        (
-            class.artifact_streaming && arm64,
-            Dropped::NoArtifactStreaming,
-        ),
-        (
-            class.trusted_launch && !facts.hyperv_v2,
-            Dropped::NoTrustedLaunch,
-        ),
+        (class.artifact_streaming && arm64, Dropped::NoArtifactStreaming),
+        (class.trusted_launch && !facts.hyperv_v2, Dropped::NoTrustedLaunch),
         (amd64_only && arm64, Dropped::NoImage),
     ]
     .into_iter()
@@ -169,23 +146,10 @@ mod tests {
 
     /// The verdict on a size as if it could be bought, so that the table does not hang on what one region restricts.
     fn verdict(name: &str, class: &NodeClass) -> Option<Dropped> {
-        let facts = Catalog::embedded()
-            .unwrap()
-            .size(&VmSize::new(name).unwrap())
-            .unwrap()
-            .clone();
+        let facts = Catalog::embedded().unwrap().size(&VmSize::new(name).unwrap()).unwrap().clone();
         let price = Some(crate::money::HourlyPrice::from_nanos(1));
         let (restricted, spot, zones) = (false, None, Vec::new());
-        dropped(
-            &OfferedSize {
-                facts,
-                zones,
-                restricted,
-                on_demand: price,
-                spot,
-            },
-            class,
-        )
+        dropped(&OfferedSize { facts, zones, restricted, on_demand: price, spot }, class)
     }
 
     #[test]
@@ -216,47 +180,15 @@ mod tests {
         };
         let azure_linux = |c: &mut NodeClass| c.image_family = "AzureLinux".into();
         for (class, name, reason) in [
-            (
-                with(|c| c.trusted_launch = true),
-                "Standard_D4ps_v5",
-                Some(Dropped::NoImage),
-            ),
+            (with(|c| c.trusted_launch = true), "Standard_D4ps_v5", Some(Dropped::NoImage)),
             (with(|c| c.trusted_launch = true), "Standard_D4s_v5", None),
-            (
-                with(|c| c.trusted_launch = true),
-                "Standard_A2_v2",
-                Some(Dropped::NoTrustedLaunch),
-            ),
-            (
-                with(|c| c.fips = true),
-                "Standard_D4ps_v5",
-                Some(Dropped::NoImage),
-            ),
-            (
-                with(|c| c.artifact_streaming = true),
-                "Standard_D4ps_v5",
-                Some(Dropped::NoArtifactStreaming),
-            ),
-            (
-                with(|c| c.encryption_at_host = true),
-                "Standard_A2_v2",
-                Some(Dropped::NoEncryptionAtHost),
-            ),
-            (
-                with(|c| c.local_dns = true),
-                "Standard_D2s_v5",
-                Some(Dropped::TooSmallForLocalDns),
-            ),
-            (
-                with(|c| c.gpu_drivers = false),
-                "Standard_ND96isr_MI300X_v5",
-                None,
-            ),
-            (
-                with(azure_linux),
-                "Standard_NV12s_v3",
-                Some(Dropped::NoDriverOnImage),
-            ),
+            (with(|c| c.trusted_launch = true), "Standard_A2_v2", Some(Dropped::NoTrustedLaunch)),
+            (with(|c| c.fips = true), "Standard_D4ps_v5", Some(Dropped::NoImage)),
+            (with(|c| c.artifact_streaming = true), "Standard_D4ps_v5", Some(Dropped::NoArtifactStreaming)),
+            (with(|c| c.encryption_at_host = true), "Standard_A2_v2", Some(Dropped::NoEncryptionAtHost)),
+            (with(|c| c.local_dns = true), "Standard_D2s_v5", Some(Dropped::TooSmallForLocalDns)),
+            (with(|c| c.gpu_drivers = false), "Standard_ND96isr_MI300X_v5", None),
+            (with(azure_linux), "Standard_NV12s_v3", Some(Dropped::NoDriverOnImage)),
             (with(azure_linux), "Standard_NC4as_T4_v3", None),
         ] {
             assert_eq!(verdict(name, &class), reason, "{name} {class:?}");
@@ -266,14 +198,8 @@ mod tests {
     #[test]
     fn what_cannot_be_bought_is_dropped() {
         let region = region("westeurope");
-        let reasons: std::collections::BTreeSet<Dropped> = region
-            .sizes
-            .iter()
-            .filter_map(|s| dropped(s, &class()))
-            .collect();
-        assert!(
-            reasons.contains(&Dropped::Restricted) && reasons.contains(&Dropped::NoPrice),
-            "{reasons:?}"
-        );
+        let reasons: std::collections::BTreeSet<Dropped> =
+            region.sizes.iter().filter_map(|s| dropped(s, &class())).collect();
+        assert!(reasons.contains(&Dropped::Restricted) && reasons.contains(&Dropped::NoPrice), "{reasons:?}");
     }
 }

@@ -53,10 +53,7 @@ impl fmt::Display for CapacityType {
 impl FromStr for CapacityType {
     type Err = CapacityTypeError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|c| c.as_str() == text)
-            .ok_or_else(|| CapacityTypeError(text.to_owned()))
+        Self::ALL.into_iter().find(|c| c.as_str() == text).ok_or_else(|| CapacityTypeError(text.to_owned()))
     }
 }
 

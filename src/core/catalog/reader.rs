@@ -13,11 +13,7 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(data: &'a [u8]) -> Self {
-        Self {
-            data,
-            at: 0,
-            part: "the header",
-        }
+        Self { data, at: 0, part: "the header" }
     }
 
     /// Names the part that follows, for errors.
@@ -60,19 +56,12 @@ impl<'a> Reader<'a> {
     }
 
     /// A count and as many entries. Every entry takes a byte at least, so a wrong count ends with the data.
-    pub(super) fn list<T>(
-        &mut self,
-        mut entry: impl FnMut(&mut Self) -> Result<T, Broken>,
-    ) -> Result<Vec<T>, Broken> {
+    pub(super) fn list<T>(&mut self, mut entry: impl FnMut(&mut Self) -> Result<T, Broken>) -> Result<Vec<T>, Broken> {
         let count: usize = self.number()?;
         (0..count).map(|_| entry(self)).collect()
     }
 
     pub(super) fn finish(&self) -> Result<(), Broken> {
-        if self.at == self.data.len() {
-            Ok(())
-        } else {
-            Err(Broken("more data follows"))
-        }
+        if self.at == self.data.len() { Ok(()) } else { Err(Broken("more data follows")) }
     }
 }

@@ -33,10 +33,7 @@ impl RegionCatalog {
     /// A size of this region.
     #[must_use]
     pub fn size(&self, name: &VmSize) -> Option<&OfferedSize> {
-        let at = self
-            .sizes
-            .binary_search_by(|s| s.facts.name.cmp(name))
-            .ok()?;
+        let at = self.sizes.binary_search_by(|s| s.facts.name.cmp(name)).ok()?;
         self.sizes.get(at)
     }
 }

@@ -18,9 +18,7 @@ pub struct SizeName<'a> {
 
 /// The name does not follow Azure's grammar, so that neither family nor series can be told.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "VM size name {0:?}: must be like Standard_D4s_v5 (tier, family letters, number of vCPUs, features, version)"
-)]
+#[error("VM size name {0:?}: must be like Standard_D4s_v5 (tier, family letters, number of vCPUs, features, version)")]
 pub struct SizeNameError(pub String);
 
 impl<'a> SizeName<'a> {
@@ -33,9 +31,7 @@ impl<'a> SizeName<'a> {
     }
 
     fn read(name: &'a str) -> Option<Self> {
-        let size = ["Standard_", "Basic_"]
-            .into_iter()
-            .find_map(|tier| name.strip_prefix(tier))?;
+        let size = ["Standard_", "Basic_"].into_iter().find_map(|tier| name.strip_prefix(tier))?;
         let size = size.strip_suffix("_Promo").unwrap_or(size);
         let mut parts = size.split('_');
         let (letters, rest) = split(parts.next()?, |b| b.is_ascii_uppercase());
@@ -52,11 +48,9 @@ impl<'a> SizeName<'a> {
         if version.is_some() {
             tags.pop();
         }
-        let alphanumeric =
-            |tag: &&str| !tag.is_empty() && tag.bytes().all(|b| b.is_ascii_alphanumeric());
-        let well_formed = !letters.is_empty()
-            && features.bytes().all(|b| b.is_ascii_alphabetic())
-            && tags.iter().all(alphanumeric);
+        let alphanumeric = |tag: &&str| !tag.is_empty() && tag.bytes().all(|b| b.is_ascii_alphanumeric());
+        let well_formed =
+            !letters.is_empty() && features.bytes().all(|b| b.is_ascii_alphabetic()) && tags.iter().all(alphanumeric);
         well_formed.then_some(())?;
         Some(Self {
             letters,
@@ -153,46 +147,16 @@ mod tests {
             ("Standard_DS2_v2_Promo", "D", "DS_v2", "2", None),
             ("Standard_M8-2ms", "M", "Mms", "1", None),
             ("Standard_M832ds_12_v3", "M", "Mds_v3", "3", None),
-            (
-                "Standard_NC24ads_A100_v4",
-                "N",
-                "NCads_v4",
-                "4",
-                Some("A100"),
-            ),
-            (
-                "Standard_ND96isr_MI300X_v5",
-                "N",
-                "NDisr_v5",
-                "5",
-                Some("MI300X"),
-            ),
-            (
-                "Standard_ND128isr_NDR_GB200_v6",
-                "N",
-                "NDisr_v6",
-                "6",
-                Some("GB200"),
-            ),
+            ("Standard_NC24ads_A100_v4", "N", "NCads_v4", "4", Some("A100")),
+            ("Standard_ND96isr_MI300X_v5", "N", "NDisr_v5", "5", Some("MI300X")),
+            ("Standard_ND128isr_NDR_GB200_v6", "N", "NDisr_v6", "6", Some("GB200")),
             ("Standard_EC16ads_cc_v5", "E", "ECads_v5", "5", None),
         ] {
             let parsed = SizeName::parse(name).unwrap();
-            let said = (
-                parsed.family(),
-                parsed.series(),
-                parsed.version(),
-                parsed.accelerator(),
-            );
-            assert_eq!(
-                said,
-                (family, series.to_owned(), version, accelerator),
-                "{name}"
-            );
+            let said = (parsed.family(), parsed.series(), parsed.version(), parsed.accelerator());
+            assert_eq!(said, (family, series.to_owned(), version, accelerator), "{name}");
         }
-        assert_eq!(
-            SizeName::parse("Standard_M8-2ms").unwrap().constrained(),
-            Some(2)
-        );
+        assert_eq!(SizeName::parse("Standard_M8-2ms").unwrap().constrained(), Some(2));
     }
 
     #[test]

@@ -2,8 +2,7 @@
 
 use super::filter::is_azure_linux;
 use super::{
-    CapacityType, InstanceType, OfferedSize, Offering, RegionCatalog, SizeFacts, SizeName,
-    capacity, dropped, overhead,
+    CapacityType, InstanceType, OfferedSize, Offering, RegionCatalog, SizeFacts, SizeName, capacity, dropped, overhead,
 };
 use crate::cluster::pod::Labels;
 use crate::cluster::pool::NodeClass;
@@ -23,9 +22,7 @@ pub struct InstanceTypeOptions {
 impl Default for InstanceTypeOptions {
     /// Overlay networking, as Node Auto-Provisioning has it.
     fn default() -> Self {
-        Self {
-            default_max_pods: 250,
-        }
+        Self { default_max_pods: 250 }
     }
 }
 
@@ -34,11 +31,7 @@ impl Default for InstanceTypeOptions {
 /// A size without zones in the region has one regional offering per capacity type; a size with zones has none beside
 /// its zonal ones, unlike upstream: a regional VM serves neither pods that spread over zones nor zonal disks.
 #[must_use]
-pub fn instance_types(
-    region: &RegionCatalog,
-    class: &NodeClass,
-    options: &InstanceTypeOptions,
-) -> Vec<InstanceType> {
+pub fn instance_types(region: &RegionCatalog, class: &NodeClass, options: &InstanceTypeOptions) -> Vec<InstanceType> {
     let max_pods = class.max_pods.unwrap_or(options.default_max_pods);
     region
         .sizes
@@ -84,60 +77,30 @@ pub fn node_labels(instance: &InstanceType, offering: &Offering) -> Labels {
 /// Every zone at every capacity type with a known price, cheapest first; spot first among equals.
 fn offerings(size: &OfferedSize) -> Vec<Offering> {
     let regional = [Zone::regional()];
-    let zones = if size.zones.is_empty() {
-        &regional[..]
-    } else {
-        &size.zones
-    };
+    let zones = if size.zones.is_empty() { &regional[..] } else { &size.zones };
     let spot = size.spot.filter(|_| size.facts.spot_eligible);
-    let prices = [
-        (CapacityType::Spot, spot),
-        (CapacityType::OnDemand, size.on_demand),
-    ];
+    let prices = [(CapacityType::Spot, spot), (CapacityType::OnDemand, size.on_demand)];
     let mut offerings: Vec<Offering> = prices
         .into_iter()
         .filter_map(|(capacity_type, price)| Some((capacity_type, price?)))
         .flat_map(|(capacity_type, price)| {
-            zones.iter().map(move |zone| Offering {
-                zone: zone.clone(),
-                capacity_type,
-                price,
-            })
+            zones.iter().map(move |zone| Offering { zone: zone.clone(), capacity_type, price })
         })
         .collect();
-    offerings.sort_by(|a, b| {
-        (a.price, a.capacity_type, &a.zone).cmp(&(b.price, b.capacity_type, &b.zone))
-    });
+    offerings.sort_by(|a, b| (a.price, a.capacity_type, &a.zone).cmp(&(b.price, b.capacity_type, &b.zone)));
     offerings
 }
 
 /// The labels that nodes of a size may have. Those that a size never has are required to be absent, so that no pod
 /// that asks for them is promised such a node.
-fn requirements(
-    facts: &SizeFacts,
-    offerings: &[Offering],
-    region: &Region,
-    class: &NodeClass,
-) -> Requirements {
+fn requirements(facts: &SizeFacts, offerings: &[Offering], region: &Region, class: &NodeClass) -> Requirements {
     let mut all = Requirements::new();
     let priorities = || offerings.iter().map(|o| o.capacity_type.priority());
-    all.add(
-        labels::ZONE,
-        Requirement::any_of(offerings.iter().map(|o| o.zone.as_str())),
-    );
-    all.add(
-        labels::CAPACITY_TYPE,
-        Requirement::any_of(offerings.iter().map(|o| o.capacity_type.as_str())),
-    );
+    all.add(labels::ZONE, Requirement::any_of(offerings.iter().map(|o| o.zone.as_str())));
+    all.add(labels::CAPACITY_TYPE, Requirement::any_of(offerings.iter().map(|o| o.capacity_type.as_str())));
     all.add(labels::PRIORITY, Requirement::any_of(priorities()));
-    all.add(
-        labels::SCALE_SET_PRIORITY,
-        Requirement::any_of(priorities()),
-    );
-    all.add(
-        labels::PLACEMENT_SCOPE,
-        Requirement::any_of(offerings.iter().map(|o| placement_scope(&o.zone))),
-    );
+    all.add(labels::SCALE_SET_PRIORITY, Requirement::any_of(priorities()));
+    all.add(labels::PLACEMENT_SCOPE, Requirement::any_of(offerings.iter().map(|o| placement_scope(&o.zone))));
     all.add(labels::MODE, Requirement::any_of(["system", "user"]));
 
     let (cpu, memory) = (facts.vcpus.to_string(), facts.memory_mib.to_string());
@@ -152,36 +115,20 @@ fn requirements(
         (labels::AKS_SKU_CPU, &cpu),
         (labels::SKU_MEMORY, &memory),
         (labels::AKS_SKU_MEMORY, &memory),
-        (
-            labels::SKU_ACCELERATED_NETWORKING,
-            yes_no(facts.accelerated_networking),
-        ),
+        (labels::SKU_ACCELERATED_NETWORKING, yes_no(facts.accelerated_networking)),
         (labels::SKU_PREMIUM_STORAGE, yes_no(facts.premium_io)),
         (labels::SKU_GPU_COUNT, &gpus),
-        (
-            labels::OS_SKU,
-            if is_azure_linux(class) {
-                "AzureLinux"
-            } else {
-                "Ubuntu"
-            },
-        ),
+        (labels::OS_SKU, if is_azure_linux(class) { "AzureLinux" } else { "Ubuntu" }),
     ] {
         all.add(key, Requirement::any_of([value]));
     }
     for (key, value) in labels_of_some_sizes(facts, class) {
-        all.add(
-            key,
-            value.map_or_else(Requirement::does_not_exist, |v| Requirement::any_of([v])),
-        );
+        all.add(key, value.map_or_else(Requirement::does_not_exist, |v| Requirement::any_of([v])));
     }
     all
 }
 
-fn labels_of_some_sizes(
-    facts: &SizeFacts,
-    class: &NodeClass,
-) -> [(&'static str, Option<String>); 7] {
+fn labels_of_some_sizes(facts: &SizeFacts, class: &NodeClass) -> [(&'static str, Option<String>); 7] {
     let name = SizeName::parse(facts.name.as_str()).ok();
     let gpu = facts.gpu.as_ref();
     let accelerator = name.and_then(|n| n.accelerator()).filter(|_| gpu.is_some());
@@ -191,14 +138,8 @@ fn labels_of_some_sizes(
         (labels::SKU_SERIES, name.map(|n| n.series())),
         (labels::SKU_VERSION, name.map(|n| n.version().to_owned())),
         (labels::SKU_GPU_NAME, accelerator.map(str::to_owned)),
-        (
-            labels::SKU_GPU_MANUFACTURER,
-            gpu.map(|g| g.manufacturer.to_string()),
-        ),
-        (
-            labels::SKU_EPHEMERAL_OS_MAX,
-            ephemeral.map(|gb| gb.to_string()),
-        ),
+        (labels::SKU_GPU_MANUFACTURER, gpu.map(|g| g.manufacturer.to_string())),
+        (labels::SKU_EPHEMERAL_OS_MAX, ephemeral.map(|gb| gb.to_string())),
         (labels::FIPS_ENABLED, class.fips.then(|| "true".to_owned())),
     ]
 }
@@ -213,11 +154,7 @@ fn ephemeral_os_disk_gb(facts: &SizeFacts, name: &SizeName<'_>) -> Option<u64> {
 }
 
 fn placement_scope(zone: &Zone) -> &'static str {
-    if zone.is_regional() {
-        "regional"
-    } else {
-        "zonal"
-    }
+    if zone.is_regional() { "regional" } else { "zonal" }
 }
 
 fn yes_no(yes: bool) -> &'static str {

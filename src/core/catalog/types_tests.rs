@@ -40,42 +40,16 @@ fn westeurope_offers_hundreds_of_types_and_d4s_v5_in_three_zones() {
     let types = types("westeurope");
     assert!(types.len() > 400, "{}", types.len());
     for t in &types {
-        assert!(
-            !t.offerings.is_empty() && t.offerings.is_sorted_by_key(|o| o.price),
-            "{}",
-            t.facts.name
-        );
-        assert!(
-            t.offerings.iter().all(|o| o.price.nanos() > 0),
-            "{}",
-            t.facts.name
-        );
-        assert!(
-            t.allocatable.memory > 0 && t.allocatable.cpu_millis > 0,
-            "{}",
-            t.facts.name
-        );
+        assert!(!t.offerings.is_empty() && t.offerings.is_sorted_by_key(|o| o.price), "{}", t.facts.name);
+        assert!(t.offerings.iter().all(|o| o.price.nanos() > 0), "{}", t.facts.name);
+        assert!(t.allocatable.memory > 0 && t.allocatable.cpu_millis > 0, "{}", t.facts.name);
     }
     let d4 = find(&types, "Standard_D4s_v5");
-    let zones: Vec<&str> = d4
-        .requirements
-        .get(labels::ZONE)
-        .unwrap()
-        .values()
-        .unwrap()
-        .iter()
-        .map(|z| &**z)
-        .collect();
+    let zones: Vec<&str> = d4.requirements.get(labels::ZONE).unwrap().values().unwrap().iter().map(|z| &**z).collect();
     assert_eq!(zones, ["westeurope-1", "westeurope-2", "westeurope-3"]);
     assert_eq!(d4.offerings.len(), 6);
-    assert_eq!(
-        d4.offerings.first().unwrap().capacity_type,
-        CapacityType::Spot
-    );
-    assert_eq!(
-        (d4.capacity.pods, d4.capacity.ephemeral_storage),
-        (250, 128_000_000_000)
-    );
+    assert_eq!(d4.offerings.first().unwrap().capacity_type, CapacityType::Spot);
+    assert_eq!((d4.capacity.pods, d4.capacity.ephemeral_storage), (250, 128_000_000_000));
 }
 
 #[test]
@@ -83,18 +57,9 @@ fn a_size_is_regional_only_where_it_has_no_zones() {
     let zonal = types("westeurope");
     for t in &zonal {
         let regional = t.offerings.iter().filter(|o| o.zone.is_regional()).count();
-        assert!(
-            regional == 0 || regional == t.offerings.len(),
-            "{}",
-            t.facts.name
-        );
+        assert!(regional == 0 || regional == t.offerings.len(), "{}", t.facts.name);
     }
-    assert!(
-        types("westcentralus")
-            .iter()
-            .flat_map(|t| &t.offerings)
-            .all(|o| o.zone.is_regional())
-    );
+    assert!(types("westcentralus").iter().flat_map(|t| &t.offerings).all(|o| o.zone.is_regional()));
 }
 
 #[test]
@@ -103,11 +68,7 @@ fn the_labels_of_every_offering_satisfy_the_requirements_of_its_type() {
         for t in types(region) {
             for offering in &t.offerings {
                 let labels = node_labels(&t, offering);
-                assert!(
-                    t.requirements.satisfied_by(&labels),
-                    "{} {offering:?}",
-                    t.facts.name
-                );
+                assert!(t.requirements.satisfied_by(&labels), "{} {offering:?}", t.facts.name);
             }
         }
     }
@@ -142,15 +103,6 @@ fn a_gpu_node_is_labelled_as_upstream_labels_it() {
     let plain = find(&types, "Standard_D4s_v3");
     let mut asks = Requirements::new();
     asks.add(labels::SKU_GPU_NAME, Requirement::exists());
-    assert!(
-        a100.requirements
-            .compatible(&asks, labels::is_well_known)
-            .is_ok()
-    );
-    assert!(
-        plain
-            .requirements
-            .compatible(&asks, labels::is_well_known)
-            .is_err()
-    );
+    assert!(a100.requirements.compatible(&asks, labels::is_well_known).is_ok());
+    assert!(plain.requirements.compatible(&asks, labels::is_well_known).is_err());
 }

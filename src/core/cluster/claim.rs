@@ -124,10 +124,7 @@ impl Claim {
     /// Name and UID together: a name alone may be another's tomorrow.
     #[must_use]
     pub fn reference(&self) -> ClaimRef {
-        ClaimRef {
-            name: self.name.clone(),
-            uid: self.uid.clone(),
-        }
+        ClaimRef { name: self.name.clone(), uid: self.uid.clone() }
     }
 }
 

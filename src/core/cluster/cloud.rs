@@ -167,8 +167,7 @@ impl CloudResource {
     /// The cluster that the resource's tag names: ours first, else Karpenter's.
     #[must_use]
     pub fn owner_cluster(&self) -> Option<&str> {
-        self.tag(labels::TAG_CLUSTER)
-            .or_else(|| self.tag(labels::TAG_KARPENTER_CLUSTER))
+        self.tag(labels::TAG_CLUSTER).or_else(|| self.tag(labels::TAG_KARPENTER_CLUSTER))
     }
 
     /// The UID of the NodeClaim that the resource was made for.

@@ -43,9 +43,7 @@ pub struct Spread {
 }
 
 /// Effect of a taint.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum TaintEffect {
     /// Pods that do not tolerate it are not placed.
     NoSchedule,
@@ -56,9 +54,7 @@ pub enum TaintEffect {
 }
 
 /// A taint of a node.
-#[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Taint {
     /// Key.
     pub key: Arc<str>,
@@ -93,27 +89,18 @@ impl Toleration {
 impl PodShape {
     /// The first taint that keeps the pod away. `PreferNoSchedule` never does.
     #[must_use]
-    pub fn untolerated<'t>(
-        &self,
-        taints: impl IntoIterator<Item = &'t Taint>,
-    ) -> Option<&'t Taint> {
+    pub fn untolerated<'t>(&self, taints: impl IntoIterator<Item = &'t Taint>) -> Option<&'t Taint> {
         taints
             .into_iter()
             .filter(|t| t.effect != TaintEffect::PreferNoSchedule)
-            .find(|t| {
-                !self
-                    .tolerations
-                    .iter()
-                    .any(|toleration| toleration.covers(t))
-            })
+            .find(|t| !self.tolerations.iter().any(|toleration| toleration.covers(t)))
     }
 
     /// True when a node with these labels satisfies selector and affinity.
     #[must_use]
     pub fn accepts_labels(&self, labels: &Labels) -> bool {
         self.selector.satisfied_by(labels)
-            && (self.alternatives.is_empty()
-                || self.alternatives.iter().any(|a| a.satisfied_by(labels)))
+            && (self.alternatives.is_empty() || self.alternatives.iter().any(|a| a.satisfied_by(labels)))
     }
 }
 
@@ -214,10 +201,7 @@ impl Pod {
             None => false,
             Some(DoNotDisrupt::Always) => !self.is_terminal(),
             Some(DoNotDisrupt::For(time)) => {
-                !self.is_terminal()
-                    && self
-                        .started_at
-                        .is_none_or(|start| now.duration_since(start) < time)
+                !self.is_terminal() && self.started_at.is_none_or(|start| now.duration_since(start) < time)
             }
         }
     }

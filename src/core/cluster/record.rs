@@ -31,11 +31,11 @@ pub struct Sighting {
     pub kind: ResourceKind,
     /// Incarnation.
     pub incarnation: Arc<str>,
-    /// Tags as first seen.
+    /// Tags as first seen. Somebody who changes them is at work on it: it starts anew.
     pub tags: Tags,
     /// First time.
     pub first_seen: Timestamp,
-    /// Last time.
+    /// The last time that was counted in `times`.
     pub last_seen: Timestamp,
     /// How many times, each at least 10 min after the one before.
     pub times: u32,

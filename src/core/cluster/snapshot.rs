@@ -13,9 +13,7 @@ use super::record::Records;
 use super::sweep::Sweep;
 use super::volume::Volume;
 use crate::catalog::InstanceType;
-use crate::names::{
-    ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId,
-};
+use crate::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId};
 use crate::plan::{CommandKey, Pause};
 use crate::resources::Resources;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,10 +28,7 @@ pub struct Table<K, V> {
 
 impl<K, V> Default for Table<K, V> {
     fn default() -> Self {
-        Self {
-            rows: Arc::new(BTreeMap::new()),
-            generation: 0,
-        }
+        Self { rows: Arc::new(BTreeMap::new()), generation: 0 }
     }
 }
 
@@ -154,46 +149,11 @@ macro_rules! plain_table {
 }
 
 impl Snapshot {
-    plain_table!(
-        pools,
-        NodePoolName,
-        NodePool,
-        put_pool,
-        take_pool,
-        "NodePools"
-    );
-    plain_table!(
-        classes,
-        NodeClassName,
-        NodeClass,
-        put_class,
-        take_class,
-        "AKSNodeClasses"
-    );
-    plain_table!(
-        daemon_sets,
-        ObjectKey,
-        DaemonSet,
-        put_daemon_set,
-        take_daemon_set,
-        "DaemonSets"
-    );
-    plain_table!(
-        sweeps,
-        ObjectName,
-        Sweep,
-        put_sweep,
-        take_sweep,
-        "OrphanSweeps"
-    );
-    plain_table!(
-        volumes,
-        ObjectName,
-        Volume,
-        put_volume,
-        take_volume,
-        "PersistentVolumes"
-    );
+    plain_table!(pools, NodePoolName, NodePool, put_pool, take_pool, "NodePools");
+    plain_table!(classes, NodeClassName, NodeClass, put_class, take_class, "AKSNodeClasses");
+    plain_table!(daemon_sets, ObjectKey, DaemonSet, put_daemon_set, take_daemon_set, "DaemonSets");
+    plain_table!(sweeps, ObjectName, Sweep, put_sweep, take_sweep, "OrphanSweeps");
+    plain_table!(volumes, ObjectName, Volume, put_volume, take_volume, "PersistentVolumes");
 
     /// All pods.
     #[must_use]
@@ -287,11 +247,7 @@ impl Snapshot {
 
     /// Removes a NodeClaim.
     pub fn take_claim(&mut self, name: &ClaimName) {
-        if let Some(id) = self
-            .claims
-            .take(name)
-            .and_then(|c| c.status.provider_id.clone())
-        {
+        if let Some(id) = self.claims.take(name).and_then(|c| c.status.provider_id.clone()) {
             Arc::make_mut(&mut self.index.claim_by_provider).remove(&id);
         }
     }
@@ -304,17 +260,10 @@ impl Snapshot {
         for pod in self.pods.values() {
             fresh.index.learn_pod(pod);
         }
-        fresh.index.node_by_provider = Arc::new(
-            self.nodes
-                .values()
-                .filter_map(|n| Some((n.provider_id.clone()?, n.name.clone())))
-                .collect(),
-        );
+        fresh.index.node_by_provider =
+            Arc::new(self.nodes.values().filter_map(|n| Some((n.provider_id.clone()?, n.name.clone()))).collect());
         fresh.index.claim_by_provider = Arc::new(
-            self.claims
-                .values()
-                .filter_map(|c| Some((c.status.provider_id.clone()?, c.name.clone())))
-                .collect(),
+            self.claims.values().filter_map(|c| Some((c.status.provider_id.clone()?, c.name.clone()))).collect(),
         );
         fresh
     }
@@ -329,9 +278,7 @@ impl Snapshot {
 impl Index {
     fn learn_pod(&mut self, pod: &Pod) {
         if let Some(node) = pod.node.as_ref().filter(|_| !pod.is_terminal()) {
-            let usage = Arc::make_mut(&mut self.usage)
-                .entry(node.clone())
-                .or_default();
+            let usage = Arc::make_mut(&mut self.usage).entry(node.clone()).or_default();
             usage.requested.add(&pod.shape.requests);
             if pod.owner == super::pod::PodOwner::DaemonSet {
                 usage.daemons.add(&pod.shape.requests);
@@ -340,10 +287,7 @@ impl Index {
         }
         if pod.is_provisionable() {
             let pending = Arc::make_mut(&mut self.pending);
-            pending
-                .entry(Arc::clone(&pod.shape))
-                .or_default()
-                .insert(pod.key.clone());
+            pending.entry(Arc::clone(&pod.shape)).or_default().insert(pod.key.clone());
         }
     }
 

@@ -95,14 +95,8 @@ impl Sweep {
     pub fn minimum_age(&self, kind: ResourceKind) -> SignedDuration {
         let default = match kind {
             ResourceKind::DataDisk => SignedDuration::from_hours(7 * 24),
-            ResourceKind::Nic | ResourceKind::OsDisk | ResourceKind::Vm => {
-                SignedDuration::from_mins(30)
-            }
+            ResourceKind::Nic | ResourceKind::OsDisk | ResourceKind::Vm => SignedDuration::from_mins(30),
         };
-        self.minimum_age
-            .get(&kind)
-            .copied()
-            .unwrap_or(default)
-            .max(Self::AGE_FLOOR)
+        self.minimum_age.get(&kind).copied().unwrap_or(default).max(Self::AGE_FLOOR)
     }
 }

@@ -6,20 +6,8 @@
 
 use crate::cluster::Snapshot;
 use crate::cluster::pool::{Budget, BudgetNodes, DisruptionReason, NodePool};
-use croner::Cron;
-use croner::parser::{CronParser, Seconds, Year};
-use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
-
-/// Why a budget's schedule cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("schedule {schedule:?}: {why}; use five fields (minute hour day month weekday), in UTC, or an alias such as @daily")]
-pub struct BudgetError {
-    /// The schedule as written.
-    pub schedule: String,
-    /// What is wrong with it.
-    pub why: String,
-}
+use crate::schedule::{Schedule, ScheduleError};
+use jiff::Timestamp;
 
 /// How many nodes out of `total` the budgets allow to be disrupted for a reason; `u32::MAX` where none applies.
 #[must_use]
@@ -39,10 +27,11 @@ pub fn allowed(budgets: &[Budget], total: u32, reason: DisruptionReason, now: Ti
 /// True when a budget holds at this time: it has no window, or its schedule fired within the last `duration`.
 ///
 /// # Errors
-/// [`BudgetError`] when the schedule cannot be read.
-pub fn active(budget: &Budget, now: Timestamp) -> Result<bool, BudgetError> {
+/// [`ScheduleError`] when the schedule cannot be read.
+pub fn active(budget: &Budget, now: Timestamp) -> Result<bool, ScheduleError> {
     let Some((schedule, duration)) = &budget.window else { return Ok(true) };
-    Ok(fired_within(&parse(schedule)?, *duration, now))
+    let fired = Schedule::parse(schedule)?.at_or_before(now);
+    Ok(fired.is_some_and(|at| now.duration_since(at) < *duration))
 }
 
 fn size(nodes: BudgetNodes, total: u32) -> u32 {
@@ -53,24 +42,6 @@ fn size(nodes: BudgetNodes, total: u32) -> u32 {
             u32::try_from(scaled).unwrap_or(u32::MAX)
         }
     }
-}
-
-/// Five fields or an alias: what Karpenter's pattern and its cron library both take.
-fn parse(schedule: &str) -> Result<Cron, BudgetError> {
-    let refused = |why: String| BudgetError { schedule: schedule.to_owned(), why };
-    let alias = matches!(schedule, "@annually" | "@yearly" | "@monthly" | "@weekly" | "@daily" | "@midnight" | "@hourly");
-    if !alias && schedule.split_whitespace().count() != 5 {
-        return Err(refused("it does not have five fields".into()));
-    }
-    let schedule = if schedule == "@midnight" { "@daily" } else { schedule };
-    let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
-    parser.parse(schedule).map_err(|e| refused(e.to_string()))
-}
-
-fn fired_within(cron: &Cron, duration: SignedDuration, now: Timestamp) -> bool {
-    let Ok(start) = now.checked_sub(duration) else { return true };
-    let start = start.to_zoned(TimeZone::UTC);
-    cron.find_next_occurrence(&start, false).is_ok_and(|next| next.timestamp() <= now)
 }
 
 /// What the pool's budgets still allow for a reason.
@@ -91,6 +62,7 @@ pub(super) fn left(snapshot: &Snapshot, pool: &NodePool, reason: DisruptionReaso
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jiff::SignedDuration;
     use std::sync::Arc;
 
     fn at(text: &str) -> Timestamp {
@@ -106,14 +78,23 @@ mod tests {
     fn percentages_round_up() {
         for (total, allowed_nodes) in [(0, 0), (1, 1), (10, 1), (11, 2), (100, 10)] {
             let budgets = [budget(BudgetNodes::Percent(10), None)];
-            assert_eq!(allowed(&budgets, total, DisruptionReason::Empty, Timestamp::UNIX_EPOCH), allowed_nodes, "{total}");
+            assert_eq!(
+                allowed(&budgets, total, DisruptionReason::Empty, Timestamp::UNIX_EPOCH),
+                allowed_nodes,
+                "{total}"
+            );
         }
     }
 
     #[test]
     fn a_window_holds_from_its_start_for_its_duration() {
         let nights = [budget(BudgetNodes::Count(0), Some(("0 22 * * *", 8)))];
-        for (time, n) in [("2026-08-03T21:59:00Z", u32::MAX), ("2026-08-03T22:00:00Z", 0), ("2026-08-04T05:59:00Z", 0), ("2026-08-04T06:01:00Z", u32::MAX)] {
+        for (time, n) in [
+            ("2026-08-03T21:59:00Z", u32::MAX),
+            ("2026-08-03T22:00:00Z", 0),
+            ("2026-08-04T05:59:00Z", 0),
+            ("2026-08-04T06:01:00Z", u32::MAX),
+        ] {
             assert_eq!(allowed(&nights, 10, DisruptionReason::Empty, at(time)), n, "{time}");
         }
     }

@@ -57,7 +57,8 @@ fn candidate<'a>(
     let node = snapshot.node_of(claim.status.provider_id.as_ref()?)?;
     let pool = snapshot.pools().get(claim.spec.pool.as_ref()?).filter(|p| p.replicas.is_none())?;
     let after = pool.disruption.consolidate_after?;
-    let quiet_at = claim.status.last_pod_event.map_or(initialized, |at| at.max(initialized)).saturating_add(after).ok()?;
+    let quiet_at =
+        claim.status.last_pod_event.map_or(initialized, |at| at.max(initialized)).saturating_add(after).ok()?;
     if quiet_at > now {
         plan.wake_at(quiet_at);
         return None;

@@ -7,7 +7,7 @@ mod budget;
 mod candidate;
 mod consolidate;
 
-pub use budget::{BudgetError, active, allowed};
+pub use budget::{active, allowed};
 
 use crate::cluster::Snapshot;
 use crate::cluster::claim::Claim;
@@ -86,7 +86,13 @@ fn expire(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan) {
 }
 
 /// Empty nodes go, within budgets.
-fn empty(found: &[Candidate<'_>], memory: &mut DisruptionMemory, budgets: &mut Budgets<'_>, now: Timestamp, plan: &mut Plan) {
+fn empty(
+    found: &[Candidate<'_>],
+    memory: &mut DisruptionMemory,
+    budgets: &mut Budgets<'_>,
+    now: Timestamp,
+    plan: &mut Plan,
+) {
     for candidate in found.iter().filter(|c| c.is_empty()) {
         if !memory.holds(&candidate.claim.name, DisruptionReason::Empty, now, plan) {
             continue;
@@ -138,7 +144,9 @@ impl<'a> Budgets<'a> {
         let allowed = *left > 0;
         *left = left.saturating_sub(1);
         if allowed {
-            for (_, others) in self.left.iter_mut().filter(|((pool, other), _)| *pool == candidate.pool.name && *other != reason) {
+            for (_, others) in
+                self.left.iter_mut().filter(|((pool, other), _)| *pool == candidate.pool.name && *other != reason)
+            {
                 *others = others.saturating_sub(1);
             }
         }

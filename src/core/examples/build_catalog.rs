@@ -19,10 +19,7 @@ use std::path::Path;
 type Outcome<T> = Result<T, Box<dyn Error>>;
 type Row = BTreeMap<String, String>;
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a program's arguments; nothing of this is in the library"
-)]
+#[expect(clippy::disallowed_methods, reason = "a program's arguments; nothing of this is in the library")]
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [tables, month, output] = arguments.as_slice() else {
@@ -40,10 +37,7 @@ fn encode(tables: &Path, month: &str) -> Outcome<Vec<u8>> {
 
     let mut sizes = rows(&tables.join("sizes.csv"))?;
     sizes.sort_by(|a, b| a.get("name").cmp(&b.get("name")));
-    let mut families: Vec<&str> = sizes
-        .iter()
-        .map(|s| cell(s, "family"))
-        .collect::<Outcome<_>>()?;
+    let mut families: Vec<&str> = sizes.iter().map(|s| cell(s, "family")).collect::<Outcome<_>>()?;
     families.sort_unstable();
     families.dedup();
     number(&mut out, families.len() as u64);
@@ -63,10 +57,7 @@ fn encode(tables: &Path, month: &str) -> Outcome<Vec<u8>> {
         size(&mut out, row, &families)?;
         number(&mut out, gpu.map_or(0, |i| i + 1));
     }
-    let names: Vec<&str> = sizes
-        .iter()
-        .map(|s| cell(s, "name"))
-        .collect::<Outcome<_>>()?;
+    let names: Vec<&str> = sizes.iter().map(|s| cell(s, "name")).collect::<Outcome<_>>()?;
     regions(&mut out, tables, &names)?;
     Ok(out)
 }
@@ -77,21 +68,13 @@ fn gpus(tables: &Path) -> Outcome<BTreeMap<String, Vec<u8>>> {
     let mut gpus = BTreeMap::new();
     for row in rows(&tables.join("gpus.csv"))? {
         let name = cell(&row, "size")?;
-        let Some(systems) = driven
-            .get(name.to_lowercase())
-            .and_then(|gpu| gpu.get("os")?.as_array())
-        else {
+        let Some(systems) = driven.get(name.to_lowercase()).and_then(|gpu| gpu.get("os")?.as_array()) else {
             continue;
         };
         if !systems.contains(&Value::from("ubuntu")) {
-            return Err(format!(
-                "gpus.json, {name}: the format takes for granted that Ubuntu has the driver"
-            )
-            .into());
+            return Err(format!("gpus.json, {name}: the format takes for granted that Ubuntu has the driver").into());
         }
-        let azure_linux = systems
-            .iter()
-            .any(|s| s == "azurelinux" || s == "azurelinux3");
+        let azure_linux = systems.iter().any(|s| s == "azurelinux" || s == "azurelinux3");
         let mut gpu = Vec::new();
         text(&mut gpu, cell(&row, "manufacturer")?);
         text(&mut gpu, cell(&row, "model")?);
@@ -105,15 +88,8 @@ fn gpus(tables: &Path) -> Outcome<BTreeMap<String, Vec<u8>>> {
 fn size(out: &mut Vec<u8>, row: &Row, families: &[&str]) -> Outcome<()> {
     let generations = cell(row, "hyperv_generations")?;
     let mut flags = u64::from(cell(row, "arch")? == "Arm64");
-    flags |=
-        u64::from(generations.contains("V1")) << 1 | u64::from(generations.contains("V2")) << 2;
-    let columns = [
-        "accelerated_networking",
-        "premium_io",
-        "ephemeral_os_disk",
-        "encryption_at_host",
-        "spot_eligible",
-    ];
+    flags |= u64::from(generations.contains("V1")) << 1 | u64::from(generations.contains("V2")) << 2;
+    let columns = ["accelerated_networking", "premium_io", "ephemeral_os_disk", "encryption_at_host", "spot_eligible"];
     for (bit, column) in (3..).zip(columns) {
         flags |= u64::from(cell(row, column)? == "1") << bit;
     }
@@ -130,16 +106,12 @@ fn size(out: &mut Vec<u8>, row: &Row, families: &[&str]) -> Outcome<()> {
 }
 
 fn regions(out: &mut Vec<u8>, tables: &Path, sizes: &[&str]) -> Outcome<()> {
-    let zoned: Value =
-        serde_json::from_str(&fs::read_to_string(tables.join("location-zones.json"))?)?;
+    let zoned: Value = serde_json::from_str(&fs::read_to_string(tables.join("location-zones.json"))?)?;
     let offers = rows(&tables.join("offers.csv"))?;
     let mut regions: BTreeMap<&str, BTreeMap<u64, &Row>> = BTreeMap::new();
     for offer in &offers {
         let at = position(sizes, &cell(offer, "size")?)?;
-        regions
-            .entry(cell(offer, "region")?)
-            .or_default()
-            .insert(at, offer);
+        regions.entry(cell(offer, "region")?).or_default().insert(at, offer);
     }
     number(out, regions.len() as u64);
     for (region, offers) in regions {
@@ -147,8 +119,7 @@ fn regions(out: &mut Vec<u8>, tables: &Path, sizes: &[&str]) -> Outcome<()> {
         number(out, offers.len() as u64);
         let mut next = 0;
         for (at, offer) in offers {
-            let zones = zone_bits(offer, zoned.get(region))
-                .map_err(|e| format!("offers.csv, {region}: {e}"))?;
+            let zones = zone_bits(offer, zoned.get(region)).map_err(|e| format!("offers.csv, {region}: {e}"))?;
             let restricted = u64::from(!cell(offer, "restrictions")?.is_empty());
             number(out, (at - next) << 4 | restricted << 3 | zones);
             number(out, price(cell(offer, "linux_usd_per_hour")?)?);
@@ -166,11 +137,7 @@ fn zone_bits(offer: &Row, listed: Option<&Value>) -> Outcome<u64> {
         let known = listed.is_none_or(|zones| zones.get(zone).is_some());
         let n: u64 = zone.parse()?;
         if !known || !(1..=3).contains(&n) {
-            return Err(format!(
-                "zone {zone} of {} is none of the region's",
-                cell(offer, "size")?
-            )
-            .into());
+            return Err(format!("zone {zone} of {} is none of the region's", cell(offer, "size")?).into());
         }
         bits |= 1 << (n - 1);
     }
@@ -198,32 +165,19 @@ fn rows(path: &Path) -> Outcome<Vec<Row>> {
     let row = |line: &str| -> Outcome<Row> {
         let cells: Vec<&str> = line.split(',').collect();
         if cells.len() != columns.len() || line.contains('"') {
-            return Err(format!(
-                "{}: {line}: must have {} plain cells",
-                path.display(),
-                columns.len()
-            )
-            .into());
+            return Err(format!("{}: {line}: must have {} plain cells", path.display(), columns.len()).into());
         }
-        Ok(columns
-            .iter()
-            .zip(cells)
-            .map(|(k, v)| ((*k).to_owned(), v.to_owned()))
-            .collect())
+        Ok(columns.iter().zip(cells).map(|(k, v)| ((*k).to_owned(), v.to_owned())).collect())
     };
     lines.map(row).collect()
 }
 
 fn cell<'a>(row: &'a Row, column: &str) -> Outcome<&'a str> {
-    Ok(row
-        .get(column)
-        .ok_or_else(|| format!("no column {column}"))?)
+    Ok(row.get(column).ok_or_else(|| format!("no column {column}"))?)
 }
 
 fn position<T: Ord + std::fmt::Debug>(sorted: &[T], item: &T) -> Outcome<u64> {
-    let at = sorted
-        .binary_search(item)
-        .map_err(|_| format!("{item:?} is in no table"))?;
+    let at = sorted.binary_search(item).map_err(|_| format!("{item:?} is in no table"))?;
     Ok(at as u64)
 }
 

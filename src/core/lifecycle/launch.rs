@@ -185,11 +185,8 @@ impl LaunchScript {
     }
 
     fn give_up(&mut self, error: &CloudError, now: Timestamp) -> Step {
-        let failure = LaunchFailure {
-            at: now,
-            code: Arc::from(error.code.category()),
-            message: Arc::clone(&error.message),
-        };
+        let failure =
+            LaunchFailure { at: now, code: Arc::from(error.code.category()), message: Arc::clone(&error.message) };
         let claim: ClaimRef = self.launch.claim.clone();
         self.go(State::Noted, Effect::AdvanceClaim(claim, ClaimStep::LaunchFailed(failure)))
     }
@@ -231,7 +228,11 @@ impl LaunchScript {
             }
             (State::Polling(op), None) => self.go(State::Polling(op.clone()), Effect::Poll(op)),
             (State::Vm | State::Polling(_), _) => {
-                if self.law.holds(Clause::IntentFirst) { self.launched() } else { self.write_intent(State::LateIntent) }
+                if self.law.holds(Clause::IntentFirst) {
+                    self.launched()
+                } else {
+                    self.write_intent(State::LateIntent)
+                }
             }
             (State::LateIntent, _) => self.launched(),
             (State::FailedVmDeleted, Some(Reply::Accepted(op))) | (State::Deleting(op), Some(Reply::Running)) => {

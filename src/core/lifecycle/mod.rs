@@ -101,7 +101,9 @@ impl Stepper<'_> {
             return;
         }
         self.plan.wake_at(deadline);
-        if let Some(again) = self.memory.launched.get(&claim.name).map(|at| *at + LAUNCH_AGAIN).filter(|t| *t > self.now) {
+        if let Some(again) =
+            self.memory.launched.get(&claim.name).map(|at| *at + LAUNCH_AGAIN).filter(|t| *t > self.now)
+        {
             self.plan.wake_at(again);
             return;
         }
@@ -140,7 +142,10 @@ impl Stepper<'_> {
         }
         if is_registered(node) {
             let step = ClaimStep::Registered { node: node.name.clone() };
-            self.plan.push(Command::AdvanceClaim { claim: claim.reference(), step }, format!("node {} has joined", node.name));
+            self.plan.push(
+                Command::AdvanceClaim { claim: claim.reference(), step },
+                format!("node {} has joined", node.name),
+            );
         } else {
             let taints = claim.spec.taints.iter().chain(&claim.spec.startup_taints).cloned().collect();
             let step = NodeStep::Register { labels: claim.spec.labels.clone(), taints };
@@ -218,7 +223,8 @@ impl Stepper<'_> {
             let tainted = node.taints.iter().any(|t| &*t.key == labels::TAINT_DISRUPTED);
             if !tainted && !self.busy(node) {
                 let (name, uid) = (node.name.clone(), node.uid.clone());
-                self.plan.push(Command::AdvanceNode { node: name, uid, step: NodeStep::Disrupt }, "no new pods: it drains");
+                self.plan
+                    .push(Command::AdvanceNode { node: name, uid, step: NodeStep::Disrupt }, "no new pods: it drains");
             }
             self.evict(claim, &pods);
             return;
@@ -230,7 +236,9 @@ impl Stepper<'_> {
         if self.snapshot.pause.holds(Switch::Delete) {
             return;
         }
-        if let Some(again) = self.memory.terminated.get(&claim.name).map(|at| *at + LAUNCH_AGAIN).filter(|t| *t > self.now) {
+        if let Some(again) =
+            self.memory.terminated.get(&claim.name).map(|at| *at + LAUNCH_AGAIN).filter(|t| *t > self.now)
+        {
             self.plan.wake_at(again);
             return;
         }

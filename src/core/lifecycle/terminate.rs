@@ -84,7 +84,8 @@ impl TerminateScript {
                 }
             }
             (State::Looked, Some(Reply::Resource(Some(found)))) => {
-                let own = found.claim_uid() == Some(self.claim.uid.as_str()) || !self.law.holds(Clause::TerminateOwnOnly);
+                let own =
+                    found.claim_uid() == Some(self.claim.uid.as_str()) || !self.law.holds(Clause::TerminateOwnOnly);
                 match self.left.last().cloned() {
                     Some((id, kind)) if own => self.go(State::Deleted, Effect::Delete(id, kind)),
                     // Not ours by its tag: it stays, and is not ours to wait for.

@@ -62,7 +62,7 @@ pub enum Refusal {
     TooYoung,
     /// Clause 4: not seen twice, at least 10 min apart.
     SeenOnce,
-    /// Clause 5: a listing was not whole.
+    /// Clause 5: a listing was not whole, or the inventory is too old.
     PartialListing,
     /// Clause 5: the breaker has tripped and Git has not cleared it.
     Breaker,
@@ -74,6 +74,8 @@ pub enum Refusal {
     NoLease,
     /// Clause 7: the mode is not Collect, or it is outside the schedule.
     Mode,
+    /// Clause 7: beside managed NAP, VMs are reported only.
+    Companion,
     /// Clause 7: the cap over 24 h is reached.
     Cap,
     /// Clause 7: nobody approved it, or the approval has expired.
@@ -100,6 +102,7 @@ impl Refusal {
             Self::Paused => "paused",
             Self::NoLease => "no_lease",
             Self::Mode => "mode",
+            Self::Companion => "companion",
             Self::Cap => "cap",
             Self::Approval => "approval",
             Self::Excluded => "excluded",

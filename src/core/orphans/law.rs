@@ -30,7 +30,7 @@ pub enum Clause {
     OldEnough,
     /// 4: seen twice, at least 10 min apart.
     SeenTwice,
-    /// 5: every listing is whole.
+    /// 5: every listing is whole, and not too old.
     WholeListings,
     /// 5: the breaker.
     Breaker,
@@ -40,8 +40,10 @@ pub enum Clause {
     RecheckOwners,
     /// 6: the pause switch, at the write.
     Pause,
-    /// 7: mode `Collect`.
+    /// 7: mode `Collect`, inside the schedule.
     Mode,
+    /// 7: beside managed NAP, VMs are reported and never deleted.
+    CompanionVm,
     /// 7: caps over 24 h.
     Cap,
     /// 7: approvals.
@@ -64,7 +66,7 @@ pub enum Clause {
 
 impl Clause {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::GroupManagedByUs,
         Self::LiveNodeInGroup,
         Self::OwnedByTag,
@@ -84,6 +86,7 @@ impl Clause {
         Self::RecheckOwners,
         Self::Pause,
         Self::Mode,
+        Self::CompanionVm,
         Self::Cap,
         Self::Approval,
         Self::ApprovalExact,
@@ -113,9 +116,7 @@ impl Law {
     #[cfg(feature = "mutation")]
     #[must_use]
     pub fn without(clauses: &[Clause]) -> Self {
-        Self {
-            off: clauses.iter().fold(0, |off, c| off | 1 << (*c as u8)),
-        }
+        Self { off: clauses.iter().fold(0, |off, c| off | 1 << (*c as u8)) }
     }
 
     /// True when the clause holds.

@@ -127,6 +127,8 @@ pub struct SweepDelete {
     pub resource: Arc<CloudResource>,
     /// The NodeClaim that its tags name, to be looked up right before the DELETE.
     pub claim: Option<ClaimName>,
+    /// The PersistentVolume that the records have for it, to be looked up right before the DELETE.
+    pub volume: Option<ObjectName>,
     /// What is written to the durable records before the DELETE is sent.
     pub deletion: Deletion,
 }
@@ -162,9 +164,7 @@ impl Command {
             | Self::ConfirmGone { claim, .. }
             | Self::ReleaseClaim { claim } => CommandKey::Claim(claim.name.clone()),
             Self::Terminate(terminate) => CommandKey::Claim(terminate.claim.name.clone()),
-            Self::AdvanceNode { node, .. } | Self::DeleteNode { node, .. } => {
-                CommandKey::Node(node.clone())
-            }
+            Self::AdvanceNode { node, .. } | Self::DeleteNode { node, .. } => CommandKey::Node(node.clone()),
             Self::Evict { pod, .. } => CommandKey::Pod(pod.clone()),
             Self::Observe { .. } => CommandKey::Inventory,
             Self::Record(_) => CommandKey::Records,
@@ -187,9 +187,7 @@ impl Command {
 }
 
 /// The three pause switches.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Switch {
     /// Nothing new is launched.

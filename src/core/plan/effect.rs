@@ -10,11 +10,14 @@ use crate::cluster::node::Node;
 use crate::cluster::pod::{Labels, Taint};
 use crate::cluster::record::{Deletion, SeenVolume, Sighting, Trip};
 use crate::cluster::volume::Volume;
+use crate::money::HourlyPrice;
 use crate::names::{ArmId, ClaimName, NodeName, ObjectKey, ObjectName, ProviderId, Uid};
+use crate::orphans::{Finding, Standing};
 use crate::plan::Switch;
 use crate::ports::OperationId;
 use crate::resources::Resources;
 use jiff::Timestamp;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One request to Kubernetes or to Azure.
@@ -181,10 +184,23 @@ pub struct RecordChange {
     pub deletions: Vec<Deletion>,
     /// Trips of the breaker.
     pub trips: Vec<Trip>,
-    /// Deletions and trips before this time are forgotten.
+    /// Deletions before this time are forgotten: they count for no cap any more.
     pub forget_before: Option<Timestamp>,
+    /// Trips before this time are forgotten: a person cleared them in Git.
+    pub trips_cleared: Option<Timestamp>,
     /// A whole inventory was judged.
     pub observed: Option<Timestamp>,
+}
+
+/// How much there is of one kind and standing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Total {
+    /// How many resources.
+    pub resources: u32,
+    /// What they cost together.
+    pub price: HourlyPrice,
+    /// Addresses of the subnet that they hold together.
+    pub addresses: u32,
 }
 
 /// What an OrphanSweep's status says.
@@ -194,8 +210,10 @@ pub struct SweepReport {
     pub sweep: ObjectName,
     /// When the inventory was complete.
     pub observed_at: Timestamp,
-    /// Findings, dearest first.
-    pub findings: Vec<crate::orphans::Finding>,
+    /// Findings, dearest first, at most [`crate::orphans::REPORTED`]. What is alive is only counted.
+    pub findings: Vec<Finding>,
+    /// How much there is of each kind and standing.
+    pub totals: BTreeMap<(ResourceKind, Standing), Total>,
     /// Why nothing is swept at all, if so.
     pub halted: Option<Arc<str>>,
 }
@@ -219,9 +237,7 @@ impl Effect {
     #[must_use]
     pub fn held_by(&self) -> Option<Switch> {
         match self {
-            Self::CreateClaim(_) | Self::WriteIntent(..) | Self::PutNic(_) | Self::PutVm(_) => {
-                Some(Switch::Launch)
-            }
+            Self::CreateClaim(_) | Self::WriteIntent(..) | Self::PutNic(_) | Self::PutVm(_) => Some(Switch::Launch),
             Self::DeleteClaim(_) | Self::Evict(..) => Some(Switch::Disrupt),
             Self::Delete(..) => Some(Switch::Delete),
             _ => None,

@@ -8,9 +8,7 @@ mod effect;
 mod script;
 
 pub use command::{Command, CommandKey, Launch, Pause, SweepDelete, Switch, Terminate, kind_word};
-pub use effect::{
-    ClaimDraft, ClaimStep, Effect, NicSpec, NodeStep, RecordChange, Reply, SweepReport, VmSpec,
-};
+pub use effect::{ClaimDraft, ClaimStep, Effect, NicSpec, NodeStep, RecordChange, Reply, SweepReport, Total, VmSpec};
 pub use script::{OneEffect, Report, Script, Step};
 
 use jiff::Timestamp;
@@ -38,10 +36,7 @@ pub struct Planned {
 impl Plan {
     /// Adds a command with its reason.
     pub fn push(&mut self, command: Command, reason: impl AsRef<str>) {
-        self.commands.push(Planned {
-            command,
-            reason: Arc::from(reason.as_ref()),
-        });
+        self.commands.push(Planned { command, reason: Arc::from(reason.as_ref()) });
     }
 
     /// Asks to decide again at this time, or earlier if that was asked for already.

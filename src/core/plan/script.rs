@@ -58,10 +58,7 @@ impl Step {
     /// It is over, and something went wrong.
     #[must_use]
     pub fn failed(error: PortError) -> Self {
-        Self::End(Report {
-            failed: Some(error),
-            ..Report::default()
-        })
+        Self::End(Report { failed: Some(error), ..Report::default() })
     }
 }
 
@@ -83,10 +80,9 @@ impl Script for OneEffect {
             return Step::perform(effect);
         }
         match reply {
-            Some(Ok(Reply::Inventory(inventory))) => Step::End(Report {
-                inventory: Some(inventory),
-                ..Report::default()
-            }),
+            Some(Ok(Reply::Inventory(inventory))) => {
+                Step::End(Report { inventory: Some(inventory), ..Report::default() })
+            }
             Some(Err(error)) => Step::failed(error),
             Some(Ok(_)) | None => Step::finished(),
         }

@@ -4,9 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// An operator of `requirements[]` and of node affinity.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Operator {
     /// The label has one of the values.
     In,
@@ -33,16 +31,8 @@ pub struct OperatorError(pub String);
 
 impl Operator {
     /// All operators, in the order of the API's documentation.
-    pub const ALL: [Self; 8] = [
-        Self::In,
-        Self::NotIn,
-        Self::Exists,
-        Self::DoesNotExist,
-        Self::Gt,
-        Self::Lt,
-        Self::Gte,
-        Self::Lte,
-    ];
+    pub const ALL: [Self; 8] =
+        [Self::In, Self::NotIn, Self::Exists, Self::DoesNotExist, Self::Gt, Self::Lt, Self::Gte, Self::Lte];
 
     /// The operator as manifests spell it.
     #[must_use]
@@ -69,9 +59,6 @@ impl fmt::Display for Operator {
 impl FromStr for Operator {
     type Err = OperatorError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|o| o.as_str() == text)
-            .ok_or_else(|| OperatorError(text.to_owned()))
+        Self::ALL.into_iter().find(|o| o.as_str() == text).ok_or_else(|| OperatorError(text.to_owned()))
     }
 }

@@ -11,11 +11,7 @@ enum Values {
     /// Just these.
     Only(BTreeSet<Arc<str>>),
     /// All but these; where a bound is given, integers within the bounds only (both inclusive).
-    AllBut {
-        excluded: BTreeSet<Arc<str>>,
-        gte: Option<i64>,
-        lte: Option<i64>,
-    },
+    AllBut { excluded: BTreeSet<Arc<str>>, gte: Option<i64>, lte: Option<i64> },
 }
 
 /// The set of states that one label may be in: absent, or a value out of a set.
@@ -57,56 +53,30 @@ impl Requirement {
     /// # Errors
     /// [`RequirementError`] when the number or the form of the values does not suit the operator.
     pub fn new<V: AsRef<str>>(operator: Operator, values: &[V]) -> Result<Self, RequirementError> {
-        let set = || {
-            values
-                .iter()
-                .map(|v| Arc::from(v.as_ref()))
-                .collect::<BTreeSet<Arc<str>>>()
-        };
+        let set = || values.iter().map(|v| Arc::from(v.as_ref())).collect::<BTreeSet<Arc<str>>>();
         match operator {
-            Operator::In | Operator::NotIn if values.is_empty() => {
-                Err(RequirementError::NoValues(operator))
-            }
+            Operator::In | Operator::NotIn if values.is_empty() => Err(RequirementError::NoValues(operator)),
             Operator::Exists | Operator::DoesNotExist if !values.is_empty() => {
                 Err(RequirementError::SurplusValues(operator))
             }
             Operator::In => Ok(Self::of(Values::Only(set()), false)),
-            Operator::NotIn => Ok(Self::of(
-                Values::AllBut {
-                    excluded: set(),
-                    gte: None,
-                    lte: None,
-                },
-                true,
-            )),
+            Operator::NotIn => Ok(Self::of(Values::AllBut { excluded: set(), gte: None, lte: None }, true)),
             Operator::Exists => Ok(Self::exists()),
             Operator::DoesNotExist => Ok(Self::does_not_exist()),
-            Operator::Gt | Operator::Lt | Operator::Gte | Operator::Lte => {
-                Self::bound(operator, values)
-            }
+            Operator::Gt | Operator::Lt | Operator::Gte | Operator::Lte => Self::bound(operator, values),
         }
     }
 
     /// One of the values.
     #[must_use]
     pub fn any_of<V: AsRef<str>>(values: impl IntoIterator<Item = V>) -> Self {
-        Self::of(
-            Values::Only(values.into_iter().map(|v| Arc::from(v.as_ref())).collect()),
-            false,
-        )
+        Self::of(Values::Only(values.into_iter().map(|v| Arc::from(v.as_ref())).collect()), false)
     }
 
     /// Present, with any value.
     #[must_use]
     pub fn exists() -> Self {
-        Self::of(
-            Values::AllBut {
-                excluded: BTreeSet::new(),
-                gte: None,
-                lte: None,
-            },
-            false,
-        )
+        Self::of(Values::AllBut { excluded: BTreeSet::new(), gte: None, lte: None }, false)
     }
 
     /// Absent.
@@ -118,22 +88,11 @@ impl Requirement {
     /// No constraint at all: any value, or absent.
     #[must_use]
     pub fn anything() -> Self {
-        Self::of(
-            Values::AllBut {
-                excluded: BTreeSet::new(),
-                gte: None,
-                lte: None,
-            },
-            true,
-        )
+        Self::of(Values::AllBut { excluded: BTreeSet::new(), gte: None, lte: None }, true)
     }
 
     fn of(values: Values, absent: bool) -> Self {
-        Self {
-            values,
-            absent,
-            min_values: None,
-        }
+        Self { values, absent, min_values: None }
     }
 
     fn bound<V: AsRef<str>>(operator: Operator, values: &[V]) -> Result<Self, RequirementError> {
@@ -141,10 +100,7 @@ impl Requirement {
             return Err(RequirementError::NotOneValue(operator));
         };
         let value = value.as_ref();
-        let n: i64 = value.parse().map_err(|_| RequirementError::NotAnInteger {
-            operator,
-            value: value.to_owned(),
-        })?;
+        let n: i64 = value.parse().map_err(|_| RequirementError::NotAnInteger { operator, value: value.to_owned() })?;
         let (gte, lte) = match operator {
             Operator::Gt => (n.checked_add(1), None),
             Operator::Lt => (None, n.checked_sub(1)),
@@ -155,14 +111,7 @@ impl Requirement {
             // Nothing lies beyond the ends of the integers.
             return Ok(Self::of(Values::Only(BTreeSet::new()), false));
         }
-        Ok(Self::of(
-            Values::AllBut {
-                excluded: BTreeSet::new(),
-                gte,
-                lte,
-            },
-            false,
-        ))
+        Ok(Self::of(Values::AllBut { excluded: BTreeSet::new(), gte, lte }, false))
     }
 
     /// Asks for at least this many distinct values among what is offered.
@@ -186,9 +135,7 @@ impl Requirement {
         };
         match &self.values {
             Values::Only(set) => set.contains(value),
-            Values::AllBut { excluded, gte, lte } => {
-                !excluded.contains(value) && in_bounds(value, *gte, *lte)
-            }
+            Values::AllBut { excluded, gte, lte } => !excluded.contains(value) && in_bounds(value, *gte, *lte),
         }
     }
 
@@ -196,36 +143,18 @@ impl Requirement {
     #[must_use]
     pub fn intersect(&self, other: &Self) -> Self {
         let values = match (&self.values, &other.values) {
-            (Values::Only(a), Values::Only(b)) => {
-                Values::Only(a.intersection(b).cloned().collect())
-            }
+            (Values::Only(a), Values::Only(b)) => Values::Only(a.intersection(b).cloned().collect()),
             (Values::Only(set), Values::AllBut { excluded, gte, lte })
             | (Values::AllBut { excluded, gte, lte }, Values::Only(set)) => {
                 let kept = |v: &&Arc<str>| !excluded.contains(*v) && in_bounds(v, *gte, *lte);
                 Values::Only(set.iter().filter(kept).cloned().collect())
             }
             (
-                Values::AllBut {
-                    excluded: a,
-                    gte: a_gte,
-                    lte: a_lte,
-                },
-                Values::AllBut {
-                    excluded: b,
-                    gte: b_gte,
-                    lte: b_lte,
-                },
-            ) => bounded(
-                a.union(b).cloned().collect(),
-                higher(*a_gte, *b_gte),
-                lower(*a_lte, *b_lte),
-            ),
+                Values::AllBut { excluded: a, gte: a_gte, lte: a_lte },
+                Values::AllBut { excluded: b, gte: b_gte, lte: b_lte },
+            ) => bounded(a.union(b).cloned().collect(), higher(*a_gte, *b_gte), lower(*a_lte, *b_lte)),
         };
-        Self {
-            values,
-            absent: self.absent && other.absent,
-            min_values: self.min_values.max(other.min_values),
-        }
+        Self { values, absent: self.absent && other.absent, min_values: self.min_values.max(other.min_values) }
     }
 
     /// True when some state satisfies both. The same as `!self.intersect(other).is_empty()`, without building it.
@@ -237,9 +166,9 @@ impl Requirement {
         match (&self.values, &other.values) {
             (Values::Only(a), Values::Only(b)) => !a.is_disjoint(b),
             (Values::Only(set), Values::AllBut { excluded, gte, lte })
-            | (Values::AllBut { excluded, gte, lte }, Values::Only(set)) => set
-                .iter()
-                .any(|v| !excluded.contains(v) && in_bounds(v, *gte, *lte)),
+            | (Values::AllBut { excluded, gte, lte }, Values::Only(set)) => {
+                set.iter().any(|v| !excluded.contains(v) && in_bounds(v, *gte, *lte))
+            }
             (Values::AllBut { .. }, Values::AllBut { .. }) => !self.intersect(other).is_empty(),
         }
     }
@@ -280,12 +209,9 @@ impl Requirement {
             Values::Only(set) if set.is_empty() => vec![(Operator::DoesNotExist, Vec::new())],
             Values::Only(set) => vec![(Operator::In, set.iter().cloned().collect())],
             Values::AllBut { excluded, gte, lte } => {
-                let bound = |operator, n: Option<i64>| {
-                    n.map(|n| (operator, vec![Arc::from(n.to_string().as_str())]))
-                };
+                let bound = |operator, n: Option<i64>| n.map(|n| (operator, vec![Arc::from(n.to_string().as_str())]));
                 let exists = !self.absent && gte.is_none() && lte.is_none();
-                let none_of = (!excluded.is_empty())
-                    .then(|| (Operator::NotIn, excluded.iter().cloned().collect()));
+                let none_of = (!excluded.is_empty()).then(|| (Operator::NotIn, excluded.iter().cloned().collect()));
                 [
                     exists.then(|| (Operator::Exists, Vec::new())),
                     bound(Operator::Gte, *gte),
@@ -311,9 +237,7 @@ fn bounded(excluded: BTreeSet<Arc<str>>, gte: Option<i64>, lte: Option<i64>) -> 
         if low > high {
             return nothing;
         }
-        let narrow = high
-            .checked_sub(low)
-            .is_some_and(|width| width < WIDEST_EXHAUSTED);
+        let narrow = high.checked_sub(low).is_some_and(|width| width < WIDEST_EXHAUSTED);
         if narrow && (low..=high).all(|n| excluded.contains(n.to_string().as_str())) {
             return nothing;
         }

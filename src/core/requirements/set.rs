@@ -41,12 +41,7 @@ impl Requirements {
 
     /// Requirements that hold for just these labels.
     pub fn from_labels<'a>(labels: impl IntoIterator<Item = (&'a Arc<str>, &'a Arc<str>)>) -> Self {
-        Self(
-            labels
-                .into_iter()
-                .map(|(k, v)| (Arc::clone(k), Requirement::any_of([v])))
-                .collect(),
-        )
+        Self(labels.into_iter().map(|(k, v)| (Arc::clone(k), Requirement::any_of([v]))).collect())
     }
 
     /// Adds a requirement; on a key that is there already both must hold.
@@ -107,9 +102,7 @@ impl Requirements {
     /// True when labels satisfy every requirement.
     #[must_use]
     pub fn satisfied_by(&self, labels: &BTreeMap<Arc<str>, Arc<str>>) -> bool {
-        self.0
-            .iter()
-            .all(|(key, r)| r.allows(labels.get(key).map(|v| &**v)))
+        self.0.iter().all(|(key, r)| r.allows(labels.get(key).map(|v| &**v)))
     }
 
     /// Checks that a node which satisfies `self` can also satisfy `asked`. A key that only `asked` names is fine when
@@ -117,26 +110,15 @@ impl Requirements {
     ///
     /// # Errors
     /// [`Incompatible`] names the first key, in order, that no node can satisfy.
-    pub fn compatible(
-        &self,
-        asked: &Self,
-        open: impl Fn(&str) -> bool,
-    ) -> Result<(), Incompatible> {
+    pub fn compatible(&self, asked: &Self, open: impl Fn(&str) -> bool) -> Result<(), Incompatible> {
         for (key, asked) in &asked.0 {
             match self.0.get(key) {
                 Some(offered) if !offered.intersects(asked) => {
                     let (asked, offered) = (asked.to_string(), offered.to_string());
-                    return Err(Incompatible::Disjoint {
-                        key: Arc::clone(key),
-                        asked,
-                        offered,
-                    });
+                    return Err(Incompatible::Disjoint { key: Arc::clone(key), asked, offered });
                 }
                 None if !asked.allows_absent() && !open(key) => {
-                    return Err(Incompatible::Undefined {
-                        key: Arc::clone(key),
-                        asked: asked.to_string(),
-                    });
+                    return Err(Incompatible::Undefined { key: Arc::clone(key), asked: asked.to_string() });
                 }
                 Some(_) | None => {}
             }
@@ -147,10 +129,7 @@ impl Requirements {
     /// The first key of which no state is allowed.
     #[must_use]
     pub fn first_empty(&self) -> Option<&Arc<str>> {
-        self.0
-            .iter()
-            .find(|(_, r)| r.is_empty())
-            .map(|(key, _)| key)
+        self.0.iter().find(|(_, r)| r.is_empty()).map(|(key, _)| key)
     }
 
     /// Keys and requirements, by key.

@@ -136,9 +136,9 @@ impl Bin<'_> {
         }
         self.free.sub(&demand.shape.requests.times(pods as i64));
         *self.placed.entry(Arc::clone(&demand.shape)).or_insert(0) += pods as i64;
-        outcome.placements.extend(
-            demand.pods[..pods].iter().map(|p| Placement { pod: p.key.clone(), target: self.target.clone() }),
-        );
+        outcome
+            .placements
+            .extend(demand.pods[..pods].iter().map(|p| Placement { pod: p.key.clone(), target: self.target.clone() }));
     }
 }
 

@@ -120,7 +120,10 @@ fn pool_keys_hold(pool: &NodePool, instance: &InstanceType, own: &Labels) -> boo
 
 /// Keys whose value comes from class or offering rather than from the size.
 fn offered_by_class(key: &str) -> bool {
-    matches!(key, labels::OS_SKU | labels::MODE | labels::SCALE_SET_PRIORITY | labels::PRIORITY | labels::PLACEMENT_SCOPE)
+    matches!(
+        key,
+        labels::OS_SKU | labels::MODE | labels::SCALE_SET_PRIORITY | labels::PRIORITY | labels::PLACEMENT_SCOPE
+    )
 }
 
 /// True when the pool's requirements allow zone and capacity type of an offering.

@@ -13,8 +13,8 @@ mod pack;
 mod spread;
 mod unavailable;
 
-pub use outcome::{NewNode, Outcome, Placement, Target, Unplaced, WhyNot};
 pub(crate) use candidates::claim_requirements;
+pub use outcome::{NewNode, Outcome, Placement, Target, Unplaced, WhyNot};
 pub use unavailable::{Scope, Unavailable};
 
 use crate::cluster::Snapshot;

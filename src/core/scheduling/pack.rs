@@ -63,7 +63,9 @@ impl<'a> Packer<'a> {
         let mut zones = BTreeSet::new();
         for pool in &self.pools {
             let mask = pool.mask_for(shape);
-            zones.extend(pool.offers.zones.iter().enumerate().filter(|(bit, _)| mask & (1 << bit) != 0).map(|(_, z)| z.clone()));
+            zones.extend(
+                pool.offers.zones.iter().enumerate().filter(|(bit, _)| mask & (1 << bit) != 0).map(|(_, z)| z.clone()),
+            );
         }
         zones
     }
@@ -241,9 +243,7 @@ impl PoolState<'_> {
 
     fn take(&mut self, node: NewNode, outcome: &mut Outcome) {
         let target = Target::New(outcome.new.len());
-        outcome
-            .placements
-            .extend(node.pods.iter().map(|p| Placement { pod: p.key.clone(), target: target.clone() }));
+        outcome.placements.extend(node.pods.iter().map(|p| Placement { pod: p.key.clone(), target: target.clone() }));
         let size = node.offerings.first().map(|o| o.key.size.clone());
         let bought = self.offers.candidates.iter().find(|c| Some(&c.instance.facts.name) == size.as_ref());
         if let Some(candidate) = bought {

@@ -1,0 +1,48 @@
+//! Deciding: what is to be done now?
+//!
+//! Each concern has its decider, a pure function at its own cadence. [`decide`] composes them, for `plan` and
+//! `simulate`; the controller may run them apart.
+
+use crate::catalog::SizeFacts;
+use crate::cluster::Snapshot;
+use crate::disruption::{DisruptionMemory, disrupt};
+use crate::lifecycle::{LifecycleMemory, lifecycle};
+use crate::names::VmSize;
+use crate::orphans::{SweepMemory, sweep};
+use crate::plan::{Plan, Report};
+use crate::provisioning::{ProvisionMemory, provision};
+use crate::settings::Settings;
+use jiff::Timestamp;
+use std::sync::Arc;
+
+/// What the deciders remember from one decision to the next. Every part is disposable, and says why; what must survive
+/// a crash is written on NodeClaims and OrphanRecords instead.
+#[derive(Debug, Clone, Default)]
+pub struct Memory {
+    /// Of provisioning.
+    pub provision: ProvisionMemory,
+    /// Of the lifecycle.
+    pub lifecycle: LifecycleMemory,
+    /// Of disruption.
+    pub disruption: DisruptionMemory,
+    /// Of sweeps.
+    pub sweep: SweepMemory,
+}
+
+impl Memory {
+    /// Learns from what came of a command.
+    pub fn note(&mut self, report: &Report, facts: impl Fn(&VmSize) -> Option<Arc<SizeFacts>>) {
+        for refusal in &report.refused {
+            self.provision.unavailable.note(refusal, facts(&refusal.offering.size).as_deref());
+        }
+    }
+}
+
+/// Decides what is to be done now. `seed` is the only source of chance: equal arguments give equal plans.
+pub fn decide(snapshot: &Snapshot, memory: &mut Memory, settings: &Settings, now: Timestamp, seed: u64) -> Plan {
+    let mut plan = lifecycle(snapshot, &mut memory.lifecycle, settings, now);
+    plan.extend(provision(snapshot, &mut memory.provision, settings, now, seed));
+    plan.extend(disrupt(snapshot, &mut memory.disruption, &memory.provision, settings, now, seed));
+    plan.extend(sweep(snapshot, &mut memory.sweep, settings, now));
+    plan
+}

@@ -1,0 +1,95 @@
+//! The breaker: do so many resources turn suspect at once that the listing must be wrong? (clause 5)
+//!
+//! A restored or emptied API server makes healthy resources look like orphans all at once. Orphans come one by one.
+
+use super::ownership::Group;
+use super::verdict::{Assessed, Case};
+use crate::cluster::cloud::ResourceKind;
+use crate::cluster::record::{Records, Trip};
+use crate::cluster::sweep::Sweep;
+use crate::names::Uid;
+use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
+
+/// Resources that turn suspect within this time are counted together.
+pub const WINDOW: SignedDuration = SignedDuration::from_hours(1);
+/// So many may turn suspect together in any cluster.
+const TOLERATED: u32 = 3;
+/// So many of a hundred owned ones may, in a greater cluster.
+const TOLERATED_PERCENT: u32 = 10;
+
+/// Until when Git has cleared the breaker: the latest `breaker.clearedAt` of any sweep. One in the future is refused,
+/// for it would switch the breaker off.
+#[must_use]
+pub fn cleared_at<'a>(sweeps: impl IntoIterator<Item = &'a Sweep>, now: Timestamp) -> Option<Timestamp> {
+    let given = sweeps.into_iter().filter_map(|s| s.breaker_cleared_at);
+    given.filter(|at| *at <= now).max()
+}
+
+/// A trip that Git has not cleared.
+#[must_use]
+pub fn open_trip(records: &Records, cleared_at: Option<Timestamp>) -> Option<&Trip> {
+    let open = |trip: &&Trip| cleared_at.is_none_or(|cleared| trip.at >= cleared);
+    records.trips.iter().find(open)
+}
+
+/// What a trip says in a report, with the line that clears it.
+#[must_use]
+pub fn explain(trip: &Trip) -> String {
+    let Trip { at, kind, suspects, owned } = trip;
+    let after = Timestamp::from_second(at.as_second() + 1).unwrap_or(*at);
+    format!(
+        "the breaker tripped at {at}: {suspects} of {owned} {kind} turned suspect within an hour. If that is right, commit `breaker: {{clearedAt: \"{after}\"}}` to the OrphanSweep's spec"
+    )
+}
+
+/// The trips of an inventory that the records do not have yet.
+///
+/// `terminating` are the UIDs of NodeClaims that were seen being deleted: Kubernetes is listed after the cloud, so in
+/// a nightly scale-down some claims are released between the two, and what the cloud still listed of them is no sign
+/// of a lost API server. If such a thing is there next time, it has leaked and counts.
+pub(super) fn trips(case: &Case<'_>, assessed: &[Assessed<'_>], terminating: &BTreeMap<Uid, Timestamp>) -> Vec<Trip> {
+    if case.group() == Group::Another {
+        return Vec::new();
+    }
+    let trip = |kind| {
+        let of_kind = || assessed.iter().filter(move |a| a.resource.kind() == kind);
+        let owned = count(of_kind().filter(|a| a.ownership.is_ok()));
+        let suspects = of_kind().filter(|a| a.is_suspect());
+        let suspects = count(suspects.filter(|a| turned_lately(case, a, terminating)));
+        let many = suspects > TOLERATED && suspects * 100 > owned * TOLERATED_PERCENT;
+        let all = owned >= 2 && suspects == owned;
+        (many || all).then_some(Trip { at: case.inventory.finished_at, kind, suspects, owned })
+    };
+    let known = |kind: &ResourceKind| {
+        let cleared = |t: &Trip| case.cleared_at.is_some_and(|c| t.at < c);
+        case.records.trips.iter().any(|t| t.kind == *kind && !cleared(t))
+    };
+    let fresh = ResourceKind::ALL.into_iter().filter(|kind| !known(kind));
+    fresh.filter_map(trip).collect()
+}
+
+/// True when a suspect's first sighting is this one, or lies within the window and after the last clearance.
+fn turned_lately(case: &Case<'_>, assessed: &Assessed<'_>, terminating: &BTreeMap<Uid, Timestamp>) -> bool {
+    match case.sighting(assessed.resource) {
+        Some(sighting) => {
+            let since = case.inventory.finished_at - WINDOW;
+            let after_clearance = case.cleared_at.is_none_or(|at| sighting.first_seen > at);
+            sighting.first_seen > since && after_clearance
+        }
+        None => {
+            let uid = assessed.resource.claim_uid();
+            let uid = uid.and_then(|uid| Uid::new(uid).ok());
+            !uid.is_some_and(|uid| terminating.contains_key(&uid))
+        }
+    }
+}
+
+fn count<T>(items: impl Iterator<Item = T>) -> u32 {
+    u32::try_from(items.count()).unwrap_or(u32::MAX)
+}
+
+/// How many resources of an inventory this cluster owns.
+pub(super) fn owned(assessed: &[Assessed<'_>]) -> u32 {
+    count(assessed.iter().filter(|a| a.ownership.is_ok()))
+}

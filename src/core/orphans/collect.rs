@@ -1,0 +1,187 @@
+//! Collecting: is the orphan still one right before its DELETE, and has it gone? (clause 6)
+//!
+//! Azure honours no `If-Match` on these deletes, so a race of one request's length remains. NICs and disks then lean
+//! on Azure's own refusal to delete what is in use; `forceDeletion` is never asked for.
+
+use super::finding::Refusal;
+use super::law::Clause;
+use super::links::in_use;
+use crate::cluster::cloud::{CloudResource, ResourceKind, Tags};
+use crate::cluster::naming::resource_ids;
+use crate::labels;
+use crate::names::{ArmId, ClaimName, ObjectName, ProviderId};
+use crate::plan::{Effect, RecordChange, Reply, Report, Script, Step, SweepDelete};
+use crate::ports::{CloudError, CloudErrorCode, OperationId, PortError};
+use crate::settings::Settings;
+use jiff::{SignedDuration, Timestamp};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// How often a DELETE is asked how far it is.
+const POLL_EVERY: SignedDuration = SignedDuration::from_secs(10);
+/// After so many polls the script gives up; the next inventory shows whether the resource has gone.
+const MOST_POLLS: u32 = 90;
+
+/// The script of a sweep delete.
+#[derive(Debug)]
+pub struct CollectScript {
+    delete: SweepDelete,
+    todo: VecDeque<Task>,
+    doing: Option<Task>,
+    polls: u32,
+}
+
+/// One step of the script.
+#[derive(Debug, Clone)]
+enum Task {
+    Resource,
+    Claim(ClaimName),
+    Node(ProviderId),
+    Volume(ObjectName),
+    Record,
+    Delete,
+    Poll(OperationId),
+}
+
+impl CollectScript {
+    /// The script of one deletion.
+    #[must_use]
+    pub fn new(delete: SweepDelete, settings: &Settings) -> Self {
+        let mut todo = VecDeque::new();
+        if settings.law.holds(Clause::RecheckResource) {
+            todo.push_back(Task::Resource);
+        }
+        if settings.law.holds(Clause::RecheckOwners) {
+            todo.extend(owners(&delete, &settings.cluster.group));
+        }
+        // The record comes first, or a crash between the two would hide the deletion from the cap.
+        if settings.law.holds(Clause::RecordFirst) {
+            todo.extend([Task::Record, Task::Delete]);
+        } else {
+            todo.extend([Task::Delete, Task::Record]);
+        }
+        Self { delete, todo, doing: None, polls: 0 }
+    }
+
+    fn next(&mut self, now: Timestamp) -> Step {
+        let Some(task) = self.todo.pop_front() else {
+            return Step::finished();
+        };
+        self.doing = Some(task.clone());
+        let id = &self.delete.resource.id;
+        Step::perform(match task {
+            Task::Resource => Effect::Get(id.clone()),
+            Task::Claim(name) => Effect::ReadClaim(name),
+            Task::Node(vm) => Effect::ReadNode(vm),
+            Task::Volume(name) => Effect::ReadVolume(name),
+            Task::Record => Effect::Record(Box::new(self.record(now))),
+            Task::Delete => Effect::Delete(id.clone(), self.delete.resource.kind()),
+            Task::Poll(operation) => Effect::Poll(operation),
+        })
+    }
+
+    fn record(&self, now: Timestamp) -> RecordChange {
+        let mut deletion = self.delete.deletion.clone();
+        deletion.at = now;
+        RecordChange { deletions: vec![deletion], ..RecordChange::default() }
+    }
+
+    /// What follows from the reply to a task.
+    fn heard(&mut self, task: Task, reply: Reply, now: Timestamp) -> Step {
+        match (task, reply) {
+            // Gone already: nothing to delete, nothing to record.
+            (Task::Resource, Reply::Resource(None)) => Step::finished(),
+            (Task::Resource, Reply::Resource(Some(current))) => match final_check(&self.delete.resource, &current) {
+                Ok(()) => self.next(now),
+                Err(refusal) => called_off(refusal),
+            },
+            (Task::Claim(_), Reply::Claim(None))
+            | (Task::Node(_), Reply::Node(None))
+            | (Task::Volume(_), Reply::Volume(None))
+            | (Task::Record, Reply::Done)
+            | (Task::Delete | Task::Poll(_), Reply::Done) => self.next(now),
+            (Task::Claim(_), Reply::Claim(Some(_)))
+            | (Task::Node(_), Reply::Node(Some(_)))
+            | (Task::Volume(_), Reply::Volume(Some(_))) => called_off(Refusal::SignOfLife),
+            (Task::Delete, Reply::Accepted(operation)) => {
+                self.todo.push_back(Task::Poll(operation));
+                self.next(now)
+            }
+            (Task::Poll(operation), Reply::Running) => self.wait(operation),
+            // A reply of another sort proves nothing, and what is not proven is kept.
+            _ => called_off(Refusal::Changed),
+        }
+    }
+
+    fn wait(&mut self, operation: OperationId) -> Step {
+        self.polls += 1;
+        if self.polls >= MOST_POLLS {
+            return Step::failed(PortError::Cloud(CloudError {
+                code: CloudErrorCode::Unavailable,
+                message: Arc::from("the deletion has not ended; the next inventory shows what came of it"),
+                retry_after: None,
+            }));
+        }
+        self.todo.push_back(Task::Poll(operation));
+        Step::Wait(POLL_EVERY)
+    }
+}
+
+impl Script for CollectScript {
+    fn step(&mut self, reply: Option<Result<Reply, PortError>>, now: Timestamp) -> Step {
+        match (self.doing.take(), reply) {
+            (Some(task), Some(Ok(reply))) => self.heard(task, reply, now),
+            (Some(Task::Delete | Task::Poll(_)), Some(Err(error))) if is_gone(&error) => self.next(now),
+            // Whatever went wrong, the next inventory shows what is left, and the next sweep tries again.
+            (_, Some(Err(error))) => Step::failed(error),
+            (_, None) | (None, Some(Ok(_))) => self.next(now),
+        }
+    }
+}
+
+fn is_gone(error: &PortError) -> bool {
+    matches!(error, PortError::Cloud(e) if e.code == CloudErrorCode::NotFound)
+}
+
+fn called_off(refusal: Refusal) -> Step {
+    Step::End(Report { called_off: Some(refusal), ..Report::default() })
+}
+
+/// The objects whose absence is looked up once more: the claim that the resource points back at, the Node of the VM
+/// that it is or would hang on, and the volume that the records have for a data disk.
+fn owners(delete: &SweepDelete, group: &ArmId) -> Vec<Task> {
+    let resource = &delete.resource;
+    let vm = match resource.kind() {
+        ResourceKind::Vm => Some(resource.id.clone()),
+        ResourceKind::Nic | ResourceKind::OsDisk => delete.claim.as_ref().map(|claim| resource_ids(group, claim).vm),
+        ResourceKind::DataDisk => None,
+    };
+    let claim = delete.claim.iter().cloned().map(Task::Claim);
+    let node = vm.iter().map(|vm| Task::Node(ProviderId::of_vm(vm)));
+    let volume = delete.volume.iter().cloned().map(Task::Volume);
+    claim.chain(node).chain(volume).collect()
+}
+
+/// Compares a resource as it was listed with what a GET says right before the DELETE.
+///
+/// # Errors
+/// [`Refusal::Changed`] when it is another incarnation, or its tags or anything else differ;
+/// [`Refusal::SignOfLife`] when it is attached or otherwise in use.
+pub fn final_check(listed: &CloudResource, current: &CloudResource) -> Result<(), Refusal> {
+    if in_use(current).is_some() {
+        return Err(Refusal::SignOfLife);
+    }
+    let same = listed.id == current.id
+        && listed.incarnation == current.incarnation
+        && listed.tags == current.tags
+        && listed.detail == current.detail;
+    if same { Ok(()) } else { Err(Refusal::Changed) }
+}
+
+/// The effect of mode `Mark`: a tag with the time of the first sighting.
+#[must_use]
+pub fn mark(resource: &CloudResource, first_seen: Timestamp) -> Effect {
+    let key = Arc::from(labels::TAG_SUSPECT_SINCE);
+    let tags = Tags::from([(key, Arc::from(first_seen.to_string()))]);
+    Effect::Tag(resource.id.clone(), tags)
+}

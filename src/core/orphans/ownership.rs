@@ -1,0 +1,73 @@
+//! Ownership: is this cluster the one that answers for a resource? (clauses 0 and 1)
+
+use super::finding::Refusal;
+use super::law::Clause;
+use super::links::rows;
+use crate::cluster::cloud::{CloudResource, ResourceKind};
+use crate::cluster::inventory::Inventory;
+use crate::cluster::record::Records;
+use crate::cluster::volume::ReclaimPolicy;
+use crate::names::ArmId;
+use crate::settings::Settings;
+use std::sync::Arc;
+
+/// What clause 0 says of an inventory: is it one of the configured cluster, and is that cluster alive?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Group {
+    /// The group is ours, and a Node of it is ready.
+    Ours,
+    /// The group is ours, and no Node of it is ready: what an emptied API server looks like.
+    Lifeless,
+    /// The group belongs to another cluster, or to none.
+    Another,
+}
+
+/// Clause 0.
+pub(super) fn group(inventory: &Inventory, settings: &Settings) -> Group {
+    let managed_by = inventory.group_managed_by.as_ref().ok();
+    let ours = managed_by.and_then(Option::as_ref) == Some(&settings.cluster.cluster);
+    if settings.law.holds(Clause::GroupManagedByUs) && !ours {
+        return Group::Another;
+    }
+    let live = rows(&inventory.nodes).iter().any(|node| {
+        let vm = node.provider_id.as_ref().map(|p| p.vm());
+        node.ready && node.deleting_at.is_none() && vm.is_some_and(|vm| lies_in(vm, &settings.cluster.group))
+    });
+    if settings.law.holds(Clause::LiveNodeInGroup) && !live {
+        return Group::Lifeless;
+    }
+    Group::Ours
+}
+
+fn lies_in(id: &ArmId, group: &ArmId) -> bool {
+    id.folded().strip_prefix(group.folded()).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Clause 1: the evidence that this cluster owns a resource, or why it does not.
+///
+/// # Errors
+/// The refusal that holds.
+pub(super) fn ownership(resource: &CloudResource, records: &Records, settings: &Settings) -> Result<Arc<str>, Refusal> {
+    if resource.kind() == ResourceKind::DataDisk {
+        return disk_ownership(resource, records, settings);
+    }
+    let owner = resource.owner_cluster();
+    if settings.law.holds(Clause::OwnedByTag) && owner != Some(&*settings.cluster.tag) {
+        return Err(Refusal::NotOwned);
+    }
+    Ok(Arc::from("the cluster tag names this cluster"))
+}
+
+fn disk_ownership(disk: &CloudResource, records: &Records, settings: &Settings) -> Result<Arc<str>, Refusal> {
+    let Some(volume) = records.volumes.get(&disk.id) else {
+        if settings.law.holds(Clause::VolumeRecord) {
+            return Err(Refusal::NoVolumeRecord);
+        }
+        return Ok(Arc::from("no volume is asked for"));
+    };
+    if settings.law.holds(Clause::RetainKeeps) && volume.reclaim == ReclaimPolicy::Retain {
+        return Err(Refusal::Retained);
+    }
+    let evidence = format!("was PersistentVolume {}, last seen {}", volume.name, volume.last_seen);
+    Ok(Arc::from(evidence))
+}

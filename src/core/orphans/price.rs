@@ -1,0 +1,60 @@
+//! Prices: what does an orphan cost while it lies about?
+
+use crate::catalog::InstanceType;
+use crate::cluster::Snapshot;
+use crate::cluster::cloud::{CloudResource, Detail, Disk, Vm};
+use crate::money::HourlyPrice;
+
+/// Where the prices of VMs come from.
+pub trait Prices {
+    /// What a VM costs; `None` when its offering is not known.
+    fn vm(&self, resource: &CloudResource, vm: &Vm) -> Option<HourlyPrice>;
+}
+
+/// The catalogue of the AKSNodeClasses knows the prices of what this cluster may launch.
+impl Prices for Snapshot {
+    fn vm(&self, resource: &CloudResource, vm: &Vm) -> Option<HourlyPrice> {
+        let size = |t: &&InstanceType| t.facts.name == vm.size;
+        let mut sizes = self.instance_types.values().filter_map(|types| types.iter().find(size));
+        sizes.find_map(|t| {
+            let mut offerings = t.offerings.iter();
+            let offering = offerings.find(|o| {
+                let zone = resource.zone.as_ref();
+                o.capacity_type == vm.capacity_type && zone.is_none_or(|z| *z == o.zone)
+            })?;
+            Some(offering.price)
+        })
+    }
+}
+
+/// Nano-USD per GiB and hour by storage type: Azure's list price (US, 2026) of the 128 GiB tier over 730 h. Tiers step
+/// in powers of two, so this is an estimate; it ranks findings and adds up what they waste.
+const DISK_PRICES: [(&str, i64); 5] = [
+    ("premiumv2", 110_800),
+    ("premium", 210_900),
+    ("standardssd", 102_700),
+    ("standard", 63_000),
+    ("ultrassd", 164_200),
+];
+
+/// What a resource costs: a VM by its offering, a disk by its size and storage type, a NIC nothing.
+pub(super) fn price(resource: &CloudResource, prices: &dyn Prices) -> HourlyPrice {
+    match &resource.detail {
+        Detail::Vm(vm) => prices.vm(resource, vm).unwrap_or(HourlyPrice::ZERO),
+        Detail::Disk(disk) => disk_price(disk),
+        Detail::Nic(_) => HourlyPrice::ZERO,
+    }
+}
+
+/// Zone-redundant storage costs half as much again. An unknown storage type is taken for standard SSD.
+fn disk_price(disk: &Disk) -> HourlyPrice {
+    let sku = disk.sku.to_ascii_lowercase();
+    let (storage, redundancy) = sku.split_once('_').unwrap_or((&sku, ""));
+    let known = DISK_PRICES.iter().find(|(name, _)| *name == storage);
+    let per_gib = known.map_or(102_700, |(_, price)| *price);
+    let price = HourlyPrice::from_nanos(per_gib) * i64::from(disk.size_gib);
+    if redundancy == "zrs" {
+        return HourlyPrice::from_nanos(price.nanos() / 2 * 3);
+    }
+    price
+}

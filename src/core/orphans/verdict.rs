@@ -1,0 +1,271 @@
+//! The verdict: what is each resource, and by which clauses is it kept?
+
+use super::allowance::Allowance;
+use super::breaker;
+use super::finding::{Finding, Refusal, Standing};
+use super::law::Clause;
+use super::links::{Links, SignOfLife, rows};
+use super::ownership::{Group, group, ownership};
+use super::price::{Prices, price};
+use crate::cluster::cloud::{CloudResource, Detail, ResourceKind};
+use crate::cluster::inventory::Inventory;
+use crate::cluster::record::{Records, Sighting};
+use crate::cluster::sweep::{Approval, Exclusion, Sweep, SweepMode};
+use crate::labels;
+use crate::schedule::Schedule;
+use crate::settings::{Mode, Settings};
+use jiff::{SignedDuration, Timestamp};
+use std::fmt;
+use std::sync::Arc;
+
+/// All that verdicts rest on.
+#[derive(Clone, Copy)]
+pub struct Case<'a> {
+    /// The last pair of listings.
+    pub inventory: &'a Inventory,
+    /// What has been written durably. Nothing else proves age or repetition.
+    pub records: &'a Records,
+    /// Which cluster this is, and the law.
+    pub settings: &'a Settings,
+    /// Prices of VMs.
+    pub prices: &'a dyn Prices,
+    /// Until when Git has cleared the breaker: [`breaker::cleared_at`].
+    pub cleared_at: Option<Timestamp>,
+    /// The pause switch holds deletes back.
+    pub paused: bool,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// What holds of a resource whoever asks: clauses 1 and 2.
+#[derive(Debug, Clone)]
+pub struct Assessed<'a> {
+    /// The resource.
+    pub resource: &'a Arc<CloudResource>,
+    /// The evidence that this cluster owns it, or why it does not.
+    pub ownership: Result<Arc<str>, Refusal>,
+    /// What alive links to it.
+    pub life: Option<SignOfLife>,
+}
+
+impl Assessed<'_> {
+    /// True when this cluster owns it and nothing alive links to it.
+    #[must_use]
+    pub fn is_suspect(&self) -> bool {
+        self.ownership.is_ok() && self.life.is_none()
+    }
+}
+
+impl fmt::Debug for Case<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Case").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Case<'a> {
+    /// Looks at every resource of the inventory.
+    #[must_use]
+    pub fn assess(&self) -> Vec<Assessed<'a>> {
+        let links = Links::of(self.inventory, self.records, self.settings);
+        let assess = |resource| Assessed {
+            resource,
+            ownership: ownership(resource, self.records, self.settings),
+            life: links.life(resource),
+        };
+        rows(&self.inventory.cloud).iter().map(assess).collect()
+    }
+
+    /// Clause 5: true when every listing is whole.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        !self.settings.law.holds(Clause::WholeListings) || self.inventory.failure().is_none()
+    }
+
+    /// The durable sighting of this very incarnation with these very tags (but for our own mark).
+    pub(super) fn sighting(&self, resource: &CloudResource) -> Option<&'a Sighting> {
+        let seen = self.records.sightings.get(&resource.id)?;
+        let unmarked = |(key, _): &(&Arc<str>, &Arc<str>)| ***key != *labels::TAG_SUSPECT_SINCE;
+        let same_tags = seen.tags.iter().filter(unmarked).eq(resource.tags.iter().filter(unmarked));
+        (seen.incarnation == resource.incarnation && same_tags).then_some(seen)
+    }
+
+    /// Clause 0.
+    pub(super) fn group(&self) -> Group {
+        group(self.inventory, self.settings)
+    }
+
+    /// Why the inventory is not one of the configured cluster, alive: clause 0 for people.
+    pub(super) fn cluster_missing(&self) -> Option<String> {
+        let cluster = &self.settings.cluster;
+        match self.group() {
+            Group::Ours => None,
+            Group::Lifeless => Some(format!("no ready Node lies in {}", cluster.group)),
+            Group::Another => {
+                Some(format!("{} is not managed by {}: check the configured group", cluster.group, cluster.cluster))
+            }
+        }
+    }
+
+    /// When a suspect will have been an orphan for long enough; `None` before its first durable sighting. A disk's
+    /// time starts anew when it is attached or detached.
+    #[must_use]
+    pub fn of_age_at(&self, resource: &CloudResource, sweep: &Sweep) -> Option<Timestamp> {
+        let first_seen = self.sighting(resource)?.first_seen;
+        let since = match &resource.detail {
+            Detail::Disk(disk) => disk.last_ownership_update.map_or(first_seen, |at| at.max(first_seen)),
+            Detail::Vm(_) | Detail::Nic(_) => first_seen,
+        };
+        since.checked_add(sweep.minimum_age(resource.kind())).ok()
+    }
+
+    /// Reasons that keep everything: clauses 0 and 5, the pause switch, the mode.
+    fn general(&self, sweep: &Sweep) -> Vec<Refusal> {
+        let law = self.settings.law;
+        let too_old = self.now.duration_since(self.inventory.finished_at) > longest_use(sweep);
+        let mut refusals = Vec::new();
+        let mut refuse = |when: bool, refusal| refusals.extend(when.then_some(refusal));
+        refuse(self.group() != Group::Ours, Refusal::OtherCluster);
+        refuse(!self.is_whole() || law.holds(Clause::WholeListings) && too_old, Refusal::PartialListing);
+        refuse(
+            law.holds(Clause::Breaker) && breaker::open_trip(self.records, self.cleared_at).is_some(),
+            Refusal::Breaker,
+        );
+        refuse(law.holds(Clause::Pause) && self.paused, Refusal::Paused);
+        refuse(
+            law.holds(Clause::Mode) && (sweep.mode != SweepMode::Collect || !self.in_schedule(sweep)),
+            Refusal::Mode,
+        );
+        refusals
+    }
+
+    /// True when the inventory is the first, or one of the first, at or after a scheduled time.
+    fn in_schedule(&self, sweep: &Sweep) -> bool {
+        let Some(text) = &sweep.schedule else {
+            return true;
+        };
+        let Ok(schedule) = Schedule::parse(text) else {
+            return false;
+        };
+        schedule.at_or_before(self.now).is_some_and(|fired| {
+            fired <= self.inventory.finished_at && self.now.duration_since(fired) <= longest_use(sweep)
+        })
+    }
+
+    /// Reasons that keep one suspect: clauses 3, 4 and 7, and exclusions.
+    fn particular(&self, resource: &CloudResource, sweep: &Sweep) -> Vec<Refusal> {
+        let law = self.settings.law;
+        let kind = resource.kind();
+        let mut refusals = Vec::new();
+        let mut refuse = |when: bool, refusal| refusals.extend(when.then_some(refusal));
+        refuse(
+            law.holds(Clause::OldEnough) && self.of_age_at(resource, sweep).is_none_or(|at| self.now < at),
+            Refusal::TooYoung,
+        );
+        refuse(law.holds(Clause::SeenTwice) && self.sighting(resource).is_none_or(|s| s.times < 2), Refusal::SeenOnce);
+        refuse(
+            law.holds(Clause::CompanionVm) && self.settings.mode == Mode::Companion && kind == ResourceKind::Vm,
+            Refusal::Companion,
+        );
+        refuse(
+            law.holds(Clause::Approval)
+                && sweep.approval_required.contains(&kind)
+                && !sweep.approvals.iter().any(|a| self.approves(a, resource)),
+            Refusal::Approval,
+        );
+        refuse(
+            law.holds(Clause::Exclusion) && sweep.exclusions.iter().any(|e| excludes(e, resource)),
+            Refusal::Excluded,
+        );
+        refusals
+    }
+
+    fn approves(&self, approval: &Approval, resource: &CloudResource) -> bool {
+        let ahead = approval.expires_at.duration_since(self.now);
+        let exact = approval.incarnation == resource.incarnation
+            && ahead > SignedDuration::ZERO
+            && ahead <= Sweep::LONGEST_APPROVAL;
+        approval.id == resource.id && (exact || !self.settings.law.holds(Clause::ApprovalExact))
+    }
+
+    fn finding(&self, assessed: &Assessed<'_>, sweep: &Sweep, general: &[Refusal]) -> Finding {
+        let resource = assessed.resource;
+        let mut evidence: Vec<Arc<str>> = assessed.ownership.iter().cloned().collect();
+        evidence.extend(assessed.life.iter().map(|life| Arc::clone(&life.by)));
+        let mut refusals = general.to_vec();
+        refusals.extend(assessed.ownership.as_ref().err());
+        refusals.extend(assessed.life.iter().map(|_| Refusal::SignOfLife));
+        if assessed.is_suspect() {
+            refusals.extend(self.particular(resource, sweep));
+        }
+        refusals.sort_unstable();
+        let sighting = self.sighting(resource).filter(|_| assessed.is_suspect());
+        evidence.extend(sighting.map(|s| {
+            let (times, first, last) = (s.times, s.first_seen, s.last_seen);
+            Arc::from(format!("seen {times} times without a sign of life from {first} to {last}"))
+        }));
+        Finding {
+            id: resource.id.clone(),
+            kind: resource.kind(),
+            incarnation: Arc::clone(&resource.incarnation),
+            standing: self.standing(assessed, &refusals),
+            evidence,
+            refusals,
+            price: price(resource, self.prices),
+            addresses: match &resource.detail {
+                Detail::Nic(nic) => nic.addresses,
+                Detail::Vm(_) | Detail::Disk(_) => 0,
+            },
+            first_seen: sighting.map(|s| s.first_seen),
+        }
+    }
+
+    fn standing(&self, assessed: &Assessed<'_>, refusals: &[Refusal]) -> Standing {
+        let young = |r: &Refusal| matches!(r, Refusal::TooYoung | Refusal::SeenOnce);
+        if !self.is_whole() {
+            Standing::Unknown
+        } else if assessed.life.is_some() {
+            Standing::Alive
+        } else if assessed.ownership.is_err() {
+            Standing::Foreign
+        } else if refusals.iter().any(young) {
+            Standing::Suspect
+        } else {
+            Standing::Orphan
+        }
+    }
+}
+
+/// How long after it was taken, or after a scheduled time, an inventory may serve to collect: until the next one
+/// should have come, with as much again for one that failed.
+fn longest_use(sweep: &Sweep) -> SignedDuration {
+    sweep.observe_every.saturating_mul(2).max(SignedDuration::from_hours(1))
+}
+
+fn excludes(exclusion: &Exclusion, resource: &CloudResource) -> bool {
+    match exclusion {
+        Exclusion::Tag { key, value } => {
+            resource.tag(key).is_some_and(|has| value.as_ref().is_none_or(|v| **v == *has))
+        }
+        Exclusion::Name(name) => resource.id.name().eq_ignore_ascii_case(name),
+    }
+}
+
+/// The verdict on every resource of the sweep's kinds, in the order in which they may be collected: by kind, the
+/// longest suspect first. A finding without a refusal is proven, allowed, and has its share of the allowance.
+#[must_use]
+pub fn judge(case: &Case<'_>, assessed: &[Assessed<'_>], sweep: &Sweep, allowance: &mut Allowance) -> Vec<Finding> {
+    let general = case.general(sweep);
+    let mut judged: Vec<(Finding, &CloudResource)> = assessed
+        .iter()
+        .filter(|a| sweep.kinds.contains(&a.resource.kind()))
+        .map(|a| (case.finding(a, sweep, &general), &**a.resource))
+        .collect();
+    judged.sort_by(|(a, _), (b, _)| (a.kind, a.first_seen, &a.id).cmp(&(b.kind, b.first_seen, &b.id)));
+    for (finding, resource) in &mut judged {
+        let proven = finding.standing == Standing::Orphan && finding.refusals.is_empty();
+        if proven && !allowance.take(resource, sweep, case.settings) {
+            finding.refusals.push(Refusal::Cap);
+        }
+    }
+    judged.into_iter().map(|(finding, _)| finding).collect()
+}
