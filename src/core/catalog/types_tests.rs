@@ -53,6 +53,31 @@ fn westeurope_offers_hundreds_of_types_and_d4s_v5_in_three_zones() {
 }
 
 #[test]
+fn a_size_that_cannot_be_spot_is_sold_on_demand_only() {
+    let name = VmSize::new("Standard_D4s_v5").unwrap();
+    let region = Region::new("westeurope").unwrap();
+    let mut region = Catalog::embedded().unwrap().region(&region).unwrap();
+    region.sizes.retain(|s| s.facts.name == name);
+    let size = region.sizes.first_mut().unwrap();
+    size.facts = Arc::new(SizeFacts { spot_eligible: false, ..SizeFacts::clone(&size.facts) });
+    let types = instance_types(&region, &class(), &InstanceTypeOptions::default());
+    let sold: Vec<CapacityType> = types[0].offerings.iter().map(|o| o.capacity_type).collect();
+    assert_eq!(sold, [CapacityType::OnDemand; 3]);
+}
+
+#[test]
+fn every_region_with_prices_offers_types() {
+    let catalog = Catalog::embedded().unwrap();
+    for name in catalog.regions() {
+        let region = catalog.region(name).unwrap();
+        let types = instance_types(&region, &class(), &InstanceTypeOptions::default());
+        let priced = region.sizes.iter().any(|s| s.on_demand.is_some());
+        assert_eq!(!types.is_empty(), priced, "{name}");
+        assert!(types.len() > 100 || !priced || region.sizes.len() < 300, "{name} {}", types.len());
+    }
+}
+
+#[test]
 fn a_size_is_regional_only_where_it_has_no_zones() {
     let zonal = types("westeurope");
     for t in &zonal {

@@ -5,8 +5,11 @@
 //! ```
 //!
 //! The folder holds `sizes.csv`, `offers.csv`, `gpus.csv` (GPU model and count by size), `gpus.json` (the GPU sizes
-//! that AKS drives, and on which systems) and `location-zones.json` (the zones of each region). A price of zero is a
-//! gap in Azure's price list, so it becomes "unknown".
+//! that AKS drives, and on which systems) and `location-zones.json` (the zones of each region).
+//!
+//! Two things in the tables are not taken at their word. A price of zero is a gap in Azure's price list, so it becomes
+//! "unknown". Where every size of a region is restricted, the subscription that took the listing has no access to the
+//! region, which says nothing of its sizes, so none is marked.
 
 use napkeeper_core::money::HourlyPrice;
 use napkeeper_core::quantity::Quantity;
@@ -117,10 +120,12 @@ fn regions(out: &mut Vec<u8>, tables: &Path, sizes: &[&str]) -> Outcome<()> {
     for (region, offers) in regions {
         text(out, region);
         number(out, offers.len() as u64);
+        let restricted = |offer: &Row| cell(offer, "restrictions").map(|r| !r.is_empty());
+        let accessible = offers.values().map(|o| restricted(o)).collect::<Outcome<Vec<_>>>()?.contains(&false);
         let mut next = 0;
         for (at, offer) in offers {
             let zones = zone_bits(offer, zoned.get(region)).map_err(|e| format!("offers.csv, {region}: {e}"))?;
-            let restricted = u64::from(!cell(offer, "restrictions")?.is_empty());
+            let restricted = u64::from(accessible && restricted(offer)?);
             number(out, (at - next) << 4 | restricted << 3 | zones);
             number(out, price(cell(offer, "linux_usd_per_hour")?)?);
             number(out, price(cell(offer, "spot_usd_per_hour")?)?);

@@ -6,6 +6,8 @@
 mod operator;
 mod requirement;
 mod set;
+#[cfg(test)]
+mod tests;
 
 pub use operator::{Operator, OperatorError};
 pub use requirement::{Requirement, RequirementError};

@@ -201,12 +201,16 @@ impl Requirement {
         set.first()
     }
 
-    /// The requirement as entries of `requirements[]`; no entry at all when it constrains nothing.
-    /// Reading the entries back gives an equal requirement, `minValues` aside, for all but the empty one.
+    /// The requirement as entries of `requirements[]`; no entry at all when it constrains nothing, and two that
+    /// contradict each other when it allows nothing. Read back they give an equal requirement, `minValues` aside.
     #[must_use]
     pub fn entries(&self) -> Vec<(Operator, Vec<Arc<str>>)> {
         match &self.values {
-            Values::Only(set) if set.is_empty() => vec![(Operator::DoesNotExist, Vec::new())],
+            Values::Only(set) if set.is_empty() => {
+                let exists = (!self.absent).then_some(Operator::Exists);
+                let operators = exists.into_iter().chain([Operator::DoesNotExist]);
+                operators.map(|o| (o, Vec::new())).collect()
+            }
             Values::Only(set) => vec![(Operator::In, set.iter().cloned().collect())],
             Values::AllBut { excluded, gte, lte } => {
                 let bound = |operator, n: Option<i64>| n.map(|n| (operator, vec![Arc::from(n.to_string().as_str())]));
@@ -233,7 +237,8 @@ const WIDEST_EXHAUSTED: i64 = 4096;
 /// becomes the empty set: integers are taken as written without sign or leading zeros, as Azure's labels are.
 fn bounded(excluded: BTreeSet<Arc<str>>, gte: Option<i64>, lte: Option<i64>) -> Values {
     let nothing = Values::Only(BTreeSet::new());
-    if let (Some(low), Some(high)) = (gte, lte) {
+    if gte.is_some() || lte.is_some() {
+        let (low, high) = (gte.unwrap_or(i64::MIN), lte.unwrap_or(i64::MAX));
         if low > high {
             return nothing;
         }

@@ -105,8 +105,8 @@ impl Requirements {
         self.0.iter().all(|(key, r)| r.allows(labels.get(key).map(|v| &**v)))
     }
 
-    /// Checks that a node which satisfies `self` can also satisfy `asked`. A key that only `asked` names is fine when
-    /// `open(key)`: the provider will set that label; otherwise the label will be absent.
+    /// Checks that a node which satisfies `self` can also satisfy `asked`. A key that only `asked` names may have any
+    /// value when `open(key)`: the provider will set that label; otherwise the label will be absent.
     ///
     /// # Errors
     /// [`Incompatible`] names the first key, in order, that no node can satisfy.
@@ -114,8 +114,11 @@ impl Requirements {
         for (key, asked) in &asked.0 {
             match self.0.get(key) {
                 Some(offered) if !offered.intersects(asked) => {
-                    let (asked, offered) = (asked.to_string(), offered.to_string());
-                    return Err(Incompatible::Disjoint { key: Arc::clone(key), asked, offered });
+                    return Err(disjoint(key, asked, offered));
+                }
+                // A contradiction that is asked for suits no node at all.
+                None if asked.is_empty() => {
+                    return Err(disjoint(key, asked, &Requirement::anything()));
                 }
                 None if !asked.allows_absent() && !open(key) => {
                     return Err(Incompatible::Undefined { key: Arc::clone(key), asked: asked.to_string() });
@@ -142,6 +145,10 @@ impl Requirements {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+fn disjoint(key: &Arc<str>, asked: &Requirement, offered: &Requirement) -> Incompatible {
+    Incompatible::Disjoint { key: Arc::clone(key), asked: asked.to_string(), offered: offered.to_string() }
 }
 
 impl fmt::Display for Requirements {
