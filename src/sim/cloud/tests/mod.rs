@@ -1,8 +1,10 @@
 //! The state machine, by sentences.
 
+mod books;
+
 use super::*;
 use napkeeper_core::catalog::{Arch, CapacityType};
-use napkeeper_core::cluster::cloud::{Disk, ProvisioningState, ResourceKind, Vm};
+use napkeeper_core::cluster::cloud::{Disk, DiskState, ProvisioningState, ResourceKind, Vm};
 use napkeeper_core::names::Zone;
 use napkeeper_core::plan::VmSpec;
 use napkeeper_core::ports::CloudErrorCode;
@@ -150,7 +152,10 @@ fn a_vm_comes_with_its_disk_and_runs_within_90_seconds() {
     let begun = put_vm(&mut cloud, "a", &d4s(), at(0)).unwrap();
     let id = cloud.vm_id("a");
     assert_eq!(vm(&cloud, &id).state, ProvisioningState::Creating);
-    assert_eq!(disk(&cloud, &cloud.disk_id("a")).managed_by, std::slice::from_ref(&id));
+    assert_eq!(
+        disk(&cloud, &cloud.disk_id("a")).managed_by,
+        std::slice::from_ref(&id)
+    );
     assert_eq!(poll(&mut cloud, begun.clone(), at(29)), Ok(Reply::Running));
     assert_eq!(poll(&mut cloud, begun, at(90)), Ok(Reply::Done));
     assert_eq!(vm(&cloud, &id).state, ProvisioningState::Succeeded);
@@ -331,7 +336,7 @@ fn the_same_vm_is_adopted_and_another_of_its_name_is_refused() {
 fn a_deleted_vm_takes_its_nic_and_os_disk_along_but_not_its_data_disks() {
     let mut cloud = cloud(1);
     let id = launch(&mut cloud, "a", &d4s());
-    let data = add_data_disk(&mut cloud, "data");
+    let data = add_data_disk(&mut cloud, "data", at(100));
     cloud.attach_disk(&data, &id, at(100)).unwrap();
     assert_eq!(
         delete(&mut cloud, &data, at(101)),
@@ -356,7 +361,7 @@ fn a_deleted_vm_takes_its_nic_and_os_disk_along_but_not_its_data_disks() {
     assert_eq!(delete(&mut cloud, &id, at(171)), Ok(Reply::Done));
 }
 
-fn add_data_disk(cloud: &mut Cloud, name: &str) -> ArmId {
+fn add_data_disk(cloud: &mut Cloud, name: &str, now: Timestamp) -> ArmId {
     let draft = DiskDraft {
         name: Arc::from(name),
         tags: Tags::new(),
@@ -365,7 +370,7 @@ fn add_data_disk(cloud: &mut Cloud, name: &str) -> ArmId {
         is_os: false,
         zone: None,
     };
-    cloud.add_disk(draft, at(100))
+    cloud.add_disk(draft, now)
 }
 
 #[test]
