@@ -1,3 +1,4 @@
 //! The embedded world.
 
 pub mod chance;
+pub mod cloud;

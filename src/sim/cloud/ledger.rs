@@ -1,0 +1,83 @@
+//! Ledger and events: what truly happened in Azure, whatever anybody believes?
+
+use jiff::Timestamp;
+use napkeeper_core::catalog::OfferingKey;
+use napkeeper_core::cluster::cloud::CloudResource;
+use napkeeper_core::money::HourlyPrice;
+use napkeeper_core::names::{ArmId, ClaimName};
+use std::sync::Arc;
+
+/// A change of what exists. Attaching and detaching disks is not written down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LedgerEntry {
+    /// When.
+    pub at: Timestamp,
+    /// What was done.
+    pub act: Act,
+    /// Who did it.
+    pub by: Author,
+    /// The resource: as created, as tagged, or as it last was.
+    pub resource: Arc<CloudResource>,
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Act {
+    /// It came into being.
+    Created,
+    /// Its tags were changed.
+    Tagged,
+    /// It ceased to be.
+    Deleted,
+}
+
+/// Who changed something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Author {
+    /// A request of ours.
+    Request,
+    /// Azure, along with the VM that it belongs to.
+    Cascade,
+    /// Azure, because it wanted the spot capacity back.
+    Eviction,
+    /// Somebody else.
+    Outside,
+}
+
+/// What the rest of the world notices of Azure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CloudEvent {
+    /// A VM runs, and is paid for from now on.
+    VmRunning {
+        /// When.
+        at: Timestamp,
+        /// The VM.
+        vm: ArmId,
+        /// Its incarnation.
+        incarnation: Arc<str>,
+        /// The NodeClaim that its kubelet announces itself for; none for a VM that is no node.
+        claim: Option<ClaimName>,
+        /// What was bought.
+        offering: OfferingKey,
+        /// For how much; free where the price sheet does not know it.
+        price: HourlyPrice,
+    },
+    /// A VM is gone. It ran if, and only if, its incarnation was said to be running before.
+    VmGone {
+        /// When.
+        at: Timestamp,
+        /// The VM.
+        vm: ArmId,
+        /// Its incarnation.
+        incarnation: Arc<str>,
+        /// Why.
+        why: Author,
+    },
+    /// A disk is gone, with all that was on it.
+    DiskGone {
+        /// When.
+        at: Timestamp,
+        /// The disk.
+        disk: ArmId,
+    },
+}

@@ -1,0 +1,351 @@
+//! The simulated Azure: what does the node resource group hold, and what comes of each request?
+//!
+//! A state machine on virtual time. Nothing happens but by a request, a staged event, or the end of something begun
+//! before; [`Cloud::advance`] plays such ends in the order of their times, so the outcome does not depend on how often
+//! it is called. Every duration comes from the seed and the thing that it belongs to. Behaviour that is imitated:
+//! `networkInterfaces`, `virtualMachines` and `disks` as ARM serves them, `deleteOption: Delete` for NIC and OS disk,
+//! spot VMs with the eviction policy `Delete`.
+
+mod books;
+mod faults;
+mod ledger;
+mod listing;
+mod operation;
+mod refusal;
+mod staging;
+#[cfg(test)]
+mod tests;
+mod vm;
+
+pub use faults::{Faults, Lasting, Limits, ListingFault, Shortage, Usage};
+pub use ledger::{Act, Author, CloudEvent, LedgerEntry};
+pub use refusal::{Quota, Refusal};
+pub use staging::DiskDraft;
+
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_core::catalog::{OfferingKey, SizeFacts};
+use napkeeper_core::cluster::cloud::{CloudResource, Detail, Nic, Tags};
+use napkeeper_core::money::HourlyPrice;
+use napkeeper_core::names::{ArmId, ClaimName, Region, VmSize};
+use napkeeper_core::plan::{Effect, NicSpec, Reply};
+use napkeeper_core::ports::{OperationId, PortError};
+use operation::{Operations, Work};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What does not change while the world runs.
+#[derive(Debug, Clone)]
+pub struct CloudSettings {
+    /// The node resource group: `/subscriptions/…/resourceGroups/MC_…`.
+    pub group: ArmId,
+    /// `managedBy` of the group: the cluster.
+    pub managed_by: Option<ArmId>,
+    /// The region.
+    pub region: Region,
+    /// Seed of all durations and ids.
+    pub seed: u64,
+    /// Every VM size that exists.
+    pub sizes: BTreeMap<VmSize, Arc<SizeFacts>>,
+    /// What offerings cost.
+    pub prices: BTreeMap<OfferingKey, HourlyPrice>,
+    /// How long things take.
+    pub timings: Timings,
+}
+
+/// How long things take: the least and the most.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timings {
+    /// Creating a VM.
+    pub vm_create: (SignedDuration, SignedDuration),
+    /// Deleting a VM.
+    pub vm_delete: (SignedDuration, SignedDuration),
+    /// Deleting a NIC or a disk.
+    pub child_delete: (SignedDuration, SignedDuration),
+    /// How long a NIC is kept for a VM whose creation failed.
+    pub nic_reservation: SignedDuration,
+    /// From the notice of a spot eviction to the end of the VM.
+    pub eviction_notice: SignedDuration,
+}
+
+impl Default for Timings {
+    /// The reservation is the 180 s of Azure's error message `NicReservedForAnotherVm`; the notice is the 30 s of
+    /// Azure's scheduled event `Preempt`; the rest is what VMs of Linux images commonly take.
+    fn default() -> Self {
+        let secs = SignedDuration::from_secs;
+        Self {
+            vm_create: (secs(30), secs(90)),
+            vm_delete: (secs(20), secs(60)),
+            child_delete: (secs(1), secs(5)),
+            nic_reservation: secs(180),
+            eviction_notice: secs(30),
+        }
+    }
+}
+
+/// The simulated Azure.
+#[derive(Debug, Clone)]
+pub struct Cloud {
+    settings: CloudSettings,
+    /// Faults in force, for scenarios to write.
+    pub faults: Faults,
+    /// Quotas and room in the subnet, for scenarios to write.
+    pub limits: Limits,
+    managed_by: Option<ArmId>,
+    resources: BTreeMap<ArmId, Arc<CloudResource>>,
+    machines: BTreeMap<ArmId, Machine>,
+    reservations: BTreeMap<ArmId, Reservation>,
+    operations: Operations,
+    agenda: BTreeSet<(Timestamp, Due)>,
+    gone: Vec<(Timestamp, Arc<CloudResource>)>,
+    ledger: Vec<LedgerEntry>,
+    events: Vec<CloudEvent>,
+    minted: u64,
+}
+
+/// What Azure does not show of a VM.
+#[derive(Debug, Clone)]
+struct Machine {
+    claim: Option<ClaimName>,
+    /// Its creation failed: its NIC does not go with it.
+    failed: bool,
+}
+
+/// A NIC is kept for a VM whose creation failed.
+#[derive(Debug, Clone)]
+struct Reservation {
+    vm: ArmId,
+    until: Timestamp,
+}
+
+/// Something that will happen by itself.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    /// An operation ends.
+    Operation(OperationId),
+    /// Azure takes a spot VM of this incarnation back.
+    Eviction(ArmId, Arc<str>),
+}
+
+impl Cloud {
+    /// An empty group without faults and limits.
+    #[must_use]
+    pub fn new(settings: CloudSettings) -> Self {
+        Self {
+            managed_by: settings.managed_by.clone(),
+            settings,
+            faults: Faults::default(),
+            limits: Limits::default(),
+            resources: BTreeMap::new(),
+            machines: BTreeMap::new(),
+            reservations: BTreeMap::new(),
+            operations: Operations::default(),
+            agenda: BTreeSet::new(),
+            gone: Vec::new(),
+            ledger: Vec::new(),
+            events: Vec::new(),
+            minted: 0,
+        }
+    }
+
+    /// Performs an effect on Azure.
+    ///
+    /// # Errors
+    /// What Azure refuses, as the domain sees it; `Invalid` for an effect on Kubernetes.
+    pub fn perform(&mut self, effect: &Effect, now: Timestamp) -> Result<Reply, PortError> {
+        self.request(effect, now)
+            .map_err(|refusal| PortError::Cloud(refusal.into()))
+    }
+
+    /// Performs an effect on Azure, refusing in Azure's own words.
+    ///
+    /// # Errors
+    /// As [`Cloud::perform`].
+    pub fn request(&mut self, effect: &Effect, now: Timestamp) -> Result<Reply, Refusal> {
+        self.advance(now);
+        self.faults.admit(now)?;
+        match effect {
+            Effect::Get(id) => Ok(Reply::Resource(self.resources.get(id).cloned())),
+            Effect::PutNic(spec) => self.put_nic(spec, now),
+            Effect::PutVm(spec) => self.put_vm(spec, now),
+            Effect::Delete(id, _) => self.delete(id, now),
+            Effect::Tag(id, tags) => self.tag(id, tags, now),
+            Effect::Poll(operation) => self.operations.poll(operation),
+            other => {
+                let what = format!("{other:?} is no request to Azure; send it to Kubernetes");
+                Err(Refusal::Invalid(what.into()))
+            }
+        }
+    }
+
+    /// When something will happen by itself; `None` is never.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Timestamp> {
+        self.agenda.first().map(|(at, _)| *at)
+    }
+
+    /// Plays everything that happens by itself up to a time.
+    pub fn advance(&mut self, now: Timestamp) {
+        while self.next_event().is_some_and(|at| at <= now) {
+            let Some((at, due)) = self.agenda.pop_first() else {
+                return;
+            };
+            match due {
+                Due::Operation(id) => match self.operations.finish(&id) {
+                    Some((vm, Work::Create(outcome))) => self.end_creation(&vm, &outcome, at),
+                    Some((id, Work::Delete)) => self.remove(&id, Author::Request, at),
+                    None => {}
+                },
+                Due::Eviction(vm, incarnation) => {
+                    if self
+                        .resources
+                        .get(&vm)
+                        .is_some_and(|r| r.incarnation == incarnation)
+                    {
+                        self.remove(&vm, Author::Eviction, at);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What the world has not been told yet, oldest first.
+    pub fn take_events(&mut self) -> Vec<CloudEvent> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Every creation, tagging and deletion so far, oldest first.
+    #[must_use]
+    pub fn ledger(&self) -> &[LedgerEntry] {
+        &self.ledger
+    }
+
+    /// Everything that truly exists, by id.
+    #[must_use]
+    pub fn resources(&self) -> &BTreeMap<ArmId, Arc<CloudResource>> {
+        &self.resources
+    }
+
+    /// Cores and addresses that are truly taken.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        Usage::of(self.resources.values(), &self.settings.sizes)
+    }
+
+    /// The settings that this Azure was made with.
+    #[must_use]
+    pub fn settings(&self) -> &CloudSettings {
+        &self.settings
+    }
+
+    fn put_nic(&mut self, spec: &NicSpec, now: Timestamp) -> Result<Reply, Refusal> {
+        self.check_in_group(&spec.id)?;
+        if let Some(nic) = self.resources.get(&spec.id) {
+            self.check_idle(&spec.id)?;
+            match &nic.detail {
+                // A node's NIC has its VM's name; under any other name it serves something else.
+                Detail::Nic(nic) if nic.vm.as_ref().is_none_or(|vm| same_name(vm, &spec.id)) => {}
+                _ => return Err(Refusal::Taken(spec.id.clone())),
+            }
+            self.set_tags(&spec.id, spec.tags.clone(), Author::Request, now);
+            return Ok(Reply::Done);
+        }
+        self.check_subnet()?;
+        let nic = self.new_nic(spec.id.clone(), spec.tags.clone());
+        self.create(nic, Author::Request, now);
+        Ok(Reply::Done)
+    }
+
+    fn check_subnet(&self) -> Result<(), Refusal> {
+        let need = 1;
+        match self.limits.subnet {
+            Some(room) if self.usage().addresses + need > room => Err(Refusal::SubnetFull { need }),
+            _ => Ok(()),
+        }
+    }
+
+    fn delete(&mut self, id: &ArmId, now: Timestamp) -> Result<Reply, Refusal> {
+        let Some(resource) = self.resources.get(id).cloned() else {
+            return Ok(Reply::Done);
+        };
+        if self
+            .faults
+            .deletes_locked_until
+            .is_some_and(|end| now < end)
+        {
+            return Err(Refusal::Locked(self.settings.group.clone()));
+        }
+        if let Some(operation) = self
+            .operations
+            .on(id)
+            .filter(|_| self.operations.deletes(id))
+        {
+            return Ok(Reply::Accepted(operation.clone()));
+        }
+        self.check_unused(&resource)?;
+        if matches!(resource.detail, Detail::Nic(_)) {
+            self.check_unreserved(id, None, now)?;
+        }
+        Ok(Reply::Accepted(self.begin_delete(&resource, now)))
+    }
+
+    /// Refuses what would delete an attached NIC or disk.
+    fn check_unused(&self, resource: &CloudResource) -> Result<(), Refusal> {
+        match &resource.detail {
+            Detail::Nic(Nic { vm: Some(vm), .. }) => Err(Refusal::NicInUse {
+                nic: resource.id.clone(),
+                vm: vm.clone(),
+            }),
+            Detail::Disk(disk) if !disk.managed_by.is_empty() => Err(Refusal::DiskInUse {
+                disk: resource.id.clone(),
+                vm: disk.managed_by[0].clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses to touch a NIC that is kept for another VM.
+    fn check_unreserved(
+        &self,
+        nic: &ArmId,
+        vm: Option<&ArmId>,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        match self.reservations.get(nic) {
+            Some(kept) if now < kept.until && vm != Some(&kept.vm) => Err(Refusal::NicReserved {
+                vm: kept.vm.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses to change what is being deleted.
+    fn check_idle(&self, id: &ArmId) -> Result<(), Refusal> {
+        if self.operations.deletes(id) {
+            return Err(Refusal::Busy(id.clone()));
+        }
+        Ok(())
+    }
+
+    fn check_in_group(&self, id: &ArmId) -> Result<(), Refusal> {
+        let within = id.folded().strip_prefix(self.settings.group.folded());
+        if within.is_some_and(|rest| rest.starts_with('/')) {
+            return Ok(());
+        }
+        Err(Refusal::NotFound(id.clone()))
+    }
+
+    fn tag(&mut self, id: &ArmId, tags: &Tags, now: Timestamp) -> Result<Reply, Refusal> {
+        let Some(resource) = self.resources.get(id) else {
+            return Err(Refusal::NotFound(id.clone()));
+        };
+        self.check_idle(id)?;
+        let mut merged = resource.tags.clone();
+        merged.extend(tags.clone());
+        self.set_tags(id, merged, Author::Request, now);
+        Ok(Reply::Done)
+    }
+}
+
+fn same_name(a: &ArmId, b: &ArmId) -> bool {
+    a.name().eq_ignore_ascii_case(b.name())
+}

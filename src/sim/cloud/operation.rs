@@ -1,0 +1,77 @@
+//! Long-running operations: what has been begun, and how did it end?
+
+use super::refusal::Refusal;
+use napkeeper_core::names::ArmId;
+use napkeeper_core::plan::Reply;
+use napkeeper_core::ports::OperationId;
+use std::collections::BTreeMap;
+
+/// What an operation does when its time has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Brings a VM up, or fails.
+    Create(Result<(), Refusal>),
+    /// Takes a resource away.
+    Delete,
+}
+
+/// All operations. A resource has at most one that has not ended.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Operations {
+    ended: BTreeMap<OperationId, Result<(), Refusal>>,
+    running: BTreeMap<OperationId, (ArmId, Work)>,
+    of: BTreeMap<ArmId, OperationId>,
+}
+
+impl Operations {
+    pub(super) fn begin(&mut self, id: OperationId, target: ArmId, work: Work) {
+        self.of.insert(target.clone(), id.clone());
+        self.running.insert(id, (target, work));
+    }
+
+    /// The operation on a resource that has not ended.
+    pub(super) fn on(&self, target: &ArmId) -> Option<&OperationId> {
+        self.of.get(target)
+    }
+
+    /// True while a resource is being deleted.
+    pub(super) fn deletes(&self, target: &ArmId) -> bool {
+        self.on(target)
+            .and_then(|id| self.running.get(id))
+            .is_some_and(|(_, work)| *work == Work::Delete)
+    }
+
+    /// Ends an operation when its time has come; `None` when it has been ended before.
+    pub(super) fn finish(&mut self, id: &OperationId) -> Option<(ArmId, Work)> {
+        let (target, work) = self.running.remove(id)?;
+        self.of.remove(&target);
+        let outcome = match &work {
+            Work::Create(outcome) => outcome.clone(),
+            Work::Delete => Ok(()),
+        };
+        self.ended.insert(id.clone(), outcome);
+        Some((target, work))
+    }
+
+    /// Ends the operation on a resource before its time: the resource is gone, or another operation takes over.
+    pub(super) fn cut_short(&mut self, target: &ArmId) {
+        let Some(id) = self.of.remove(target) else {
+            return;
+        };
+        let outcome = match self.running.remove(&id) {
+            Some((_, Work::Delete)) => Ok(()),
+            _ => Err(Refusal::Preempted),
+        };
+        self.ended.insert(id, outcome);
+    }
+
+    pub(super) fn poll(&self, id: &OperationId) -> Result<Reply, Refusal> {
+        if self.running.contains_key(id) {
+            return Ok(Reply::Running);
+        }
+        match self.ended.get(id) {
+            Some(outcome) => outcome.clone().map(|()| Reply::Done),
+            None => Err(Refusal::OperationNotFound(id.0.clone())),
+        }
+    }
+}

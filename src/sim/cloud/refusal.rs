@@ -1,0 +1,199 @@
+//! Refusals: in which words does Azure say no?
+//!
+//! Codes and wording are Azure's own, because callers have to tell several causes apart by the message alone
+//! (`OperationNotAllowed` is all of the quotas).
+
+use jiff::SignedDuration;
+use napkeeper_core::names::{ArmId, Region, VmSize};
+use napkeeper_core::ports::{CloudError, CloudErrorCode};
+use std::sync::Arc;
+
+/// Why Azure refused a call, or why an operation failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A quota of cores would be exceeded.
+    #[error(
+        "Operation could not be completed as it results in exceeding approved {name} quota. Additional details - \
+         Deployment Model: Resource Manager, Location: {region}, Current Limit: {limit}, Current Usage: {usage}, \
+         Additional Required: {need}, (Minimum) New Limit Required: {least}.", name = quota.name(), least = usage + need
+    )]
+    Quota {
+        /// Which quota.
+        quota: Quota,
+        /// Where.
+        region: Region,
+        /// Cores allowed.
+        limit: u32,
+        /// Cores taken.
+        usage: u32,
+        /// Cores that the VM would take.
+        need: u32,
+    },
+    /// The size is not sold here.
+    #[error(
+        "The requested VM size for resource 'Following SKUs have failed for Capacity Restrictions: {size}' is currently \
+         not available in location '{region}'. Please try another size or deploy to a different location or different zone."
+    )]
+    SkuNotAvailable {
+        /// The size.
+        size: VmSize,
+        /// Where.
+        region: Region,
+    },
+    /// There is no hardware for a VM without a zone.
+    #[error(
+        "Allocation failed. We do not have sufficient capacity for the requested VM size in this region."
+    )]
+    Allocation,
+    /// There is no hardware for a VM in its zone.
+    #[error(
+        "Allocation failed. We do not have sufficient capacity for the requested VM size in this zone."
+    )]
+    ZonalAllocation,
+    /// The subnet has no address left.
+    #[error("Subnet aks-subnet does not have enough capacity for {need} IP addresses.")]
+    SubnetFull {
+        /// Addresses that the NIC would take.
+        need: u32,
+    },
+    /// The NIC is kept for a VM whose creation failed.
+    #[error(
+        "Nic(s) in request is reserved for another Virtual Machine for 180 seconds. Please provide another nic(s) or \
+         retry after 180 seconds. Reserved VM: {vm}"
+    )]
+    NicReserved {
+        /// The VM.
+        vm: ArmId,
+    },
+    /// The NIC is attached.
+    #[error(
+        "Network Interface {nic} is used by existing resource {vm}. In order to delete the network interface, it must \
+         be dissociated from the resource."
+    )]
+    NicInUse {
+        /// The NIC.
+        nic: ArmId,
+        /// The VM.
+        vm: ArmId,
+    },
+    /// The disk is attached.
+    #[error("Disk {disk} is attached to VM {vm}.")]
+    DiskInUse {
+        /// The disk.
+        disk: ArmId,
+        /// The VM.
+        vm: ArmId,
+    },
+    /// A lock forbids deletes.
+    #[error(
+        "The scope '{0}' cannot perform delete operation because following scope(s) are locked. Please remove the lock \
+         and try again."
+    )]
+    Locked(ArmId),
+    /// Too many requests.
+    #[error("The request is being throttled. Retry after {} seconds.", retry_after.as_secs())]
+    Throttled {
+        /// How long to wait.
+        retry_after: SignedDuration,
+    },
+    /// No such resource.
+    #[error("The Resource '{0}' was not found.")]
+    NotFound(ArmId),
+    /// No such operation.
+    #[error("The entity was not found: operation '{0}'.")]
+    OperationNotFound(Arc<str>),
+    /// The VM exists with another value of a property that never changes.
+    #[error("Changing property '{property}' is not allowed: VM {vm} exists with another value.")]
+    PropertyChange {
+        /// The property, as a path.
+        property: &'static str,
+        /// The VM.
+        vm: ArmId,
+    },
+    /// The name is taken by a resource that serves something else.
+    #[error("{0} exists already and serves another resource.")]
+    Taken(ArmId),
+    /// Another operation on the resource has not ended.
+    #[error("Another operation on {0} is in progress. Retry when it has ended.")]
+    Busy(ArmId),
+    /// A later operation took the place of this one.
+    #[error("Operation execution has been preempted by a more recent operation.")]
+    Preempted,
+    /// Azure is down.
+    #[error("The server encountered an internal error. Retry the request.")]
+    Unavailable,
+    /// We may not list.
+    #[error("The client does not have authorization to list the resources of the group.")]
+    ListForbidden,
+    /// The request is wrong; it would fail again.
+    #[error("{0}")]
+    Invalid(Arc<str>),
+}
+
+/// A quota of cores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Quota {
+    /// Of a VM family, at the full price.
+    Family(Arc<str>),
+    /// Of the whole region, at the full price.
+    Regional,
+    /// Of spot VMs.
+    Spot,
+}
+
+impl Quota {
+    fn name(&self) -> String {
+        match self {
+            Self::Family(family) => format!("{family} Cores"),
+            Self::Regional => "Total Regional Cores".to_owned(),
+            Self::Spot => "LowPriorityCores".to_owned(),
+        }
+    }
+}
+
+impl Refusal {
+    /// The refusal as the domain sees it.
+    #[must_use]
+    pub fn code(&self) -> CloudErrorCode {
+        match self {
+            Self::Quota { quota, .. } => match quota {
+                Quota::Family(_) => CloudErrorCode::FamilyQuota,
+                Quota::Regional => CloudErrorCode::RegionalQuota,
+                Quota::Spot => CloudErrorCode::SpotQuota,
+            },
+            Self::SkuNotAvailable { .. } => CloudErrorCode::SkuNotAvailable,
+            Self::Allocation => CloudErrorCode::AllocationFailed,
+            Self::ZonalAllocation => CloudErrorCode::ZonalAllocationFailed,
+            Self::SubnetFull { .. } => CloudErrorCode::SubnetFull,
+            Self::NicReserved { .. } => CloudErrorCode::NicReserved,
+            Self::NicInUse { .. } | Self::DiskInUse { .. } => CloudErrorCode::InUse,
+            Self::Locked(_) | Self::ListForbidden => CloudErrorCode::Forbidden,
+            Self::Throttled { .. } => CloudErrorCode::Throttled,
+            Self::NotFound(_) | Self::OperationNotFound(_) => CloudErrorCode::NotFound,
+            Self::PropertyChange { .. } | Self::Taken(_) | Self::Busy(_) | Self::Preempted => {
+                CloudErrorCode::Conflict
+            }
+            Self::Unavailable => CloudErrorCode::Unavailable,
+            Self::Invalid(_) => CloudErrorCode::Invalid,
+        }
+    }
+
+    /// How long Azure asks to wait, where it says so.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<SignedDuration> {
+        match self {
+            Self::Throttled { retry_after } => Some(*retry_after),
+            _ => None,
+        }
+    }
+}
+
+impl From<Refusal> for CloudError {
+    fn from(refusal: Refusal) -> Self {
+        Self {
+            code: refusal.code(),
+            message: refusal.to_string().into(),
+            retry_after: refusal.retry_after(),
+        }
+    }
+}

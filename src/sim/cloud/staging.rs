@@ -1,0 +1,260 @@
+//! Staging: what do others do to the group? Verbs for scenarios, each done at once.
+
+use super::refusal::Refusal;
+use super::{Author, Cloud, Due, Machine};
+use jiff::Timestamp;
+use napkeeper_core::catalog::{CapacityType, OfferingKey};
+use napkeeper_core::cluster::cloud::{
+    CloudResource, Detail, Disk, DiskState, ProvisioningState, Tags, Vm,
+};
+use napkeeper_core::names::{ArmId, Zone};
+use std::sync::Arc;
+
+/// A disk that somebody else makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskDraft {
+    /// Name.
+    pub name: Arc<str>,
+    /// Tags.
+    pub tags: Tags,
+    /// Size in GiB.
+    pub size_gib: u32,
+    /// Storage type.
+    pub sku: Arc<str>,
+    /// It has an operating system.
+    pub is_os: bool,
+    /// Zone; `None` is regional.
+    pub zone: Option<Zone>,
+}
+
+impl Cloud {
+    /// The id of a VM of this group.
+    #[must_use]
+    pub fn vm_id(&self, name: &str) -> ArmId {
+        self.id_of("Microsoft.Compute/virtualMachines", name)
+    }
+
+    /// The id of a NIC of this group.
+    #[must_use]
+    pub fn nic_id(&self, name: &str) -> ArmId {
+        self.id_of("Microsoft.Network/networkInterfaces", name)
+    }
+
+    /// The id of a disk of this group.
+    #[must_use]
+    pub fn disk_id(&self, name: &str) -> ArmId {
+        self.id_of("Microsoft.Compute/disks", name)
+    }
+
+    fn id_of(&self, kind: &str, name: &str) -> ArmId {
+        let group = &self.settings.group;
+        // The group's id begins as every id must, so its children's do too.
+        ArmId::new(format!("{group}/providers/{kind}/{name}")).unwrap_or_else(|_| group.clone())
+    }
+
+    /// Somebody makes a NIC for nobody.
+    pub fn leak_nic(&mut self, name: &str, tags: Tags, now: Timestamp) -> ArmId {
+        self.advance(now);
+        let id = self.nic_id(name);
+        let nic = self.new_nic(id.clone(), tags);
+        self.create(nic, Author::Outside, now);
+        id
+    }
+
+    /// Somebody makes a disk, attached to nothing.
+    pub fn add_disk(&mut self, draft: DiskDraft, now: Timestamp) -> ArmId {
+        self.advance(now);
+        let id = self.disk_id(&draft.name);
+        let disk = CloudResource {
+            id: id.clone(),
+            incarnation: self.mint(),
+            tags: draft.tags,
+            created_at: Some(now),
+            zone: draft.zone,
+            detail: Detail::Disk(Disk {
+                is_os: draft.is_os,
+                size_gib: draft.size_gib,
+                sku: draft.sku,
+                state: DiskState::Unattached,
+                managed_by: Vec::new(),
+                last_ownership_update: None,
+            }),
+        };
+        self.create(disk, Author::Outside, now);
+        id
+    }
+
+    /// Somebody makes a VM, running at once, with NIC and OS disk of the same name and tags. It is no node of ours.
+    pub fn add_vm(
+        &mut self,
+        name: &str,
+        tags: Tags,
+        offering: &OfferingKey,
+        now: Timestamp,
+    ) -> ArmId {
+        let nic = self.leak_nic(name, tags.clone(), now);
+        let zone = Some(offering.zone.clone()).filter(|zone| !zone.is_regional());
+        let disk = self.add_disk(
+            DiskDraft {
+                name: Arc::from(name),
+                tags: tags.clone(),
+                size_gib: 128,
+                sku: Arc::from("Premium_LRS"),
+                is_os: true,
+                zone: zone.clone(),
+            },
+            now,
+        );
+        let id = self.vm_id(name);
+        let vm = CloudResource {
+            id: id.clone(),
+            incarnation: self.mint(),
+            tags,
+            created_at: Some(now),
+            zone,
+            detail: Detail::Vm(Vm {
+                size: offering.size.clone(),
+                capacity_type: offering.capacity_type,
+                state: ProvisioningState::Succeeded,
+                nics: vec![nic.clone()],
+                os_disk: Some(disk.clone()),
+                data_disks: Vec::new(),
+            }),
+        };
+        self.create(vm, Author::Outside, now);
+        let machine = Machine {
+            claim: None,
+            failed: false,
+        };
+        self.machines.insert(id.clone(), machine);
+        self.attach_nic(&nic, &id);
+        self.take_disk(&disk, &id, now);
+        self.announce(&id, now);
+        id
+    }
+
+    /// Somebody (the CSI driver) attaches a data disk to a VM.
+    ///
+    /// # Errors
+    /// [`Refusal`] when either is not there or is being deleted, or the disk is attached elsewhere.
+    pub fn attach_disk(&mut self, disk: &ArmId, vm: &ArmId, now: Timestamp) -> Result<(), Refusal> {
+        self.advance(now);
+        self.check_there(vm)?;
+        self.check_unused(&*self.check_there(disk)?)?;
+        self.take_disk(disk, vm, now);
+        self.edit(vm, |detail| {
+            if let Detail::Vm(vm) = detail {
+                vm.data_disks.push(disk.clone());
+            }
+        });
+        Ok(())
+    }
+
+    /// Somebody (the CSI driver) detaches a data disk from a VM; nothing happens if it is not attached there.
+    pub fn detach_disk(&mut self, disk: &ArmId, vm: &ArmId, now: Timestamp) {
+        self.advance(now);
+        let mut attached = false;
+        self.edit(vm, |detail| {
+            if let Detail::Vm(vm) = detail {
+                attached = vm.data_disks.contains(disk);
+                vm.data_disks.retain(|held| held != disk);
+            }
+        });
+        if attached {
+            self.release_disk(disk, vm, now);
+        }
+    }
+
+    /// Azure gives notice to a spot VM that runs; it is gone when the notice is over.
+    ///
+    /// # Errors
+    /// [`Refusal`] when there is no such VM, or it is no spot VM that runs.
+    pub fn evict_spot(&mut self, vm: &ArmId, now: Timestamp) -> Result<(), Refusal> {
+        self.advance(now);
+        let resource = self.check_there(vm)?;
+        match &resource.detail {
+            Detail::Vm(Vm {
+                capacity_type: CapacityType::Spot,
+                state: ProvisioningState::Succeeded,
+                ..
+            }) => {}
+            _ => {
+                return Err(Refusal::Invalid(
+                    format!("{vm} is no spot VM that runs").into(),
+                ));
+            }
+        }
+        let due = Due::Eviction(vm.clone(), Arc::clone(&resource.incarnation));
+        let at = now + self.settings.timings.eviction_notice;
+        self.agenda.insert((at, due));
+        Ok(())
+    }
+
+    /// Somebody deletes a resource.
+    ///
+    /// # Errors
+    /// [`Refusal`] when it is not there, or is attached.
+    pub fn delete_outside(&mut self, id: &ArmId, now: Timestamp) -> Result<(), Refusal> {
+        self.advance(now);
+        let resource = self
+            .resources
+            .get(id)
+            .cloned()
+            .ok_or_else(|| Refusal::NotFound(id.clone()))?;
+        self.check_unused(&resource)?;
+        self.remove(id, Author::Outside, now);
+        Ok(())
+    }
+
+    /// Somebody replaces all tags of a resource.
+    ///
+    /// # Errors
+    /// [`Refusal`] when it is not there, or is being deleted.
+    pub fn retag(&mut self, id: &ArmId, tags: Tags, now: Timestamp) -> Result<(), Refusal> {
+        self.advance(now);
+        self.check_there(id)?;
+        self.set_tags(id, tags, Author::Outside, now);
+        Ok(())
+    }
+
+    /// A private endpoint, link service or hosted workload takes a NIC, or leaves it.
+    ///
+    /// # Errors
+    /// [`Refusal`] when the NIC is not there, or is being deleted.
+    pub fn set_serves(
+        &mut self,
+        nic: &ArmId,
+        serves: Option<Arc<str>>,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        self.advance(now);
+        self.check_there(nic)?;
+        self.edit(nic, |detail| {
+            if let Detail::Nic(nic) = detail {
+                nic.serves = serves;
+            }
+        });
+        Ok(())
+    }
+
+    /// Somebody hands the group to another cluster, or to none.
+    pub fn set_group_managed_by(&mut self, cluster: Option<ArmId>) {
+        self.managed_by = cluster;
+    }
+
+    fn check_there(&self, id: &ArmId) -> Result<Arc<CloudResource>, Refusal> {
+        self.check_idle(id)?;
+        let found = self.resources.get(id).cloned();
+        found.ok_or_else(|| Refusal::NotFound(id.clone()))
+    }
+
+    fn take_disk(&mut self, disk: &ArmId, vm: &ArmId, now: Timestamp) {
+        self.edit(disk, |detail| {
+            if let Detail::Disk(disk) = detail {
+                disk.managed_by.push(vm.clone());
+                disk.state = DiskState::Attached;
+                disk.last_ownership_update = Some(now);
+            }
+        });
+    }
+}

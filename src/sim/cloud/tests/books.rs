@@ -1,0 +1,197 @@
+//! Whatever is done in whatever order, the books balance.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+/// One thing that somebody does: which verb, on which name, with which variant, after how many seconds.
+type Deed = (u8, usize, u8, i64);
+
+fn deeds() -> impl Strategy<Value = Vec<Deed>> {
+    prop::collection::vec((0..14_u8, 0..NAMES.len(), 0..6_u8, 0..60_i64), 1..80)
+}
+
+fn variant(n: u8) -> OfferingKey {
+    let size = ["Standard_D2s_v5", "Standard_D4s_v5", "Standard_E4s_v5"][usize::from(n % 3)];
+    let capacity_type = CapacityType::ALL[usize::from(n / 3)];
+    offering(size, n % 2, capacity_type)
+}
+
+fn do_it(cloud: &mut Cloud, (verb, name, n, _): Deed, now: Timestamp) {
+    let name = NAMES[name];
+    let (vm, nic, disk) = (cloud.vm_id(name), cloud.nic_id(name), cloud.disk_id(name));
+    let data = cloud.disk_id(&format!("data-{name}"));
+    match verb {
+        0 | 1 => drop(put_nic(cloud, name, now)),
+        2..=4 => drop(put_vm(cloud, name, &variant(n), now)),
+        5 => drop(delete(cloud, &vm, now)),
+        6 => drop(delete(cloud, &nic, now)),
+        7 => drop(delete(cloud, &disk, now)),
+        8 => drop(cloud.evict_spot(&vm, now)),
+        9 => drop(cloud.delete_outside(&[vm, nic, disk, data][usize::from(n % 4)], now)),
+        10 => cloud.faults.keep_children = n % 2 == 0,
+        11 => cloud.faults.unallocatable = vec![Shortage::of_all(Lasting::Times(u32::from(n)))],
+        12 if cloud.resources().contains_key(&data) => drop(cloud.attach_disk(&data, &vm, now)),
+        12 => drop(add_data_disk(cloud, data.name(), now)),
+        _ => cloud.detach_disk(&data, &vm, now),
+    }
+}
+
+fn play(deeds: &[Deed], mut meanwhile: impl FnMut(&mut Cloud, Timestamp, Timestamp)) -> Cloud {
+    let mut cloud = cloud(7);
+    cloud.limits.regional = Some(8);
+    cloud.limits.spot = Some(6);
+    cloud
+        .limits
+        .families
+        .insert(Arc::from("standardDSv5Family"), 6);
+    cloud.limits.subnet = Some(3);
+    let mut now = at(0);
+    for deed in deeds {
+        let next = now + SignedDuration::from_secs(deed.3);
+        meanwhile(&mut cloud, now, next);
+        now = next;
+        cloud.advance(now);
+        do_it(&mut cloud, *deed, now);
+    }
+    meanwhile(&mut cloud, now, at(100_000));
+    cloud.advance(at(100_000));
+    cloud
+}
+
+/// Attachments agree from both ends, and children lead to VMs that exist.
+fn attachments_agree(cloud: &Cloud) -> Result<(), TestCaseError> {
+    for resource in cloud.resources().values() {
+        match &resource.detail {
+            Detail::Vm(vm) => {
+                for nic in &vm.nics {
+                    let Detail::Nic(nic) = &cloud.resources()[nic].detail else {
+                        return Err(TestCaseError::fail("a VM's NIC is none"));
+                    };
+                    prop_assert_eq!(nic.vm.as_ref(), Some(&resource.id));
+                }
+                for id in vm.os_disk.iter().chain(&vm.data_disks) {
+                    prop_assert_eq!(
+                        &disk(cloud, id).managed_by,
+                        std::slice::from_ref(&resource.id)
+                    );
+                }
+            }
+            Detail::Nic(nic) => {
+                if let Some(holder) = &nic.vm {
+                    prop_assert!(vm(cloud, holder).nics.contains(&resource.id));
+                }
+            }
+            Detail::Disk(disk) => {
+                for holder in &disk.managed_by {
+                    let vm = vm(cloud, holder);
+                    prop_assert!(
+                        vm.os_disk
+                            .iter()
+                            .chain(&vm.data_disks)
+                            .any(|d| *d == resource.id)
+                    );
+                }
+                prop_assert_eq!(
+                    disk.managed_by.is_empty(),
+                    disk.state == DiskState::Unattached
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What was created and not deleted is what exists, each incarnation once.
+fn ledger_balances(cloud: &Cloud) -> Result<(), TestCaseError> {
+    let mut living: BTreeMap<Arc<str>, ArmId> = BTreeMap::new();
+    for entry in cloud.ledger() {
+        let incarnation = Arc::clone(&entry.resource.incarnation);
+        match entry.act {
+            Act::Created => prop_assert!(
+                living
+                    .insert(incarnation, entry.resource.id.clone())
+                    .is_none()
+            ),
+            Act::Tagged => prop_assert!(living.contains_key(&incarnation)),
+            Act::Deleted => prop_assert!(living.remove(&incarnation).is_some()),
+        }
+    }
+    let present = cloud.resources().values();
+    let present: BTreeMap<_, _> = present
+        .map(|r| (Arc::clone(&r.incarnation), r.id.clone()))
+        .collect();
+    prop_assert_eq!(living, present);
+    prop_assert!(cloud.ledger().is_sorted_by_key(|entry| entry.at));
+    Ok(())
+}
+
+/// Quotas and the room of the subnet are never exceeded.
+fn limits_hold(cloud: &Cloud) -> Result<(), TestCaseError> {
+    let usage = cloud.usage();
+    prop_assert!(
+        usage.regional <= 8 && usage.spot <= 6 && usage.addresses <= 3,
+        "{usage:?}"
+    );
+    prop_assert!(
+        usage
+            .families
+            .get("standardDSv5Family")
+            .is_none_or(|cores| *cores <= 6)
+    );
+    Ok(())
+}
+
+proptest! {
+    // A file of past failures would lie in a folder that the workspace takes for a crate.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_books_always_balance(deeds in deeds()) {
+        let mut outcome = Ok(());
+        play(&deeds, |cloud, _, _| {
+            if outcome.is_ok() {
+                outcome = attachments_agree(cloud)
+                    .and_then(|()| ledger_balances(cloud))
+                    .and_then(|()| limits_hold(cloud));
+            }
+        });
+        outcome?;
+    }
+
+    #[test]
+    fn nothing_depends_on_how_often_time_is_looked_at(deeds in deeds()) {
+        let once = play(&deeds, |_, _, _| {});
+        let often = play(&deeds, |cloud, mut now, next| {
+            while now < next.min(cloud.next_event().unwrap_or(next)) {
+                now += SignedDuration::from_millis(1_300);
+                cloud.advance(now.min(next));
+            }
+        });
+        prop_assert_eq!(once.ledger(), often.ledger());
+    }
+
+    #[test]
+    fn every_operation_ends_and_then_nothing_is_due(deeds in deeds()) {
+        let cloud = play(&deeds, |_, _, _| {});
+        prop_assert_eq!(cloud.next_event(), None);
+        let unsettled = |r: &&Arc<CloudResource>| matches!(
+            &r.detail,
+            Detail::Vm(vm) if matches!(vm.state, ProvisioningState::Creating | ProvisioningState::Deleting)
+        );
+        prop_assert_eq!(cloud.resources().values().find(unsettled), None);
+    }
+}
+
+#[test]
+fn another_seed_is_another_world_and_the_same_seed_the_same() {
+    let run = |seed| {
+        let mut cloud = super::cloud(seed);
+        launch(&mut cloud, "a", &d4s());
+        cloud.take_events()
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}
