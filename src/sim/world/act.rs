@@ -1,0 +1,158 @@
+//! Acting: how does an effect reach the simulated cluster or the simulated Azure, and what may come between?
+
+use super::controller::When;
+use super::timeline::Kind;
+use super::{Violation, World};
+use crate::cluster::Cluster;
+use napkeeper_core::cluster::inventory::Inventory;
+use napkeeper_core::orphans::Clause;
+use napkeeper_core::plan::{Command, CommandKey, Effect, Planned, Reply, Report};
+use napkeeper_core::ports::{PortError};
+use std::sync::Arc;
+
+impl World {
+    /// Performs every effect that is due; true when there was one.
+    pub(super) fn act(&mut self) -> Result<bool, Violation> {
+        let mut acted = false;
+        while self.controller.down_until.is_none() {
+            let mut ended = Vec::new();
+            let next = self.controller.executor.next_effect(self.now, &mut ended);
+            acted |= !ended.is_empty() || next.is_some();
+            self.learn(ended);
+            let Some((key, effect)) = next else { break };
+            let write = effect.is_write();
+            if write && self.crashes(When::Before) {
+                return Ok(true);
+            }
+            let reply = self.perform(&key, &effect)?;
+            if write && self.crashes(When::After) {
+                return Ok(true);
+            }
+            self.controller.writes += u64::from(write);
+            let mut ended = Vec::new();
+            self.controller.executor.reply(&key, reply, self.now, &mut ended);
+            self.learn(ended);
+        }
+        Ok(acted)
+    }
+
+    /// Crashes here, if that is planned.
+    fn crashes(&mut self, when: When) -> bool {
+        let Some(crash) = self.controller.crash_due(when) else { return false };
+        self.controller.writes += 1;
+        let until = self.now + crash.down_for;
+        self.controller.crash(until);
+        let side = if when == When::Before { "before" } else { "after" };
+        self.note(Kind::Controller, "controller", format!("crashed {side} write {}; back in {:#}", crash.write, crash.down_for));
+        true
+    }
+
+    /// One effect: the pause switch first, then Kubernetes or Azure, then the books of what is true.
+    fn perform(&mut self, key: &CommandKey, effect: &Effect) -> Result<Result<Reply, PortError>, Violation> {
+        if let Some(switch) = effect.held_by() {
+            let paused = self.cluster.state().pause.holds(switch);
+            if paused && self.settings.law.holds(Clause::Pause) {
+                return Ok(Err(PortError::Held("the pause switch is set")));
+            }
+        }
+        self.check_effect(key, effect)?;
+        if *effect == Effect::TakeInventory {
+            let inventory = self.take_inventory();
+            self.truth.observed(&inventory, self.cluster.state(), self.now);
+            return Ok(Ok(Reply::Inventory(Arc::new(inventory))));
+        }
+        let reply = match self.cluster.perform(effect, self.now) {
+            Some(reply) => reply,
+            None => self.cloud.perform(effect, self.now),
+        };
+        if reply.is_ok() {
+            self.done(key, effect);
+        }
+        Ok(reply)
+    }
+
+    /// The cloud first, Kubernetes after it.
+    fn take_inventory(&mut self) -> Inventory {
+        let now = self.now;
+        let group_managed_by = self.cloud.group_managed_by(now);
+        let cloud = self.cloud.list(now);
+        let cluster: &Cluster = &self.cluster;
+        Inventory {
+            started_at: now,
+            finished_at: now,
+            group_managed_by,
+            cloud,
+            claims: cluster.list_claims(now),
+            nodes: cluster.list_nodes(now),
+            volumes: cluster.list_volumes(now),
+            attachments: cluster.list_attachments(now),
+            disk_uses: cluster.list_disk_uses(now),
+        }
+    }
+
+    /// Writes down what an effect has truly done.
+    fn done(&mut self, key: &CommandKey, effect: &Effect) {
+        if let Effect::Delete(id, kind) = effect
+            && let CommandKey::Resource(_) = key
+        {
+            self.books.collected += 1;
+            self.truth.swept(id, *kind, self.now);
+        }
+    }
+
+    /// Puts a command that starts into the timeline.
+    pub(super) fn tell_start(&mut self, planned: &Planned) {
+        match &planned.command {
+            Command::CreateClaim(draft) => {
+                let best = draft.spec.planned.first();
+                let price = best.map(|o| format!("{}/h", o.price)).unwrap_or_default();
+                let text = format!("{} at {price}: {}", best.map(|o| o.key.to_string()).unwrap_or_default(), planned.reason);
+                self.note(Kind::Provision, &draft.name, text);
+            }
+            Command::DeleteClaim { claim, category } => {
+                self.note(Kind::Disrupt, &claim.name, format!("{category}: {}", planned.reason));
+            }
+            Command::Record(change) => {
+                for (id, sighting) in change.sighted.iter().filter(|(_, s)| s.times == 1) {
+                    self.note(Kind::Suspect, id.name(), format!("{} without a sign of life, first seen", sighting.kind));
+                }
+                for trip in &change.trips {
+                    let text = format!("{} of {} owned {} resources turned suspect within an hour: nothing is swept until Git clears it", trip.suspects, trip.owned, trip.kind);
+                    self.note(Kind::Breaker, "sweeps", text);
+                }
+            }
+            Command::SweepDelete(delete) => {
+                let evidence: Vec<&str> = delete.deletion.evidence.iter().map(|e| &**e).collect();
+                let text = format!("{}: {}", delete.deletion.kind, evidence.join("; "));
+                self.note(Kind::Collected, delete.resource.id.name(), text);
+            }
+            Command::ReportSweep(report) => self.tell_kept(report),
+            _ => {}
+        }
+    }
+
+    /// Puts what came of a command into the timeline.
+    pub(super) fn tell_end(&mut self, key: &CommandKey, report: &Report) {
+        for refusal in &report.refused {
+            self.books.refusals += 1;
+            let text = format!("{}: {}", refusal.error.code.category(), refusal.error.message);
+            let subject = format!("{} ({})", refusal.offering, key_name(key));
+            self.note(Kind::Refused, subject, text);
+        }
+        if let Some(refusal) = report.called_off {
+            self.note(Kind::Kept, key_name(key), format!("called off right before the DELETE: {}", refusal.category()));
+        }
+    }
+}
+
+fn key_name(key: &CommandKey) -> String {
+    match key {
+        CommandKey::Claim(name) => name.to_string(),
+        CommandKey::Node(name) => name.to_string(),
+        CommandKey::Pod(key) => key.to_string(),
+        CommandKey::Inventory => "inventory".into(),
+        CommandKey::Records => "records".into(),
+        CommandKey::Resource(id) => id.name().to_owned(),
+        CommandKey::Sweep(name) => name.to_string(),
+    }
+}

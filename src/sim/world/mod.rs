@@ -1,0 +1,162 @@
+//! The world: what happens when the deciders look after a simulated cluster on a simulated Azure?
+//!
+//! [`World`] joins the two, runs a controller between them, plays a scenario's deeds at their times, and checks after
+//! every step that no invariant is broken. It moves from one instant at which something happens to the next.
+
+mod act;
+mod books;
+mod controller;
+mod deed;
+mod exchange;
+mod invariants;
+mod start;
+mod timeline;
+mod truth;
+
+pub use books::{Books, Summary};
+pub use controller::{Crash, When};
+pub use deed::{Deed, DeedError};
+pub use invariants::Violation;
+pub use start::{Start, StartError};
+pub use timeline::{Entry, Kind};
+
+use crate::chance::Chance;
+use crate::cloud::Cloud;
+use crate::cluster::Cluster;
+use controller::Controller;
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_core::catalog::{InstanceType, RegionCatalog};
+use napkeeper_core::cluster::pool::NodeClass;
+use napkeeper_core::names::NodeClassName;
+use napkeeper_core::settings::Settings;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use truth::Truth;
+
+/// Most rounds of one instant. More means that something runs in circles.
+const MOST_ROUNDS: u32 = 2_000;
+
+/// A cluster on Azure, and the controller that looks after it.
+#[derive(Debug)]
+pub struct World {
+    settings: Settings,
+    seed: u64,
+    now: Timestamp,
+    started_at: Timestamp,
+    chance: Chance,
+    catalog: RegionCatalog,
+    cloud: Cloud,
+    cluster: Cluster,
+    controller: Controller,
+    truth: Truth,
+    books: Books,
+    timeline: Vec<Entry>,
+    agenda: BTreeMap<(Timestamp, usize), Deed>,
+    types: BTreeMap<NodeClassName, (Arc<NodeClass>, Arc<Vec<InstanceType>>)>,
+}
+
+impl World {
+    /// The virtual instant.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// When the world began.
+    #[must_use]
+    pub fn started_at(&self) -> Timestamp {
+        self.started_at
+    }
+
+    /// What has happened, oldest first.
+    #[must_use]
+    pub fn timeline(&self) -> &[Entry] {
+        &self.timeline
+    }
+
+    /// The simulated Azure, to look at.
+    #[must_use]
+    pub fn cloud(&self) -> &Cloud {
+        &self.cloud
+    }
+
+    /// The simulated cluster, to look at.
+    #[must_use]
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Plays a deed at a time from now on.
+    pub fn plan_deed(&mut self, at: Timestamp, deed: Deed) {
+        let place = self.agenda.len();
+        self.agenda.insert((at.max(self.now), place), deed);
+    }
+
+    /// Lets the controller crash at some of its writes.
+    pub fn plan_crashes(&mut self, crashes: impl IntoIterator<Item = Crash>) {
+        self.controller.crashes.extend(crashes);
+    }
+
+    /// Runs until an instant.
+    ///
+    /// # Errors
+    /// The first [`Violation`] of an invariant.
+    pub fn run_until(&mut self, end: Timestamp) -> Result<(), Violation> {
+        while let Some(next) = self.next_instant().filter(|at| *at <= end) {
+            self.step(next)?;
+        }
+        self.pass_time(end.max(self.now));
+        Ok(())
+    }
+
+    /// Runs until an instant, stopping now and then to tell how far it has come.
+    ///
+    /// # Errors
+    /// The first [`Violation`] of an invariant.
+    pub fn run_reporting(&mut self, end: Timestamp, mut tell: impl FnMut(Timestamp)) -> Result<(), Violation> {
+        let slice = SignedDuration::from_secs(end.duration_since(self.now).as_secs() / 100 + 1);
+        while self.now < end {
+            let stop = self.now.saturating_add(slice).unwrap_or(end).min(end);
+            self.run_until(stop)?;
+            tell(self.now);
+        }
+        Ok(())
+    }
+
+    /// When something happens next.
+    fn next_instant(&self) -> Option<Timestamp> {
+        let deed = self.agenda.keys().next().map(|(at, _)| *at);
+        [deed, self.cloud.next_event(), self.cluster.next_event(), self.controller.next_wake()]
+            .into_iter()
+            .flatten()
+            .min()
+            .map(|at| at.max(self.now))
+    }
+
+    /// Plays everything that happens at one instant.
+    fn step(&mut self, at: Timestamp) -> Result<(), Violation> {
+        self.pass_time(at);
+        while let Some(entry) = self.agenda.first_entry().filter(|e| e.key().0 <= at) {
+            let deed = entry.remove();
+            self.play(deed)?;
+        }
+        self.controller.restart_if_due(&self.cluster, at);
+        for _ in 0..MOST_ROUNDS {
+            self.cloud.advance(at);
+            self.cluster.advance(at);
+            let moved = self.exchange();
+            let changed = self.watch();
+            let decided = self.decide(changed);
+            let acted = self.act()?;
+            if !(moved || changed || decided || acted) {
+                return self.check();
+            }
+        }
+        Err(self.violation("busy-loop", format!("{MOST_ROUNDS} rounds at one instant")))
+    }
+
+    fn pass_time(&mut self, to: Timestamp) {
+        self.books.pass(self.now, to);
+        self.now = to;
+    }
+}
