@@ -1,1 +1,5 @@
 //! The embedded world.
+
+pub mod chance;
+pub mod cluster;
+pub mod workload;
