@@ -1,4 +1,5 @@
 //! The embedded world.
 
 pub mod chance;
-pub mod cloud;
+pub mod cluster;
+pub mod workload;

@@ -1,0 +1,130 @@
+//! The API server: what does it answer to an effect?
+
+use super::{Cluster, Delta, Listed, records};
+use crate::workload::PodBudget;
+use jiff::Timestamp;
+use napkeeper_core::cluster::pod::{Pod, PodPhase};
+use napkeeper_core::names::{ObjectKey, Uid};
+use napkeeper_core::plan::{Effect, Reply, SweepReport};
+use napkeeper_core::ports::{ClusterError, PortError};
+use std::sync::Arc;
+
+impl Cluster {
+    /// Performs an effect on Kubernetes. `None` when the effect is one on Azure, or takes both.
+    ///
+    /// # Errors
+    /// [`PortError::Cluster`] as the API server would refuse it, or while faults are injected.
+    pub fn perform(&mut self, effect: &Effect, now: Timestamp) -> Option<Result<Reply, PortError>> {
+        self.reach(now);
+        if is_of_azure(effect) {
+            return None;
+        }
+        let reply = self
+            .faults
+            .check_reachable(self.now)
+            .and_then(|()| self.answer(effect));
+        Some(reply.map_err(PortError::Cluster))
+    }
+
+    fn answer(&mut self, effect: &Effect) -> Result<Reply, ClusterError> {
+        match effect {
+            Effect::CreateClaim(draft) => self.create_claim(draft)?,
+            Effect::WriteIntent(claim, intent) => self.write_intent(claim, intent)?,
+            Effect::AdvanceClaim(claim, step) => self.advance_claim(claim, step)?,
+            Effect::AdvanceNode(name, uid, step) => self.advance_node(name, uid, step)?,
+            Effect::DeleteClaim(claim) => self.delete_claim_object(claim)?,
+            Effect::ReleaseClaim(claim) => self.release_claim(claim)?,
+            Effect::DeleteNode(name, uid) => {
+                self.node(name, uid)?;
+                self.take_node(name);
+            }
+            Effect::Evict(pod, uid) => self.evict(pod, uid)?,
+            Effect::Record(change) => {
+                self.store.records = Arc::new(records::changed(&self.store.records, change));
+                let records = Arc::clone(&self.store.records);
+                self.deltas.push(Delta::Records(records));
+            }
+            Effect::ReportSweep(report) => self.report_sweep(report)?,
+            Effect::ReadClaim(name) => {
+                self.faults.check_allowed(Listed::Claims)?;
+                return Ok(Reply::Claim(self.store.claims().get(name).cloned()));
+            }
+            Effect::ReadNode(provider) => {
+                self.faults.check_allowed(Listed::Nodes)?;
+                return Ok(Reply::Node(self.store.node_of(provider).cloned()));
+            }
+            Effect::ReadVolume(name) => {
+                self.faults.check_allowed(Listed::Volumes)?;
+                return Ok(Reply::Volume(self.store.volumes().get(name).cloned()));
+            }
+            Effect::Get(_)
+            | Effect::PutNic(_)
+            | Effect::PutVm(_)
+            | Effect::Delete(..)
+            | Effect::Tag(..)
+            | Effect::Poll(_)
+            | Effect::TakeInventory => {}
+        }
+        Ok(Reply::Done)
+    }
+
+    fn report_sweep(&mut self, report: &SweepReport) -> Result<(), ClusterError> {
+        if self.store.sweeps().get(&report.sweep).is_none() {
+            return Err(ClusterError::NotFound);
+        }
+        self.reports.insert(report.sweep.clone(), report.clone());
+        Ok(())
+    }
+
+    /// The eviction API: pods that do not run may always go; others only if every budget that guards them allows it.
+    fn evict(&mut self, key: &ObjectKey, uid: &Uid) -> Result<(), ClusterError> {
+        let pod = self.store.pods().get(key).ok_or(ClusterError::NotFound)?;
+        if pod.uid != *uid {
+            return Err(ClusterError::Conflict);
+        }
+        let guarded = pod.phase == PodPhase::Running && pod.deleting_at.is_none();
+        let shape = &pod.shape;
+        let refused = |budget: &PodBudget| {
+            let (healthy, wanted) = self.health(budget);
+            budget.guards(&shape.namespace, &shape.labels) && !budget.allows(healthy, wanted)
+        };
+        if guarded && self.budgets.values().any(refused) {
+            return Err(ClusterError::Budget);
+        }
+        self.end_pod(key);
+        Ok(())
+    }
+
+    /// How many pods that a budget guards are healthy, and how many are wanted. Pods of DaemonSets are not counted.
+    fn health(&self, budget: &PodBudget) -> (u32, u32) {
+        let guards = |pod: &Pod| budget.guards(&pod.shape.namespace, &pod.shape.labels);
+        let healthy = |pods: &mut dyn Iterator<Item = &ObjectKey>| {
+            let pods = pods.filter_map(|key| self.store.pods().get(key));
+            let healthy = pods.filter(|p| guards(p) && PodBudget::is_healthy(p));
+            u32::try_from(healthy.count()).unwrap_or(u32::MAX)
+        };
+        let bare = healthy(&mut self.workloads.bare.iter());
+        let mut sum = (bare, bare);
+        for entry in self.workloads.all.values() {
+            let shape = &entry.workload.template.shape;
+            if budget.guards(&shape.namespace, &shape.labels) {
+                sum.0 += healthy(&mut entry.pods.iter());
+                sum.1 += entry.workload.wanted(entry.succeeded);
+            }
+        }
+        sum
+    }
+}
+
+fn is_of_azure(effect: &Effect) -> bool {
+    matches!(
+        effect,
+        Effect::Get(_)
+            | Effect::PutNic(_)
+            | Effect::PutVm(_)
+            | Effect::Delete(..)
+            | Effect::Tag(..)
+            | Effect::Poll(_)
+            | Effect::TakeInventory
+    )
+}

@@ -1,0 +1,107 @@
+//! DaemonSets: which nodes lack a pod of which set?
+
+use super::Cluster;
+use super::pods::{Orders, Origin};
+use crate::workload::PodTemplate;
+use napkeeper_core::cluster::node::Node;
+use napkeeper_core::cluster::pod::{PodOwner, PodShape, TaintEffect, Toleration};
+use napkeeper_core::labels;
+use napkeeper_core::names::{NodeName, ObjectKey};
+use napkeeper_core::resources::Resources;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// DaemonSets and where their pods are.
+#[derive(Debug, Default)]
+pub(super) struct Daemons {
+    templates: BTreeMap<ObjectKey, Arc<PodTemplate>>,
+    pods: BTreeMap<(NodeName, ObjectKey), ObjectKey>,
+}
+
+impl Daemons {
+    pub(super) fn put(&mut self, key: ObjectKey, template: &PodTemplate) {
+        let template = PodTemplate {
+            shape: Arc::new(tolerant(&template.shape)),
+            ..template.clone()
+        };
+        self.templates.insert(key, Arc::new(template));
+    }
+
+    pub(super) fn take(&mut self, key: &ObjectKey) -> Vec<ObjectKey> {
+        self.templates.remove(key);
+        let of_set = |((_, set), pod): (&(NodeName, ObjectKey), &ObjectKey)| {
+            (set == key).then(|| pod.clone())
+        };
+        self.pods.iter().filter_map(of_set).collect()
+    }
+
+    pub(super) fn forget_pod(&mut self, set: ObjectKey, node: NodeName) {
+        self.pods.remove(&(node, set));
+    }
+}
+
+/// The DaemonSet controller adds tolerations, so that its pods run on nodes that are not ready, cannot be reached, or
+/// are cordoned (`AddOrUpdateDaemonPodTolerations`). Not-ready is tolerated with every effect here, as the DaemonSets
+/// of AKS do.
+fn tolerant(shape: &PodShape) -> PodShape {
+    let toleration = |key: &str, effect| Toleration {
+        key: Some(Arc::from(key)),
+        value: None,
+        effect,
+    };
+    let mut shape = shape.clone();
+    shape.tolerations.extend([
+        toleration(labels::TAINT_NOT_READY, None),
+        toleration(labels::TAINT_UNREACHABLE, None),
+        toleration(
+            "node.kubernetes.io/unschedulable",
+            Some(TaintEffect::NoSchedule),
+        ),
+    ]);
+    shape
+}
+
+impl Cluster {
+    /// Puts a pod of every DaemonSet on the nodes with changes that accept it, have room and lack it.
+    pub(super) fn run_daemon_sets(&mut self) {
+        for name in std::mem::take(&mut self.dirty.nodes) {
+            let Some(node) = self.store.nodes().get(&name).map(Arc::clone) else {
+                continue;
+            };
+            if node.deleting_at.is_some() || self.kubelets.is_lost(&name) {
+                continue;
+            }
+            for (set, template) in self.daemons.templates.clone() {
+                self.place_daemon(&node, set, &template);
+            }
+        }
+    }
+
+    fn place_daemon(&mut self, node: &Node, set: ObjectKey, template: &PodTemplate) {
+        let place = (node.name.clone(), set.clone());
+        let used = self.store.usage(&node.name).map(|u| &u.requested);
+        let room = node
+            .allocatable
+            .minus(used.unwrap_or(&Resources::default()));
+        if self.daemons.pods.contains_key(&place)
+            || !template.shape.accepts_labels(&node.labels)
+            || template.shape.untolerated(&node.taints).is_some()
+            || !template.shape.requests.fits(&room)
+        {
+            return;
+        }
+        let key = ObjectKey {
+            namespace: set.namespace.clone(),
+            name: self.ids.name(&set.name),
+        };
+        let orders = Orders {
+            origin: Origin::DaemonSet(set, node.name.clone()),
+            grace: template.grace,
+            run_for: None,
+        };
+        self.workloads.orders.insert(key.clone(), orders);
+        self.daemons.pods.insert(place, key.clone());
+        let pod = self.new_pod(key, template, PodOwner::DaemonSet, Vec::new());
+        self.bind(pod, node.name.clone());
+    }
+}

@@ -1,0 +1,85 @@
+//! Events: what does the rest of the world need to know of the cluster?
+
+use napkeeper_core::names::{ArmId, NodeName, ObjectKey, ObjectName, ProviderId, Zone};
+
+/// Something that has happened in the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClusterEvent {
+    /// A PersistentVolumeClaim needs a disk; answer with [`super::Cluster::disk_created`].
+    DiskWanted {
+        /// The PersistentVolume that it is for; its name goes on the disk.
+        volume: ObjectName,
+        /// The PersistentVolumeClaim.
+        claim: ObjectKey,
+        /// Where; `None` is in no zone.
+        zone: Option<Zone>,
+        /// Size in GiB.
+        size_gib: u32,
+    },
+    /// A disk is to be deleted: its PersistentVolume has gone and had the reclaim policy Delete.
+    DiskReleased {
+        /// The disk.
+        disk: ArmId,
+    },
+    /// A disk is to be attached to the VM of a node.
+    DiskAttached {
+        /// The disk.
+        disk: ArmId,
+        /// The VM.
+        vm: ProviderId,
+    },
+    /// A disk is to be detached from the VM of a node.
+    DiskDetached {
+        /// The disk.
+        disk: ArmId,
+        /// The VM.
+        vm: ProviderId,
+    },
+    /// A pod has found a node.
+    PodBound {
+        /// The pod.
+        pod: ObjectKey,
+        /// The node.
+        node: NodeName,
+    },
+    /// A pod runs.
+    PodRunning {
+        /// The pod.
+        pod: ObjectKey,
+    },
+    /// A pod finds no node.
+    PodUnschedulable {
+        /// The pod.
+        pod: ObjectKey,
+    },
+    /// A pod of a Job has ended well.
+    PodSucceeded {
+        /// The pod.
+        pod: ObjectKey,
+    },
+    /// A pod is gone from the API server.
+    PodGone {
+        /// The pod.
+        pod: ObjectKey,
+    },
+    /// A kubelet has announced its node.
+    NodeJoined {
+        /// The node.
+        node: NodeName,
+    },
+    /// A node is ready.
+    NodeReady {
+        /// The node.
+        node: NodeName,
+    },
+    /// A node's kubelet is not heard of any more.
+    NodeUnreachable {
+        /// The node.
+        node: NodeName,
+    },
+    /// A node is gone from the API server.
+    NodeGone {
+        /// The node.
+        node: NodeName,
+    },
+}

@@ -1,0 +1,312 @@
+//! Kubelets: when do nodes join, become ready, and get lost?
+
+use super::{Cluster, ClusterEvent, Delta, Timer};
+use jiff::Timestamp;
+use napkeeper_core::cluster::node::Node;
+use napkeeper_core::cluster::pod::{Labels, Taint, TaintEffect};
+use napkeeper_core::labels;
+use napkeeper_core::names::{NodeName, ObjectKey, ProviderId, Uid};
+use napkeeper_core::resources::Resources;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What a kubelet announces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewNode {
+    /// Name; it becomes the host name label as well.
+    pub name: NodeName,
+    /// The VM.
+    pub provider_id: ProviderId,
+    /// Labels.
+    pub labels: Labels,
+    /// Taints beside those that say that it is new.
+    pub taints: Vec<Taint>,
+    /// All that it has.
+    pub capacity: Resources,
+    /// What pods may use.
+    pub allocatable: Resources,
+}
+
+/// What happens to a node by itself. All but the first are about one incarnation of a Node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NodeTimer {
+    /// Its kubelet announces it.
+    Join(ProviderId),
+    /// Its kubelet is ready.
+    Ready(NodeName, Uid),
+    /// What it has to wait for is there: its startup taints go.
+    Startup(NodeName, Uid),
+    /// Its kubelet has not been heard of for long.
+    Unreachable(NodeName, Uid),
+    /// Its pods are given up.
+    GiveUpPods(NodeName, Uid),
+    /// The cloud controller finds no VM.
+    Reap(NodeName, Uid),
+}
+
+/// Kubelets that are not there yet, or not any more.
+#[derive(Debug, Default)]
+pub(super) struct Kubelets {
+    joining: BTreeMap<ProviderId, NewNode>,
+    lost: BTreeSet<NodeName>,
+}
+
+impl Kubelets {
+    /// The machine of the node is gone: nothing on it starts or ends.
+    pub(super) fn is_lost(&self, node: &NodeName) -> bool {
+        self.lost.contains(node)
+    }
+}
+
+fn taint(key: &str, effect: TaintEffect) -> Taint {
+    Taint {
+        key: Arc::from(key),
+        value: Arc::from(""),
+        effect,
+    }
+}
+
+fn without(taints: &[Taint], drop: impl Fn(&Taint) -> bool) -> Vec<Taint> {
+    taints.iter().filter(|t| !drop(t)).cloned().collect()
+}
+
+/// Adds taints that are not there yet.
+pub(super) fn add_taints(to: &mut Vec<Taint>, taints: impl IntoIterator<Item = Taint>) {
+    for taint in taints {
+        if !to.contains(&taint) {
+            to.push(taint);
+        }
+    }
+}
+
+impl Cluster {
+    /// A VM runs since `at`: its kubelet will announce the node, and become ready some time later.
+    pub fn kubelet_joins(&mut self, node: NewNode, at: Timestamp, now: Timestamp) {
+        self.reach(now);
+        let delay = self.timings.node_joins.of(self.seed, node.name.as_str());
+        let after = (at.duration_since(self.now) + delay).max(jiff::SignedDuration::ZERO);
+        let provider = node.provider_id.clone();
+        self.kubelets.joining.insert(provider.clone(), node);
+        self.set_timer(after, Timer::Node(NodeTimer::Join(provider)));
+    }
+
+    /// A VM is gone, and its kubelet with it.
+    pub fn kubelet_lost(&mut self, provider: &ProviderId, now: Timestamp) {
+        self.reach(now);
+        self.kubelets.joining.remove(provider);
+        let Some(node) = self.store.node_of(provider).map(Arc::clone) else {
+            return;
+        };
+        if !self.kubelets.lost.insert(node.name.clone()) {
+            return;
+        }
+        let (name, uid) = (node.name.clone(), node.uid.clone());
+        let reaped = self.timings.node_reaped.of(self.seed, uid.as_str());
+        self.set_timer(
+            reaped,
+            Timer::Node(NodeTimer::Reap(name.clone(), uid.clone())),
+        );
+        let unreachable = Timer::Node(NodeTimer::Unreachable(name, uid));
+        self.set_timer(self.timings.node_unreachable, unreachable);
+    }
+
+    /// A node that nobody manages is there and ready at once.
+    pub fn add_unmanaged_node(&mut self, node: NewNode, now: Timestamp) {
+        self.reach(now);
+        let taints = node.taints.clone();
+        let node = self.node_object(node, taints, true);
+        self.put_node(node);
+    }
+
+    fn node_object(&mut self, node: NewNode, taints: Vec<Taint>, ready: bool) -> Node {
+        let mut labels = node.labels;
+        labels.insert(Arc::from(labels::HOSTNAME), node.name.text());
+        Node {
+            name: node.name,
+            uid: self.ids.uid(),
+            provider_id: Some(node.provider_id),
+            labels,
+            taints,
+            capacity: node.capacity,
+            allocatable: node.allocatable,
+            ready,
+            ready_since: self.now,
+            created_at: self.now,
+            deleting_at: None,
+            cordoned: false,
+            has_finalizer: false,
+            do_not_disrupt: false,
+        }
+    }
+
+    pub(super) fn node_timer(&mut self, timer: NodeTimer) {
+        match timer {
+            NodeTimer::Join(provider) => self.node_joins(&provider),
+            NodeTimer::Ready(name, uid) => self.with_node(&name, &uid, false, Self::node_ready),
+            NodeTimer::Startup(name, uid) => {
+                self.with_node(&name, &uid, false, Self::drop_startup_taints);
+            }
+            NodeTimer::Unreachable(name, uid) => {
+                self.with_node(&name, &uid, true, Self::node_unreachable);
+            }
+            NodeTimer::GiveUpPods(name, uid) => {
+                self.with_node(&name, &uid, true, Self::give_up_pods);
+            }
+            NodeTimer::Reap(name, uid) => {
+                self.with_node(&name, &uid, true, |cluster, node| {
+                    cluster.delete_node_object(&node.name);
+                });
+            }
+        }
+    }
+
+    /// Acts on a node if that very incarnation is still there, and its kubelet lost or not as expected.
+    fn with_node(
+        &mut self,
+        name: &NodeName,
+        uid: &Uid,
+        lost: bool,
+        act: impl FnOnce(&mut Self, Node),
+    ) {
+        if let Some(node) = self.store.nodes().get(name).filter(|n| n.uid == *uid) {
+            let node = Node::clone(node);
+            if self.kubelets.is_lost(name) == lost {
+                act(self, node);
+            }
+        }
+    }
+
+    fn node_joins(&mut self, provider: &ProviderId) {
+        // A VM that has gone in the meantime does not join; nor does one whose name is taken.
+        let Some(new) = self.kubelets.joining.remove(provider) else {
+            return;
+        };
+        if self.store.nodes().get(&new.name).is_some() {
+            return;
+        }
+        let mut taints = new.taints.clone();
+        add_taints(
+            &mut taints,
+            [
+                taint(labels::TAINT_UNREGISTERED, TaintEffect::NoExecute),
+                taint(labels::TAINT_NOT_READY, TaintEffect::NoSchedule),
+            ],
+        );
+        let node = self.node_object(new, taints, false);
+        let delay = self.timings.node_ready.of(self.seed, node.name.as_str());
+        let ready = NodeTimer::Ready(node.name.clone(), node.uid.clone());
+        self.set_timer(delay, Timer::Node(ready));
+        self.note(ClusterEvent::NodeJoined {
+            node: node.name.clone(),
+        });
+        self.put_node(node);
+    }
+
+    fn node_ready(&mut self, mut node: Node) {
+        node.ready = true;
+        node.ready_since = self.now;
+        node.taints = without(&node.taints, |t| &*t.key == labels::TAINT_NOT_READY);
+        self.note(ClusterEvent::NodeReady {
+            node: node.name.clone(),
+        });
+        self.start_up(&node);
+        self.put_node(node);
+    }
+
+    /// Something that sets the node up begins once it is ready and registered.
+    pub(super) fn start_up(&mut self, node: &Node) {
+        if node.ready && node.label(labels::REGISTERED).is_some() {
+            let delay = self.timings.startup.of(self.seed, node.name.as_str());
+            let timer = NodeTimer::Startup(node.name.clone(), node.uid.clone());
+            self.set_timer(delay, Timer::Node(timer));
+        }
+    }
+
+    fn drop_startup_taints(&mut self, mut node: Node) {
+        let claim = node
+            .provider_id
+            .as_ref()
+            .and_then(|id| self.store.claim_of(id));
+        let Some(claim) = claim else { return };
+        let startup = &claim.spec.startup_taints;
+        let left = without(&node.taints, |t| startup.contains(t));
+        if left.len() < node.taints.len() {
+            node.taints = left;
+            self.put_node(node);
+        }
+    }
+
+    fn node_unreachable(&mut self, mut node: Node) {
+        node.ready = false;
+        node.ready_since = self.now;
+        add_taints(
+            &mut node.taints,
+            [
+                taint(labels::TAINT_UNREACHABLE, TaintEffect::NoSchedule),
+                taint(labels::TAINT_UNREACHABLE, TaintEffect::NoExecute),
+            ],
+        );
+        let give_up = NodeTimer::GiveUpPods(node.name.clone(), node.uid.clone());
+        self.set_timer(self.timings.pods_given_up, Timer::Node(give_up));
+        self.note(ClusterEvent::NodeUnreachable {
+            node: node.name.clone(),
+        });
+        self.put_node(node);
+    }
+
+    fn give_up_pods(&mut self, node: Node) {
+        let unreachable = taint(labels::TAINT_UNREACHABLE, TaintEffect::NoExecute);
+        for key in self.pods_on(&node.name) {
+            let stays = |shape: &napkeeper_core::cluster::pod::PodShape| {
+                shape.untolerated([&unreachable]).is_none()
+            };
+            let pod = self.store.pods().get(&key);
+            if pod.is_some_and(|pod| !stays(&pod.shape)) {
+                self.end_pod(&key);
+            }
+        }
+    }
+
+    fn pods_on(&self, node: &NodeName) -> Vec<ObjectKey> {
+        let usage = self.store.usage(node);
+        usage.map_or_else(Vec::new, |u| u.pods.iter().cloned().collect())
+    }
+
+    /// Adds or replaces a node: the only way in which one changes.
+    pub(super) fn put_node(&mut self, node: Node) {
+        let node = Arc::new(node);
+        self.store.put_node(Arc::clone(&node));
+        self.scheduler.put_node(&node);
+        self.dirty.nodes.insert(node.name.clone());
+        self.deltas.push(Delta::Node(node));
+    }
+
+    /// Asks for the deletion of a Node object: at once, unless our finalizer holds it.
+    pub(super) fn delete_node_object(&mut self, name: &NodeName) {
+        let Some(node) = self.store.nodes().get(name) else {
+            return;
+        };
+        if !node.has_finalizer {
+            self.take_node(name);
+        } else if node.deleting_at.is_none() {
+            let node = Node {
+                deleting_at: Some(self.now),
+                ..Node::clone(node)
+            };
+            self.put_node(node);
+        }
+    }
+
+    /// Removes a Node object; the pod garbage collector removes its pods.
+    pub(super) fn take_node(&mut self, name: &NodeName) {
+        for key in self.pods_on(name) {
+            self.take_pod(&key);
+        }
+        self.store.take_node(name);
+        self.scheduler.take_node(name);
+        self.kubelets.lost.remove(name);
+        self.dirty.volumes = true;
+        self.deltas.push(Delta::NodeGone(name.clone()));
+        self.note(ClusterEvent::NodeGone { node: name.clone() });
+    }
+}

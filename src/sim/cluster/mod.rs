@@ -1,0 +1,197 @@
+//! The simulated Kubernetes: what do the API server, kube-scheduler, the kubelets and the controllers do, and when?
+//!
+//! Everything happens on a virtual clock: [`Cluster::next_event`] says when something happens next, and
+//! [`Cluster::advance`] lets it happen. Verbs and effects take place at once; controllers and kube-scheduler answer to
+//! them in the next `advance`, at the same instant. The same seed and the same calls give the same cluster.
+
+mod api;
+mod claims;
+mod controllers;
+mod daemons;
+mod delta;
+mod events;
+mod ids;
+mod kubelet;
+mod listing;
+mod pods;
+mod records;
+mod scheduler;
+mod timings;
+mod verbs;
+mod volumes;
+
+#[cfg(test)]
+mod tests;
+
+pub use delta::{Delta, apply};
+pub use events::ClusterEvent;
+pub use kubelet::NewNode;
+pub use listing::Listed;
+pub use timings::{Delay, Timings};
+
+use crate::workload::PodBudget;
+use ids::Ids;
+use jiff::Timestamp;
+use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::names::{NodeName, ObjectKey, ObjectName};
+use napkeeper_core::plan::SweepReport;
+use scheduler::Scheduler;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A simulated Kubernetes cluster.
+#[derive(Debug)]
+pub struct Cluster {
+    seed: u64,
+    timings: Timings,
+    now: Timestamp,
+    ids: Ids,
+    /// What the API server holds, as far as deciders see it.
+    store: Snapshot,
+    /// Changes that nobody has watched yet.
+    deltas: Vec<Delta>,
+    /// What has happened, for the world.
+    events: Vec<(Timestamp, ClusterEvent)>,
+    timers: BTreeMap<(Timestamp, u64), Timer>,
+    timers_set: u64,
+    scheduler: Scheduler,
+    workloads: controllers::Workloads,
+    daemons: daemons::Daemons,
+    kubelets: kubelet::Kubelets,
+    volumes: volumes::Volumes,
+    budgets: BTreeMap<ObjectKey, PodBudget>,
+    reports: BTreeMap<ObjectName, SweepReport>,
+    faults: listing::Faults,
+    dirty: Dirty,
+}
+
+/// What controllers have not looked at yet.
+#[derive(Debug, Default)]
+struct Dirty {
+    workloads: BTreeSet<ObjectKey>,
+    nodes: BTreeSet<NodeName>,
+    volumes: bool,
+}
+
+/// Something that is going to happen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Timer {
+    Pod(pods::PodTimer, ObjectKey, napkeeper_core::names::Uid),
+    Node(kubelet::NodeTimer),
+}
+
+impl Cluster {
+    /// An empty cluster.
+    #[must_use]
+    pub fn new(seed: u64, timings: Timings) -> Self {
+        Self {
+            seed,
+            timings,
+            now: Timestamp::UNIX_EPOCH,
+            ids: Ids::new(seed),
+            store: Snapshot::default(),
+            deltas: Vec::new(),
+            events: Vec::new(),
+            timers: BTreeMap::new(),
+            timers_set: 0,
+            scheduler: Scheduler::default(),
+            workloads: controllers::Workloads::default(),
+            daemons: daemons::Daemons::default(),
+            kubelets: kubelet::Kubelets::default(),
+            volumes: volumes::Volumes::default(),
+            budgets: BTreeMap::new(),
+            reports: BTreeMap::new(),
+            faults: listing::Faults::default(),
+            dirty: Dirty::default(),
+        }
+    }
+
+    /// All changes since the last call, oldest first.
+    pub fn watch(&mut self) -> Vec<Delta> {
+        std::mem::take(&mut self.deltas)
+    }
+
+    /// All that is there: what a controller lists when it starts. Deltas before this call are in it.
+    #[must_use]
+    pub fn relist(&self) -> Snapshot {
+        self.store.clone()
+    }
+
+    /// All that is there, to look at.
+    #[must_use]
+    pub fn state(&self) -> &Snapshot {
+        &self.store
+    }
+
+    /// What has happened since the last call, oldest first.
+    pub fn take_events(&mut self) -> Vec<(Timestamp, ClusterEvent)> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// When something happens next; `None` is never unless somebody does something.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Timestamp> {
+        if self.is_settled() {
+            self.timers.keys().next().map(|(at, _)| *at)
+        } else {
+            Some(self.now)
+        }
+    }
+
+    /// Lets everything happen that happens until `now`, `now` included.
+    pub fn advance(&mut self, now: Timestamp) {
+        self.settle();
+        while let Some(at) = self.timers.keys().next().map(|(at, _)| *at)
+            && at <= now
+        {
+            self.reach(at);
+            while let Some(entry) = self.timers.first_entry()
+                && entry.key().0 <= at
+            {
+                match entry.remove() {
+                    Timer::Pod(timer, key, uid) => self.pod_timer(timer, &key, &uid),
+                    Timer::Node(timer) => self.node_timer(timer),
+                }
+            }
+            self.settle();
+        }
+        self.reach(now);
+    }
+
+    /// The report that was last written to a sweep's status.
+    #[must_use]
+    pub fn report(&self, sweep: &ObjectName) -> Option<&SweepReport> {
+        self.reports.get(sweep)
+    }
+
+    /// Time never goes back.
+    fn reach(&mut self, now: Timestamp) {
+        self.now = self.now.max(now);
+    }
+
+    fn set_timer(&mut self, after: jiff::SignedDuration, timer: Timer) {
+        self.timers_set += 1;
+        let at = self.now.saturating_add(after).unwrap_or(Timestamp::MAX);
+        self.timers.insert((at, self.timers_set), timer);
+    }
+
+    fn note(&mut self, event: ClusterEvent) {
+        self.events.push((self.now, event));
+    }
+
+    fn is_settled(&self) -> bool {
+        self.dirty.workloads.is_empty()
+            && self.dirty.nodes.is_empty()
+            && !self.dirty.volumes
+            && !self.scheduler.has_work()
+    }
+
+    /// Lets controllers and kube-scheduler work until nothing is left for them to do.
+    fn settle(&mut self) {
+        while !self.is_settled() {
+            self.run_workloads();
+            self.run_daemon_sets();
+            self.run_volumes();
+            self.schedule();
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Pods: how do they start, run, end and go?
+
+use super::{Cluster, ClusterEvent, Delta, Timer, scheduler};
+use crate::workload::PodTemplate;
+use jiff::SignedDuration;
+use napkeeper_core::cluster::pod::{Pod, PodOwner, PodPhase};
+use napkeeper_core::names::{NodeName, ObjectKey, ObjectName, Uid};
+use std::sync::Arc;
+
+/// What happens to a pod by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PodTimer {
+    /// Its containers start.
+    Start,
+    /// Its work is done.
+    Succeed,
+    /// Its grace is over.
+    End,
+    /// It ended long ago.
+    Forget,
+}
+
+/// Where a pod comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// Nobody makes it anew.
+    Nobody,
+    /// A workload.
+    Workload(ObjectKey),
+    /// A DaemonSet, on this node.
+    DaemonSet(ObjectKey, NodeName),
+}
+
+/// What a pod is to do, which deciders do not see.
+#[derive(Debug, Clone)]
+pub(super) struct Orders {
+    pub(super) origin: Origin,
+    pub(super) grace: SignedDuration,
+    pub(super) run_for: Option<SignedDuration>,
+}
+
+impl Cluster {
+    /// Adds or replaces a pod: the only way in which one changes.
+    pub(super) fn put_pod(&mut self, pod: Pod) {
+        let pod = Arc::new(pod);
+        let old = self.store.pods().get(&pod.key).map(Arc::clone);
+        // The scheduler first: it counts the pods that are there when it meets a new selector.
+        self.scheduler
+            .pod_changed(old.as_deref(), Some(&pod), self.store.pods().values());
+        self.store.put_pod(Arc::clone(&pod));
+        self.pod_seen(&pod);
+        self.deltas.push(Delta::Pod(pod));
+    }
+
+    /// Removes a pod: the only way in which one goes.
+    pub(super) fn take_pod(&mut self, key: &ObjectKey) {
+        let Some(old) = self.store.pods().get(key).map(Arc::clone) else {
+            return;
+        };
+        self.store.take_pod(key);
+        self.scheduler
+            .pod_changed(Some(&old), None, self.store.pods().values());
+        self.pod_seen(&old);
+        self.dirty.nodes.extend(old.node.clone());
+        self.volumes.pods.remove(key);
+        match self.workloads.forget_pod(key) {
+            Some(Origin::DaemonSet(set, node)) => self.daemons.forget_pod(set, node),
+            Some(Origin::Workload(_) | Origin::Nobody) | None => {}
+        }
+        self.deltas.push(Delta::PodGone(key.clone()));
+        self.note(ClusterEvent::PodGone { pod: key.clone() });
+    }
+
+    /// Tells the controllers that have to do with the pod.
+    fn pod_seen(&mut self, pod: &Pod) {
+        match self.workloads.orders.get(&pod.key).map(|o| &o.origin) {
+            Some(Origin::Workload(workload)) => {
+                self.dirty.workloads.insert(workload.clone());
+            }
+            Some(Origin::DaemonSet(_, node)) => {
+                self.dirty.nodes.insert(node.clone());
+            }
+            Some(Origin::Nobody) | None => {}
+        }
+        if !pod.volumes.is_empty() {
+            self.dirty.volumes = true;
+            self.volumes.pods.entry(pod.key.clone()).or_default();
+        }
+    }
+
+    /// A new pod of a template, on no node.
+    pub(super) fn new_pod(
+        &mut self,
+        key: ObjectKey,
+        template: &PodTemplate,
+        owner: PodOwner,
+        volumes: Vec<ObjectName>,
+    ) -> Pod {
+        Pod {
+            key,
+            uid: self.ids.uid(),
+            shape: Arc::clone(&template.shape),
+            owner,
+            created_at: self.now,
+            started_at: None,
+            deleting_at: None,
+            node: None,
+            phase: PodPhase::Pending,
+            unschedulable: false,
+            do_not_disrupt: template.do_not_disrupt,
+            volumes,
+        }
+    }
+
+    /// Puts a pod on a node. It starts when its volumes are there.
+    pub(super) fn bind(&mut self, mut pod: Pod, node: NodeName) {
+        self.note(ClusterEvent::PodBound {
+            pod: pod.key.clone(),
+            node: node.clone(),
+        });
+        pod.node = Some(node);
+        pod.unschedulable = false;
+        if pod.volumes.is_empty() {
+            self.start_soon(&pod);
+        }
+        self.put_pod(pod);
+    }
+
+    /// The kubelet starts a pod of its node.
+    pub(super) fn start_soon(&mut self, pod: &Pod) {
+        let name = pod.uid.as_str();
+        let delay = self.timings.pod_starts.of(self.seed, name);
+        self.set_pod_timer(delay, PodTimer::Start, pod);
+    }
+
+    fn set_pod_timer(&mut self, after: SignedDuration, timer: PodTimer, pod: &Pod) {
+        self.set_timer(after, Timer::Pod(timer, pod.key.clone(), pod.uid.clone()));
+    }
+
+    pub(super) fn pod_timer(&mut self, timer: PodTimer, key: &ObjectKey, uid: &Uid) {
+        let Some(pod) = self.store.pods().get(key).filter(|p| p.uid == *uid) else {
+            return;
+        };
+        let pod = Arc::clone(pod);
+        // Nothing happens on a node whose machine is gone.
+        let lost = pod.node.as_ref().is_some_and(|n| self.kubelets.is_lost(n));
+        match timer {
+            PodTimer::Forget => self.take_pod(key),
+            _ if lost => {}
+            PodTimer::End => self.take_pod(key),
+            PodTimer::Start if pod.deleting_at.is_none() => self.pod_starts(&pod),
+            PodTimer::Succeed if pod.deleting_at.is_none() => self.pod_succeeds(&pod),
+            PodTimer::Start | PodTimer::Succeed => {}
+        }
+    }
+
+    fn pod_starts(&mut self, pod: &Pod) {
+        let run_for = self.workloads.orders.get(&pod.key).and_then(|o| o.run_for);
+        if let Some(run_for) = run_for {
+            self.set_pod_timer(run_for, PodTimer::Succeed, pod);
+        }
+        self.note(ClusterEvent::PodRunning {
+            pod: pod.key.clone(),
+        });
+        self.put_pod(Pod {
+            phase: PodPhase::Running,
+            started_at: Some(self.now),
+            ..pod.clone()
+        });
+    }
+
+    fn pod_succeeds(&mut self, pod: &Pod) {
+        self.workloads.pod_succeeded(&pod.key);
+        self.set_pod_timer(self.timings.ended_pods_kept, PodTimer::Forget, pod);
+        self.note(ClusterEvent::PodSucceeded {
+            pod: pod.key.clone(),
+        });
+        self.put_pod(Pod {
+            phase: PodPhase::Succeeded,
+            ..pod.clone()
+        });
+    }
+
+    /// Asks a pod to end: it is gone after its grace, or at once when no kubelet has it.
+    pub(super) fn end_pod(&mut self, key: &ObjectKey) {
+        let Some(pod) = self.store.pods().get(key).map(Arc::clone) else {
+            return;
+        };
+        if pod.deleting_at.is_some() {
+            return;
+        }
+        if pod.node.is_none() || pod.is_terminal() {
+            self.take_pod(key);
+            return;
+        }
+        let orders = self.workloads.orders.get(key);
+        let grace = orders.map_or(PodTemplate::GRACE, |o| o.grace);
+        self.set_pod_timer(grace, PodTimer::End, &pod);
+        self.put_pod(Pod {
+            deleting_at: Some(self.now),
+            ..Pod::clone(&pod)
+        });
+    }
+
+    /// Lets kube-scheduler place what it can.
+    pub(super) fn schedule(&mut self) {
+        if !self.scheduler.has_work() {
+            return;
+        }
+        loop {
+            let (volumes, store) = (&self.volumes, &self.store);
+            let verdict = self
+                .scheduler
+                .next(|shape, names| volumes.affinity(store, &shape.namespace, names));
+            match verdict {
+                None => return,
+                Some(scheduler::Verdict::Bind(key, node)) => {
+                    if let Some(pod) = self.store.pods().get(&key) {
+                        self.bind(Pod::clone(pod), node);
+                    }
+                }
+                Some(scheduler::Verdict::Unschedulable(keys)) => {
+                    keys.iter().for_each(|key| self.say_unschedulable(key));
+                }
+            }
+        }
+    }
+
+    fn say_unschedulable(&mut self, key: &ObjectKey) {
+        if let Some(pod) = self.store.pods().get(key) {
+            let pod = Pod {
+                unschedulable: true,
+                ..Pod::clone(pod)
+            };
+            self.put_pod(pod);
+            self.note(ClusterEvent::PodUnschedulable { pod: key.clone() });
+        }
+    }
+}

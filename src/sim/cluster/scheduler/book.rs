@@ -1,0 +1,192 @@
+//! The book of nodes: what is free on each, and how many pods of each selected group are there?
+
+use napkeeper_core::cluster::node::Node;
+use napkeeper_core::cluster::pod::{Pod, PodShape};
+use napkeeper_core::names::{Namespace, NodeName};
+use napkeeper_core::requirements::Requirements;
+use napkeeper_core::resources::Resources;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Number of a node in the book.
+pub(super) type Slot = usize;
+
+/// A node with what its pods leave free.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) node: Arc<Node>,
+    pub(super) free: Resources,
+}
+
+impl Entry {
+    /// It takes new pods at all.
+    pub(super) fn is_open(&self) -> bool {
+        self.node.ready && !self.node.cordoned && self.node.deleting_at.is_none()
+    }
+
+    /// The LeastAllocated score of kube-scheduler for a pod on this node: the mean free share of CPU and memory after
+    /// placement, in hundredths, rounded down as there.
+    pub(super) fn score(&self, requests: &Resources) -> i64 {
+        fn share(free: i64, of: i64) -> i64 {
+            if of > 0 { free.max(0) * 100 / of } else { 0 }
+        }
+        let all = &self.node.allocatable;
+        let cpu = share(self.free.cpu_millis - requests.cpu_millis, all.cpu_millis);
+        let memory = share(self.free.memory - requests.memory, all.memory);
+        i64::midpoint(cpu, memory)
+    }
+}
+
+/// Pods that a spread constraint selects, counted per node.
+#[derive(Debug)]
+struct Group {
+    namespace: Namespace,
+    selector: Requirements,
+    on: Vec<u32>,
+}
+
+/// Nodes by number, with what is free and how many pods of each group they have.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    entries: Vec<Option<Entry>>,
+    slots: BTreeMap<NodeName, Slot>,
+    groups: Vec<Group>,
+}
+
+impl Book {
+    pub(super) fn slot(&self, name: &NodeName) -> Option<Slot> {
+        self.slots.get(name).copied()
+    }
+
+    pub(super) fn entry(&self, slot: Slot) -> Option<&Entry> {
+        self.entries.get(slot)?.as_ref()
+    }
+
+    /// All nodes with their numbers.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (Slot, &Entry)> {
+        self.entries
+            .iter()
+            .enumerate()
+            .filter_map(|(slot, entry)| Some((slot, entry.as_ref()?)))
+    }
+
+    /// Adds a node, or takes note of its change.
+    pub(super) fn put(&mut self, node: &Arc<Node>) -> Slot {
+        if let Some(slot) = self.slot(&node.name) {
+            if let Some(Some(entry)) = self.entries.get_mut(slot) {
+                entry
+                    .free
+                    .add(&node.allocatable.minus(&entry.node.allocatable));
+                entry.node = Arc::clone(node);
+            }
+            return slot;
+        }
+        let entry = Some(Entry {
+            node: Arc::clone(node),
+            free: node.allocatable.clone(),
+        });
+        let slot = match self.entries.iter().position(Option::is_none) {
+            Some(hole) => {
+                self.entries[hole] = entry;
+                hole
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() - 1
+            }
+        };
+        for group in &mut self.groups {
+            group.on.resize(self.entries.len(), 0);
+            group.on[slot] = 0;
+        }
+        self.slots.insert(node.name.clone(), slot);
+        slot
+    }
+
+    /// Forgets a node; its pods must have left it before.
+    pub(super) fn take(&mut self, name: &NodeName) {
+        if let Some(slot) = self.slots.remove(name) {
+            self.entries[slot] = None;
+        }
+    }
+
+    /// Puts requests on a node.
+    pub(super) fn occupy(&mut self, slot: Slot, requests: &Resources) {
+        if let Some(Some(entry)) = self.entries.get_mut(slot) {
+            entry.free.sub(requests);
+        }
+    }
+
+    /// Takes requests off a node.
+    pub(super) fn release(&mut self, slot: Slot, requests: &Resources) {
+        if let Some(Some(entry)) = self.entries.get_mut(slot) {
+            entry.free.add(requests);
+        }
+    }
+
+    /// The number of the group that a selector makes in a namespace, counted from the pods given when it is new.
+    pub(super) fn group<'p>(
+        &mut self,
+        namespace: &Namespace,
+        selector: &Requirements,
+        pods: impl Iterator<Item = &'p Arc<Pod>>,
+    ) -> usize {
+        let same = |g: &Group| g.namespace == *namespace && g.selector == *selector;
+        if let Some(known) = self.groups.iter().position(same) {
+            return known;
+        }
+        let mut on = vec![0; self.entries.len()];
+        for pod in pods.filter(|p| counts_for_spread(p)) {
+            let slot = pod.node.as_ref().and_then(|n| self.slot(n));
+            if let Some(slot) = slot.filter(|_| selects(namespace, selector, &pod.shape)) {
+                on[slot] += 1;
+            }
+        }
+        self.groups.push(Group {
+            namespace: namespace.clone(),
+            selector: selector.clone(),
+            on,
+        });
+        self.groups.len() - 1
+    }
+
+    /// The groups that pods of a shape count in.
+    pub(super) fn groups_of(&self, shape: &PodShape) -> Vec<usize> {
+        let selected = |g: &Group| selects(&g.namespace, &g.selector, shape);
+        (0..self.groups.len())
+            .filter(|i| selected(&self.groups[*i]))
+            .collect()
+    }
+
+    /// How many pods of a group are on a node.
+    pub(super) fn count(&self, group: usize, slot: Slot) -> i64 {
+        i64::from(self.groups[group].on[slot])
+    }
+
+    /// One pod more or less on a node, for these groups.
+    pub(super) fn tally(&mut self, groups: &[usize], slot: Slot, more: bool) {
+        for group in groups {
+            let count = &mut self.groups[*group].on[slot];
+            *count = if more {
+                *count + 1
+            } else {
+                count.saturating_sub(1)
+            };
+        }
+    }
+}
+
+/// True when the selector selects pods of this shape.
+pub(super) fn selects(namespace: &Namespace, selector: &Requirements, shape: &PodShape) -> bool {
+    shape.namespace == *namespace && selector.satisfied_by(&shape.labels)
+}
+
+/// True when the pod takes room on its node.
+pub(super) fn takes_room(pod: &Pod) -> bool {
+    pod.node.is_some() && !pod.is_terminal()
+}
+
+/// True when spread constraints count the pod: kube-scheduler leaves out pods that are asked to end.
+pub(super) fn counts_for_spread(pod: &Pod) -> bool {
+    takes_room(pod) && pod.deleting_at.is_none()
+}

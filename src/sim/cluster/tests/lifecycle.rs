@@ -1,0 +1,253 @@
+use super::*;
+use napkeeper_core::cluster::pod::{PodPhase, Taint, TaintEffect};
+
+fn spec() -> ClaimSpec {
+    ClaimSpec {
+        pool: Some(NodePoolName::new("general").unwrap()),
+        class: NodeClassName::new("default").unwrap(),
+        requirements: Requirements::new(),
+        requests: Resources::default(),
+        labels: Labels::new(),
+        taints: Vec::new(),
+        startup_taints: vec![startup()],
+        expire_after: None,
+        termination_grace_period: None,
+        planned: Vec::new(),
+    }
+}
+
+fn startup() -> Taint {
+    Taint {
+        key: Arc::from("example.com/setup"),
+        value: Arc::from(""),
+        effect: TaintEffect::NoSchedule,
+    }
+}
+
+fn create(cluster: &mut Cluster, name: &str, now: Timestamp) -> Arc<Claim> {
+    let name = ClaimName::new(name).unwrap();
+    let draft = ClaimDraft {
+        name: name.clone(),
+        spec: spec(),
+        pods: Vec::new(),
+    };
+    perform(cluster, Effect::CreateClaim(Box::new(draft)), now).unwrap();
+    cluster.state().claims().get(&name).unwrap().clone()
+}
+
+/// A claim whose VM runs, and whose Node has joined, is registered and ready.
+fn launched(cluster: &mut Cluster, name: &str, now: i64) -> Arc<Claim> {
+    let claim = create(cluster, name, at(now));
+    let machine = machine(name, 4, 1);
+    let step = ClaimStep::Launched {
+        provider_id: machine.provider_id.clone(),
+        offering: OfferingKey {
+            size: VmSize::new("Standard_D4s_v5").unwrap(),
+            zone: Zone::new("westeurope-1").unwrap(),
+            capacity_type: CapacityType::OnDemand,
+        },
+        capacity: machine.capacity.clone(),
+        allocatable: machine.allocatable.clone(),
+    };
+    perform(
+        cluster,
+        Effect::AdvanceClaim(claim.reference(), step),
+        at(now),
+    )
+    .unwrap();
+    cluster.kubelet_joins(machine, at(now), at(now));
+    cluster.advance(at(now + 51));
+    let node = cluster
+        .state()
+        .nodes()
+        .get(&NodeName::new(name).unwrap())
+        .unwrap()
+        .clone();
+    let step = NodeStep::Register {
+        labels: Labels::new(),
+        taints: vec![startup()],
+    };
+    perform(
+        cluster,
+        Effect::AdvanceNode(node.name.clone(), node.uid.clone(), step),
+        at(now + 51),
+    )
+    .unwrap();
+    cluster.advance(at(now + 90));
+    cluster.state().claims().get(&claim.name).unwrap().clone()
+}
+
+fn node(cluster: &Cluster, name: &str) -> Option<Arc<napkeeper_core::cluster::node::Node>> {
+    cluster
+        .state()
+        .nodes()
+        .get(&NodeName::new(name).unwrap())
+        .cloned()
+}
+
+#[test]
+fn a_node_takes_pods_once_it_is_ready_registered_and_set_up() {
+    let mut cluster = cluster();
+    cluster.apply_workload(key("web"), deployment(shape("web", 500), 1), at(0));
+    create(&mut cluster, "c", at(0));
+    cluster.kubelet_joins(machine("c", 4, 1), at(0), at(0));
+    cluster.advance(at(19));
+    assert_eq!(node(&cluster, "c"), None);
+    cluster.advance(at(200));
+    let joined = node(&cluster, "c").unwrap();
+    assert!(joined.ready);
+    assert_eq!(
+        joined.taints.len(),
+        1,
+        "unregistered only: {:?}",
+        joined.taints
+    );
+    assert_eq!(by_node(&cluster, "web"), counts(&[("-", 1)]));
+
+    let mut cluster = super::cluster();
+    cluster.apply_workload(key("web"), deployment(shape("web", 500), 1), at(0));
+    launched(&mut cluster, "c", 0);
+    assert!(node(&cluster, "c").unwrap().taints.is_empty());
+    assert_eq!(by_node(&cluster, "web"), counts(&[("c", 1)]));
+}
+
+#[test]
+fn the_finalizer_keeps_a_claim_until_it_is_released() {
+    let mut cluster = cluster();
+    let claim = create(&mut cluster, "c", at(0));
+    let reference = claim.reference();
+    perform(&mut cluster, Effect::DeleteClaim(reference.clone()), at(1)).unwrap();
+    perform(&mut cluster, Effect::DeleteClaim(reference.clone()), at(2)).unwrap();
+    let deleting = cluster.state().claims().get(&claim.name).unwrap();
+    assert_eq!(deleting.deleting_at, Some(at(1)));
+    let again = perform(&mut cluster, Effect::ReleaseClaim(reference.clone()), at(3));
+    assert_eq!(again, Ok(Reply::Done));
+    let read = perform(&mut cluster, Effect::ReadClaim(claim.name.clone()), at(3));
+    assert_eq!(read, Ok(Reply::Claim(None)));
+    let late = perform(&mut cluster, Effect::ReleaseClaim(reference), at(3));
+    assert_eq!(late, Err(ClusterError::NotFound));
+}
+
+#[test]
+fn writes_to_another_incarnation_conflict() {
+    let mut cluster = cluster();
+    let first = create(&mut cluster, "c", at(0)).reference();
+    let draft = ClaimDraft {
+        name: first.name.clone(),
+        spec: spec(),
+        pods: Vec::new(),
+    };
+    let twice = perform(&mut cluster, Effect::CreateClaim(Box::new(draft)), at(0));
+    assert_eq!(twice, Err(ClusterError::Conflict));
+    perform(&mut cluster, Effect::DeleteClaim(first.clone()), at(1)).unwrap();
+    perform(&mut cluster, Effect::ReleaseClaim(first.clone()), at(1)).unwrap();
+    create(&mut cluster, "c", at(2));
+    for effect in [
+        Effect::DeleteClaim(first.clone()),
+        Effect::AdvanceClaim(first.clone(), ClaimStep::Initialized),
+        Effect::ReleaseClaim(first),
+    ] {
+        assert_eq!(
+            perform(&mut cluster, effect, at(3)),
+            Err(ClusterError::Conflict)
+        );
+    }
+}
+
+#[test]
+fn an_unreachable_api_server_does_nothing() {
+    let mut cluster = cluster();
+    let claim = create(&mut cluster, "c", at(0));
+    cluster.unavailable(at(10));
+    let delete = Effect::DeleteClaim(claim.reference());
+    assert_eq!(
+        perform(&mut cluster, delete.clone(), at(5)),
+        Err(ClusterError::Unavailable)
+    );
+    assert!(cluster.list_claims(at(5)).is_err());
+    assert_eq!(
+        cluster
+            .state()
+            .claims()
+            .get(&claim.name)
+            .unwrap()
+            .deleting_at,
+        None
+    );
+    assert_eq!(perform(&mut cluster, delete, at(10)), Ok(Reply::Done));
+    assert_eq!(cluster.list_claims(at(10)).unwrap().len(), 1);
+}
+
+#[test]
+fn the_node_of_a_lost_vm_goes_unless_our_finalizer_holds_it() {
+    let mut cluster = cluster();
+    cluster.add_unmanaged_node(machine("plain", 4, 1), at(0));
+    launched(&mut cluster, "ours", 0);
+    cluster.apply_workload(key("web"), deployment(shape("web", 500), 4), at(90));
+    cluster.advance(at(100));
+    assert_eq!(
+        by_node(&cluster, "web"),
+        counts(&[("ours", 2), ("plain", 2)])
+    );
+    for name in ["plain", "ours"] {
+        cluster.kubelet_lost(&ProviderId::of_vm(&vm(name)), at(100));
+    }
+    cluster.advance(at(139));
+    assert!(node(&cluster, "ours").unwrap().ready);
+    cluster.advance(at(140));
+    assert!(!node(&cluster, "ours").unwrap().ready);
+    cluster.advance(at(220));
+    assert_eq!(node(&cluster, "plain"), None);
+    assert!(node(&cluster, "ours").unwrap().deleting_at.is_some());
+    // The pods of the node that is gone are made anew at once, those of the other after 5 min; they stay there as
+    // long as its object does, because no kubelet confirms their end.
+    assert_eq!(by_node(&cluster, "web"), counts(&[("-", 2), ("ours", 2)]));
+    cluster.advance(at(140 + 300));
+    assert_eq!(by_node(&cluster, "web"), counts(&[("-", 4), ("ours", 2)]));
+    cluster.advance(at(1000));
+    assert_eq!(by_node(&cluster, "web"), counts(&[("-", 4), ("ours", 2)]));
+    let ours = node(&cluster, "ours").unwrap();
+    perform(
+        &mut cluster,
+        Effect::DeleteNode(ours.name.clone(), ours.uid.clone()),
+        at(1000),
+    )
+    .unwrap();
+    cluster.advance(at(1000));
+    assert_eq!(by_node(&cluster, "web"), counts(&[("-", 4)]));
+}
+
+#[test]
+fn a_vm_that_goes_before_it_joins_never_joins() {
+    let mut cluster = cluster();
+    cluster.kubelet_joins(machine("n", 4, 1), at(0), at(0));
+    cluster.kubelet_lost(&ProviderId::of_vm(&vm("n")), at(10));
+    cluster.advance(at(500));
+    assert!(cluster.state().nodes().is_empty());
+}
+
+#[test]
+fn deleting_a_pool_asks_for_the_deletion_of_its_claims() {
+    let mut cluster = cluster();
+    let claim = create(&mut cluster, "c", at(0));
+    cluster.delete_pool(&NodePoolName::new("general").unwrap(), at(1));
+    let claim = cluster.state().claims().get(&claim.name).unwrap();
+    assert_eq!(claim.deleting_at, Some(at(1)));
+}
+
+#[test]
+fn an_emptied_api_server_has_workloads_but_no_nodes() {
+    let mut cluster = cluster();
+    launched(&mut cluster, "c", 0);
+    cluster.apply_workload(key("web"), deployment(shape("web", 500), 2), at(90));
+    cluster.advance(at(100));
+    cluster.empty(at(100));
+    cluster.advance(at(100));
+    assert!(cluster.state().nodes().is_empty() && cluster.state().claims().is_empty());
+    assert_eq!(by_node(&cluster, "web"), counts(&[("-", 2)]));
+    assert!(
+        pods_of(&cluster, "web")
+            .iter()
+            .all(|p| p.phase == PodPhase::Pending)
+    );
+}

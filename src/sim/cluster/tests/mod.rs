@@ -1,0 +1,174 @@
+mod lifecycle;
+mod properties;
+mod scheduling;
+mod storage;
+
+use super::{Cluster, ClusterEvent, NewNode, Timings, apply};
+use crate::workload::{PodTemplate, Workload, WorkloadKind};
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_core::catalog::{CapacityType, OfferingKey};
+use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::cluster::claim::{Claim, ClaimSpec};
+use napkeeper_core::cluster::pod::{Labels, Pod, PodShape, Spread};
+use napkeeper_core::labels;
+use napkeeper_core::names::*;
+use napkeeper_core::plan::{ClaimDraft, ClaimStep, Effect, NodeStep, Reply};
+use napkeeper_core::ports::{ClusterError, PortError};
+use napkeeper_core::requirements::{Requirement, Requirements};
+use napkeeper_core::resources::Resources;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const GIB: i64 = 1 << 30;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+fn cluster() -> Cluster {
+    let mut cluster = Cluster::new(1, Timings::default());
+    cluster.advance(at(0));
+    cluster
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey {
+        namespace: Namespace::new("default").unwrap(),
+        name: ObjectName::new(name).unwrap(),
+    }
+}
+
+fn labelled(pairs: &[(&str, &str)]) -> Labels {
+    pairs
+        .iter()
+        .map(|(k, v)| (Arc::from(*k), Arc::from(*v)))
+        .collect()
+}
+
+fn shape(app: &str, cpu_millis: i64) -> PodShape {
+    PodShape {
+        namespace: Namespace::new("default").unwrap(),
+        labels: labelled(&[("app", app)]),
+        requests: Resources {
+            pods: 1,
+            ..Resources::cpu_memory(cpu_millis, cpu_millis * (GIB / 1000))
+        },
+        selector: Requirements::new(),
+        alternatives: Vec::new(),
+        tolerations: Vec::new(),
+        spread: Vec::new(),
+        priority: 0,
+    }
+}
+
+fn app_is(app: &str) -> Requirements {
+    let mut selector = Requirements::new();
+    selector.add("app", Requirement::any_of([app]));
+    selector
+}
+
+fn spread_over_zones(app: &str, cpu_millis: i64) -> PodShape {
+    PodShape {
+        spread: vec![Spread {
+            topology_key: Arc::from(labels::ZONE),
+            max_skew: 1,
+            selector: app_is(app),
+        }],
+        ..shape(app, cpu_millis)
+    }
+}
+
+fn vm(name: &str) -> ArmId {
+    let group = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute";
+    ArmId::new(format!("{group}/virtualMachines/{name}")).unwrap()
+}
+
+fn disk(name: &str) -> ArmId {
+    let group = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute";
+    ArmId::new(format!("{group}/disks/{name}")).unwrap()
+}
+
+/// A machine of so many cores with 1 GiB each in zone `westeurope-<zone>`.
+fn machine(name: &str, cores: i64, zone: u8) -> NewNode {
+    let all = Resources {
+        pods: 110,
+        ..Resources::cpu_memory(cores * 1000, cores * GIB)
+    };
+    NewNode {
+        name: NodeName::new(name).unwrap(),
+        provider_id: ProviderId::of_vm(&vm(name)),
+        labels: labelled(&[(labels::ZONE, &format!("westeurope-{zone}"))]),
+        taints: Vec::new(),
+        capacity: all.clone(),
+        allocatable: all,
+    }
+}
+
+fn deployment(shape: PodShape, replicas: u32) -> Workload {
+    Workload {
+        template: PodTemplate::new(shape),
+        kind: WorkloadKind::Deployment { replicas },
+    }
+}
+
+fn pods_of(cluster: &Cluster, app: &str) -> Vec<Arc<Pod>> {
+    let of_app = |p: &&Arc<Pod>| p.shape.labels.get("app").is_some_and(|a| &**a == app);
+    cluster
+        .state()
+        .pods()
+        .values()
+        .filter(of_app)
+        .cloned()
+        .collect()
+}
+
+/// How many pods of an app each node has.
+fn by_node(cluster: &Cluster, app: &str) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for pod in pods_of(cluster, app) {
+        let node = pod
+            .node
+            .as_ref()
+            .map_or("-".to_owned(), ToString::to_string);
+        *counts.entry(node).or_default() += 1;
+    }
+    counts
+}
+
+fn counts(pairs: &[(&str, usize)]) -> BTreeMap<String, usize> {
+    pairs.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect()
+}
+
+fn perform(cluster: &mut Cluster, effect: Effect, now: Timestamp) -> Result<Reply, ClusterError> {
+    match cluster.perform(&effect, now).unwrap() {
+        Ok(reply) => Ok(reply),
+        Err(PortError::Cluster(error)) => Err(error),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+fn assert_same(a: &Snapshot, b: &Snapshot) {
+    macro_rules! same {
+        ($($table:ident),*) => {
+            $(assert_eq!(
+                a.$table().iter().collect::<Vec<_>>(),
+                b.$table().iter().collect::<Vec<_>>(),
+                stringify!($table)
+            );)*
+        };
+    }
+    same!(
+        pods,
+        nodes,
+        claims,
+        pools,
+        classes,
+        daemon_sets,
+        sweeps,
+        volumes
+    );
+    assert_eq!(a.records, b.records);
+    assert_eq!(a.pause, b.pause);
+    assert!(a.same_indexes(b));
+    assert!(a.same_indexes(&a.reindexed()));
+}

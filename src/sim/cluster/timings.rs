@@ -1,0 +1,68 @@
+//! Timings: how long does everything in a cluster take?
+
+use crate::chance::Chance;
+use jiff::SignedDuration;
+
+/// A time between two bounds, both included; the seed decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delay {
+    /// Shortest.
+    pub least: SignedDuration,
+    /// Longest.
+    pub most: SignedDuration,
+}
+
+impl Delay {
+    /// Between two numbers of seconds.
+    #[must_use]
+    pub const fn secs(least: i64, most: i64) -> Self {
+        Self {
+            least: SignedDuration::from_secs(least),
+            most: SignedDuration::from_secs(most),
+        }
+    }
+
+    /// A time for the thing of this name.
+    #[must_use]
+    pub fn of(self, seed: u64, name: &str) -> SignedDuration {
+        Chance::of(seed, name).duration(self.least, self.most)
+    }
+}
+
+/// How long everything in the cluster takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timings {
+    /// From a running VM to its Node.
+    pub node_joins: Delay,
+    /// From a Node to a ready one.
+    pub node_ready: Delay,
+    /// From a ready and registered Node until its startup taints are taken away.
+    pub startup: Delay,
+    /// From a bound pod to a running one.
+    pub pod_starts: Delay,
+    /// From a lost kubelet to a Node that is not ready (`--node-monitor-grace-period`).
+    pub node_unreachable: SignedDuration,
+    /// From a lost kubelet until the cloud controller deletes the Node object.
+    pub node_reaped: Delay,
+    /// From a Node that is not ready until its pods are deleted (`DefaultTolerationSeconds`).
+    pub pods_given_up: SignedDuration,
+    /// How long a pod that has ended stays in the API server.
+    pub ended_pods_kept: SignedDuration,
+}
+
+impl Default for Timings {
+    /// As seen on AKS, and Kubernetes' own defaults: 40 s until a node counts as unreachable, 300 s until its pods are
+    /// given up.
+    fn default() -> Self {
+        Self {
+            node_joins: Delay::secs(20, 50),
+            node_ready: Delay::secs(10, 20),
+            startup: Delay::secs(5, 15),
+            pod_starts: Delay::secs(1, 5),
+            node_unreachable: SignedDuration::from_secs(40),
+            node_reaped: Delay::secs(60, 120),
+            pods_given_up: SignedDuration::from_mins(5),
+            ended_pods_kept: SignedDuration::from_mins(5),
+        }
+    }
+}

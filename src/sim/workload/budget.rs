@@ -1,0 +1,49 @@
+//! PodDisruptionBudgets: may one more pod be evicted?
+
+use napkeeper_core::cluster::pod::{Labels, Pod, PodPhase};
+use napkeeper_core::names::Namespace;
+use napkeeper_core::requirements::Requirements;
+
+/// A PodDisruptionBudget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodBudget {
+    /// Its namespace.
+    pub namespace: Namespace,
+    /// Which pods it guards.
+    pub selector: Requirements,
+    /// What it allows.
+    pub limit: BudgetLimit,
+}
+
+/// What a PodDisruptionBudget allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BudgetLimit {
+    /// At least so many pods must be healthy.
+    MinAvailable(u32),
+    /// At most so many of the wanted pods may be missing.
+    MaxUnavailable(u32),
+}
+
+impl PodBudget {
+    /// True when it guards pods of this namespace with these labels.
+    #[must_use]
+    pub fn guards(&self, namespace: &Namespace, labels: &Labels) -> bool {
+        self.namespace == *namespace && self.selector.satisfied_by(labels)
+    }
+
+    /// True when a healthy pod may go, when so many of those wanted are healthy.
+    #[must_use]
+    pub fn allows(&self, healthy: u32, wanted: u32) -> bool {
+        let needed = match self.limit {
+            BudgetLimit::MinAvailable(least) => least,
+            BudgetLimit::MaxUnavailable(most) => wanted.saturating_sub(most),
+        };
+        healthy > needed
+    }
+
+    /// True when the disruption controller counts the pod as healthy: it runs, and is not asked to end.
+    #[must_use]
+    pub fn is_healthy(pod: &Pod) -> bool {
+        pod.phase == PodPhase::Running && pod.deleting_at.is_none()
+    }
+}

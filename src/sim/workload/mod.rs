@@ -1,0 +1,120 @@
+//! Workloads: which pods do their controllers want, and which go first when there are too many?
+//!
+//! These are the rules of the ReplicaSet, StatefulSet and Job controllers as far as they decide how many pods there
+//! are. [`crate::cluster`] applies them to its store.
+
+mod budget;
+mod surplus;
+
+pub use budget::{BudgetLimit, PodBudget};
+pub use surplus::surplus;
+
+use jiff::SignedDuration;
+use napkeeper_core::cluster::pod::{DoNotDisrupt, PodShape};
+use napkeeper_core::cluster::volume::ReclaimPolicy;
+use std::sync::Arc;
+
+/// What all pods of a workload have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodTemplate {
+    /// Where they can run.
+    pub shape: Arc<PodShape>,
+    /// `terminationGracePeriodSeconds`. A pod here always takes all of it.
+    pub grace: SignedDuration,
+    /// They ask not to be disrupted.
+    pub do_not_disrupt: Option<DoNotDisrupt>,
+}
+
+impl PodTemplate {
+    /// Kubernetes' default for `terminationGracePeriodSeconds`.
+    pub const GRACE: SignedDuration = SignedDuration::from_secs(30);
+
+    /// Pods of this shape with Kubernetes' default grace.
+    #[must_use]
+    pub fn new(shape: impl Into<Arc<PodShape>>) -> Self {
+        Self {
+            shape: shape.into(),
+            grace: Self::GRACE,
+            do_not_disrupt: None,
+        }
+    }
+}
+
+/// A disk that a PersistentVolumeClaim asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskRequest {
+    /// Size in GiB.
+    pub size_gib: u32,
+    /// What happens to the disk when the claim is deleted: the StorageClass decides it.
+    pub reclaim: ReclaimPolicy,
+}
+
+/// How many pods a workload wants, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WorkloadKind {
+    /// As many alike pods as this.
+    Deployment {
+        /// Wanted pods.
+        replicas: u32,
+    },
+    /// Pods with names and disks of their own.
+    StatefulSet {
+        /// Wanted pods.
+        replicas: u32,
+        /// A disk for each of them, if they want one.
+        disk: Option<DiskRequest>,
+    },
+    /// Pods that end by themselves.
+    Job {
+        /// Most pods at once.
+        parallelism: u32,
+        /// Pods that must end well.
+        completions: u32,
+        /// How long each of them runs.
+        run_for: SignedDuration,
+    },
+}
+
+/// A workload: a template and a number of pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workload {
+    /// What its pods have in common.
+    pub template: PodTemplate,
+    /// How many there should be.
+    pub kind: WorkloadKind,
+}
+
+impl Workload {
+    /// How many pods there should be at once, when so many have ended well already.
+    #[must_use]
+    pub fn wanted(&self, succeeded: u32) -> u32 {
+        match self.kind {
+            WorkloadKind::Deployment { replicas } | WorkloadKind::StatefulSet { replicas, .. } => {
+                replicas
+            }
+            WorkloadKind::Job {
+                parallelism,
+                completions,
+                ..
+            } => parallelism.min(completions.saturating_sub(succeeded)),
+        }
+    }
+
+    /// Changes the number of pods: replicas, or the parallelism of a Job.
+    pub fn scale(&mut self, to: u32) {
+        match &mut self.kind {
+            WorkloadKind::Deployment { replicas: n }
+            | WorkloadKind::StatefulSet { replicas: n, .. }
+            | WorkloadKind::Job { parallelism: n, .. } => *n = to,
+        }
+    }
+
+    /// How long its pods run before they end by themselves.
+    #[must_use]
+    pub fn run_for(&self) -> Option<SignedDuration> {
+        match self.kind {
+            WorkloadKind::Job { run_for, .. } => Some(run_for),
+            WorkloadKind::Deployment { .. } | WorkloadKind::StatefulSet { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Surplus pods: which ones does a controller delete when there are too many?
+
+use napkeeper_core::cluster::pod::{Pod, PodPhase};
+use napkeeper_core::names::NodeName;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The `count` pods that a ReplicaSet deletes first: those without a node, those that do not run, those on the nodes
+/// with the most pods of the set, then the newest (`ActivePodsWithRanks`, kubernetes `pkg/controller/controller_utils.go`;
+/// deletion costs and restarts do not occur here). Among equals the last by name goes.
+#[must_use]
+pub fn surplus(mut pods: Vec<Arc<Pod>>, count: usize) -> Vec<Arc<Pod>> {
+    let mut on: BTreeMap<NodeName, usize> = BTreeMap::new();
+    for node in pods.iter().filter_map(|p| p.node.clone()) {
+        *on.entry(node).or_default() += 1;
+    }
+    let rank = |pod: &Pod| pod.node.as_ref().and_then(|n| on.get(n)).copied();
+    pods.sort_by_cached_key(|pod| {
+        (
+            pod.node.is_some(),
+            pod.phase == PodPhase::Running,
+            Reverse(rank(pod)),
+            Reverse(pod.started_at),
+            Reverse(pod.created_at),
+            Reverse(pod.key.clone()),
+        )
+    });
+    pods.truncate(count);
+    pods
+}
