@@ -4,10 +4,11 @@ use super::fixtures::*;
 use super::*;
 use crate::cluster::cloud::{CloudResource, DiskState, ResourceKind, Tags};
 use crate::cluster::inventory::ListFailure;
-use crate::cluster::sweep::{Exclusion, SweepMode};
+use crate::cluster::naming::resource_ids;
+use crate::cluster::sweep::SweepMode;
 use crate::cluster::volume::{Attachment, DiskUse, ReclaimPolicy};
 use crate::labels;
-use crate::names::{NodeName, ObjectName};
+use crate::names::{ClaimName, NodeName, ObjectName};
 use crate::plan::{Command, Pause, Switch};
 use crate::settings::Mode;
 use jiff::SignedDuration;
@@ -182,7 +183,9 @@ const KEPT: [Keep; 17] = [
         |w| {
             w.sweep
                 .exclusions
-                .push(Exclusion::Name(Arc::from("EXCLUDED")));
+                .push(crate::cluster::sweep::Exclusion::Name(Arc::from(
+                    "EXCLUDED",
+                )));
             w.add(gone_nic("excluded"));
         },
         &[Refusal::Excluded],
@@ -549,6 +552,110 @@ fn another_incarnation_under_the_same_name_starts_anew() {
     world.now += MINUTES(10);
     world.run(MINUTES(60));
     assert_eq!(world.deleted[0].0, start() + MINUTES(60));
+}
+
+#[test]
+fn what_comes_alive_after_the_listing_is_kept_by_the_last_look() {
+    let changes: [(fn(&mut World), Refusal); 3] = [
+        (
+            |w| w.claims().push(Arc::new(claim("gone", "reborn"))),
+            Refusal::SignOfLife,
+        ),
+        (
+            |w| {
+                let vm = resource_ids(&group(), &ClaimName::new("gone").unwrap()).vm;
+                w.nodes().push(Arc::new(node("late", &vm)));
+            },
+            Refusal::SignOfLife,
+        ),
+        (
+            |w| {
+                w.inventory.cloud.as_mut().unwrap().pop();
+                let mut reborn = gone_nic("leaked");
+                reborn.incarnation = Arc::from("leaked-2");
+                w.add(reborn);
+            },
+            Refusal::Changed,
+        ),
+    ];
+    for (change, refusal) in changes {
+        let mut world = World::new();
+        world.add(gone_nic("leaked"));
+        world.run(MINUTES(20));
+        change(&mut world);
+        world.now += MINUTES(10);
+        world.pass();
+        assert_eq!(world.called_off, [refusal]);
+        assert_eq!(world.deleted_names(), [""; 0]);
+        assert!(world.snapshot.records.deletions.is_empty());
+    }
+}
+
+/// Every clause of the law, alone or with those that mask it, and a case in which it alone stands between a resource
+/// and its deletion.
+#[test]
+fn every_clause_is_needed() {
+    use Clause::*;
+    let kept = |name: &str| KEPT.iter().find(|(n, ..)| *n == name).unwrap().1;
+    let table: [(&[Clause], &str, fn(&mut World)); 13] = [
+        (&[OwnedByTag], "untagged", kept("untagged")),
+        (&[OwnedByTag], "foreign-vm", kept("foreign-vm")),
+        (&[VolumeRecord], "unknown-disk", kept("unknown-disk")),
+        (&[RetainKeeps], "retained", kept("retained")),
+        (&[NoClaim], "copied-tags", kept("copied-tags")),
+        (&[NoNode, RecheckOwners], "noded", kept("noded")),
+        (&[NoVm, RecheckResource], "shared", kept("shared")),
+        (&[NoVolume, RecheckOwners], "pvc-disk", kept("pvc-disk")),
+        (&[NoVolume], "inline", kept("inline")),
+        (
+            &[NicServesNothing, RecheckResource],
+            "private-endpoint",
+            kept("private-endpoint"),
+        ),
+        (
+            &[DiskUnattached, RecheckResource],
+            "exported",
+            kept("exported"),
+        ),
+        (&[Exclusion], "excluded", kept("excluded")),
+        (&[GroupManagedByUs], "leaked", |w| {
+            w.inventory.group_managed_by = Ok(Some(group()));
+            w.add(gone_nic("leaked"));
+        }),
+    ];
+    for (clauses, name, add) in table {
+        for n in 0..=clauses.len() {
+            // All of them, or all but one: each is needed.
+            let off: Vec<Clause> = clauses
+                .iter()
+                .copied()
+                .filter(|c| clauses.get(n) != Some(c))
+                .collect();
+            let mut world = World::new();
+            world.settings.law = Law::without(&off);
+            add(&mut world);
+            over_nine_days(&mut world);
+            let deleted = world.deleted_names().contains(&name);
+            assert_eq!(deleted, n == clauses.len(), "{name} without {off:?}");
+        }
+    }
+}
+
+#[test]
+fn an_emptied_api_server_is_caught_by_two_clauses() {
+    use Clause::{Breaker, LiveNodeInGroup};
+    for (off, harm) in [
+        (&[LiveNodeInGroup][..], false),
+        (&[Breaker], false),
+        (&[LiveNodeInGroup, Breaker], true),
+    ] {
+        let mut world = World::new();
+        world.settings.law = Law::without(off);
+        world.claims().clear();
+        world.nodes().clear();
+        over_nine_days(&mut world);
+        assert_eq!(!world.deleted.is_empty(), harm, "without {off:?}");
+    }
 }
 
 /// A resource that this cluster owns, with at most one link to something alive.

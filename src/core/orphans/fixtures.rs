@@ -1,13 +1,13 @@
 //! A small cluster for the tests of this folder: its listings, its records, and a way to let time pass.
 
-use super::{SweepMemory, apply, sweep};
+use super::{CollectScript, Refusal, SweepMemory, apply, sweep};
 use crate::catalog::{CapacityType, OfferingKey};
 use crate::cluster::Snapshot;
 use crate::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
 use crate::cluster::cloud::{
     CloudResource, Detail, Disk, DiskState, Nic, ProvisioningState, ResourceKind, Tags, Vm,
 };
-use crate::cluster::inventory::Inventory;
+use crate::cluster::inventory::{Inventory, Listing};
 use crate::cluster::naming::{DISK_TYPE, NIC_TYPE, VM_TYPE, resource_ids};
 use crate::cluster::node::Node;
 use crate::cluster::sweep::{Approval, Sweep, SweepMode};
@@ -17,7 +17,9 @@ use crate::money::HourlyPrice;
 use crate::names::{
     ArmId, ClaimName, NodeClassName, NodeName, ObjectName, ProviderId, Region, Uid, VmSize, Zone,
 };
-use crate::plan::{Command, Plan, RecordChange, SweepDelete, SweepReport};
+use crate::plan::{
+    Command, Effect, Plan, RecordChange, Reply, Script, Step, SweepDelete, SweepReport,
+};
 use crate::requirements::Requirements;
 use crate::resources::Resources;
 use crate::settings::{ClusterIdentity, Settings};
@@ -233,6 +235,16 @@ pub(super) struct World {
     /// Everything that was decided to be deleted, with the time.
     pub(super) deleted: Vec<(Timestamp, SweepDelete)>,
     pub(super) report: Option<SweepReport>,
+    /// Why deletions were called off right before the DELETE.
+    pub(super) called_off: Vec<Refusal>,
+}
+
+fn find<T>(rows: &Listing<T>, wanted: impl Fn(&T) -> bool) -> Option<Arc<T>> {
+    rows.as_ref()
+        .unwrap()
+        .iter()
+        .find(|row| wanted(row))
+        .cloned()
 }
 
 impl World {
@@ -257,6 +269,7 @@ impl World {
             now: start(),
             deleted: Vec::new(),
             report: None,
+            called_off: Vec::new(),
         };
         let system = group().resource(
             "Microsoft.Compute/virtualMachineScaleSets",
@@ -334,24 +347,48 @@ impl World {
         for planned in &plan.commands {
             match &planned.command {
                 Command::Record(change) => self.write((**change).clone()),
-                Command::SweepDelete(delete) => {
-                    self.deleted.push((self.now, (**delete).clone()));
-                    self.write(RecordChange {
-                        deletions: vec![delete.deletion.clone()],
-                        ..RecordChange::default()
-                    });
-                    let id = &delete.resource.id;
-                    self.inventory
-                        .cloud
-                        .as_mut()
-                        .unwrap()
-                        .retain(|r| r.id != *id);
-                }
+                Command::SweepDelete(delete) => self.execute((**delete).clone()),
                 Command::ReportSweep(report) => self.report = Some((**report).clone()),
                 _ => {}
             }
         }
         plan
+    }
+
+    /// Runs the script of a deletion against the world as it is, which may differ from what was listed.
+    fn execute(&mut self, delete: SweepDelete) {
+        let mut script = CollectScript::new(delete.clone(), &self.settings);
+        let mut reply = None;
+        loop {
+            let effect = match script.step(reply.take(), self.now) {
+                Step::Do(effect) => *effect,
+                Step::Wait(_) => continue,
+                Step::End(report) => return self.called_off.extend(report.called_off),
+            };
+            let inventory = &mut self.inventory;
+            reply = Some(Ok(match effect {
+                Effect::Get(id) => Reply::Resource(find(&inventory.cloud, |r| r.id == id)),
+                Effect::ReadClaim(name) => {
+                    Reply::Claim(find(&inventory.claims, |c| c.name == name))
+                }
+                Effect::ReadNode(vm) => Reply::Node(find(&inventory.nodes, |n| {
+                    n.provider_id.as_ref() == Some(&vm)
+                })),
+                Effect::ReadVolume(name) => {
+                    Reply::Volume(find(&inventory.volumes, |v| v.name == name))
+                }
+                Effect::Record(change) => {
+                    self.write(*change);
+                    Reply::Done
+                }
+                Effect::Delete(id, _) => {
+                    inventory.cloud.as_mut().unwrap().retain(|r| r.id != id);
+                    self.deleted.push((self.now, delete.clone()));
+                    Reply::Done
+                }
+                other => panic!("a sweep delete does no {other:?}"),
+            }));
+        }
     }
 
     pub(super) fn pass(&mut self) {
@@ -389,7 +426,7 @@ impl World {
     }
 
     /// What the last report says of a resource.
-    pub(super) fn refusals(&self, name: &str) -> Vec<super::Refusal> {
+    pub(super) fn refusals(&self, name: &str) -> Vec<Refusal> {
         let report = self.report.as_ref().unwrap();
         let finding = report.findings.iter().find(|f| f.id.name() == name);
         finding.map(|f| f.refusals.clone()).unwrap_or_default()
