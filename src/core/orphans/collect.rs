@@ -185,3 +185,202 @@ pub fn mark(resource: &CloudResource, first_seen: Timestamp) -> Effect {
     let tags = Tags::from([(key, Arc::from(first_seen.to_string()))]);
     Effect::Tag(resource.id.clone(), tags)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::*;
+    use super::*;
+    use crate::cluster::cloud::DiskState;
+    use crate::cluster::record::Deletion;
+    use crate::ports::ClusterError;
+
+    fn delete_of(resource: CloudResource) -> SweepDelete {
+        SweepDelete {
+            sweep: ObjectName::new("all").unwrap(),
+            claim: ClaimName::new("gone").ok(),
+            volume: ObjectName::new("pv-1").ok(),
+            deletion: Deletion {
+                id: resource.id.clone(),
+                incarnation: Arc::clone(&resource.incarnation),
+                kind: resource.kind(),
+                at: start(),
+                evidence: Vec::new(),
+            },
+            resource: Arc::new(resource),
+        }
+    }
+
+    fn leaked() -> CloudResource {
+        nic("leaked", tags("gone", "uid-gone"))
+    }
+
+    fn refused(code: CloudErrorCode) -> PortError {
+        PortError::Cloud(CloudError {
+            code,
+            message: Arc::from(""),
+            retry_after: None,
+        })
+    }
+
+    /// Answers a script with these replies, in order. Gives what it asked for, in words, and how it ended.
+    fn play(delete: SweepDelete, replies: Vec<Result<Reply, PortError>>) -> (Vec<String>, Report) {
+        let mut script = CollectScript::new(delete, &settings());
+        let mut replies = replies.into_iter();
+        let mut asked = Vec::new();
+        let mut step = script.step(None, start());
+        loop {
+            step = match step {
+                Step::Do(effect) => {
+                    let word = format!("{effect:?}");
+                    asked.push(word.split(['(', ' ']).next().unwrap().to_owned());
+                    script.step(replies.next(), start())
+                }
+                Step::Wait(_) => script.step(None, start()),
+                Step::End(report) => return (asked, report),
+            };
+        }
+    }
+
+    fn absent() -> Vec<Result<Reply, PortError>> {
+        vec![
+            Ok(Reply::Resource(Some(Arc::new(leaked())))),
+            Ok(Reply::Claim(None)),
+            Ok(Reply::Node(None)),
+            Ok(Reply::Volume(None)),
+        ]
+    }
+
+    #[test]
+    fn all_is_looked_up_and_recorded_before_the_delete() {
+        let operation = OperationId(Arc::from("op"));
+        let mut replies = absent();
+        replies.extend([
+            Ok(Reply::Done),
+            Ok(Reply::Accepted(operation)),
+            Ok(Reply::Running),
+            Ok(Reply::Done),
+        ]);
+        let (asked, report) = play(delete_of(leaked()), replies);
+        let expected = [
+            "Get",
+            "ReadClaim",
+            "ReadNode",
+            "ReadVolume",
+            "Record",
+            "Delete",
+            "Poll",
+            "Poll",
+        ];
+        assert_eq!(asked, expected);
+        assert_eq!(report, Report::default());
+    }
+
+    #[test]
+    fn any_object_that_is_there_after_all_calls_it_off_before_a_write() {
+        let live = Arc::new(claim("gone", "another-uid"));
+        let host = Arc::new(node("n", &group()));
+        let pv = Arc::new(volume(
+            "pv-1",
+            &data_disk("d"),
+            crate::cluster::volume::ReclaimPolicy::Delete,
+        ));
+        let there = [
+            Reply::Claim(Some(live)),
+            Reply::Node(Some(host)),
+            Reply::Volume(Some(pv)),
+        ];
+        for (n, reply) in there.into_iter().enumerate() {
+            let mut replies = absent();
+            replies[n + 1] = Ok(reply);
+            let (asked, report) = play(delete_of(leaked()), replies);
+            assert_eq!(asked.len(), n + 2);
+            assert_eq!(report.called_off, Some(Refusal::SignOfLife));
+        }
+    }
+
+    #[test]
+    fn a_read_that_fails_is_no_proof_of_absence() {
+        let mut replies = absent();
+        replies[1] = Err(PortError::Cluster(ClusterError::Forbidden));
+        let (asked, report) = play(delete_of(leaked()), replies);
+        assert_eq!(asked, ["Get", "ReadClaim"]);
+        assert_eq!(
+            report.failed,
+            Some(PortError::Cluster(ClusterError::Forbidden))
+        );
+    }
+
+    #[test]
+    fn what_is_gone_already_is_neither_recorded_nor_deleted() {
+        let (asked, report) = play(delete_of(leaked()), vec![Ok(Reply::Resource(None))]);
+        assert_eq!(asked, ["Get"]);
+        assert_eq!(report, Report::default());
+    }
+
+    #[test]
+    fn azure_refusing_the_delete_ends_the_try() {
+        for (code, failed) in [
+            (CloudErrorCode::NicReserved, true),
+            (CloudErrorCode::InUse, true),
+            (CloudErrorCode::Throttled, true),
+            (CloudErrorCode::NotFound, false),
+        ] {
+            let mut replies = absent();
+            replies.extend([Ok(Reply::Done), Err(refused(code))]);
+            let (asked, report) = play(delete_of(leaked()), replies);
+            assert_eq!(asked.last().unwrap(), "Delete", "{code:?}");
+            assert_eq!(report.failed, failed.then(|| refused(code)));
+        }
+    }
+
+    #[test]
+    fn a_delete_that_never_ends_is_given_up() {
+        let mut replies = absent();
+        let operation = OperationId(Arc::from("op"));
+        replies.extend([Ok(Reply::Done), Ok(Reply::Accepted(operation))]);
+        replies.extend((0..1000).map(|_| Ok(Reply::Running)));
+        let (asked, report) = play(delete_of(leaked()), replies);
+        assert_eq!(asked.iter().filter(|word| *word == "Poll").count(), 90);
+        assert!(report.failed.is_some());
+    }
+
+    #[test]
+    fn the_last_look_wants_the_very_resource_that_was_listed() {
+        type Change = fn(&mut CloudResource);
+        let changes: [(Change, Refusal); 4] = [
+            (|r| r.incarnation = Arc::from("other"), Refusal::Changed),
+            (|r| drop(r.tags.pop_first()), Refusal::Changed),
+            (|r| as_nic(r).vm = Some(group()), Refusal::SignOfLife),
+            (
+                |r| as_nic(r).serves = Some(Arc::from("x")),
+                Refusal::SignOfLife,
+            ),
+        ];
+        assert_eq!(final_check(&leaked(), &leaked()), Ok(()));
+        for (change, refusal) in changes {
+            let mut current = leaked();
+            change(&mut current);
+            assert_eq!(final_check(&leaked(), &current), Err(refusal));
+        }
+        let listed = data_disk("d");
+        let changes: [(Change, Refusal); 3] = [
+            (
+                |r| as_disk(r).state = DiskState::Other(Arc::from("ActiveSAS")),
+                Refusal::SignOfLife,
+            ),
+            (
+                |r| as_disk(r).managed_by = vec![group()],
+                Refusal::SignOfLife,
+            ),
+            (
+                |r| as_disk(r).last_ownership_update = Some(start()),
+                Refusal::Changed,
+            ),
+        ];
+        for (change, refusal) in changes {
+            let mut current = listed.clone();
+            change(&mut current);
+            assert_eq!(final_check(&listed, &current), Err(refusal));
+        }
+    }
+}

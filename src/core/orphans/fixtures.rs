@@ -1,1 +1,441 @@
+//! A small cluster for the tests of this folder: its listings, its records, and a way to let time pass.
 
+use super::{CollectScript, Refusal, SweepMemory, apply, sweep};
+use crate::catalog::{CapacityType, OfferingKey};
+use crate::cluster::Snapshot;
+use crate::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
+use crate::cluster::cloud::{
+    CloudResource, Detail, Disk, DiskState, Nic, ProvisioningState, ResourceKind, Tags, Vm,
+};
+use crate::cluster::inventory::{Inventory, Listing};
+use crate::cluster::naming::{DISK_TYPE, NIC_TYPE, VM_TYPE, resource_ids};
+use crate::cluster::node::Node;
+use crate::cluster::sweep::{Approval, Sweep, SweepMode};
+use crate::cluster::volume::{ReclaimPolicy, Volume};
+use crate::labels;
+use crate::money::HourlyPrice;
+use crate::names::{
+    ArmId, ClaimName, NodeClassName, NodeName, ObjectName, ProviderId, Region, Uid, VmSize, Zone,
+};
+use crate::plan::{
+    Command, Effect, Plan, RecordChange, Reply, Script, Step, SweepDelete, SweepReport,
+};
+use crate::requirements::Requirements;
+use crate::resources::Resources;
+use crate::settings::{ClusterIdentity, Settings};
+use jiff::{SignedDuration, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+pub(super) const MINUTES: fn(i64) -> SignedDuration = SignedDuration::from_mins;
+pub(super) const HOURS: fn(i64) -> SignedDuration = SignedDuration::from_hours;
+
+pub(super) fn start() -> Timestamp {
+    "2026-03-02T00:00:00Z".parse().unwrap()
+}
+
+pub(super) fn group() -> ArmId {
+    ArmId::new("/subscriptions/s/resourceGroups/MC_g").unwrap()
+}
+
+pub(super) fn settings() -> Settings {
+    Settings::new(ClusterIdentity {
+        cluster: ArmId::new(
+            "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c",
+        )
+        .unwrap(),
+        tag: Arc::from("c-1"),
+        group: group(),
+        region: Region::new("westeurope").unwrap(),
+    })
+}
+
+/// Tags of what this cluster made for a claim.
+pub(super) fn tags(claim: &str, uid: &str) -> Tags {
+    [
+        (labels::TAG_CLUSTER, "c-1"),
+        (labels::TAG_CLAIM, claim),
+        (labels::TAG_CLAIM_UID, uid),
+    ]
+    .map(|(k, v)| (Arc::from(k), Arc::from(v)))
+    .into()
+}
+
+fn resource(kind: &str, name: &str, tags: Tags, detail: Detail) -> CloudResource {
+    CloudResource {
+        id: group().resource(kind, name),
+        incarnation: Arc::from(format!("{name}-1")),
+        tags,
+        created_at: Some(start() - HOURS(1000)),
+        zone: None,
+        detail,
+    }
+}
+
+pub(super) fn nic(name: &str, tags: Tags) -> CloudResource {
+    let detail = Nic {
+        vm: None,
+        serves: None,
+        addresses: 1,
+    };
+    resource(NIC_TYPE, name, tags, Detail::Nic(detail))
+}
+
+pub(super) fn vm(name: &str, tags: Tags) -> CloudResource {
+    let detail = Vm {
+        size: VmSize::new("Standard_D4s_v5").unwrap(),
+        capacity_type: CapacityType::OnDemand,
+        state: ProvisioningState::Succeeded,
+        nics: Vec::new(),
+        os_disk: None,
+        data_disks: Vec::new(),
+    };
+    resource(VM_TYPE, name, tags, Detail::Vm(detail))
+}
+
+fn disk(name: &str, tags: Tags, is_os: bool) -> CloudResource {
+    let detail = Disk {
+        is_os,
+        size_gib: 128,
+        sku: Arc::from("Premium_LRS"),
+        state: DiskState::Unattached,
+        managed_by: Vec::new(),
+        last_ownership_update: None,
+    };
+    resource(DISK_TYPE, name, tags, Detail::Disk(detail))
+}
+
+pub(super) fn os_disk(name: &str, tags: Tags) -> CloudResource {
+    disk(name, tags, true)
+}
+
+pub(super) fn data_disk(name: &str) -> CloudResource {
+    disk(name, Tags::new(), false)
+}
+
+pub(super) fn as_disk(resource: &mut CloudResource) -> &mut Disk {
+    match &mut resource.detail {
+        Detail::Disk(disk) => disk,
+        other => panic!("no disk: {other:?}"),
+    }
+}
+
+pub(super) fn as_nic(resource: &mut CloudResource) -> &mut Nic {
+    match &mut resource.detail {
+        Detail::Nic(nic) => nic,
+        other => panic!("no NIC: {other:?}"),
+    }
+}
+
+pub(super) fn as_vm(resource: &mut CloudResource) -> &mut Vm {
+    match &mut resource.detail {
+        Detail::Vm(vm) => vm,
+        other => panic!("no VM: {other:?}"),
+    }
+}
+
+pub(super) fn claim(name: &str, uid: &str) -> Claim {
+    let name = ClaimName::new(name).unwrap();
+    Claim {
+        uid: Uid::new(uid).unwrap(),
+        created_at: start() - HOURS(1000),
+        deleting_at: None,
+        has_finalizer: true,
+        spec: ClaimSpec {
+            pool: None,
+            class: NodeClassName::new("default").unwrap(),
+            requirements: Requirements::new(),
+            requests: Resources::default(),
+            labels: BTreeMap::new(),
+            taints: Vec::new(),
+            startup_taints: Vec::new(),
+            expire_after: None,
+            termination_grace_period: None,
+            planned: Vec::new(),
+        },
+        intent: None,
+        status: ClaimStatus::default(),
+        name,
+    }
+}
+
+pub(super) fn intent(vm: &ArmId, nic: &ArmId, os_disk: &ArmId) -> LaunchIntent {
+    LaunchIntent {
+        offering: PlannedOffering {
+            key: OfferingKey {
+                size: VmSize::new("Standard_D4s_v5").unwrap(),
+                zone: Zone::regional(),
+                capacity_type: CapacityType::OnDemand,
+            },
+            price: HourlyPrice::ZERO,
+        },
+        vm: vm.clone(),
+        nic: nic.clone(),
+        os_disk: os_disk.clone(),
+        written_at: start(),
+        refused: 0,
+    }
+}
+
+pub(super) fn node(name: &str, vm: &ArmId) -> Node {
+    Node {
+        name: NodeName::new(name).unwrap(),
+        uid: Uid::new(format!("node-{name}")).unwrap(),
+        provider_id: Some(ProviderId::of_vm(vm)),
+        labels: BTreeMap::new(),
+        taints: Vec::new(),
+        capacity: Resources::default(),
+        allocatable: Resources::default(),
+        ready: true,
+        ready_since: start(),
+        created_at: start(),
+        deleting_at: None,
+        cordoned: false,
+        has_finalizer: false,
+        do_not_disrupt: false,
+    }
+}
+
+pub(super) fn volume(name: &str, disk: &CloudResource, reclaim: ReclaimPolicy) -> Volume {
+    Volume {
+        name: ObjectName::new(name).unwrap(),
+        uid: Uid::new(format!("pv-{name}")).unwrap(),
+        handle: Some(disk.id.clone()),
+        reclaim,
+        claim: None,
+        affinity: Requirements::new(),
+    }
+}
+
+pub(super) fn a_sweep() -> Sweep {
+    Sweep {
+        name: ObjectName::new("all").unwrap(),
+        uid: Uid::new("sweep").unwrap(),
+        observe_every: MINUTES(10),
+        schedule: None,
+        mode: SweepMode::Collect,
+        kinds: ResourceKind::ALL.into(),
+        minimum_age: BTreeMap::new(),
+        approval_required: [ResourceKind::Vm, ResourceKind::DataDisk].into(),
+        cap: None,
+        exclusions: Vec::new(),
+        approvals: Vec::new(),
+        breaker_cleared_at: None,
+    }
+}
+
+/// The cluster: three nodes of three claims and a system node, all well, and whatever a test adds.
+pub(super) struct World {
+    pub(super) settings: Settings,
+    pub(super) sweep: Sweep,
+    pub(super) inventory: Inventory,
+    pub(super) snapshot: Snapshot,
+    pub(super) memory: SweepMemory,
+    pub(super) now: Timestamp,
+    /// Everything that was decided to be deleted, with the time.
+    pub(super) deleted: Vec<(Timestamp, SweepDelete)>,
+    pub(super) report: Option<SweepReport>,
+    /// Why deletions were called off right before the DELETE.
+    pub(super) called_off: Vec<Refusal>,
+}
+
+fn find<T>(rows: &Listing<T>, wanted: impl Fn(&T) -> bool) -> Option<Arc<T>> {
+    rows.as_ref()
+        .unwrap()
+        .iter()
+        .find(|row| wanted(row))
+        .cloned()
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let settings = settings();
+        let mut world = Self {
+            inventory: Inventory {
+                started_at: start(),
+                finished_at: start(),
+                group_managed_by: Ok(Some(settings.cluster.cluster.clone())),
+                cloud: Ok(Vec::new()),
+                claims: Ok(Vec::new()),
+                nodes: Ok(Vec::new()),
+                volumes: Ok(Vec::new()),
+                attachments: Ok(Vec::new()),
+                disk_uses: Ok(Vec::new()),
+            },
+            settings,
+            sweep: a_sweep(),
+            snapshot: Snapshot::default(),
+            memory: SweepMemory::default(),
+            now: start(),
+            deleted: Vec::new(),
+            report: None,
+            called_off: Vec::new(),
+        };
+        let system = group().resource(
+            "Microsoft.Compute/virtualMachineScaleSets",
+            "system/virtualMachines/0",
+        );
+        world.nodes().push(Arc::new(node("system-0", &system)));
+        for n in 1..=3 {
+            world.add_claim(&format!("live-{n}"), &format!("uid-{n}"));
+        }
+        world
+    }
+
+    /// A claim with its node, VM, NIC and OS disk.
+    pub(super) fn add_claim(&mut self, name: &str, uid: &str) {
+        let mut claim = claim(name, uid);
+        let ids = resource_ids(&group(), &claim.name);
+        claim.intent = Some(intent(&ids.vm, &ids.nic, &ids.os_disk));
+        let full = format!("aks-{name}");
+        self.nodes().push(Arc::new(node(&full, &ids.vm)));
+        let mut machine = vm(&full, tags(name, uid));
+        as_vm(&mut machine).nics = vec![ids.nic];
+        as_vm(&mut machine).os_disk = Some(ids.os_disk);
+        let mut card = nic(&full, tags(name, uid));
+        as_nic(&mut card).vm = Some(ids.vm.clone());
+        let mut boot = os_disk(&full, tags(name, uid));
+        as_disk(&mut boot).state = DiskState::Attached;
+        as_disk(&mut boot).managed_by = vec![ids.vm];
+        self.claims().push(Arc::new(claim));
+        for resource in [machine, card, boot] {
+            self.add(resource);
+        }
+    }
+
+    pub(super) fn add(&mut self, resource: CloudResource) {
+        self.inventory
+            .cloud
+            .as_mut()
+            .unwrap()
+            .push(Arc::new(resource));
+    }
+
+    pub(super) fn claims(&mut self) -> &mut Vec<Arc<Claim>> {
+        self.inventory.claims.as_mut().unwrap()
+    }
+
+    pub(super) fn nodes(&mut self) -> &mut Vec<Arc<Node>> {
+        self.inventory.nodes.as_mut().unwrap()
+    }
+
+    pub(super) fn volumes(&mut self) -> &mut Vec<Arc<Volume>> {
+        self.inventory.volumes.as_mut().unwrap()
+    }
+
+    /// Lets a volume of this disk be seen, and then go.
+    pub(super) fn had_volume(&mut self, name: &str, disk: &CloudResource, reclaim: ReclaimPolicy) {
+        self.volumes().push(Arc::new(volume(name, disk, reclaim)));
+        self.observe();
+        self.volumes().pop();
+        self.now += MINUTES(1);
+    }
+
+    pub(super) fn approve(&mut self, resource: &CloudResource) {
+        self.sweep.approvals.push(Approval {
+            id: resource.id.clone(),
+            incarnation: Arc::clone(&resource.incarnation),
+            expires_at: self.now + HOURS(13 * 24),
+        });
+    }
+
+    /// One pass of the decider; what it records is written.
+    pub(super) fn decide(&mut self) -> Plan {
+        self.snapshot
+            .put_sweep(self.sweep.name.clone(), self.sweep.clone());
+        let plan = sweep(&self.snapshot, &mut self.memory, &self.settings, self.now);
+        for planned in &plan.commands {
+            match &planned.command {
+                Command::Record(change) => self.write((**change).clone()),
+                Command::SweepDelete(delete) => self.execute((**delete).clone()),
+                Command::ReportSweep(report) => self.report = Some((**report).clone()),
+                _ => {}
+            }
+        }
+        plan
+    }
+
+    /// Runs the script of a deletion against the world as it is, which may differ from what was listed.
+    fn execute(&mut self, delete: SweepDelete) {
+        let mut script = CollectScript::new(delete.clone(), &self.settings);
+        let mut reply = None;
+        loop {
+            let effect = match script.step(reply.take(), self.now) {
+                Step::Do(effect) => *effect,
+                Step::Wait(_) => continue,
+                Step::End(report) => return self.called_off.extend(report.called_off),
+            };
+            let inventory = &mut self.inventory;
+            reply = Some(Ok(match effect {
+                Effect::Get(id) => Reply::Resource(find(&inventory.cloud, |r| r.id == id)),
+                Effect::ReadClaim(name) => {
+                    Reply::Claim(find(&inventory.claims, |c| c.name == name))
+                }
+                Effect::ReadNode(vm) => Reply::Node(find(&inventory.nodes, |n| {
+                    n.provider_id.as_ref() == Some(&vm)
+                })),
+                Effect::ReadVolume(name) => {
+                    Reply::Volume(find(&inventory.volumes, |v| v.name == name))
+                }
+                Effect::Record(change) => {
+                    self.write(*change);
+                    Reply::Done
+                }
+                Effect::Delete(id, _) => {
+                    inventory.cloud.as_mut().unwrap().retain(|r| r.id != id);
+                    self.deleted.push((self.now, delete.clone()));
+                    Reply::Done
+                }
+                other => panic!("a sweep delete does no {other:?}"),
+            }));
+        }
+    }
+
+    pub(super) fn pass(&mut self) {
+        drop(self.decide());
+    }
+
+    fn write(&mut self, change: RecordChange) {
+        apply(Arc::make_mut(&mut self.snapshot.records), change);
+    }
+
+    /// Takes an inventory now, lets it be recorded, and lets the decider act on it.
+    pub(super) fn observe(&mut self) {
+        self.inventory.started_at = self.now;
+        self.inventory.finished_at = self.now;
+        self.snapshot.inventory = Some(Arc::new(self.inventory.clone()));
+        self.pass();
+        self.pass();
+    }
+
+    /// Observes every ten minutes, from now to the end of this time.
+    pub(super) fn run(&mut self, time: SignedDuration) {
+        let end = self.now + time;
+        self.observe();
+        while self.now < end {
+            self.now += MINUTES(10);
+            self.observe();
+        }
+    }
+
+    pub(super) fn deleted_names(&self) -> Vec<&str> {
+        self.deleted
+            .iter()
+            .map(|(_, d)| d.resource.id.name())
+            .collect()
+    }
+
+    /// What the last report says of a resource.
+    pub(super) fn refusals(&self, name: &str) -> Vec<Refusal> {
+        let report = self.report.as_ref().unwrap();
+        let finding = report.findings.iter().find(|f| f.id.name() == name);
+        finding.map(|f| f.refusals.clone()).unwrap_or_default()
+    }
+
+    /// Forgets all that a crash forgets.
+    pub(super) fn crash(&mut self) {
+        self.memory = SweepMemory::default();
+        self.snapshot.inventory = None;
+        self.snapshot.in_progress = BTreeSet::new();
+    }
+}

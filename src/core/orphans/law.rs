@@ -113,7 +113,7 @@ impl Law {
     }
 
     /// The law without some clauses, to show that each of them is needed.
-    #[cfg(feature = "mutation")]
+    #[cfg(any(test, feature = "mutation"))]
     #[must_use]
     pub fn without(clauses: &[Clause]) -> Self {
         Self { off: clauses.iter().fold(0, |off, c| off | 1 << (*c as u8)) }

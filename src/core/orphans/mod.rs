@@ -24,6 +24,8 @@ mod sweep;
 mod verdict;
 
 #[cfg(test)]
+mod cases;
+#[cfg(test)]
 mod fixtures;
 
 pub use allowance::Allowance;
