@@ -11,6 +11,7 @@ pub mod names;
 pub mod orphans;
 pub mod plan;
 pub mod ports;
+pub mod quantity;
 pub mod requirements;
 pub mod resources;
 pub mod settings;
