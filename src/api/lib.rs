@@ -1,1 +1,14 @@
 //! Wire types of the Kubernetes objects that napkeeper reads and writes.
+//!
+//! [`karpenter`], [`azure`], [`sweep`] and [`record`] are the kinds. [`yaml`] reads files and knows where each value
+//! stands, [`convert`] turns objects into the domain's types and back, [`manifests`] does both for a folder.
+
+pub mod azure;
+pub mod convert;
+pub mod crds;
+pub mod duration;
+pub mod karpenter;
+pub mod path;
+pub mod record;
+pub mod sweep;
+pub mod wire;

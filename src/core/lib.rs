@@ -15,7 +15,6 @@ pub mod names;
 pub mod orphans;
 pub mod plan;
 pub mod ports;
-pub mod provisioning;
 pub mod quantity;
 pub mod requirements;
 pub mod resources;

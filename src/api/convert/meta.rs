@@ -1,0 +1,225 @@
+//! What do all objects say about themselves, and what do kinds share?
+
+use super::violations::Violations;
+use crate::karpenter::{RequirementEntry, Taint as WireTaint};
+use crate::path::Path;
+use crate::wire::{Amount, ResourceList};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use napkeeper_core::cluster::pod::{Labels, Taint, TaintEffect};
+use napkeeper_core::labels;
+use napkeeper_core::names::{NameError, Namespace, ObjectKey, ObjectName, Uid};
+use napkeeper_core::quantity::{Quantity, QuantityError};
+use napkeeper_core::requirements::{Operator, Requirement, Requirements};
+use napkeeper_core::resources::Resources;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The object's name, checked.
+pub(super) fn name<T>(
+    meta: &ObjectMeta,
+    found: &mut Violations,
+    new: impl FnOnce(&str) -> Result<T, NameError>,
+) -> Option<T> {
+    let path = Path::of("metadata.name");
+    found.take(&path, new(meta.name.as_deref().unwrap_or_default()))
+}
+
+/// Namespace (absent is `default`) and name.
+pub(super) fn key(meta: &ObjectMeta, found: &mut Violations) -> Option<ObjectKey> {
+    let namespace = namespace(meta, found);
+    let name = name(meta, found, |n| ObjectName::new(n));
+    Some(ObjectKey {
+        namespace: namespace?,
+        name: name?,
+    })
+}
+
+/// The namespace; absent is `default`.
+pub(super) fn namespace(meta: &ObjectMeta, found: &mut Violations) -> Option<Namespace> {
+    let namespace = meta.namespace.as_deref().unwrap_or("default");
+    found.take(&Path::of("metadata.namespace"), Namespace::new(namespace))
+}
+
+/// The UID, or a stand-in for a manifest that no API server has seen.
+pub(super) fn uid(meta: &ObjectMeta, found: &mut Violations) -> Option<Uid> {
+    let stand_in = || format!("unsaved-{}", meta.name.as_deref().unwrap_or_default());
+    let uid = meta.uid.clone().unwrap_or_else(stand_in);
+    found.take(&Path::of("metadata.uid"), Uid::new(uid))
+}
+
+/// When the object was created; the epoch for a manifest that no API server has seen.
+pub(super) fn created_at(meta: &ObjectMeta) -> Timestamp {
+    meta.creation_timestamp
+        .as_ref()
+        .map_or(Timestamp::UNIX_EPOCH, |t| t.0)
+}
+
+/// Labels, tags and annotations as the domain keeps them.
+pub(super) fn labels(map: Option<&BTreeMap<String, String>>) -> Labels {
+    map.into_iter()
+        .flatten()
+        .map(|(k, v)| (Arc::from(k.as_str()), Arc::from(v.as_str())))
+        .collect()
+}
+
+/// A map of text as the wire has it; absent when empty.
+pub(super) fn text_map(map: &Labels) -> Option<BTreeMap<String, String>> {
+    let text: BTreeMap<String, String> = map
+        .iter()
+        .map(|(k, v)| (k.to_string(), v.to_string()))
+        .collect();
+    (!text.is_empty()).then_some(text)
+}
+
+/// Entries of `requirements[]` together. Old label keys become their current ones.
+pub(super) fn requirements(
+    entries: &[RequirementEntry],
+    path: &Path,
+    found: &mut Violations,
+) -> Requirements {
+    let mut all = Requirements::new();
+    for (i, entry) in entries.iter().enumerate() {
+        let at = path.index(i);
+        let operator = found.take(&at.key("operator"), entry.operator.parse::<Operator>());
+        let Some(operator) = operator else { continue };
+        let values = entry.values.as_deref().unwrap_or_default();
+        let requirement = found.take(&at.key("values"), Requirement::new(operator, values));
+        let least = found.take_some(&at.key("minValues"), entry.min_values.as_ref(), |n| {
+            u32::try_from(*n).map_err(|_| "must be 1 to 50")
+        });
+        if operator == Operator::In && least.is_some_and(|n| values.len() < n as usize) {
+            found.add(
+                &at.key("values"),
+                "must have at least as many values as minValues asks for",
+            );
+        }
+        if let Some(requirement) = requirement {
+            let key = labels::normalize(&entry.key);
+            all.add(key, requirement.with_min_values(least));
+        }
+    }
+    all
+}
+
+/// Requirements as entries of `requirements[]`.
+pub(super) fn requirement_entries(requirements: &Requirements) -> Vec<RequirementEntry> {
+    let entries = requirements.iter().flat_map(|(key, requirement)| {
+        let least = requirement.min_values().map(i64::from);
+        requirement
+            .entries()
+            .into_iter()
+            .map(move |(operator, values)| RequirementEntry {
+                key: key.to_string(),
+                operator: operator.as_str().to_owned(),
+                values: (!values.is_empty())
+                    .then(|| values.iter().map(ToString::to_string).collect()),
+                min_values: least,
+                ..RequirementEntry::default()
+            })
+    });
+    entries.collect()
+}
+
+/// Effect of a taint or a toleration.
+pub(super) fn effect(text: &str) -> Result<TaintEffect, &'static str> {
+    match text {
+        "NoSchedule" => Ok(TaintEffect::NoSchedule),
+        "PreferNoSchedule" => Ok(TaintEffect::PreferNoSchedule),
+        "NoExecute" => Ok(TaintEffect::NoExecute),
+        _ => Err("must be NoSchedule, PreferNoSchedule or NoExecute"),
+    }
+}
+
+/// Taints.
+pub(super) fn taints(
+    list: Option<&Vec<WireTaint>>,
+    path: &Path,
+    found: &mut Violations,
+) -> Vec<Taint> {
+    let mut all = Vec::new();
+    for (i, taint) in list.into_iter().flatten().enumerate() {
+        if let Some(effect) = found.take(&path.index(i).key("effect"), effect(&taint.effect)) {
+            all.push(Taint {
+                key: Arc::from(taint.key.as_str()),
+                value: Arc::from(taint.value.as_deref().unwrap_or_default()),
+                effect,
+            });
+        }
+    }
+    all
+}
+
+/// Taints as the wire has them; absent when there are none.
+pub(super) fn taint_list(taints: &[Taint]) -> Option<Vec<WireTaint>> {
+    let list: Vec<WireTaint> = taints
+        .iter()
+        .map(|taint| WireTaint {
+            key: taint.key.to_string(),
+            value: (!taint.value.is_empty()).then(|| taint.value.to_string()),
+            effect: format!("{:?}", taint.effect),
+            ..WireTaint::default()
+        })
+        .collect();
+    (!list.is_empty()).then_some(list)
+}
+
+/// The amount of a resource in the units of [`Resources`], rounded up.
+pub(super) fn amount(name: &str, text: &str) -> Result<i64, QuantityError> {
+    let quantity = Quantity::parse(text)?;
+    Ok(if name == "cpu" {
+        quantity.milli_ceil()
+    } else {
+        quantity.ceil()
+    })
+}
+
+/// Sets the amount of a resource by the name that manifests use.
+pub(super) fn set_amount(resources: &mut Resources, name: &str, amount: i64) {
+    match name {
+        "cpu" => resources.cpu_millis = amount,
+        "memory" => resources.memory = amount,
+        "ephemeral-storage" => resources.ephemeral_storage = amount,
+        "pods" => resources.pods = amount,
+        other => resources.set_extended(other, amount),
+    }
+}
+
+/// Amounts by resource name.
+pub(super) fn resources<'a, T: ToString + 'a>(
+    list: impl IntoIterator<Item = (&'a String, &'a T)>,
+    path: &Path,
+    found: &mut Violations,
+) -> Resources {
+    let mut all = Resources::default();
+    for (name, quantity) in list {
+        if let Some(n) = found.take(&path.key(name), amount(name, &quantity.to_string())) {
+            set_amount(&mut all, name, n);
+        }
+    }
+    all
+}
+
+/// Amounts as the wire has them; absent when there are none.
+pub(super) fn resource_list(resources: &Resources) -> Option<ResourceList> {
+    let mut list = ResourceList::new();
+    let mut put = |name: &str, amount: i64, unit: &str| {
+        if amount != 0 {
+            list.insert(name.to_owned(), Amount::text(format!("{amount}{unit}")));
+        }
+    };
+    put("cpu", resources.cpu_millis, "m");
+    put("memory", resources.memory, "");
+    put("ephemeral-storage", resources.ephemeral_storage, "");
+    put("pods", resources.pods, "");
+    for (name, amount) in &resources.extended {
+        put(name, *amount, "");
+    }
+    (!list.is_empty()).then_some(list)
+}
+
+/// A time in RFC 3339.
+pub(super) fn time(text: &str) -> Result<Timestamp, String> {
+    text.parse()
+        .map_err(|_| format!("{text:?} must be a time such as 2026-11-21T08:00:00Z"))
+}

@@ -1,0 +1,25 @@
+//! How do objects become the domain's types, and back?
+//!
+//! Every conversion collects all that is wrong, each with the path of its field. Defaults are those that the API
+//! server would have put in. A manifest that no API server has seen has no UID; it gets `unsaved-<name>`.
+
+mod claim;
+mod meta;
+mod pod;
+mod pod_affinity;
+mod pod_requests;
+mod pool;
+mod record;
+mod sweep;
+mod violations;
+mod volume;
+mod workload;
+
+pub use claim::{claim, claim_object};
+pub use pod::{PodTemplate, pod, pod_template};
+pub use pool::{node_class, node_pool};
+pub use record::{record_objects, records};
+pub use sweep::sweep;
+pub use violations::{Violation, Violations};
+pub use volume::volume;
+pub use workload::{DaemonSet, Deployment, Job, daemon_set, deployment, job};

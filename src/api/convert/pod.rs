@@ -1,0 +1,196 @@
+//! Pods and pod templates: what asks for a place?
+
+use super::meta;
+use super::pod_affinity;
+use super::pod_requests;
+use super::violations::Violations;
+use crate::duration;
+use crate::path::Path;
+use k8s_openapi::api::core::v1::{Pod as WirePod, PodSpec, PodTemplateSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use napkeeper_core::cluster::pod::{DoNotDisrupt, Pod, PodOwner, PodPhase, PodShape};
+use napkeeper_core::labels::DO_NOT_DISRUPT;
+use napkeeper_core::names::{Namespace, NodeName, ObjectName};
+use std::sync::Arc;
+
+/// All of a pod template that matters for its pods' placement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodTemplate {
+    /// What each pod asks for.
+    pub shape: Arc<PodShape>,
+    /// The pods ask not to be disrupted.
+    pub do_not_disrupt: Option<DoNotDisrupt>,
+    /// PersistentVolumeClaims that every pod uses.
+    pub volumes: Vec<ObjectName>,
+}
+
+/// Annotation of a pod that the kubelet made from a file.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// Reads the template of a workload in `namespace`. `at` is the path of the template.
+pub fn pod_template(
+    template: &PodTemplateSpec,
+    namespace: &Namespace,
+    at: &Path,
+    found: &mut Violations,
+) -> Option<PodTemplate> {
+    let default = ObjectMeta::default();
+    let metadata = template.metadata.as_ref().unwrap_or(&default);
+    let Some(spec) = &template.spec else {
+        found.add(&at.key("spec"), "is required");
+        return None;
+    };
+    Some(read(metadata, spec, namespace, at, found))
+}
+
+fn read(
+    metadata: &ObjectMeta,
+    spec: &PodSpec,
+    namespace: &Namespace,
+    at: &Path,
+    found: &mut Violations,
+) -> PodTemplate {
+    let labels = meta::labels(metadata.labels.as_ref());
+    let at_spec = at.key("spec");
+    let (selector, alternatives) = pod_affinity::node_affinity(spec, &at_spec, found);
+    let spread = pod_affinity::spread(spec, &labels, &at_spec, found);
+    let shape = PodShape {
+        namespace: namespace.clone(),
+        requests: pod_requests::requests(spec, &at_spec, found),
+        selector,
+        alternatives,
+        tolerations: pod_affinity::tolerations(spec, &at_spec, found),
+        spread,
+        priority: spec.priority.unwrap_or(0),
+        labels,
+    };
+    PodTemplate {
+        shape: Arc::new(shape),
+        do_not_disrupt: do_not_disrupt(metadata, &at.key("metadata"), found),
+        volumes: volumes(spec, metadata.name.as_deref(), &at_spec, found),
+    }
+}
+
+fn do_not_disrupt(
+    metadata: &ObjectMeta,
+    at: &Path,
+    found: &mut Violations,
+) -> Option<DoNotDisrupt> {
+    match metadata.annotations.as_ref()?.get(DO_NOT_DISRUPT)?.as_str() {
+        "true" => Some(DoNotDisrupt::Always),
+        "false" | "" => None,
+        text => {
+            let path = at.key("annotations").key(DO_NOT_DISRUPT);
+            found
+                .take(&path, duration::parse(text))
+                .map(DoNotDisrupt::For)
+        }
+    }
+}
+
+/// A generic ephemeral volume's claim is named after its pod, so a template's has no name yet.
+fn volumes(
+    spec: &PodSpec,
+    pod: Option<&str>,
+    at: &Path,
+    found: &mut Violations,
+) -> Vec<ObjectName> {
+    let list = spec.volumes.iter().flatten().enumerate();
+    list.filter_map(|(i, volume)| {
+        let claim = volume
+            .persistent_volume_claim
+            .as_ref()
+            .map(|c| c.claim_name.clone());
+        let own = || {
+            volume
+                .ephemeral
+                .as_ref()
+                .and(pod)
+                .map(|pod| format!("{pod}-{}", volume.name))
+        };
+        let name = claim.or_else(own)?;
+        found.take(&at.key("volumes").index(i), ObjectName::new(name))
+    })
+    .collect()
+}
+
+/// Reads a Pod.
+///
+/// # Errors
+/// [`Violations`]: all that is wrong with it.
+pub fn pod(object: &WirePod) -> Result<Pod, Violations> {
+    let mut found = Violations::default();
+    let metadata = &object.metadata;
+    let key = meta::key(metadata, &mut found);
+    let uid = meta::uid(metadata, &mut found);
+    let Some(spec) = &object.spec else {
+        found.add(&Path::of("spec"), "is required");
+        return Err(found);
+    };
+    let phase = phase(object, &mut found);
+    let node = spec.node_name.as_deref().filter(|n| !n.is_empty());
+    let node = found.take_some(&Path::of("spec.nodeName"), node, |n| NodeName::new(n));
+    let namespace = key.as_ref().map(|k| k.namespace.clone());
+    let template = namespace.map(|n| read(metadata, spec, &n, &Path::root(), &mut found));
+    let status = object.status.as_ref();
+    let started_at = status.and_then(|s| s.start_time.as_ref()).map(|t| t.0);
+    let unschedulable = status
+        .and_then(|s| s.conditions.as_ref())
+        .is_some_and(|list| {
+            list.iter().any(|c| {
+                c.type_ == "PodScheduled"
+                    && c.status == "False"
+                    && c.reason.as_deref() == Some("Unschedulable")
+            })
+        });
+    let built = key.zip(uid).zip(template).zip(phase);
+    let built = built.map(|(((key, uid), template), phase)| Pod {
+        key,
+        uid,
+        shape: template.shape,
+        owner: owner(metadata),
+        created_at: meta::created_at(metadata),
+        started_at,
+        deleting_at: metadata.deletion_timestamp.as_ref().map(|t| t.0),
+        node,
+        phase,
+        unschedulable,
+        do_not_disrupt: template.do_not_disrupt,
+        volumes: template.volumes,
+    });
+    found.finish(built)
+}
+
+fn phase(object: &WirePod, found: &mut Violations) -> Option<PodPhase> {
+    let phase = object.status.as_ref().and_then(|s| s.phase.as_deref());
+    let phase = match phase.unwrap_or("Pending") {
+        "Pending" => Ok(PodPhase::Pending),
+        // A kubelet that cannot be reached leaves the phase Unknown; the pod may still run.
+        "Running" | "Unknown" => Ok(PodPhase::Running),
+        "Succeeded" => Ok(PodPhase::Succeeded),
+        "Failed" => Ok(PodPhase::Failed),
+        _ => Err("must be Pending, Running, Succeeded, Failed or Unknown"),
+    };
+    found.take(&Path::of("status.phase"), phase)
+}
+
+fn owner(metadata: &ObjectMeta) -> PodOwner {
+    if metadata
+        .annotations
+        .as_ref()
+        .is_some_and(|a| a.contains_key(MIRROR))
+    {
+        return PodOwner::Static;
+    }
+    let controller = metadata
+        .owner_references
+        .iter()
+        .flatten()
+        .find(|o| o.controller == Some(true));
+    match controller.map(|o| o.kind.as_str()) {
+        None => PodOwner::Nobody,
+        Some("DaemonSet") => PodOwner::DaemonSet,
+        Some("Node") => PodOwner::Static,
+        Some(_) => PodOwner::Controller,
+    }
+}

@@ -1,0 +1,185 @@
+//! Where may a pod run: selector, affinity, tolerations, spread?
+
+use super::meta;
+use super::violations::Violations;
+use crate::path::Path;
+use k8s_openapi::api::core::v1::{
+    NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Toleration as WireToleration,
+    TopologySpreadConstraint,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use napkeeper_core::cluster::pod::{Labels, Spread, Toleration};
+use napkeeper_core::labels::normalize;
+use napkeeper_core::requirements::{Operator, Requirement, Requirements};
+use std::sync::Arc;
+
+/// `nodeSelector` with a lone affinity term, and the alternatives when there are several.
+pub(super) fn node_affinity(
+    spec: &PodSpec,
+    at: &Path,
+    found: &mut Violations,
+) -> (Requirements, Vec<Requirements>) {
+    let mut selector = Requirements::new();
+    for (key, value) in spec.node_selector.iter().flatten() {
+        selector.add(normalize(key), Requirement::any_of([value]));
+    }
+    let required = spec
+        .affinity
+        .as_ref()
+        .and_then(|a| a.node_affinity.as_ref())
+        .and_then(|a| {
+            a.required_during_scheduling_ignored_during_execution
+                .as_ref()
+        });
+    let path = [
+        "affinity",
+        "nodeAffinity",
+        "requiredDuringSchedulingIgnoredDuringExecution",
+    ];
+    let path = path.iter().fold(at.clone(), |path, key| path.key(key));
+    let mut terms = required
+        .map(|r| self::terms(r, &path, found))
+        .unwrap_or_default();
+    if let [only] = terms.as_slice() {
+        selector.add_all(only);
+        terms.clear();
+    }
+    (selector, terms)
+}
+
+/// The terms of a node selector: one must hold.
+pub(super) fn terms(
+    selector: &NodeSelector,
+    path: &Path,
+    found: &mut Violations,
+) -> Vec<Requirements> {
+    let terms = selector.node_selector_terms.iter().enumerate();
+    terms
+        .map(|(i, t)| term(t, &path.key("nodeSelectorTerms").index(i), found))
+        .collect()
+}
+
+fn term(term: &NodeSelectorTerm, path: &Path, found: &mut Violations) -> Requirements {
+    if term.match_fields.as_ref().is_some_and(|f| !f.is_empty()) {
+        found.add(
+            &path.key("matchFields"),
+            "is not supported: use matchExpressions on labels",
+        );
+    }
+    let expressions = term.match_expressions.as_deref().unwrap_or_default();
+    if expressions.is_empty() {
+        found.add(
+            path,
+            "matches no node: name at least one of matchExpressions, or drop the term",
+        );
+    }
+    let mut all = Requirements::new();
+    for (i, expression) in expressions.iter().enumerate() {
+        let at = path.key("matchExpressions").index(i);
+        add_expression(&mut all, expression, &at, found);
+    }
+    all
+}
+
+fn add_expression(
+    all: &mut Requirements,
+    expression: &NodeSelectorRequirement,
+    at: &Path,
+    found: &mut Violations,
+) {
+    let operator = found.take(&at.key("operator"), expression.operator.parse::<Operator>());
+    let Some(operator) = operator else { return };
+    let values = expression.values.as_deref().unwrap_or_default();
+    let added = all.add_entry(normalize(&expression.key), operator, values);
+    found.take(&at.key("values"), added);
+}
+
+/// Tolerations.
+pub(super) fn tolerations(spec: &PodSpec, at: &Path, found: &mut Violations) -> Vec<Toleration> {
+    let list = spec.tolerations.iter().flatten().enumerate();
+    list.filter_map(|(i, t)| toleration(t, &at.key("tolerations").index(i), found))
+        .collect()
+}
+
+fn toleration(wire: &WireToleration, at: &Path, found: &mut Violations) -> Option<Toleration> {
+    let key = wire.key.as_deref().filter(|k| !k.is_empty());
+    let value = wire.value.as_deref().unwrap_or_default();
+    let value = match wire.operator.as_deref().unwrap_or("Equal") {
+        "Exists" => Ok(None),
+        "Equal" | "" if key.is_none() => Err("must be Exists where there is no key"),
+        "Equal" | "" => Ok(Some(Arc::from(value))),
+        _ => Err("must be Exists or Equal"),
+    };
+    let value = found.take(&at.key("operator"), value)?;
+    let effect = wire.effect.as_deref().filter(|e| !e.is_empty());
+    Some(Toleration {
+        key: key.map(Arc::from),
+        value,
+        effect: found.take_some(&at.key("effect"), effect, meta::effect),
+    })
+}
+
+/// Hard topology spread constraints. Soft ones never keep a pod from running.
+pub(super) fn spread(
+    spec: &PodSpec,
+    labels: &Labels,
+    at: &Path,
+    found: &mut Violations,
+) -> Vec<Spread> {
+    let list = spec
+        .topology_spread_constraints
+        .iter()
+        .flatten()
+        .enumerate();
+    list.filter(|(_, c)| c.when_unsatisfiable == "DoNotSchedule")
+        .filter_map(|(i, c)| {
+            constraint(
+                c,
+                labels,
+                &at.key("topologySpreadConstraints").index(i),
+                found,
+            )
+        })
+        .collect()
+}
+
+fn constraint(
+    wire: &TopologySpreadConstraint,
+    labels: &Labels,
+    at: &Path,
+    found: &mut Violations,
+) -> Option<Spread> {
+    let skew = u32::try_from(wire.max_skew).ok().filter(|s| *s > 0);
+    let skew = found.take(&at.key("maxSkew"), skew.ok_or("must be at least 1"));
+    // Without a selector the constraint counts no pods at all, so it never binds.
+    let selector = wire.label_selector.as_ref()?;
+    let mut selector = label_selector(selector, &at.key("labelSelector"), found);
+    for key in wire.match_label_keys.iter().flatten() {
+        if let Some(value) = labels.get(key.as_str()) {
+            selector.add(key, Requirement::any_of([value]));
+        }
+    }
+    Some(Spread {
+        topology_key: Arc::from(normalize(&wire.topology_key)),
+        max_skew: skew?,
+        selector,
+    })
+}
+
+fn label_selector(wire: &LabelSelector, at: &Path, found: &mut Violations) -> Requirements {
+    let mut all = Requirements::new();
+    for (key, value) in wire.match_labels.iter().flatten() {
+        all.add(key, Requirement::any_of([value]));
+    }
+    for (i, expression) in wire.match_expressions.iter().flatten().enumerate() {
+        let at = at.key("matchExpressions").index(i);
+        if let Some(operator) =
+            found.take(&at.key("operator"), expression.operator.parse::<Operator>())
+        {
+            let values = expression.values.as_deref().unwrap_or_default();
+            let added = all.add_entry(&expression.key, operator, values);
+            found.take(&at.key("values"), added);
+        }
+    }
+    all
+}

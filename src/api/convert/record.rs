@@ -1,0 +1,198 @@
+//! OrphanRecords: what has been seen, and what has been done about it?
+//!
+//! The records of a cluster are spread over objects of at most [`MAX_ENTRIES`] entries; order does not matter.
+
+use super::meta;
+use super::sweep::kind;
+use super::violations::Violations;
+use crate::path::Path;
+use crate::record::{
+    DeletionEntry, MAX_ENTRIES, OrphanRecordSpec, SightingEntry, TripEntry, VolumeEntry,
+};
+use napkeeper_core::cluster::record::{Deletion, Records, SeenVolume, Sighting, Trip};
+use napkeeper_core::cluster::volume::ReclaimPolicy;
+use napkeeper_core::names::{ArmId, ObjectName};
+use std::sync::Arc;
+
+/// Reads the records out of all objects together.
+///
+/// # Errors
+/// [`Violations`]: all that is wrong with them.
+pub fn records<'a>(
+    objects: impl IntoIterator<Item = &'a OrphanRecordSpec>,
+) -> Result<Records, Violations> {
+    let mut found = Violations::default();
+    let mut all = Records::default();
+    let at = Path::of("spec");
+    for object in objects {
+        for (i, entry) in object.sightings.iter().flatten().enumerate() {
+            all.sightings
+                .extend(sighting(entry, &at.key("sightings").index(i), &mut found));
+        }
+        for (i, entry) in object.volumes.iter().flatten().enumerate() {
+            all.volumes
+                .extend(volume(entry, &at.key("volumes").index(i), &mut found));
+        }
+        for (i, entry) in object.deletions.iter().flatten().enumerate() {
+            all.deletions
+                .extend(deletion(entry, &at.key("deletions").index(i), &mut found));
+        }
+        for (i, entry) in object.trips.iter().flatten().enumerate() {
+            all.trips
+                .extend(trip(entry, &at.key("trips").index(i), &mut found));
+        }
+        let observed = object.last_observed.as_deref();
+        let observed = found.take_some(&at.key("lastObserved"), observed, meta::time);
+        all.last_observed = all.last_observed.max(observed);
+    }
+    all.deletions.sort_by_key(|d| d.at);
+    all.trips.sort_by_key(|t| t.at);
+    found.finish(Some(all))
+}
+
+fn sighting(entry: &SightingEntry, at: &Path, found: &mut Violations) -> Option<(ArmId, Sighting)> {
+    let id = found.take(&at.key("id"), ArmId::new(&entry.id));
+    let kind = found.take(&at.key("kind"), kind(&entry.kind));
+    let first = found.take(&at.key("firstSeen"), meta::time(&entry.first_seen));
+    let last = found.take(&at.key("lastSeen"), meta::time(&entry.last_seen));
+    let times = u32::try_from(entry.times).map_err(|_| "must be at least 1");
+    let sighting = Sighting {
+        kind: kind?,
+        incarnation: Arc::from(entry.incarnation.as_str()),
+        tags: meta::labels(entry.tags.as_ref()),
+        first_seen: first?,
+        last_seen: last?,
+        times: found.take(&at.key("times"), times)?,
+    };
+    Some((id?, sighting))
+}
+
+fn volume(entry: &VolumeEntry, at: &Path, found: &mut Violations) -> Option<(ArmId, SeenVolume)> {
+    let disk = found.take(&at.key("disk"), ArmId::new(&entry.disk));
+    let name = found.take(&at.key("name"), ObjectName::new(&entry.name));
+    let last = found.take(&at.key("lastSeen"), meta::time(&entry.last_seen));
+    let reclaim = match entry.reclaim.as_str() {
+        "Delete" => Ok(ReclaimPolicy::Delete),
+        "Retain" => Ok(ReclaimPolicy::Retain),
+        _ => Err("must be Delete or Retain"),
+    };
+    let volume = SeenVolume {
+        name: name?,
+        reclaim: found.take(&at.key("reclaim"), reclaim)?,
+        last_seen: last?,
+    };
+    Some((disk?, volume))
+}
+
+fn deletion(entry: &DeletionEntry, at: &Path, found: &mut Violations) -> Option<Deletion> {
+    let id = found.take(&at.key("id"), ArmId::new(&entry.id));
+    let kind = found.take(&at.key("kind"), kind(&entry.kind));
+    let when = found.take(&at.key("at"), meta::time(&entry.at));
+    let evidence = entry.evidence.iter().flatten();
+    Some(Deletion {
+        id: id?,
+        incarnation: Arc::from(entry.incarnation.as_str()),
+        kind: kind?,
+        at: when?,
+        evidence: evidence.map(|e| Arc::from(e.as_str())).collect(),
+    })
+}
+
+fn trip(entry: &TripEntry, at: &Path, found: &mut Violations) -> Option<Trip> {
+    let when = found.take(&at.key("at"), meta::time(&entry.at));
+    let kind = found.take(&at.key("kind"), kind(&entry.kind));
+    let count = |n: i64| u32::try_from(n).map_err(|_| "must not be negative");
+    Some(Trip {
+        at: when?,
+        kind: kind?,
+        suspects: found.take(&at.key("suspects"), count(entry.suspects))?,
+        owned: found.take(&at.key("owned"), count(entry.owned))?,
+    })
+}
+
+/// Spreads records over as many objects as they need, one at least.
+#[must_use]
+pub fn record_objects(records: &Records) -> Vec<OrphanRecordSpec> {
+    let mut shards = Shards::default();
+    for (id, sighting) in &records.sightings {
+        let list = &mut shards.next().sightings;
+        list.get_or_insert_default()
+            .push(sighting_entry(id, sighting));
+    }
+    for (disk, volume) in &records.volumes {
+        let list = &mut shards.next().volumes;
+        list.get_or_insert_default().push(VolumeEntry {
+            disk: disk.as_str().to_owned(),
+            name: volume.name.as_str().to_owned(),
+            reclaim: format!("{:?}", volume.reclaim),
+            last_seen: volume.last_seen.to_string(),
+            ..VolumeEntry::default()
+        });
+    }
+    for deletion in &records.deletions {
+        let list = &mut shards.next().deletions;
+        list.get_or_insert_default().push(deletion_entry(deletion));
+    }
+    for trip in &records.trips {
+        let list = &mut shards.next().trips;
+        list.get_or_insert_default().push(TripEntry {
+            at: trip.at.to_string(),
+            kind: trip.kind.as_str().to_owned(),
+            owned: trip.owned.into(),
+            suspects: trip.suspects.into(),
+            ..TripEntry::default()
+        });
+    }
+    let mut objects = shards.full;
+    objects.push(shards.open);
+    let observed = records.last_observed.map(|t| t.to_string());
+    if let Some(first) = objects.first_mut() {
+        first.last_observed = observed;
+    }
+    objects
+}
+
+/// Objects that are full, and the one being filled.
+#[derive(Default)]
+struct Shards {
+    full: Vec<OrphanRecordSpec>,
+    open: OrphanRecordSpec,
+    entries: usize,
+}
+
+impl Shards {
+    /// The object that has room for one more entry.
+    fn next(&mut self) -> &mut OrphanRecordSpec {
+        if self.entries == MAX_ENTRIES {
+            self.full.push(std::mem::take(&mut self.open));
+            self.entries = 0;
+        }
+        self.entries += 1;
+        &mut self.open
+    }
+}
+
+fn sighting_entry(id: &ArmId, sighting: &Sighting) -> SightingEntry {
+    SightingEntry {
+        id: id.as_str().to_owned(),
+        kind: sighting.kind.as_str().to_owned(),
+        incarnation: sighting.incarnation.to_string(),
+        tags: meta::text_map(&sighting.tags),
+        first_seen: sighting.first_seen.to_string(),
+        last_seen: sighting.last_seen.to_string(),
+        times: sighting.times.into(),
+        ..SightingEntry::default()
+    }
+}
+
+fn deletion_entry(deletion: &Deletion) -> DeletionEntry {
+    let evidence: Vec<String> = deletion.evidence.iter().map(ToString::to_string).collect();
+    DeletionEntry {
+        id: deletion.id.as_str().to_owned(),
+        kind: deletion.kind.as_str().to_owned(),
+        incarnation: deletion.incarnation.to_string(),
+        at: deletion.at.to_string(),
+        evidence: (!evidence.is_empty()).then_some(evidence),
+        ..DeletionEntry::default()
+    }
+}

@@ -1,0 +1,112 @@
+//! Which CustomResourceDefinitions do the types make?
+
+use crate::azure::AKSNodeClass;
+use crate::karpenter::{NodeClaim, NodePool};
+use crate::record::OrphanRecord;
+use crate::sweep::OrphanSweep;
+use kube::core::CustomResourceExt;
+use serde_json::{Value, json};
+
+/// A CustomResourceDefinition and the name of its file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Crd {
+    /// `<group>_<plural>.yaml`.
+    pub file: String,
+    /// The object.
+    pub definition: Value,
+}
+
+/// All CustomResourceDefinitions.
+///
+/// # Errors
+/// When a generated definition cannot be written as JSON, which a test rules out.
+pub fn all() -> Result<Vec<Crd>, serde_json::Error> {
+    [
+        NodePool::crd(),
+        NodeClaim::crd(),
+        AKSNodeClass::crd(),
+        OrphanSweep::crd(),
+        OrphanRecord::crd(),
+    ]
+    .into_iter()
+    .map(|crd| serde_json::to_value(crd).map(finish))
+    .collect()
+}
+
+/// What the derive does not do: absent is the only way to say nothing (upstream's fields are not nullable), all of
+/// our kinds are cluster-scoped, and AKSNodeClass is served in its older version too.
+fn finish(mut definition: Value) -> Crd {
+    definition["spec"]["scope"] = json!("Cluster");
+    clean(&mut definition["spec"]["versions"]);
+    let kind = definition["spec"]["names"]["kind"].clone();
+    if kind == "AKSNodeClass" || kind == "OrphanSweep" {
+        // Every field of theirs has a default or may be absent, and so may the spec.
+        let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        drop(schema.as_object_mut().and_then(|s| s.shift_remove("required")));
+    }
+    if kind == "AKSNodeClass" {
+        add_older_version(&mut definition["spec"]["versions"]);
+    }
+    let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+    let spec = &definition["spec"];
+    let file = format!(
+        "{}_{}.yaml",
+        text(&spec["group"]),
+        text(&spec["names"]["plural"])
+    );
+    Crd { file, definition }
+}
+
+/// The schemas of `v1alpha2` and `v1beta1` are the same.
+fn add_older_version(versions: &mut Value) {
+    let Some(list) = versions.as_array_mut() else {
+        return;
+    };
+    let Some(mut older) = list.first().cloned() else {
+        return;
+    };
+    older["name"] = json!("v1alpha2");
+    older["storage"] = json!(false);
+    older["deprecated"] = json!(true);
+    older["deprecationWarning"] =
+        json!("v1alpha2.AKSNodeClass is deprecated, use v1beta1.AKSNodeClass instead");
+    list.insert(0, older);
+}
+
+/// Drops what the derive adds and upstream does not have, and puts right what it loses of quantities.
+fn clean(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.shift_remove("nullable");
+            if map.get("title").is_some_and(Value::is_string) {
+                map.shift_remove("title");
+            }
+            if map.contains_key("x-kubernetes-int-or-string") {
+                let either = json!([{ "type": "integer" }, { "type": "string" }]);
+                map.insert("anyOf".to_owned(), either);
+            }
+            map.values_mut().for_each(clean);
+        }
+        Value::Array(list) => list.iter_mut().for_each(clean),
+        Value::Number(n) if n.is_f64() => {
+            // The derive makes 1.0 of every bound.
+            if let Some(whole) = n.as_f64().filter(|f| f.fract() == 0.0) {
+                #[expect(clippy::cast_possible_truncation, reason = "bounds are small whole numbers")]
+                let whole = whole as i64;
+                *value = json!(whole);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The text of a definition's file.
+///
+/// # Errors
+/// When the definition cannot be written as YAML, which a test rules out.
+pub fn to_yaml(crd: &Crd) -> Result<String, serde_saphyr::ser::Error> {
+    let text = serde_saphyr::to_string(&crd.definition)?;
+    Ok(format!(
+        "# Generated from the types of src/api: cargo run -p napkeeper-api --example crds -- manifests/crds\n{text}"
+    ))
+}

@@ -1,0 +1,77 @@
+//! Where in an object is something?
+
+use std::fmt;
+
+/// One step into an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Segment {
+    /// A field, or a key of a map.
+    Key(String),
+    /// An item of a list.
+    Index(usize),
+}
+
+/// The way from an object's root to a value in it. Shown as `spec.taints[0].key`, and `spec.limits[nvidia.com/gpu]`
+/// for keys that are no plain words.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Path(Vec<Segment>);
+
+impl Path {
+    /// The object itself.
+    #[must_use]
+    pub fn root() -> Self {
+        Self::default()
+    }
+
+    /// The way along plain fields, written with dots: `spec.template.spec`.
+    #[must_use]
+    pub fn of(dotted: &str) -> Self {
+        Self(
+            dotted
+                .split('.')
+                .map(|k| Segment::Key(k.to_owned()))
+                .collect(),
+        )
+    }
+
+    /// One field further.
+    #[must_use]
+    pub fn key(&self, key: &str) -> Self {
+        self.with(Segment::Key(key.to_owned()))
+    }
+
+    /// One item further.
+    #[must_use]
+    pub fn index(&self, index: usize) -> Self {
+        self.with(Segment::Index(index))
+    }
+
+    /// One step further.
+    #[must_use]
+    pub fn with(&self, segment: Segment) -> Self {
+        let mut path = self.clone();
+        path.0.push(segment);
+        path
+    }
+
+    /// The steps.
+    #[must_use]
+    pub fn segments(&self) -> &[Segment] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, segment) in self.0.iter().enumerate() {
+            match segment {
+                Segment::Index(index) => write!(f, "[{index}]")?,
+                Segment::Key(key) if key.bytes().all(|b| b.is_ascii_alphanumeric()) => {
+                    write!(f, "{}{key}", if i > 0 { "." } else { "" })?;
+                }
+                Segment::Key(key) => write!(f, "[{key}]")?,
+            }
+        }
+        Ok(())
+    }
+}

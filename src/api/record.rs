@@ -1,0 +1,129 @@
+//! OrphanRecords, `napkeeper.io/v1alpha1`: where does the memory of sweeps live?
+//!
+//! Nobody writes these by hand. Each object holds at most [`MAX_ENTRIES`] entries, so that it stays far below what
+//! etcd takes.
+
+use crate::sweep::KINDS;
+use crate::wire::wire;
+use kube::CustomResource;
+use std::collections::BTreeMap;
+
+/// Most entries of an OrphanRecord, of all sorts together.
+pub const MAX_ENTRIES: usize = 500;
+
+wire! {
+    /// OrphanRecordSpec is what has been seen and done, kept across restarts.
+    #[derive(CustomResource)]
+    #[kube(
+        group = "napkeeper.io",
+        version = "v1alpha1",
+        kind = "OrphanRecord",
+        plural = "orphanrecords",
+        doc = "OrphanRecord is what sweeps have seen and done. napkeeper writes it; deleting it makes sweeps begin anew.",
+        category = "napkeeper",
+        derive = "PartialEq",
+        printcolumn(name = "LastObserved", type_ = "date", json_path = ".spec.lastObserved"),
+        printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    )]
+    #[schemars(extend("x-kubernetes-validations" = [{
+        "rule": format!(
+            "(has(self.sightings) ? size(self.sightings) : 0) + (has(self.volumes) ? size(self.volumes) : 0) \
+             + (has(self.deletions) ? size(self.deletions) : 0) + (has(self.trips) ? size(self.trips) : 0) <= {MAX_ENTRIES}"
+        ),
+        "message": format!("must have at most {MAX_ENTRIES} entries"),
+    }]))]
+    OrphanRecordSpec {
+        /// Deletions of the last 24 h, oldest first.
+        #[schemars(extend("maxItems" = MAX_ENTRIES, "x-kubernetes-list-type" = "atomic"))]
+        deletions?: Vec<DeletionEntry>,
+        /// When a whole inventory was last judged.
+        #[schemars(extend("format" = "date-time"))]
+        last_observed?: String,
+        /// Resources that were seen without a sign of life.
+        #[schemars(extend("maxItems" = MAX_ENTRIES, "x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
+        sightings?: Vec<SightingEntry>,
+        /// When the breaker tripped.
+        #[schemars(extend("maxItems" = MAX_ENTRIES, "x-kubernetes-list-type" = "atomic"))]
+        trips?: Vec<TripEntry>,
+        /// PersistentVolumes that this cluster has had.
+        #[schemars(extend("maxItems" = MAX_ENTRIES, "x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["disk"]))]
+        volumes?: Vec<VolumeEntry>,
+    }
+}
+
+wire! {
+    /// A resource that was seen without a sign of life.
+    SightingEntry {
+        /// First time.
+        #[schemars(extend("format" = "date-time"))]
+        first_seen: String,
+        /// Resource id.
+        id: String,
+        /// Incarnation.
+        incarnation: String,
+        /// Kind.
+        #[schemars(extend("enum" = KINDS))]
+        kind: String,
+        /// Last time.
+        #[schemars(extend("format" = "date-time"))]
+        last_seen: String,
+        /// Tags as first seen.
+        tags?: BTreeMap<String, String>,
+        /// How many times.
+        #[schemars(extend("minimum" = 1))]
+        times: i64,
+    }
+}
+
+wire! {
+    /// A PersistentVolume that this cluster has had.
+    VolumeEntry {
+        /// Resource id of its disk.
+        disk: String,
+        /// When last seen.
+        #[schemars(extend("format" = "date-time"))]
+        last_seen: String,
+        /// Name of the PersistentVolume.
+        name: String,
+        /// Reclaim policy when last seen.
+        #[schemars(extend("enum" = ["Delete", "Retain"]))]
+        reclaim: String,
+    }
+}
+
+wire! {
+    /// A deletion that was, or is about to be, sent.
+    DeletionEntry {
+        /// When.
+        #[schemars(extend("format" = "date-time"))]
+        at: String,
+        /// The evidence.
+        #[schemars(extend("maxItems" = 20, "x-kubernetes-list-type" = "atomic"))]
+        evidence?: Vec<String>,
+        /// Resource id.
+        id: String,
+        /// Incarnation.
+        incarnation: String,
+        /// Kind.
+        #[schemars(extend("enum" = KINDS))]
+        kind: String,
+    }
+}
+
+wire! {
+    /// The breaker tripped.
+    TripEntry {
+        /// When.
+        #[schemars(extend("format" = "date-time"))]
+        at: String,
+        /// The kind whose resources turned suspect.
+        #[schemars(extend("enum" = KINDS))]
+        kind: String,
+        /// Of how many that are owned.
+        #[schemars(extend("minimum" = 0))]
+        owned: i64,
+        /// How many turned suspect within the hour.
+        #[schemars(extend("minimum" = 0))]
+        suspects: i64,
+    }
+}

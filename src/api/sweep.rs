@@ -1,0 +1,286 @@
+//! OrphanSweeps, `napkeeper.io/v1alpha1`: what may be swept, when, and with whose leave?
+
+use crate::wire::{Condition, DURATION, wire};
+use kube::CustomResource;
+use serde_json::{Value, json};
+
+/// Kinds of cloud resource, as manifests spell them.
+pub(crate) const KINDS: [&str; 4] = ["Nic", "OsDisk", "Vm", "DataDisk"];
+/// What was found about a resource.
+const STANDINGS: [&str; 5] = ["Alive", "Foreign", "Suspect", "Orphan", "Unknown"];
+/// Default of `observeEvery`.
+pub const DEFAULT_OBSERVE_EVERY: &str = "10m";
+/// Default of `mode`.
+pub const DEFAULT_MODE: &str = "Report";
+/// Default of `approvalRequired`.
+pub const DEFAULT_APPROVAL_REQUIRED: [&str; 2] = ["Vm", "DataDisk"];
+/// Default of `minimumAge` for NICs, OS disks and VMs.
+pub const DEFAULT_MINIMUM_AGE: &str = "30m";
+/// Default of `minimumAge` for data disks.
+pub const DEFAULT_MINIMUM_AGE_DATA_DISK: &str = "168h";
+
+/// The floor of the law of deleting, as a rule of the API server.
+fn at_least(floor: &str) -> Value {
+    json!([{
+        "rule": format!("duration(self) >= duration('{floor}')"),
+        "message": format!("must be at least {floor}"),
+    }])
+}
+
+/// A list of kinds, each named once.
+fn kinds_items() -> Value {
+    json!({ "type": "string", "enum": KINDS })
+}
+
+wire! {
+    /// OrphanSweepSpec says what may be swept, when, and with whose leave.
+    #[derive(CustomResource)]
+    #[kube(
+        group = "napkeeper.io",
+        version = "v1alpha1",
+        kind = "OrphanSweep",
+        plural = "orphansweeps",
+        doc = "OrphanSweep looks for VMs, NICs and disks in the node resource group that belong to nobody.",
+        shortname = "sweep",
+        category = "napkeeper",
+        status = "OrphanSweepStatus",
+        derive = "PartialEq",
+        printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode"),
+        printcolumn(name = "Orphans", type_ = "integer", json_path = ".status.orphans"),
+        printcolumn(name = "Addresses", type_ = "integer", json_path = ".status.addresses"),
+        printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+        printcolumn(name = "LastRun", type_ = "date", json_path = ".status.lastRun.finishedAt"),
+        printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+        printcolumn(name = "Schedule", type_ = "string", json_path = ".spec.schedule", priority = 1)
+    )]
+    OrphanSweepSpec {
+        /// Kinds of which each deletion needs an approval.
+        #[schemars(extend(
+            "default" = DEFAULT_APPROVAL_REQUIRED,
+            "items" = kinds_items(),
+            "maxItems" = 4,
+            "x-kubernetes-list-type" = "set"
+        ))]
+        approval_required?: Vec<String>,
+        /// Deletions that somebody approved.
+        #[schemars(extend("maxItems" = 500, "x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
+        approvals?: Vec<Approval>,
+        /// The breaker, which stops all sweeps when too much turns suspect at once.
+        breaker?: Breaker,
+        /// Most deletions.
+        caps?: Caps,
+        /// Resources that are never touched.
+        #[schemars(extend("maxItems" = 100, "x-kubernetes-list-type" = "atomic"))]
+        exclusions?: Vec<Exclusion>,
+        /// Kinds that this sweep looks at.
+        #[schemars(extend(
+            "default" = KINDS,
+            "items" = kinds_items(),
+            "maxItems" = 4,
+            "x-kubernetes-list-type" = "set"
+        ))]
+        kinds?: Vec<String>,
+        /// How long a resource must have been an orphan before it is deleted.
+        #[schemars(extend("default" = {}))]
+        minimum_age?: MinimumAge,
+        /// Report says what is there, Mark tags what is suspect, Collect deletes what is proven.
+        #[schemars(extend("default" = DEFAULT_MODE, "enum" = ["Report", "Mark", "Collect"]))]
+        mode?: String,
+        /// How often the node resource group is observed.
+        #[schemars(extend(
+            "default" = DEFAULT_OBSERVE_EVERY,
+            "maxLength" = 32,
+            "pattern" = DURATION,
+            "x-kubernetes-validations" = at_least("1m")
+        ))]
+        observe_every?: String,
+        /// When orphans may be collected, as cron in UTC; absent is after every observation.
+        #[schemars(extend("maxLength" = 128, "pattern" = r"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly)|(\S+\s+){4}\S+)$"))]
+        schedule?: String,
+    }
+}
+
+wire! {
+    /// How long a resource must have been an orphan before it is deleted, counted from its first sighting as one.
+    MinimumAge {
+        /// Data disks.
+        #[schemars(extend(
+            "default" = DEFAULT_MINIMUM_AGE_DATA_DISK,
+            "maxLength" = 32,
+            "pattern" = DURATION,
+            "x-kubernetes-validations" = at_least("10m")
+        ))]
+        data_disk?: String,
+        /// Network interfaces.
+        #[schemars(extend(
+            "default" = DEFAULT_MINIMUM_AGE,
+            "maxLength" = 32,
+            "pattern" = DURATION,
+            "x-kubernetes-validations" = at_least("10m")
+        ))]
+        nic?: String,
+        /// OS disks.
+        #[schemars(extend(
+            "default" = DEFAULT_MINIMUM_AGE,
+            "maxLength" = 32,
+            "pattern" = DURATION,
+            "x-kubernetes-validations" = at_least("10m")
+        ))]
+        os_disk?: String,
+        /// Virtual machines.
+        #[schemars(extend(
+            "default" = DEFAULT_MINIMUM_AGE,
+            "maxLength" = 32,
+            "pattern" = DURATION,
+            "x-kubernetes-validations" = at_least("10m")
+        ))]
+        vm?: String,
+    }
+}
+
+wire! {
+    /// Most deletions.
+    Caps {
+        /// Most deletions over a rolling 24 h. The stricter of this and the cluster's own cap holds.
+        #[schemars(extend("minimum" = 0, "maximum" = 1000))]
+        deletions_per_day?: i32,
+    }
+}
+
+wire! {
+    /// A resource that is never touched: by tag or by name.
+    #[schemars(extend("x-kubernetes-validations" = [{
+        "rule": "has(self.tag) != has(self.name)",
+        "message": "must have either tag or name",
+    }]))]
+    Exclusion {
+        /// Name of the resource, compared without case.
+        #[schemars(extend("minLength" = 1, "maxLength" = 260))]
+        name?: String,
+        /// A tag that the resource carries.
+        tag?: ExcludedTag,
+    }
+}
+
+wire! {
+    /// A tag that a resource carries.
+    ExcludedTag {
+        /// Key, exactly.
+        #[schemars(extend("minLength" = 1, "maxLength" = 512))]
+        key: String,
+        /// Value, exactly; absent is any.
+        #[schemars(extend("maxLength" = 256))]
+        value?: String,
+    }
+}
+
+wire! {
+    /// Leave to delete one incarnation of one resource.
+    Approval {
+        /// No longer valid from this time on; at most 14 days ahead.
+        #[schemars(extend("format" = "date-time"))]
+        expires_at: String,
+        /// Resource id.
+        #[schemars(extend("maxLength" = 1024, "pattern" = "^/subscriptions/"))]
+        id: String,
+        /// `vmId`, `resourceGuid` or `uniqueId`, as the finding shows it.
+        #[schemars(extend("minLength" = 1, "maxLength" = 128))]
+        incarnation: String,
+    }
+}
+
+wire! {
+    /// The breaker, which stops all sweeps when too much turns suspect at once.
+    Breaker {
+        /// Trips before this time are cleared. A time in the future is refused.
+        #[schemars(extend("format" = "date-time"))]
+        cleared_at?: String,
+    }
+}
+
+wire! {
+    /// What the sweep found.
+    OrphanSweepStatus {
+        /// Addresses of subnets that orphans hold.
+        addresses?: i64,
+        /// Aspects of the state.
+        #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+        conditions?: Vec<Condition>,
+        /// What orphans cost, in nano-USD per hour.
+        cost_per_hour_nano_usd?: i64,
+        /// Resources by kind and standing.
+        #[schemars(extend("maxItems" = 4, "x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["kind"]))]
+        counts?: Vec<KindCount>,
+        /// The dearest findings.
+        #[schemars(extend("maxItems" = 50, "x-kubernetes-list-type" = "atomic"))]
+        findings?: Vec<SweepFinding>,
+        /// The last run.
+        last_run?: LastRun,
+        /// Generation of the spec that was last acted upon.
+        observed_generation?: i64,
+        /// Number of orphans.
+        orphans?: i64,
+    }
+}
+
+wire! {
+    /// Resources of one kind by standing.
+    KindCount {
+        /// Something alive links to it.
+        alive?: i64,
+        /// Not this cluster's.
+        foreign?: i64,
+        /// Kind.
+        #[schemars(extend("enum" = KINDS))]
+        kind: String,
+        /// Nothing alive has linked to it for long enough.
+        orphan?: i64,
+        /// Without a sign of life, not yet for long enough.
+        suspect?: i64,
+        /// A listing was not whole.
+        unknown?: i64,
+    }
+}
+
+wire! {
+    /// The last run.
+    LastRun {
+        /// Deletions sent.
+        collected?: i64,
+        /// When it ended.
+        #[schemars(extend("format" = "date-time"))]
+        finished_at?: String,
+        /// When it began.
+        #[schemars(extend("format" = "date-time"))]
+        started_at: String,
+    }
+}
+
+wire! {
+    /// What was found about one resource.
+    SweepFinding {
+        /// Addresses of the subnet that it holds.
+        addresses?: i64,
+        /// What it costs, in nano-USD per hour.
+        cost_per_hour_nano_usd?: i64,
+        /// By what: links, tags, sightings.
+        #[schemars(extend("maxItems" = 20, "x-kubernetes-list-type" = "atomic"))]
+        evidence?: Vec<String>,
+        /// First seen without a sign of life.
+        #[schemars(extend("format" = "date-time"))]
+        first_seen?: String,
+        /// Resource id.
+        id: String,
+        /// Incarnation: what an approval names.
+        incarnation: String,
+        /// Kind.
+        #[schemars(extend("enum" = KINDS))]
+        kind: String,
+        /// Why it is not deleted now.
+        #[schemars(extend("maxItems" = 20, "x-kubernetes-list-type" = "set"))]
+        refusals?: Vec<String>,
+        /// What it is.
+        #[schemars(extend("enum" = STANDINGS))]
+        standing: String,
+    }
+}
