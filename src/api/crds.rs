@@ -21,16 +21,10 @@ pub struct Crd {
 /// # Errors
 /// When a generated definition cannot be written as JSON, which a test rules out.
 pub fn all() -> Result<Vec<Crd>, serde_json::Error> {
-    [
-        NodePool::crd(),
-        NodeClaim::crd(),
-        AKSNodeClass::crd(),
-        OrphanSweep::crd(),
-        OrphanRecord::crd(),
-    ]
-    .into_iter()
-    .map(|crd| serde_json::to_value(crd).map(finish))
-    .collect()
+    [NodePool::crd(), NodeClaim::crd(), AKSNodeClass::crd(), OrphanSweep::crd(), OrphanRecord::crd()]
+        .into_iter()
+        .map(|crd| serde_json::to_value(crd).map(finish))
+        .collect()
 }
 
 /// What the derive does not do: absent is the only way to say nothing (upstream's fields are not nullable), all of
@@ -49,11 +43,7 @@ fn finish(mut definition: Value) -> Crd {
     }
     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
     let spec = &definition["spec"];
-    let file = format!(
-        "{}_{}.yaml",
-        text(&spec["group"]),
-        text(&spec["names"]["plural"])
-    );
+    let file = format!("{}_{}.yaml", text(&spec["group"]), text(&spec["names"]["plural"]));
     Crd { file, definition }
 }
 
@@ -68,8 +58,7 @@ fn add_older_version(versions: &mut Value) {
     older["name"] = json!("v1alpha2");
     older["storage"] = json!(false);
     older["deprecated"] = json!(true);
-    older["deprecationWarning"] =
-        json!("v1alpha2.AKSNodeClass is deprecated, use v1beta1.AKSNodeClass instead");
+    older["deprecationWarning"] = json!("v1alpha2.AKSNodeClass is deprecated, use v1beta1.AKSNodeClass instead");
     list.insert(0, older);
 }
 

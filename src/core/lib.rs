@@ -15,6 +15,7 @@ pub mod names;
 pub mod orphans;
 pub mod plan;
 pub mod ports;
+pub mod provisioning;
 pub mod quantity;
 pub mod requirements;
 pub mod resources;

@@ -1,5 +1,10 @@
-//! The embedded world.
+//! The embedded world: a simulated Azure and a simulated cluster on a virtual clock.
+//!
+//! It answers two questions. For users: what would napkeeper do with these manifests? For us: does any fault, at any
+//! time, make it do harm? Everything is a function of the scenario and the seed.
 
 pub mod chance;
+pub mod cloud;
 pub mod cluster;
 pub mod workload;
+pub mod world;

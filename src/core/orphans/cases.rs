@@ -100,10 +100,7 @@ fn a_true_orphan_disk_is_collected_after_a_week_and_an_approval() {
     world.pass();
     assert_eq!(world.deleted_names(), ["pvc-1"]);
     assert!(world.deleted[0].0 >= gone + HOURS(7 * 24));
-    assert_eq!(
-        world.deleted[0].1.volume,
-        Some(ObjectName::new("pv-1").unwrap())
-    );
+    assert_eq!(world.deleted[0].1.volume, Some(ObjectName::new("pv-1").unwrap()));
 }
 
 #[test]
@@ -124,11 +121,7 @@ fn a_disk_that_was_detached_lately_is_too_young() {
 type Keep = (&'static str, fn(&mut World), &'static [Refusal]);
 
 const KEPT: [Keep; 17] = [
-    (
-        "untagged",
-        |w| w.add(os_disk("untagged", Tags::new())),
-        &[Refusal::NotOwned],
-    ),
+    ("untagged", |w| w.add(os_disk("untagged", Tags::new())), &[Refusal::NotOwned]),
     (
         "other-cluster",
         |w| {
@@ -141,10 +134,7 @@ const KEPT: [Keep; 17] = [
     (
         "foreign-vm",
         |w| {
-            let tags = [
-                (labels::TAG_KARPENTER_NODEPOOL, "c-1"),
-                ("made-by", labels::TAG_CLUSTER),
-            ];
+            let tags = [(labels::TAG_KARPENTER_NODEPOOL, "c-1"), ("made-by", labels::TAG_CLUSTER)];
             let tags = tags.map(|(k, v)| (Arc::from(k), Arc::from(v)));
             w.add(vm("foreign-vm", tags.into()));
         },
@@ -181,11 +171,7 @@ const KEPT: [Keep; 17] = [
     (
         "excluded",
         |w| {
-            w.sweep
-                .exclusions
-                .push(crate::cluster::sweep::Exclusion::Name(Arc::from(
-                    "EXCLUDED",
-                )));
+            w.sweep.exclusions.push(crate::cluster::sweep::Exclusion::Name(Arc::from("EXCLUDED")));
             w.add(gone_nic("excluded"));
         },
         &[Refusal::Excluded],
@@ -196,8 +182,7 @@ const KEPT: [Keep; 17] = [
         |w| {
             let disk = data_disk("pvc-disk");
             w.had_volume("pv-p", &disk, ReclaimPolicy::Delete);
-            w.volumes()
-                .push(Arc::new(volume("pv-p", &disk, ReclaimPolicy::Delete)));
+            w.volumes().push(Arc::new(volume("pv-p", &disk, ReclaimPolicy::Delete)));
             w.add(disk);
         },
         &[],
@@ -207,15 +192,11 @@ const KEPT: [Keep; 17] = [
         |w| {
             let disk = data_disk("attaching");
             w.had_volume("pv-a", &disk, ReclaimPolicy::Delete);
-            w.inventory
-                .attachments
-                .as_mut()
-                .unwrap()
-                .push(Arc::new(Attachment {
-                    name: ObjectName::new("csi-1").unwrap(),
-                    volume: Some(ObjectName::new("pv-a").unwrap()),
-                    node: NodeName::new("aks-live-1").unwrap(),
-                }));
+            w.inventory.attachments.as_mut().unwrap().push(Arc::new(Attachment {
+                name: ObjectName::new("csi-1").unwrap(),
+                volume: Some(ObjectName::new("pv-a").unwrap()),
+                node: NodeName::new("aks-live-1").unwrap(),
+            }));
             w.add(disk);
         },
         &[],
@@ -229,10 +210,7 @@ const KEPT: [Keep; 17] = [
                 .disk_uses
                 .as_mut()
                 .unwrap()
-                .push(Arc::new(DiskUse {
-                    disk: disk.id.clone(),
-                    user: Arc::from("Pod default/x"),
-                }));
+                .push(Arc::new(DiskUse { disk: disk.id.clone(), user: Arc::from("Pod default/x") }));
             w.add(disk);
         },
         &[],
@@ -252,10 +230,7 @@ const KEPT: [Keep; 17] = [
         |w| {
             let mut disk = data_disk("shared");
             w.had_volume("pv-s", &disk, ReclaimPolicy::Delete);
-            as_disk(&mut disk).managed_by = vec![
-                group().resource("x/y", "one"),
-                group().resource("x/y", "two"),
-            ];
+            as_disk(&mut disk).managed_by = vec![group().resource("x/y", "one"), group().resource("x/y", "two")];
             w.add(disk);
         },
         &[],
@@ -269,16 +244,8 @@ const KEPT: [Keep; 17] = [
         },
         &[],
     ),
-    (
-        "copied-tags",
-        |w| w.add(os_disk("copied-tags", tags("x", "uid-2"))),
-        &[],
-    ),
-    (
-        "AKS-Live-2_OsDisk_1",
-        |w| w.add(os_disk("AKS-Live-2_OsDisk_1", tags("x", "y"))),
-        &[],
-    ),
+    ("copied-tags", |w| w.add(os_disk("copied-tags", tags("x", "uid-2"))), &[]),
+    ("AKS-Live-2_OsDisk_1", |w| w.add(os_disk("AKS-Live-2_OsDisk_1", tags("x", "y"))), &[]),
     (
         "intended",
         |w| {
@@ -316,10 +283,7 @@ fn what_must_be_kept_is_kept_for_ever_with_its_reason() {
 
 #[test]
 fn a_failed_listing_adds_and_clears_nothing_and_is_reported() {
-    let failure = ListFailure {
-        what: Arc::from("networkInterfaces"),
-        why: Arc::from("403"),
-    };
+    let failure = ListFailure { what: Arc::from("networkInterfaces"), why: Arc::from("403") };
     let mut world = World::new();
     world.add(gone_nic("leaked"));
     world.run(MINUTES(20));
@@ -354,25 +318,17 @@ fn an_emptied_api_server_trips_the_breaker_at_the_first_listing() {
     world.run(MINUTES(20));
     world.claims().clear();
     world.nodes().truncate(1);
-    world
-        .nodes()
-        .push(Arc::new(node("restored", &group().resource("x/y", "z"))));
+    world.nodes().push(Arc::new(node("restored", &group().resource("x/y", "z"))));
     // The VMs alone turn suspect: their NICs and disks are attached to them.
     world.now += MINUTES(10);
     world.observe();
     let trip = world.snapshot.records.trips[0].clone();
-    assert_eq!(
-        (trip.kind, trip.suspects, trip.owned),
-        (ResourceKind::Vm, 3, 3)
-    );
+    assert_eq!((trip.kind, trip.suspects, trip.owned), (ResourceKind::Vm, 3, 3));
     over_nine_days(&mut world);
     assert_eq!(world.deleted_names(), [""; 0]);
     assert!(world.refusals("aks-live-1").contains(&Refusal::Breaker));
     let halted = world.report.as_ref().unwrap().halted.clone().unwrap();
-    assert!(
-        halted.contains("clearedAt: \"2026-03-02T00:30:01Z\""),
-        "{halted}"
-    );
+    assert!(halted.contains("clearedAt: \"2026-03-02T00:30:01Z\""), "{halted}");
 }
 
 #[test]
@@ -427,11 +383,7 @@ fn approvals_name_an_incarnation_and_end_within_fourteen_days() {
         world.sweep.approvals[0].incarnation = Arc::from(incarnation);
         world.sweep.approvals[0].expires_at = world.now + HOURS(hours);
         world.pass();
-        assert_eq!(
-            world.deleted.len(),
-            usize::from(enough),
-            "{incarnation} for {hours} h"
-        );
+        assert_eq!(world.deleted.len(), usize::from(enough), "{incarnation} for {hours} h");
     }
 }
 
@@ -484,25 +436,13 @@ fn only_collect_collects_and_mark_marks_once() {
         assert_eq!(marks(&world.decide()), usize::from(mode == SweepMode::Mark));
         let mut tagged = gone_nic("leaked");
         let since = start().to_string();
-        tagged
-            .tags
-            .insert(Arc::from(labels::TAG_SUSPECT_SINCE), Arc::from(since));
+        tagged.tags.insert(Arc::from(labels::TAG_SUSPECT_SINCE), Arc::from(since));
         world.inventory.cloud.as_mut().unwrap().pop();
         world.add(tagged);
         world.now += MINUTES(10);
         world.observe();
         assert_eq!(marks(&world.decide()), 0);
-        assert_eq!(
-            world
-                .snapshot
-                .records
-                .sightings
-                .values()
-                .next()
-                .unwrap()
-                .first_seen,
-            start()
-        );
+        assert_eq!(world.snapshot.records.sightings.values().next().unwrap().first_seen, start());
     }
 }
 
@@ -557,10 +497,7 @@ fn another_incarnation_under_the_same_name_starts_anew() {
 #[test]
 fn what_comes_alive_after_the_listing_is_kept_by_the_last_look() {
     let changes: [(fn(&mut World), Refusal); 3] = [
-        (
-            |w| w.claims().push(Arc::new(claim("gone", "reborn"))),
-            Refusal::SignOfLife,
-        ),
+        (|w| w.claims().push(Arc::new(claim("gone", "reborn"))), Refusal::SignOfLife),
         (
             |w| {
                 let vm = resource_ids(&group(), &ClaimName::new("gone").unwrap()).vm;
@@ -607,16 +544,8 @@ fn every_clause_is_needed() {
         (&[NoVm, RecheckResource], "shared", kept("shared")),
         (&[NoVolume, RecheckOwners], "pvc-disk", kept("pvc-disk")),
         (&[NoVolume], "inline", kept("inline")),
-        (
-            &[NicServesNothing, RecheckResource],
-            "private-endpoint",
-            kept("private-endpoint"),
-        ),
-        (
-            &[DiskUnattached, RecheckResource],
-            "exported",
-            kept("exported"),
-        ),
+        (&[NicServesNothing, RecheckResource], "private-endpoint", kept("private-endpoint")),
+        (&[DiskUnattached, RecheckResource], "exported", kept("exported")),
         (&[Exclusion], "excluded", kept("excluded")),
         (&[GroupManagedByUs], "leaked", |w| {
             w.inventory.group_managed_by = Ok(Some(group()));
@@ -626,11 +555,7 @@ fn every_clause_is_needed() {
     for (clauses, name, add) in table {
         for n in 0..=clauses.len() {
             // All of them, or all but one: each is needed.
-            let off: Vec<Clause> = clauses
-                .iter()
-                .copied()
-                .filter(|c| clauses.get(n) != Some(c))
-                .collect();
+            let off: Vec<Clause> = clauses.iter().copied().filter(|c| clauses.get(n) != Some(c)).collect();
             let mut world = World::new();
             world.settings.law = Law::without(&off);
             add(&mut world);
@@ -644,11 +569,7 @@ fn every_clause_is_needed() {
 #[test]
 fn an_emptied_api_server_is_caught_by_two_clauses() {
     use Clause::{Breaker, LiveNodeInGroup};
-    for (off, harm) in [
-        (&[LiveNodeInGroup][..], false),
-        (&[Breaker], false),
-        (&[LiveNodeInGroup, Breaker], true),
-    ] {
+    for (off, harm) in [(&[LiveNodeInGroup][..], false), (&[Breaker], false), (&[LiveNodeInGroup, Breaker], true)] {
         let mut world = World::new();
         world.settings.law = Law::without(off);
         world.claims().clear();
@@ -682,16 +603,8 @@ fn add_linked(world: &mut World, name: &str, linked: &Linked) {
     let key = name.to_owned();
     match linked.link {
         None => {}
-        Some(0) => drop(
-            resource
-                .tags
-                .insert(Arc::from(labels::TAG_CLAIM_UID), Arc::from("uid-1")),
-        ),
-        Some(1) => drop(
-            resource
-                .tags
-                .insert(Arc::from(labels::TAG_CLAIM), Arc::from("live-1")),
-        ),
+        Some(0) => drop(resource.tags.insert(Arc::from(labels::TAG_CLAIM_UID), Arc::from("uid-1"))),
+        Some(1) => drop(resource.tags.insert(Arc::from(labels::TAG_CLAIM), Arc::from("live-1"))),
         Some(2) => {
             let mut by = claim(&format!("claim-{key}"), &key);
             by.intent = Some(intent(&id, &id, &id));
@@ -703,9 +616,7 @@ fn add_linked(world: &mut World, name: &str, linked: &Linked) {
             by.status.provider_id = Some(crate::names::ProviderId::of_vm(&id));
             world.claims().push(Arc::new(by));
         }
-        Some(4) => world
-            .nodes()
-            .push(Arc::new(node(&format!("node-{key}"), &id))),
+        Some(4) => world.nodes().push(Arc::new(node(&format!("node-{key}"), &id))),
         Some(5) => {
             let mut machine = vm(&format!("vm-{key}"), Tags::new());
             as_vm(&mut machine).data_disks = vec![id];
@@ -720,10 +631,7 @@ fn add_linked(world: &mut World, name: &str, linked: &Linked) {
             .disk_uses
             .as_mut()
             .unwrap()
-            .push(Arc::new(DiskUse {
-                disk: id,
-                user: Arc::from("VolumeSnapshot default/y"),
-            })),
+            .push(Arc::new(DiskUse { disk: id, user: Arc::from("VolumeSnapshot default/y") })),
     }
     world.add(resource);
 }

@@ -215,11 +215,7 @@ mod tests {
     }
 
     fn refused(code: CloudErrorCode) -> PortError {
-        PortError::Cloud(CloudError {
-            code,
-            message: Arc::from(""),
-            retry_after: None,
-        })
+        PortError::Cloud(CloudError { code, message: Arc::from(""), retry_after: None })
     }
 
     /// Answers a script with these replies, in order. Gives what it asked for, in words, and how it ended.
@@ -254,23 +250,9 @@ mod tests {
     fn all_is_looked_up_and_recorded_before_the_delete() {
         let operation = OperationId(Arc::from("op"));
         let mut replies = absent();
-        replies.extend([
-            Ok(Reply::Done),
-            Ok(Reply::Accepted(operation)),
-            Ok(Reply::Running),
-            Ok(Reply::Done),
-        ]);
+        replies.extend([Ok(Reply::Done), Ok(Reply::Accepted(operation)), Ok(Reply::Running), Ok(Reply::Done)]);
         let (asked, report) = play(delete_of(leaked()), replies);
-        let expected = [
-            "Get",
-            "ReadClaim",
-            "ReadNode",
-            "ReadVolume",
-            "Record",
-            "Delete",
-            "Poll",
-            "Poll",
-        ];
+        let expected = ["Get", "ReadClaim", "ReadNode", "ReadVolume", "Record", "Delete", "Poll", "Poll"];
         assert_eq!(asked, expected);
         assert_eq!(report, Report::default());
     }
@@ -279,16 +261,8 @@ mod tests {
     fn any_object_that_is_there_after_all_calls_it_off_before_a_write() {
         let live = Arc::new(claim("gone", "another-uid"));
         let host = Arc::new(node("n", &group()));
-        let pv = Arc::new(volume(
-            "pv-1",
-            &data_disk("d"),
-            crate::cluster::volume::ReclaimPolicy::Delete,
-        ));
-        let there = [
-            Reply::Claim(Some(live)),
-            Reply::Node(Some(host)),
-            Reply::Volume(Some(pv)),
-        ];
+        let pv = Arc::new(volume("pv-1", &data_disk("d"), crate::cluster::volume::ReclaimPolicy::Delete));
+        let there = [Reply::Claim(Some(live)), Reply::Node(Some(host)), Reply::Volume(Some(pv))];
         for (n, reply) in there.into_iter().enumerate() {
             let mut replies = absent();
             replies[n + 1] = Ok(reply);
@@ -304,10 +278,7 @@ mod tests {
         replies[1] = Err(PortError::Cluster(ClusterError::Forbidden));
         let (asked, report) = play(delete_of(leaked()), replies);
         assert_eq!(asked, ["Get", "ReadClaim"]);
-        assert_eq!(
-            report.failed,
-            Some(PortError::Cluster(ClusterError::Forbidden))
-        );
+        assert_eq!(report.failed, Some(PortError::Cluster(ClusterError::Forbidden)));
     }
 
     #[test]
@@ -351,10 +322,7 @@ mod tests {
             (|r| r.incarnation = Arc::from("other"), Refusal::Changed),
             (|r| drop(r.tags.pop_first()), Refusal::Changed),
             (|r| as_nic(r).vm = Some(group()), Refusal::SignOfLife),
-            (
-                |r| as_nic(r).serves = Some(Arc::from("x")),
-                Refusal::SignOfLife,
-            ),
+            (|r| as_nic(r).serves = Some(Arc::from("x")), Refusal::SignOfLife),
         ];
         assert_eq!(final_check(&leaked(), &leaked()), Ok(()));
         for (change, refusal) in changes {
@@ -364,18 +332,9 @@ mod tests {
         }
         let listed = data_disk("d");
         let changes: [(Change, Refusal); 3] = [
-            (
-                |r| as_disk(r).state = DiskState::Other(Arc::from("ActiveSAS")),
-                Refusal::SignOfLife,
-            ),
-            (
-                |r| as_disk(r).managed_by = vec![group()],
-                Refusal::SignOfLife,
-            ),
-            (
-                |r| as_disk(r).last_ownership_update = Some(start()),
-                Refusal::Changed,
-            ),
+            (|r| as_disk(r).state = DiskState::Other(Arc::from("ActiveSAS")), Refusal::SignOfLife),
+            (|r| as_disk(r).managed_by = vec![group()], Refusal::SignOfLife),
+            (|r| as_disk(r).last_ownership_update = Some(start()), Refusal::Changed),
         ];
         for (change, refusal) in changes {
             let mut current = listed.clone();

@@ -4,9 +4,7 @@ use super::refusal::Refusal;
 use super::{Author, Cloud, Due, Machine};
 use jiff::Timestamp;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
-use napkeeper_core::cluster::cloud::{
-    CloudResource, Detail, Disk, DiskState, ProvisioningState, Tags, Vm,
-};
+use napkeeper_core::cluster::cloud::{CloudResource, Detail, Disk, DiskState, ProvisioningState, Tags, Vm};
 use napkeeper_core::names::{ArmId, Zone};
 use std::sync::Arc;
 
@@ -85,13 +83,7 @@ impl Cloud {
     }
 
     /// Somebody makes a VM, running at once, with NIC and OS disk of the same name and tags. It is no node of ours.
-    pub fn add_vm(
-        &mut self,
-        name: &str,
-        tags: Tags,
-        offering: &OfferingKey,
-        now: Timestamp,
-    ) -> ArmId {
+    pub fn add_vm(&mut self, name: &str, tags: Tags, offering: &OfferingKey, now: Timestamp) -> ArmId {
         let nic = self.leak_nic(name, tags.clone(), now);
         let zone = Some(offering.zone.clone()).filter(|zone| !zone.is_regional());
         let disk = self.add_disk(
@@ -122,10 +114,7 @@ impl Cloud {
             }),
         };
         self.create(vm, Author::Outside, now);
-        let machine = Machine {
-            claim: None,
-            failed: false,
-        };
+        let machine = Machine { claim: None, failed: false };
         self.machines.insert(id.clone(), machine);
         self.attach_nic(&nic, &id);
         self.take_disk(&disk, &id, now);
@@ -173,15 +162,9 @@ impl Cloud {
         self.advance(now);
         let resource = self.check_there(vm)?;
         match &resource.detail {
-            Detail::Vm(Vm {
-                capacity_type: CapacityType::Spot,
-                state: ProvisioningState::Succeeded,
-                ..
-            }) => {}
+            Detail::Vm(Vm { capacity_type: CapacityType::Spot, state: ProvisioningState::Succeeded, .. }) => {}
             _ => {
-                return Err(Refusal::Invalid(
-                    format!("{vm} is no spot VM that runs").into(),
-                ));
+                return Err(Refusal::Invalid(format!("{vm} is no spot VM that runs").into()));
             }
         }
         let due = Due::Eviction(vm.clone(), Arc::clone(&resource.incarnation));
@@ -196,11 +179,7 @@ impl Cloud {
     /// [`Refusal`] when it is not there, or is attached.
     pub fn delete_outside(&mut self, id: &ArmId, now: Timestamp) -> Result<(), Refusal> {
         self.advance(now);
-        let resource = self
-            .resources
-            .get(id)
-            .cloned()
-            .ok_or_else(|| Refusal::NotFound(id.clone()))?;
+        let resource = self.resources.get(id).cloned().ok_or_else(|| Refusal::NotFound(id.clone()))?;
         self.check_unused(&resource)?;
         self.remove(id, Author::Outside, now);
         Ok(())
@@ -221,12 +200,7 @@ impl Cloud {
     ///
     /// # Errors
     /// [`Refusal`] when the NIC is not there, or is being deleted.
-    pub fn set_serves(
-        &mut self,
-        nic: &ArmId,
-        serves: Option<Arc<str>>,
-        now: Timestamp,
-    ) -> Result<(), Refusal> {
+    pub fn set_serves(&mut self, nic: &ArmId, serves: Option<Arc<str>>, now: Timestamp) -> Result<(), Refusal> {
         self.advance(now);
         self.check_there(nic)?;
         self.edit(nic, |detail| {

@@ -19,10 +19,7 @@ impl Cluster {
         if is_of_azure(effect) {
             return None;
         }
-        let reply = self
-            .faults
-            .check_reachable(self.now)
-            .and_then(|()| self.answer(effect));
+        let reply = self.faults.check_reachable(self.now).and_then(|()| self.answer(effect));
         Some(reply.map_err(PortError::Cluster))
     }
 

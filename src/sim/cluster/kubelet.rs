@@ -59,11 +59,7 @@ impl Kubelets {
 }
 
 fn taint(key: &str, effect: TaintEffect) -> Taint {
-    Taint {
-        key: Arc::from(key),
-        value: Arc::from(""),
-        effect,
-    }
+    Taint { key: Arc::from(key), value: Arc::from(""), effect }
 }
 
 fn without(taints: &[Taint], drop: impl Fn(&Taint) -> bool) -> Vec<Taint> {
@@ -102,10 +98,7 @@ impl Cluster {
         }
         let (name, uid) = (node.name.clone(), node.uid.clone());
         let reaped = self.timings.node_reaped.of(self.seed, uid.as_str());
-        self.set_timer(
-            reaped,
-            Timer::Node(NodeTimer::Reap(name.clone(), uid.clone())),
-        );
+        self.set_timer(reaped, Timer::Node(NodeTimer::Reap(name.clone(), uid.clone())));
         let unreachable = Timer::Node(NodeTimer::Unreachable(name, uid));
         self.set_timer(self.timings.node_unreachable, unreachable);
     }
@@ -161,13 +154,7 @@ impl Cluster {
     }
 
     /// Acts on a node if that very incarnation is still there, and its kubelet lost or not as expected.
-    fn with_node(
-        &mut self,
-        name: &NodeName,
-        uid: &Uid,
-        lost: bool,
-        act: impl FnOnce(&mut Self, Node),
-    ) {
+    fn with_node(&mut self, name: &NodeName, uid: &Uid, lost: bool, act: impl FnOnce(&mut Self, Node)) {
         if let Some(node) = self.store.nodes().get(name).filter(|n| n.uid == *uid) {
             let node = Node::clone(node);
             if self.kubelets.is_lost(name) == lost {
@@ -196,9 +183,7 @@ impl Cluster {
         let delay = self.timings.node_ready.of(self.seed, node.name.as_str());
         let ready = NodeTimer::Ready(node.name.clone(), node.uid.clone());
         self.set_timer(delay, Timer::Node(ready));
-        self.note(ClusterEvent::NodeJoined {
-            node: node.name.clone(),
-        });
+        self.note(ClusterEvent::NodeJoined { node: node.name.clone() });
         self.put_node(node);
     }
 
@@ -206,9 +191,7 @@ impl Cluster {
         node.ready = true;
         node.ready_since = self.now;
         node.taints = without(&node.taints, |t| &*t.key == labels::TAINT_NOT_READY);
-        self.note(ClusterEvent::NodeReady {
-            node: node.name.clone(),
-        });
+        self.note(ClusterEvent::NodeReady { node: node.name.clone() });
         self.start_up(&node);
         self.put_node(node);
     }
@@ -223,10 +206,7 @@ impl Cluster {
     }
 
     fn drop_startup_taints(&mut self, mut node: Node) {
-        let claim = node
-            .provider_id
-            .as_ref()
-            .and_then(|id| self.store.claim_of(id));
+        let claim = node.provider_id.as_ref().and_then(|id| self.store.claim_of(id));
         let Some(claim) = claim else { return };
         let startup = &claim.spec.startup_taints;
         let left = without(&node.taints, |t| startup.contains(t));
@@ -248,18 +228,14 @@ impl Cluster {
         );
         let give_up = NodeTimer::GiveUpPods(node.name.clone(), node.uid.clone());
         self.set_timer(self.timings.pods_given_up, Timer::Node(give_up));
-        self.note(ClusterEvent::NodeUnreachable {
-            node: node.name.clone(),
-        });
+        self.note(ClusterEvent::NodeUnreachable { node: node.name.clone() });
         self.put_node(node);
     }
 
     fn give_up_pods(&mut self, node: Node) {
         let unreachable = taint(labels::TAINT_UNREACHABLE, TaintEffect::NoExecute);
         for key in self.pods_on(&node.name) {
-            let stays = |shape: &napkeeper_core::cluster::pod::PodShape| {
-                shape.untolerated([&unreachable]).is_none()
-            };
+            let stays = |shape: &napkeeper_core::cluster::pod::PodShape| shape.untolerated([&unreachable]).is_none();
             let pod = self.store.pods().get(&key);
             if pod.is_some_and(|pod| !stays(&pod.shape)) {
                 self.end_pod(&key);
@@ -289,10 +265,7 @@ impl Cluster {
         if !node.has_finalizer {
             self.take_node(name);
         } else if node.deleting_at.is_none() {
-            let node = Node {
-                deleting_at: Some(self.now),
-                ..Node::clone(node)
-            };
+            let node = Node { deleting_at: Some(self.now), ..Node::clone(node) };
             self.put_node(node);
         }
     }

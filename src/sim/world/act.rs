@@ -5,9 +5,9 @@ use super::timeline::Kind;
 use super::{Violation, World};
 use crate::cluster::Cluster;
 use napkeeper_core::cluster::inventory::Inventory;
-use napkeeper_core::orphans::Clause;
-use napkeeper_core::plan::{Command, CommandKey, Effect, Planned, Reply, Report};
-use napkeeper_core::ports::{PortError};
+use napkeeper_core::orphans::{Clause, Standing};
+use napkeeper_core::plan::{Command, CommandKey, Effect, Planned, Reply, Report, SweepReport};
+use napkeeper_core::ports::PortError;
 use std::sync::Arc;
 
 impl World {
@@ -43,7 +43,11 @@ impl World {
         let until = self.now + crash.down_for;
         self.controller.crash(until);
         let side = if when == When::Before { "before" } else { "after" };
-        self.note(Kind::Controller, "controller", format!("crashed {side} write {}; back in {:#}", crash.write, crash.down_for));
+        self.note(
+            Kind::Controller,
+            "controller",
+            format!("crashed {side} write {}; back in {:#}", crash.write, crash.down_for),
+        );
         true
     }
 
@@ -106,7 +110,8 @@ impl World {
             Command::CreateClaim(draft) => {
                 let best = draft.spec.planned.first();
                 let price = best.map(|o| format!("{}/h", o.price)).unwrap_or_default();
-                let text = format!("{} at {price}: {}", best.map(|o| o.key.to_string()).unwrap_or_default(), planned.reason);
+                let text =
+                    format!("{} at {price}: {}", best.map(|o| o.key.to_string()).unwrap_or_default(), planned.reason);
                 self.note(Kind::Provision, &draft.name, text);
             }
             Command::DeleteClaim { claim, category } => {
@@ -114,10 +119,17 @@ impl World {
             }
             Command::Record(change) => {
                 for (id, sighting) in change.sighted.iter().filter(|(_, s)| s.times == 1) {
-                    self.note(Kind::Suspect, id.name(), format!("{} without a sign of life, first seen", sighting.kind));
+                    self.note(
+                        Kind::Suspect,
+                        id.name(),
+                        format!("{} without a sign of life, first seen", sighting.kind),
+                    );
                 }
                 for trip in &change.trips {
-                    let text = format!("{} of {} owned {} resources turned suspect within an hour: nothing is swept until Git clears it", trip.suspects, trip.owned, trip.kind);
+                    let text = format!(
+                        "{} of {} owned {} resources turned suspect within an hour: nothing is swept until Git clears it",
+                        trip.suspects, trip.owned, trip.kind
+                    );
                     self.note(Kind::Breaker, "sweeps", text);
                 }
             }
@@ -128,6 +140,19 @@ impl World {
             }
             Command::ReportSweep(report) => self.tell_kept(report),
             _ => {}
+        }
+    }
+
+    /// Tells why orphans and suspects are kept, once per reason.
+    fn tell_kept(&mut self, report: &SweepReport) {
+        for finding in &report.findings {
+            let reasons: Vec<&str> = finding.refusals.iter().map(|r| r.category()).collect();
+            let text = format!("{} {:?}: {}", finding.kind, finding.standing, reasons.join(", "));
+            let quiet = finding.standing == Standing::Alive || reasons.is_empty();
+            if !quiet && self.kept.get(&finding.id) != Some(&text) {
+                self.kept.insert(finding.id.clone(), text.clone());
+                self.note(Kind::Kept, finding.id.name(), text);
+            }
         }
     }
 

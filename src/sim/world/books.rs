@@ -98,7 +98,8 @@ impl Books {
 
     /// Measures what is used now.
     pub(super) fn measure(&mut self, cluster: &Snapshot) {
-        let mut load = Load { waiting: cluster.pending().values().map(std::collections::BTreeSet::len).sum(), ..Load::default() };
+        let mut load =
+            Load { waiting: cluster.pending().values().map(std::collections::BTreeSet::len).sum(), ..Load::default() };
         for node in cluster.nodes().values().filter(|n| n.label(labels::NODEPOOL).is_some()) {
             load.had += node.allocatable.cpu_millis;
             load.used += cluster.usage(&node.name).map_or(0, |u| u.requested.cpu_millis);

@@ -110,12 +110,12 @@ impl World {
 
     /// Computes the instance types of classes that are new or have changed.
     fn refresh_types(&mut self) {
-        let classes: Vec<_> = self.controller.snapshot.classes().iter().map(|(n, c)| (n.clone(), Arc::clone(c))).collect();
+        let classes: Vec<_> =
+            self.controller.snapshot.classes().iter().map(|(n, c)| (n.clone(), Arc::clone(c))).collect();
         for (name, class) in classes {
             let known = self.types.get(&name).filter(|(of, _)| *of == class).map(|(_, types)| Arc::clone(types));
-            let types = known.unwrap_or_else(|| {
-                Arc::new(instance_types(&self.catalog, &class, &InstanceTypeOptions::default()))
-            });
+            let types = known
+                .unwrap_or_else(|| Arc::new(instance_types(&self.catalog, &class, &InstanceTypeOptions::default())));
             self.types.insert(name.clone(), (class, Arc::clone(&types)));
             self.controller.snapshot.instance_types.insert(name, types);
         }

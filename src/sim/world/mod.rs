@@ -15,7 +15,7 @@ mod truth;
 
 pub use books::{Books, Summary};
 pub use controller::{Crash, When};
-pub use deed::{Deed, DeedError};
+pub use deed::{Deed, DeedError, Scarce};
 pub use invariants::Violation;
 pub use start::{Start, StartError};
 pub use timeline::{Entry, Kind};
@@ -23,11 +23,12 @@ pub use timeline::{Entry, Kind};
 use crate::chance::Chance;
 use crate::cloud::Cloud;
 use crate::cluster::Cluster;
+use crate::workload::Workload;
 use controller::Controller;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{InstanceType, RegionCatalog};
 use napkeeper_core::cluster::pool::NodeClass;
-use napkeeper_core::names::NodeClassName;
+use napkeeper_core::names::{ArmId, ClaimName, NodeClassName, ObjectKey, Uid};
 use napkeeper_core::settings::Settings;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,6 +54,15 @@ pub struct World {
     timeline: Vec<Entry>,
     agenda: BTreeMap<(Timestamp, usize), Deed>,
     types: BTreeMap<NodeClassName, (Arc<NodeClass>, Arc<Vec<InstanceType>>)>,
+    /// Jobs that a deed starts.
+    suspended: BTreeMap<ObjectKey, Workload>,
+    jobs_started: u32,
+    /// UIDs of all NodeClaims that ever were.
+    uids: BTreeMap<ClaimName, Uid>,
+    /// How much of Azure's ledger has been read.
+    ledger_read: usize,
+    /// Why each resource was kept, as last told.
+    kept: BTreeMap<ArmId, String>,
 }
 
 impl World {

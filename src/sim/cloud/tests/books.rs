@@ -43,10 +43,7 @@ fn play(deeds: &[Deed], mut meanwhile: impl FnMut(&mut Cloud, Timestamp, Timesta
     let mut cloud = cloud(7);
     cloud.limits.regional = Some(8);
     cloud.limits.spot = Some(6);
-    cloud
-        .limits
-        .families
-        .insert(Arc::from("standardDSv5Family"), 6);
+    cloud.limits.families.insert(Arc::from("standardDSv5Family"), 6);
     cloud.limits.subnet = Some(3);
     let mut now = at(0);
     for deed in deeds {
@@ -73,10 +70,7 @@ fn attachments_agree(cloud: &Cloud) -> Result<(), TestCaseError> {
                     prop_assert_eq!(nic.vm.as_ref(), Some(&resource.id));
                 }
                 for id in vm.os_disk.iter().chain(&vm.data_disks) {
-                    prop_assert_eq!(
-                        &disk(cloud, id).managed_by,
-                        std::slice::from_ref(&resource.id)
-                    );
+                    prop_assert_eq!(&disk(cloud, id).managed_by, std::slice::from_ref(&resource.id));
                 }
             }
             Detail::Nic(nic) => {
@@ -87,17 +81,9 @@ fn attachments_agree(cloud: &Cloud) -> Result<(), TestCaseError> {
             Detail::Disk(disk) => {
                 for holder in &disk.managed_by {
                     let vm = vm(cloud, holder);
-                    prop_assert!(
-                        vm.os_disk
-                            .iter()
-                            .chain(&vm.data_disks)
-                            .any(|d| *d == resource.id)
-                    );
+                    prop_assert!(vm.os_disk.iter().chain(&vm.data_disks).any(|d| *d == resource.id));
                 }
-                prop_assert_eq!(
-                    disk.managed_by.is_empty(),
-                    disk.state == DiskState::Unattached
-                );
+                prop_assert_eq!(disk.managed_by.is_empty(), disk.state == DiskState::Unattached);
             }
         }
     }
@@ -110,19 +96,13 @@ fn ledger_balances(cloud: &Cloud) -> Result<(), TestCaseError> {
     for entry in cloud.ledger() {
         let incarnation = Arc::clone(&entry.resource.incarnation);
         match entry.act {
-            Act::Created => prop_assert!(
-                living
-                    .insert(incarnation, entry.resource.id.clone())
-                    .is_none()
-            ),
+            Act::Created => prop_assert!(living.insert(incarnation, entry.resource.id.clone()).is_none()),
             Act::Tagged => prop_assert!(living.contains_key(&incarnation)),
             Act::Deleted => prop_assert!(living.remove(&incarnation).is_some()),
         }
     }
     let present = cloud.resources().values();
-    let present: BTreeMap<_, _> = present
-        .map(|r| (Arc::clone(&r.incarnation), r.id.clone()))
-        .collect();
+    let present: BTreeMap<_, _> = present.map(|r| (Arc::clone(&r.incarnation), r.id.clone())).collect();
     prop_assert_eq!(living, present);
     prop_assert!(cloud.ledger().is_sorted_by_key(|entry| entry.at));
     Ok(())
@@ -131,16 +111,8 @@ fn ledger_balances(cloud: &Cloud) -> Result<(), TestCaseError> {
 /// Quotas and the room of the subnet are never exceeded.
 fn limits_hold(cloud: &Cloud) -> Result<(), TestCaseError> {
     let usage = cloud.usage();
-    prop_assert!(
-        usage.regional <= 8 && usage.spot <= 6 && usage.addresses <= 3,
-        "{usage:?}"
-    );
-    prop_assert!(
-        usage
-            .families
-            .get("standardDSv5Family")
-            .is_none_or(|cores| *cores <= 6)
-    );
+    prop_assert!(usage.regional <= 8 && usage.spot <= 6 && usage.addresses <= 3, "{usage:?}");
+    prop_assert!(usage.families.get("standardDSv5Family").is_none_or(|cores| *cores <= 6));
     Ok(())
 }
 

@@ -17,20 +17,12 @@ fn spec() -> ClaimSpec {
 }
 
 fn startup() -> Taint {
-    Taint {
-        key: Arc::from("example.com/setup"),
-        value: Arc::from(""),
-        effect: TaintEffect::NoSchedule,
-    }
+    Taint { key: Arc::from("example.com/setup"), value: Arc::from(""), effect: TaintEffect::NoSchedule }
 }
 
 fn create(cluster: &mut Cluster, name: &str, now: Timestamp) -> Arc<Claim> {
     let name = ClaimName::new(name).unwrap();
-    let draft = ClaimDraft {
-        name: name.clone(),
-        spec: spec(),
-        pods: Vec::new(),
-    };
+    let draft = ClaimDraft { name: name.clone(), spec: spec(), pods: Vec::new() };
     perform(cluster, Effect::CreateClaim(Box::new(draft)), now).unwrap();
     cluster.state().claims().get(&name).unwrap().clone()
 }
@@ -49,40 +41,18 @@ fn launched(cluster: &mut Cluster, name: &str, now: i64) -> Arc<Claim> {
         capacity: machine.capacity.clone(),
         allocatable: machine.allocatable.clone(),
     };
-    perform(
-        cluster,
-        Effect::AdvanceClaim(claim.reference(), step),
-        at(now),
-    )
-    .unwrap();
+    perform(cluster, Effect::AdvanceClaim(claim.reference(), step), at(now)).unwrap();
     cluster.kubelet_joins(machine, at(now), at(now));
     cluster.advance(at(now + 51));
-    let node = cluster
-        .state()
-        .nodes()
-        .get(&NodeName::new(name).unwrap())
-        .unwrap()
-        .clone();
-    let step = NodeStep::Register {
-        labels: Labels::new(),
-        taints: vec![startup()],
-    };
-    perform(
-        cluster,
-        Effect::AdvanceNode(node.name.clone(), node.uid.clone(), step),
-        at(now + 51),
-    )
-    .unwrap();
+    let node = cluster.state().nodes().get(&NodeName::new(name).unwrap()).unwrap().clone();
+    let step = NodeStep::Register { labels: Labels::new(), taints: vec![startup()] };
+    perform(cluster, Effect::AdvanceNode(node.name.clone(), node.uid.clone(), step), at(now + 51)).unwrap();
     cluster.advance(at(now + 90));
     cluster.state().claims().get(&claim.name).unwrap().clone()
 }
 
 fn node(cluster: &Cluster, name: &str) -> Option<Arc<napkeeper_core::cluster::node::Node>> {
-    cluster
-        .state()
-        .nodes()
-        .get(&NodeName::new(name).unwrap())
-        .cloned()
+    cluster.state().nodes().get(&NodeName::new(name).unwrap()).cloned()
 }
 
 #[test]
@@ -96,12 +66,7 @@ fn a_node_takes_pods_once_it_is_ready_registered_and_set_up() {
     cluster.advance(at(200));
     let joined = node(&cluster, "c").unwrap();
     assert!(joined.ready);
-    assert_eq!(
-        joined.taints.len(),
-        1,
-        "unregistered only: {:?}",
-        joined.taints
-    );
+    assert_eq!(joined.taints.len(), 1, "unregistered only: {:?}", joined.taints);
     assert_eq!(by_node(&cluster, "web"), counts(&[("-", 1)]));
 
     let mut cluster = super::cluster();
@@ -132,11 +97,7 @@ fn the_finalizer_keeps_a_claim_until_it_is_released() {
 fn writes_to_another_incarnation_conflict() {
     let mut cluster = cluster();
     let first = create(&mut cluster, "c", at(0)).reference();
-    let draft = ClaimDraft {
-        name: first.name.clone(),
-        spec: spec(),
-        pods: Vec::new(),
-    };
+    let draft = ClaimDraft { name: first.name.clone(), spec: spec(), pods: Vec::new() };
     let twice = perform(&mut cluster, Effect::CreateClaim(Box::new(draft)), at(0));
     assert_eq!(twice, Err(ClusterError::Conflict));
     perform(&mut cluster, Effect::DeleteClaim(first.clone()), at(1)).unwrap();
@@ -147,10 +108,7 @@ fn writes_to_another_incarnation_conflict() {
         Effect::AdvanceClaim(first.clone(), ClaimStep::Initialized),
         Effect::ReleaseClaim(first),
     ] {
-        assert_eq!(
-            perform(&mut cluster, effect, at(3)),
-            Err(ClusterError::Conflict)
-        );
+        assert_eq!(perform(&mut cluster, effect, at(3)), Err(ClusterError::Conflict));
     }
 }
 
@@ -160,20 +118,9 @@ fn an_unreachable_api_server_does_nothing() {
     let claim = create(&mut cluster, "c", at(0));
     cluster.unavailable(at(10));
     let delete = Effect::DeleteClaim(claim.reference());
-    assert_eq!(
-        perform(&mut cluster, delete.clone(), at(5)),
-        Err(ClusterError::Unavailable)
-    );
+    assert_eq!(perform(&mut cluster, delete.clone(), at(5)), Err(ClusterError::Unavailable));
     assert!(cluster.list_claims(at(5)).is_err());
-    assert_eq!(
-        cluster
-            .state()
-            .claims()
-            .get(&claim.name)
-            .unwrap()
-            .deleting_at,
-        None
-    );
+    assert_eq!(cluster.state().claims().get(&claim.name).unwrap().deleting_at, None);
     assert_eq!(perform(&mut cluster, delete, at(10)), Ok(Reply::Done));
     assert_eq!(cluster.list_claims(at(10)).unwrap().len(), 1);
 }
@@ -185,10 +132,7 @@ fn the_node_of_a_lost_vm_goes_unless_our_finalizer_holds_it() {
     launched(&mut cluster, "ours", 0);
     cluster.apply_workload(key("web"), deployment(shape("web", 500), 4), at(90));
     cluster.advance(at(100));
-    assert_eq!(
-        by_node(&cluster, "web"),
-        counts(&[("ours", 2), ("plain", 2)])
-    );
+    assert_eq!(by_node(&cluster, "web"), counts(&[("ours", 2), ("plain", 2)]));
     for name in ["plain", "ours"] {
         cluster.kubelet_lost(&ProviderId::of_vm(&vm(name)), at(100));
     }
@@ -207,12 +151,7 @@ fn the_node_of_a_lost_vm_goes_unless_our_finalizer_holds_it() {
     cluster.advance(at(1000));
     assert_eq!(by_node(&cluster, "web"), counts(&[("-", 4), ("ours", 2)]));
     let ours = node(&cluster, "ours").unwrap();
-    perform(
-        &mut cluster,
-        Effect::DeleteNode(ours.name.clone(), ours.uid.clone()),
-        at(1000),
-    )
-    .unwrap();
+    perform(&mut cluster, Effect::DeleteNode(ours.name.clone(), ours.uid.clone()), at(1000)).unwrap();
     cluster.advance(at(1000));
     assert_eq!(by_node(&cluster, "web"), counts(&[("-", 4)]));
 }
@@ -245,9 +184,5 @@ fn an_emptied_api_server_has_workloads_but_no_nodes() {
     cluster.advance(at(100));
     assert!(cluster.state().nodes().is_empty() && cluster.state().claims().is_empty());
     assert_eq!(by_node(&cluster, "web"), counts(&[("-", 2)]));
-    assert!(
-        pods_of(&cluster, "web")
-            .iter()
-            .all(|p| p.phase == PodPhase::Pending)
-    );
+    assert!(pods_of(&cluster, "web").iter().all(|p| p.phase == PodPhase::Pending));
 }

@@ -45,12 +45,7 @@ fn act(cluster: &mut Cluster, chance: &mut Chance, now: Timestamp) {
 }
 
 fn node_names(cluster: &Cluster) -> Vec<NodeName> {
-    cluster
-        .state()
-        .nodes()
-        .iter()
-        .map(|(n, _)| n.clone())
-        .collect()
+    cluster.state().nodes().iter().map(|(n, _)| n.clone()).collect()
 }
 
 fn evict_any(cluster: &mut Cluster, chance: &mut Chance, now: Timestamp) {
@@ -58,10 +53,7 @@ fn evict_any(cluster: &mut Cluster, chance: &mut Chance, now: Timestamp) {
     if let Some(pod) = chance.pick(&pods) {
         let effect = Effect::Evict(pod.key.clone(), pod.uid.clone());
         let answer = perform(cluster, effect, now);
-        assert!(matches!(
-            answer,
-            Ok(Reply::Done) | Err(ClusterError::Budget)
-        ));
+        assert!(matches!(answer, Ok(Reply::Done) | Err(ClusterError::Budget)));
     }
 }
 
@@ -72,10 +64,7 @@ fn workload(app: &str, count: u32) -> Workload {
             template: PodTemplate::new(shape(app, 900)),
             kind: WorkloadKind::StatefulSet {
                 replicas: count,
-                disk: Some(DiskRequest {
-                    size_gib: 8,
-                    reclaim: ReclaimPolicy::Delete,
-                }),
+                disk: Some(DiskRequest { size_gib: 8, reclaim: ReclaimPolicy::Delete }),
             },
         },
         "batch" => Workload {
@@ -102,18 +91,11 @@ fn answer(cluster: &mut Cluster, now: Timestamp) {
 fn check_room(snapshot: &Snapshot) {
     for node in snapshot.nodes().values() {
         if let Some(usage) = snapshot.usage(&node.name) {
-            assert!(
-                usage.requested.fits(&node.allocatable),
-                "{} is over-committed",
-                node.name
-            );
+            assert!(usage.requested.fits(&node.allocatable), "{} is over-committed", node.name);
         }
     }
     for pod in snapshot.pods().values().filter(|p| !p.is_terminal()) {
-        let there = pod
-            .node
-            .as_ref()
-            .is_none_or(|n| snapshot.nodes().get(n).is_some());
+        let there = pod.node.as_ref().is_none_or(|n| snapshot.nodes().get(n).is_some());
         assert!(there, "{} is on a node that is gone", pod.key);
     }
 }
@@ -146,9 +128,7 @@ fn follow(cluster: &mut Cluster, followed: &mut Snapshot) {
         let bound = match &delta {
             Delta::Pod(pod) if !pod.shape.spread.is_empty() && pod.node.is_some() => {
                 let before = followed.pods().get(&pod.key);
-                before
-                    .is_some_and(|p| p.node.is_none())
-                    .then(|| pod.clone())
+                before.is_some_and(|p| p.node.is_none()).then(|| pod.clone())
             }
             _ => None,
         };
@@ -174,10 +154,7 @@ fn history(seed: u64, steps: u64, by_events: bool) -> (Cluster, Vec<Timestamp>) 
     for _ in 0..steps {
         act(&mut cluster, &mut chance, now);
         let until = now + SignedDuration::from_secs(i64::try_from(chance.between(0, 40)).unwrap());
-        while let Some(next) = cluster
-            .next_event()
-            .filter(|next| *next <= until && by_events)
-        {
+        while let Some(next) = cluster.next_event().filter(|next| *next <= until && by_events) {
             seen.push(next);
             cluster.advance(next);
             follow(&mut cluster, &mut followed);

@@ -1,0 +1,266 @@
+//! Invariants: what must never happen, whatever goes wrong?
+
+use super::World;
+use super::truth::Standing;
+use crate::cloud::{Act, Author};
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_core::catalog::CapacityType;
+use napkeeper_core::cluster::cloud::{CloudResource, Detail, ProvisioningState, ResourceKind};
+use napkeeper_core::cluster::pod::PodOwner;
+use napkeeper_core::cluster::pool::{DisruptionReason, amount};
+use napkeeper_core::cluster::sweep::{Exclusion, Sweep, SweepMode};
+use napkeeper_core::disruption::allowed;
+use napkeeper_core::names::{ArmId, ClaimName, ProviderId};
+use napkeeper_core::plan::{Command, CommandKey, Effect};
+use napkeeper_core::resources::Resources;
+use napkeeper_core::settings::Mode;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// An invariant is broken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invariant {invariant} broken at {at} (seed {seed}): {what}")]
+pub struct Violation {
+    /// Which invariant.
+    pub invariant: &'static str,
+    /// When.
+    pub at: Timestamp,
+    /// The seed of the world.
+    pub seed: u64,
+    /// What happened.
+    pub what: String,
+}
+
+impl World {
+    pub(super) fn violation(&self, invariant: &'static str, what: impl Into<String>) -> Violation {
+        Violation { invariant, at: self.now, seed: self.seed, what: what.into() }
+    }
+
+    /// Checks an effect right before it is performed.
+    pub(super) fn check_effect(&self, key: &CommandKey, effect: &Effect) -> Result<(), Violation> {
+        if let Some(switch) = effect.held_by()
+            && self.cluster.state().pause.holds(switch)
+        {
+            return Err(self.violation("pause", format!("{effect:?} while {switch:?} is paused")));
+        }
+        match (key, effect) {
+            (CommandKey::Claim(claim), Effect::Delete(id, _)) => self.check_lifecycle_delete(claim, id),
+            (CommandKey::Resource(_), Effect::Delete(id, kind)) => self.check_sweep_delete(id, *kind),
+            (CommandKey::Resource(_), Effect::Tag(id, _)) => self.check_not_foreign(id),
+            (CommandKey::Claim(claim), Effect::DeleteClaim(_)) => self.check_budget(claim),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_not_foreign(&self, id: &ArmId) -> Result<(), Violation> {
+        let Some(resource) = self.cloud.resources().get(id) else { return Ok(()) };
+        match self.truth.standing(resource, self.cluster.state()) {
+            Standing::Foreign => Err(self.violation("foreign", format!("{id} is somebody else's, and is touched"))),
+            Standing::Alive | Standing::Dead => Ok(()),
+        }
+    }
+
+    /// Lifecycle delete: only what the claim's own launch made, and a running VM only once the claim is being deleted
+    /// and its pods have left.
+    fn check_lifecycle_delete(&self, claim: &ClaimName, id: &ArmId) -> Result<(), Violation> {
+        self.check_not_foreign(id)?;
+        let Some(resource) = self.cloud.resources().get(id) else { return Ok(()) };
+        let cluster = self.cluster.state();
+        let claim_object = cluster.claims().get(claim);
+        let own = claim_object.is_some_and(|c| self.truth.maker(resource) == Some(&c.uid));
+        if claim_object.is_some() && !own {
+            return Err(self.violation("foreign", format!("lifecycle of {claim} deletes {id}, which it has not made")));
+        }
+        let failed = matches!(&resource.detail, Detail::Vm(vm) if vm.state == ProvisioningState::Failed);
+        let leaving = claim_object.is_none_or(|c| c.deleting_at.is_some());
+        if matches!(resource.detail, Detail::Vm(_)) && !failed && !leaving {
+            return Err(self.violation("alive", format!("the VM of {claim} is deleted, and the claim is not")));
+        }
+        self.check_drained(id)
+    }
+
+    /// No pod that could have moved is killed with its node.
+    fn check_drained(&self, id: &ArmId) -> Result<(), Violation> {
+        let cluster = self.cluster.state();
+        let Some(node) = cluster.node_of(&ProviderId::of_vm(id)).filter(|n| n.ready) else { return Ok(()) };
+        let stays = |p: &Arc<napkeeper_core::cluster::pod::Pod>| {
+            !p.is_terminal() && !matches!(p.owner, PodOwner::DaemonSet | PodOwner::Static)
+        };
+        let pods = cluster.usage(&node.name).map(|u| &u.pods).into_iter().flatten();
+        match pods.filter_map(|key| cluster.pods().get(key)).find(|p| stays(p)) {
+            Some(pod) => Err(self.violation("drained", format!("{id} is deleted under pod {}", pod.key))),
+            None => Ok(()),
+        }
+    }
+
+    /// Sweep delete: dead by the world's truth, for long enough, seen twice, allowed by mode, approval and cap.
+    fn check_sweep_delete(&self, id: &ArmId, kind: ResourceKind) -> Result<(), Violation> {
+        self.check_not_foreign(id)?;
+        let Some(resource) = self.cloud.resources().get(id) else { return Ok(()) };
+        let cluster = self.cluster.state();
+        if self.truth.standing(resource, cluster) == Standing::Alive {
+            return Err(self.violation("alive", format!("{kind} {id} is in use or wanted, and is swept")));
+        }
+        if !self.truth.last_was_whole() {
+            return Err(self.violation("whole-listing", format!("{id} is swept after a listing that was not whole")));
+        }
+        let sweeps: Vec<&Arc<Sweep>> = cluster.sweeps().values().filter(|s| s.kinds.contains(&kind)).collect();
+        let minimum = sweeps.iter().map(|s| s.minimum_age(kind)).min().unwrap_or(Sweep::AGE_FLOOR);
+        match self.truth.dead_since(resource) {
+            None => return Err(self.violation("age", format!("{id} is swept, and no whole inventory showed it dead"))),
+            Some((first, times)) => {
+                if self.now.duration_since(first) < minimum {
+                    return Err(self.violation(
+                        "age",
+                        format!("{id} is swept {:#} after it was first seen dead", self.now.duration_since(first)),
+                    ));
+                }
+                if times < 2 {
+                    return Err(self.violation("seen-twice", format!("{id} is swept after one sighting")));
+                }
+            }
+        }
+        if kind == ResourceKind::Vm && self.settings.mode == Mode::Companion {
+            return Err(self.violation("companion", format!("{id} is swept beside managed NAP")));
+        }
+        if !sweeps.iter().any(|s| s.mode == SweepMode::Collect) {
+            return Err(self.violation("mode", format!("{id} is swept, and no sweep is in mode Collect")));
+        }
+        self.check_leave(resource, &sweeps)
+    }
+
+    fn check_leave(&self, resource: &CloudResource, sweeps: &[&Arc<Sweep>]) -> Result<(), Violation> {
+        let (id, kind) = (&resource.id, resource.kind());
+        let excluded = |s: &&&Arc<Sweep>| s.exclusions.iter().any(|e| excludes(e, resource));
+        if sweeps.iter().any(|s| excluded(&s)) && sweeps.len() == 1 {
+            return Err(self.violation("exclusion", format!("{id} is excluded, and is swept")));
+        }
+        let approved = |s: &Sweep| {
+            s.approvals.iter().any(|a| {
+                a.id == *id
+                    && a.incarnation == resource.incarnation
+                    && a.expires_at > self.now
+                    && a.expires_at.duration_since(self.now) <= Sweep::LONGEST_APPROVAL
+            })
+        };
+        if !sweeps.iter().any(|s| !s.approval_required.contains(&kind) || approved(s)) {
+            return Err(self.violation("approval", format!("{kind} {id} is swept without a valid approval")));
+        }
+        let day = SignedDuration::from_hours(24);
+        let recent =
+            self.truth.sweeps.iter().filter(|(at, swept, _)| self.now.duration_since(*at) < day && swept != id).count();
+        let cap =
+            sweeps.iter().filter_map(|s| s.cap).min().map_or(usize::MAX, |c| c as usize).min(self.truth.default_cap());
+        if recent >= cap {
+            return Err(
+                self.violation("cap", format!("{id} is swept as number {} of 24 h, and the cap is {cap}", recent + 1))
+            );
+        }
+        Ok(())
+    }
+
+    /// Voluntary disruption stays within the pool's budgets.
+    fn check_budget(&self, claim: &ClaimName) -> Result<(), Violation> {
+        let planned = self.controller.planned.get(&CommandKey::Claim(claim.clone()));
+        let Some(Command::DeleteClaim { category, .. }) = planned.map(|p| &p.command) else { return Ok(()) };
+        let reason = match *category {
+            "empty" => DisruptionReason::Empty,
+            "underutilized" => DisruptionReason::Underutilized,
+            _ => return Ok(()),
+        };
+        let cluster = self.cluster.state();
+        let pool = cluster.claims().get(claim).and_then(|c| cluster.pools().get(c.spec.pool.as_ref()?));
+        let Some(pool) = pool else { return Ok(()) };
+        let nodes = cluster
+            .claims()
+            .values()
+            .filter(|c| c.spec.pool.as_ref() == Some(&pool.name) && c.status.initialized.is_some());
+        let (mut total, mut going) = (0, 0);
+        for other in nodes {
+            total += 1;
+            going += u32::from(other.deleting_at.is_some());
+        }
+        let most = allowed(&pool.disruption.budgets, total, reason, self.now);
+        if going >= most {
+            let what = format!(
+                "{claim} is disrupted while {going} of {total} nodes of {} go already; the budget is {most}",
+                pool.name
+            );
+            return Err(self.violation("budget", what));
+        }
+        Ok(())
+    }
+
+    /// What must hold at the end of every instant.
+    pub(super) fn check(&mut self) -> Result<(), Violation> {
+        self.learn_makers();
+        self.check_one_vm_per_claim()?;
+        self.check_limits()
+    }
+
+    /// Resources that were created at the request of a claim's launch since the last look.
+    fn learn_makers(&mut self) {
+        for claim in self.cluster.state().claims().values() {
+            self.uids.insert(claim.name.clone(), claim.uid.clone());
+        }
+        let ledger = self.cloud.ledger();
+        for entry in &ledger[self.ledger_read.min(ledger.len())..] {
+            let ours = entry.by == Author::Request && entry.act == Act::Created;
+            let claim = entry.resource.id.name().strip_prefix("aks-").and_then(|n| ClaimName::new(n).ok());
+            if let Some(uid) = claim.filter(|_| ours).and_then(|name| self.uids.get(&name)) {
+                self.truth.made(&entry.resource, uid);
+            }
+        }
+        self.ledger_read = ledger.len();
+    }
+
+    fn check_one_vm_per_claim(&self) -> Result<(), Violation> {
+        let mut seen: BTreeMap<&str, &ArmId> = BTreeMap::new();
+        for resource in self.cloud.resources().values().filter(|r| r.kind() == ResourceKind::Vm) {
+            let Some(uid) = self.truth.maker(resource) else { continue };
+            if let Some(other) = seen.insert(uid.as_str(), &resource.id) {
+                return Err(self.violation("one-vm-per-claim", format!("{other} and {} are of one claim", resource.id)));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a pool's VMs have stays within its limits.
+    fn check_limits(&self) -> Result<(), Violation> {
+        let cluster = self.cluster.state();
+        for pool in cluster.pools().values().filter(|p| !p.limits.resources.is_empty() || p.limits.nodes.is_some()) {
+            let mut used = Resources::default();
+            let mut nodes = 0;
+            for claim in cluster.claims().values().filter(|c| c.spec.pool.as_ref() == Some(&pool.name)) {
+                used.add(&claim.status.capacity);
+                nodes += 1;
+            }
+            let over = pool.limits.resources.iter().find(|(name, most)| amount(&used, name) > **most);
+            if let Some((name, most)) = over {
+                let what = format!("pool {} has {} {name}, and its limit is {most}", pool.name, amount(&used, name));
+                return Err(self.violation("limits", what));
+            }
+            if pool.limits.nodes.is_some_and(|most| nodes > most) {
+                return Err(self.violation("limits", format!("pool {} has {nodes} nodes", pool.name)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn excludes(exclusion: &Exclusion, resource: &CloudResource) -> bool {
+    match exclusion {
+        Exclusion::Tag { key, value } => {
+            resource.tags.get(key).is_some_and(|v| value.as_ref().is_none_or(|wanted| wanted == v))
+        }
+        Exclusion::Name(name) => resource.id.name().eq_ignore_ascii_case(name),
+    }
+}
+
+/// The capacity type of a VM.
+pub(super) fn capacity_type(resource: &CloudResource) -> Option<CapacityType> {
+    match &resource.detail {
+        Detail::Vm(vm) => Some(vm.capacity_type),
+        Detail::Nic(_) | Detail::Disk(_) => None,
+    }
+}

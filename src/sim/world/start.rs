@@ -1,0 +1,216 @@
+//! Starting: how does a world begin?
+
+use super::controller::Controller;
+use super::truth::Truth;
+use super::{Books, Deed, World};
+use crate::chance::Chance;
+use crate::cloud::{Cloud, CloudSettings, Timings as CloudTimings};
+use crate::cluster::{Cluster, NewNode, Timings as ClusterTimings};
+use crate::workload::{PodBudget, PodTemplate, Workload};
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_core::catalog::{CapacityType, Catalog, OfferingKey, RegionCatalog, capacity, overhead};
+use napkeeper_core::cluster::pod::{Labels, Taint, TaintEffect};
+use napkeeper_core::cluster::pool::{NodeClass, NodePool};
+use napkeeper_core::cluster::sweep::Sweep;
+use napkeeper_core::labels;
+use napkeeper_core::money::HourlyPrice;
+use napkeeper_core::names::{ArmId, NameError, NodeName, ObjectKey, ProviderId, Region, Zone};
+use napkeeper_core::orphans::Law;
+use napkeeper_core::settings::{ClusterIdentity, Settings};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How a world begins.
+#[derive(Debug, Clone)]
+pub struct Start {
+    /// The region.
+    pub region: Region,
+    /// The seed of all chance.
+    pub seed: u64,
+    /// The first instant.
+    pub at: Timestamp,
+    /// NodePools.
+    pub pools: Vec<NodePool>,
+    /// AKSNodeClasses.
+    pub classes: Vec<NodeClass>,
+    /// OrphanSweeps.
+    pub sweeps: Vec<Sweep>,
+    /// DaemonSets.
+    pub daemon_sets: Vec<(ObjectKey, PodTemplate)>,
+    /// Deployments, StatefulSets and Jobs that run from the start.
+    pub workloads: Vec<(ObjectKey, Workload)>,
+    /// Jobs that a deed starts.
+    pub suspended: Vec<(ObjectKey, Workload)>,
+    /// PodDisruptionBudgets.
+    pub budgets: Vec<(ObjectKey, PodBudget)>,
+    /// Nodes of AKS's own system pool, which nobody here manages.
+    pub system_nodes: u32,
+    /// What happens, and when after the start.
+    pub deeds: Vec<(SignedDuration, Deed)>,
+    /// The law of deleting.
+    pub law: Law,
+}
+
+/// Why a world cannot begin.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// The catalogue does not have the region.
+    #[error("region {region:?}: the catalogue of {as_of} does not have it{}", nearest.as_ref().map(|n| format!("; did you mean {n}?")).unwrap_or_default())]
+    Region {
+        /// As given.
+        region: String,
+        /// The nearest name that it has.
+        nearest: Option<String>,
+        /// The month of the catalogue.
+        as_of: String,
+    },
+    /// A name is not a good one.
+    #[error(transparent)]
+    Name(#[from] NameError),
+}
+
+/// Subscription, cluster and group of the embedded world.
+fn identity(region: &Region) -> Result<ClusterIdentity, NameError> {
+    let subscription = "/subscriptions/00000000-0000-4000-8000-000000000001";
+    Ok(ClusterIdentity {
+        cluster: ArmId::new(format!(
+            "{subscription}/resourceGroups/demo/providers/Microsoft.ContainerService/managedClusters/demo"
+        ))?,
+        tag: Arc::from("demo"),
+        group: ArmId::new(format!("{subscription}/resourceGroups/MC_demo_demo_{region}"))?,
+        region: region.clone(),
+    })
+}
+
+impl World {
+    /// Begins a world.
+    ///
+    /// # Errors
+    /// [`StartError`] when the catalogue does not have the region.
+    pub fn begin(catalog: &Catalog, start: Start) -> Result<Self, StartError> {
+        let region = catalog.region(&start.region).ok_or_else(|| StartError::Region {
+            region: start.region.to_string(),
+            nearest: catalog.nearest_region(start.region.as_str()).map(ToString::to_string),
+            as_of: catalog.as_of().to_string(),
+        })?;
+        let identity = identity(&start.region)?;
+        let cloud = Cloud::new(CloudSettings {
+            group: identity.group.clone(),
+            managed_by: Some(identity.cluster.clone()),
+            region: start.region.clone(),
+            seed: start.seed,
+            sizes: region.sizes.iter().map(|s| (s.facts.name.clone(), Arc::clone(&s.facts))).collect(),
+            prices: prices(&region),
+            timings: CloudTimings::default(),
+        });
+        let mut settings = Settings::new(identity);
+        settings.law = start.law;
+        let mut world = Self {
+            settings,
+            seed: start.seed,
+            now: start.at,
+            started_at: start.at,
+            chance: Chance::new(start.seed),
+            catalog: region,
+            cloud,
+            cluster: Cluster::new(start.seed, ClusterTimings::default()),
+            controller: Controller::default(),
+            truth: Truth::default(),
+            books: Books::default(),
+            timeline: Vec::new(),
+            agenda: BTreeMap::new(),
+            types: BTreeMap::new(),
+            suspended: start.suspended.iter().cloned().collect(),
+            jobs_started: 0,
+            uids: BTreeMap::new(),
+            ledger_read: 0,
+            kept: BTreeMap::new(),
+        };
+        for (after, deed) in &start.deeds {
+            world.plan_deed(start.at + *after, deed.clone());
+        }
+        world.furnish(start)?;
+        Ok(world)
+    }
+
+    /// Puts the manifests into the API server.
+    fn furnish(&mut self, start: Start) -> Result<(), StartError> {
+        let now = self.now;
+        for class in start.classes {
+            self.cluster.apply_class(class);
+        }
+        for pool in start.pools {
+            self.cluster.apply_pool(pool);
+        }
+        for sweep in start.sweeps {
+            self.cluster.apply_sweep(sweep);
+        }
+        for (key, template) in &start.daemon_sets {
+            self.cluster.apply_daemon_set(key.clone(), template, now);
+        }
+        for (key, budget) in start.budgets {
+            self.cluster.apply_budget(key, budget);
+        }
+        for i in 0..start.system_nodes {
+            self.add_system_node(i)?;
+        }
+        for (key, workload) in start.workloads {
+            self.cluster.apply_workload(key, workload, now);
+        }
+        Ok(())
+    }
+
+    /// A node of AKS's own system pool: 4 cores, in a scale set of this group, for critical addons only.
+    fn add_system_node(&mut self, index: u32) -> Result<(), StartError> {
+        let wanted = |s: &&napkeeper_core::catalog::OfferedSize| s.facts.name.as_str() == "Standard_D4s_v5";
+        let size =
+            self.catalog.sizes.iter().find(wanted).or_else(|| self.catalog.sizes.iter().find(|s| s.facts.vcpus == 4));
+        let Some(facts) = size.map(|s| Arc::clone(&s.facts)) else { return Ok(()) };
+        let name = NodeName::new(format!("aks-system-00000000-vmss{index:06}"))?;
+        let vm = format!(
+            "{}/providers/Microsoft.Compute/virtualMachineScaleSets/aks-system-00000000-vmss/virtualMachines/{index}",
+            self.settings.cluster.group
+        );
+        let zone = Zone::of(&self.catalog.region, u8::try_from(index % 3 + 1).unwrap_or(1));
+        let label = |k: &str, v: &str| (Arc::from(k), Arc::from(v));
+        let has = capacity(&facts, 128, 110);
+        let node = NewNode {
+            name,
+            provider_id: ProviderId::of_vm(&ArmId::new(vm)?),
+            labels: Labels::from([
+                label(labels::ZONE, zone.as_str()),
+                label(labels::ARCH, facts.arch.as_str()),
+                label(labels::OS, "linux"),
+                label(labels::INSTANCE_TYPE, facts.name.as_str()),
+                label(labels::MODE, "system"),
+            ]),
+            taints: vec![Taint {
+                key: Arc::from("CriticalAddonsOnly"),
+                value: Arc::from("true"),
+                effect: TaintEffect::NoSchedule,
+            }],
+            allocatable: has.minus(&overhead(&facts)),
+            capacity: has,
+        };
+        self.cluster.add_unmanaged_node(node, self.now);
+        Ok(())
+    }
+}
+
+fn prices(region: &RegionCatalog) -> BTreeMap<OfferingKey, HourlyPrice> {
+    let mut prices = BTreeMap::new();
+    for size in &region.sizes {
+        let zones = if size.zones.is_empty() { vec![Zone::regional()] } else { size.zones.clone() };
+        for zone in zones {
+            for (capacity_type, price) in [(CapacityType::OnDemand, size.on_demand), (CapacityType::Spot, size.spot)] {
+                if let Some(price) = price {
+                    prices.insert(
+                        OfferingKey { size: size.facts.name.clone(), zone: zone.clone(), capacity_type },
+                        price,
+                    );
+                }
+            }
+        }
+    }
+    prices
+}
