@@ -1,4 +1,5 @@
 //! The embedded world.
 
+pub mod arm;
 pub mod chance;
 pub mod cloud;

@@ -112,13 +112,13 @@ impl Cloud {
         Arc::from(id)
     }
 
-    pub(super) fn new_nic(&mut self, id: ArmId, tags: Tags) -> CloudResource {
+    pub(super) fn new_nic(&mut self, id: ArmId, tags: Tags, now: Timestamp) -> CloudResource {
         CloudResource {
             id,
             incarnation: self.mint(),
             tags,
-            // `networkInterfaces` have no creation time.
-            created_at: None,
+            // A NIC does not say so itself; the listing of all resources of the group does.
+            created_at: Some(now),
             zone: None,
             detail: Detail::Nic(Nic {
                 vm: None,

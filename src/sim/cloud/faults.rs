@@ -100,7 +100,7 @@ impl Shortage {
 
 impl Faults {
     /// Lets a call in, or says why no call gets in now.
-    pub(super) fn admit(&self, now: Timestamp) -> Result<(), Refusal> {
+    pub(crate) fn admit(&self, now: Timestamp) -> Result<(), Refusal> {
         if self.unavailable_until.is_some_and(|end| now < end) {
             return Err(Refusal::Unavailable);
         }
@@ -111,7 +111,7 @@ impl Faults {
     }
 
     /// Why no listing is whole now, if so.
-    pub(super) fn listing_fault(&self, now: Timestamp) -> Option<ListingFault> {
+    pub(crate) fn listing_fault(&self, now: Timestamp) -> Option<ListingFault> {
         self.listing
             .filter(|(end, _)| now < *end)
             .map(|(_, fault)| fault)

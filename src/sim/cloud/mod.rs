@@ -14,6 +14,8 @@ mod operation;
 mod refusal;
 mod staging;
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 mod vm;
 
@@ -86,7 +88,8 @@ impl Default for Timings {
 #[derive(Debug, Clone)]
 pub struct Cloud {
     settings: CloudSettings,
-    /// Faults in force, for scenarios to write.
+    /// Faults in force, for scenarios to write. Call [`Cloud::advance`] before, so that what was due earlier ends
+    /// under the faults of its own time.
     pub faults: Faults,
     /// Quotas and room in the subnet, for scenarios to write.
     pub limits: Limits,
@@ -237,6 +240,12 @@ impl Cloud {
         &self.settings
     }
 
+    /// True while a resource is being deleted.
+    #[must_use]
+    pub fn is_deleting(&self, id: &ArmId) -> bool {
+        self.operations.deletes(id)
+    }
+
     fn put_nic(&mut self, spec: &NicSpec, now: Timestamp) -> Result<Reply, Refusal> {
         self.check_in_group(&spec.id)?;
         if let Some(nic) = self.resources.get(&spec.id) {
@@ -250,7 +259,7 @@ impl Cloud {
             return Ok(Reply::Done);
         }
         self.check_subnet()?;
-        let nic = self.new_nic(spec.id.clone(), spec.tags.clone());
+        let nic = self.new_nic(spec.id.clone(), spec.tags.clone(), now);
         self.create(nic, Author::Request, now);
         Ok(Reply::Done)
     }

@@ -56,7 +56,7 @@ impl Cloud {
     pub fn leak_nic(&mut self, name: &str, tags: Tags, now: Timestamp) -> ArmId {
         self.advance(now);
         let id = self.nic_id(name);
-        let nic = self.new_nic(id.clone(), tags);
+        let nic = self.new_nic(id.clone(), tags, now);
         self.create(nic, Author::Outside, now);
         id
     }

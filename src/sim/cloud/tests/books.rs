@@ -188,7 +188,7 @@ proptest! {
 #[test]
 fn another_seed_is_another_world_and_the_same_seed_the_same() {
     let run = |seed| {
-        let mut cloud = super::cloud(seed);
+        let mut cloud = super::super::testing::cloud(seed);
         launch(&mut cloud, "a", &d4s());
         cloud.take_events()
     };

@@ -2,72 +2,12 @@
 
 mod books;
 
+use super::testing::{at, cloud, offering};
 use super::*;
-use napkeeper_core::catalog::{Arch, CapacityType};
+use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::cluster::cloud::{Disk, DiskState, ProvisioningState, ResourceKind, Vm};
-use napkeeper_core::names::Zone;
 use napkeeper_core::plan::VmSpec;
 use napkeeper_core::ports::CloudErrorCode;
-
-const GROUP: &str = "/subscriptions/s/resourceGroups/MC_group";
-
-fn facts(name: &str, family: &str, vcpus: u32) -> (VmSize, Arc<SizeFacts>) {
-    let name = VmSize::new(name).unwrap();
-    let facts = SizeFacts {
-        name: name.clone(),
-        family: Arc::from(family),
-        vcpus,
-        memory_mib: u64::from(vcpus) * 4096,
-        arch: Arch::Amd64,
-        hyperv_v1: true,
-        hyperv_v2: true,
-        max_data_disks: 8,
-        max_nics: 2,
-        accelerated_networking: true,
-        premium_io: true,
-        ephemeral_os_disk: false,
-        encryption_at_host: true,
-        spot_eligible: true,
-        gpu: None,
-    };
-    (name, Arc::new(facts))
-}
-
-pub(crate) fn cloud(seed: u64) -> Cloud {
-    Cloud::new(CloudSettings {
-        group: ArmId::new(GROUP).unwrap(),
-        managed_by: None,
-        region: Region::new("westeurope").unwrap(),
-        seed,
-        sizes: BTreeMap::from([
-            facts("Standard_D2s_v5", "standardDSv5Family", 2),
-            facts("Standard_D4s_v5", "standardDSv5Family", 4),
-            facts("Standard_E4s_v5", "standardESv5Family", 4),
-        ]),
-        prices: BTreeMap::from([(
-            offering("Standard_D4s_v5", 1, CapacityType::OnDemand),
-            HourlyPrice::from_nanos(192_000_000),
-        )]),
-        timings: Timings::default(),
-    })
-}
-
-pub(crate) fn at(secs: i64) -> Timestamp {
-    Timestamp::from_second(1_800_000_000 + secs).unwrap()
-}
-
-pub(crate) fn offering(size: &str, zone: u8, capacity_type: CapacityType) -> OfferingKey {
-    let region = Region::new("westeurope").unwrap();
-    OfferingKey {
-        size: VmSize::new(size).unwrap(),
-        zone: if zone == 0 {
-            Zone::regional()
-        } else {
-            Zone::of(&region, zone)
-        },
-        capacity_type,
-    }
-}
 
 fn d4s() -> OfferingKey {
     offering("Standard_D4s_v5", 1, CapacityType::OnDemand)
@@ -589,4 +529,42 @@ fn tags_are_merged_by_us_and_replaced_by_others() {
             (Act::Tagged, Author::Outside)
         ]
     );
+}
+
+#[test]
+fn what_is_gone_holds_back_nothing_of_the_same_name() {
+    let mut cloud = cloud(1);
+    let id = launch(&mut cloud, "a", &d4s());
+    let begun = delete(&mut cloud, &id, at(100)).unwrap();
+    cloud.delete_outside(&id, at(101)).unwrap();
+    assert_eq!(poll(&mut cloud, begun, at(101)), Ok(Reply::Done));
+    put_nic(&mut cloud, "a", at(102)).unwrap();
+    assert!(put_vm(&mut cloud, "a", &d4s(), at(102)).is_ok());
+
+    let nic = cloud.nic_id("b");
+    cloud.limits.regional = Some(4);
+    put_nic(&mut cloud, "b", at(103)).unwrap();
+    assert_eq!(
+        put_vm(&mut cloud, "b", &d4s(), at(103)),
+        Err(CloudErrorCode::RegionalQuota)
+    );
+    cloud.delete_outside(&nic, at(104)).unwrap();
+    put_nic(&mut cloud, "b", at(105)).unwrap();
+    assert!(delete(&mut cloud, &nic, at(106)).is_ok());
+}
+
+#[test]
+fn a_vm_that_came_in_the_end_frees_its_nic_of_the_reservation() {
+    let mut cloud = cloud(1);
+    cloud.faults.refused = vec![Shortage::of_all(Lasting::Times(1))];
+    put_nic(&mut cloud, "a", at(0)).unwrap();
+    assert_eq!(
+        put_vm(&mut cloud, "a", &d4s(), at(0)),
+        Err(CloudErrorCode::SkuNotAvailable)
+    );
+    put_vm(&mut cloud, "a", &d4s(), at(1)).unwrap();
+    cloud.faults.keep_children = true;
+    let (id, nic) = (cloud.vm_id("a"), cloud.nic_id("a"));
+    delete(&mut cloud, &id, at(91)).unwrap();
+    assert!(delete(&mut cloud, &nic, at(151)).is_ok());
 }
