@@ -263,14 +263,18 @@ fn pages(cloud: &mut Cloud, first: &str) -> Result<Vec<Vec<Value>>, Response> {
 fn listings_come_in_pages_by_type_or_whole_with_creation_times() {
     let mut cloud = cloud(1);
     for n in 0..120 {
-        cloud.leak_nic(&format!("n{n:03}"), Tags::new(), at(0));
+        cloud
+            .leak_nic(&format!("n{n:03}"), Tags::new(), at(0))
+            .unwrap();
     }
-    cloud.add_vm(
-        "vm",
-        Tags::new(),
-        &offering("Standard_D4s_v5", 1, CapacityType::OnDemand),
-        at(1),
-    );
+    cloud
+        .add_vm(
+            "vm",
+            Tags::new(),
+            &offering("Standard_D4s_v5", 1, CapacityType::OnDemand),
+            at(1),
+        )
+        .unwrap();
     let nics = pages(&mut cloud, &path("Microsoft.Network/networkInterfaces", "")).unwrap();
     assert_eq!(nics.iter().map(Vec::len).collect::<Vec<_>>(), [50, 50, 21]);
     let vms = pages(&mut cloud, &path("Microsoft.Compute/virtualMachines", "")).unwrap();
@@ -297,7 +301,9 @@ fn listings_come_in_pages_by_type_or_whole_with_creation_times() {
 fn a_broken_listing_fails_on_its_last_page_and_a_forbidden_one_at_once() {
     let mut cloud = cloud(1);
     for n in 0..60 {
-        cloud.leak_nic(&format!("n{n:03}"), Tags::new(), at(0));
+        cloud
+            .leak_nic(&format!("n{n:03}"), Tags::new(), at(0))
+            .unwrap();
     }
     let path = path("Microsoft.Network/networkInterfaces", "");
     cloud.faults.listing = Some((at(100), ListingFault::BrokenPage));

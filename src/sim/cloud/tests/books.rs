@@ -9,8 +9,12 @@ const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 /// One thing that somebody does: which verb, on which name, with which variant, after how many seconds.
 type Deed = (u8, usize, u8, i64);
 
-fn deeds() -> impl Strategy<Value = Vec<Deed>> {
-    prop::collection::vec((0..14_u8, 0..NAMES.len(), 0..6_u8, 0..60_i64), 1..80)
+/// Any deeds; the last two verbs are those of others, whom no limit holds back.
+const ALL_VERBS: u8 = 16;
+const WITHIN_LIMITS: u8 = 14;
+
+fn deeds(verbs: u8) -> impl Strategy<Value = Vec<Deed>> {
+    prop::collection::vec((0..verbs, 0..NAMES.len(), 0..6_u8, 0..60_i64), 1..80)
 }
 
 fn variant(n: u8) -> OfferingKey {
@@ -35,7 +39,9 @@ fn do_it(cloud: &mut Cloud, (verb, name, n, _): Deed, now: Timestamp) {
         11 => cloud.faults.unallocatable = vec![Shortage::of_all(Lasting::Times(u32::from(n)))],
         12 if cloud.resources().contains_key(&data) => drop(cloud.attach_disk(&data, &vm, now)),
         12 => drop(add_data_disk(cloud, data.name(), now)),
-        _ => cloud.detach_disk(&data, &vm, now),
+        13 => cloud.detach_disk(&data, &vm, now),
+        14 => drop(cloud.add_vm(name, tags(name), &variant(n), now)),
+        _ => drop(cloud.leak_nic(name, tags(name), now)),
     }
 }
 
@@ -128,7 +134,7 @@ fn ledger_balances(cloud: &Cloud) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Quotas and the room of the subnet are never exceeded.
+/// Quotas and the room of the subnet are not exceeded.
 fn limits_hold(cloud: &Cloud) -> Result<(), TestCaseError> {
     let usage = cloud.usage();
     prop_assert!(
@@ -149,20 +155,29 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_books_always_balance(deeds in deeds()) {
+    fn the_books_always_balance(deeds in deeds(ALL_VERBS)) {
         let mut outcome = Ok(());
         play(&deeds, |cloud, _, _| {
             if outcome.is_ok() {
-                outcome = attachments_agree(cloud)
-                    .and_then(|()| ledger_balances(cloud))
-                    .and_then(|()| limits_hold(cloud));
+                outcome = attachments_agree(cloud).and_then(|()| ledger_balances(cloud));
             }
         });
         outcome?;
     }
 
     #[test]
-    fn nothing_depends_on_how_often_time_is_looked_at(deeds in deeds()) {
+    fn no_request_of_ours_exceeds_a_limit(deeds in deeds(WITHIN_LIMITS)) {
+        let mut outcome = Ok(());
+        play(&deeds, |cloud, _, _| {
+            if outcome.is_ok() {
+                outcome = limits_hold(cloud);
+            }
+        });
+        outcome?;
+    }
+
+    #[test]
+    fn nothing_depends_on_how_often_time_is_looked_at(deeds in deeds(ALL_VERBS)) {
         let once = play(&deeds, |_, _, _| {});
         let often = play(&deeds, |cloud, mut now, next| {
             while now < next.min(cloud.next_event().unwrap_or(next)) {
@@ -174,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn every_operation_ends_and_then_nothing_is_due(deeds in deeds()) {
+    fn every_operation_ends_and_then_nothing_is_due(deeds in deeds(ALL_VERBS)) {
         let cloud = play(&deeds, |_, _, _| {});
         prop_assert_eq!(cloud.next_event(), None);
         let unsettled = |r: &&Arc<CloudResource>| matches!(

@@ -310,7 +310,7 @@ fn add_data_disk(cloud: &mut Cloud, name: &str, now: Timestamp) -> ArmId {
         is_os: false,
         zone: None,
     };
-    cloud.add_disk(draft, now)
+    cloud.add_disk(draft, now).unwrap()
 }
 
 #[test]
@@ -567,4 +567,42 @@ fn a_vm_that_came_in_the_end_frees_its_nic_of_the_reservation() {
     let (id, nic) = (cloud.vm_id("a"), cloud.nic_id("a"));
     delete(&mut cloud, &id, at(91)).unwrap();
     assert!(delete(&mut cloud, &nic, at(151)).is_ok());
+}
+
+#[test]
+fn only_the_group_itself_is_written_to() {
+    let mut cloud = cloud(1);
+    let elsewhere = ArmId::new(format!("{}-2/providers/x", cloud.settings().group)).unwrap();
+    let nic = NicSpec {
+        id: elsewhere.clone(),
+        tags: Tags::new(),
+    };
+    let vm = VmSpec {
+        id: elsewhere.clone(),
+        offering: d4s(),
+        nic: cloud.leak_nic("a", Tags::new(), at(0)).unwrap(),
+        os_disk: cloud.disk_id("a"),
+        os_disk_gb: 128,
+        tags: Tags::new(),
+        claim: ClaimName::new("a").unwrap(),
+    };
+    for put in [Effect::PutNic(Box::new(nic)), Effect::PutVm(Box::new(vm))] {
+        let refused = cloud.request(&put, at(0));
+        assert_eq!(refused, Err(Refusal::NotFound(elsewhere.clone())));
+    }
+}
+
+#[test]
+fn a_vm_of_others_holds_cores_and_children_but_no_claim() {
+    let mut cloud = cloud(1);
+    let id = cloud.add_vm("x", tags("x"), &d4s(), at(0)).unwrap();
+    assert!(cloud.add_vm("x", tags("x"), &d4s(), at(0)).is_err());
+    assert_eq!((cloud.usage().regional, cloud.ledger().len()), (4, 3));
+    let events = cloud.take_events();
+    assert!(
+        matches!(&events[..], [CloudEvent::VmRunning { claim: None, .. }]),
+        "{events:?}"
+    );
+    cloud.delete_outside(&id, at(1)).unwrap();
+    assert_eq!(kinds(&cloud), []);
 }
