@@ -4,6 +4,7 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
+const DSV5: &str = "standardDSv5Family";
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 /// One thing that somebody does: which verb, on which name, with which variant, after how many seconds.
@@ -49,10 +50,7 @@ fn play(deeds: &[Deed], mut meanwhile: impl FnMut(&mut Cloud, Timestamp, Timesta
     let mut cloud = cloud(7);
     cloud.limits.regional = Some(8);
     cloud.limits.spot = Some(6);
-    cloud
-        .limits
-        .families
-        .insert(Arc::from("standardDSv5Family"), 6);
+    cloud.limits.families.insert(Arc::from(DSV5), 6);
     cloud.limits.subnet = Some(3);
     let mut now = at(0);
     for deed in deeds {
@@ -134,19 +132,32 @@ fn ledger_balances(cloud: &Cloud) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Quotas and the room of the subnet are not exceeded.
+/// Quotas and the room of the subnet, counted anew from what exists, are not exceeded.
 fn limits_hold(cloud: &Cloud) -> Result<(), TestCaseError> {
+    let (mut nics, mut regular, mut spot, mut family) = (0, 0, 0, 0);
+    for resource in cloud.resources().values() {
+        match &resource.detail {
+            Detail::Nic(_) => nics += 1,
+            Detail::Disk(_) => {}
+            Detail::Vm(vm) => {
+                let facts = &cloud.settings().sizes[&vm.size];
+                match vm.capacity_type {
+                    CapacityType::Spot => spot += facts.vcpus,
+                    CapacityType::OnDemand => regular += facts.vcpus,
+                }
+                if vm.capacity_type == CapacityType::OnDemand && &*facts.family == DSV5 {
+                    family += facts.vcpus;
+                }
+            }
+        }
+    }
+    prop_assert!(nics <= 3 && regular <= 8 && spot <= 6 && family <= 6);
     let usage = cloud.usage();
-    prop_assert!(
-        usage.regional <= 8 && usage.spot <= 6 && usage.addresses <= 3,
-        "{usage:?}"
+    prop_assert_eq!(
+        (usage.addresses, usage.regional, usage.spot),
+        (nics, regular, spot)
     );
-    prop_assert!(
-        usage
-            .families
-            .get("standardDSv5Family")
-            .is_none_or(|cores| *cores <= 6)
-    );
+    prop_assert_eq!(usage.families.get(DSV5).copied().unwrap_or(0), family);
     Ok(())
 }
 
