@@ -3,6 +3,7 @@
 //! It answers two questions. For users: what would napkeeper do with these manifests? For us: does any fault, at any
 //! time, make it do harm? Everything is a function of the scenario and the seed.
 
+pub mod arm;
 pub mod chance;
 pub mod cloud;
 pub mod cluster;

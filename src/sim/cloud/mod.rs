@@ -14,6 +14,8 @@ mod operation;
 mod refusal;
 mod staging;
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 mod vm;
 
@@ -86,7 +88,8 @@ impl Default for Timings {
 #[derive(Debug, Clone)]
 pub struct Cloud {
     settings: CloudSettings,
-    /// Faults in force, for scenarios to write.
+    /// Faults in force, for scenarios to write. Call [`Cloud::advance`] before, so that what was due earlier ends
+    /// under the faults of its own time.
     pub faults: Faults,
     /// Quotas and room in the subnet, for scenarios to write.
     pub limits: Limits,
@@ -152,7 +155,8 @@ impl Cloud {
     /// # Errors
     /// What Azure refuses, as the domain sees it; `Invalid` for an effect on Kubernetes.
     pub fn perform(&mut self, effect: &Effect, now: Timestamp) -> Result<Reply, PortError> {
-        self.request(effect, now).map_err(|refusal| PortError::Cloud(refusal.into()))
+        self.request(effect, now)
+            .map_err(|refusal| PortError::Cloud(refusal.into()))
     }
 
     /// Performs an effect on Azure, refusing in Azure's own words.
@@ -195,7 +199,11 @@ impl Cloud {
                     None => {}
                 },
                 Due::Eviction(vm, incarnation) => {
-                    if self.resources.get(&vm).is_some_and(|r| r.incarnation == incarnation) {
+                    if self
+                        .resources
+                        .get(&vm)
+                        .is_some_and(|r| r.incarnation == incarnation)
+                    {
                         self.remove(&vm, Author::Eviction, at);
                     }
                 }
@@ -232,6 +240,12 @@ impl Cloud {
         &self.settings
     }
 
+    /// True while a resource is being deleted.
+    #[must_use]
+    pub fn is_deleting(&self, id: &ArmId) -> bool {
+        self.operations.deletes(id)
+    }
+
     fn put_nic(&mut self, spec: &NicSpec, now: Timestamp) -> Result<Reply, Refusal> {
         self.check_in_group(&spec.id)?;
         if let Some(nic) = self.resources.get(&spec.id) {
@@ -245,7 +259,7 @@ impl Cloud {
             return Ok(Reply::Done);
         }
         self.check_subnet()?;
-        let nic = self.new_nic(spec.id.clone(), spec.tags.clone());
+        let nic = self.new_nic(spec.id.clone(), spec.tags.clone(), now);
         self.create(nic, Author::Request, now);
         Ok(Reply::Done)
     }
@@ -262,10 +276,18 @@ impl Cloud {
         let Some(resource) = self.resources.get(id).cloned() else {
             return Ok(Reply::Done);
         };
-        if self.faults.deletes_locked_until.is_some_and(|end| now < end) {
+        if self
+            .faults
+            .deletes_locked_until
+            .is_some_and(|end| now < end)
+        {
             return Err(Refusal::Locked(self.settings.group.clone()));
         }
-        if let Some(operation) = self.operations.on(id).filter(|_| self.operations.deletes(id)) {
+        if let Some(operation) = self
+            .operations
+            .on(id)
+            .filter(|_| self.operations.deletes(id))
+        {
             return Ok(Reply::Accepted(operation.clone()));
         }
         self.check_unused(&resource)?;
@@ -278,20 +300,29 @@ impl Cloud {
     /// Refuses what would delete an attached NIC or disk.
     fn check_unused(&self, resource: &CloudResource) -> Result<(), Refusal> {
         match &resource.detail {
-            Detail::Nic(Nic { vm: Some(vm), .. }) => {
-                Err(Refusal::NicInUse { nic: resource.id.clone(), vm: vm.clone() })
-            }
-            Detail::Disk(disk) if !disk.managed_by.is_empty() => {
-                Err(Refusal::DiskInUse { disk: resource.id.clone(), vm: disk.managed_by[0].clone() })
-            }
+            Detail::Nic(Nic { vm: Some(vm), .. }) => Err(Refusal::NicInUse {
+                nic: resource.id.clone(),
+                vm: vm.clone(),
+            }),
+            Detail::Disk(disk) if !disk.managed_by.is_empty() => Err(Refusal::DiskInUse {
+                disk: resource.id.clone(),
+                vm: disk.managed_by[0].clone(),
+            }),
             _ => Ok(()),
         }
     }
 
     /// Refuses to touch a NIC that is kept for another VM.
-    fn check_unreserved(&self, nic: &ArmId, vm: Option<&ArmId>, now: Timestamp) -> Result<(), Refusal> {
+    fn check_unreserved(
+        &self,
+        nic: &ArmId,
+        vm: Option<&ArmId>,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
         match self.reservations.get(nic) {
-            Some(kept) if now < kept.until && vm != Some(&kept.vm) => Err(Refusal::NicReserved { vm: kept.vm.clone() }),
+            Some(kept) if now < kept.until && vm != Some(&kept.vm) => Err(Refusal::NicReserved {
+                vm: kept.vm.clone(),
+            }),
             _ => Ok(()),
         }
     }

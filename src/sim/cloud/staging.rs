@@ -4,7 +4,9 @@ use super::refusal::Refusal;
 use super::{Author, Cloud, Due, Machine};
 use jiff::Timestamp;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
-use napkeeper_core::cluster::cloud::{CloudResource, Detail, Disk, DiskState, ProvisioningState, Tags, Vm};
+use napkeeper_core::cluster::cloud::{
+    CloudResource, Detail, Disk, DiskState, ProvisioningState, Tags, Vm,
+};
 use napkeeper_core::names::{ArmId, Zone};
 use std::sync::Arc;
 
@@ -51,18 +53,24 @@ impl Cloud {
     }
 
     /// Somebody makes a NIC for nobody.
-    pub fn leak_nic(&mut self, name: &str, tags: Tags, now: Timestamp) -> ArmId {
+    ///
+    /// # Errors
+    /// [`Refusal`] when the name is taken.
+    pub fn leak_nic(&mut self, name: &str, tags: Tags, now: Timestamp) -> Result<ArmId, Refusal> {
         self.advance(now);
-        let id = self.nic_id(name);
-        let nic = self.new_nic(id.clone(), tags);
+        let id = self.check_free(self.nic_id(name))?;
+        let nic = self.new_nic(id.clone(), tags, now);
         self.create(nic, Author::Outside, now);
-        id
+        Ok(id)
     }
 
     /// Somebody makes a disk, attached to nothing.
-    pub fn add_disk(&mut self, draft: DiskDraft, now: Timestamp) -> ArmId {
+    ///
+    /// # Errors
+    /// [`Refusal`] when the name is taken.
+    pub fn add_disk(&mut self, draft: DiskDraft, now: Timestamp) -> Result<ArmId, Refusal> {
         self.advance(now);
-        let id = self.disk_id(&draft.name);
+        let id = self.check_free(self.disk_id(&draft.name))?;
         let disk = CloudResource {
             id: id.clone(),
             incarnation: self.mint(),
@@ -79,12 +87,24 @@ impl Cloud {
             }),
         };
         self.create(disk, Author::Outside, now);
-        id
+        Ok(id)
     }
 
     /// Somebody makes a VM, running at once, with NIC and OS disk of the same name and tags. It is no node of ours.
-    pub fn add_vm(&mut self, name: &str, tags: Tags, offering: &OfferingKey, now: Timestamp) -> ArmId {
-        let nic = self.leak_nic(name, tags.clone(), now);
+    ///
+    /// # Errors
+    /// [`Refusal`] when one of the three names is taken.
+    pub fn add_vm(
+        &mut self,
+        name: &str,
+        tags: Tags,
+        offering: &OfferingKey,
+        now: Timestamp,
+    ) -> Result<ArmId, Refusal> {
+        self.advance(now);
+        let id = self.check_free(self.vm_id(name))?;
+        self.check_free(self.disk_id(name))?;
+        let nic = self.leak_nic(name, tags.clone(), now)?;
         let zone = Some(offering.zone.clone()).filter(|zone| !zone.is_regional());
         let disk = self.add_disk(
             DiskDraft {
@@ -96,8 +116,7 @@ impl Cloud {
                 zone: zone.clone(),
             },
             now,
-        );
-        let id = self.vm_id(name);
+        )?;
         let vm = CloudResource {
             id: id.clone(),
             incarnation: self.mint(),
@@ -114,12 +133,15 @@ impl Cloud {
             }),
         };
         self.create(vm, Author::Outside, now);
-        let machine = Machine { claim: None, failed: false };
+        let machine = Machine {
+            claim: None,
+            failed: false,
+        };
         self.machines.insert(id.clone(), machine);
         self.attach_nic(&nic, &id);
         self.take_disk(&disk, &id, now);
         self.announce(&id, now);
-        id
+        Ok(id)
     }
 
     /// Somebody (the CSI driver) attaches a data disk to a VM.
@@ -128,7 +150,9 @@ impl Cloud {
     /// [`Refusal`] when either is not there or is being deleted, or the disk is attached elsewhere.
     pub fn attach_disk(&mut self, disk: &ArmId, vm: &ArmId, now: Timestamp) -> Result<(), Refusal> {
         self.advance(now);
-        self.check_there(vm)?;
+        if !matches!(self.check_there(vm)?.detail, Detail::Vm(_)) {
+            return Err(Refusal::Invalid(format!("{vm} is no VM").into()));
+        }
         self.check_unused(&*self.check_there(disk)?)?;
         self.take_disk(disk, vm, now);
         self.edit(vm, |detail| {
@@ -162,9 +186,15 @@ impl Cloud {
         self.advance(now);
         let resource = self.check_there(vm)?;
         match &resource.detail {
-            Detail::Vm(Vm { capacity_type: CapacityType::Spot, state: ProvisioningState::Succeeded, .. }) => {}
+            Detail::Vm(Vm {
+                capacity_type: CapacityType::Spot,
+                state: ProvisioningState::Succeeded,
+                ..
+            }) => {}
             _ => {
-                return Err(Refusal::Invalid(format!("{vm} is no spot VM that runs").into()));
+                return Err(Refusal::Invalid(
+                    format!("{vm} is no spot VM that runs").into(),
+                ));
             }
         }
         let due = Due::Eviction(vm.clone(), Arc::clone(&resource.incarnation));
@@ -179,7 +209,11 @@ impl Cloud {
     /// [`Refusal`] when it is not there, or is attached.
     pub fn delete_outside(&mut self, id: &ArmId, now: Timestamp) -> Result<(), Refusal> {
         self.advance(now);
-        let resource = self.resources.get(id).cloned().ok_or_else(|| Refusal::NotFound(id.clone()))?;
+        let resource = self
+            .resources
+            .get(id)
+            .cloned()
+            .ok_or_else(|| Refusal::NotFound(id.clone()))?;
         self.check_unused(&resource)?;
         self.remove(id, Author::Outside, now);
         Ok(())
@@ -200,7 +234,12 @@ impl Cloud {
     ///
     /// # Errors
     /// [`Refusal`] when the NIC is not there, or is being deleted.
-    pub fn set_serves(&mut self, nic: &ArmId, serves: Option<Arc<str>>, now: Timestamp) -> Result<(), Refusal> {
+    pub fn set_serves(
+        &mut self,
+        nic: &ArmId,
+        serves: Option<Arc<str>>,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
         self.advance(now);
         self.check_there(nic)?;
         self.edit(nic, |detail| {
@@ -214,6 +253,13 @@ impl Cloud {
     /// Somebody hands the group to another cluster, or to none.
     pub fn set_group_managed_by(&mut self, cluster: Option<ArmId>) {
         self.managed_by = cluster;
+    }
+
+    fn check_free(&self, id: ArmId) -> Result<ArmId, Refusal> {
+        if self.resources.contains_key(&id) {
+            return Err(Refusal::Taken(id));
+        }
+        Ok(id)
     }
 
     fn check_there(&self, id: &ArmId) -> Result<Arc<CloudResource>, Refusal> {

@@ -1,0 +1,93 @@
+//! Answers: which status, headers and error code does ARM send?
+
+use super::Response;
+use crate::cloud::Refusal;
+use napkeeper_core::plan::Reply;
+use serde_json::{Value, json};
+
+pub(super) fn ok(body: Value) -> Response {
+    Response {
+        status: 200,
+        headers: Vec::new(),
+        body: Some(body),
+    }
+}
+
+pub(super) fn accepted(operation: String) -> Response {
+    Response {
+        status: 202,
+        headers: vec![("azure-asyncoperation", operation)],
+        body: None,
+    }
+}
+
+pub(super) fn no_content() -> Response {
+    Response {
+        status: 204,
+        headers: Vec::new(),
+        body: None,
+    }
+}
+
+/// A request that ARM itself turns away.
+pub(super) fn wrong(status: u16, code: &str, message: &str) -> Response {
+    Response {
+        status,
+        headers: Vec::new(),
+        body: Some(error(code, message)),
+    }
+}
+
+/// A request that the cloud refuses.
+pub(super) fn refused(refusal: &Refusal) -> Response {
+    let (status, code) = code_of(refusal);
+    let mut response = wrong(status, code, &refusal.to_string());
+    if let Some(wait) = refusal.retry_after() {
+        response
+            .headers
+            .push(("retry-after", wait.as_secs().to_string()));
+    }
+    response
+}
+
+/// What the URL of an operation answers. The operation's own failure is part of a 200.
+pub(super) fn status(polled: Result<Reply, Refusal>) -> Response {
+    match polled {
+        Ok(Reply::Running) => ok(json!({ "status": "InProgress" })),
+        Ok(_) => ok(json!({ "status": "Succeeded" })),
+        Err(refusal @ Refusal::OperationNotFound(_)) => refused(&refusal),
+        Err(refusal) => {
+            let mut body = error(code_of(&refusal).1, &refusal.to_string());
+            body["status"] = Value::from("Failed");
+            ok(body)
+        }
+    }
+}
+
+fn error(code: &str, message: &str) -> Value {
+    json!({ "error": { "code": code, "message": message } })
+}
+
+/// Status and code that the provider sends for a refusal.
+fn code_of(refusal: &Refusal) -> (u16, &'static str) {
+    match refusal {
+        Refusal::Quota { .. } | Refusal::DiskInUse { .. } => (409, "OperationNotAllowed"),
+        Refusal::SkuNotAvailable { .. } => (409, "SkuNotAvailable"),
+        Refusal::Allocation => (409, "AllocationFailed"),
+        Refusal::ZonalAllocation => (409, "ZonalAllocationFailed"),
+        Refusal::SubnetFull { .. } => (400, "SubnetIsFull"),
+        Refusal::NicReserved { .. } => (400, "NicReservedForAnotherVm"),
+        Refusal::NicInUse { .. } => (400, "NicInUse"),
+        Refusal::Locked(_) => (409, "ScopeLocked"),
+        Refusal::Throttled { .. } => (429, "TooManyRequests"),
+        Refusal::NotFound(_) => (404, "ResourceNotFound"),
+        Refusal::OperationNotFound(_) => (404, "NotFound"),
+        Refusal::PropertyChange { .. } => (409, "PropertyChangeNotAllowed"),
+        Refusal::Taken(_) => (409, "Conflict"),
+        Refusal::Busy(_) => (409, "AnotherOperationInProgress"),
+        Refusal::Preempted => (409, "OperationPreempted"),
+        Refusal::Unavailable => (500, "InternalServerError"),
+        Refusal::ListForbidden => (403, "AuthorizationFailed"),
+        Refusal::Invalid(_) => (400, "InvalidParameter"),
+    }
+}

@@ -1,0 +1,154 @@
+//! Asks: what does the body of a request ask for?
+//!
+//! Only what the cloud understands is taken; what it could not honour is refused, so that an adapter that forgets a
+//! property fails here and not in Azure.
+
+use super::Response;
+use super::answer::wrong;
+use crate::cloud::Cloud;
+use napkeeper_core::catalog::{CapacityType, OfferingKey};
+use napkeeper_core::cluster::cloud::Tags;
+use napkeeper_core::labels;
+use napkeeper_core::names::{ArmId, ClaimName, VmSize, Zone};
+use napkeeper_core::plan::{NicSpec, VmSpec};
+use serde_json::Value;
+use std::sync::Arc;
+
+pub(super) fn vm(body: &Value, id: ArmId, cloud: &Cloud) -> Result<VmSpec, Response> {
+    check_location(body, cloud)?;
+    let properties = &body["properties"];
+    if properties.get("timeCreated").is_some() {
+        return Err(invalid(
+            "properties.timeCreated",
+            "is read-only; leave it out",
+        ));
+    }
+    let nic = &properties["networkProfile"]["networkInterfaces"][0];
+    let disk = &properties["storageProfile"]["osDisk"];
+    for (path, option) in [
+        (
+            "networkInterfaces[0].properties.deleteOption",
+            &nic["properties"]["deleteOption"],
+        ),
+        ("storageProfile.osDisk.deleteOption", &disk["deleteOption"]),
+    ] {
+        must_be(path, option, "Delete")?;
+    }
+    let tags = tags(&body["tags"])?;
+    Ok(VmSpec {
+        id,
+        offering: offering(body, cloud)?,
+        nic: ArmId::new(text("networkInterfaces[0].id", &nic["id"])?)
+            .map_err(|e| invalid("networkInterfaces[0].id", e.reason))?,
+        os_disk: cloud.disk_id(text("storageProfile.osDisk.name", &disk["name"])?),
+        os_disk_gb: disk["diskSizeGB"]
+            .as_u64()
+            .and_then(|gb| u32::try_from(gb).ok())
+            .ok_or_else(|| invalid("storageProfile.osDisk.diskSizeGB", "must be a size in GB"))?,
+        claim: claim(&tags, properties)?,
+        tags,
+    })
+}
+
+pub(super) fn nic(body: &Value, id: ArmId, cloud: &Cloud) -> Result<NicSpec, Response> {
+    check_location(body, cloud)?;
+    let addresses = &body["properties"]["ipConfigurations"];
+    if addresses.as_array().is_none_or(|a| a.len() != 1) {
+        return Err(invalid(
+            "ipConfigurations",
+            "must be exactly one: NICs of the simulated Azure hold one address",
+        ));
+    }
+    let address = &addresses[0];
+    text(
+        "ipConfigurations[0].properties.subnet.id",
+        &address["properties"]["subnet"]["id"],
+    )?;
+    let tags = tags(&body["tags"])?;
+    Ok(NicSpec { id, tags })
+}
+
+/// Tags of a PATCH of `Microsoft.Resources/tags`.
+pub(super) fn merged_tags(body: &Value) -> Result<Tags, Response> {
+    must_be("operation", &body["operation"], "Merge")?;
+    tags(&body["properties"]["tags"])
+}
+
+fn offering(body: &Value, cloud: &Cloud) -> Result<OfferingKey, Response> {
+    let properties = &body["properties"];
+    let size = text(
+        "hardwareProfile.vmSize",
+        &properties["hardwareProfile"]["vmSize"],
+    )?;
+    let capacity_type = match properties["priority"].as_str() {
+        None | Some("Regular") => CapacityType::OnDemand,
+        Some("Spot") => {
+            must_be("evictionPolicy", &properties["evictionPolicy"], "Delete")?;
+            CapacityType::Spot
+        }
+        Some(_) => return Err(invalid("priority", "must be Regular or Spot")),
+    };
+    let zone = match body["zones"][0].as_str() {
+        None => Zone::regional(),
+        Some(n) => {
+            let n = n.parse().map_err(|_| invalid("zones", "must be numbers"))?;
+            Zone::of(&cloud.settings().region, n)
+        }
+    };
+    Ok(OfferingKey {
+        size: VmSize::new(size).map_err(|e| invalid("hardwareProfile.vmSize", e.reason))?,
+        zone,
+        capacity_type,
+    })
+}
+
+/// The NodeClaim that the VM's kubelet announces itself for. A real VM learns it from its custom data; here the tag
+/// says it, else the computer's name.
+fn claim(tags: &Tags, properties: &Value) -> Result<ClaimName, Response> {
+    let name = match tags.get(labels::TAG_CLAIM) {
+        Some(name) => name,
+        None => text(
+            "osProfile.computerName",
+            &properties["osProfile"]["computerName"],
+        )?,
+    };
+    ClaimName::new(name).map_err(|e| invalid("osProfile.computerName", e.reason))
+}
+
+fn check_location(body: &Value, cloud: &Cloud) -> Result<(), Response> {
+    must_be(
+        "location",
+        &body["location"],
+        cloud.settings().region.as_str(),
+    )
+}
+
+fn tags(value: &Value) -> Result<Tags, Response> {
+    let Some(object) = value.as_object() else {
+        return Ok(Tags::new());
+    };
+    let pairs = object.iter().map(|(key, value)| {
+        let value = text("tags", value)?;
+        Ok((Arc::from(key.as_str()), Arc::from(value)))
+    });
+    pairs.collect()
+}
+
+fn text<'a>(path: &str, value: &'a Value) -> Result<&'a str, Response> {
+    value
+        .as_str()
+        .filter(|text| !text.is_empty())
+        .ok_or_else(|| invalid(path, "must be a text that is not empty"))
+}
+
+fn must_be(path: &str, value: &Value, expected: &str) -> Result<(), Response> {
+    if value.as_str() == Some(expected) {
+        return Ok(());
+    }
+    Err(invalid(path, &format!("must be {expected}")))
+}
+
+fn invalid(path: &str, reason: &str) -> Response {
+    let message = format!("The value of parameter {path} is invalid: {reason}.");
+    wrong(400, "InvalidParameter", &message)
+}

@@ -1,0 +1,255 @@
+//! ARM: how does the simulated Azure speak HTTP?
+//!
+//! A pure function from a request and the time to a response. It knows paths, JSON shapes, status codes and headers;
+//! what happens is decided by [`Cloud`] alone. Served over HTTP it is `napkeeper azure-sim`; wrapped as a transport it
+//! lies under the real adapter in tests.
+
+mod answer;
+mod ask;
+mod route;
+mod shape;
+#[cfg(test)]
+mod tests;
+
+use crate::cloud::{Cloud, ListingFault, Refusal};
+use answer::{accepted, ok, refused, wrong};
+use jiff::Timestamp;
+use napkeeper_core::cluster::cloud::{CloudResource, ResourceKind};
+use napkeeper_core::names::ArmId;
+use napkeeper_core::plan::{Effect, Reply};
+use route::{Query, Route, Type};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Resources on a page of a listing.
+const PAGE: usize = 50;
+
+/// A request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// `GET`, `PUT`, `PATCH` or `DELETE`.
+    pub method: &'a str,
+    /// Scheme and host that the caller used, without a slash at the end: URLs in responses begin with it.
+    pub origin: &'a str,
+    /// Path and query.
+    pub path_and_query: &'a str,
+    /// Body; empty where there is none.
+    pub body: &'a [u8],
+}
+
+/// A response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// Status code.
+    pub status: u16,
+    /// Headers, names in lower case.
+    pub headers: Vec<(&'static str, String)>,
+    /// Body, as JSON; none for 202 and 204.
+    pub body: Option<Value>,
+}
+
+impl Response {
+    /// The value of a header, by its name in lower case.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(key, _)| *key == name);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+/// Answers a request.
+#[must_use]
+pub fn handle(cloud: &mut Cloud, request: &Request<'_>, now: Timestamp) -> Response {
+    cloud.advance(now);
+    if let Err(refusal) = cloud.faults.admit(now) {
+        return refused(&refusal);
+    }
+    let (path, query) = request
+        .path_and_query
+        .split_once('?')
+        .unwrap_or((request.path_and_query, ""));
+    let query = Query::parse(query);
+    let route = match Route::parse(path, &cloud.settings().group) {
+        Ok(route) => route,
+        Err(response) => return response,
+    };
+    if let Err(response) = route.check_version(query.get("api-version")) {
+        return response;
+    }
+    let mut call = Call {
+        cloud,
+        request,
+        query,
+        now,
+    };
+    call.answer(route).unwrap_or_else(|response| response)
+}
+
+/// A request on its way.
+struct Call<'a> {
+    cloud: &'a mut Cloud,
+    request: &'a Request<'a>,
+    query: Query,
+    now: Timestamp,
+}
+
+impl Call<'_> {
+    fn answer(&mut self, route: Route) -> Result<Response, Response> {
+        match (self.request.method, route) {
+            ("GET", Route::Group) => self.group(),
+            ("GET", Route::Everything) => self.list(None),
+            ("GET", Route::List(of)) => self.list(Some(of)),
+            ("GET", Route::Resource(_, id)) => self.get(&id),
+            ("PUT", Route::Resource(Type::Vm, id)) => self.put_vm(id),
+            ("PUT", Route::Resource(Type::Nic, id)) => self.put_nic(id),
+            ("DELETE", Route::Resource(of, id)) => self.delete(of, id),
+            ("PATCH", Route::Tags(id)) => self.merge_tags(id),
+            ("GET", Route::Operation(id)) => Ok(answer::status(self.perform(Effect::Poll(id)))),
+            (method, _) => {
+                let message = format!("The method {method} is not supported here.");
+                Err(wrong(405, "MethodNotAllowed", &message))
+            }
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) -> Result<Reply, Refusal> {
+        self.cloud.request(&effect, self.now)
+    }
+
+    fn group(&self) -> Result<Response, Response> {
+        let managed_by = self
+            .cloud
+            .group_managed_by(self.now)
+            .map_err(|_| refused(&Refusal::Unavailable))?;
+        let settings = self.cloud.settings();
+        Ok(ok(shape::group(settings, managed_by.as_ref())))
+    }
+
+    fn list(&mut self, of: Option<Type>) -> Result<Response, Response> {
+        let fault = self.cloud.faults.listing_fault(self.now);
+        if fault == Some(ListingFault::Forbidden) {
+            return Err(refused(&Refusal::ListForbidden));
+        }
+        let mut shown = self.cloud.shown(self.now);
+        shown.retain(|resource| of.is_none_or(|of| of.is_of(resource)));
+        let from: usize = self
+            .query
+            .get("$skiptoken")
+            .and_then(|token| token.parse().ok())
+            .unwrap_or(0);
+        let next = from + PAGE;
+        let is_last = next >= shown.len();
+        if fault == Some(ListingFault::BrokenPage) && is_last {
+            return Err(refused(&Refusal::Unavailable));
+        }
+        let page = shown.iter().skip(from).take(PAGE);
+        let value: Vec<Value> = page.map(|r| self.listed(of, r)).collect();
+        let mut body = json!({ "value": value });
+        if !is_last {
+            body["nextLink"] = Value::from(self.next_link(next));
+        }
+        Ok(ok(body))
+    }
+
+    fn listed(&self, of: Option<Type>, resource: &CloudResource) -> Value {
+        match of {
+            Some(_) => shape::resource(self.cloud, resource),
+            None => {
+                let expand = self.query.get("$expand").unwrap_or_default();
+                shape::summary(self.cloud, resource, expand)
+            }
+        }
+    }
+
+    fn next_link(&self, from: usize) -> String {
+        let Request {
+            origin,
+            path_and_query,
+            ..
+        } = self.request;
+        let (path, query) = path_and_query
+            .split_once('?')
+            .unwrap_or((path_and_query, ""));
+        let kept = query
+            .split('&')
+            .filter(|pair| !Query::names(pair, "$skiptoken"));
+        let kept: Vec<&str> = kept.collect();
+        format!("{origin}{path}?{}&%24skiptoken={from}", kept.join("&"))
+    }
+
+    fn get(&mut self, id: &ArmId) -> Result<Response, Response> {
+        match self.find(id)? {
+            Some(resource) => Ok(ok(shape::resource(self.cloud, &resource))),
+            None => Err(refused(&Refusal::NotFound(id.clone()))),
+        }
+    }
+
+    fn find(&mut self, id: &ArmId) -> Result<Option<Arc<CloudResource>>, Response> {
+        match self.perform(Effect::Get(id.clone())) {
+            Ok(Reply::Resource(found)) => Ok(found),
+            Ok(_) => Ok(None),
+            Err(refusal) => Err(refused(&refusal)),
+        }
+    }
+
+    fn put_vm(&mut self, id: ArmId) -> Result<Response, Response> {
+        let body = self.body()?;
+        let spec = ask::vm(&body, id.clone(), self.cloud)?;
+        self.put(&id, Effect::PutVm(Box::new(spec)))
+    }
+
+    fn put_nic(&mut self, id: ArmId) -> Result<Response, Response> {
+        let body = self.body()?;
+        let spec = ask::nic(&body, id.clone(), self.cloud)?;
+        self.put(&id, Effect::PutNic(Box::new(spec)))
+    }
+
+    fn put(&mut self, id: &ArmId, effect: Effect) -> Result<Response, Response> {
+        let status = if self.find(id)?.is_some() { 200 } else { 201 };
+        let reply = self.perform(effect).map_err(|r| refused(&r))?;
+        let mut response = Response {
+            status,
+            ..self.get(id)?
+        };
+        if let Reply::Accepted(operation) = reply {
+            let url = route::operation_url(self.request.origin, self.cloud, id, &operation);
+            response.headers.push(("azure-asyncoperation", url));
+        }
+        Ok(response)
+    }
+
+    fn delete(&mut self, of: Type, id: ArmId) -> Result<Response, Response> {
+        let kind = match of {
+            Type::Vm => ResourceKind::Vm,
+            Type::Nic => ResourceKind::Nic,
+            Type::Disk => ResourceKind::DataDisk,
+        };
+        match self.perform(Effect::Delete(id.clone(), kind)) {
+            Ok(Reply::Accepted(operation)) => {
+                let origin = self.request.origin;
+                Ok(accepted(route::operation_url(
+                    origin, self.cloud, &id, &operation,
+                )))
+            }
+            Ok(_) => Ok(answer::no_content()),
+            Err(refusal) => Err(refused(&refusal)),
+        }
+    }
+
+    fn merge_tags(&mut self, id: ArmId) -> Result<Response, Response> {
+        let body = self.body()?;
+        let tags = ask::merged_tags(&body)?;
+        self.perform(Effect::Tag(id.clone(), tags))
+            .map_err(|r| refused(&r))?;
+        let tags = self.find(&id)?.map(|r| r.tags.clone()).unwrap_or_default();
+        Ok(ok(json!({ "properties": { "tags": tags } })))
+    }
+
+    fn body(&self) -> Result<Value, Response> {
+        serde_json::from_slice(self.request.body).map_err(|e| {
+            let message =
+                format!("The request content was invalid and could not be deserialized: {e}");
+            wrong(400, "InvalidRequestContent", &message)
+        })
+    }
+}

@@ -1,0 +1,203 @@
+//! Routes: what does a URL name?
+
+use super::Response;
+use super::answer::wrong;
+use crate::cloud::Cloud;
+use napkeeper_core::cluster::cloud::{CloudResource, Detail};
+use napkeeper_core::names::ArmId;
+use napkeeper_core::ports::OperationId;
+use std::sync::Arc;
+
+/// Resource types that are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Type {
+    Vm,
+    Nic,
+    Disk,
+}
+
+impl Type {
+    const ALL: [Self; 3] = [Self::Vm, Self::Nic, Self::Disk];
+
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Vm => "Microsoft.Compute/virtualMachines",
+            Self::Nic => "Microsoft.Network/networkInterfaces",
+            Self::Disk => "Microsoft.Compute/disks",
+        }
+    }
+
+    pub(super) fn of(resource: &CloudResource) -> Self {
+        match resource.detail {
+            Detail::Vm(_) => Self::Vm,
+            Detail::Nic(_) => Self::Nic,
+            Detail::Disk(_) => Self::Disk,
+        }
+    }
+
+    pub(super) fn is_of(self, resource: &CloudResource) -> bool {
+        Self::of(resource) == self
+    }
+
+    fn parse(provider: &str, name: &str) -> Option<Self> {
+        let text = format!("{provider}/{name}");
+        Self::ALL
+            .into_iter()
+            .find(|t| t.as_str().eq_ignore_ascii_case(&text))
+    }
+}
+
+/// What a path names.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    Group,
+    Everything,
+    List(Type),
+    Resource(Type, ArmId),
+    Tags(ArmId),
+    Operation(OperationId),
+}
+
+/// Versions of Microsoft.Network that exist. Its dates are its own: 2021-04-01, which a client made for
+/// Microsoft.Resources sends to everybody, is none of them.
+const NETWORK_VERSIONS: [&str; 14] = [
+    "2022-01-01",
+    "2022-05-01",
+    "2022-07-01",
+    "2022-09-01",
+    "2022-11-01",
+    "2023-02-01",
+    "2023-04-01",
+    "2023-05-01",
+    "2023-06-01",
+    "2023-09-01",
+    "2023-11-01",
+    "2024-01-01",
+    "2024-03-01",
+    "2024-05-01",
+];
+
+impl Route {
+    pub(super) fn parse(path: &str, group: &ArmId) -> Result<Self, Response> {
+        let unknown = || wrong(404, "NotFound", &format!("Nothing is served at {path}."));
+        let path = path.trim_end_matches('/');
+        let folded = path.to_ascii_lowercase();
+        let segments: Vec<&str> = folded.trim_start_matches('/').split('/').collect();
+        if let [_, _, "providers", _, "locations", _, "operations", id] = segments[..] {
+            return Ok(Self::Operation(OperationId(Arc::from(id))));
+        }
+        let [subscriptions, subscription, groups, name, rest @ ..] = &segments[..] else {
+            return Err(unknown());
+        };
+        let within = ArmId::new(format!("/{subscriptions}/{subscription}/{groups}/{name}"));
+        if within.as_ref() != Ok(group) {
+            let message = format!("Resource group '{name}' could not be found.");
+            return Err(wrong(404, "ResourceGroupNotFound", &message));
+        }
+        let parsed = match rest {
+            [] => Some(Self::Group),
+            ["resources"] => Some(Self::Everything),
+            ["providers", provider, of] => Type::parse(provider, of).map(Self::List),
+            ["providers", provider, of, _] => {
+                let id = ArmId::new(path).ok();
+                Type::parse(provider, of)
+                    .zip(id)
+                    .map(|(of, id)| Self::Resource(of, id))
+            }
+            [
+                "providers",
+                _,
+                _,
+                _,
+                "providers",
+                "microsoft.resources",
+                "tags",
+                "default",
+            ] => {
+                let id = ArmId::new(format!("/{}", segments[..8].join("/"))).ok();
+                id.map(Self::Tags)
+            }
+            _ => None,
+        };
+        parsed.ok_or_else(unknown)
+    }
+
+    /// Refuses a request without an `api-version`, or with one that the provider does not have.
+    pub(super) fn check_version(&self, version: Option<&str>) -> Result<(), Response> {
+        let Some(version) = version.filter(|v| !v.is_empty()) else {
+            let message =
+                "The api-version query parameter (?api-version=) is required for all requests.";
+            return Err(wrong(400, "MissingApiVersionParameter", message));
+        };
+        let is_network = matches!(self, Self::List(Type::Nic) | Self::Resource(Type::Nic, _));
+        if is_network && !NETWORK_VERSIONS.contains(&version) {
+            let of = Type::Nic.as_str();
+            let message = format!(
+                "No registered resource provider found for API version '{version}' for type '{of}'."
+            );
+            return Err(wrong(400, "NoRegisteredProviderFound", &message));
+        }
+        Ok(())
+    }
+}
+
+/// Where the outcome of an operation is served.
+pub(super) fn operation_url(
+    origin: &str,
+    cloud: &Cloud,
+    target: &ArmId,
+    operation: &OperationId,
+) -> String {
+    let mut segments = target.as_str().split('/').skip(2);
+    let subscription = segments.next().unwrap_or_default();
+    let (provider, version) = if target.folded().contains("/microsoft.network/") {
+        ("Microsoft.Network", "2024-05-01")
+    } else {
+        ("Microsoft.Compute", "2024-07-01")
+    };
+    let region = &cloud.settings().region;
+    format!(
+        "{origin}/subscriptions/{subscription}/providers/{provider}/locations/{region}/operations/{operation}?api-version={version}"
+    )
+}
+
+/// Parameters of a URL, decoded.
+pub(super) struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub(super) fn parse(text: &str) -> Self {
+        let pairs = text.split('&').filter(|pair| !pair.is_empty());
+        Self(pairs.map(Self::pair).collect())
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// True when the pair, not decoded, is of this name.
+    pub(super) fn names(pair: &str, name: &str) -> bool {
+        Self::pair(pair).0 == name
+    }
+
+    fn pair(pair: &str) -> (String, String) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decoded(name), decoded(value))
+    }
+}
+
+/// Undoes percent-encoding; what is no valid escape stays as it is.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let escape = (*first == b'%')
+            .then(|| tail.get(..2))
+            .flatten()
+            .and_then(|hex| std::str::from_utf8(hex).ok())
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        bytes.push(escape.unwrap_or(*first));
+        rest = if escape.is_some() { &tail[2..] } else { tail };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

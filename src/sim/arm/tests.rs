@@ -1,0 +1,344 @@
+//! Requests and responses, as an adapter sees them.
+
+use super::*;
+use crate::cloud::testing::{at, cloud, offering};
+use crate::cloud::{Lasting, Shortage};
+use jiff::SignedDuration;
+use napkeeper_core::catalog::CapacityType;
+use napkeeper_core::cluster::cloud::Tags;
+
+const GROUP: &str = "/subscriptions/s/resourceGroups/MC_group";
+const ORIGIN: &str = "https://management.azure.com";
+
+fn ask(cloud: &mut Cloud, method: &str, path: &str, body: &Value, secs: i64) -> Response {
+    let body = if body.is_null() {
+        Vec::new()
+    } else {
+        serde_json::to_vec(body).unwrap()
+    };
+    let request = Request {
+        method,
+        origin: ORIGIN,
+        path_and_query: path,
+        body: &body,
+    };
+    handle(cloud, &request, at(secs))
+}
+
+fn get(cloud: &mut Cloud, path: &str, secs: i64) -> Response {
+    ask(cloud, "GET", path, &Value::Null, secs)
+}
+
+fn path(of: &str, name: &str) -> String {
+    let slash = if name.is_empty() { "" } else { "/" };
+    format!("{GROUP}/providers/{of}{slash}{name}?api-version=2024-03-01")
+}
+
+fn vm_path() -> String {
+    path("Microsoft.Compute/virtualMachines", "a")
+}
+
+fn nic_path() -> String {
+    path("Microsoft.Network/networkInterfaces", "a")
+}
+
+fn nic_body() -> Value {
+    json!({
+        "location": "westeurope",
+        "tags": { "napkeeper.io_cluster": "c" },
+        "properties": { "ipConfigurations": [
+            { "name": "a", "properties": { "primary": true, "subnet": { "id": "/subscriptions/s/subnet" } } }
+        ] },
+    })
+}
+
+fn vm_body() -> Value {
+    let nic = format!("{GROUP}/providers/Microsoft.Network/networkInterfaces/a");
+    json!({
+        "location": "westeurope",
+        "zones": ["2"],
+        "tags": { "napkeeper.io_nodeclaim": "pool-x7f2p" },
+        "properties": {
+            "hardwareProfile": { "vmSize": "Standard_D4s_v5" },
+            "priority": "Spot",
+            "evictionPolicy": "Delete",
+            "networkProfile": { "networkInterfaces": [
+                { "id": nic, "properties": { "primary": true, "deleteOption": "Delete" } }
+            ] },
+            "storageProfile": { "osDisk": {
+                "name": "a", "createOption": "FromImage", "deleteOption": "Delete", "diskSizeGB": 64
+            } },
+            "osProfile": { "computerName": "a" },
+        },
+    })
+}
+
+fn launch(cloud: &mut Cloud) -> Response {
+    assert_eq!(ask(cloud, "PUT", &nic_path(), &nic_body(), 0).status, 201);
+    ask(cloud, "PUT", &vm_path(), &vm_body(), 0)
+}
+
+/// The path of the operation that a response began.
+fn operation(response: &Response) -> String {
+    let url = response.header("azure-asyncoperation").unwrap();
+    url.strip_prefix(ORIGIN).unwrap().to_owned()
+}
+
+fn body(response: Response) -> Value {
+    assert_eq!(response.status, 200, "{response:?}");
+    response.body.unwrap()
+}
+
+fn error_of(response: &Response) -> (u16, &str) {
+    let code = &response.body.as_ref().unwrap()["error"]["code"];
+    (response.status, code.as_str().unwrap())
+}
+
+#[test]
+fn a_vm_is_put_polled_read_and_deleted() {
+    let mut cloud = cloud(1);
+    let begun = launch(&mut cloud);
+    assert_eq!(begun.status, 201);
+    let state = |vm: &Value| vm["properties"]["provisioningState"].clone();
+    assert_eq!(state(begun.body.as_ref().unwrap()), "Creating");
+    let url = operation(&begun);
+    assert_eq!(body(get(&mut cloud, &url, 1))["status"], "InProgress");
+    assert_eq!(body(get(&mut cloud, &url, 90))["status"], "Succeeded");
+
+    let vm = body(get(&mut cloud, &vm_path(), 90));
+    assert_eq!(state(&vm), "Succeeded");
+    assert_eq!(
+        (&vm["zones"], &vm["properties"]["priority"]),
+        (&json!(["2"]), &json!("Spot"))
+    );
+    assert_eq!(vm["tags"]["napkeeper.io_nodeclaim"], "pool-x7f2p");
+    let nic = body(get(&mut cloud, &nic_path(), 90));
+    assert_eq!(nic["properties"]["virtualMachine"]["id"], vm["id"]);
+    let disk = body(get(&mut cloud, &path("Microsoft.Compute/disks", "a"), 90));
+    assert_eq!(
+        (&disk["managedBy"], &disk["properties"]["diskSizeGB"]),
+        (&vm["id"], &json!(64))
+    );
+    assert_eq!(
+        ask(&mut cloud, "PUT", &vm_path(), &vm_body(), 90).status,
+        200
+    );
+
+    let gone = ask(&mut cloud, "DELETE", &vm_path(), &Value::Null, 100);
+    assert_eq!((gone.status, &gone.body), (202, &None));
+    assert_eq!(state(&body(get(&mut cloud, &vm_path(), 101))), "Deleting");
+    assert_eq!(
+        body(get(&mut cloud, &operation(&gone), 160))["status"],
+        "Succeeded"
+    );
+    assert_eq!(
+        error_of(&get(&mut cloud, &nic_path(), 160)),
+        (404, "ResourceNotFound")
+    );
+    assert_eq!(
+        ask(&mut cloud, "DELETE", &vm_path(), &Value::Null, 161).status,
+        204
+    );
+}
+
+#[test]
+fn paths_are_read_without_regard_to_case() {
+    let mut cloud = cloud(1);
+    launch(&mut cloud);
+    let shouted = GROUP.to_ascii_uppercase();
+    let path =
+        format!("{shouted}/PROVIDERS/MICROSOFT.COMPUTE/VIRTUALMACHINES/A?api-version=2024-07-01");
+    assert_eq!(body(get(&mut cloud, &path, 1))["name"], "a");
+}
+
+#[test]
+fn a_failed_operation_is_a_200_that_carries_the_error() {
+    let mut cloud = cloud(1);
+    cloud.faults.unallocatable = vec![Shortage::of_all(Lasting::Times(1))];
+    let begun = launch(&mut cloud);
+    let outcome = body(get(&mut cloud, &operation(&begun), 90));
+    assert_eq!(outcome["status"], "Failed");
+    assert_eq!(outcome["error"]["code"], "ZonalAllocationFailed");
+    let unknown = "/subscriptions/s/providers/Microsoft.Compute/locations/westeurope/operations/x?api-version=1";
+    assert_eq!(error_of(&get(&mut cloud, unknown, 90)), (404, "NotFound"));
+}
+
+#[test]
+fn quota_and_reservation_come_with_azures_codes() {
+    let mut cloud = cloud(1);
+    cloud.limits.spot = Some(3);
+    let refused = launch(&mut cloud);
+    assert_eq!(error_of(&refused), (409, "OperationNotAllowed"));
+    let message = refused.body.unwrap()["error"]["message"].to_string();
+    assert!(message.contains("LowPriorityCores"), "{message}");
+    let kept = ask(&mut cloud, "DELETE", &nic_path(), &Value::Null, 1);
+    assert_eq!(error_of(&kept), (400, "NicReservedForAnotherVm"));
+}
+
+#[test]
+fn throttling_is_a_429_with_retry_after() {
+    let mut cloud = cloud(1);
+    cloud.faults.throttled = Some((at(10), SignedDuration::from_secs(17)));
+    let response = get(&mut cloud, &vm_path(), 1);
+    assert_eq!(error_of(&response), (429, "TooManyRequests"));
+    assert_eq!(response.header("retry-after"), Some("17"));
+}
+
+#[test]
+fn what_the_cloud_could_not_honour_is_refused() {
+    let mut cloud = cloud(1);
+    ask(&mut cloud, "PUT", &nic_path(), &nic_body(), 0);
+    for (pointer, value) in [
+        ("/properties/timeCreated", Value::Null),
+        ("/properties/evictionPolicy", json!("Deallocate")),
+        (
+            "/properties/storageProfile/osDisk/deleteOption",
+            json!("Detach"),
+        ),
+        (
+            "/properties/networkProfile/networkInterfaces/0/properties/deleteOption",
+            Value::Null,
+        ),
+        ("/properties/hardwareProfile/vmSize", json!("Standard_X1")),
+        ("/zones/0", json!("9")),
+        ("/location", json!("eastus")),
+    ] {
+        let mut wrong = vm_body();
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        match wrong.pointer_mut(parent).unwrap() {
+            Value::Array(items) => items[0] = value,
+            parent => parent[key] = value,
+        }
+        let response = ask(&mut cloud, "PUT", &vm_path(), &wrong, 0);
+        assert_eq!(error_of(&response), (400, "InvalidParameter"), "{pointer}");
+    }
+    assert_eq!(
+        ask(&mut cloud, "PUT", &vm_path(), &vm_body(), 0).status,
+        201
+    );
+}
+
+#[test]
+fn requests_that_arm_itself_turns_away() {
+    let mut cloud = cloud(1);
+    let bare = |path: String| path.split('?').next().unwrap().to_owned();
+    let other = "/subscriptions/s/resourceGroups/other/resources?api-version=2021-04-01";
+    let old_nic = format!("{}?api-version=2021-04-01", bare(nic_path()));
+    let load_balancer = path("Microsoft.Network/loadBalancers", "a");
+    for (method, path, expected) in [
+        ("GET", bare(vm_path()), (400, "MissingApiVersionParameter")),
+        ("GET", old_nic, (400, "NoRegisteredProviderFound")),
+        ("GET", other.to_owned(), (404, "ResourceGroupNotFound")),
+        ("GET", load_balancer, (404, "NotFound")),
+        ("POST", vm_path(), (405, "MethodNotAllowed")),
+        ("PUT", vm_path(), (400, "InvalidRequestContent")),
+    ] {
+        let response = ask(&mut cloud, method, &path, &Value::Null, 0);
+        assert_eq!(error_of(&response), expected, "{method} {path}");
+    }
+}
+
+/// All pages of a listing, or the response that is no page.
+fn pages(cloud: &mut Cloud, first: &str) -> Result<Vec<Vec<Value>>, Response> {
+    let mut pages = Vec::new();
+    let mut next = Some(first.to_owned());
+    while let Some(path) = next {
+        let response = get(cloud, &path, 10);
+        if response.status != 200 {
+            return Err(response);
+        }
+        let mut page = response.body.unwrap();
+        let Value::Array(items) = page["value"].take() else {
+            panic!("{page} is no page");
+        };
+        pages.push(items);
+        next = page["nextLink"]
+            .as_str()
+            .map(|link| link.strip_prefix(ORIGIN).unwrap().to_owned());
+    }
+    Ok(pages)
+}
+
+#[test]
+fn listings_come_in_pages_by_type_or_whole_with_creation_times() {
+    let mut cloud = cloud(1);
+    for n in 0..120 {
+        cloud
+            .leak_nic(&format!("n{n:03}"), Tags::new(), at(0))
+            .unwrap();
+    }
+    cloud
+        .add_vm(
+            "vm",
+            Tags::new(),
+            &offering("Standard_D4s_v5", 1, CapacityType::OnDemand),
+            at(1),
+        )
+        .unwrap();
+    let nics = pages(&mut cloud, &path("Microsoft.Network/networkInterfaces", "")).unwrap();
+    assert_eq!(nics.iter().map(Vec::len).collect::<Vec<_>>(), [50, 50, 21]);
+    let vms = pages(&mut cloud, &path("Microsoft.Compute/virtualMachines", "")).unwrap();
+    assert_eq!(
+        vms[0][0]["properties"]["hardwareProfile"]["vmSize"],
+        "Standard_D4s_v5"
+    );
+
+    let all = format!(
+        "{GROUP}/resources?%24expand=createdTime%2CprovisioningState&api-version=2021-04-01"
+    );
+    let all: Vec<Value> = pages(&mut cloud, &all).unwrap().concat();
+    assert_eq!(all.len(), 123);
+    for resource in &all {
+        assert!(
+            resource["createdTime"].is_string() && resource["properties"].is_null(),
+            "{resource}"
+        );
+        assert_eq!(resource["provisioningState"], "Succeeded");
+    }
+}
+
+#[test]
+fn a_broken_listing_fails_on_its_last_page_and_a_forbidden_one_at_once() {
+    let mut cloud = cloud(1);
+    for n in 0..60 {
+        cloud
+            .leak_nic(&format!("n{n:03}"), Tags::new(), at(0))
+            .unwrap();
+    }
+    let path = path("Microsoft.Network/networkInterfaces", "");
+    cloud.faults.listing = Some((at(100), ListingFault::BrokenPage));
+    assert_eq!(get(&mut cloud, &path, 10).status, 200);
+    let failed = pages(&mut cloud, &path).unwrap_err();
+    assert_eq!(error_of(&failed), (500, "InternalServerError"));
+    cloud.faults.listing = Some((at(100), ListingFault::Forbidden));
+    assert_eq!(
+        error_of(&get(&mut cloud, &path, 10)),
+        (403, "AuthorizationFailed")
+    );
+}
+
+#[test]
+fn the_group_says_who_manages_it_and_tags_are_merged() {
+    let mut cloud = cloud(1);
+    let cluster = ArmId::new("/subscriptions/s/managedClusters/c").unwrap();
+    cloud.set_group_managed_by(Some(cluster));
+    let group = body(get(
+        &mut cloud,
+        &format!("{GROUP}?api-version=2021-04-01"),
+        0,
+    ));
+    assert_eq!(group["managedBy"], "/subscriptions/s/managedClusters/c");
+
+    ask(&mut cloud, "PUT", &nic_path(), &nic_body(), 0);
+    let tags = format!(
+        "{GROUP}/providers/Microsoft.Network/networkInterfaces/a/providers/Microsoft.Resources/tags/default?api-version=2021-04-01"
+    );
+    let merge = json!({ "operation": "Merge", "properties": { "tags": { "x": "1" } } });
+    let merged = body(ask(&mut cloud, "PATCH", &tags, &merge, 1));
+    assert_eq!(
+        merged["properties"]["tags"],
+        json!({ "napkeeper.io_cluster": "c", "x": "1" })
+    );
+    let replace = json!({ "operation": "Replace", "properties": { "tags": {} } });
+    assert_eq!(ask(&mut cloud, "PATCH", &tags, &replace, 1).status, 400);
+}
