@@ -117,3 +117,44 @@ fn count<T>(items: impl Iterator<Item = T>) -> u32 {
 pub(super) fn owned(assessed: &[Assessed<'_>]) -> u32 {
     count(assessed.iter().filter(|a| a.ownership.is_ok()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::*;
+    use super::*;
+
+    /// A world with these many NICs of gone claims among 40 that are owned.
+    fn trips_with(suspects: usize, at_once: bool) -> Vec<Trip> {
+        let mut world = World::new();
+        for n in 4..=40 - suspects {
+            world.add_claim(&format!("live-{n}"), &format!("uid-{n}"));
+        }
+        for n in 0..suspects {
+            world.add(nic(&format!("leaked-{n}"), tags("gone", "uid-gone")));
+            if !at_once {
+                world.observe();
+                world.now += MINUTES(20);
+            }
+        }
+        world.observe();
+        world.snapshot.records.trips.clone()
+    }
+
+    #[test]
+    fn more_than_a_tenth_within_an_hour_trip_it() {
+        assert_eq!(trips_with(4, true), []);
+        let trips = trips_with(5, true);
+        assert_eq!((trips[0].suspects, trips[0].owned), (5, 40));
+        assert_eq!(trips_with(5, false), [], "three an hour are no burst");
+    }
+
+    #[test]
+    fn one_trip_is_recorded_once() {
+        let mut world = World::new();
+        for n in 0..4 {
+            world.add(nic(&format!("leaked-{n}"), tags("gone", "uid-gone")));
+        }
+        world.run(MINUTES(50));
+        assert_eq!(world.snapshot.records.trips.len(), 1);
+    }
+}

@@ -120,8 +120,12 @@ fn a_disk_that_was_detached_lately_is_too_young() {
     assert_eq!(world.deleted_names(), [""; 0]);
 }
 
-/// Names what is added, adds it, and says why it is kept.
-type Keep = (&'static str, fn(&mut World), &'static [Refusal]);
+/// Adds something to a world.
+type Stage = fn(&mut World);
+/// The name of what is added, how, and why it is kept.
+type Keep = (&'static str, Stage, &'static [Refusal]);
+/// Clauses that together keep something, its name, and how it is added.
+type Needed = (&'static [Clause], &'static str, Stage);
 
 const KEPT: [Keep; 17] = [
     (
@@ -481,7 +485,11 @@ fn only_collect_collects_and_mark_marks_once() {
             let marked = |p: &&crate::plan::Planned| matches!(p.command, Command::Mark { .. });
             plan.commands.iter().filter(marked).count()
         };
-        assert_eq!(marks(&world.decide()), usize::from(mode == SweepMode::Mark));
+        world.now += MINUTES(10);
+        world.observe_unheard();
+        let marked = marks(&world.decide());
+        assert_eq!(marked, usize::from(mode == SweepMode::Mark));
+        assert_eq!(marks(&world.decide()), 0, "once per inventory");
         let mut tagged = gone_nic("leaked");
         let since = start().to_string();
         tagged
@@ -492,16 +500,11 @@ fn only_collect_collects_and_mark_marks_once() {
         world.now += MINUTES(10);
         world.observe();
         assert_eq!(marks(&world.decide()), 0);
+        let sighting = world.snapshot.records.sightings.values().next().unwrap();
         assert_eq!(
-            world
-                .snapshot
-                .records
-                .sightings
-                .values()
-                .next()
-                .unwrap()
-                .first_seen,
-            start()
+            sighting.first_seen,
+            start(),
+            "our own mark starts nothing anew"
         );
     }
 }
@@ -556,7 +559,7 @@ fn another_incarnation_under_the_same_name_starts_anew() {
 
 #[test]
 fn what_comes_alive_after_the_listing_is_kept_by_the_last_look() {
-    let changes: [(fn(&mut World), Refusal); 3] = [
+    let changes: [(Stage, Refusal); 3] = [
         (
             |w| w.claims().push(Arc::new(claim("gone", "reborn"))),
             Refusal::SignOfLife,
@@ -597,7 +600,7 @@ fn what_comes_alive_after_the_listing_is_kept_by_the_last_look() {
 fn every_clause_is_needed() {
     use Clause::*;
     let kept = |name: &str| KEPT.iter().find(|(n, ..)| *n == name).unwrap().1;
-    let table: [(&[Clause], &str, fn(&mut World)); 13] = [
+    let table: [Needed; 13] = [
         (&[OwnedByTag], "untagged", kept("untagged")),
         (&[OwnedByTag], "foreign-vm", kept("foreign-vm")),
         (&[VolumeRecord], "unknown-disk", kept("unknown-disk")),
@@ -639,6 +642,102 @@ fn every_clause_is_needed() {
             assert_eq!(deleted, n == clauses.len(), "{name} without {off:?}");
         }
     }
+}
+
+/// When a leaked NIC is deleted within two hours, if at all, with a clause switched off.
+fn deleted_without(off: &[Clause], stage: Stage) -> Option<SignedDuration> {
+    let mut world = World::new();
+    world.settings.law = Law::without(off);
+    world.add(gone_nic("leaked"));
+    stage(&mut world);
+    world.run(HOURS(2));
+    let first = world.deleted.first();
+    first.map(|(at, _)| at.duration_since(start()))
+}
+
+#[test]
+fn every_clause_of_time_and_leave_is_needed() {
+    use Clause::*;
+    let nothing: Stage = |_| {};
+    assert_eq!(deleted_without(&[], nothing), Some(MINUTES(30)));
+    assert_eq!(deleted_without(&[OldEnough], nothing), Some(MINUTES(10)));
+    let rarely: Stage = |w| {
+        w.observe();
+        w.now += MINUTES(35);
+        w.pass();
+        w.now += MINUTES(10);
+    };
+    assert_eq!(deleted_without(&[], rarely), Some(MINUTES(45)));
+    assert_eq!(deleted_without(&[SeenTwice], rarely), Some(MINUTES(35)));
+    let held: [(Clause, Stage); 4] = [
+        (Mode, |w| w.sweep.mode = SweepMode::Report),
+        (Pause, |w| {
+            w.snapshot.pause = crate::plan::Pause::of([Switch::Delete])
+        }),
+        (Approval, |w| {
+            w.sweep.approval_required = [ResourceKind::Nic].into()
+        }),
+        (ApprovalExact, |w| {
+            w.sweep.approval_required.insert(ResourceKind::Nic);
+            w.approve(&gone_nic("leaked"));
+            w.sweep.approvals[0].incarnation = Arc::from("leaked-0");
+        }),
+    ];
+    for (clause, stage) in held {
+        assert_eq!(deleted_without(&[], stage), None, "{clause:?}");
+        assert_eq!(
+            deleted_without(&[clause], stage),
+            Some(MINUTES(30)),
+            "{clause:?}"
+        );
+    }
+}
+
+#[test]
+fn without_whole_listings_a_failed_page_looks_like_an_empty_one() {
+    for (off, harm) in [(&[][..], false), (&[Clause::WholeListings], true)] {
+        let mut world = World::new();
+        world.settings.law = Law::without(off);
+        let disk = data_disk("pvc");
+        world.add(disk.clone());
+        world.had_volume("pv", &disk, ReclaimPolicy::Delete);
+        // A pod uses it inline, on a page that fails: no last look finds that.
+        world.inventory.disk_uses = Err(ListFailure {
+            what: Arc::from("pods"),
+            why: Arc::from("page 2 of 3: timeout"),
+        });
+        over_nine_days(&mut world);
+        assert_eq!(!world.deleted.is_empty(), harm);
+    }
+}
+
+#[test]
+fn a_volume_that_lived_between_two_inventories_is_recorded() {
+    let mut world = World::new();
+    world.observe();
+    let disk = data_disk("pvc-1");
+    let short = volume("pv-1", &disk, ReclaimPolicy::Delete);
+    world.snapshot.put_volume(short.name.clone(), short);
+    world.pass();
+    assert!(world.snapshot.records.volumes.contains_key(&disk.id));
+}
+
+#[test]
+fn a_restart_observes_at_once_and_judges_nothing_until_then() {
+    let mut world = World::new();
+    world.add(gone_nic("leaked"));
+    world.run(MINUTES(20));
+    world.crash();
+    world.now += MINUTES(30);
+    let observes = |plan: &crate::plan::Plan| {
+        let first = plan.commands.first().map(|p| &p.command);
+        matches!(first, Some(Command::Observe { category: "first" }))
+    };
+    let plan = world.decide();
+    assert!(observes(&plan) && plan.commands.len() == 1, "{plan:?}");
+    assert!(!observes(&world.decide()), "asked once");
+    world.observe();
+    assert_eq!(world.deleted_names(), ["leaked"], "what was durable counts");
 }
 
 #[test]

@@ -401,10 +401,15 @@ impl World {
 
     /// Takes an inventory now, lets it be recorded, and lets the decider act on it.
     pub(super) fn observe(&mut self) {
+        self.observe_unheard();
+        self.pass();
+    }
+
+    /// Takes an inventory now and lets it be recorded, no more.
+    pub(super) fn observe_unheard(&mut self) {
         self.inventory.started_at = self.now;
         self.inventory.finished_at = self.now;
         self.snapshot.inventory = Some(Arc::new(self.inventory.clone()));
-        self.pass();
         self.pass();
     }
 

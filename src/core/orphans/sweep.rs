@@ -30,6 +30,8 @@ use std::sync::Arc;
 pub const REPORTED: usize = 50;
 /// An inventory that could not be taken is asked for again no sooner than this.
 const OBSERVE_RETRY: SignedDuration = SignedDuration::from_mins(1);
+/// Records that could not be written are written again after this.
+const RECORD_RETRY: SignedDuration = SignedDuration::from_mins(1);
 /// After a listing that was not whole the next one comes at the latest after this.
 const FAILED_RETRY: SignedDuration = SignedDuration::from_mins(10);
 
@@ -38,9 +40,9 @@ const FAILED_RETRY: SignedDuration = SignedDuration::from_mins(10);
 pub struct SweepMemory {
     /// When an inventory was last asked for. Lost: it is asked for once more, which only costs listings.
     asked_at: Option<Timestamp>,
-    /// Resources that were tried from the inventory of this time. Lost: they are tried once more, with all of the
+    /// Resources that were marked or tried to be collected from the inventory of this time. Lost: once more, with all of the
     /// checks right before the DELETE; those whose deletion was recorded wait for the next inventory anyway.
-    tried: (Option<Timestamp>, BTreeSet<ArmId>),
+    tried: (Option<Timestamp>, BTreeSet<(ArmId, SweepMode)>),
     /// The last report of each sweep. Lost: the same status is written once more.
     reported: BTreeMap<ObjectName, SweepReport>,
     /// NodeClaims that were seen being deleted, with the time. Lost: the breaker may trip on a scale-down that a
@@ -141,6 +143,8 @@ fn record(snapshot: &Snapshot, mut change: RecordChange, now: Timestamp, plan: &
             change.volumes.len()
         ),
     };
+    // Should the write fail, it is asked for again.
+    plan.wake_at(now + RECORD_RETRY);
     plan.push(Command::Record(Box::new(change)), reason);
 }
 
@@ -156,16 +160,18 @@ impl SweepMemory {
             .retain(|_, at| now.duration_since(*at) <= breaker::WINDOW);
     }
 
+    /// True when the resource has been tried to be collected from this inventory.
     fn has_tried(&self, inventory: &Inventory, resource: &CloudResource) -> bool {
-        self.tried.0 == Some(inventory.finished_at) && self.tried.1.contains(&resource.id)
+        let key = (resource.id.clone(), SweepMode::Collect);
+        self.tried.0 == Some(inventory.finished_at) && self.tried.1.contains(&key)
     }
 
-    /// True when the resource has not been tried from this inventory yet; now it has.
-    fn try_once(&mut self, inventory: &Inventory, resource: &CloudResource) -> bool {
+    /// True when this has not been tried from this inventory yet; now it has.
+    fn try_once(&mut self, inventory: &Inventory, id: &ArmId, mode: SweepMode) -> bool {
         if self.tried.0 != Some(inventory.finished_at) {
             self.tried = (Some(inventory.finished_at), BTreeSet::new());
         }
-        self.tried.1.insert(resource.id.clone())
+        self.tried.1.insert((id.clone(), mode))
     }
 }
 
@@ -205,7 +211,7 @@ impl Pass<'_> {
                 };
                 let command = self
                     .collect(sweep, finding, resource, memory)
-                    .or_else(|| self.mark(sweep, finding, resource));
+                    .or_else(|| self.mark(sweep, finding, resource, memory));
                 if let Some((command, reason)) = command {
                     plan.push(command, reason);
                 }
@@ -241,7 +247,11 @@ impl Pass<'_> {
                 && d.at >= inventory.started_at
         });
         let proven = finding.standing == Standing::Orphan && finding.refusals.is_empty();
-        if !proven || deleted || self.is_busy(resource) || !memory.try_once(inventory, resource) {
+        if !proven
+            || deleted
+            || self.is_busy(resource)
+            || !memory.try_once(inventory, &resource.id, SweepMode::Collect)
+        {
             return None;
         }
         let reason = format!(
@@ -273,12 +283,16 @@ impl Pass<'_> {
         sweep: &Sweep,
         finding: &Finding,
         resource: &Arc<CloudResource>,
+        memory: &mut SweepMemory,
     ) -> Option<(Command, String)> {
         let first_seen = finding
             .first_seen
             .filter(|_| sweep.mode == SweepMode::Mark)?;
         let marked = resource.tag(labels::TAG_SUSPECT_SINCE) == Some(&*first_seen.to_string());
         if marked || !self.case.is_whole() || self.is_busy(resource) {
+            return None;
+        }
+        if !memory.try_once(self.case.inventory, &resource.id, SweepMode::Mark) {
             return None;
         }
         let command = Command::Mark {
