@@ -127,7 +127,7 @@ type Keep = (&'static str, Stage, &'static [Refusal]);
 /// Clauses that together keep something, its name, and how it is added.
 type Needed = (&'static [Clause], &'static str, Stage);
 
-const KEPT: [Keep; 17] = [
+const KEPT: [Keep; 19] = [
     (
         "untagged",
         |w| w.add(os_disk("untagged", Tags::new())),
@@ -305,6 +305,26 @@ const KEPT: [Keep; 17] = [
         },
         &[],
     ),
+    (
+        "hosted",
+        |w| {
+            let vm = resource_ids(&group(), &ClaimName::new("gone").unwrap()).vm;
+            w.nodes().push(Arc::new(node("host", &vm)));
+            w.add(gone_nic("hosted"));
+        },
+        &[],
+    ),
+    (
+        "namesake",
+        |w| {
+            let disk = data_disk("namesake");
+            w.had_volume("pv-n", &disk, ReclaimPolicy::Delete);
+            let other = volume("pv-n", &data_disk("other"), ReclaimPolicy::Delete);
+            w.volumes().push(Arc::new(other));
+            w.add(disk);
+        },
+        &[],
+    ),
 ];
 
 #[test]
@@ -315,6 +335,11 @@ fn what_must_be_kept_is_kept_for_ever_with_its_reason() {
         over_nine_days(&mut world);
         assert_eq!(world.deleted_names(), [""; 0], "{name}");
         assert_eq!(world.refusals(name), reasons, "{name}");
+        assert_eq!(
+            world.called_off,
+            [],
+            "{name}: known from the listing, not from the last look"
+        );
     }
 }
 

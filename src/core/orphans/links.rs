@@ -1,7 +1,8 @@
 //! Links: what alive points at a cloud resource? (clause 2)
 //!
 //! Life needs one link of any sort, so every sort is looked at, and a doubt counts as life. Ids are compared without
-//! case. The index is built once per inventory.
+//! case. The index is built once per inventory. Whatever the last look before a DELETE asks for (the claim, Node and
+//! volume that the resource points back at) is a link here too: else it would be called off for ever.
 
 use super::law::{Clause, Law};
 use crate::cluster::claim::Claim;
@@ -12,7 +13,7 @@ use crate::cluster::record::Records;
 use crate::labels;
 use crate::names::{ArmId, ClaimName, NodeName, ObjectName};
 use crate::settings::Settings;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A link from something alive.
@@ -28,6 +29,8 @@ pub struct SignOfLife {
 #[derive(Debug)]
 pub struct Links<'a> {
     law: Law,
+    group: ArmId,
+    records: &'a Records,
     claim_by_uid: BTreeMap<&'a str, &'a ClaimName>,
     claim_by_name: BTreeMap<&'a str, &'a ClaimName>,
     claim_by_id: BTreeMap<ArmId, &'a ClaimName>,
@@ -35,6 +38,7 @@ pub struct Links<'a> {
     node_by_name: BTreeMap<&'a str, &'a NodeName>,
     vm_by_part: BTreeMap<&'a ArmId, &'a ArmId>,
     volume_by_disk: BTreeMap<&'a ArmId, &'a ObjectName>,
+    volume_names: BTreeSet<&'a ObjectName>,
     attachment_by_disk: BTreeMap<&'a ArmId, &'a ObjectName>,
     user_by_disk: BTreeMap<&'a ArmId, &'a str>,
 }
@@ -56,6 +60,8 @@ impl<'a> Links<'a> {
         let volumes = rows(&inventory.volumes);
         Self {
             law: settings.law,
+            group: settings.cluster.group.clone(),
+            records,
             claim_by_uid: claims.iter().map(|c| (c.uid.as_str(), &c.name)).collect(),
             claim_by_name: claims.iter().map(|c| (c.name.as_str(), &c.name)).collect(),
             claim_by_id: claims
@@ -75,6 +81,7 @@ impl<'a> Links<'a> {
                 .iter()
                 .filter_map(|v| Some((v.handle.as_ref()?, &v.name)))
                 .collect(),
+            volume_names: volumes.iter().map(|v| &v.name).collect(),
             attachment_by_disk: attachments(inventory, records),
             user_by_disk: rows(&inventory.disk_uses)
                 .iter()
@@ -127,11 +134,13 @@ impl<'a> Links<'a> {
         Some(format!("NodeClaim {claim}, by {how}"))
     }
 
-    /// A Node: by providerID, through the VM, or by name.
+    /// A Node: by providerID, through the VM that the resource has or would have, or by name.
     fn node(&self, resource: &CloudResource) -> Option<String> {
+        let derived = claim_named_by(resource).map(|claim| resource_ids(&self.group, &claim).vm);
         let by_vm = std::iter::once(&resource.id)
             .chain(own_vms(resource))
             .chain(self.vm_by_part.get(&resource.id).copied())
+            .chain(&derived)
             .find_map(|vm| self.node_by_vm.get(vm));
         if let Some(node) = by_vm {
             return Some(format!("Node {node}, by its providerID"));
@@ -153,11 +162,14 @@ impl<'a> Links<'a> {
     /// A PersistentVolume, a VolumeAttachment, an inline volume, a snapshot in progress.
     fn volume(&self, resource: &CloudResource) -> Option<String> {
         let id = &resource.id;
-        let volume = self.volume_by_disk.get(id);
+        let recorded = self.records.volumes.get(id).map(|v| &v.name);
+        let volume = self.volume_by_disk.get(id).copied();
+        let namesake = recorded.filter(|name| self.volume_names.contains(name));
         let attachment = self.attachment_by_disk.get(id);
         let user = self.user_by_disk.get(id);
         volume
             .map(|name| format!("PersistentVolume {name}, by its volumeHandle"))
+            .or_else(|| namesake.map(|name| format!("PersistentVolume {name}, by its name")))
             .or_else(|| attachment.map(|name| format!("VolumeAttachment {name}")))
             .or_else(|| user.map(|user| format!("{user} names it")))
     }
