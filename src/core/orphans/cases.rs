@@ -718,6 +718,73 @@ fn every_clause_of_time_and_leave_is_needed() {
     }
 }
 
+/// What was deleted with a clause switched off, and with the whole law.
+fn deletions_with_and_without(clause: Clause, stage: Stage) -> [usize; 2] {
+    [Law::whole(), Law::without(&[clause])].map(|law| {
+        let mut world = World::new();
+        world.settings.law = law;
+        stage(&mut world);
+        world.deleted.len()
+    })
+}
+
+#[test]
+fn the_cap_and_the_companions_reserve_are_needed() {
+    let many: Stage = |w| {
+        (0..3).for_each(|n| w.add(gone_nic(&format!("leaked-{n}"))));
+        w.run(HOURS(2));
+    };
+    assert_eq!(deletions_with_and_without(Clause::Cap, many), [1, 3]);
+    let companion: Stage = |w| {
+        w.settings.mode = Mode::Companion;
+        w.sweep.approval_required.clear();
+        w.add(vm("orphan", tags("gone", "uid-gone")));
+        w.run(HOURS(2));
+    };
+    assert_eq!(
+        deletions_with_and_without(Clause::CompanionVm, companion),
+        [0, 1]
+    );
+}
+
+#[test]
+fn the_breaker_and_the_last_look_are_needed() {
+    use Clause::*;
+    let staged: [(Clause, Stage); 3] = [
+        (Breaker, |w| {
+            // The system node is there still: only the breaker knows better.
+            w.sweep.approval_required.clear();
+            w.claims().clear();
+            w.nodes().truncate(1);
+            w.run(HOURS(2));
+        }),
+        (RecheckOwners, |w| {
+            w.add(gone_nic("leaked"));
+            w.run(MINUTES(20));
+            w.claims().push(Arc::new(claim("gone", "reborn")));
+            w.now += MINUTES(10);
+            w.pass();
+        }),
+        (RecheckResource, |w| {
+            w.add(gone_nic("leaked"));
+            w.run(MINUTES(20));
+            w.inventory.cloud.as_mut().unwrap().pop();
+            let mut card = gone_nic("leaked");
+            as_nic(&mut card).vm = Some(group().resource("x/y", "z"));
+            w.add(card);
+            w.now += MINUTES(10);
+            w.pass();
+        }),
+    ];
+    for (clause, stage) in staged {
+        assert_eq!(
+            deletions_with_and_without(clause, stage),
+            [0, 1],
+            "{clause:?}"
+        );
+    }
+}
+
 #[test]
 fn without_whole_listings_a_failed_page_looks_like_an_empty_one() {
     for (off, harm) in [(&[][..], false), (&[Clause::WholeListings], true)] {

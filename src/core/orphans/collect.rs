@@ -212,6 +212,7 @@ mod tests {
     use super::*;
     use crate::cluster::cloud::DiskState;
     use crate::cluster::record::Deletion;
+    use crate::orphans::Law;
     use crate::ports::ClusterError;
 
     fn delete_of(resource: CloudResource) -> SweepDelete {
@@ -240,6 +241,20 @@ mod tests {
             message: Arc::from(""),
             retry_after: None,
         })
+    }
+
+    #[test]
+    fn record_first_puts_the_record_before_the_delete() {
+        for (law, first) in [
+            (Law::whole(), Task::Record),
+            (Law::without(&[Clause::RecordFirst]), Task::Delete),
+        ] {
+            let settings = Settings { law, ..settings() };
+            let script = CollectScript::new(delete_of(leaked()), &settings);
+            let writes = |t: &&Task| matches!(t, Task::Record | Task::Delete);
+            let first_write = script.todo.iter().find(writes).unwrap();
+            assert_eq!(format!("{first_write:?}"), format!("{first:?}"));
+        }
     }
 
     /// Answers a script with these replies, in order. Gives what it asked for, in words, and how it ended.
