@@ -21,7 +21,10 @@ const TOLERATED_PERCENT: u32 = 10;
 /// Until when Git has cleared the breaker: the latest `breaker.clearedAt` of any sweep. One in the future is refused,
 /// for it would switch the breaker off.
 #[must_use]
-pub fn cleared_at<'a>(sweeps: impl IntoIterator<Item = &'a Sweep>, now: Timestamp) -> Option<Timestamp> {
+pub fn cleared_at<'a>(
+    sweeps: impl IntoIterator<Item = &'a Sweep>,
+    now: Timestamp,
+) -> Option<Timestamp> {
     let given = sweeps.into_iter().filter_map(|s| s.breaker_cleared_at);
     given.filter(|at| *at <= now).max()
 }
@@ -36,7 +39,12 @@ pub fn open_trip(records: &Records, cleared_at: Option<Timestamp>) -> Option<&Tr
 /// What a trip says in a report, with the line that clears it.
 #[must_use]
 pub fn explain(trip: &Trip) -> String {
-    let Trip { at, kind, suspects, owned } = trip;
+    let Trip {
+        at,
+        kind,
+        suspects,
+        owned,
+    } = trip;
     let after = Timestamp::from_second(at.as_second() + 1).unwrap_or(*at);
     format!(
         "the breaker tripped at {at}: {suspects} of {owned} {kind} turned suspect within an hour. If that is right, commit `breaker: {{clearedAt: \"{after}\"}}` to the OrphanSweep's spec"
@@ -48,7 +56,11 @@ pub fn explain(trip: &Trip) -> String {
 /// `terminating` are the UIDs of NodeClaims that were seen being deleted: Kubernetes is listed after the cloud, so in
 /// a nightly scale-down some claims are released between the two, and what the cloud still listed of them is no sign
 /// of a lost API server. If such a thing is there next time, it has leaked and counts.
-pub(super) fn trips(case: &Case<'_>, assessed: &[Assessed<'_>], terminating: &BTreeMap<Uid, Timestamp>) -> Vec<Trip> {
+pub(super) fn trips(
+    case: &Case<'_>,
+    assessed: &[Assessed<'_>],
+    terminating: &BTreeMap<Uid, Timestamp>,
+) -> Vec<Trip> {
     if case.group() == Group::Another {
         return Vec::new();
     }
@@ -59,18 +71,30 @@ pub(super) fn trips(case: &Case<'_>, assessed: &[Assessed<'_>], terminating: &BT
         let suspects = count(suspects.filter(|a| turned_lately(case, a, terminating)));
         let many = suspects > TOLERATED && suspects * 100 > owned * TOLERATED_PERCENT;
         let all = owned >= 2 && suspects == owned;
-        (many || all).then_some(Trip { at: case.inventory.finished_at, kind, suspects, owned })
+        (many || all).then_some(Trip {
+            at: case.inventory.finished_at,
+            kind,
+            suspects,
+            owned,
+        })
     };
     let known = |kind: &ResourceKind| {
         let cleared = |t: &Trip| case.cleared_at.is_some_and(|c| t.at < c);
-        case.records.trips.iter().any(|t| t.kind == *kind && !cleared(t))
+        case.records
+            .trips
+            .iter()
+            .any(|t| t.kind == *kind && !cleared(t))
     };
     let fresh = ResourceKind::ALL.into_iter().filter(|kind| !known(kind));
     fresh.filter_map(trip).collect()
 }
 
 /// True when a suspect's first sighting is this one, or lies within the window and after the last clearance.
-fn turned_lately(case: &Case<'_>, assessed: &Assessed<'_>, terminating: &BTreeMap<Uid, Timestamp>) -> bool {
+fn turned_lately(
+    case: &Case<'_>,
+    assessed: &Assessed<'_>,
+    terminating: &BTreeMap<Uid, Timestamp>,
+) -> bool {
     match case.sighting(assessed.resource) {
         Some(sighting) => {
             let since = case.inventory.finished_at - WINDOW;
@@ -92,4 +116,45 @@ fn count<T>(items: impl Iterator<Item = T>) -> u32 {
 /// How many resources of an inventory this cluster owns.
 pub(super) fn owned(assessed: &[Assessed<'_>]) -> u32 {
     count(assessed.iter().filter(|a| a.ownership.is_ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::*;
+    use super::*;
+
+    /// A world with these many NICs of gone claims among 40 that are owned.
+    fn trips_with(suspects: usize, at_once: bool) -> Vec<Trip> {
+        let mut world = World::new();
+        for n in 4..=40 - suspects {
+            world.add_claim(&format!("live-{n}"), &format!("uid-{n}"));
+        }
+        for n in 0..suspects {
+            world.add(nic(&format!("leaked-{n}"), tags("gone", "uid-gone")));
+            if !at_once {
+                world.observe();
+                world.now += MINUTES(20);
+            }
+        }
+        world.observe();
+        world.snapshot.records.trips.clone()
+    }
+
+    #[test]
+    fn more_than_a_tenth_within_an_hour_trip_it() {
+        assert_eq!(trips_with(4, true), []);
+        let trips = trips_with(5, true);
+        assert_eq!((trips[0].suspects, trips[0].owned), (5, 40));
+        assert_eq!(trips_with(5, false), [], "three an hour are no burst");
+    }
+
+    #[test]
+    fn one_trip_is_recorded_once() {
+        let mut world = World::new();
+        for n in 0..4 {
+            world.add(nic(&format!("leaked-{n}"), tags("gone", "uid-gone")));
+        }
+        world.run(MINUTES(50));
+        assert_eq!(world.snapshot.records.trips.len(), 1);
+    }
 }

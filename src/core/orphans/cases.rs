@@ -100,7 +100,10 @@ fn a_true_orphan_disk_is_collected_after_a_week_and_an_approval() {
     world.pass();
     assert_eq!(world.deleted_names(), ["pvc-1"]);
     assert!(world.deleted[0].0 >= gone + HOURS(7 * 24));
-    assert_eq!(world.deleted[0].1.volume, Some(ObjectName::new("pv-1").unwrap()));
+    assert_eq!(
+        world.deleted[0].1.volume,
+        Some(ObjectName::new("pv-1").unwrap())
+    );
 }
 
 #[test]
@@ -117,11 +120,19 @@ fn a_disk_that_was_detached_lately_is_too_young() {
     assert_eq!(world.deleted_names(), [""; 0]);
 }
 
-/// Names what is added, adds it, and says why it is kept.
-type Keep = (&'static str, fn(&mut World), &'static [Refusal]);
+/// Adds something to a world.
+type Stage = fn(&mut World);
+/// The name of what is added, how, and why it is kept.
+type Keep = (&'static str, Stage, &'static [Refusal]);
+/// Clauses that together keep something, its name, and how it is added.
+type Needed = (&'static [Clause], &'static str, Stage);
 
-const KEPT: [Keep; 17] = [
-    ("untagged", |w| w.add(os_disk("untagged", Tags::new())), &[Refusal::NotOwned]),
+const KEPT: [Keep; 19] = [
+    (
+        "untagged",
+        |w| w.add(os_disk("untagged", Tags::new())),
+        &[Refusal::NotOwned],
+    ),
     (
         "other-cluster",
         |w| {
@@ -134,7 +145,10 @@ const KEPT: [Keep; 17] = [
     (
         "foreign-vm",
         |w| {
-            let tags = [(labels::TAG_KARPENTER_NODEPOOL, "c-1"), ("made-by", labels::TAG_CLUSTER)];
+            let tags = [
+                (labels::TAG_KARPENTER_NODEPOOL, "c-1"),
+                ("made-by", labels::TAG_CLUSTER),
+            ];
             let tags = tags.map(|(k, v)| (Arc::from(k), Arc::from(v)));
             w.add(vm("foreign-vm", tags.into()));
         },
@@ -171,7 +185,11 @@ const KEPT: [Keep; 17] = [
     (
         "excluded",
         |w| {
-            w.sweep.exclusions.push(crate::cluster::sweep::Exclusion::Name(Arc::from("EXCLUDED")));
+            w.sweep
+                .exclusions
+                .push(crate::cluster::sweep::Exclusion::Name(Arc::from(
+                    "EXCLUDED",
+                )));
             w.add(gone_nic("excluded"));
         },
         &[Refusal::Excluded],
@@ -182,7 +200,8 @@ const KEPT: [Keep; 17] = [
         |w| {
             let disk = data_disk("pvc-disk");
             w.had_volume("pv-p", &disk, ReclaimPolicy::Delete);
-            w.volumes().push(Arc::new(volume("pv-p", &disk, ReclaimPolicy::Delete)));
+            w.volumes()
+                .push(Arc::new(volume("pv-p", &disk, ReclaimPolicy::Delete)));
             w.add(disk);
         },
         &[],
@@ -192,11 +211,15 @@ const KEPT: [Keep; 17] = [
         |w| {
             let disk = data_disk("attaching");
             w.had_volume("pv-a", &disk, ReclaimPolicy::Delete);
-            w.inventory.attachments.as_mut().unwrap().push(Arc::new(Attachment {
-                name: ObjectName::new("csi-1").unwrap(),
-                volume: Some(ObjectName::new("pv-a").unwrap()),
-                node: NodeName::new("aks-live-1").unwrap(),
-            }));
+            w.inventory
+                .attachments
+                .as_mut()
+                .unwrap()
+                .push(Arc::new(Attachment {
+                    name: ObjectName::new("csi-1").unwrap(),
+                    volume: Some(ObjectName::new("pv-a").unwrap()),
+                    node: NodeName::new("aks-live-1").unwrap(),
+                }));
             w.add(disk);
         },
         &[],
@@ -210,7 +233,10 @@ const KEPT: [Keep; 17] = [
                 .disk_uses
                 .as_mut()
                 .unwrap()
-                .push(Arc::new(DiskUse { disk: disk.id.clone(), user: Arc::from("Pod default/x") }));
+                .push(Arc::new(DiskUse {
+                    disk: disk.id.clone(),
+                    user: Arc::from("Pod default/x"),
+                }));
             w.add(disk);
         },
         &[],
@@ -230,7 +256,10 @@ const KEPT: [Keep; 17] = [
         |w| {
             let mut disk = data_disk("shared");
             w.had_volume("pv-s", &disk, ReclaimPolicy::Delete);
-            as_disk(&mut disk).managed_by = vec![group().resource("x/y", "one"), group().resource("x/y", "two")];
+            as_disk(&mut disk).managed_by = vec![
+                group().resource("x/y", "one"),
+                group().resource("x/y", "two"),
+            ];
             w.add(disk);
         },
         &[],
@@ -244,8 +273,16 @@ const KEPT: [Keep; 17] = [
         },
         &[],
     ),
-    ("copied-tags", |w| w.add(os_disk("copied-tags", tags("x", "uid-2"))), &[]),
-    ("AKS-Live-2_OsDisk_1", |w| w.add(os_disk("AKS-Live-2_OsDisk_1", tags("x", "y"))), &[]),
+    (
+        "copied-tags",
+        |w| w.add(os_disk("copied-tags", tags("x", "uid-2"))),
+        &[],
+    ),
+    (
+        "AKS-Live-2_OsDisk_1",
+        |w| w.add(os_disk("AKS-Live-2_OsDisk_1", tags("x", "y"))),
+        &[],
+    ),
     (
         "intended",
         |w| {
@@ -268,6 +305,26 @@ const KEPT: [Keep; 17] = [
         },
         &[],
     ),
+    (
+        "hosted",
+        |w| {
+            let vm = resource_ids(&group(), &ClaimName::new("gone").unwrap()).vm;
+            w.nodes().push(Arc::new(node("host", &vm)));
+            w.add(gone_nic("hosted"));
+        },
+        &[],
+    ),
+    (
+        "namesake",
+        |w| {
+            let disk = data_disk("namesake");
+            w.had_volume("pv-n", &disk, ReclaimPolicy::Delete);
+            let other = volume("pv-n", &data_disk("other"), ReclaimPolicy::Delete);
+            w.volumes().push(Arc::new(other));
+            w.add(disk);
+        },
+        &[],
+    ),
 ];
 
 #[test]
@@ -278,12 +335,20 @@ fn what_must_be_kept_is_kept_for_ever_with_its_reason() {
         over_nine_days(&mut world);
         assert_eq!(world.deleted_names(), [""; 0], "{name}");
         assert_eq!(world.refusals(name), reasons, "{name}");
+        assert_eq!(
+            world.called_off,
+            [],
+            "{name}: known from the listing, not from the last look"
+        );
     }
 }
 
 #[test]
 fn a_failed_listing_adds_and_clears_nothing_and_is_reported() {
-    let failure = ListFailure { what: Arc::from("networkInterfaces"), why: Arc::from("403") };
+    let failure = ListFailure {
+        what: Arc::from("networkInterfaces"),
+        why: Arc::from("403"),
+    };
     let mut world = World::new();
     world.add(gone_nic("leaked"));
     world.run(MINUTES(20));
@@ -318,17 +383,25 @@ fn an_emptied_api_server_trips_the_breaker_at_the_first_listing() {
     world.run(MINUTES(20));
     world.claims().clear();
     world.nodes().truncate(1);
-    world.nodes().push(Arc::new(node("restored", &group().resource("x/y", "z"))));
+    world
+        .nodes()
+        .push(Arc::new(node("restored", &group().resource("x/y", "z"))));
     // The VMs alone turn suspect: their NICs and disks are attached to them.
     world.now += MINUTES(10);
     world.observe();
     let trip = world.snapshot.records.trips[0].clone();
-    assert_eq!((trip.kind, trip.suspects, trip.owned), (ResourceKind::Vm, 3, 3));
+    assert_eq!(
+        (trip.kind, trip.suspects, trip.owned),
+        (ResourceKind::Vm, 3, 3)
+    );
     over_nine_days(&mut world);
     assert_eq!(world.deleted_names(), [""; 0]);
     assert!(world.refusals("aks-live-1").contains(&Refusal::Breaker));
     let halted = world.report.as_ref().unwrap().halted.clone().unwrap();
-    assert!(halted.contains("clearedAt: \"2026-03-02T00:30:01Z\""), "{halted}");
+    assert!(
+        halted.contains("clearedAt: \"2026-03-02T00:30:01Z\""),
+        "{halted}"
+    );
 }
 
 #[test]
@@ -383,7 +456,11 @@ fn approvals_name_an_incarnation_and_end_within_fourteen_days() {
         world.sweep.approvals[0].incarnation = Arc::from(incarnation);
         world.sweep.approvals[0].expires_at = world.now + HOURS(hours);
         world.pass();
-        assert_eq!(world.deleted.len(), usize::from(enough), "{incarnation} for {hours} h");
+        assert_eq!(
+            world.deleted.len(),
+            usize::from(enough),
+            "{incarnation} for {hours} h"
+        );
     }
 }
 
@@ -433,16 +510,27 @@ fn only_collect_collects_and_mark_marks_once() {
             let marked = |p: &&crate::plan::Planned| matches!(p.command, Command::Mark { .. });
             plan.commands.iter().filter(marked).count()
         };
-        assert_eq!(marks(&world.decide()), usize::from(mode == SweepMode::Mark));
+        world.now += MINUTES(10);
+        world.observe_unheard();
+        let marked = marks(&world.decide());
+        assert_eq!(marked, usize::from(mode == SweepMode::Mark));
+        assert_eq!(marks(&world.decide()), 0, "once per inventory");
         let mut tagged = gone_nic("leaked");
         let since = start().to_string();
-        tagged.tags.insert(Arc::from(labels::TAG_SUSPECT_SINCE), Arc::from(since));
+        tagged
+            .tags
+            .insert(Arc::from(labels::TAG_SUSPECT_SINCE), Arc::from(since));
         world.inventory.cloud.as_mut().unwrap().pop();
         world.add(tagged);
         world.now += MINUTES(10);
         world.observe();
         assert_eq!(marks(&world.decide()), 0);
-        assert_eq!(world.snapshot.records.sightings.values().next().unwrap().first_seen, start());
+        let sighting = world.snapshot.records.sightings.values().next().unwrap();
+        assert_eq!(
+            sighting.first_seen,
+            start(),
+            "our own mark starts nothing anew"
+        );
     }
 }
 
@@ -496,8 +584,11 @@ fn another_incarnation_under_the_same_name_starts_anew() {
 
 #[test]
 fn what_comes_alive_after_the_listing_is_kept_by_the_last_look() {
-    let changes: [(fn(&mut World), Refusal); 3] = [
-        (|w| w.claims().push(Arc::new(claim("gone", "reborn"))), Refusal::SignOfLife),
+    let changes: [(Stage, Refusal); 3] = [
+        (
+            |w| w.claims().push(Arc::new(claim("gone", "reborn"))),
+            Refusal::SignOfLife,
+        ),
         (
             |w| {
                 let vm = resource_ids(&group(), &ClaimName::new("gone").unwrap()).vm;
@@ -534,7 +625,7 @@ fn what_comes_alive_after_the_listing_is_kept_by_the_last_look() {
 fn every_clause_is_needed() {
     use Clause::*;
     let kept = |name: &str| KEPT.iter().find(|(n, ..)| *n == name).unwrap().1;
-    let table: [(&[Clause], &str, fn(&mut World)); 13] = [
+    let table: [Needed; 13] = [
         (&[OwnedByTag], "untagged", kept("untagged")),
         (&[OwnedByTag], "foreign-vm", kept("foreign-vm")),
         (&[VolumeRecord], "unknown-disk", kept("unknown-disk")),
@@ -544,8 +635,16 @@ fn every_clause_is_needed() {
         (&[NoVm, RecheckResource], "shared", kept("shared")),
         (&[NoVolume, RecheckOwners], "pvc-disk", kept("pvc-disk")),
         (&[NoVolume], "inline", kept("inline")),
-        (&[NicServesNothing, RecheckResource], "private-endpoint", kept("private-endpoint")),
-        (&[DiskUnattached, RecheckResource], "exported", kept("exported")),
+        (
+            &[NicServesNothing, RecheckResource],
+            "private-endpoint",
+            kept("private-endpoint"),
+        ),
+        (
+            &[DiskUnattached, RecheckResource],
+            "exported",
+            kept("exported"),
+        ),
         (&[Exclusion], "excluded", kept("excluded")),
         (&[GroupManagedByUs], "leaked", |w| {
             w.inventory.group_managed_by = Ok(Some(group()));
@@ -555,7 +654,11 @@ fn every_clause_is_needed() {
     for (clauses, name, add) in table {
         for n in 0..=clauses.len() {
             // All of them, or all but one: each is needed.
-            let off: Vec<Clause> = clauses.iter().copied().filter(|c| clauses.get(n) != Some(c)).collect();
+            let off: Vec<Clause> = clauses
+                .iter()
+                .copied()
+                .filter(|c| clauses.get(n) != Some(c))
+                .collect();
             let mut world = World::new();
             world.settings.law = Law::without(&off);
             add(&mut world);
@@ -566,10 +669,177 @@ fn every_clause_is_needed() {
     }
 }
 
+/// When a leaked NIC is deleted within two hours, if at all, with a clause switched off.
+fn deleted_without(off: &[Clause], stage: Stage) -> Option<SignedDuration> {
+    let mut world = World::new();
+    world.settings.law = Law::without(off);
+    world.add(gone_nic("leaked"));
+    stage(&mut world);
+    world.run(HOURS(2));
+    let first = world.deleted.first();
+    first.map(|(at, _)| at.duration_since(start()))
+}
+
+#[test]
+fn every_clause_of_time_and_leave_is_needed() {
+    use Clause::*;
+    let nothing: Stage = |_| {};
+    assert_eq!(deleted_without(&[], nothing), Some(MINUTES(30)));
+    assert_eq!(deleted_without(&[OldEnough], nothing), Some(MINUTES(10)));
+    let rarely: Stage = |w| {
+        w.observe();
+        w.now += MINUTES(35);
+        w.pass();
+        w.now += MINUTES(10);
+    };
+    assert_eq!(deleted_without(&[], rarely), Some(MINUTES(45)));
+    assert_eq!(deleted_without(&[SeenTwice], rarely), Some(MINUTES(35)));
+    let held: [(Clause, Stage); 4] = [
+        (Mode, |w| w.sweep.mode = SweepMode::Report),
+        (Pause, |w| {
+            w.snapshot.pause = crate::plan::Pause::of([Switch::Delete])
+        }),
+        (Approval, |w| {
+            w.sweep.approval_required = [ResourceKind::Nic].into()
+        }),
+        (ApprovalExact, |w| {
+            w.sweep.approval_required.insert(ResourceKind::Nic);
+            w.approve(&gone_nic("leaked"));
+            w.sweep.approvals[0].incarnation = Arc::from("leaked-0");
+        }),
+    ];
+    for (clause, stage) in held {
+        assert_eq!(deleted_without(&[], stage), None, "{clause:?}");
+        assert_eq!(
+            deleted_without(&[clause], stage),
+            Some(MINUTES(30)),
+            "{clause:?}"
+        );
+    }
+}
+
+/// What was deleted with a clause switched off, and with the whole law.
+fn deletions_with_and_without(clause: Clause, stage: Stage) -> [usize; 2] {
+    [Law::whole(), Law::without(&[clause])].map(|law| {
+        let mut world = World::new();
+        world.settings.law = law;
+        stage(&mut world);
+        world.deleted.len()
+    })
+}
+
+#[test]
+fn the_cap_and_the_companions_reserve_are_needed() {
+    let many: Stage = |w| {
+        (0..3).for_each(|n| w.add(gone_nic(&format!("leaked-{n}"))));
+        w.run(HOURS(2));
+    };
+    assert_eq!(deletions_with_and_without(Clause::Cap, many), [1, 3]);
+    let companion: Stage = |w| {
+        w.settings.mode = Mode::Companion;
+        w.sweep.approval_required.clear();
+        w.add(vm("orphan", tags("gone", "uid-gone")));
+        w.run(HOURS(2));
+    };
+    assert_eq!(
+        deletions_with_and_without(Clause::CompanionVm, companion),
+        [0, 1]
+    );
+}
+
+#[test]
+fn the_breaker_and_the_last_look_are_needed() {
+    use Clause::*;
+    let staged: [(Clause, Stage); 3] = [
+        (Breaker, |w| {
+            // The system node is there still: only the breaker knows better.
+            w.sweep.approval_required.clear();
+            w.claims().clear();
+            w.nodes().truncate(1);
+            w.run(HOURS(2));
+        }),
+        (RecheckOwners, |w| {
+            w.add(gone_nic("leaked"));
+            w.run(MINUTES(20));
+            w.claims().push(Arc::new(claim("gone", "reborn")));
+            w.now += MINUTES(10);
+            w.pass();
+        }),
+        (RecheckResource, |w| {
+            w.add(gone_nic("leaked"));
+            w.run(MINUTES(20));
+            w.inventory.cloud.as_mut().unwrap().pop();
+            let mut card = gone_nic("leaked");
+            as_nic(&mut card).vm = Some(group().resource("x/y", "z"));
+            w.add(card);
+            w.now += MINUTES(10);
+            w.pass();
+        }),
+    ];
+    for (clause, stage) in staged {
+        assert_eq!(
+            deletions_with_and_without(clause, stage),
+            [0, 1],
+            "{clause:?}"
+        );
+    }
+}
+
+#[test]
+fn without_whole_listings_a_failed_page_looks_like_an_empty_one() {
+    for (off, harm) in [(&[][..], false), (&[Clause::WholeListings], true)] {
+        let mut world = World::new();
+        world.settings.law = Law::without(off);
+        let disk = data_disk("pvc");
+        world.add(disk.clone());
+        world.had_volume("pv", &disk, ReclaimPolicy::Delete);
+        // A pod uses it inline, on a page that fails: no last look finds that.
+        world.inventory.disk_uses = Err(ListFailure {
+            what: Arc::from("pods"),
+            why: Arc::from("page 2 of 3: timeout"),
+        });
+        over_nine_days(&mut world);
+        assert_eq!(!world.deleted.is_empty(), harm);
+    }
+}
+
+#[test]
+fn a_volume_that_lived_between_two_inventories_is_recorded() {
+    let mut world = World::new();
+    world.observe();
+    let disk = data_disk("pvc-1");
+    let short = volume("pv-1", &disk, ReclaimPolicy::Delete);
+    world.snapshot.put_volume(short.name.clone(), short);
+    world.pass();
+    assert!(world.snapshot.records.volumes.contains_key(&disk.id));
+}
+
+#[test]
+fn a_restart_observes_at_once_and_judges_nothing_until_then() {
+    let mut world = World::new();
+    world.add(gone_nic("leaked"));
+    world.run(MINUTES(20));
+    world.crash();
+    world.now += MINUTES(30);
+    let observes = |plan: &crate::plan::Plan| {
+        let first = plan.commands.first().map(|p| &p.command);
+        matches!(first, Some(Command::Observe { category: "first" }))
+    };
+    let plan = world.decide();
+    assert!(observes(&plan) && plan.commands.len() == 1, "{plan:?}");
+    assert!(!observes(&world.decide()), "asked once");
+    world.observe();
+    assert_eq!(world.deleted_names(), ["leaked"], "what was durable counts");
+}
+
 #[test]
 fn an_emptied_api_server_is_caught_by_two_clauses() {
     use Clause::{Breaker, LiveNodeInGroup};
-    for (off, harm) in [(&[LiveNodeInGroup][..], false), (&[Breaker], false), (&[LiveNodeInGroup, Breaker], true)] {
+    for (off, harm) in [
+        (&[LiveNodeInGroup][..], false),
+        (&[Breaker], false),
+        (&[LiveNodeInGroup, Breaker], true),
+    ] {
         let mut world = World::new();
         world.settings.law = Law::without(off);
         world.claims().clear();
@@ -603,8 +873,16 @@ fn add_linked(world: &mut World, name: &str, linked: &Linked) {
     let key = name.to_owned();
     match linked.link {
         None => {}
-        Some(0) => drop(resource.tags.insert(Arc::from(labels::TAG_CLAIM_UID), Arc::from("uid-1"))),
-        Some(1) => drop(resource.tags.insert(Arc::from(labels::TAG_CLAIM), Arc::from("live-1"))),
+        Some(0) => drop(
+            resource
+                .tags
+                .insert(Arc::from(labels::TAG_CLAIM_UID), Arc::from("uid-1")),
+        ),
+        Some(1) => drop(
+            resource
+                .tags
+                .insert(Arc::from(labels::TAG_CLAIM), Arc::from("live-1")),
+        ),
         Some(2) => {
             let mut by = claim(&format!("claim-{key}"), &key);
             by.intent = Some(intent(&id, &id, &id));
@@ -616,7 +894,9 @@ fn add_linked(world: &mut World, name: &str, linked: &Linked) {
             by.status.provider_id = Some(crate::names::ProviderId::of_vm(&id));
             world.claims().push(Arc::new(by));
         }
-        Some(4) => world.nodes().push(Arc::new(node(&format!("node-{key}"), &id))),
+        Some(4) => world
+            .nodes()
+            .push(Arc::new(node(&format!("node-{key}"), &id))),
         Some(5) => {
             let mut machine = vm(&format!("vm-{key}"), Tags::new());
             as_vm(&mut machine).data_disks = vec![id];
@@ -631,7 +911,10 @@ fn add_linked(world: &mut World, name: &str, linked: &Linked) {
             .disk_uses
             .as_mut()
             .unwrap()
-            .push(Arc::new(DiskUse { disk: id, user: Arc::from("VolumeSnapshot default/y") })),
+            .push(Arc::new(DiskUse {
+                disk: id,
+                user: Arc::from("VolumeSnapshot default/y"),
+            })),
     }
     world.add(resource);
 }

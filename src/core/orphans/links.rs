@@ -1,7 +1,8 @@
 //! Links: what alive points at a cloud resource? (clause 2)
 //!
 //! Life needs one link of any sort, so every sort is looked at, and a doubt counts as life. Ids are compared without
-//! case. The index is built once per inventory.
+//! case. The index is built once per inventory. Whatever the last look before a DELETE asks for (the claim, Node and
+//! volume that the resource points back at) is a link here too: else it would be called off for ever.
 
 use super::law::{Clause, Law};
 use crate::cluster::claim::Claim;
@@ -12,7 +13,7 @@ use crate::cluster::record::Records;
 use crate::labels;
 use crate::names::{ArmId, ClaimName, NodeName, ObjectName};
 use crate::settings::Settings;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A link from something alive.
@@ -28,6 +29,8 @@ pub struct SignOfLife {
 #[derive(Debug)]
 pub struct Links<'a> {
     law: Law,
+    group: ArmId,
+    records: &'a Records,
     claim_by_uid: BTreeMap<&'a str, &'a ClaimName>,
     claim_by_name: BTreeMap<&'a str, &'a ClaimName>,
     claim_by_id: BTreeMap<ArmId, &'a ClaimName>,
@@ -35,6 +38,7 @@ pub struct Links<'a> {
     node_by_name: BTreeMap<&'a str, &'a NodeName>,
     vm_by_part: BTreeMap<&'a ArmId, &'a ArmId>,
     volume_by_disk: BTreeMap<&'a ArmId, &'a ObjectName>,
+    volume_names: BTreeSet<&'a ObjectName>,
     attachment_by_disk: BTreeMap<&'a ArmId, &'a ObjectName>,
     user_by_disk: BTreeMap<&'a ArmId, &'a str>,
 }
@@ -56,18 +60,33 @@ impl<'a> Links<'a> {
         let volumes = rows(&inventory.volumes);
         Self {
             law: settings.law,
+            group: settings.cluster.group.clone(),
+            records,
             claim_by_uid: claims.iter().map(|c| (c.uid.as_str(), &c.name)).collect(),
             claim_by_name: claims.iter().map(|c| (c.name.as_str(), &c.name)).collect(),
             claim_by_id: claims
                 .iter()
                 .flat_map(|c| ids_of(c, &settings.cluster.group).map(|id| (id, &c.name)))
                 .collect(),
-            node_by_vm: nodes.iter().filter_map(|n| Some((n.provider_id.as_ref()?.vm(), &n.name))).collect(),
+            node_by_vm: nodes
+                .iter()
+                .filter_map(|n| Some((n.provider_id.as_ref()?.vm(), &n.name)))
+                .collect(),
             node_by_name: nodes.iter().map(|n| (n.name.as_str(), &n.name)).collect(),
-            vm_by_part: rows(&inventory.cloud).iter().flat_map(|r| parts_of(r).map(|part| (part, &r.id))).collect(),
-            volume_by_disk: volumes.iter().filter_map(|v| Some((v.handle.as_ref()?, &v.name))).collect(),
+            vm_by_part: rows(&inventory.cloud)
+                .iter()
+                .flat_map(|r| parts_of(r).map(|part| (part, &r.id)))
+                .collect(),
+            volume_by_disk: volumes
+                .iter()
+                .filter_map(|v| Some((v.handle.as_ref()?, &v.name)))
+                .collect(),
+            volume_names: volumes.iter().map(|v| &v.name).collect(),
             attachment_by_disk: attachments(inventory, records),
-            user_by_disk: rows(&inventory.disk_uses).iter().map(|u| (&u.disk, &*u.user)).collect(),
+            user_by_disk: rows(&inventory.disk_uses)
+                .iter()
+                .map(|u| (&u.disk, &*u.user))
+                .collect(),
         }
     }
 
@@ -91,12 +110,22 @@ impl<'a> Links<'a> {
 
     /// A NodeClaim, deleting or not: by the tags' UID or name, by intent or providerID, or by the resource's name.
     fn claim(&self, resource: &CloudResource) -> Option<String> {
-        let by_uid = || Some((self.claim_by_uid.get(resource.claim_uid()?)?, "its UID in a tag"));
+        let by_uid = || {
+            Some((
+                self.claim_by_uid.get(resource.claim_uid()?)?,
+                "its UID in a tag",
+            ))
+        };
         let by_tag = || {
             let name = resource.tag(labels::TAG_CLAIM)?;
             Some((self.claim_by_name.get(name)?, "its name in a tag"))
         };
-        let by_id = || Some((self.claim_by_id.get(&resource.id)?, "the id it has or derives"));
+        let by_id = || {
+            Some((
+                self.claim_by_id.get(&resource.id)?,
+                "the id it has or derives",
+            ))
+        };
         let by_name = || {
             let name = claim_in_name(resource)?;
             Some((self.claim_by_name.get(&*name)?, "its name"))
@@ -105,11 +134,13 @@ impl<'a> Links<'a> {
         Some(format!("NodeClaim {claim}, by {how}"))
     }
 
-    /// A Node: by providerID, through the VM, or by name.
+    /// A Node: by providerID, through the VM that the resource has or would have, or by name.
     fn node(&self, resource: &CloudResource) -> Option<String> {
+        let derived = claim_named_by(resource).map(|claim| resource_ids(&self.group, &claim).vm);
         let by_vm = std::iter::once(&resource.id)
             .chain(own_vms(resource))
             .chain(self.vm_by_part.get(&resource.id).copied())
+            .chain(&derived)
             .find_map(|vm| self.node_by_vm.get(vm));
         if let Some(node) = by_vm {
             return Some(format!("Node {node}, by its providerID"));
@@ -131,11 +162,14 @@ impl<'a> Links<'a> {
     /// A PersistentVolume, a VolumeAttachment, an inline volume, a snapshot in progress.
     fn volume(&self, resource: &CloudResource) -> Option<String> {
         let id = &resource.id;
-        let volume = self.volume_by_disk.get(id);
+        let recorded = self.records.volumes.get(id).map(|v| &v.name);
+        let volume = self.volume_by_disk.get(id).copied();
+        let namesake = recorded.filter(|name| self.volume_names.contains(name));
         let attachment = self.attachment_by_disk.get(id);
         let user = self.user_by_disk.get(id);
         volume
             .map(|name| format!("PersistentVolume {name}, by its volumeHandle"))
+            .or_else(|| namesake.map(|name| format!("PersistentVolume {name}, by its name")))
             .or_else(|| attachment.map(|name| format!("VolumeAttachment {name}")))
             .or_else(|| user.map(|user| format!("{user} names it")))
     }
@@ -144,7 +178,9 @@ impl<'a> Links<'a> {
 /// What a resource says of itself that shows it in use: it is attached, serves something, or its disk is not exactly
 /// `Unattached`. Asked again right before the DELETE.
 pub(super) fn in_use(resource: &CloudResource) -> Option<String> {
-    attached(resource).or_else(|| serves(resource)).or_else(|| busy_disk(resource))
+    attached(resource)
+        .or_else(|| serves(resource))
+        .or_else(|| busy_disk(resource))
 }
 
 fn attached(resource: &CloudResource) -> Option<String> {
@@ -193,7 +229,8 @@ fn parts_of(resource: &CloudResource) -> impl Iterator<Item = &ArmId> {
         Detail::Vm(vm) => Some(vm),
         Detail::Nic(_) | Detail::Disk(_) => None,
     };
-    vm.into_iter().flat_map(|vm| vm.nics.iter().chain(&vm.os_disk).chain(&vm.data_disks))
+    vm.into_iter()
+        .flat_map(|vm| vm.nics.iter().chain(&vm.os_disk).chain(&vm.data_disks))
 }
 
 /// All ids that a NodeClaim stands for: what its name derives, its intent, its providerID.
@@ -202,13 +239,21 @@ fn ids_of(claim: &Claim, group: &ArmId) -> impl Iterator<Item = ArmId> {
     let intent = claim.intent.iter();
     let intended = intent.flat_map(|i| [i.vm.clone(), i.nic.clone(), i.os_disk.clone()]);
     let provider = claim.status.provider_id.iter().map(|p| p.vm().clone());
-    [derived.vm, derived.nic, derived.os_disk].into_iter().chain(intended).chain(provider)
+    [derived.vm, derived.nic, derived.os_disk]
+        .into_iter()
+        .chain(intended)
+        .chain(provider)
 }
 
 /// VolumeAttachments by disk, through their volume, or through its record when the volume is gone.
-fn attachments<'a>(inventory: &'a Inventory, records: &'a Records) -> BTreeMap<&'a ArmId, &'a ObjectName> {
+fn attachments<'a>(
+    inventory: &'a Inventory,
+    records: &'a Records,
+) -> BTreeMap<&'a ArmId, &'a ObjectName> {
     let recorded = records.volumes.iter().map(|(disk, v)| (&v.name, disk));
-    let listed = rows(&inventory.volumes).iter().filter_map(|v| Some((&v.name, v.handle.as_ref()?)));
+    let listed = rows(&inventory.volumes)
+        .iter()
+        .filter_map(|v| Some((&v.name, v.handle.as_ref()?)));
     let disks: Vec<(&ObjectName, &ArmId)> = recorded.chain(listed).collect();
     let mut by_volume: BTreeMap<&ObjectName, Vec<&ArmId>> = BTreeMap::new();
     for (volume, disk) in disks {

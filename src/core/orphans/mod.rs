@@ -2,13 +2,21 @@
 //!
 //! The law of deleting is [`Law`]; every clause that refuses is a [`Refusal`]. Where each clause decides:
 //!
-//! | clause | where |
-//! |---|---|
-//! | 0, 1 | `ownership` |
-//! | 2 | [`Links`], one table of links |
-//! | 3, 4, 7 | [`judge`], [`Allowance`] |
-//! | 5 | [`judge`] and [`breaker`] |
-//! | 6 | [`CollectScript`], [`final_check`] |
+//! | clause | where | masked by |
+//! |---|---|---|
+//! | `GroupManagedByUs` | `ownership::group` | |
+//! | `LiveNodeInGroup` | `ownership::group` | `Breaker` |
+//! | `OwnedByTag`, `VolumeRecord`, `RetainKeeps` | `ownership::ownership` | |
+//! | `NoClaim`, `NoNode`, `NoVolume` | [`Links::life`] | each other; `RecheckOwners` for what it reads by name |
+//! | `NoVm`, `NicServesNothing`, `DiskUnattached` | [`Links::life`] | `RecheckResource`; Azure's in-use refusal |
+//! | `OldEnough`, `SeenTwice`, `CompanionVm`, `Approval`, `Exclusion` | `Case::particular` | |
+//! | `ApprovalExact` | `Case::approves` | |
+//! | `WholeListings` | `Case::is_whole`, and `Case::general` for age | `RecheckOwners` for what it reads by name |
+//! | `Breaker` | `Case::general` | `LiveNodeInGroup` when no Node is left |
+//! | `Mode` | `Case::general` | |
+//! | `Pause` | `Case::general` | the executor's check at the write |
+//! | `Cap` | [`Allowance::take`] | |
+//! | `RecheckResource`, `RecheckOwners`, `RecordFirst` | [`CollectScript::new`] | |
 
 pub mod breaker;
 

@@ -15,7 +15,10 @@ pub trait Prices {
 impl Prices for Snapshot {
     fn vm(&self, resource: &CloudResource, vm: &Vm) -> Option<HourlyPrice> {
         let size = |t: &&InstanceType| t.facts.name == vm.size;
-        let mut sizes = self.instance_types.values().filter_map(|types| types.iter().find(size));
+        let mut sizes = self
+            .instance_types
+            .values()
+            .filter_map(|types| types.iter().find(size));
         sizes.find_map(|t| {
             let mut offerings = t.offerings.iter();
             let offering = offerings.find(|o| {
@@ -57,4 +60,32 @@ fn disk_price(disk: &Disk) -> HourlyPrice {
         return HourlyPrice::from_nanos(price.nanos() / 2 * 3);
     }
     price
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::{as_disk, data_disk, nic};
+    use super::*;
+    use crate::cluster::cloud::Tags;
+    use jiff::SignedDuration;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_disk_costs_what_the_price_list_says_of_its_tier() {
+        let month = SignedDuration::from_hours(730);
+        for (sku, usd) in [
+            ("Premium_LRS", "$19.71"),
+            ("premium_ZRS", "$29.56"),
+            ("StandardSSD_LRS", "$9.60"),
+            ("Standard_LRS", "$5.89"),
+            ("Brand_new", "$9.60"),
+        ] {
+            let mut disk = data_disk("d");
+            as_disk(&mut disk).sku = Arc::from(sku);
+            let price = price(&disk, &Snapshot::default());
+            assert_eq!(price.over(month).to_string(), usd, "{sku}");
+        }
+        let free = price(&nic("n", Tags::new()), &Snapshot::default());
+        assert_eq!(free, HourlyPrice::ZERO);
+    }
 }

@@ -17,7 +17,9 @@ use crate::cluster::record::Deletion;
 use crate::cluster::sweep::{Sweep, SweepMode};
 use crate::labels;
 use crate::names::{ArmId, ObjectName, Uid};
-use crate::plan::{Command, CommandKey, Plan, RecordChange, SweepDelete, SweepReport, Switch, Total, kind_word};
+use crate::plan::{
+    Command, CommandKey, Plan, RecordChange, SweepDelete, SweepReport, Switch, Total, kind_word,
+};
 use crate::schedule::Schedule;
 use crate::settings::Settings;
 use jiff::{SignedDuration, Timestamp};
@@ -28,6 +30,8 @@ use std::sync::Arc;
 pub const REPORTED: usize = 50;
 /// An inventory that could not be taken is asked for again no sooner than this.
 const OBSERVE_RETRY: SignedDuration = SignedDuration::from_mins(1);
+/// Records that could not be written are written again after this.
+const RECORD_RETRY: SignedDuration = SignedDuration::from_mins(1);
 /// After a listing that was not whole the next one comes at the latest after this.
 const FAILED_RETRY: SignedDuration = SignedDuration::from_mins(10);
 
@@ -36,9 +40,9 @@ const FAILED_RETRY: SignedDuration = SignedDuration::from_mins(10);
 pub struct SweepMemory {
     /// When an inventory was last asked for. Lost: it is asked for once more, which only costs listings.
     asked_at: Option<Timestamp>,
-    /// Resources that were tried from the inventory of this time. Lost: they are tried once more, with all of the
+    /// Resources that were marked or tried to be collected from the inventory of this time. Lost: once more, with all of the
     /// checks right before the DELETE; those whose deletion was recorded wait for the next inventory anyway.
-    tried: (Option<Timestamp>, BTreeSet<ArmId>),
+    tried: (Option<Timestamp>, BTreeSet<(ArmId, SweepMode)>),
     /// The last report of each sweep. Lost: the same status is written once more.
     reported: BTreeMap<ObjectName, SweepReport>,
     /// NodeClaims that were seen being deleted, with the time. Lost: the breaker may trip on a scale-down that a
@@ -48,7 +52,12 @@ pub struct SweepMemory {
 
 /// Decides what to observe, record, report, mark and collect now. To be called whenever NodeClaims, records, sweeps or
 /// the inventory change, and at the plan's `next`.
-pub fn sweep(snapshot: &Snapshot, memory: &mut SweepMemory, settings: &Settings, now: Timestamp) -> Plan {
+pub fn sweep(
+    snapshot: &Snapshot,
+    memory: &mut SweepMemory,
+    settings: &Settings,
+    now: Timestamp,
+) -> Plan {
     let mut plan = Plan::default();
     memory.watch_claims(snapshot, now);
     if snapshot.sweeps().is_empty() {
@@ -65,7 +74,11 @@ pub fn sweep(snapshot: &Snapshot, memory: &mut SweepMemory, settings: &Settings,
             paused: snapshot.pause.holds(Switch::Delete),
             now,
         };
-        let pass = Pass { snapshot, case, assessed: case.assess() };
+        let pass = Pass {
+            snapshot,
+            case,
+            assessed: case.assess(),
+        };
         if pass.is_new() && case.is_whole() {
             change = recording::of_inventory(&case, &pass.assessed, &memory.terminating);
         }
@@ -88,7 +101,11 @@ fn observe(snapshot: &Snapshot, memory: &mut SweepMemory, now: Timestamp, plan: 
     let every = every.unwrap_or(FAILED_RETRY).max(OBSERVE_RETRY);
     let after = |inventory: &Inventory| {
         let failed = inventory.failure().is_some();
-        let wait = if failed { every.min(FAILED_RETRY) } else { every };
+        let wait = if failed {
+            every.min(FAILED_RETRY)
+        } else {
+            every
+        };
         inventory.finished_at + wait
     };
     let due = snapshot.inventory.as_deref().map(after);
@@ -126,26 +143,35 @@ fn record(snapshot: &Snapshot, mut change: RecordChange, now: Timestamp, plan: &
             change.volumes.len()
         ),
     };
+    // Should the write fail, it is asked for again.
+    plan.wake_at(now + RECORD_RETRY);
     plan.push(Command::Record(Box::new(change)), reason);
 }
 
 impl SweepMemory {
     fn watch_claims(&mut self, snapshot: &Snapshot, now: Timestamp) {
-        let deleting = snapshot.claims().values().filter(|c| c.deleting_at.is_some());
-        self.terminating.extend(deleting.map(|c| (c.uid.clone(), now)));
-        self.terminating.retain(|_, at| now.duration_since(*at) <= breaker::WINDOW);
+        let deleting = snapshot
+            .claims()
+            .values()
+            .filter(|c| c.deleting_at.is_some());
+        self.terminating
+            .extend(deleting.map(|c| (c.uid.clone(), now)));
+        self.terminating
+            .retain(|_, at| now.duration_since(*at) <= breaker::WINDOW);
     }
 
+    /// True when the resource has been tried to be collected from this inventory.
     fn has_tried(&self, inventory: &Inventory, resource: &CloudResource) -> bool {
-        self.tried.0 == Some(inventory.finished_at) && self.tried.1.contains(&resource.id)
+        let key = (resource.id.clone(), SweepMode::Collect);
+        self.tried.0 == Some(inventory.finished_at) && self.tried.1.contains(&key)
     }
 
-    /// True when the resource has not been tried from this inventory yet; now it has.
-    fn try_once(&mut self, inventory: &Inventory, resource: &CloudResource) -> bool {
+    /// True when this has not been tried from this inventory yet; now it has.
+    fn try_once(&mut self, inventory: &Inventory, id: &ArmId, mode: SweepMode) -> bool {
         if self.tried.0 != Some(inventory.finished_at) {
             self.tried = (Some(inventory.finished_at), BTreeSet::new());
         }
-        self.tried.1.insert(resource.id.clone())
+        self.tried.1.insert((id.clone(), mode))
     }
 }
 
@@ -173,7 +199,9 @@ impl Pass<'_> {
         let mut allowance = Allowance::left_by(self.case.records, owned, self.case.now);
         let all = || self.assessed.iter().map(|a| a.resource);
         // A deletion that is under way, or has just ended, may not be in our copy of the records yet.
-        all().filter(|r| self.is_busy(r) || memory.has_tried(self.case.inventory, r)).for_each(|r| allowance.charge(r));
+        all()
+            .filter(|r| self.is_busy(r) || memory.has_tried(self.case.inventory, r))
+            .for_each(|r| allowance.charge(r));
         let by_id: BTreeMap<&ArmId, &Arc<CloudResource>> = all().map(|r| (&r.id, r)).collect();
         for sweep in sweeps(self.snapshot) {
             let findings = judge(&self.case, &self.assessed, sweep, &mut allowance);
@@ -181,12 +209,17 @@ impl Pass<'_> {
                 let Some(resource) = by_id.get(&finding.id) else {
                     continue;
                 };
-                let command =
-                    self.collect(sweep, finding, resource, memory).or_else(|| self.mark(sweep, finding, resource));
+                let command = self
+                    .collect(sweep, finding, resource, memory)
+                    .or_else(|| self.mark(sweep, finding, resource, memory));
                 if let Some((command, reason)) = command {
                     plan.push(command, reason);
                 }
-                if let Some(at) = self.case.of_age_at(resource, sweep).filter(|at| *at > self.case.now) {
+                if let Some(at) = self
+                    .case
+                    .of_age_at(resource, sweep)
+                    .filter(|at| *at > self.case.now)
+                {
                     plan.wake_at(at);
                 }
             }
@@ -208,14 +241,17 @@ impl Pass<'_> {
         memory: &mut SweepMemory,
     ) -> Option<(Command, String)> {
         let inventory = self.case.inventory;
-        let deleted = self
-            .case
-            .records
-            .deletions
-            .iter()
-            .any(|d| d.id == resource.id && d.incarnation == resource.incarnation && d.at >= inventory.started_at);
+        let deleted = self.case.records.deletions.iter().any(|d| {
+            d.id == resource.id
+                && d.incarnation == resource.incarnation
+                && d.at >= inventory.started_at
+        });
         let proven = finding.standing == Standing::Orphan && finding.refusals.is_empty();
-        if !proven || deleted || self.is_busy(resource) || !memory.try_once(inventory, resource) {
+        if !proven
+            || deleted
+            || self.is_busy(resource)
+            || !memory.try_once(inventory, &resource.id, SweepMode::Collect)
+        {
             return None;
         }
         let reason = format!(
@@ -242,18 +278,41 @@ impl Pass<'_> {
     }
 
     /// Tags a suspect with the time of its first durable sighting, once.
-    fn mark(&self, sweep: &Sweep, finding: &Finding, resource: &Arc<CloudResource>) -> Option<(Command, String)> {
-        let first_seen = finding.first_seen.filter(|_| sweep.mode == SweepMode::Mark)?;
+    fn mark(
+        &self,
+        sweep: &Sweep,
+        finding: &Finding,
+        resource: &Arc<CloudResource>,
+        memory: &mut SweepMemory,
+    ) -> Option<(Command, String)> {
+        let first_seen = finding
+            .first_seen
+            .filter(|_| sweep.mode == SweepMode::Mark)?;
         let marked = resource.tag(labels::TAG_SUSPECT_SINCE) == Some(&*first_seen.to_string());
         if marked || !self.case.is_whole() || self.is_busy(resource) {
             return None;
         }
-        let command = Command::Mark { resource: Arc::clone(resource), first_seen };
-        Some((command, format!("without a sign of life since {first_seen}")))
+        if !memory.try_once(self.case.inventory, &resource.id, SweepMode::Mark) {
+            return None;
+        }
+        let command = Command::Mark {
+            resource: Arc::clone(resource),
+            first_seen,
+        };
+        Some((
+            command,
+            format!("without a sign of life since {first_seen}"),
+        ))
     }
 
     /// Writes a sweep's status when it says something new.
-    fn report(&self, sweep: &Sweep, findings: Vec<Finding>, memory: &mut SweepMemory, plan: &mut Plan) {
+    fn report(
+        &self,
+        sweep: &Sweep,
+        findings: Vec<Finding>,
+        memory: &mut SweepMemory,
+        plan: &mut Plan,
+    ) {
         let report = SweepReport {
             sweep: sweep.name.clone(),
             observed_at: self.case.inventory.finished_at,
@@ -262,7 +321,9 @@ impl Pass<'_> {
             halted: self.halted(sweep),
         };
         let busy = CommandKey::Sweep(sweep.name.clone());
-        if memory.reported.get(&sweep.name) == Some(&report) || self.snapshot.in_progress.contains(&busy) {
+        if memory.reported.get(&sweep.name) == Some(&report)
+            || self.snapshot.in_progress.contains(&busy)
+        {
             return;
         }
         memory.reported.insert(sweep.name.clone(), report.clone());
@@ -282,13 +343,19 @@ impl Pass<'_> {
         let another = || self.case.cluster_missing();
         let refused = || {
             let at = sweep.breaker_cleared_at.filter(|at| *at > self.case.now)?;
-            Some(format!("breaker.clearedAt {at} lies in the future and is refused"))
+            Some(format!(
+                "breaker.clearedAt {at} lies in the future and is refused"
+            ))
         };
         let unscheduled = || {
             let error = Schedule::parse(sweep.schedule.as_ref()?).err()?;
             Some(error.to_string())
         };
-        let why = failed.or_else(tripped).or_else(another).or_else(refused).or_else(unscheduled)?;
+        let why = failed
+            .or_else(tripped)
+            .or_else(another)
+            .or_else(refused)
+            .or_else(unscheduled)?;
         Some(Arc::from(why))
     }
 }
