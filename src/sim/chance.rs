@@ -25,9 +25,9 @@ impl Chance {
     #[must_use]
     pub fn of(seed: u64, name: &str) -> Self {
         // FNV-1a, 64 bits; the constants are the algorithm's own.
-        let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
-        });
+        let hash = name
+            .bytes()
+            .fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
         Self::new(mixed(seed ^ hash))
     }
 
@@ -80,21 +80,13 @@ mod tests {
         // The published test vector for the seed 1234567.
         let mut chance = Chance::new(1_234_567);
         let drawn: Vec<u64> = (0..3).map(|_| chance.bits()).collect();
-        assert_eq!(
-            drawn,
-            [
-                6_457_827_717_110_365_317,
-                3_203_168_211_198_807_973,
-                9_817_491_932_198_370_423
-            ]
-        );
+        assert_eq!(drawn, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
     }
 
     #[test]
     fn both_ends_are_drawn_and_nothing_beyond_them() {
         let mut chance = Chance::new(7);
-        let drawn: std::collections::BTreeSet<u64> =
-            (0..200).map(|_| chance.between(3, 6)).collect();
+        let drawn: std::collections::BTreeSet<u64> = (0..200).map(|_| chance.between(3, 6)).collect();
         assert_eq!(drawn.into_iter().collect::<Vec<_>>(), [3, 4, 5, 6]);
         assert_eq!(chance.between(5, 2), 5);
         assert!((0..100).all(|_| !chance.one_in(0) && chance.one_in(1)));

@@ -30,10 +30,7 @@ impl Allowance {
     pub fn left_by(records: &Records, owned: u32, now: Timestamp) -> Self {
         let recent = records.deletions.iter().filter(|d| d.at > now - CAP_WINDOW);
         let used = recent.map(|d| (d.id.clone(), Arc::clone(&d.incarnation)));
-        Self {
-            used: used.collect(),
-            owned,
-        }
+        Self { used: used.collect(), owned }
     }
 
     /// Takes leave for one deletion. One incarnation of a resource counts once, so trying again is free.

@@ -21,10 +21,7 @@ const TOLERATED_PERCENT: u32 = 10;
 /// Until when Git has cleared the breaker: the latest `breaker.clearedAt` of any sweep. One in the future is refused,
 /// for it would switch the breaker off.
 #[must_use]
-pub fn cleared_at<'a>(
-    sweeps: impl IntoIterator<Item = &'a Sweep>,
-    now: Timestamp,
-) -> Option<Timestamp> {
+pub fn cleared_at<'a>(sweeps: impl IntoIterator<Item = &'a Sweep>, now: Timestamp) -> Option<Timestamp> {
     let given = sweeps.into_iter().filter_map(|s| s.breaker_cleared_at);
     given.filter(|at| *at <= now).max()
 }
@@ -39,12 +36,7 @@ pub fn open_trip(records: &Records, cleared_at: Option<Timestamp>) -> Option<&Tr
 /// What a trip says in a report, with the line that clears it.
 #[must_use]
 pub fn explain(trip: &Trip) -> String {
-    let Trip {
-        at,
-        kind,
-        suspects,
-        owned,
-    } = trip;
+    let Trip { at, kind, suspects, owned } = trip;
     let after = Timestamp::from_second(at.as_second() + 1).unwrap_or(*at);
     format!(
         "the breaker tripped at {at}: {suspects} of {owned} {kind} turned suspect within an hour. If that is right, commit `breaker: {{clearedAt: \"{after}\"}}` to the OrphanSweep's spec"
@@ -56,11 +48,7 @@ pub fn explain(trip: &Trip) -> String {
 /// `terminating` are the UIDs of NodeClaims that were seen being deleted: Kubernetes is listed after the cloud, so in
 /// a nightly scale-down some claims are released between the two, and what the cloud still listed of them is no sign
 /// of a lost API server. If such a thing is there next time, it has leaked and counts.
-pub(super) fn trips(
-    case: &Case<'_>,
-    assessed: &[Assessed<'_>],
-    terminating: &BTreeMap<Uid, Timestamp>,
-) -> Vec<Trip> {
+pub(super) fn trips(case: &Case<'_>, assessed: &[Assessed<'_>], terminating: &BTreeMap<Uid, Timestamp>) -> Vec<Trip> {
     if case.group() == Group::Another {
         return Vec::new();
     }
@@ -71,30 +59,18 @@ pub(super) fn trips(
         let suspects = count(suspects.filter(|a| turned_lately(case, a, terminating)));
         let many = suspects > TOLERATED && suspects * 100 > owned * TOLERATED_PERCENT;
         let all = owned >= 2 && suspects == owned;
-        (many || all).then_some(Trip {
-            at: case.inventory.finished_at,
-            kind,
-            suspects,
-            owned,
-        })
+        (many || all).then_some(Trip { at: case.inventory.finished_at, kind, suspects, owned })
     };
     let known = |kind: &ResourceKind| {
         let cleared = |t: &Trip| case.cleared_at.is_some_and(|c| t.at < c);
-        case.records
-            .trips
-            .iter()
-            .any(|t| t.kind == *kind && !cleared(t))
+        case.records.trips.iter().any(|t| t.kind == *kind && !cleared(t))
     };
     let fresh = ResourceKind::ALL.into_iter().filter(|kind| !known(kind));
     fresh.filter_map(trip).collect()
 }
 
 /// True when a suspect's first sighting is this one, or lies within the window and after the last clearance.
-fn turned_lately(
-    case: &Case<'_>,
-    assessed: &Assessed<'_>,
-    terminating: &BTreeMap<Uid, Timestamp>,
-) -> bool {
+fn turned_lately(case: &Case<'_>, assessed: &Assessed<'_>, terminating: &BTreeMap<Uid, Timestamp>) -> bool {
     match case.sighting(assessed.resource) {
         Some(sighting) => {
             let since = case.inventory.finished_at - WINDOW;

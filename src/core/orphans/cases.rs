@@ -100,10 +100,7 @@ fn a_true_orphan_disk_is_collected_after_a_week_and_an_approval() {
     world.pass();
     assert_eq!(world.deleted_names(), ["pvc-1"]);
     assert!(world.deleted[0].0 >= gone + HOURS(7 * 24));
-    assert_eq!(
-        world.deleted[0].1.volume,
-        Some(ObjectName::new("pv-1").unwrap())
-    );
+    assert_eq!(world.deleted[0].1.volume, Some(ObjectName::new("pv-1").unwrap()));
 }
 
 #[test]
@@ -128,11 +125,7 @@ type Keep = (&'static str, Stage, &'static [Refusal]);
 type Needed = (&'static [Clause], &'static str, Stage);
 
 const KEPT: [Keep; 19] = [
-    (
-        "untagged",
-        |w| w.add(os_disk("untagged", Tags::new())),
-        &[Refusal::NotOwned],
-    ),
+    ("untagged", |w| w.add(os_disk("untagged", Tags::new())), &[Refusal::NotOwned]),
     (
         "other-cluster",
         |w| {
@@ -145,10 +138,7 @@ const KEPT: [Keep; 19] = [
     (
         "foreign-vm",
         |w| {
-            let tags = [
-                (labels::TAG_KARPENTER_NODEPOOL, "c-1"),
-                ("made-by", labels::TAG_CLUSTER),
-            ];
+            let tags = [(labels::TAG_KARPENTER_NODEPOOL, "c-1"), ("made-by", labels::TAG_CLUSTER)];
             let tags = tags.map(|(k, v)| (Arc::from(k), Arc::from(v)));
             w.add(vm("foreign-vm", tags.into()));
         },
@@ -185,11 +175,7 @@ const KEPT: [Keep; 19] = [
     (
         "excluded",
         |w| {
-            w.sweep
-                .exclusions
-                .push(crate::cluster::sweep::Exclusion::Name(Arc::from(
-                    "EXCLUDED",
-                )));
+            w.sweep.exclusions.push(crate::cluster::sweep::Exclusion::Name(Arc::from("EXCLUDED")));
             w.add(gone_nic("excluded"));
         },
         &[Refusal::Excluded],
@@ -200,8 +186,7 @@ const KEPT: [Keep; 19] = [
         |w| {
             let disk = data_disk("pvc-disk");
             w.had_volume("pv-p", &disk, ReclaimPolicy::Delete);
-            w.volumes()
-                .push(Arc::new(volume("pv-p", &disk, ReclaimPolicy::Delete)));
+            w.volumes().push(Arc::new(volume("pv-p", &disk, ReclaimPolicy::Delete)));
             w.add(disk);
         },
         &[],
@@ -211,15 +196,11 @@ const KEPT: [Keep; 19] = [
         |w| {
             let disk = data_disk("attaching");
             w.had_volume("pv-a", &disk, ReclaimPolicy::Delete);
-            w.inventory
-                .attachments
-                .as_mut()
-                .unwrap()
-                .push(Arc::new(Attachment {
-                    name: ObjectName::new("csi-1").unwrap(),
-                    volume: Some(ObjectName::new("pv-a").unwrap()),
-                    node: NodeName::new("aks-live-1").unwrap(),
-                }));
+            w.inventory.attachments.as_mut().unwrap().push(Arc::new(Attachment {
+                name: ObjectName::new("csi-1").unwrap(),
+                volume: Some(ObjectName::new("pv-a").unwrap()),
+                node: NodeName::new("aks-live-1").unwrap(),
+            }));
             w.add(disk);
         },
         &[],
@@ -233,10 +214,7 @@ const KEPT: [Keep; 19] = [
                 .disk_uses
                 .as_mut()
                 .unwrap()
-                .push(Arc::new(DiskUse {
-                    disk: disk.id.clone(),
-                    user: Arc::from("Pod default/x"),
-                }));
+                .push(Arc::new(DiskUse { disk: disk.id.clone(), user: Arc::from("Pod default/x") }));
             w.add(disk);
         },
         &[],
@@ -256,10 +234,7 @@ const KEPT: [Keep; 19] = [
         |w| {
             let mut disk = data_disk("shared");
             w.had_volume("pv-s", &disk, ReclaimPolicy::Delete);
-            as_disk(&mut disk).managed_by = vec![
-                group().resource("x/y", "one"),
-                group().resource("x/y", "two"),
-            ];
+            as_disk(&mut disk).managed_by = vec![group().resource("x/y", "one"), group().resource("x/y", "two")];
             w.add(disk);
         },
         &[],
@@ -273,16 +248,8 @@ const KEPT: [Keep; 19] = [
         },
         &[],
     ),
-    (
-        "copied-tags",
-        |w| w.add(os_disk("copied-tags", tags("x", "uid-2"))),
-        &[],
-    ),
-    (
-        "AKS-Live-2_OsDisk_1",
-        |w| w.add(os_disk("AKS-Live-2_OsDisk_1", tags("x", "y"))),
-        &[],
-    ),
+    ("copied-tags", |w| w.add(os_disk("copied-tags", tags("x", "uid-2"))), &[]),
+    ("AKS-Live-2_OsDisk_1", |w| w.add(os_disk("AKS-Live-2_OsDisk_1", tags("x", "y"))), &[]),
     (
         "intended",
         |w| {
@@ -335,20 +302,13 @@ fn what_must_be_kept_is_kept_for_ever_with_its_reason() {
         over_nine_days(&mut world);
         assert_eq!(world.deleted_names(), [""; 0], "{name}");
         assert_eq!(world.refusals(name), reasons, "{name}");
-        assert_eq!(
-            world.called_off,
-            [],
-            "{name}: known from the listing, not from the last look"
-        );
+        assert_eq!(world.called_off, [], "{name}: known from the listing, not from the last look");
     }
 }
 
 #[test]
 fn a_failed_listing_adds_and_clears_nothing_and_is_reported() {
-    let failure = ListFailure {
-        what: Arc::from("networkInterfaces"),
-        why: Arc::from("403"),
-    };
+    let failure = ListFailure { what: Arc::from("networkInterfaces"), why: Arc::from("403") };
     let mut world = World::new();
     world.add(gone_nic("leaked"));
     world.run(MINUTES(20));
@@ -383,25 +343,17 @@ fn an_emptied_api_server_trips_the_breaker_at_the_first_listing() {
     world.run(MINUTES(20));
     world.claims().clear();
     world.nodes().truncate(1);
-    world
-        .nodes()
-        .push(Arc::new(node("restored", &group().resource("x/y", "z"))));
+    world.nodes().push(Arc::new(node("restored", &group().resource("x/y", "z"))));
     // The VMs alone turn suspect: their NICs and disks are attached to them.
     world.now += MINUTES(10);
     world.observe();
     let trip = world.snapshot.records.trips[0].clone();
-    assert_eq!(
-        (trip.kind, trip.suspects, trip.owned),
-        (ResourceKind::Vm, 3, 3)
-    );
+    assert_eq!((trip.kind, trip.suspects, trip.owned), (ResourceKind::Vm, 3, 3));
     over_nine_days(&mut world);
     assert_eq!(world.deleted_names(), [""; 0]);
     assert!(world.refusals("aks-live-1").contains(&Refusal::Breaker));
     let halted = world.report.as_ref().unwrap().halted.clone().unwrap();
-    assert!(
-        halted.contains("clearedAt: \"2026-03-02T00:30:01Z\""),
-        "{halted}"
-    );
+    assert!(halted.contains("clearedAt: \"2026-03-02T00:30:01Z\""), "{halted}");
 }
 
 #[test]
@@ -456,11 +408,7 @@ fn approvals_name_an_incarnation_and_end_within_fourteen_days() {
         world.sweep.approvals[0].incarnation = Arc::from(incarnation);
         world.sweep.approvals[0].expires_at = world.now + HOURS(hours);
         world.pass();
-        assert_eq!(
-            world.deleted.len(),
-            usize::from(enough),
-            "{incarnation} for {hours} h"
-        );
+        assert_eq!(world.deleted.len(), usize::from(enough), "{incarnation} for {hours} h");
     }
 }
 
@@ -517,20 +465,14 @@ fn only_collect_collects_and_mark_marks_once() {
         assert_eq!(marks(&world.decide()), 0, "once per inventory");
         let mut tagged = gone_nic("leaked");
         let since = start().to_string();
-        tagged
-            .tags
-            .insert(Arc::from(labels::TAG_SUSPECT_SINCE), Arc::from(since));
+        tagged.tags.insert(Arc::from(labels::TAG_SUSPECT_SINCE), Arc::from(since));
         world.inventory.cloud.as_mut().unwrap().pop();
         world.add(tagged);
         world.now += MINUTES(10);
         world.observe();
         assert_eq!(marks(&world.decide()), 0);
         let sighting = world.snapshot.records.sightings.values().next().unwrap();
-        assert_eq!(
-            sighting.first_seen,
-            start(),
-            "our own mark starts nothing anew"
-        );
+        assert_eq!(sighting.first_seen, start(), "our own mark starts nothing anew");
     }
 }
 
@@ -585,10 +527,7 @@ fn another_incarnation_under_the_same_name_starts_anew() {
 #[test]
 fn what_comes_alive_after_the_listing_is_kept_by_the_last_look() {
     let changes: [(Stage, Refusal); 3] = [
-        (
-            |w| w.claims().push(Arc::new(claim("gone", "reborn"))),
-            Refusal::SignOfLife,
-        ),
+        (|w| w.claims().push(Arc::new(claim("gone", "reborn"))), Refusal::SignOfLife),
         (
             |w| {
                 let vm = resource_ids(&group(), &ClaimName::new("gone").unwrap()).vm;
@@ -635,16 +574,8 @@ fn every_clause_is_needed() {
         (&[NoVm, RecheckResource], "shared", kept("shared")),
         (&[NoVolume, RecheckOwners], "pvc-disk", kept("pvc-disk")),
         (&[NoVolume], "inline", kept("inline")),
-        (
-            &[NicServesNothing, RecheckResource],
-            "private-endpoint",
-            kept("private-endpoint"),
-        ),
-        (
-            &[DiskUnattached, RecheckResource],
-            "exported",
-            kept("exported"),
-        ),
+        (&[NicServesNothing, RecheckResource], "private-endpoint", kept("private-endpoint")),
+        (&[DiskUnattached, RecheckResource], "exported", kept("exported")),
         (&[Exclusion], "excluded", kept("excluded")),
         (&[GroupManagedByUs], "leaked", |w| {
             w.inventory.group_managed_by = Ok(Some(group()));
@@ -654,11 +585,7 @@ fn every_clause_is_needed() {
     for (clauses, name, add) in table {
         for n in 0..=clauses.len() {
             // All of them, or all but one: each is needed.
-            let off: Vec<Clause> = clauses
-                .iter()
-                .copied()
-                .filter(|c| clauses.get(n) != Some(c))
-                .collect();
+            let off: Vec<Clause> = clauses.iter().copied().filter(|c| clauses.get(n) != Some(c)).collect();
             let mut world = World::new();
             world.settings.law = Law::without(&off);
             add(&mut world);
@@ -696,12 +623,8 @@ fn every_clause_of_time_and_leave_is_needed() {
     assert_eq!(deleted_without(&[SeenTwice], rarely), Some(MINUTES(35)));
     let held: [(Clause, Stage); 4] = [
         (Mode, |w| w.sweep.mode = SweepMode::Report),
-        (Pause, |w| {
-            w.snapshot.pause = crate::plan::Pause::of([Switch::Delete])
-        }),
-        (Approval, |w| {
-            w.sweep.approval_required = [ResourceKind::Nic].into()
-        }),
+        (Pause, |w| w.snapshot.pause = crate::plan::Pause::of([Switch::Delete])),
+        (Approval, |w| w.sweep.approval_required = [ResourceKind::Nic].into()),
         (ApprovalExact, |w| {
             w.sweep.approval_required.insert(ResourceKind::Nic);
             w.approve(&gone_nic("leaked"));
@@ -710,11 +633,7 @@ fn every_clause_of_time_and_leave_is_needed() {
     ];
     for (clause, stage) in held {
         assert_eq!(deleted_without(&[], stage), None, "{clause:?}");
-        assert_eq!(
-            deleted_without(&[clause], stage),
-            Some(MINUTES(30)),
-            "{clause:?}"
-        );
+        assert_eq!(deleted_without(&[clause], stage), Some(MINUTES(30)), "{clause:?}");
     }
 }
 
@@ -741,10 +660,7 @@ fn the_cap_and_the_companions_reserve_are_needed() {
         w.add(vm("orphan", tags("gone", "uid-gone")));
         w.run(HOURS(2));
     };
-    assert_eq!(
-        deletions_with_and_without(Clause::CompanionVm, companion),
-        [0, 1]
-    );
+    assert_eq!(deletions_with_and_without(Clause::CompanionVm, companion), [0, 1]);
 }
 
 #[test]
@@ -777,11 +693,7 @@ fn the_breaker_and_the_last_look_are_needed() {
         }),
     ];
     for (clause, stage) in staged {
-        assert_eq!(
-            deletions_with_and_without(clause, stage),
-            [0, 1],
-            "{clause:?}"
-        );
+        assert_eq!(deletions_with_and_without(clause, stage), [0, 1], "{clause:?}");
     }
 }
 
@@ -794,10 +706,8 @@ fn without_whole_listings_a_failed_page_looks_like_an_empty_one() {
         world.add(disk.clone());
         world.had_volume("pv", &disk, ReclaimPolicy::Delete);
         // A pod uses it inline, on a page that fails: no last look finds that.
-        world.inventory.disk_uses = Err(ListFailure {
-            what: Arc::from("pods"),
-            why: Arc::from("page 2 of 3: timeout"),
-        });
+        world.inventory.disk_uses =
+            Err(ListFailure { what: Arc::from("pods"), why: Arc::from("page 2 of 3: timeout") });
         over_nine_days(&mut world);
         assert_eq!(!world.deleted.is_empty(), harm);
     }
@@ -835,11 +745,7 @@ fn a_restart_observes_at_once_and_judges_nothing_until_then() {
 #[test]
 fn an_emptied_api_server_is_caught_by_two_clauses() {
     use Clause::{Breaker, LiveNodeInGroup};
-    for (off, harm) in [
-        (&[LiveNodeInGroup][..], false),
-        (&[Breaker], false),
-        (&[LiveNodeInGroup, Breaker], true),
-    ] {
+    for (off, harm) in [(&[LiveNodeInGroup][..], false), (&[Breaker], false), (&[LiveNodeInGroup, Breaker], true)] {
         let mut world = World::new();
         world.settings.law = Law::without(off);
         world.claims().clear();
@@ -873,16 +779,8 @@ fn add_linked(world: &mut World, name: &str, linked: &Linked) {
     let key = name.to_owned();
     match linked.link {
         None => {}
-        Some(0) => drop(
-            resource
-                .tags
-                .insert(Arc::from(labels::TAG_CLAIM_UID), Arc::from("uid-1")),
-        ),
-        Some(1) => drop(
-            resource
-                .tags
-                .insert(Arc::from(labels::TAG_CLAIM), Arc::from("live-1")),
-        ),
+        Some(0) => drop(resource.tags.insert(Arc::from(labels::TAG_CLAIM_UID), Arc::from("uid-1"))),
+        Some(1) => drop(resource.tags.insert(Arc::from(labels::TAG_CLAIM), Arc::from("live-1"))),
         Some(2) => {
             let mut by = claim(&format!("claim-{key}"), &key);
             by.intent = Some(intent(&id, &id, &id));
@@ -894,9 +792,7 @@ fn add_linked(world: &mut World, name: &str, linked: &Linked) {
             by.status.provider_id = Some(crate::names::ProviderId::of_vm(&id));
             world.claims().push(Arc::new(by));
         }
-        Some(4) => world
-            .nodes()
-            .push(Arc::new(node(&format!("node-{key}"), &id))),
+        Some(4) => world.nodes().push(Arc::new(node(&format!("node-{key}"), &id))),
         Some(5) => {
             let mut machine = vm(&format!("vm-{key}"), Tags::new());
             as_vm(&mut machine).data_disks = vec![id];
@@ -911,10 +807,7 @@ fn add_linked(world: &mut World, name: &str, linked: &Linked) {
             .disk_uses
             .as_mut()
             .unwrap()
-            .push(Arc::new(DiskUse {
-                disk: id,
-                user: Arc::from("VolumeSnapshot default/y"),
-            })),
+            .push(Arc::new(DiskUse { disk: id, user: Arc::from("VolumeSnapshot default/y") })),
     }
     world.add(resource);
 }

@@ -60,12 +60,7 @@ impl CollectScript {
         } else {
             todo.extend([Task::Delete, Task::Record]);
         }
-        Self {
-            delete,
-            todo,
-            doing: None,
-            polls: 0,
-        }
+        Self { delete, todo, doing: None, polls: 0 }
     }
 
     fn next(&mut self, now: Timestamp) -> Step {
@@ -88,10 +83,7 @@ impl CollectScript {
     fn record(&self, now: Timestamp) -> RecordChange {
         let mut deletion = self.delete.deletion.clone();
         deletion.at = now;
-        RecordChange {
-            deletions: vec![deletion],
-            ..RecordChange::default()
-        }
+        RecordChange { deletions: vec![deletion], ..RecordChange::default() }
     }
 
     /// What follows from the reply to a task.
@@ -99,12 +91,10 @@ impl CollectScript {
         match (task, reply) {
             // Gone already: nothing to delete, nothing to record.
             (Task::Resource, Reply::Resource(None)) => Step::finished(),
-            (Task::Resource, Reply::Resource(Some(current))) => {
-                match final_check(&self.delete.resource, &current) {
-                    Ok(()) => self.next(now),
-                    Err(refusal) => called_off(refusal),
-                }
-            }
+            (Task::Resource, Reply::Resource(Some(current))) => match final_check(&self.delete.resource, &current) {
+                Ok(()) => self.next(now),
+                Err(refusal) => called_off(refusal),
+            },
             (Task::Claim(_), Reply::Claim(None))
             | (Task::Node(_), Reply::Node(None))
             | (Task::Volume(_), Reply::Volume(None))
@@ -128,9 +118,7 @@ impl CollectScript {
         if self.polls >= MOST_POLLS {
             return Step::failed(PortError::Cloud(CloudError {
                 code: CloudErrorCode::Unavailable,
-                message: Arc::from(
-                    "the deletion has not ended; the next inventory shows what came of it",
-                ),
+                message: Arc::from("the deletion has not ended; the next inventory shows what came of it"),
                 retry_after: None,
             }));
         }
@@ -143,9 +131,7 @@ impl Script for CollectScript {
     fn step(&mut self, reply: Option<Result<Reply, PortError>>, now: Timestamp) -> Step {
         match (self.doing.take(), reply) {
             (Some(task), Some(Ok(reply))) => self.heard(task, reply, now),
-            (Some(Task::Delete | Task::Poll(_)), Some(Err(error))) if is_gone(&error) => {
-                self.next(now)
-            }
+            (Some(Task::Delete | Task::Poll(_)), Some(Err(error))) if is_gone(&error) => self.next(now),
             // Whatever went wrong, the next inventory shows what is left, and the next sweep tries again.
             (_, Some(Err(error))) => Step::failed(error),
             (_, None) | (None, Some(Ok(_))) => self.next(now),
@@ -158,10 +144,7 @@ fn is_gone(error: &PortError) -> bool {
 }
 
 fn called_off(refusal: Refusal) -> Step {
-    Step::End(Report {
-        called_off: Some(refusal),
-        ..Report::default()
-    })
+    Step::End(Report { called_off: Some(refusal), ..Report::default() })
 }
 
 /// The objects whose absence is looked up once more: the claim that the resource points back at, the Node of the VM
@@ -170,10 +153,7 @@ fn owners(delete: &SweepDelete, group: &ArmId) -> Vec<Task> {
     let resource = &delete.resource;
     let vm = match resource.kind() {
         ResourceKind::Vm => Some(resource.id.clone()),
-        ResourceKind::Nic | ResourceKind::OsDisk => delete
-            .claim
-            .as_ref()
-            .map(|claim| resource_ids(group, claim).vm),
+        ResourceKind::Nic | ResourceKind::OsDisk => delete.claim.as_ref().map(|claim| resource_ids(group, claim).vm),
         ResourceKind::DataDisk => None,
     };
     let claim = delete.claim.iter().cloned().map(Task::Claim);
@@ -236,19 +216,12 @@ mod tests {
     }
 
     fn refused(code: CloudErrorCode) -> PortError {
-        PortError::Cloud(CloudError {
-            code,
-            message: Arc::from(""),
-            retry_after: None,
-        })
+        PortError::Cloud(CloudError { code, message: Arc::from(""), retry_after: None })
     }
 
     #[test]
     fn record_first_puts_the_record_before_the_delete() {
-        for (law, first) in [
-            (Law::whole(), Task::Record),
-            (Law::without(&[Clause::RecordFirst]), Task::Delete),
-        ] {
+        for (law, first) in [(Law::whole(), Task::Record), (Law::without(&[Clause::RecordFirst]), Task::Delete)] {
             let settings = Settings { law, ..settings() };
             let script = CollectScript::new(delete_of(leaked()), &settings);
             let writes = |t: &&Task| matches!(t, Task::Record | Task::Delete);
@@ -289,23 +262,9 @@ mod tests {
     fn all_is_looked_up_and_recorded_before_the_delete() {
         let operation = OperationId(Arc::from("op"));
         let mut replies = absent();
-        replies.extend([
-            Ok(Reply::Done),
-            Ok(Reply::Accepted(operation)),
-            Ok(Reply::Running),
-            Ok(Reply::Done),
-        ]);
+        replies.extend([Ok(Reply::Done), Ok(Reply::Accepted(operation)), Ok(Reply::Running), Ok(Reply::Done)]);
         let (asked, report) = play(delete_of(leaked()), replies);
-        let expected = [
-            "Get",
-            "ReadClaim",
-            "ReadNode",
-            "ReadVolume",
-            "Record",
-            "Delete",
-            "Poll",
-            "Poll",
-        ];
+        let expected = ["Get", "ReadClaim", "ReadNode", "ReadVolume", "Record", "Delete", "Poll", "Poll"];
         assert_eq!(asked, expected);
         assert_eq!(report, Report::default());
     }
@@ -314,16 +273,8 @@ mod tests {
     fn any_object_that_is_there_after_all_calls_it_off_before_a_write() {
         let live = Arc::new(claim("gone", "another-uid"));
         let host = Arc::new(node("n", &group()));
-        let pv = Arc::new(volume(
-            "pv-1",
-            &data_disk("d"),
-            crate::cluster::volume::ReclaimPolicy::Delete,
-        ));
-        let there = [
-            Reply::Claim(Some(live)),
-            Reply::Node(Some(host)),
-            Reply::Volume(Some(pv)),
-        ];
+        let pv = Arc::new(volume("pv-1", &data_disk("d"), crate::cluster::volume::ReclaimPolicy::Delete));
+        let there = [Reply::Claim(Some(live)), Reply::Node(Some(host)), Reply::Volume(Some(pv))];
         for (n, reply) in there.into_iter().enumerate() {
             let mut replies = absent();
             replies[n + 1] = Ok(reply);
@@ -339,10 +290,7 @@ mod tests {
         replies[1] = Err(PortError::Cluster(ClusterError::Forbidden));
         let (asked, report) = play(delete_of(leaked()), replies);
         assert_eq!(asked, ["Get", "ReadClaim"]);
-        assert_eq!(
-            report.failed,
-            Some(PortError::Cluster(ClusterError::Forbidden))
-        );
+        assert_eq!(report.failed, Some(PortError::Cluster(ClusterError::Forbidden)));
     }
 
     #[test]
@@ -386,10 +334,7 @@ mod tests {
             (|r| r.incarnation = Arc::from("other"), Refusal::Changed),
             (|r| drop(r.tags.pop_first()), Refusal::Changed),
             (|r| as_nic(r).vm = Some(group()), Refusal::SignOfLife),
-            (
-                |r| as_nic(r).serves = Some(Arc::from("x")),
-                Refusal::SignOfLife,
-            ),
+            (|r| as_nic(r).serves = Some(Arc::from("x")), Refusal::SignOfLife),
         ];
         assert_eq!(final_check(&leaked(), &leaked()), Ok(()));
         for (change, refusal) in changes {
@@ -399,18 +344,9 @@ mod tests {
         }
         let listed = data_disk("d");
         let changes: [(Change, Refusal); 3] = [
-            (
-                |r| as_disk(r).state = DiskState::Other(Arc::from("ActiveSAS")),
-                Refusal::SignOfLife,
-            ),
-            (
-                |r| as_disk(r).managed_by = vec![group()],
-                Refusal::SignOfLife,
-            ),
-            (
-                |r| as_disk(r).last_ownership_update = Some(start()),
-                Refusal::Changed,
-            ),
+            (|r| as_disk(r).state = DiskState::Other(Arc::from("ActiveSAS")), Refusal::SignOfLife),
+            (|r| as_disk(r).managed_by = vec![group()], Refusal::SignOfLife),
+            (|r| as_disk(r).last_ownership_update = Some(start()), Refusal::Changed),
         ];
         for (change, refusal) in changes {
             let mut current = listed.clone();

@@ -4,9 +4,7 @@ use super::{CollectScript, Refusal, SweepMemory, apply, sweep};
 use crate::catalog::{CapacityType, OfferingKey};
 use crate::cluster::Snapshot;
 use crate::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
-use crate::cluster::cloud::{
-    CloudResource, Detail, Disk, DiskState, Nic, ProvisioningState, ResourceKind, Tags, Vm,
-};
+use crate::cluster::cloud::{CloudResource, Detail, Disk, DiskState, Nic, ProvisioningState, ResourceKind, Tags, Vm};
 use crate::cluster::inventory::{Inventory, Listing};
 use crate::cluster::naming::{DISK_TYPE, NIC_TYPE, VM_TYPE, resource_ids};
 use crate::cluster::node::Node;
@@ -14,12 +12,8 @@ use crate::cluster::sweep::{Approval, Sweep, SweepMode};
 use crate::cluster::volume::{ReclaimPolicy, Volume};
 use crate::labels;
 use crate::money::HourlyPrice;
-use crate::names::{
-    ArmId, ClaimName, NodeClassName, NodeName, ObjectName, ProviderId, Region, Uid, VmSize, Zone,
-};
-use crate::plan::{
-    Command, Effect, Plan, RecordChange, Reply, Script, Step, SweepDelete, SweepReport,
-};
+use crate::names::{ArmId, ClaimName, NodeClassName, NodeName, ObjectName, ProviderId, Region, Uid, VmSize, Zone};
+use crate::plan::{Command, Effect, Plan, RecordChange, Reply, Script, Step, SweepDelete, SweepReport};
 use crate::requirements::Requirements;
 use crate::resources::Resources;
 use crate::settings::{ClusterIdentity, Settings};
@@ -40,10 +34,8 @@ pub(super) fn group() -> ArmId {
 
 pub(super) fn settings() -> Settings {
     Settings::new(ClusterIdentity {
-        cluster: ArmId::new(
-            "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c",
-        )
-        .unwrap(),
+        cluster: ArmId::new("/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c")
+            .unwrap(),
         tag: Arc::from("c-1"),
         group: group(),
         region: Region::new("westeurope").unwrap(),
@@ -52,13 +44,9 @@ pub(super) fn settings() -> Settings {
 
 /// Tags of what this cluster made for a claim.
 pub(super) fn tags(claim: &str, uid: &str) -> Tags {
-    [
-        (labels::TAG_CLUSTER, "c-1"),
-        (labels::TAG_CLAIM, claim),
-        (labels::TAG_CLAIM_UID, uid),
-    ]
-    .map(|(k, v)| (Arc::from(k), Arc::from(v)))
-    .into()
+    [(labels::TAG_CLUSTER, "c-1"), (labels::TAG_CLAIM, claim), (labels::TAG_CLAIM_UID, uid)]
+        .map(|(k, v)| (Arc::from(k), Arc::from(v)))
+        .into()
 }
 
 fn resource(kind: &str, name: &str, tags: Tags, detail: Detail) -> CloudResource {
@@ -73,11 +61,7 @@ fn resource(kind: &str, name: &str, tags: Tags, detail: Detail) -> CloudResource
 }
 
 pub(super) fn nic(name: &str, tags: Tags) -> CloudResource {
-    let detail = Nic {
-        vm: None,
-        serves: None,
-        addresses: 1,
-    };
+    let detail = Nic { vm: None, serves: None, addresses: 1 };
     resource(NIC_TYPE, name, tags, Detail::Nic(detail))
 }
 
@@ -240,11 +224,7 @@ pub(super) struct World {
 }
 
 fn find<T>(rows: &Listing<T>, wanted: impl Fn(&T) -> bool) -> Option<Arc<T>> {
-    rows.as_ref()
-        .unwrap()
-        .iter()
-        .find(|row| wanted(row))
-        .cloned()
+    rows.as_ref().unwrap().iter().find(|row| wanted(row)).cloned()
 }
 
 impl World {
@@ -271,10 +251,7 @@ impl World {
             report: None,
             called_off: Vec::new(),
         };
-        let system = group().resource(
-            "Microsoft.Compute/virtualMachineScaleSets",
-            "system/virtualMachines/0",
-        );
+        let system = group().resource("Microsoft.Compute/virtualMachineScaleSets", "system/virtualMachines/0");
         world.nodes().push(Arc::new(node("system-0", &system)));
         for n in 1..=3 {
             world.add_claim(&format!("live-{n}"), &format!("uid-{n}"));
@@ -304,11 +281,7 @@ impl World {
     }
 
     pub(super) fn add(&mut self, resource: CloudResource) {
-        self.inventory
-            .cloud
-            .as_mut()
-            .unwrap()
-            .push(Arc::new(resource));
+        self.inventory.cloud.as_mut().unwrap().push(Arc::new(resource));
     }
 
     pub(super) fn claims(&mut self) -> &mut Vec<Arc<Claim>> {
@@ -341,8 +314,7 @@ impl World {
 
     /// One pass of the decider; what it records is written.
     pub(super) fn decide(&mut self) -> Plan {
-        self.snapshot
-            .put_sweep(self.sweep.name.clone(), self.sweep.clone());
+        self.snapshot.put_sweep(self.sweep.name.clone(), self.sweep.clone());
         let plan = sweep(&self.snapshot, &mut self.memory, &self.settings, self.now);
         for planned in &plan.commands {
             match &planned.command {
@@ -368,15 +340,9 @@ impl World {
             let inventory = &mut self.inventory;
             reply = Some(Ok(match effect {
                 Effect::Get(id) => Reply::Resource(find(&inventory.cloud, |r| r.id == id)),
-                Effect::ReadClaim(name) => {
-                    Reply::Claim(find(&inventory.claims, |c| c.name == name))
-                }
-                Effect::ReadNode(vm) => Reply::Node(find(&inventory.nodes, |n| {
-                    n.provider_id.as_ref() == Some(&vm)
-                })),
-                Effect::ReadVolume(name) => {
-                    Reply::Volume(find(&inventory.volumes, |v| v.name == name))
-                }
+                Effect::ReadClaim(name) => Reply::Claim(find(&inventory.claims, |c| c.name == name)),
+                Effect::ReadNode(vm) => Reply::Node(find(&inventory.nodes, |n| n.provider_id.as_ref() == Some(&vm))),
+                Effect::ReadVolume(name) => Reply::Volume(find(&inventory.volumes, |v| v.name == name)),
                 Effect::Record(change) => {
                     self.write(*change);
                     Reply::Done
@@ -424,10 +390,7 @@ impl World {
     }
 
     pub(super) fn deleted_names(&self) -> Vec<&str> {
-        self.deleted
-            .iter()
-            .map(|(_, d)| d.resource.id.name())
-            .collect()
+        self.deleted.iter().map(|(_, d)| d.resource.id.name()).collect()
     }
 
     /// What the last report says of a resource.

@@ -116,9 +116,7 @@ impl Law {
     #[cfg(any(test, feature = "mutation"))]
     #[must_use]
     pub fn without(clauses: &[Clause]) -> Self {
-        Self {
-            off: clauses.iter().fold(0, |off, c| off | 1 << (*c as u8)),
-        }
+        Self { off: clauses.iter().fold(0, |off, c| off | 1 << (*c as u8)) }
     }
 
     /// True when the clause holds.

@@ -68,25 +68,13 @@ impl<'a> Links<'a> {
                 .iter()
                 .flat_map(|c| ids_of(c, &settings.cluster.group).map(|id| (id, &c.name)))
                 .collect(),
-            node_by_vm: nodes
-                .iter()
-                .filter_map(|n| Some((n.provider_id.as_ref()?.vm(), &n.name)))
-                .collect(),
+            node_by_vm: nodes.iter().filter_map(|n| Some((n.provider_id.as_ref()?.vm(), &n.name))).collect(),
             node_by_name: nodes.iter().map(|n| (n.name.as_str(), &n.name)).collect(),
-            vm_by_part: rows(&inventory.cloud)
-                .iter()
-                .flat_map(|r| parts_of(r).map(|part| (part, &r.id)))
-                .collect(),
-            volume_by_disk: volumes
-                .iter()
-                .filter_map(|v| Some((v.handle.as_ref()?, &v.name)))
-                .collect(),
+            vm_by_part: rows(&inventory.cloud).iter().flat_map(|r| parts_of(r).map(|part| (part, &r.id))).collect(),
+            volume_by_disk: volumes.iter().filter_map(|v| Some((v.handle.as_ref()?, &v.name))).collect(),
             volume_names: volumes.iter().map(|v| &v.name).collect(),
             attachment_by_disk: attachments(inventory, records),
-            user_by_disk: rows(&inventory.disk_uses)
-                .iter()
-                .map(|u| (&u.disk, &*u.user))
-                .collect(),
+            user_by_disk: rows(&inventory.disk_uses).iter().map(|u| (&u.disk, &*u.user)).collect(),
         }
     }
 
@@ -110,22 +98,12 @@ impl<'a> Links<'a> {
 
     /// A NodeClaim, deleting or not: by the tags' UID or name, by intent or providerID, or by the resource's name.
     fn claim(&self, resource: &CloudResource) -> Option<String> {
-        let by_uid = || {
-            Some((
-                self.claim_by_uid.get(resource.claim_uid()?)?,
-                "its UID in a tag",
-            ))
-        };
+        let by_uid = || Some((self.claim_by_uid.get(resource.claim_uid()?)?, "its UID in a tag"));
         let by_tag = || {
             let name = resource.tag(labels::TAG_CLAIM)?;
             Some((self.claim_by_name.get(name)?, "its name in a tag"))
         };
-        let by_id = || {
-            Some((
-                self.claim_by_id.get(&resource.id)?,
-                "the id it has or derives",
-            ))
-        };
+        let by_id = || Some((self.claim_by_id.get(&resource.id)?, "the id it has or derives"));
         let by_name = || {
             let name = claim_in_name(resource)?;
             Some((self.claim_by_name.get(&*name)?, "its name"))
@@ -178,9 +156,7 @@ impl<'a> Links<'a> {
 /// What a resource says of itself that shows it in use: it is attached, serves something, or its disk is not exactly
 /// `Unattached`. Asked again right before the DELETE.
 pub(super) fn in_use(resource: &CloudResource) -> Option<String> {
-    attached(resource)
-        .or_else(|| serves(resource))
-        .or_else(|| busy_disk(resource))
+    attached(resource).or_else(|| serves(resource)).or_else(|| busy_disk(resource))
 }
 
 fn attached(resource: &CloudResource) -> Option<String> {
@@ -229,8 +205,7 @@ fn parts_of(resource: &CloudResource) -> impl Iterator<Item = &ArmId> {
         Detail::Vm(vm) => Some(vm),
         Detail::Nic(_) | Detail::Disk(_) => None,
     };
-    vm.into_iter()
-        .flat_map(|vm| vm.nics.iter().chain(&vm.os_disk).chain(&vm.data_disks))
+    vm.into_iter().flat_map(|vm| vm.nics.iter().chain(&vm.os_disk).chain(&vm.data_disks))
 }
 
 /// All ids that a NodeClaim stands for: what its name derives, its intent, its providerID.
@@ -239,21 +214,13 @@ fn ids_of(claim: &Claim, group: &ArmId) -> impl Iterator<Item = ArmId> {
     let intent = claim.intent.iter();
     let intended = intent.flat_map(|i| [i.vm.clone(), i.nic.clone(), i.os_disk.clone()]);
     let provider = claim.status.provider_id.iter().map(|p| p.vm().clone());
-    [derived.vm, derived.nic, derived.os_disk]
-        .into_iter()
-        .chain(intended)
-        .chain(provider)
+    [derived.vm, derived.nic, derived.os_disk].into_iter().chain(intended).chain(provider)
 }
 
 /// VolumeAttachments by disk, through their volume, or through its record when the volume is gone.
-fn attachments<'a>(
-    inventory: &'a Inventory,
-    records: &'a Records,
-) -> BTreeMap<&'a ArmId, &'a ObjectName> {
+fn attachments<'a>(inventory: &'a Inventory, records: &'a Records) -> BTreeMap<&'a ArmId, &'a ObjectName> {
     let recorded = records.volumes.iter().map(|(disk, v)| (&v.name, disk));
-    let listed = rows(&inventory.volumes)
-        .iter()
-        .filter_map(|v| Some((&v.name, v.handle.as_ref()?)));
+    let listed = rows(&inventory.volumes).iter().filter_map(|v| Some((&v.name, v.handle.as_ref()?)));
     let disks: Vec<(&ObjectName, &ArmId)> = recorded.chain(listed).collect();
     let mut by_volume: BTreeMap<&ObjectName, Vec<&ArmId>> = BTreeMap::new();
     for (volume, disk) in disks {

@@ -31,9 +31,7 @@ pub(super) fn group(inventory: &Inventory, settings: &Settings) -> Group {
     }
     let live = rows(&inventory.nodes).iter().any(|node| {
         let vm = node.provider_id.as_ref().map(|p| p.vm());
-        node.ready
-            && node.deleting_at.is_none()
-            && vm.is_some_and(|vm| lies_in(vm, &settings.cluster.group))
+        node.ready && node.deleting_at.is_none() && vm.is_some_and(|vm| lies_in(vm, &settings.cluster.group))
     });
     if settings.law.holds(Clause::LiveNodeInGroup) && !live {
         return Group::Lifeless;
@@ -42,20 +40,14 @@ pub(super) fn group(inventory: &Inventory, settings: &Settings) -> Group {
 }
 
 fn lies_in(id: &ArmId, group: &ArmId) -> bool {
-    id.folded()
-        .strip_prefix(group.folded())
-        .is_some_and(|rest| rest.starts_with('/'))
+    id.folded().strip_prefix(group.folded()).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// Clause 1: the evidence that this cluster owns a resource, or why it does not.
 ///
 /// # Errors
 /// The refusal that holds.
-pub(super) fn ownership(
-    resource: &CloudResource,
-    records: &Records,
-    settings: &Settings,
-) -> Result<Arc<str>, Refusal> {
+pub(super) fn ownership(resource: &CloudResource, records: &Records, settings: &Settings) -> Result<Arc<str>, Refusal> {
     if resource.kind() == ResourceKind::DataDisk {
         return disk_ownership(resource, records, settings);
     }
@@ -66,11 +58,7 @@ pub(super) fn ownership(
     Ok(Arc::from("the cluster tag names this cluster"))
 }
 
-fn disk_ownership(
-    disk: &CloudResource,
-    records: &Records,
-    settings: &Settings,
-) -> Result<Arc<str>, Refusal> {
+fn disk_ownership(disk: &CloudResource, records: &Records, settings: &Settings) -> Result<Arc<str>, Refusal> {
     let Some(volume) = records.volumes.get(&disk.id) else {
         if settings.law.holds(Clause::VolumeRecord) {
             return Err(Refusal::NoVolumeRecord);
@@ -80,9 +68,6 @@ fn disk_ownership(
     if settings.law.holds(Clause::RetainKeeps) && volume.reclaim == ReclaimPolicy::Retain {
         return Err(Refusal::Retained);
     }
-    let evidence = format!(
-        "was PersistentVolume {}, last seen {}",
-        volume.name, volume.last_seen
-    );
+    let evidence = format!("was PersistentVolume {}, last seen {}", volume.name, volume.last_seen);
     Ok(Arc::from(evidence))
 }

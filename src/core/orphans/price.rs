@@ -15,10 +15,7 @@ pub trait Prices {
 impl Prices for Snapshot {
     fn vm(&self, resource: &CloudResource, vm: &Vm) -> Option<HourlyPrice> {
         let size = |t: &&InstanceType| t.facts.name == vm.size;
-        let mut sizes = self
-            .instance_types
-            .values()
-            .filter_map(|types| types.iter().find(size));
+        let mut sizes = self.instance_types.values().filter_map(|types| types.iter().find(size));
         sizes.find_map(|t| {
             let mut offerings = t.offerings.iter();
             let offering = offerings.find(|o| {

@@ -32,18 +32,12 @@ pub(super) fn of_inventory(
     };
     // Without a cluster that is alive nothing is an orphan, and nothing is known to be none.
     if case.group() == Group::Ours {
-        let suspects: BTreeMap<&ArmId, &Arc<CloudResource>> = assessed
-            .iter()
-            .filter(|a| a.is_suspect())
-            .map(|a| (&a.resource.id, a.resource))
-            .collect();
+        let suspects: BTreeMap<&ArmId, &Arc<CloudResource>> =
+            assessed.iter().filter(|a| a.is_suspect()).map(|a| (&a.resource.id, a.resource)).collect();
         let seen = suspects.values().filter_map(|r| next_sighting(case, r));
         change.sighted = seen.collect();
         let known = case.records.sightings.keys();
-        change.cleared = known
-            .filter(|id| !suspects.contains_key(id))
-            .cloned()
-            .collect();
+        change.cleared = known.filter(|id| !suspects.contains_key(id)).cloned().collect();
     }
     change
 }
@@ -53,11 +47,7 @@ fn next_sighting(case: &Case<'_>, resource: &CloudResource) -> Option<(ArmId, Si
     let at = case.inventory.finished_at;
     let sighting = match case.sighting(resource) {
         Some(before) if at.duration_since(before.last_seen) < Sweep::AGE_FLOOR => return None,
-        Some(before) => Sighting {
-            last_seen: at,
-            times: before.times.saturating_add(1),
-            ..before.clone()
-        },
+        Some(before) => Sighting { last_seen: at, times: before.times.saturating_add(1), ..before.clone() },
         None => Sighting {
             kind: resource.kind(),
             incarnation: Arc::clone(&resource.incarnation),
@@ -95,11 +85,7 @@ pub(super) fn volumes<'a>(
             })
         })
         .map(|(disk, volume)| {
-            let record = SeenVolume {
-                name: volume.name.clone(),
-                reclaim: volume.reclaim,
-                last_seen: now,
-            };
+            let record = SeenVolume { name: volume.name.clone(), reclaim: volume.reclaim, last_seen: now };
             (disk.clone(), record)
         })
         .collect()

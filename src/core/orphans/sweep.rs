@@ -17,9 +17,7 @@ use crate::cluster::record::Deletion;
 use crate::cluster::sweep::{Sweep, SweepMode};
 use crate::labels;
 use crate::names::{ArmId, ObjectName, Uid};
-use crate::plan::{
-    Command, CommandKey, Plan, RecordChange, SweepDelete, SweepReport, Switch, Total, kind_word,
-};
+use crate::plan::{Command, CommandKey, Plan, RecordChange, SweepDelete, SweepReport, Switch, Total, kind_word};
 use crate::schedule::Schedule;
 use crate::settings::Settings;
 use jiff::{SignedDuration, Timestamp};
@@ -52,12 +50,7 @@ pub struct SweepMemory {
 
 /// Decides what to observe, record, report, mark and collect now. To be called whenever NodeClaims, records, sweeps or
 /// the inventory change, and at the plan's `next`.
-pub fn sweep(
-    snapshot: &Snapshot,
-    memory: &mut SweepMemory,
-    settings: &Settings,
-    now: Timestamp,
-) -> Plan {
+pub fn sweep(snapshot: &Snapshot, memory: &mut SweepMemory, settings: &Settings, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
     memory.watch_claims(snapshot, now);
     if snapshot.sweeps().is_empty() {
@@ -74,11 +67,7 @@ pub fn sweep(
             paused: snapshot.pause.holds(Switch::Delete),
             now,
         };
-        let pass = Pass {
-            snapshot,
-            case,
-            assessed: case.assess(),
-        };
+        let pass = Pass { snapshot, case, assessed: case.assess() };
         if pass.is_new() && case.is_whole() {
             change = recording::of_inventory(&case, &pass.assessed, &memory.terminating);
         }
@@ -101,11 +90,7 @@ fn observe(snapshot: &Snapshot, memory: &mut SweepMemory, now: Timestamp, plan: 
     let every = every.unwrap_or(FAILED_RETRY).max(OBSERVE_RETRY);
     let after = |inventory: &Inventory| {
         let failed = inventory.failure().is_some();
-        let wait = if failed {
-            every.min(FAILED_RETRY)
-        } else {
-            every
-        };
+        let wait = if failed { every.min(FAILED_RETRY) } else { every };
         inventory.finished_at + wait
     };
     let due = snapshot.inventory.as_deref().map(after);
@@ -150,14 +135,9 @@ fn record(snapshot: &Snapshot, mut change: RecordChange, now: Timestamp, plan: &
 
 impl SweepMemory {
     fn watch_claims(&mut self, snapshot: &Snapshot, now: Timestamp) {
-        let deleting = snapshot
-            .claims()
-            .values()
-            .filter(|c| c.deleting_at.is_some());
-        self.terminating
-            .extend(deleting.map(|c| (c.uid.clone(), now)));
-        self.terminating
-            .retain(|_, at| now.duration_since(*at) <= breaker::WINDOW);
+        let deleting = snapshot.claims().values().filter(|c| c.deleting_at.is_some());
+        self.terminating.extend(deleting.map(|c| (c.uid.clone(), now)));
+        self.terminating.retain(|_, at| now.duration_since(*at) <= breaker::WINDOW);
     }
 
     /// True when the resource has been tried to be collected from this inventory.
@@ -199,9 +179,7 @@ impl Pass<'_> {
         let mut allowance = Allowance::left_by(self.case.records, owned, self.case.now);
         let all = || self.assessed.iter().map(|a| a.resource);
         // A deletion that is under way, or has just ended, may not be in our copy of the records yet.
-        all()
-            .filter(|r| self.is_busy(r) || memory.has_tried(self.case.inventory, r))
-            .for_each(|r| allowance.charge(r));
+        all().filter(|r| self.is_busy(r) || memory.has_tried(self.case.inventory, r)).for_each(|r| allowance.charge(r));
         let by_id: BTreeMap<&ArmId, &Arc<CloudResource>> = all().map(|r| (&r.id, r)).collect();
         for sweep in sweeps(self.snapshot) {
             let findings = judge(&self.case, &self.assessed, sweep, &mut allowance);
@@ -215,11 +193,7 @@ impl Pass<'_> {
                 if let Some((command, reason)) = command {
                     plan.push(command, reason);
                 }
-                if let Some(at) = self
-                    .case
-                    .of_age_at(resource, sweep)
-                    .filter(|at| *at > self.case.now)
-                {
+                if let Some(at) = self.case.of_age_at(resource, sweep).filter(|at| *at > self.case.now) {
                     plan.wake_at(at);
                 }
             }
@@ -241,16 +215,14 @@ impl Pass<'_> {
         memory: &mut SweepMemory,
     ) -> Option<(Command, String)> {
         let inventory = self.case.inventory;
-        let deleted = self.case.records.deletions.iter().any(|d| {
-            d.id == resource.id
-                && d.incarnation == resource.incarnation
-                && d.at >= inventory.started_at
-        });
+        let deleted = self
+            .case
+            .records
+            .deletions
+            .iter()
+            .any(|d| d.id == resource.id && d.incarnation == resource.incarnation && d.at >= inventory.started_at);
         let proven = finding.standing == Standing::Orphan && finding.refusals.is_empty();
-        if !proven
-            || deleted
-            || self.is_busy(resource)
-            || !memory.try_once(inventory, &resource.id, SweepMode::Collect)
+        if !proven || deleted || self.is_busy(resource) || !memory.try_once(inventory, &resource.id, SweepMode::Collect)
         {
             return None;
         }
@@ -285,9 +257,7 @@ impl Pass<'_> {
         resource: &Arc<CloudResource>,
         memory: &mut SweepMemory,
     ) -> Option<(Command, String)> {
-        let first_seen = finding
-            .first_seen
-            .filter(|_| sweep.mode == SweepMode::Mark)?;
+        let first_seen = finding.first_seen.filter(|_| sweep.mode == SweepMode::Mark)?;
         let marked = resource.tag(labels::TAG_SUSPECT_SINCE) == Some(&*first_seen.to_string());
         if marked || !self.case.is_whole() || self.is_busy(resource) {
             return None;
@@ -295,24 +265,12 @@ impl Pass<'_> {
         if !memory.try_once(self.case.inventory, &resource.id, SweepMode::Mark) {
             return None;
         }
-        let command = Command::Mark {
-            resource: Arc::clone(resource),
-            first_seen,
-        };
-        Some((
-            command,
-            format!("without a sign of life since {first_seen}"),
-        ))
+        let command = Command::Mark { resource: Arc::clone(resource), first_seen };
+        Some((command, format!("without a sign of life since {first_seen}")))
     }
 
     /// Writes a sweep's status when it says something new.
-    fn report(
-        &self,
-        sweep: &Sweep,
-        findings: Vec<Finding>,
-        memory: &mut SweepMemory,
-        plan: &mut Plan,
-    ) {
+    fn report(&self, sweep: &Sweep, findings: Vec<Finding>, memory: &mut SweepMemory, plan: &mut Plan) {
         let report = SweepReport {
             sweep: sweep.name.clone(),
             observed_at: self.case.inventory.finished_at,
@@ -321,9 +279,7 @@ impl Pass<'_> {
             halted: self.halted(sweep),
         };
         let busy = CommandKey::Sweep(sweep.name.clone());
-        if memory.reported.get(&sweep.name) == Some(&report)
-            || self.snapshot.in_progress.contains(&busy)
-        {
+        if memory.reported.get(&sweep.name) == Some(&report) || self.snapshot.in_progress.contains(&busy) {
             return;
         }
         memory.reported.insert(sweep.name.clone(), report.clone());
@@ -343,19 +299,13 @@ impl Pass<'_> {
         let another = || self.case.cluster_missing();
         let refused = || {
             let at = sweep.breaker_cleared_at.filter(|at| *at > self.case.now)?;
-            Some(format!(
-                "breaker.clearedAt {at} lies in the future and is refused"
-            ))
+            Some(format!("breaker.clearedAt {at} lies in the future and is refused"))
         };
         let unscheduled = || {
             let error = Schedule::parse(sweep.schedule.as_ref()?).err()?;
             Some(error.to_string())
         };
-        let why = failed
-            .or_else(tripped)
-            .or_else(another)
-            .or_else(refused)
-            .or_else(unscheduled)?;
+        let why = failed.or_else(tripped).or_else(another).or_else(refused).or_else(unscheduled)?;
         Some(Arc::from(why))
     }
 }

@@ -58,9 +58,7 @@ impl Assessed<'_> {
 
 impl fmt::Debug for Case<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Case")
-            .field("now", &self.now)
-            .finish_non_exhaustive()
+        f.debug_struct("Case").field("now", &self.now).finish_non_exhaustive()
     }
 }
 
@@ -87,11 +85,7 @@ impl<'a> Case<'a> {
     pub(super) fn sighting(&self, resource: &CloudResource) -> Option<&'a Sighting> {
         let seen = self.records.sightings.get(&resource.id)?;
         let unmarked = |(key, _): &(&Arc<str>, &Arc<str>)| ***key != *labels::TAG_SUSPECT_SINCE;
-        let same_tags = seen
-            .tags
-            .iter()
-            .filter(unmarked)
-            .eq(resource.tags.iter().filter(unmarked));
+        let same_tags = seen.tags.iter().filter(unmarked).eq(resource.tags.iter().filter(unmarked));
         (seen.incarnation == resource.incarnation && same_tags).then_some(seen)
     }
 
@@ -106,10 +100,9 @@ impl<'a> Case<'a> {
         match self.group() {
             Group::Ours => None,
             Group::Lifeless => Some(format!("no ready Node lies in {}", cluster.group)),
-            Group::Another => Some(format!(
-                "{} is not managed by {}: check the configured group",
-                cluster.group, cluster.cluster
-            )),
+            Group::Another => {
+                Some(format!("{} is not managed by {}: check the configured group", cluster.group, cluster.cluster))
+            }
         }
     }
 
@@ -119,9 +112,7 @@ impl<'a> Case<'a> {
     pub fn of_age_at(&self, resource: &CloudResource, sweep: &Sweep) -> Option<Timestamp> {
         let first_seen = self.sighting(resource)?.first_seen;
         let since = match &resource.detail {
-            Detail::Disk(disk) => disk
-                .last_ownership_update
-                .map_or(first_seen, |at| at.max(first_seen)),
+            Detail::Disk(disk) => disk.last_ownership_update.map_or(first_seen, |at| at.max(first_seen)),
             Detail::Vm(_) | Detail::Nic(_) => first_seen,
         };
         since.checked_add(sweep.minimum_age(resource.kind())).ok()
@@ -134,19 +125,14 @@ impl<'a> Case<'a> {
         let mut refusals = Vec::new();
         let mut refuse = |when: bool, refusal| refusals.extend(when.then_some(refusal));
         refuse(self.group() != Group::Ours, Refusal::OtherCluster);
+        refuse(!self.is_whole() || law.holds(Clause::WholeListings) && too_old, Refusal::PartialListing);
         refuse(
-            !self.is_whole() || law.holds(Clause::WholeListings) && too_old,
-            Refusal::PartialListing,
-        );
-        refuse(
-            law.holds(Clause::Breaker)
-                && breaker::open_trip(self.records, self.cleared_at).is_some(),
+            law.holds(Clause::Breaker) && breaker::open_trip(self.records, self.cleared_at).is_some(),
             Refusal::Breaker,
         );
         refuse(law.holds(Clause::Pause) && self.paused, Refusal::Paused);
         refuse(
-            law.holds(Clause::Mode)
-                && (sweep.mode != SweepMode::Collect || !self.in_schedule(sweep)),
+            law.holds(Clause::Mode) && (sweep.mode != SweepMode::Collect || !self.in_schedule(sweep)),
             Refusal::Mode,
         );
         refusals
@@ -161,8 +147,7 @@ impl<'a> Case<'a> {
             return false;
         };
         schedule.at_or_before(self.now).is_some_and(|fired| {
-            fired <= self.inventory.finished_at
-                && self.now.duration_since(fired) <= longest_use(sweep)
+            fired <= self.inventory.finished_at && self.now.duration_since(fired) <= longest_use(sweep)
         })
     }
 
@@ -173,20 +158,12 @@ impl<'a> Case<'a> {
         let mut refusals = Vec::new();
         let mut refuse = |when: bool, refusal| refusals.extend(when.then_some(refusal));
         refuse(
-            law.holds(Clause::OldEnough)
-                && self
-                    .of_age_at(resource, sweep)
-                    .is_none_or(|at| self.now < at),
+            law.holds(Clause::OldEnough) && self.of_age_at(resource, sweep).is_none_or(|at| self.now < at),
             Refusal::TooYoung,
         );
+        refuse(law.holds(Clause::SeenTwice) && self.sighting(resource).is_none_or(|s| s.times < 2), Refusal::SeenOnce);
         refuse(
-            law.holds(Clause::SeenTwice) && self.sighting(resource).is_none_or(|s| s.times < 2),
-            Refusal::SeenOnce,
-        );
-        refuse(
-            law.holds(Clause::CompanionVm)
-                && self.settings.mode == Mode::Companion
-                && kind == ResourceKind::Vm,
+            law.holds(Clause::CompanionVm) && self.settings.mode == Mode::Companion && kind == ResourceKind::Vm,
             Refusal::Companion,
         );
         refuse(
@@ -224,9 +201,7 @@ impl<'a> Case<'a> {
         let sighting = self.sighting(resource).filter(|_| assessed.is_suspect());
         evidence.extend(sighting.map(|s| {
             let (times, first, last) = (s.times, s.first_seen, s.last_seen);
-            Arc::from(format!(
-                "seen {times} times without a sign of life from {first} to {last}"
-            ))
+            Arc::from(format!("seen {times} times without a sign of life from {first} to {last}"))
         }));
         Finding {
             id: resource.id.clone(),
@@ -263,17 +238,14 @@ impl<'a> Case<'a> {
 /// How long after it was taken, or after a scheduled time, an inventory may serve to collect: until the next one
 /// should have come, with as much again for one that failed.
 fn longest_use(sweep: &Sweep) -> SignedDuration {
-    sweep
-        .observe_every
-        .saturating_mul(2)
-        .max(SignedDuration::from_hours(1))
+    sweep.observe_every.saturating_mul(2).max(SignedDuration::from_hours(1))
 }
 
 fn excludes(exclusion: &Exclusion, resource: &CloudResource) -> bool {
     match exclusion {
-        Exclusion::Tag { key, value } => resource
-            .tag(key)
-            .is_some_and(|has| value.as_ref().is_none_or(|v| **v == *has)),
+        Exclusion::Tag { key, value } => {
+            resource.tag(key).is_some_and(|has| value.as_ref().is_none_or(|v| **v == *has))
+        }
         Exclusion::Name(name) => resource.id.name().eq_ignore_ascii_case(name),
     }
 }
@@ -281,21 +253,14 @@ fn excludes(exclusion: &Exclusion, resource: &CloudResource) -> bool {
 /// The verdict on every resource of the sweep's kinds, in the order in which they may be collected: by kind, the
 /// longest suspect first. A finding without a refusal is proven, allowed, and has its share of the allowance.
 #[must_use]
-pub fn judge(
-    case: &Case<'_>,
-    assessed: &[Assessed<'_>],
-    sweep: &Sweep,
-    allowance: &mut Allowance,
-) -> Vec<Finding> {
+pub fn judge(case: &Case<'_>, assessed: &[Assessed<'_>], sweep: &Sweep, allowance: &mut Allowance) -> Vec<Finding> {
     let general = case.general(sweep);
     let mut judged: Vec<(Finding, &CloudResource)> = assessed
         .iter()
         .filter(|a| sweep.kinds.contains(&a.resource.kind()))
         .map(|a| (case.finding(a, sweep, &general), &**a.resource))
         .collect();
-    judged.sort_by(|(a, _), (b, _)| {
-        (a.kind, a.first_seen, &a.id).cmp(&(b.kind, b.first_seen, &b.id))
-    });
+    judged.sort_by(|(a, _), (b, _)| (a.kind, a.first_seen, &a.id).cmp(&(b.kind, b.first_seen, &b.id)));
     for (finding, resource) in &mut judged {
         let proven = finding.standing == Standing::Orphan && finding.refusals.is_empty();
         if proven && !allowance.take(resource, sweep, case.settings) {

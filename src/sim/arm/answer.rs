@@ -6,36 +6,20 @@ use napkeeper_core::plan::Reply;
 use serde_json::{Value, json};
 
 pub(super) fn ok(body: Value) -> Response {
-    Response {
-        status: 200,
-        headers: Vec::new(),
-        body: Some(body),
-    }
+    Response { status: 200, headers: Vec::new(), body: Some(body) }
 }
 
 pub(super) fn accepted(operation: String) -> Response {
-    Response {
-        status: 202,
-        headers: vec![("azure-asyncoperation", operation)],
-        body: None,
-    }
+    Response { status: 202, headers: vec![("azure-asyncoperation", operation)], body: None }
 }
 
 pub(super) fn no_content() -> Response {
-    Response {
-        status: 204,
-        headers: Vec::new(),
-        body: None,
-    }
+    Response { status: 204, headers: Vec::new(), body: None }
 }
 
 /// A request that ARM itself turns away.
 pub(super) fn wrong(status: u16, code: &str, message: &str) -> Response {
-    Response {
-        status,
-        headers: Vec::new(),
-        body: Some(error(code, message)),
-    }
+    Response { status, headers: Vec::new(), body: Some(error(code, message)) }
 }
 
 /// A request that the cloud refuses.
@@ -43,9 +27,7 @@ pub(super) fn refused(refusal: &Refusal) -> Response {
     let (status, code) = code_of(refusal);
     let mut response = wrong(status, code, &refusal.to_string());
     if let Some(wait) = refusal.retry_after() {
-        response
-            .headers
-            .push(("retry-after", wait.as_secs().to_string()));
+        response.headers.push(("retry-after", wait.as_secs().to_string()));
     }
     response
 }

@@ -18,18 +18,12 @@ pub(super) fn vm(body: &Value, id: ArmId, cloud: &Cloud) -> Result<VmSpec, Respo
     check_location(body, cloud)?;
     let properties = &body["properties"];
     if properties.get("timeCreated").is_some() {
-        return Err(invalid(
-            "properties.timeCreated",
-            "is read-only; leave it out",
-        ));
+        return Err(invalid("properties.timeCreated", "is read-only; leave it out"));
     }
     let nic = &properties["networkProfile"]["networkInterfaces"][0];
     let disk = &properties["storageProfile"]["osDisk"];
     for (path, option) in [
-        (
-            "networkInterfaces[0].properties.deleteOption",
-            &nic["properties"]["deleteOption"],
-        ),
+        ("networkInterfaces[0].properties.deleteOption", &nic["properties"]["deleteOption"]),
         ("storageProfile.osDisk.deleteOption", &disk["deleteOption"]),
     ] {
         must_be(path, option, "Delete")?;
@@ -54,16 +48,10 @@ pub(super) fn nic(body: &Value, id: ArmId, cloud: &Cloud) -> Result<NicSpec, Res
     check_location(body, cloud)?;
     let addresses = &body["properties"]["ipConfigurations"];
     if addresses.as_array().is_none_or(|a| a.len() != 1) {
-        return Err(invalid(
-            "ipConfigurations",
-            "must be exactly one: NICs of the simulated Azure hold one address",
-        ));
+        return Err(invalid("ipConfigurations", "must be exactly one: NICs of the simulated Azure hold one address"));
     }
     let address = &addresses[0];
-    text(
-        "ipConfigurations[0].properties.subnet.id",
-        &address["properties"]["subnet"]["id"],
-    )?;
+    text("ipConfigurations[0].properties.subnet.id", &address["properties"]["subnet"]["id"])?;
     let tags = tags(&body["tags"])?;
     Ok(NicSpec { id, tags })
 }
@@ -76,10 +64,7 @@ pub(super) fn merged_tags(body: &Value) -> Result<Tags, Response> {
 
 fn offering(body: &Value, cloud: &Cloud) -> Result<OfferingKey, Response> {
     let properties = &body["properties"];
-    let size = text(
-        "hardwareProfile.vmSize",
-        &properties["hardwareProfile"]["vmSize"],
-    )?;
+    let size = text("hardwareProfile.vmSize", &properties["hardwareProfile"]["vmSize"])?;
     let capacity_type = match properties["priority"].as_str() {
         None | Some("Regular") => CapacityType::OnDemand,
         Some("Spot") => {
@@ -107,20 +92,13 @@ fn offering(body: &Value, cloud: &Cloud) -> Result<OfferingKey, Response> {
 fn claim(tags: &Tags, properties: &Value) -> Result<ClaimName, Response> {
     let name = match tags.get(labels::TAG_CLAIM) {
         Some(name) => name,
-        None => text(
-            "osProfile.computerName",
-            &properties["osProfile"]["computerName"],
-        )?,
+        None => text("osProfile.computerName", &properties["osProfile"]["computerName"])?,
     };
     ClaimName::new(name).map_err(|e| invalid("osProfile.computerName", e.reason))
 }
 
 fn check_location(body: &Value, cloud: &Cloud) -> Result<(), Response> {
-    must_be(
-        "location",
-        &body["location"],
-        cloud.settings().region.as_str(),
-    )
+    must_be("location", &body["location"], cloud.settings().region.as_str())
 }
 
 fn tags(value: &Value) -> Result<Tags, Response> {
@@ -135,10 +113,7 @@ fn tags(value: &Value) -> Result<Tags, Response> {
 }
 
 fn text<'a>(path: &str, value: &'a Value) -> Result<&'a str, Response> {
-    value
-        .as_str()
-        .filter(|text| !text.is_empty())
-        .ok_or_else(|| invalid(path, "must be a text that is not empty"))
+    value.as_str().filter(|text| !text.is_empty()).ok_or_else(|| invalid(path, "must be a text that is not empty"))
 }
 
 fn must_be(path: &str, value: &Value, expected: &str) -> Result<(), Response> {

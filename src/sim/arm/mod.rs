@@ -64,10 +64,7 @@ pub fn handle(cloud: &mut Cloud, request: &Request<'_>, now: Timestamp) -> Respo
     if let Err(refusal) = cloud.faults.admit(now) {
         return refused(&refusal);
     }
-    let (path, query) = request
-        .path_and_query
-        .split_once('?')
-        .unwrap_or((request.path_and_query, ""));
+    let (path, query) = request.path_and_query.split_once('?').unwrap_or((request.path_and_query, ""));
     let query = Query::parse(query);
     let route = match Route::parse(path, &cloud.settings().group) {
         Ok(route) => route,
@@ -76,12 +73,7 @@ pub fn handle(cloud: &mut Cloud, request: &Request<'_>, now: Timestamp) -> Respo
     if let Err(response) = route.check_version(query.get("api-version")) {
         return response;
     }
-    let mut call = Call {
-        cloud,
-        request,
-        query,
-        now,
-    };
+    let mut call = Call { cloud, request, query, now };
     call.answer(route).unwrap_or_else(|response| response)
 }
 
@@ -117,10 +109,7 @@ impl Call<'_> {
     }
 
     fn group(&self) -> Result<Response, Response> {
-        let managed_by = self
-            .cloud
-            .group_managed_by(self.now)
-            .map_err(|_| refused(&Refusal::Unavailable))?;
+        let managed_by = self.cloud.group_managed_by(self.now).map_err(|_| refused(&Refusal::Unavailable))?;
         let settings = self.cloud.settings();
         Ok(ok(shape::group(settings, managed_by.as_ref())))
     }
@@ -132,11 +121,7 @@ impl Call<'_> {
         }
         let mut shown = self.cloud.shown(self.now);
         shown.retain(|resource| of.is_none_or(|of| of.is_of(resource)));
-        let from: usize = self
-            .query
-            .get("$skiptoken")
-            .and_then(|token| token.parse().ok())
-            .unwrap_or(0);
+        let from: usize = self.query.get("$skiptoken").and_then(|token| token.parse().ok()).unwrap_or(0);
         let next = from + PAGE;
         let is_last = next >= shown.len();
         if fault == Some(ListingFault::BrokenPage) && is_last {
@@ -162,17 +147,9 @@ impl Call<'_> {
     }
 
     fn next_link(&self, from: usize) -> String {
-        let Request {
-            origin,
-            path_and_query,
-            ..
-        } = self.request;
-        let (path, query) = path_and_query
-            .split_once('?')
-            .unwrap_or((path_and_query, ""));
-        let kept = query
-            .split('&')
-            .filter(|pair| !Query::names(pair, "$skiptoken"));
+        let Request { origin, path_and_query, .. } = self.request;
+        let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
+        let kept = query.split('&').filter(|pair| !Query::names(pair, "$skiptoken"));
         let kept: Vec<&str> = kept.collect();
         format!("{origin}{path}?{}&%24skiptoken={from}", kept.join("&"))
     }
@@ -207,10 +184,7 @@ impl Call<'_> {
     fn put(&mut self, id: &ArmId, effect: Effect) -> Result<Response, Response> {
         let status = if self.find(id)?.is_some() { 200 } else { 201 };
         let reply = self.perform(effect).map_err(|r| refused(&r))?;
-        let mut response = Response {
-            status,
-            ..self.get(id)?
-        };
+        let mut response = Response { status, ..self.get(id)? };
         if let Reply::Accepted(operation) = reply {
             let url = route::operation_url(self.request.origin, self.cloud, id, &operation);
             response.headers.push(("azure-asyncoperation", url));
@@ -227,9 +201,7 @@ impl Call<'_> {
         match self.perform(Effect::Delete(id.clone(), kind)) {
             Ok(Reply::Accepted(operation)) => {
                 let origin = self.request.origin;
-                Ok(accepted(route::operation_url(
-                    origin, self.cloud, &id, &operation,
-                )))
+                Ok(accepted(route::operation_url(origin, self.cloud, &id, &operation)))
             }
             Ok(_) => Ok(answer::no_content()),
             Err(refusal) => Err(refused(&refusal)),
@@ -239,16 +211,14 @@ impl Call<'_> {
     fn merge_tags(&mut self, id: ArmId) -> Result<Response, Response> {
         let body = self.body()?;
         let tags = ask::merged_tags(&body)?;
-        self.perform(Effect::Tag(id.clone(), tags))
-            .map_err(|r| refused(&r))?;
+        self.perform(Effect::Tag(id.clone(), tags)).map_err(|r| refused(&r))?;
         let tags = self.find(&id)?.map(|r| r.tags.clone()).unwrap_or_default();
         Ok(ok(json!({ "properties": { "tags": tags } })))
     }
 
     fn body(&self) -> Result<Value, Response> {
         serde_json::from_slice(self.request.body).map_err(|e| {
-            let message =
-                format!("The request content was invalid and could not be deserialized: {e}");
+            let message = format!("The request content was invalid and could not be deserialized: {e}");
             wrong(400, "InvalidRequestContent", &message)
         })
     }

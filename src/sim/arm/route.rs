@@ -41,9 +41,7 @@ impl Type {
 
     fn parse(provider: &str, name: &str) -> Option<Self> {
         let text = format!("{provider}/{name}");
-        Self::ALL
-            .into_iter()
-            .find(|t| t.as_str().eq_ignore_ascii_case(&text))
+        Self::ALL.into_iter().find(|t| t.as_str().eq_ignore_ascii_case(&text))
     }
 }
 
@@ -100,20 +98,9 @@ impl Route {
             ["providers", provider, of] => Type::parse(provider, of).map(Self::List),
             ["providers", provider, of, _] => {
                 let id = ArmId::new(path).ok();
-                Type::parse(provider, of)
-                    .zip(id)
-                    .map(|(of, id)| Self::Resource(of, id))
+                Type::parse(provider, of).zip(id).map(|(of, id)| Self::Resource(of, id))
             }
-            [
-                "providers",
-                _,
-                _,
-                _,
-                "providers",
-                "microsoft.resources",
-                "tags",
-                "default",
-            ] => {
+            ["providers", _, _, _, "providers", "microsoft.resources", "tags", "default"] => {
                 let id = ArmId::new(format!("/{}", segments[..8].join("/"))).ok();
                 id.map(Self::Tags)
             }
@@ -125,16 +112,13 @@ impl Route {
     /// Refuses a request without an `api-version`, or with one that the provider does not have.
     pub(super) fn check_version(&self, version: Option<&str>) -> Result<(), Response> {
         let Some(version) = version.filter(|v| !v.is_empty()) else {
-            let message =
-                "The api-version query parameter (?api-version=) is required for all requests.";
+            let message = "The api-version query parameter (?api-version=) is required for all requests.";
             return Err(wrong(400, "MissingApiVersionParameter", message));
         };
         let is_network = matches!(self, Self::List(Type::Nic) | Self::Resource(Type::Nic, _));
         if is_network && !NETWORK_VERSIONS.contains(&version) {
             let of = Type::Nic.as_str();
-            let message = format!(
-                "No registered resource provider found for API version '{version}' for type '{of}'."
-            );
+            let message = format!("No registered resource provider found for API version '{version}' for type '{of}'.");
             return Err(wrong(400, "NoRegisteredProviderFound", &message));
         }
         Ok(())
@@ -142,12 +126,7 @@ impl Route {
 }
 
 /// Where the outcome of an operation is served.
-pub(super) fn operation_url(
-    origin: &str,
-    cloud: &Cloud,
-    target: &ArmId,
-    operation: &OperationId,
-) -> String {
+pub(super) fn operation_url(origin: &str, cloud: &Cloud, target: &ArmId, operation: &OperationId) -> String {
     let mut segments = target.as_str().split('/').skip(2);
     let subscription = segments.next().unwrap_or_default();
     let (provider, version) = if target.folded().contains("/microsoft.network/") {

@@ -3,9 +3,7 @@
 use super::route::Type;
 use crate::cloud::{Cloud, CloudSettings};
 use napkeeper_core::catalog::CapacityType;
-use napkeeper_core::cluster::cloud::{
-    CloudResource, Detail, Disk, DiskState, Nic, ProvisioningState, Vm,
-};
+use napkeeper_core::cluster::cloud::{CloudResource, Detail, Disk, DiskState, Nic, ProvisioningState, Vm};
 use napkeeper_core::names::ArmId;
 use serde_json::{Map, Value, json};
 
@@ -31,13 +29,8 @@ pub(super) fn summary(cloud: &Cloud, resource: &CloudResource, expand: &str) -> 
     }
     for property in expand.split(',') {
         match (property.trim(), resource.created_at) {
-            ("createdTime", Some(at)) => {
-                summary.insert("createdTime".to_owned(), at.to_string().into())
-            }
-            ("provisioningState", _) => summary.insert(
-                "provisioningState".to_owned(),
-                state(cloud, resource).into(),
-            ),
+            ("createdTime", Some(at)) => summary.insert("createdTime".to_owned(), at.to_string().into()),
+            ("provisioningState", _) => summary.insert("provisioningState".to_owned(), state(cloud, resource).into()),
             _ => None,
         };
     }
@@ -90,9 +83,10 @@ fn state(cloud: &Cloud, resource: &CloudResource) -> &'static str {
 }
 
 fn vm_properties(resource: &CloudResource, vm: &Vm) -> Value {
-    let nics = vm.nics.iter().map(|id| {
-        json!({ "id": id.as_str(), "properties": { "primary": true, "deleteOption": "Delete" } })
-    });
+    let nics = vm
+        .nics
+        .iter()
+        .map(|id| json!({ "id": id.as_str(), "properties": { "primary": true, "deleteOption": "Delete" } }));
     let data_disks = vm.data_disks.iter().enumerate().map(|(lun, id)| {
         json!({ "lun": lun, "name": id.name(), "createOption": "Attach", "managedDisk": { "id": id.as_str() } })
     });
@@ -122,8 +116,8 @@ fn vm_properties(resource: &CloudResource, vm: &Vm) -> Value {
 }
 
 fn nic_properties(resource: &CloudResource, nic: &Nic) -> Value {
-    let addresses = (1..=nic.addresses)
-        .map(|n| json!({ "name": format!("ipconfig{n}"), "properties": { "primary": n == 1 } }));
+    let addresses =
+        (1..=nic.addresses).map(|n| json!({ "name": format!("ipconfig{n}"), "properties": { "primary": n == 1 } }));
     let mut properties = json!({
         "resourceGuid": &*resource.incarnation,
         "ipConfigurations": addresses.collect::<Vec<_>>(),

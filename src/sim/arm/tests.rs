@@ -11,17 +11,8 @@ const GROUP: &str = "/subscriptions/s/resourceGroups/MC_group";
 const ORIGIN: &str = "https://management.azure.com";
 
 fn ask(cloud: &mut Cloud, method: &str, path: &str, body: &Value, secs: i64) -> Response {
-    let body = if body.is_null() {
-        Vec::new()
-    } else {
-        serde_json::to_vec(body).unwrap()
-    };
-    let request = Request {
-        method,
-        origin: ORIGIN,
-        path_and_query: path,
-        body: &body,
-    };
+    let body = if body.is_null() { Vec::new() } else { serde_json::to_vec(body).unwrap() };
+    let request = Request { method, origin: ORIGIN, path_and_query: path, body: &body };
     handle(cloud, &request, at(secs))
 }
 
@@ -107,38 +98,20 @@ fn a_vm_is_put_polled_read_and_deleted() {
 
     let vm = body(get(&mut cloud, &vm_path(), 90));
     assert_eq!(state(&vm), "Succeeded");
-    assert_eq!(
-        (&vm["zones"], &vm["properties"]["priority"]),
-        (&json!(["2"]), &json!("Spot"))
-    );
+    assert_eq!((&vm["zones"], &vm["properties"]["priority"]), (&json!(["2"]), &json!("Spot")));
     assert_eq!(vm["tags"]["napkeeper.io_nodeclaim"], "pool-x7f2p");
     let nic = body(get(&mut cloud, &nic_path(), 90));
     assert_eq!(nic["properties"]["virtualMachine"]["id"], vm["id"]);
     let disk = body(get(&mut cloud, &path("Microsoft.Compute/disks", "a"), 90));
-    assert_eq!(
-        (&disk["managedBy"], &disk["properties"]["diskSizeGB"]),
-        (&vm["id"], &json!(64))
-    );
-    assert_eq!(
-        ask(&mut cloud, "PUT", &vm_path(), &vm_body(), 90).status,
-        200
-    );
+    assert_eq!((&disk["managedBy"], &disk["properties"]["diskSizeGB"]), (&vm["id"], &json!(64)));
+    assert_eq!(ask(&mut cloud, "PUT", &vm_path(), &vm_body(), 90).status, 200);
 
     let gone = ask(&mut cloud, "DELETE", &vm_path(), &Value::Null, 100);
     assert_eq!((gone.status, &gone.body), (202, &None));
     assert_eq!(state(&body(get(&mut cloud, &vm_path(), 101))), "Deleting");
-    assert_eq!(
-        body(get(&mut cloud, &operation(&gone), 160))["status"],
-        "Succeeded"
-    );
-    assert_eq!(
-        error_of(&get(&mut cloud, &nic_path(), 160)),
-        (404, "ResourceNotFound")
-    );
-    assert_eq!(
-        ask(&mut cloud, "DELETE", &vm_path(), &Value::Null, 161).status,
-        204
-    );
+    assert_eq!(body(get(&mut cloud, &operation(&gone), 160))["status"], "Succeeded");
+    assert_eq!(error_of(&get(&mut cloud, &nic_path(), 160)), (404, "ResourceNotFound"));
+    assert_eq!(ask(&mut cloud, "DELETE", &vm_path(), &Value::Null, 161).status, 204);
 }
 
 #[test]
@@ -146,8 +119,7 @@ fn paths_are_read_without_regard_to_case() {
     let mut cloud = cloud(1);
     launch(&mut cloud);
     let shouted = GROUP.to_ascii_uppercase();
-    let path =
-        format!("{shouted}/PROVIDERS/MICROSOFT.COMPUTE/VIRTUALMACHINES/A?api-version=2024-07-01");
+    let path = format!("{shouted}/PROVIDERS/MICROSOFT.COMPUTE/VIRTUALMACHINES/A?api-version=2024-07-01");
     assert_eq!(body(get(&mut cloud, &path, 1))["name"], "a");
 }
 
@@ -191,14 +163,8 @@ fn what_the_cloud_could_not_honour_is_refused() {
     for (pointer, value) in [
         ("/properties/timeCreated", Value::Null),
         ("/properties/evictionPolicy", json!("Deallocate")),
-        (
-            "/properties/storageProfile/osDisk/deleteOption",
-            json!("Detach"),
-        ),
-        (
-            "/properties/networkProfile/networkInterfaces/0/properties/deleteOption",
-            Value::Null,
-        ),
+        ("/properties/storageProfile/osDisk/deleteOption", json!("Detach")),
+        ("/properties/networkProfile/networkInterfaces/0/properties/deleteOption", Value::Null),
         ("/properties/hardwareProfile/vmSize", json!("Standard_X1")),
         ("/zones/0", json!("9")),
         ("/location", json!("eastus")),
@@ -212,10 +178,7 @@ fn what_the_cloud_could_not_honour_is_refused() {
         let response = ask(&mut cloud, "PUT", &vm_path(), &wrong, 0);
         assert_eq!(error_of(&response), (400, "InvalidParameter"), "{pointer}");
     }
-    assert_eq!(
-        ask(&mut cloud, "PUT", &vm_path(), &vm_body(), 0).status,
-        201
-    );
+    assert_eq!(ask(&mut cloud, "PUT", &vm_path(), &vm_body(), 0).status, 201);
 }
 
 #[test]
@@ -252,9 +215,7 @@ fn pages(cloud: &mut Cloud, first: &str) -> Result<Vec<Vec<Value>>, Response> {
             panic!("{page} is no page");
         };
         pages.push(items);
-        next = page["nextLink"]
-            .as_str()
-            .map(|link| link.strip_prefix(ORIGIN).unwrap().to_owned());
+        next = page["nextLink"].as_str().map(|link| link.strip_prefix(ORIGIN).unwrap().to_owned());
     }
     Ok(pages)
 }
@@ -263,36 +224,19 @@ fn pages(cloud: &mut Cloud, first: &str) -> Result<Vec<Vec<Value>>, Response> {
 fn listings_come_in_pages_by_type_or_whole_with_creation_times() {
     let mut cloud = cloud(1);
     for n in 0..120 {
-        cloud
-            .leak_nic(&format!("n{n:03}"), Tags::new(), at(0))
-            .unwrap();
+        cloud.leak_nic(&format!("n{n:03}"), Tags::new(), at(0)).unwrap();
     }
-    cloud
-        .add_vm(
-            "vm",
-            Tags::new(),
-            &offering("Standard_D4s_v5", 1, CapacityType::OnDemand),
-            at(1),
-        )
-        .unwrap();
+    cloud.add_vm("vm", Tags::new(), &offering("Standard_D4s_v5", 1, CapacityType::OnDemand), at(1)).unwrap();
     let nics = pages(&mut cloud, &path("Microsoft.Network/networkInterfaces", "")).unwrap();
     assert_eq!(nics.iter().map(Vec::len).collect::<Vec<_>>(), [50, 50, 21]);
     let vms = pages(&mut cloud, &path("Microsoft.Compute/virtualMachines", "")).unwrap();
-    assert_eq!(
-        vms[0][0]["properties"]["hardwareProfile"]["vmSize"],
-        "Standard_D4s_v5"
-    );
+    assert_eq!(vms[0][0]["properties"]["hardwareProfile"]["vmSize"], "Standard_D4s_v5");
 
-    let all = format!(
-        "{GROUP}/resources?%24expand=createdTime%2CprovisioningState&api-version=2021-04-01"
-    );
+    let all = format!("{GROUP}/resources?%24expand=createdTime%2CprovisioningState&api-version=2021-04-01");
     let all: Vec<Value> = pages(&mut cloud, &all).unwrap().concat();
     assert_eq!(all.len(), 123);
     for resource in &all {
-        assert!(
-            resource["createdTime"].is_string() && resource["properties"].is_null(),
-            "{resource}"
-        );
+        assert!(resource["createdTime"].is_string() && resource["properties"].is_null(), "{resource}");
         assert_eq!(resource["provisioningState"], "Succeeded");
     }
 }
@@ -301,9 +245,7 @@ fn listings_come_in_pages_by_type_or_whole_with_creation_times() {
 fn a_broken_listing_fails_on_its_last_page_and_a_forbidden_one_at_once() {
     let mut cloud = cloud(1);
     for n in 0..60 {
-        cloud
-            .leak_nic(&format!("n{n:03}"), Tags::new(), at(0))
-            .unwrap();
+        cloud.leak_nic(&format!("n{n:03}"), Tags::new(), at(0)).unwrap();
     }
     let path = path("Microsoft.Network/networkInterfaces", "");
     cloud.faults.listing = Some((at(100), ListingFault::BrokenPage));
@@ -311,10 +253,7 @@ fn a_broken_listing_fails_on_its_last_page_and_a_forbidden_one_at_once() {
     let failed = pages(&mut cloud, &path).unwrap_err();
     assert_eq!(error_of(&failed), (500, "InternalServerError"));
     cloud.faults.listing = Some((at(100), ListingFault::Forbidden));
-    assert_eq!(
-        error_of(&get(&mut cloud, &path, 10)),
-        (403, "AuthorizationFailed")
-    );
+    assert_eq!(error_of(&get(&mut cloud, &path, 10)), (403, "AuthorizationFailed"));
 }
 
 #[test]
@@ -322,11 +261,7 @@ fn the_group_says_who_manages_it_and_tags_are_merged() {
     let mut cloud = cloud(1);
     let cluster = ArmId::new("/subscriptions/s/managedClusters/c").unwrap();
     cloud.set_group_managed_by(Some(cluster));
-    let group = body(get(
-        &mut cloud,
-        &format!("{GROUP}?api-version=2021-04-01"),
-        0,
-    ));
+    let group = body(get(&mut cloud, &format!("{GROUP}?api-version=2021-04-01"), 0));
     assert_eq!(group["managedBy"], "/subscriptions/s/managedClusters/c");
 
     ask(&mut cloud, "PUT", &nic_path(), &nic_body(), 0);
@@ -335,10 +270,7 @@ fn the_group_says_who_manages_it_and_tags_are_merged() {
     );
     let merge = json!({ "operation": "Merge", "properties": { "tags": { "x": "1" } } });
     let merged = body(ask(&mut cloud, "PATCH", &tags, &merge, 1));
-    assert_eq!(
-        merged["properties"]["tags"],
-        json!({ "napkeeper.io_cluster": "c", "x": "1" })
-    );
+    assert_eq!(merged["properties"]["tags"], json!({ "napkeeper.io_cluster": "c", "x": "1" }));
     let replace = json!({ "operation": "Replace", "properties": { "tags": {} } });
     assert_eq!(ask(&mut cloud, "PATCH", &tags, &replace, 1).status, 400);
 }

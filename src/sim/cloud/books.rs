@@ -19,25 +19,14 @@ impl Cloud {
         Arc::make_mut(resource).tags = tags;
         let resource = Arc::clone(resource);
         let act = Act::Tagged;
-        self.ledger.push(LedgerEntry {
-            at,
-            act,
-            by,
-            resource,
-        });
+        self.ledger.push(LedgerEntry { at, act, by, resource });
     }
 
     pub(super) fn create(&mut self, resource: CloudResource, by: Author, at: Timestamp) {
         let resource = Arc::new(resource);
-        self.resources
-            .insert(resource.id.clone(), Arc::clone(&resource));
+        self.resources.insert(resource.id.clone(), Arc::clone(&resource));
         let act = Act::Created;
-        self.ledger.push(LedgerEntry {
-            at,
-            act,
-            by,
-            resource,
-        });
+        self.ledger.push(LedgerEntry { at, act, by, resource });
     }
 
     /// Takes a resource out of the books, with all that hangs on it.
@@ -49,12 +38,7 @@ impl Cloud {
         self.reservations.remove(id);
         self.gone.push((at, Arc::clone(&resource)));
         let act = Act::Deleted;
-        self.ledger.push(LedgerEntry {
-            at,
-            act,
-            by,
-            resource: Arc::clone(&resource),
-        });
+        self.ledger.push(LedgerEntry { at, act, by, resource: Arc::clone(&resource) });
         match &resource.detail {
             Detail::Vm(vm) => {
                 self.events.push(CloudEvent::VmGone {
@@ -65,10 +49,7 @@ impl Cloud {
                 });
                 self.remove_children(id, vm, at);
             }
-            Detail::Disk(_) => self.events.push(CloudEvent::DiskGone {
-                at,
-                disk: id.clone(),
-            }),
+            Detail::Disk(_) => self.events.push(CloudEvent::DiskGone { at, disk: id.clone() }),
             Detail::Nic(_) => {}
         }
     }
@@ -102,13 +83,8 @@ impl Cloud {
     pub(super) fn mint(&mut self) -> Arc<str> {
         self.minted += 1;
         let high = Chance::of(self.settings.seed, &self.minted.to_string()).bits();
-        let id = format!(
-            "{:08x}-{:04x}-4{:03x}-8000-{:012x}",
-            high >> 32,
-            (high >> 16) & 0xffff,
-            high & 0xfff,
-            self.minted
-        );
+        let id =
+            format!("{:08x}-{:04x}-4{:03x}-8000-{:012x}", high >> 32, (high >> 16) & 0xffff, high & 0xfff, self.minted);
         Arc::from(id)
     }
 
@@ -120,11 +96,7 @@ impl Cloud {
             // A NIC does not say so itself; the listing of all resources of the group does.
             created_at: Some(now),
             zone: None,
-            detail: Detail::Nic(Nic {
-                vm: None,
-                serves: None,
-                addresses: 1,
-            }),
+            detail: Detail::Nic(Nic { vm: None, serves: None, addresses: 1 }),
         }
     }
 }

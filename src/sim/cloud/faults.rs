@@ -68,20 +68,13 @@ impl Shortage {
     /// Everything is short.
     #[must_use]
     pub fn of_all(lasting: Lasting) -> Self {
-        Self {
-            size: None,
-            zone: None,
-            capacity_type: None,
-            lasting,
-        }
+        Self { size: None, zone: None, capacity_type: None, lasting }
     }
 
     fn covers(&self, offering: &OfferingKey) -> bool {
         self.size.as_ref().is_none_or(|s| *s == offering.size)
             && self.zone.as_ref().is_none_or(|z| *z == offering.zone)
-            && self
-                .capacity_type
-                .is_none_or(|c| c == offering.capacity_type)
+            && self.capacity_type.is_none_or(|c| c == offering.capacity_type)
     }
 
     /// True when the offering is short now; uses up one of its times.
@@ -112,9 +105,7 @@ impl Faults {
 
     /// Why no listing is whole now, if so.
     pub(crate) fn listing_fault(&self, now: Timestamp) -> Option<ListingFault> {
-        self.listing
-            .filter(|(end, _)| now < *end)
-            .map(|(_, fault)| fault)
+        self.listing.filter(|(end, _)| now < *end).map(|(_, fault)| fault)
     }
 
     pub(super) fn refuses(&mut self, offering: &OfferingKey, now: Timestamp) -> bool {
@@ -122,9 +113,7 @@ impl Faults {
     }
 
     pub(super) fn starves(&mut self, offering: &OfferingKey, now: Timestamp) -> bool {
-        self.unallocatable
-            .iter_mut()
-            .any(|s| s.strikes(offering, now))
+        self.unallocatable.iter_mut().any(|s| s.strikes(offering, now))
     }
 }
 
@@ -200,22 +189,12 @@ impl Limits {
             CapacityType::Spot => vec![(Quota::Spot, self.spot, usage.spot)],
             CapacityType::OnDemand => vec![
                 (Quota::Regional, self.regional, usage.regional),
-                (
-                    Quota::Family(Arc::clone(&facts.family)),
-                    self.families.get(&facts.family).copied(),
-                    family,
-                ),
+                (Quota::Family(Arc::clone(&facts.family)), self.families.get(&facts.family).copied(), family),
             ],
         };
         for (quota, limit, usage) in limited {
             if let Some(limit) = limit.filter(|limit| usage + facts.vcpus > *limit) {
-                return Err(Refusal::Quota {
-                    quota,
-                    region: region.clone(),
-                    limit,
-                    usage,
-                    need: facts.vcpus,
-                });
+                return Err(Refusal::Quota { quota, region: region.clone(), limit, usage, need: facts.vcpus });
             }
         }
         Ok(())

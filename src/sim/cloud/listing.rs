@@ -16,10 +16,8 @@ impl Cloud {
     /// # Errors
     /// [`ListFailure`] while listings are made to fail, and while no request gets through.
     pub fn list(&mut self, now: Timestamp) -> Listing<CloudResource> {
-        let failed = |why: &Refusal| ListFailure {
-            what: Arc::from("the node resource group"),
-            why: why.to_string().into(),
-        };
+        let failed =
+            |why: &Refusal| ListFailure { what: Arc::from("the node resource group"), why: why.to_string().into() };
         self.advance(now);
         self.faults.admit(now).map_err(|why| failed(&why))?;
         match self.faults.listing_fault(now) {
@@ -54,9 +52,7 @@ impl Cloud {
             }
         }
         for (_, ghost) in &self.gone {
-            shown
-                .entry(ghost.id.clone())
-                .or_insert_with(|| Arc::clone(ghost));
+            shown.entry(ghost.id.clone()).or_insert_with(|| Arc::clone(ghost));
         }
         let mut shown: Vec<_> = shown.into_values().collect();
         if self.faults.shouting_ids {
@@ -78,12 +74,7 @@ fn shout(resource: &mut CloudResource, seed: u64) {
     };
     spell(&mut resource.id);
     match &mut resource.detail {
-        Detail::Vm(vm) => vm
-            .nics
-            .iter_mut()
-            .chain(&mut vm.os_disk)
-            .chain(&mut vm.data_disks)
-            .for_each(spell),
+        Detail::Vm(vm) => vm.nics.iter_mut().chain(&mut vm.os_disk).chain(&mut vm.data_disks).for_each(spell),
         Detail::Nic(nic) => nic.vm.iter_mut().for_each(spell),
         Detail::Disk(disk) => disk.managed_by.iter_mut().for_each(spell),
     }

@@ -155,8 +155,7 @@ impl Cloud {
     /// # Errors
     /// What Azure refuses, as the domain sees it; `Invalid` for an effect on Kubernetes.
     pub fn perform(&mut self, effect: &Effect, now: Timestamp) -> Result<Reply, PortError> {
-        self.request(effect, now)
-            .map_err(|refusal| PortError::Cloud(refusal.into()))
+        self.request(effect, now).map_err(|refusal| PortError::Cloud(refusal.into()))
     }
 
     /// Performs an effect on Azure, refusing in Azure's own words.
@@ -199,11 +198,7 @@ impl Cloud {
                     None => {}
                 },
                 Due::Eviction(vm, incarnation) => {
-                    if self
-                        .resources
-                        .get(&vm)
-                        .is_some_and(|r| r.incarnation == incarnation)
-                    {
+                    if self.resources.get(&vm).is_some_and(|r| r.incarnation == incarnation) {
                         self.remove(&vm, Author::Eviction, at);
                     }
                 }
@@ -276,18 +271,10 @@ impl Cloud {
         let Some(resource) = self.resources.get(id).cloned() else {
             return Ok(Reply::Done);
         };
-        if self
-            .faults
-            .deletes_locked_until
-            .is_some_and(|end| now < end)
-        {
+        if self.faults.deletes_locked_until.is_some_and(|end| now < end) {
             return Err(Refusal::Locked(self.settings.group.clone()));
         }
-        if let Some(operation) = self
-            .operations
-            .on(id)
-            .filter(|_| self.operations.deletes(id))
-        {
+        if let Some(operation) = self.operations.on(id).filter(|_| self.operations.deletes(id)) {
             return Ok(Reply::Accepted(operation.clone()));
         }
         self.check_unused(&resource)?;
@@ -300,29 +287,20 @@ impl Cloud {
     /// Refuses what would delete an attached NIC or disk.
     fn check_unused(&self, resource: &CloudResource) -> Result<(), Refusal> {
         match &resource.detail {
-            Detail::Nic(Nic { vm: Some(vm), .. }) => Err(Refusal::NicInUse {
-                nic: resource.id.clone(),
-                vm: vm.clone(),
-            }),
-            Detail::Disk(disk) if !disk.managed_by.is_empty() => Err(Refusal::DiskInUse {
-                disk: resource.id.clone(),
-                vm: disk.managed_by[0].clone(),
-            }),
+            Detail::Nic(Nic { vm: Some(vm), .. }) => {
+                Err(Refusal::NicInUse { nic: resource.id.clone(), vm: vm.clone() })
+            }
+            Detail::Disk(disk) if !disk.managed_by.is_empty() => {
+                Err(Refusal::DiskInUse { disk: resource.id.clone(), vm: disk.managed_by[0].clone() })
+            }
             _ => Ok(()),
         }
     }
 
     /// Refuses to touch a NIC that is kept for another VM.
-    fn check_unreserved(
-        &self,
-        nic: &ArmId,
-        vm: Option<&ArmId>,
-        now: Timestamp,
-    ) -> Result<(), Refusal> {
+    fn check_unreserved(&self, nic: &ArmId, vm: Option<&ArmId>, now: Timestamp) -> Result<(), Refusal> {
         match self.reservations.get(nic) {
-            Some(kept) if now < kept.until && vm != Some(&kept.vm) => Err(Refusal::NicReserved {
-                vm: kept.vm.clone(),
-            }),
+            Some(kept) if now < kept.until && vm != Some(&kept.vm) => Err(Refusal::NicReserved { vm: kept.vm.clone() }),
             _ => Ok(()),
         }
     }

@@ -36,9 +36,7 @@ impl Operations {
 
     /// True while a resource is being deleted.
     pub(super) fn deletes(&self, target: &ArmId) -> bool {
-        self.on(target)
-            .and_then(|id| self.running.get(id))
-            .is_some_and(|(_, work)| *work == Work::Delete)
+        self.on(target).and_then(|id| self.running.get(id)).is_some_and(|(_, work)| *work == Work::Delete)
     }
 
     /// Ends an operation when its time has come; `None` when it has been ended before.

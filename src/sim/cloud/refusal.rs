@@ -41,14 +41,10 @@ pub enum Refusal {
         region: Region,
     },
     /// There is no hardware for a VM without a zone.
-    #[error(
-        "Allocation failed. We do not have sufficient capacity for the requested VM size in this region."
-    )]
+    #[error("Allocation failed. We do not have sufficient capacity for the requested VM size in this region.")]
     Allocation,
     /// There is no hardware for a VM in its zone.
-    #[error(
-        "Allocation failed. We do not have sufficient capacity for the requested VM size in this zone."
-    )]
+    #[error("Allocation failed. We do not have sufficient capacity for the requested VM size in this zone.")]
     ZonalAllocation,
     /// The subnet has no address left.
     #[error("Subnet aks-subnet does not have enough capacity for {need} IP addresses.")]
@@ -170,9 +166,7 @@ impl Refusal {
             Self::Locked(_) | Self::ListForbidden => CloudErrorCode::Forbidden,
             Self::Throttled { .. } => CloudErrorCode::Throttled,
             Self::NotFound(_) | Self::OperationNotFound(_) => CloudErrorCode::NotFound,
-            Self::PropertyChange { .. } | Self::Taken(_) | Self::Busy(_) | Self::Preempted => {
-                CloudErrorCode::Conflict
-            }
+            Self::PropertyChange { .. } | Self::Taken(_) | Self::Busy(_) | Self::Preempted => CloudErrorCode::Conflict,
             Self::Unavailable => CloudErrorCode::Unavailable,
             Self::Invalid(_) => CloudErrorCode::Invalid,
         }
@@ -190,10 +184,6 @@ impl Refusal {
 
 impl From<Refusal> for CloudError {
     fn from(refusal: Refusal) -> Self {
-        Self {
-            code: refusal.code(),
-            message: refusal.to_string().into(),
-            retry_after: refusal.retry_after(),
-        }
+        Self { code: refusal.code(), message: refusal.to_string().into(), retry_after: refusal.retry_after() }
     }
 }

@@ -4,9 +4,7 @@ use super::refusal::Refusal;
 use super::{Author, Cloud, Due, Machine};
 use jiff::Timestamp;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
-use napkeeper_core::cluster::cloud::{
-    CloudResource, Detail, Disk, DiskState, ProvisioningState, Tags, Vm,
-};
+use napkeeper_core::cluster::cloud::{CloudResource, Detail, Disk, DiskState, ProvisioningState, Tags, Vm};
 use napkeeper_core::names::{ArmId, Zone};
 use std::sync::Arc;
 
@@ -94,13 +92,7 @@ impl Cloud {
     ///
     /// # Errors
     /// [`Refusal`] when one of the three names is taken.
-    pub fn add_vm(
-        &mut self,
-        name: &str,
-        tags: Tags,
-        offering: &OfferingKey,
-        now: Timestamp,
-    ) -> Result<ArmId, Refusal> {
+    pub fn add_vm(&mut self, name: &str, tags: Tags, offering: &OfferingKey, now: Timestamp) -> Result<ArmId, Refusal> {
         self.advance(now);
         let id = self.check_free(self.vm_id(name))?;
         self.check_free(self.disk_id(name))?;
@@ -133,10 +125,7 @@ impl Cloud {
             }),
         };
         self.create(vm, Author::Outside, now);
-        let machine = Machine {
-            claim: None,
-            failed: false,
-        };
+        let machine = Machine { claim: None, failed: false };
         self.machines.insert(id.clone(), machine);
         self.attach_nic(&nic, &id);
         self.take_disk(&disk, &id, now);
@@ -186,15 +175,9 @@ impl Cloud {
         self.advance(now);
         let resource = self.check_there(vm)?;
         match &resource.detail {
-            Detail::Vm(Vm {
-                capacity_type: CapacityType::Spot,
-                state: ProvisioningState::Succeeded,
-                ..
-            }) => {}
+            Detail::Vm(Vm { capacity_type: CapacityType::Spot, state: ProvisioningState::Succeeded, .. }) => {}
             _ => {
-                return Err(Refusal::Invalid(
-                    format!("{vm} is no spot VM that runs").into(),
-                ));
+                return Err(Refusal::Invalid(format!("{vm} is no spot VM that runs").into()));
             }
         }
         let due = Due::Eviction(vm.clone(), Arc::clone(&resource.incarnation));
@@ -209,11 +192,7 @@ impl Cloud {
     /// [`Refusal`] when it is not there, or is attached.
     pub fn delete_outside(&mut self, id: &ArmId, now: Timestamp) -> Result<(), Refusal> {
         self.advance(now);
-        let resource = self
-            .resources
-            .get(id)
-            .cloned()
-            .ok_or_else(|| Refusal::NotFound(id.clone()))?;
+        let resource = self.resources.get(id).cloned().ok_or_else(|| Refusal::NotFound(id.clone()))?;
         self.check_unused(&resource)?;
         self.remove(id, Author::Outside, now);
         Ok(())
@@ -234,12 +213,7 @@ impl Cloud {
     ///
     /// # Errors
     /// [`Refusal`] when the NIC is not there, or is being deleted.
-    pub fn set_serves(
-        &mut self,
-        nic: &ArmId,
-        serves: Option<Arc<str>>,
-        now: Timestamp,
-    ) -> Result<(), Refusal> {
+    pub fn set_serves(&mut self, nic: &ArmId, serves: Option<Arc<str>>, now: Timestamp) -> Result<(), Refusal> {
         self.advance(now);
         self.check_there(nic)?;
         self.edit(nic, |detail| {

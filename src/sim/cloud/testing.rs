@@ -55,11 +55,7 @@ pub(crate) fn offering(size: &str, zone: u8, capacity_type: CapacityType) -> Off
     let region = Region::new("westeurope").unwrap();
     OfferingKey {
         size: VmSize::new(size).unwrap(),
-        zone: if zone == 0 {
-            Zone::regional()
-        } else {
-            Zone::of(&region, zone)
-        },
+        zone: if zone == 0 { Zone::regional() } else { Zone::of(&region, zone) },
         capacity_type,
     }
 }

@@ -5,9 +5,7 @@ use super::refusal::Refusal;
 use super::{Author, Cloud, CloudEvent, Machine, Reservation};
 use jiff::Timestamp;
 use napkeeper_core::catalog::{OfferingKey, SizeFacts};
-use napkeeper_core::cluster::cloud::{
-    CloudResource, Detail, Disk, DiskState, ProvisioningState, Vm,
-};
+use napkeeper_core::cluster::cloud::{CloudResource, Detail, Disk, DiskState, ProvisioningState, Vm};
 use napkeeper_core::names::{ArmId, Zone};
 use napkeeper_core::plan::{Reply, VmSpec};
 use napkeeper_core::ports::OperationId;
@@ -29,17 +27,10 @@ impl Cloud {
         self.create(disk, Author::Cascade, now);
         let vm = self.new_vm(spec, now);
         self.create(vm, Author::Request, now);
-        let machine = Machine {
-            claim: Some(spec.claim.clone()),
-            failed: false,
-        };
+        let machine = Machine { claim: Some(spec.claim.clone()), failed: false };
         self.machines.insert(spec.id.clone(), machine);
         self.attach_nic(&spec.nic, &spec.id);
-        Ok(Reply::Accepted(self.begin_creation(
-            &spec.id,
-            &spec.offering,
-            now,
-        )))
+        Ok(Reply::Accepted(self.begin_creation(&spec.id, &spec.offering, now)))
     }
 
     pub(super) fn attach_nic(&mut self, nic: &ArmId, vm: &ArmId) {
@@ -51,12 +42,7 @@ impl Cloud {
     }
 
     /// A PUT of a VM that exists: the same is adopted, a failed one is tried again, anything else is refused.
-    fn put_vm_again(
-        &mut self,
-        present: &CloudResource,
-        spec: &VmSpec,
-        now: Timestamp,
-    ) -> Result<Reply, Refusal> {
+    fn put_vm_again(&mut self, present: &CloudResource, spec: &VmSpec, now: Timestamp) -> Result<Reply, Refusal> {
         self.check_idle(&spec.id)?;
         let Detail::Vm(vm) = &present.detail else {
             return Err(Refusal::Taken(spec.id.clone()));
@@ -66,10 +52,7 @@ impl Cloud {
             ("zones", present.zone != zone_of(&spec.offering)),
             ("priority", vm.capacity_type != spec.offering.capacity_type),
             ("networkProfile", vm.nics != [spec.nic.clone()]),
-            (
-                "storageProfile.osDisk",
-                vm.os_disk.as_ref() != Some(&spec.os_disk),
-            ),
+            ("storageProfile.osDisk", vm.os_disk.as_ref() != Some(&spec.os_disk)),
         ];
         if let Some((property, _)) = unlike.into_iter().find(|(_, differs)| *differs) {
             let vm = spec.id.clone();
@@ -82,11 +65,7 @@ impl Cloud {
             if self.faults.refuses(&spec.offering, now) {
                 return Err(self.not_sold(&spec.offering));
             }
-            return Ok(Reply::Accepted(self.begin_creation(
-                &spec.id,
-                &spec.offering,
-                now,
-            )));
+            return Ok(Reply::Accepted(self.begin_creation(&spec.id, &spec.offering, now)));
         }
         self.set_tags(&spec.id, spec.tags.clone(), Author::Request, now);
         Ok(Reply::Done)
@@ -97,15 +76,11 @@ impl Cloud {
         let invalid = |what: String| Err(Refusal::Invalid(what.into()));
         let OfferingKey { size, zone, .. } = &spec.offering;
         let Some(facts) = self.settings.sizes.get(size) else {
-            return invalid(format!(
-                "The value {size} provided for the VM size is not valid."
-            ));
+            return invalid(format!("The value {size} provided for the VM size is not valid."));
         };
         let region = &self.settings.region;
         if !zone.is_regional() && !(1..=3).any(|n| *zone == Zone::of(region, n)) {
-            return invalid(format!(
-                "The zone '{zone}' is not supported in location '{region}'."
-            ));
+            return invalid(format!("The zone '{zone}' is not supported in location '{region}'."));
         }
         match self.resources.get(&spec.nic).map(|nic| &nic.detail) {
             Some(Detail::Nic(nic)) => {
@@ -115,10 +90,7 @@ impl Cloud {
                 }
             }
             _ => {
-                return invalid(format!(
-                    "Resource {} referenced by the VM was not found.",
-                    spec.nic
-                ));
+                return invalid(format!("Resource {} referenced by the VM was not found.", spec.nic));
             }
         }
         self.check_idle(&spec.nic)?;
@@ -130,46 +102,26 @@ impl Cloud {
     }
 
     /// Refuses what Azure does not sell to this subscription now.
-    fn sell(
-        &mut self,
-        offering: &OfferingKey,
-        facts: &SizeFacts,
-        now: Timestamp,
-    ) -> Result<(), Refusal> {
+    fn sell(&mut self, offering: &OfferingKey, facts: &SizeFacts, now: Timestamp) -> Result<(), Refusal> {
         if self.faults.refuses(offering, now) {
             return Err(self.not_sold(offering));
         }
         let usage = self.usage();
         let region = &self.settings.region;
-        self.limits
-            .check_cores(&usage, facts, offering.capacity_type, region)
+        self.limits.check_cores(&usage, facts, offering.capacity_type, region)
     }
 
     fn not_sold(&self, offering: &OfferingKey) -> Refusal {
-        Refusal::SkuNotAvailable {
-            size: offering.size.clone(),
-            region: self.settings.region.clone(),
-        }
+        Refusal::SkuNotAvailable { size: offering.size.clone(), region: self.settings.region.clone() }
     }
 
     fn reserve(&mut self, nic: &ArmId, vm: &ArmId, now: Timestamp) {
-        let reservation = Reservation {
-            vm: vm.clone(),
-            until: now + self.settings.timings.nic_reservation,
-        };
+        let reservation = Reservation { vm: vm.clone(), until: now + self.settings.timings.nic_reservation };
         self.reservations.insert(nic.clone(), reservation);
     }
 
-    fn begin_creation(
-        &mut self,
-        id: &ArmId,
-        offering: &OfferingKey,
-        now: Timestamp,
-    ) -> OperationId {
-        let outcome = match (
-            self.faults.starves(offering, now),
-            offering.zone.is_regional(),
-        ) {
+    fn begin_creation(&mut self, id: &ArmId, offering: &OfferingKey, now: Timestamp) -> OperationId {
+        let outcome = match (self.faults.starves(offering, now), offering.zone.is_regional()) {
             (false, _) => Ok(()),
             (true, true) => Err(Refusal::Allocation),
             (true, false) => Err(Refusal::ZonalAllocation),
@@ -180,12 +132,7 @@ impl Cloud {
         self.begin(id, Work::Create(outcome), due)
     }
 
-    pub(super) fn end_creation(
-        &mut self,
-        id: &ArmId,
-        outcome: &Result<(), Refusal>,
-        at: Timestamp,
-    ) {
+    pub(super) fn end_creation(&mut self, id: &ArmId, outcome: &Result<(), Refusal>, at: Timestamp) {
         if let Some(machine) = self.machines.get_mut(id) {
             machine.failed = outcome.is_err();
         }
@@ -214,12 +161,7 @@ impl Cloud {
             vm: id.clone(),
             incarnation: Arc::clone(&resource.incarnation),
             claim: self.machines.get(id).and_then(|m| m.claim.clone()),
-            price: self
-                .settings
-                .prices
-                .get(&offering)
-                .copied()
-                .unwrap_or_default(),
+            price: self.settings.prices.get(&offering).copied().unwrap_or_default(),
             offering,
         };
         self.events.push(event);
@@ -264,11 +206,7 @@ impl Cloud {
         self.edit(disk, |detail| {
             if let Detail::Disk(disk) = detail {
                 disk.managed_by.retain(|holder| holder != vm);
-                disk.state = if disk.managed_by.is_empty() {
-                    DiskState::Unattached
-                } else {
-                    DiskState::Attached
-                };
+                disk.state = if disk.managed_by.is_empty() { DiskState::Unattached } else { DiskState::Attached };
                 disk.last_ownership_update = Some(at);
             }
         });
@@ -283,9 +221,7 @@ impl Cloud {
     }
 
     fn incarnation(&self, id: &ArmId) -> Arc<str> {
-        self.resources
-            .get(id)
-            .map_or_else(|| Arc::from(""), |r| Arc::clone(&r.incarnation))
+        self.resources.get(id).map_or_else(|| Arc::from(""), |r| Arc::clone(&r.incarnation))
     }
 
     fn new_vm(&mut self, spec: &VmSpec, now: Timestamp) -> CloudResource {

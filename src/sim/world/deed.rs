@@ -329,7 +329,7 @@ impl World {
             is_os: false,
             zone: Some(zone.clone()),
         };
-        let disk = self.cloud.add_disk(draft, self.now);
+        let Ok(disk) = self.cloud.add_disk(draft, self.now) else { return };
         if reclaim == ReclaimPolicy::Retain
             && let Some(resource) = self.cloud.resources().get(&disk)
         {
@@ -461,7 +461,9 @@ impl World {
             tag(labels::TAG_CLAIM, "general-purpose-gone0"),
             tag(labels::TAG_CLAIM_UID, "0b5f8e0e-0000-4000-8000-00000000dead"),
         ]);
-        self.cloud.leak_nic(name.as_str(), tags, self.now);
+        if self.cloud.leak_nic(name.as_str(), tags, self.now).is_err() {
+            return;
+        }
         self.note(Kind::Scenario, name, "a NIC is left over from a NodeClaim that is gone");
     }
 
@@ -476,7 +478,9 @@ impl World {
         };
         // The value of a tag names Karpenter's key: a text search would take it for ours.
         let tags = Tags::from([(Arc::from("copied-from"), Arc::from("karpenter.sh_nodepool"))]);
-        self.cloud.add_vm(name.as_str(), tags, &offering, self.now);
+        if self.cloud.add_vm(name.as_str(), tags, &offering, self.now).is_err() {
+            return;
+        }
         for id in [self.cloud.vm_id(name.as_str()), self.cloud.nic_id(name.as_str()), self.cloud.disk_id(name.as_str())]
         {
             if let Some(resource) = self.cloud.resources().get(&id) {

@@ -85,8 +85,9 @@ impl World {
                     is_os: false,
                     zone,
                 };
-                let disk = self.cloud.add_disk(draft, now);
-                self.cluster.disk_created(&volume, disk, now);
+                if let Ok(disk) = self.cloud.add_disk(draft, now) {
+                    self.cluster.disk_created(&volume, disk, now);
+                }
             }
             // The CSI driver tries again until the disk can be deleted; here it is told only when that is so.
             ClusterEvent::DiskReleased { disk } => drop(self.cloud.delete_outside(&disk, now)),

@@ -20,7 +20,6 @@ pub use invariants::Violation;
 pub use start::{Start, StartError};
 pub use timeline::{Entry, Kind};
 
-use crate::chance::Chance;
 use crate::cloud::Cloud;
 use crate::cluster::Cluster;
 use crate::workload::Workload;
@@ -44,7 +43,6 @@ pub struct World {
     seed: u64,
     now: Timestamp,
     started_at: Timestamp,
-    chance: Chance,
     catalog: RegionCatalog,
     cloud: Cloud,
     cluster: Cluster,

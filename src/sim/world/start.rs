@@ -3,7 +3,6 @@
 use super::controller::Controller;
 use super::truth::Truth;
 use super::{Books, Deed, World};
-use crate::chance::Chance;
 use crate::cloud::{Cloud, CloudSettings, Timings as CloudTimings};
 use crate::cluster::{Cluster, NewNode, Timings as ClusterTimings};
 use crate::workload::{PodBudget, PodTemplate, Workload};
@@ -110,7 +109,6 @@ impl World {
             seed: start.seed,
             now: start.at,
             started_at: start.at,
-            chance: Chance::new(start.seed),
             catalog: region,
             cloud,
             cluster: Cluster::new(start.seed, ClusterTimings::default()),

@@ -77,10 +77,7 @@ fn attachments_agree(cloud: &Cloud) -> Result<(), TestCaseError> {
                     prop_assert_eq!(nic.vm.as_ref(), Some(&resource.id));
                 }
                 for id in vm.os_disk.iter().chain(&vm.data_disks) {
-                    prop_assert_eq!(
-                        &disk(cloud, id).managed_by,
-                        std::slice::from_ref(&resource.id)
-                    );
+                    prop_assert_eq!(&disk(cloud, id).managed_by, std::slice::from_ref(&resource.id));
                 }
             }
             Detail::Nic(nic) => {
@@ -91,17 +88,9 @@ fn attachments_agree(cloud: &Cloud) -> Result<(), TestCaseError> {
             Detail::Disk(disk) => {
                 for holder in &disk.managed_by {
                     let vm = vm(cloud, holder);
-                    prop_assert!(
-                        vm.os_disk
-                            .iter()
-                            .chain(&vm.data_disks)
-                            .any(|d| *d == resource.id)
-                    );
+                    prop_assert!(vm.os_disk.iter().chain(&vm.data_disks).any(|d| *d == resource.id));
                 }
-                prop_assert_eq!(
-                    disk.managed_by.is_empty(),
-                    disk.state == DiskState::Unattached
-                );
+                prop_assert_eq!(disk.managed_by.is_empty(), disk.state == DiskState::Unattached);
             }
         }
     }
@@ -114,19 +103,13 @@ fn ledger_balances(cloud: &Cloud) -> Result<(), TestCaseError> {
     for entry in cloud.ledger() {
         let incarnation = Arc::clone(&entry.resource.incarnation);
         match entry.act {
-            Act::Created => prop_assert!(
-                living
-                    .insert(incarnation, entry.resource.id.clone())
-                    .is_none()
-            ),
+            Act::Created => prop_assert!(living.insert(incarnation, entry.resource.id.clone()).is_none()),
             Act::Tagged => prop_assert!(living.contains_key(&incarnation)),
             Act::Deleted => prop_assert!(living.remove(&incarnation).is_some()),
         }
     }
     let present = cloud.resources().values();
-    let present: BTreeMap<_, _> = present
-        .map(|r| (Arc::clone(&r.incarnation), r.id.clone()))
-        .collect();
+    let present: BTreeMap<_, _> = present.map(|r| (Arc::clone(&r.incarnation), r.id.clone())).collect();
     prop_assert_eq!(living, present);
     prop_assert!(cloud.ledger().is_sorted_by_key(|entry| entry.at));
     Ok(())
@@ -153,10 +136,7 @@ fn limits_hold(cloud: &Cloud) -> Result<(), TestCaseError> {
     }
     prop_assert!(nics <= 3 && regular <= 8 && spot <= 6 && family <= 6);
     let usage = cloud.usage();
-    prop_assert_eq!(
-        (usage.addresses, usage.regional, usage.spot),
-        (nics, regular, spot)
-    );
+    prop_assert_eq!((usage.addresses, usage.regional, usage.spot), (nics, regular, spot));
     prop_assert_eq!(usage.families.get(DSV5).copied().unwrap_or(0), family);
     Ok(())
 }

@@ -18,19 +18,11 @@ fn tags(owner: &str) -> Tags {
 }
 
 fn put_nic(cloud: &mut Cloud, name: &str, now: Timestamp) -> Result<Reply, CloudErrorCode> {
-    let spec = NicSpec {
-        id: cloud.nic_id(name),
-        tags: tags(name),
-    };
+    let spec = NicSpec { id: cloud.nic_id(name), tags: tags(name) };
     code(cloud.request(&Effect::PutNic(Box::new(spec)), now))
 }
 
-fn put_vm(
-    cloud: &mut Cloud,
-    name: &str,
-    offering: &OfferingKey,
-    now: Timestamp,
-) -> Result<Reply, CloudErrorCode> {
+fn put_vm(cloud: &mut Cloud, name: &str, offering: &OfferingKey, now: Timestamp) -> Result<Reply, CloudErrorCode> {
     let spec = VmSpec {
         id: cloud.vm_id(name),
         offering: offering.clone(),
@@ -92,23 +84,12 @@ fn a_vm_comes_with_its_disk_and_runs_within_90_seconds() {
     let begun = put_vm(&mut cloud, "a", &d4s(), at(0)).unwrap();
     let id = cloud.vm_id("a");
     assert_eq!(vm(&cloud, &id).state, ProvisioningState::Creating);
-    assert_eq!(
-        disk(&cloud, &cloud.disk_id("a")).managed_by,
-        std::slice::from_ref(&id)
-    );
+    assert_eq!(disk(&cloud, &cloud.disk_id("a")).managed_by, std::slice::from_ref(&id));
     assert_eq!(poll(&mut cloud, begun.clone(), at(29)), Ok(Reply::Running));
     assert_eq!(poll(&mut cloud, begun, at(90)), Ok(Reply::Done));
     assert_eq!(vm(&cloud, &id).state, ProvisioningState::Succeeded);
     let events = cloud.take_events();
-    let [
-        CloudEvent::VmRunning {
-            at: when,
-            claim,
-            price,
-            ..
-        },
-    ] = &events[..]
-    else {
+    let [CloudEvent::VmRunning { at: when, claim, price, .. }] = &events[..] else {
         panic!("{events:?}");
     };
     assert!(*when >= at(30) && *when <= at(90));
@@ -119,27 +100,15 @@ fn a_vm_comes_with_its_disk_and_runs_within_90_seconds() {
 #[test]
 fn a_quota_refusal_leaves_a_nic_that_is_reserved_for_180_seconds() {
     let mut cloud = cloud(1);
-    cloud
-        .limits
-        .families
-        .insert(Arc::from("standardDSv5Family"), 3);
+    cloud.limits.families.insert(Arc::from("standardDSv5Family"), 3);
     put_nic(&mut cloud, "a", at(0)).unwrap();
-    assert_eq!(
-        put_vm(&mut cloud, "a", &d4s(), at(10)),
-        Err(CloudErrorCode::FamilyQuota)
-    );
+    assert_eq!(put_vm(&mut cloud, "a", &d4s(), at(10)), Err(CloudErrorCode::FamilyQuota));
     assert_eq!(kinds(&cloud), [ResourceKind::Nic]);
     let nic = cloud.nic_id("a");
-    assert_eq!(
-        delete(&mut cloud, &nic, at(189)),
-        Err(CloudErrorCode::NicReserved)
-    );
+    assert_eq!(delete(&mut cloud, &nic, at(189)), Err(CloudErrorCode::NicReserved));
     let d2s = offering("Standard_D2s_v5", 1, CapacityType::OnDemand);
     let mut other = cloud.clone();
-    assert!(matches!(
-        put_vm(&mut other, "a", &d2s, at(189)),
-        Ok(Reply::Accepted(_))
-    ));
+    assert!(matches!(put_vm(&mut other, "a", &d2s, at(189)), Ok(Reply::Accepted(_))));
     let begun = delete(&mut cloud, &nic, at(190)).unwrap();
     assert_eq!(poll(&mut cloud, begun, at(195)), Ok(Reply::Done));
     assert_eq!(kinds(&cloud), []);
@@ -157,27 +126,15 @@ fn spot_cores_are_counted_apart_and_creating_and_failed_vms_count() {
     }
     assert!(put_vm(&mut cloud, "a", &d4s(), at(0)).is_ok());
     assert!(put_vm(&mut cloud, "b", &spot, at(0)).is_ok());
-    assert_eq!(
-        put_vm(&mut cloud, "c", &d4s(), at(0)),
-        Err(CloudErrorCode::RegionalQuota)
-    );
-    assert_eq!(
-        put_vm(&mut cloud, "d", &spot, at(0)),
-        Err(CloudErrorCode::SpotQuota)
-    );
-    assert_eq!(
-        put_vm(&mut cloud, "c", &d4s(), at(100)),
-        Err(CloudErrorCode::RegionalQuota)
-    );
+    assert_eq!(put_vm(&mut cloud, "c", &d4s(), at(0)), Err(CloudErrorCode::RegionalQuota));
+    assert_eq!(put_vm(&mut cloud, "d", &spot, at(0)), Err(CloudErrorCode::SpotQuota));
+    assert_eq!(put_vm(&mut cloud, "c", &d4s(), at(100)), Err(CloudErrorCode::RegionalQuota));
 }
 
 #[test]
 fn quota_messages_say_what_the_adapter_reads() {
     let mut cloud = cloud(1);
-    cloud
-        .limits
-        .families
-        .insert(Arc::from("standardDSv5Family"), 0);
+    cloud.limits.families.insert(Arc::from("standardDSv5Family"), 0);
     put_nic(&mut cloud, "a", at(0)).unwrap();
     let spec = VmSpec {
         id: cloud.vm_id("a"),
@@ -188,46 +145,27 @@ fn quota_messages_say_what_the_adapter_reads() {
         tags: Tags::new(),
         claim: ClaimName::new("a").unwrap(),
     };
-    let refused = cloud
-        .perform(&Effect::PutVm(Box::new(spec)), at(0))
-        .unwrap_err();
+    let refused = cloud.perform(&Effect::PutVm(Box::new(spec)), at(0)).unwrap_err();
     let text = refused.to_string();
-    assert!(
-        text.contains("standardDSv5Family Cores quota") && text.contains("Current Limit: 0,"),
-        "{text}"
-    );
+    assert!(text.contains("standardDSv5Family Cores quota") && text.contains("Current Limit: 0,"), "{text}");
 }
 
 #[test]
 fn a_failed_allocation_leaves_a_failed_vm_and_then_a_reserved_nic() {
     let mut cloud = cloud(1);
-    cloud.faults.unallocatable = vec![Shortage {
-        zone: Some(d4s().zone),
-        ..Shortage::of_all(Lasting::Times(1))
-    }];
+    cloud.faults.unallocatable = vec![Shortage { zone: Some(d4s().zone), ..Shortage::of_all(Lasting::Times(1)) }];
     put_nic(&mut cloud, "a", at(0)).unwrap();
     let begun = put_vm(&mut cloud, "a", &d4s(), at(0)).unwrap();
-    assert_eq!(
-        poll(&mut cloud, begun, at(90)),
-        Err(CloudErrorCode::ZonalAllocationFailed)
-    );
+    assert_eq!(poll(&mut cloud, begun, at(90)), Err(CloudErrorCode::ZonalAllocationFailed));
     let (id, nic) = (cloud.vm_id("a"), cloud.nic_id("a"));
     assert_eq!(vm(&cloud, &id).state, ProvisioningState::Failed);
     assert_eq!(delete(&mut cloud, &nic, at(91)), Err(CloudErrorCode::InUse));
     delete(&mut cloud, &id, at(100)).unwrap();
     cloud.advance(at(160));
     assert_eq!(kinds(&cloud), [ResourceKind::Nic]);
-    assert_eq!(
-        delete(&mut cloud, &nic, at(299)),
-        Err(CloudErrorCode::NicReserved)
-    );
+    assert_eq!(delete(&mut cloud, &nic, at(299)), Err(CloudErrorCode::NicReserved));
     assert!(put_vm(&mut cloud, "a", &d4s(), at(299)).is_ok());
-    assert!(
-        !cloud
-            .take_events()
-            .iter()
-            .any(|e| matches!(e, CloudEvent::VmRunning { .. }))
-    );
+    assert!(!cloud.take_events().iter().any(|e| matches!(e, CloudEvent::VmRunning { .. })));
 }
 
 #[test]
@@ -237,10 +175,7 @@ fn a_failed_vm_may_be_put_again_and_then_runs() {
     let regional = offering("Standard_D4s_v5", 0, CapacityType::OnDemand);
     put_nic(&mut cloud, "a", at(0)).unwrap();
     let begun = put_vm(&mut cloud, "a", &regional, at(0)).unwrap();
-    assert_eq!(
-        poll(&mut cloud, begun, at(90)),
-        Err(CloudErrorCode::AllocationFailed)
-    );
+    assert_eq!(poll(&mut cloud, begun, at(90)), Err(CloudErrorCode::AllocationFailed));
     let begun = put_vm(&mut cloud, "a", &regional, at(90)).unwrap();
     assert_eq!(poll(&mut cloud, begun, at(180)), Ok(Reply::Done));
     let id = cloud.vm_id("a");
@@ -263,11 +198,7 @@ fn the_same_vm_is_adopted_and_another_of_its_name_is_refused() {
         offering("Standard_D4s_v5", 2, CapacityType::OnDemand),
         offering("Standard_D4s_v5", 1, CapacityType::Spot),
     ] {
-        assert_eq!(
-            put_vm(&mut cloud, "a", &other, at(90)),
-            Err(CloudErrorCode::Conflict),
-            "{other}"
-        );
+        assert_eq!(put_vm(&mut cloud, "a", &other, at(90)), Err(CloudErrorCode::Conflict), "{other}");
     }
     assert_eq!(cloud.ledger().len(), 3);
 }
@@ -278,21 +209,12 @@ fn a_deleted_vm_takes_its_nic_and_os_disk_along_but_not_its_data_disks() {
     let id = launch(&mut cloud, "a", &d4s());
     let data = add_data_disk(&mut cloud, "data", at(100));
     cloud.attach_disk(&data, &id, at(100)).unwrap();
-    assert_eq!(
-        delete(&mut cloud, &data, at(101)),
-        Err(CloudErrorCode::InUse)
-    );
+    assert_eq!(delete(&mut cloud, &data, at(101)), Err(CloudErrorCode::InUse));
     let os_disk = cloud.disk_id("a");
-    assert_eq!(
-        delete(&mut cloud, &os_disk, at(101)),
-        Err(CloudErrorCode::InUse)
-    );
+    assert_eq!(delete(&mut cloud, &os_disk, at(101)), Err(CloudErrorCode::InUse));
     let begun = delete(&mut cloud, &id, at(110)).unwrap();
     assert_eq!(delete(&mut cloud, &id, at(111)), Ok(begun.clone()));
-    assert_eq!(
-        put_vm(&mut cloud, "a", &d4s(), at(112)),
-        Err(CloudErrorCode::Conflict)
-    );
+    assert_eq!(put_vm(&mut cloud, "a", &d4s(), at(112)), Err(CloudErrorCode::Conflict));
     assert_eq!(poll(&mut cloud, begun.clone(), at(129)), Ok(Reply::Running));
     assert_eq!(poll(&mut cloud, begun, at(170)), Ok(Reply::Done));
     assert_eq!(kinds(&cloud), [ResourceKind::DataDisk]);
@@ -321,10 +243,7 @@ fn children_that_are_kept_become_orphans_and_block_the_name() {
     delete(&mut cloud, &id, at(100)).unwrap();
     cloud.advance(at(160));
     assert_eq!(kinds(&cloud), [ResourceKind::OsDisk, ResourceKind::Nic]);
-    assert_eq!(
-        put_vm(&mut cloud, "a", &d4s(), at(161)),
-        Err(CloudErrorCode::Conflict)
-    );
+    assert_eq!(put_vm(&mut cloud, "a", &d4s(), at(161)), Err(CloudErrorCode::Conflict));
 }
 
 #[test]
@@ -334,19 +253,11 @@ fn a_vm_deleted_while_it_is_created_never_runs() {
     let begun = put_vm(&mut cloud, "a", &d4s(), at(0)).unwrap();
     let id = cloud.vm_id("a");
     delete(&mut cloud, &id, at(1)).unwrap();
-    assert_eq!(
-        poll(&mut cloud, begun, at(2)),
-        Err(CloudErrorCode::Conflict)
-    );
+    assert_eq!(poll(&mut cloud, begun, at(2)), Err(CloudErrorCode::Conflict));
     cloud.advance(at(200));
     assert_eq!(kinds(&cloud), []);
     let events = cloud.take_events();
-    assert!(
-        !events
-            .iter()
-            .any(|e| matches!(e, CloudEvent::VmRunning { .. })),
-        "{events:?}"
-    );
+    assert!(!events.iter().any(|e| matches!(e, CloudEvent::VmRunning { .. })), "{events:?}");
 }
 
 #[test]
@@ -362,14 +273,7 @@ fn an_evicted_spot_vm_is_gone_with_its_children_after_the_notice() {
     assert!(!cloud.resources().contains_key(&id) && kinds(&cloud).len() == 3);
     let gone = cloud.ledger().iter().filter(|e| e.act == Act::Deleted);
     let gone: Vec<_> = gone.map(|e| (e.at, e.by)).collect();
-    assert_eq!(
-        gone,
-        [
-            (at(230), Author::Eviction),
-            (at(230), Author::Cascade),
-            (at(230), Author::Cascade)
-        ]
-    );
+    assert_eq!(gone, [(at(230), Author::Eviction), (at(230), Author::Cascade), (at(230), Author::Cascade)]);
 }
 
 fn launch_second(cloud: &mut Cloud, name: &str) -> ArmId {
@@ -398,28 +302,19 @@ fn faults_end_at_their_time_and_throttling_says_how_long_to_wait() {
     let minute = SignedDuration::from_secs(60);
     cloud.faults.throttled = Some((at(10), minute));
     cloud.faults.unavailable_until = Some(at(5));
-    assert_eq!(
-        put_nic(&mut cloud, "a", at(4)),
-        Err(CloudErrorCode::Unavailable)
-    );
+    assert_eq!(put_nic(&mut cloud, "a", at(4)), Err(CloudErrorCode::Unavailable));
     let effect = Effect::Get(cloud.nic_id("a"));
     let Err(PortError::Cloud(error)) = cloud.perform(&effect, at(9)) else {
         panic!("must be throttled");
     };
-    assert_eq!(
-        (error.code, error.retry_after),
-        (CloudErrorCode::Throttled, Some(minute))
-    );
+    assert_eq!((error.code, error.retry_after), (CloudErrorCode::Throttled, Some(minute)));
     assert!(cloud.list(at(9)).is_err() && cloud.group_managed_by(at(9)).is_err());
     assert_eq!(put_nic(&mut cloud, "a", at(10)), Ok(Reply::Done));
     cloud.faults.listing = Some((at(20), ListingFault::BrokenPage));
     assert!(cloud.list(at(19)).is_err() && cloud.list(at(20)).is_ok());
     cloud.faults.deletes_locked_until = Some(at(30));
     let nic = cloud.nic_id("a");
-    assert_eq!(
-        delete(&mut cloud, &nic, at(29)),
-        Err(CloudErrorCode::Forbidden)
-    );
+    assert_eq!(delete(&mut cloud, &nic, at(29)), Err(CloudErrorCode::Forbidden));
     assert!(delete(&mut cloud, &nic, at(30)).is_ok());
 }
 
@@ -432,38 +327,24 @@ fn a_size_that_is_not_sold_is_refused_at_once() {
         ..Shortage::of_all(Lasting::Until(at(50)))
     }];
     put_nic(&mut cloud, "a", at(0)).unwrap();
-    assert_eq!(
-        put_vm(&mut cloud, "a", &d4s(), at(49)),
-        Err(CloudErrorCode::SkuNotAvailable)
-    );
+    assert_eq!(put_vm(&mut cloud, "a", &d4s(), at(49)), Err(CloudErrorCode::SkuNotAvailable));
     assert!(put_vm(&mut cloud, "a", &d4s(), at(50)).is_ok());
 }
 
 #[test]
 fn wrong_requests_are_invalid_and_reserve_nothing() {
     let mut cloud = cloud(1);
-    assert_eq!(
-        put_vm(&mut cloud, "a", &d4s(), at(0)),
-        Err(CloudErrorCode::Invalid)
-    );
+    assert_eq!(put_vm(&mut cloud, "a", &d4s(), at(0)), Err(CloudErrorCode::Invalid));
     put_nic(&mut cloud, "a", at(0)).unwrap();
-    for wrong in [
-        offering("Standard_X1", 1, CapacityType::OnDemand),
-        offering("Standard_D4s_v5", 4, CapacityType::OnDemand),
-    ] {
-        assert_eq!(
-            put_vm(&mut cloud, "a", &wrong, at(0)),
-            Err(CloudErrorCode::Invalid),
-            "{wrong}"
-        );
+    for wrong in
+        [offering("Standard_X1", 1, CapacityType::OnDemand), offering("Standard_D4s_v5", 4, CapacityType::OnDemand)]
+    {
+        assert_eq!(put_vm(&mut cloud, "a", &wrong, at(0)), Err(CloudErrorCode::Invalid), "{wrong}");
     }
     let nic = cloud.nic_id("a");
     assert!(delete(&mut cloud, &nic, at(1)).is_ok());
     let unknown = Effect::Poll(OperationId(Arc::from("x")));
-    assert_eq!(
-        code(cloud.request(&unknown, at(1))),
-        Err(CloudErrorCode::NotFound)
-    );
+    assert_eq!(code(cloud.request(&unknown, at(1))), Err(CloudErrorCode::NotFound));
 }
 
 #[test]
@@ -472,10 +353,7 @@ fn a_full_subnet_refuses_new_nics_only() {
     cloud.limits.subnet = Some(1);
     assert_eq!(put_nic(&mut cloud, "a", at(0)), Ok(Reply::Done));
     assert_eq!(put_nic(&mut cloud, "a", at(0)), Ok(Reply::Done));
-    assert_eq!(
-        put_nic(&mut cloud, "b", at(0)),
-        Err(CloudErrorCode::SubnetFull)
-    );
+    assert_eq!(put_nic(&mut cloud, "b", at(0)), Err(CloudErrorCode::SubnetFull));
 }
 
 #[test]
@@ -488,10 +366,7 @@ fn listings_lag_behind_in_both_directions_while_get_tells_the_truth() {
     cloud.delete_outside(&id, at(1300)).unwrap();
     assert_eq!(cloud.list(at(2499)).unwrap().len(), 3);
     assert_eq!(cloud.list(at(2500)), Ok(vec![]));
-    assert_eq!(
-        cloud.request(&Effect::Get(id), at(1300)),
-        Ok(Reply::Resource(None))
-    );
+    assert_eq!(cloud.request(&Effect::Get(id), at(1300)), Ok(Reply::Resource(None)));
 }
 
 #[test]
@@ -514,21 +389,12 @@ fn tags_are_merged_by_us_and_replaced_by_others() {
     put_nic(&mut cloud, "a", at(0)).unwrap();
     let nic = cloud.nic_id("a");
     let more = Tags::from([(Arc::from("x"), Arc::from("1"))]);
-    cloud
-        .request(&Effect::Tag(nic.clone(), more.clone()), at(1))
-        .unwrap();
+    cloud.request(&Effect::Tag(nic.clone(), more.clone()), at(1)).unwrap();
     assert_eq!(cloud.resources()[&nic].tags.len(), 2);
     cloud.retag(&nic, more.clone(), at(2)).unwrap();
     assert_eq!(cloud.resources()[&nic].tags, more);
     let acts: Vec<_> = cloud.ledger().iter().map(|e| (e.act, e.by)).collect();
-    assert_eq!(
-        acts,
-        [
-            (Act::Created, Author::Request),
-            (Act::Tagged, Author::Request),
-            (Act::Tagged, Author::Outside)
-        ]
-    );
+    assert_eq!(acts, [(Act::Created, Author::Request), (Act::Tagged, Author::Request), (Act::Tagged, Author::Outside)]);
 }
 
 #[test]
@@ -544,10 +410,7 @@ fn what_is_gone_holds_back_nothing_of_the_same_name() {
     let nic = cloud.nic_id("b");
     cloud.limits.regional = Some(4);
     put_nic(&mut cloud, "b", at(103)).unwrap();
-    assert_eq!(
-        put_vm(&mut cloud, "b", &d4s(), at(103)),
-        Err(CloudErrorCode::RegionalQuota)
-    );
+    assert_eq!(put_vm(&mut cloud, "b", &d4s(), at(103)), Err(CloudErrorCode::RegionalQuota));
     cloud.delete_outside(&nic, at(104)).unwrap();
     put_nic(&mut cloud, "b", at(105)).unwrap();
     assert!(delete(&mut cloud, &nic, at(106)).is_ok());
@@ -558,10 +421,7 @@ fn a_vm_that_came_in_the_end_frees_its_nic_of_the_reservation() {
     let mut cloud = cloud(1);
     cloud.faults.refused = vec![Shortage::of_all(Lasting::Times(1))];
     put_nic(&mut cloud, "a", at(0)).unwrap();
-    assert_eq!(
-        put_vm(&mut cloud, "a", &d4s(), at(0)),
-        Err(CloudErrorCode::SkuNotAvailable)
-    );
+    assert_eq!(put_vm(&mut cloud, "a", &d4s(), at(0)), Err(CloudErrorCode::SkuNotAvailable));
     put_vm(&mut cloud, "a", &d4s(), at(1)).unwrap();
     cloud.faults.keep_children = true;
     let (id, nic) = (cloud.vm_id("a"), cloud.nic_id("a"));
@@ -573,10 +433,7 @@ fn a_vm_that_came_in_the_end_frees_its_nic_of_the_reservation() {
 fn only_the_group_itself_is_written_to() {
     let mut cloud = cloud(1);
     let elsewhere = ArmId::new(format!("{}-2/providers/x", cloud.settings().group)).unwrap();
-    let nic = NicSpec {
-        id: elsewhere.clone(),
-        tags: Tags::new(),
-    };
+    let nic = NicSpec { id: elsewhere.clone(), tags: Tags::new() };
     let vm = VmSpec {
         id: elsewhere.clone(),
         offering: d4s(),
@@ -599,10 +456,7 @@ fn a_vm_of_others_holds_cores_and_children_but_no_claim() {
     assert!(cloud.add_vm("x", tags("x"), &d4s(), at(0)).is_err());
     assert_eq!((cloud.usage().regional, cloud.ledger().len()), (4, 3));
     let events = cloud.take_events();
-    assert!(
-        matches!(&events[..], [CloudEvent::VmRunning { claim: None, .. }]),
-        "{events:?}"
-    );
+    assert!(matches!(&events[..], [CloudEvent::VmRunning { claim: None, .. }]), "{events:?}");
     cloud.delete_outside(&id, at(1)).unwrap();
     assert_eq!(kinds(&cloud), []);
 }
