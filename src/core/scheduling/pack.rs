@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Most offerings that a new node is planned for.
-const MOST_OFFERINGS: usize = 30;
+const MOST_OFFERINGS: usize = 60;
 
 /// Buys new nodes.
 pub(super) struct Packer<'a> {

@@ -12,6 +12,8 @@ mod invariants;
 mod start;
 mod timeline;
 mod truth;
+#[cfg(test)]
+mod tests;
 
 pub use books::{Books, Summary};
 pub use controller::{Crash, When};

@@ -1,0 +1,148 @@
+//! Worlds in small: do the stories end as they should?
+
+mod stories;
+
+use super::{Deed, Start, World};
+use crate::workload::{PodTemplate, Workload, WorkloadKind};
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_core::catalog::Catalog;
+use napkeeper_core::cluster::cloud::ResourceKind;
+use napkeeper_core::cluster::pod::{Labels, PodShape};
+use napkeeper_core::cluster::pool::{
+    Budget, BudgetNodes, ConsolidationPolicy, Disruption, Limits, NodeClass, NodePool,
+};
+use napkeeper_core::cluster::sweep::{Sweep, SweepMode};
+use napkeeper_core::labels;
+use napkeeper_core::names::{Namespace, NodeClassName, NodePoolName, ObjectKey, ObjectName, Region, Uid};
+use napkeeper_core::orphans::Law;
+use napkeeper_core::requirements::{Operator, Requirements};
+use napkeeper_core::resources::Resources;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
+
+fn catalog() -> &'static Catalog {
+    static CATALOG: OnceLock<Catalog> = OnceLock::new();
+    CATALOG.get_or_init(|| Catalog::embedded().unwrap())
+}
+
+fn mk_class() -> NodeClass {
+    NodeClass {
+        name: NodeClassName::new("default").unwrap(),
+        uid: Uid::new("class").unwrap(),
+        image_family: Arc::from("Ubuntu"),
+        os_disk_gb: 128,
+        max_pods: None,
+        subnet: None,
+        encryption_at_host: false,
+        trusted_launch: false,
+        fips: false,
+        gpu_drivers: true,
+        local_dns: false,
+        artifact_streaming: false,
+        tags: BTreeMap::new(),
+    }
+}
+
+fn mk_pool(name: &str, weight: i32, capacity_types: &[&str], cores: i64) -> NodePool {
+    let mut requirements = Requirements::new();
+    requirements.add_entry(labels::ARCH, Operator::In, &["amd64"]).unwrap();
+    requirements.add_entry(labels::SKU_FAMILY, Operator::In, &["D"]).unwrap();
+    requirements.add_entry(labels::CAPACITY_TYPE, Operator::In, capacity_types).unwrap();
+    NodePool {
+        name: NodePoolName::new(name).unwrap(),
+        uid: Uid::new(name).unwrap(),
+        weight,
+        requirements,
+        labels: Labels::new(),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        class: NodeClassName::new("default").unwrap(),
+        limits: Limits { nodes: None, resources: BTreeMap::from([(Arc::from("cpu"), cores * 1000)]) },
+        expire_after: Some(SignedDuration::from_hours(720)),
+        termination_grace_period: None,
+        disruption: Disruption {
+            policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
+            consolidate_after: Some(SignedDuration::from_secs(30)),
+            budgets: vec![Budget { nodes: BudgetNodes::Percent(10), reasons: None, window: None }],
+        },
+        replicas: None,
+    }
+}
+
+fn mk_sweep(mode: SweepMode) -> Sweep {
+    Sweep {
+        name: ObjectName::new("default").unwrap(),
+        uid: Uid::new("sweep").unwrap(),
+        observe_every: SignedDuration::from_mins(15),
+        schedule: None,
+        mode,
+        kinds: BTreeSet::from(ResourceKind::ALL),
+        minimum_age: BTreeMap::new(),
+        approval_required: BTreeSet::from([ResourceKind::Vm, ResourceKind::DataDisk]),
+        cap: None,
+        exclusions: Vec::new(),
+        approvals: Vec::new(),
+        breaker_cleared_at: None,
+    }
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey { namespace: Namespace::new("default").unwrap(), name: ObjectName::new(name).unwrap() }
+}
+
+fn mk_deployment(name: &str, replicas: u32, cpu_millis: i64, memory_mib: i64) -> (ObjectKey, Workload) {
+    let shape = PodShape {
+        namespace: Namespace::new("default").unwrap(),
+        labels: Labels::from([(Arc::from("app"), Arc::from(name))]),
+        requests: Resources { pods: 1, ..Resources::cpu_memory(cpu_millis, memory_mib << 20) },
+        selector: Requirements::new(),
+        alternatives: Vec::new(),
+        tolerations: Vec::new(),
+        spread: Vec::new(),
+        priority: 0,
+    };
+    (key(name), Workload { template: PodTemplate::new(shape), kind: WorkloadKind::Deployment { replicas } })
+}
+
+fn mk_start(seed: u64) -> Start {
+    Start {
+        region: Region::new("westeurope").unwrap(),
+        seed,
+        at: "2026-08-03T06:00:00Z".parse::<Timestamp>().unwrap(),
+        pools: vec![
+            mk_pool("general-purpose", 10, &["on-demand", "spot"], 100),
+            mk_pool("spot-preferred", 50, &["spot"], 50),
+        ],
+        classes: vec![mk_class()],
+        sweeps: vec![mk_sweep(SweepMode::Collect)],
+        daemon_sets: Vec::new(),
+        workloads: vec![mk_deployment("inflate", 10, 1000, 1024)],
+        suspended: Vec::new(),
+        budgets: Vec::new(),
+        system_nodes: 2,
+        deeds: Vec::new(),
+        law: Law::whole(),
+    }
+}
+
+/// Runs a world and panics, with its timeline, when an invariant breaks.
+fn run(start: Start, hours: i64) -> World {
+    let mut world = World::begin(catalog(), start).unwrap();
+    let end = world.now() + SignedDuration::from_hours(hours);
+    if let Err(violation) = world.run_until(end) {
+        print(&world);
+        panic!("{violation}");
+    }
+    world
+}
+
+fn print(world: &World) {
+    for entry in world.timeline() {
+        println!("{} {:<10} {:<32} {}", entry.at, entry.kind, entry.subject, entry.text);
+    }
+    println!("{:#?}", world.summary());
+}
+
+fn after(mins: i64, deed: Deed) -> (SignedDuration, Deed) {
+    (SignedDuration::from_mins(mins), deed)
+}
