@@ -79,10 +79,9 @@ impl Cluster {
 
     fn place_daemon(&mut self, node: &Node, set: ObjectKey, template: &PodTemplate) {
         let place = (node.name.clone(), set.clone());
-        let used = self.store.usage(&node.name).map(|u| &u.requested);
-        let room = node
-            .allocatable
-            .minus(used.unwrap_or(&Resources::default()));
+        let used = self.store.usage(&node.name);
+        let used = used.map_or_else(Resources::default, |u| u.requested.clone());
+        let room = node.allocatable.minus(&used);
         if self.daemons.pods.contains_key(&place)
             || !template.shape.accepts_labels(&node.labels)
             || template.shape.untolerated(&node.taints).is_some()

@@ -48,7 +48,7 @@ impl Cluster {
         self.scheduler
             .pod_changed(old.as_deref(), Some(&pod), self.store.pods().values());
         self.store.put_pod(Arc::clone(&pod));
-        self.pod_seen(&pod);
+        self.pod_seen(&pod, pod.deleting_at.is_some() || pod.is_terminal());
         self.deltas.push(Delta::Pod(pod));
     }
 
@@ -60,7 +60,7 @@ impl Cluster {
         self.store.take_pod(key);
         self.scheduler
             .pod_changed(Some(&old), None, self.store.pods().values());
-        self.pod_seen(&old);
+        self.pod_seen(&old, true);
         self.dirty.nodes.extend(old.node.clone());
         self.volumes.pods.remove(key);
         match self.workloads.forget_pod(key) {
@@ -71,9 +71,10 @@ impl Cluster {
         self.note(ClusterEvent::PodGone { pod: key.clone() });
     }
 
-    /// Tells the controllers that have to do with the pod.
-    fn pod_seen(&mut self, pod: &Pod) {
-        match self.workloads.orders.get(&pod.key).map(|o| &o.origin) {
+    /// Tells the controllers that have to do with the pod; its owner only when the pod is leaving or gone.
+    fn pod_seen(&mut self, pod: &Pod, leaving: bool) {
+        let orders = self.workloads.orders.get(&pod.key).filter(|_| leaving);
+        match orders.map(|o| &o.origin) {
             Some(Origin::Workload(workload)) => {
                 self.dirty.workloads.insert(workload.clone());
             }

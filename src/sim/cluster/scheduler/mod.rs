@@ -106,6 +106,9 @@ impl Scheduler {
         all: impl Iterator<Item = &'p Arc<Pod>>,
     ) {
         let Some(some) = new.or(old) else { return };
+        if old.map(standing) == new.map(standing) {
+            return;
+        }
         let class = self.class(some, all);
         if let Some(old) = old {
             self.forget(class, old);
@@ -273,6 +276,17 @@ impl Scheduler {
         }
         pass.views.get(&id)?.best(&class.shape, &self.book)
     }
+}
+
+/// All of a pod that the scheduler tells changes by. Shape, volumes and age never change.
+fn standing(pod: &Pod) -> (Option<&NodeName>, bool, bool, bool) {
+    let waits = pod.node.is_none() && pod.deleting_at.is_none() && !pod.is_terminal();
+    (
+        pod.node.as_ref().filter(|_| takes_room(pod)),
+        counts_for_spread(pod),
+        waits,
+        waits && pod.unschedulable,
+    )
 }
 
 fn head(class: &Class, (created, key): &(Timestamp, ObjectKey), id: ClassId) -> Head {

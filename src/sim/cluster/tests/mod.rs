@@ -129,7 +129,7 @@ fn by_node(cluster: &Cluster, app: &str) -> BTreeMap<String, usize> {
         let node = pod
             .node
             .as_ref()
-            .map_or("-".to_owned(), ToString::to_string);
+            .map_or_else(|| "-".to_owned(), ToString::to_string);
         *counts.entry(node).or_default() += 1;
     }
     counts
