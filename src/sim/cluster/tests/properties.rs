@@ -194,7 +194,9 @@ fn history(seed: u64, steps: u64, by_events: bool) -> (Cluster, Vec<Timestamp>) 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    // The seed in the message is all that is needed to see a failure again; a file of them in src/ would pass for a
+    // member of the workspace.
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn nodes_are_never_over_committed_and_deltas_tell_all(seed in any::<u64>()) {
