@@ -83,7 +83,10 @@ impl Cluster {
     /// A VM runs since `at`: its kubelet will announce the node, and become ready some time later.
     pub fn kubelet_joins(&mut self, node: NewNode, at: Timestamp, now: Timestamp) {
         self.reach(now);
-        let delay = self.timings.node_joins.of(self.seed, node.name.as_str());
+        let delay = self
+            .timings
+            .node_joins
+            .of(self.seed, "join", node.name.as_str());
         let after = (at.duration_since(self.now) + delay).max(jiff::SignedDuration::ZERO);
         let provider = node.provider_id.clone();
         self.kubelets.joining.insert(provider.clone(), node);
@@ -101,7 +104,7 @@ impl Cluster {
             return;
         }
         let (name, uid) = (node.name.clone(), node.uid.clone());
-        let reaped = self.timings.node_reaped.of(self.seed, uid.as_str());
+        let reaped = self.timings.node_reaped.of(self.seed, "reap", uid.as_str());
         self.set_timer(
             reaped,
             Timer::Node(NodeTimer::Reap(name.clone(), uid.clone())),
@@ -193,7 +196,10 @@ impl Cluster {
             ],
         );
         let node = self.node_object(new, taints, false);
-        let delay = self.timings.node_ready.of(self.seed, node.name.as_str());
+        let delay = self
+            .timings
+            .node_ready
+            .of(self.seed, "ready", node.name.as_str());
         let ready = NodeTimer::Ready(node.name.clone(), node.uid.clone());
         self.set_timer(delay, Timer::Node(ready));
         self.note(ClusterEvent::NodeJoined {
@@ -216,7 +222,10 @@ impl Cluster {
     /// Something that sets the node up begins once it is ready and registered.
     pub(super) fn start_up(&mut self, node: &Node) {
         if node.ready && node.label(labels::REGISTERED).is_some() {
-            let delay = self.timings.startup.of(self.seed, node.name.as_str());
+            let delay = self
+                .timings
+                .startup
+                .of(self.seed, "startup", node.name.as_str());
             let timer = NodeTimer::Startup(node.name.clone(), node.uid.clone());
             self.set_timer(delay, Timer::Node(timer));
         }

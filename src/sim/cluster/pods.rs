@@ -130,7 +130,7 @@ impl Cluster {
     /// The kubelet starts a pod of its node.
     pub(super) fn start_soon(&mut self, pod: &Pod) {
         let name = pod.uid.as_str();
-        let delay = self.timings.pod_starts.of(self.seed, name);
+        let delay = self.timings.pod_starts.of(self.seed, "start", name);
         self.set_pod_timer(delay, PodTimer::Start, pod);
     }
 

@@ -22,10 +22,9 @@ impl Delay {
         }
     }
 
-    /// A time for the thing of this name.
-    #[must_use]
-    pub fn of(self, seed: u64, name: &str) -> SignedDuration {
-        Chance::of(seed, name).duration(self.least, self.most)
+    /// The time that a step takes for the thing of this name.
+    pub(super) fn of(self, seed: u64, step: &str, name: &str) -> SignedDuration {
+        Chance::of(seed, &format!("{step} {name}")).duration(self.least, self.most)
     }
 }
 

@@ -97,7 +97,6 @@ impl Book {
         };
         for group in &mut self.groups {
             group.on.resize(self.entries.len(), 0);
-            group.on[slot] = 0;
         }
         self.slots.insert(node.name.clone(), slot);
         slot

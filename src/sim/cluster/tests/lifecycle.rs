@@ -1,60 +1,15 @@
 use super::*;
-use napkeeper_core::cluster::pod::{PodPhase, Taint, TaintEffect};
-
-fn spec() -> ClaimSpec {
-    ClaimSpec {
-        pool: Some(NodePoolName::new("general").unwrap()),
-        class: NodeClassName::new("default").unwrap(),
-        requirements: Requirements::new(),
-        requests: Resources::default(),
-        labels: Labels::new(),
-        taints: Vec::new(),
-        startup_taints: vec![startup()],
-        expire_after: None,
-        termination_grace_period: None,
-        planned: Vec::new(),
-    }
-}
-
-fn startup() -> Taint {
-    Taint {
-        key: Arc::from("example.com/setup"),
-        value: Arc::from(""),
-        effect: TaintEffect::NoSchedule,
-    }
-}
-
-fn create(cluster: &mut Cluster, name: &str, now: Timestamp) -> Arc<Claim> {
-    let name = ClaimName::new(name).unwrap();
-    let draft = ClaimDraft {
-        name: name.clone(),
-        spec: spec(),
-        pods: Vec::new(),
-    };
-    perform(cluster, Effect::CreateClaim(Box::new(draft)), now).unwrap();
-    cluster.state().claims().get(&name).unwrap().clone()
-}
+use napkeeper_core::cluster::cloud::ResourceKind;
+use napkeeper_core::cluster::pod::PodPhase;
+use napkeeper_core::cluster::pool::{ConsolidationPolicy, Disruption, Limits, NodePool};
+use napkeeper_core::cluster::record::{Deletion, Sighting};
+use napkeeper_core::cluster::sweep::{Sweep, SweepMode};
+use napkeeper_core::plan::{Pause, RecordChange, SweepReport, Switch};
 
 /// A claim whose VM runs, and whose Node has joined, is registered and ready.
 fn launched(cluster: &mut Cluster, name: &str, now: i64) -> Arc<Claim> {
-    let claim = create(cluster, name, at(now));
     let machine = machine(name, 4, 1);
-    let step = ClaimStep::Launched {
-        provider_id: machine.provider_id.clone(),
-        offering: OfferingKey {
-            size: VmSize::new("Standard_D4s_v5").unwrap(),
-            zone: Zone::new("westeurope-1").unwrap(),
-            capacity_type: CapacityType::OnDemand,
-        },
-        capacity: machine.capacity.clone(),
-        allocatable: machine.allocatable.clone(),
-    };
-    perform(
-        cluster,
-        Effect::AdvanceClaim(claim.reference(), step),
-        at(now),
-    )
-    .unwrap();
+    let claim = launch(cluster, &machine, at(now));
     cluster.kubelet_joins(machine, at(now), at(now));
     cluster.advance(at(now + 51));
     let node = cluster
@@ -250,4 +205,127 @@ fn an_emptied_api_server_has_workloads_but_no_nodes() {
             .iter()
             .all(|p| p.phase == PodPhase::Pending)
     );
+}
+
+fn pool() -> NodePool {
+    NodePool {
+        name: NodePoolName::new("general").unwrap(),
+        uid: Uid::new("pool").unwrap(),
+        weight: 0,
+        requirements: Requirements::new(),
+        labels: Labels::new(),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        class: NodeClassName::new("default").unwrap(),
+        limits: Limits::default(),
+        expire_after: None,
+        termination_grace_period: None,
+        disruption: Disruption {
+            policy: ConsolidationPolicy::WhenEmpty,
+            consolidate_after: None,
+            budgets: Vec::new(),
+        },
+        replicas: None,
+    }
+}
+
+fn sweep() -> Sweep {
+    Sweep {
+        name: ObjectName::new("nightly").unwrap(),
+        uid: Uid::new("sweep").unwrap(),
+        observe_every: SignedDuration::from_mins(10),
+        schedule: None,
+        mode: SweepMode::Report,
+        kinds: ResourceKind::ALL.into_iter().collect(),
+        minimum_age: BTreeMap::new(),
+        approval_required: std::collections::BTreeSet::new(),
+        cap: None,
+        exclusions: Vec::new(),
+        approvals: Vec::new(),
+        breaker_cleared_at: None,
+    }
+}
+
+#[test]
+fn what_git_applies_and_deletes_reaches_the_watcher() {
+    let mut cluster = cluster();
+    let mut followed = Snapshot::default();
+    let mut follow = |cluster: &mut Cluster| {
+        cluster
+            .watch()
+            .iter()
+            .for_each(|delta| apply(delta, &mut followed));
+        assert_same(&cluster.relist(), &followed);
+    };
+    cluster.apply_pool(pool());
+    cluster.apply_sweep(sweep());
+    cluster.apply_daemon_set(key("agent"), &PodTemplate::new(shape("agent", 100)), at(0));
+    cluster.set_pause(Pause::of([Switch::Delete]));
+    let observed = RecordChange {
+        observed: Some(at(0)),
+        ..RecordChange::default()
+    };
+    perform(&mut cluster, Effect::Record(Box::new(observed)), at(0)).unwrap();
+    follow(&mut cluster);
+    assert_eq!(cluster.state().records.last_observed, Some(at(0)));
+    cluster.delete_pool(&pool().name, at(1));
+    cluster.delete_sweep(&sweep().name);
+    cluster.delete_daemon_set(&key("agent"), at(1));
+    follow(&mut cluster);
+    assert!(cluster.state().pools().is_empty() && cluster.state().sweeps().is_empty());
+}
+
+#[test]
+fn a_report_is_written_to_a_sweep_that_is_there() {
+    let mut cluster = cluster();
+    let report = SweepReport {
+        sweep: sweep().name,
+        observed_at: at(0),
+        findings: Vec::new(),
+        halted: None,
+    };
+    let effect = Effect::ReportSweep(Box::new(report.clone()));
+    assert_eq!(
+        perform(&mut cluster, effect.clone(), at(0)),
+        Err(ClusterError::NotFound)
+    );
+    cluster.apply_sweep(sweep());
+    perform(&mut cluster, effect, at(0)).unwrap();
+    assert_eq!(cluster.report(&report.sweep), Some(&report));
+}
+
+#[test]
+fn old_deletions_are_forgotten_and_cleared_sightings_dropped() {
+    let deletion = |second| Deletion {
+        id: disk("d"),
+        incarnation: Arc::from("1"),
+        kind: ResourceKind::DataDisk,
+        at: at(second),
+        evidence: Vec::new(),
+    };
+    let sighting = Sighting {
+        kind: ResourceKind::DataDisk,
+        incarnation: Arc::from("1"),
+        tags: BTreeMap::new(),
+        first_seen: at(0),
+        last_seen: at(0),
+        times: 1,
+    };
+    let mut cluster = cluster();
+    let first = RecordChange {
+        deletions: vec![deletion(0), deletion(5)],
+        sighted: vec![(disk("d"), sighting.clone()), (disk("e"), sighting)],
+        ..RecordChange::default()
+    };
+    let second = RecordChange {
+        cleared: vec![disk("D")],
+        forget_before: Some(at(5)),
+        ..RecordChange::default()
+    };
+    for change in [first, second] {
+        perform(&mut cluster, Effect::Record(Box::new(change)), at(5)).unwrap();
+    }
+    let records = &cluster.state().records;
+    assert_eq!(records.deletions, [deletion(5)]);
+    assert_eq!(records.sightings.keys().collect::<Vec<_>>(), [&disk("e")]);
 }

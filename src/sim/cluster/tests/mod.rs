@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::cluster::claim::{Claim, ClaimSpec};
-use napkeeper_core::cluster::pod::{Labels, Pod, PodShape, Spread};
+use napkeeper_core::cluster::pod::{Labels, Pod, PodShape, Spread, Taint, TaintEffect};
 use napkeeper_core::labels;
 use napkeeper_core::names::*;
 use napkeeper_core::plan::{ClaimDraft, ClaimStep, Effect, NodeStep, Reply};
@@ -171,4 +171,55 @@ fn assert_same(a: &Snapshot, b: &Snapshot) {
     assert_eq!(a.pause, b.pause);
     assert!(a.same_indexes(b));
     assert!(a.same_indexes(&a.reindexed()));
+}
+
+fn spec() -> ClaimSpec {
+    ClaimSpec {
+        pool: Some(NodePoolName::new("general").unwrap()),
+        class: NodeClassName::new("default").unwrap(),
+        requirements: Requirements::new(),
+        requests: Resources::default(),
+        labels: Labels::new(),
+        taints: Vec::new(),
+        startup_taints: vec![startup()],
+        expire_after: None,
+        termination_grace_period: None,
+        planned: Vec::new(),
+    }
+}
+
+fn startup() -> Taint {
+    Taint {
+        key: Arc::from("example.com/setup"),
+        value: Arc::from(""),
+        effect: TaintEffect::NoSchedule,
+    }
+}
+
+fn create(cluster: &mut Cluster, name: &str, now: Timestamp) -> Arc<Claim> {
+    let name = ClaimName::new(name).unwrap();
+    let draft = ClaimDraft {
+        name: name.clone(),
+        spec: spec(),
+        pods: Vec::new(),
+    };
+    perform(cluster, Effect::CreateClaim(Box::new(draft)), now).unwrap();
+    cluster.state().claims().get(&name).unwrap().clone()
+}
+
+/// A claim whose VM has been created; its kubelet has not joined.
+fn launch(cluster: &mut Cluster, machine: &NewNode, now: Timestamp) -> Arc<Claim> {
+    let claim = create(cluster, machine.name.as_str(), now);
+    let step = ClaimStep::Launched {
+        provider_id: machine.provider_id.clone(),
+        offering: OfferingKey {
+            size: VmSize::new("Standard_D4s_v5").unwrap(),
+            zone: Zone::new("westeurope-1").unwrap(),
+            capacity_type: CapacityType::OnDemand,
+        },
+        capacity: machine.capacity.clone(),
+        allocatable: machine.allocatable.clone(),
+    };
+    perform(cluster, Effect::AdvanceClaim(claim.reference(), step), now).unwrap();
+    cluster.state().claims().get(&claim.name).unwrap().clone()
 }

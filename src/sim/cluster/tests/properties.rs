@@ -15,7 +15,7 @@ fn act(cluster: &mut Cluster, chance: &mut Chance, now: Timestamp) {
     let number = chance.between(0, 9);
     let name = format!("n{number}");
     let count = u32::try_from(chance.between(0, 12)).unwrap();
-    match chance.between(0, 13) {
+    match chance.between(0, 14) {
         0..=2 => cluster.apply_workload(key(app), workload(app, count), now),
         3 | 4 => cluster.scale(&key(app), count, now),
         5 => cluster.delete_workload(&key(app), now),
@@ -32,8 +32,8 @@ fn act(cluster: &mut Cluster, chance: &mut Chance, now: Timestamp) {
             let flip = |n: &mut napkeeper_core::cluster::node::Node| n.cordoned = !n.cordoned;
             cluster.edit_node(&NodeName::new(&name).unwrap(), flip, now);
         }
-        11 => cluster.kubelet_joins(machine(&format!("j{number}"), 4, 1), now, now),
-        12 => cluster.apply_daemon_set(key("agent"), &PodTemplate::new(shape("agent", 100)), now),
+        11 | 12 => claim(cluster, &format!("j{number}"), now),
+        13 => cluster.apply_daemon_set(key("agent"), &PodTemplate::new(shape("agent", 100)), now),
         _ => evict_any(cluster, chance, now),
     }
     if chance.one_in(60) {
@@ -42,6 +42,32 @@ fn act(cluster: &mut Cluster, chance: &mut Chance, now: Timestamp) {
     if chance.one_in(20) {
         cluster.fail_listing(Listed::Nodes, now);
     }
+}
+
+/// Launches a claim of this name, registers its node, or takes it another step towards its end.
+fn claim(cluster: &mut Cluster, name: &str, now: Timestamp) {
+    let machine = machine(name, 4, 1);
+    let Some(claim) = cluster.state().claims().get(&ClaimName::new(name).unwrap()) else {
+        launch(cluster, &machine, now);
+        return cluster.kubelet_joins(machine, now, now);
+    };
+    let reference = claim.reference();
+    let node = cluster.state().node_of(&machine.provider_id).cloned();
+    let effect = match node {
+        Some(node) if !node.has_finalizer => {
+            let step = NodeStep::Register {
+                labels: Labels::new(),
+                taints: vec![startup()],
+            };
+            Effect::AdvanceNode(node.name.clone(), node.uid.clone(), step)
+        }
+        Some(node) if node.deleting_at.is_some() => {
+            Effect::DeleteNode(node.name.clone(), node.uid.clone())
+        }
+        _ if claim.deleting_at.is_some() => Effect::ReleaseClaim(reference),
+        _ => Effect::DeleteClaim(reference),
+    };
+    perform(cluster, effect, now).unwrap();
 }
 
 fn node_names(cluster: &Cluster) -> Vec<NodeName> {
@@ -196,7 +222,7 @@ fn history(seed: u64, steps: u64, by_events: bool) -> (Cluster, Vec<Timestamp>) 
 proptest! {
     // The seed in the message is all that is needed to see a failure again; a file of them in src/ would pass for a
     // member of the workspace.
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn nodes_are_never_over_committed_and_deltas_tell_all(seed in any::<u64>()) {

@@ -48,6 +48,26 @@ fn a_zone_without_room_holds_back_the_others() {
 }
 
 #[test]
+fn a_pod_that_evens_the_domains_out_lets_an_older_one_in() {
+    let mut cluster = cluster();
+    cluster.add_unmanaged_node(machine("a", 8, 1), at(0));
+    cluster.add_unmanaged_node(machine("b", 1, 2), at(0));
+    // The second large pod would be too many in zone 1, and has no room in zone 2, where the small one goes.
+    cluster.apply_workload(
+        key("a"),
+        deployment(spread_over_zones("web", 3000), 2),
+        at(0),
+    );
+    cluster.apply_workload(
+        key("b"),
+        deployment(spread_over_zones("web", 500), 1),
+        at(0),
+    );
+    cluster.advance(at(0));
+    assert_eq!(by_node(&cluster, "web"), counts(&[("a", 2), ("b", 1)]));
+}
+
+#[test]
 fn tainted_nodes_count_as_domains_as_by_default() {
     let mut cluster = cluster();
     three_zones(&mut cluster);
@@ -109,6 +129,8 @@ fn room_found_while_no_pod_of_the_class_waited_is_not_forgotten() {
     cluster.scale(&key("web"), 0, at(1));
     cluster.advance(at(1));
     cluster.add_unmanaged_node(machine("n", 4, 1), at(2));
+    // The scheduler looks at the new node for another pod.
+    cluster.apply_workload(key("api"), deployment(shape("api", 1000), 1), at(2));
     cluster.advance(at(2));
     cluster.scale(&key("web"), 1, at(3));
     cluster.advance(at(3));
