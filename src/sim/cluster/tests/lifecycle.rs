@@ -1,9 +1,11 @@
 use super::*;
+use napkeeper_core::cluster::claim::{LaunchIntent, PlannedOffering};
 use napkeeper_core::cluster::cloud::ResourceKind;
 use napkeeper_core::cluster::pod::PodPhase;
 use napkeeper_core::cluster::pool::{ConsolidationPolicy, Disruption, Limits, NodePool};
 use napkeeper_core::cluster::record::{Deletion, Sighting};
 use napkeeper_core::cluster::sweep::{Sweep, SweepMode};
+use napkeeper_core::money::HourlyPrice;
 use napkeeper_core::plan::{Pause, RecordChange, SweepReport, Switch};
 
 /// A claim whose VM runs, and whose Node has joined, is registered and ready.
@@ -96,7 +98,8 @@ fn writes_to_another_incarnation_conflict() {
     assert_eq!(twice, Err(ClusterError::Conflict));
     perform(&mut cluster, Effect::DeleteClaim(first.clone()), at(1)).unwrap();
     perform(&mut cluster, Effect::ReleaseClaim(first.clone()), at(1)).unwrap();
-    create(&mut cluster, "c", at(2));
+    let second = create(&mut cluster, "c", at(2)).reference();
+    assert_ne!(first.uid, second.uid);
     for effect in [
         Effect::DeleteClaim(first.clone()),
         Effect::AdvanceClaim(first.clone(), ClaimStep::Initialized),
@@ -328,4 +331,45 @@ fn old_deletions_are_forgotten_and_cleared_sightings_dropped() {
     let records = &cluster.state().records;
     assert_eq!(records.deletions, [deletion(5)]);
     assert_eq!(records.sightings.keys().collect::<Vec<_>>(), [&disk("e")]);
+}
+
+fn intent() -> LaunchIntent {
+    LaunchIntent {
+        offering: PlannedOffering {
+            key: offering(),
+            price: HourlyPrice::default(),
+        },
+        vm: vm("c"),
+        nic: vm("nic"),
+        os_disk: disk("os"),
+        written_at: at(0),
+        refused: 0,
+    }
+}
+
+#[test]
+fn no_intent_is_written_on_a_claim_that_is_being_deleted() {
+    let mut cluster = cluster();
+    let claim = create(&mut cluster, "c", at(0)).reference();
+    let write = Effect::WriteIntent(claim.clone(), Box::new(intent()));
+    perform(&mut cluster, write.clone(), at(0)).unwrap();
+    assert_eq!(
+        cluster.state().claims().get(&claim.name).unwrap().intent,
+        Some(intent())
+    );
+    perform(&mut cluster, Effect::DeleteClaim(claim), at(1)).unwrap();
+    assert_eq!(
+        perform(&mut cluster, write, at(1)),
+        Err(ClusterError::Conflict)
+    );
+}
+
+#[test]
+fn the_node_of_a_released_claim_is_asked_to_go() {
+    let mut cluster = cluster();
+    let claim = launched(&mut cluster, "c", 0).reference();
+    perform(&mut cluster, Effect::DeleteClaim(claim.clone()), at(100)).unwrap();
+    assert_eq!(node(&cluster, "c").unwrap().deleting_at, None);
+    perform(&mut cluster, Effect::ReleaseClaim(claim), at(110)).unwrap();
+    assert_eq!(node(&cluster, "c").unwrap().deleting_at, Some(at(110)));
 }

@@ -212,14 +212,18 @@ fn launch(cluster: &mut Cluster, machine: &NewNode, now: Timestamp) -> Arc<Claim
     let claim = create(cluster, machine.name.as_str(), now);
     let step = ClaimStep::Launched {
         provider_id: machine.provider_id.clone(),
-        offering: OfferingKey {
-            size: VmSize::new("Standard_D4s_v5").unwrap(),
-            zone: Zone::new("westeurope-1").unwrap(),
-            capacity_type: CapacityType::OnDemand,
-        },
+        offering: offering(),
         capacity: machine.capacity.clone(),
         allocatable: machine.allocatable.clone(),
     };
     perform(cluster, Effect::AdvanceClaim(claim.reference(), step), now).unwrap();
     cluster.state().claims().get(&claim.name).unwrap().clone()
+}
+
+fn offering() -> OfferingKey {
+    OfferingKey {
+        size: VmSize::new("Standard_D4s_v5").unwrap(),
+        zone: Zone::new("westeurope-1").unwrap(),
+        capacity_type: CapacityType::OnDemand,
+    }
 }

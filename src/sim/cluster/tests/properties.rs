@@ -249,7 +249,8 @@ proptest! {
             if !pod.shape.spread.is_empty() || !pod.volumes.is_empty() {
                 continue;
             }
-            for node in state.nodes().values().filter(|n| n.ready && !n.cordoned) {
+            let open = |n: &&Arc<napkeeper_core::cluster::node::Node>| n.ready && !n.cordoned && n.deleting_at.is_none();
+            for node in state.nodes().values().filter(open) {
                 let used = state.usage(&node.name).map(|u| u.requested.clone()).unwrap_or_default();
                 let fits = pod.shape.requests.fits(&node.allocatable.minus(&used))
                     && pod.shape.untolerated(&node.taints).is_none();

@@ -185,6 +185,21 @@ fn daemons_run_on_every_node_that_accepts_them_before_other_pods() {
 }
 
 #[test]
+fn a_daemon_without_room_comes_once_a_pod_makes_room() {
+    let mut cluster = cluster();
+    cluster.add_unmanaged_node(machine("n", 1, 1), at(0));
+    cluster.apply_workload(key("web"), deployment(shape("web", 1000), 1), at(0));
+    cluster.advance(at(10));
+    let agent = PodTemplate::new(shape("agent", 500));
+    cluster.apply_daemon_set(key("agent"), &agent, at(10));
+    cluster.advance(at(10));
+    assert!(pods_of(&cluster, "agent").is_empty());
+    cluster.scale(&key("web"), 0, at(10));
+    cluster.advance(at(40));
+    assert_eq!(by_node(&cluster, "agent"), counts(&[("n", 1)]));
+}
+
+#[test]
 fn an_eviction_waits_for_the_budget() {
     let mut cluster = cluster();
     three_zones(&mut cluster);

@@ -123,3 +123,18 @@ fn a_listing_fails_as_a_whole_and_for_its_kind_only() {
     let read = perform(&mut cluster, Effect::ReadVolume(volume), at(60)).unwrap();
     assert!(matches!(read, Reply::Volume(Some(_))));
 }
+
+#[test]
+fn a_pod_waits_until_its_disk_has_left_the_node_of_another() {
+    let (mut cluster, _) = with_database(ReclaimPolicy::Delete);
+    cluster.add_unmanaged_node(machine("b", 64, 1), at(30));
+    let reader = PodTemplate::new(shape("reader", 1000));
+    let data = ObjectName::new("db-0-data").unwrap();
+    cluster.run_pod(key("reader"), &reader, vec![data], at(30));
+    cluster.advance(at(60));
+    assert_eq!(by_node(&cluster, "reader"), counts(&[("b", 1)]));
+    assert_eq!(pods_of(&cluster, "reader")[0].started_at, None);
+    cluster.delete_workload(&key("db"), at(60));
+    cluster.advance(at(100));
+    assert!(pods_of(&cluster, "reader")[0].started_at >= Some(at(90)));
+}
