@@ -19,7 +19,10 @@ impl Cluster {
         if is_of_azure(effect) {
             return None;
         }
-        let reply = self.faults.check_reachable(self.now).and_then(|()| self.answer(effect));
+        let reply = self
+            .faults
+            .check_reachable(self.now)
+            .and_then(|()| self.answer(effect));
         Some(reply.map_err(PortError::Cluster))
     }
 
@@ -82,8 +85,7 @@ impl Cluster {
         let guarded = pod.phase == PodPhase::Running && pod.deleting_at.is_none();
         let shape = &pod.shape;
         let refused = |budget: &PodBudget| {
-            let (healthy, wanted) = self.health(budget);
-            budget.guards(&shape.namespace, &shape.labels) && !budget.allows(healthy, wanted)
+            budget.guards(&shape.namespace, &shape.labels) && !self.has_spare(budget)
         };
         if guarded && self.budgets.values().any(refused) {
             return Err(ClusterError::Budget);
@@ -92,8 +94,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// How many pods that a budget guards are healthy, and how many are wanted. Pods of DaemonSets are not counted.
-    fn health(&self, budget: &PodBudget) -> (u32, u32) {
+    /// True when a budget allows one healthy pod to go. Pods of DaemonSets are not counted.
+    fn has_spare(&self, budget: &PodBudget) -> bool {
         let guards = |pod: &Pod| budget.guards(&pod.shape.namespace, &pod.shape.labels);
         let healthy = |pods: &mut dyn Iterator<Item = &ObjectKey>| {
             let pods = pods.filter_map(|key| self.store.pods().get(key));
@@ -101,15 +103,15 @@ impl Cluster {
             u32::try_from(healthy.count()).unwrap_or(u32::MAX)
         };
         let bare = healthy(&mut self.workloads.bare.iter());
-        let mut sum = (bare, bare);
+        let (mut running, mut wanted) = (bare, bare);
         for entry in self.workloads.all.values() {
             let shape = &entry.workload.template.shape;
             if budget.guards(&shape.namespace, &shape.labels) {
-                sum.0 += healthy(&mut entry.pods.iter());
-                sum.1 += entry.workload.wanted(entry.succeeded);
+                running += healthy(&mut entry.pods.iter());
+                wanted += entry.workload.wanted(entry.succeeded);
             }
         }
-        sum
+        budget.allows(running, wanted)
     }
 }
 

@@ -28,7 +28,7 @@ pub enum ClusterEvent {
         /// The VM.
         vm: ProviderId,
     },
-    /// A disk is to be detached from the VM of a node.
+    /// A disk is to be detached from the VM of a node. The VM may be gone already.
     DiskDetached {
         /// The disk.
         disk: ArmId,

@@ -110,7 +110,8 @@ impl Cluster {
         std::mem::take(&mut self.deltas)
     }
 
-    /// All that is there: what a controller lists when it starts. Deltas before this call are in it.
+    /// All that is there: what a controller lists when it starts. Deltas that nobody has watched yet are in it; to
+    /// apply them as well does no harm, as long as all of them are applied.
     #[must_use]
     pub fn relist(&self) -> Snapshot {
         self.store.clone()
@@ -130,7 +131,11 @@ impl Cluster {
     /// When something happens next; `None` is never unless somebody does something.
     #[must_use]
     pub fn next_event(&self) -> Option<Timestamp> {
-        if self.is_settled() { self.timers.keys().next().map(|(at, _)| *at) } else { Some(self.now) }
+        if self.is_settled() {
+            self.timers.keys().next().map(|(at, _)| *at)
+        } else {
+            Some(self.now)
+        }
     }
 
     /// Lets everything happen that happens until `now`, `now` included.

@@ -45,9 +45,10 @@ impl Cluster {
         let pod = Arc::new(pod);
         let old = self.store.pods().get(&pod.key).map(Arc::clone);
         // The scheduler first: it counts the pods that are there when it meets a new selector.
-        self.scheduler.pod_changed(old.as_deref(), Some(&pod), self.store.pods().values());
+        self.scheduler
+            .pod_changed(old.as_deref(), Some(&pod), self.store.pods().values());
         self.store.put_pod(Arc::clone(&pod));
-        self.pod_seen(&pod);
+        self.pod_seen(&pod, pod.deleting_at.is_some() || pod.is_terminal());
         self.deltas.push(Delta::Pod(pod));
     }
 
@@ -57,8 +58,9 @@ impl Cluster {
             return;
         };
         self.store.take_pod(key);
-        self.scheduler.pod_changed(Some(&old), None, self.store.pods().values());
-        self.pod_seen(&old);
+        self.scheduler
+            .pod_changed(Some(&old), None, self.store.pods().values());
+        self.pod_seen(&old, true);
         self.dirty.nodes.extend(old.node.clone());
         self.volumes.pods.remove(key);
         match self.workloads.forget_pod(key) {
@@ -69,9 +71,10 @@ impl Cluster {
         self.note(ClusterEvent::PodGone { pod: key.clone() });
     }
 
-    /// Tells the controllers that have to do with the pod.
-    fn pod_seen(&mut self, pod: &Pod) {
-        match self.workloads.orders.get(&pod.key).map(|o| &o.origin) {
+    /// Tells the controllers that have to do with the pod; its owner only when the pod is leaving or gone.
+    fn pod_seen(&mut self, pod: &Pod, leaving: bool) {
+        let orders = self.workloads.orders.get(&pod.key).filter(|_| leaving);
+        match orders.map(|o| &o.origin) {
             Some(Origin::Workload(workload)) => {
                 self.dirty.workloads.insert(workload.clone());
             }
@@ -112,7 +115,10 @@ impl Cluster {
 
     /// Puts a pod on a node. It starts when its volumes are there.
     pub(super) fn bind(&mut self, mut pod: Pod, node: NodeName) {
-        self.note(ClusterEvent::PodBound { pod: pod.key.clone(), node: node.clone() });
+        self.note(ClusterEvent::PodBound {
+            pod: pod.key.clone(),
+            node: node.clone(),
+        });
         pod.node = Some(node);
         pod.unschedulable = false;
         if pod.volumes.is_empty() {
@@ -124,7 +130,7 @@ impl Cluster {
     /// The kubelet starts a pod of its node.
     pub(super) fn start_soon(&mut self, pod: &Pod) {
         let name = pod.uid.as_str();
-        let delay = self.timings.pod_starts.of(self.seed, name);
+        let delay = self.timings.pod_starts.of(self.seed, "start", name);
         self.set_pod_timer(delay, PodTimer::Start, pod);
     }
 
@@ -154,15 +160,26 @@ impl Cluster {
         if let Some(run_for) = run_for {
             self.set_pod_timer(run_for, PodTimer::Succeed, pod);
         }
-        self.note(ClusterEvent::PodRunning { pod: pod.key.clone() });
-        self.put_pod(Pod { phase: PodPhase::Running, started_at: Some(self.now), ..pod.clone() });
+        self.note(ClusterEvent::PodRunning {
+            pod: pod.key.clone(),
+        });
+        self.put_pod(Pod {
+            phase: PodPhase::Running,
+            started_at: Some(self.now),
+            ..pod.clone()
+        });
     }
 
     fn pod_succeeds(&mut self, pod: &Pod) {
         self.workloads.pod_succeeded(&pod.key);
         self.set_pod_timer(self.timings.ended_pods_kept, PodTimer::Forget, pod);
-        self.note(ClusterEvent::PodSucceeded { pod: pod.key.clone() });
-        self.put_pod(Pod { phase: PodPhase::Succeeded, ..pod.clone() });
+        self.note(ClusterEvent::PodSucceeded {
+            pod: pod.key.clone(),
+        });
+        self.put_pod(Pod {
+            phase: PodPhase::Succeeded,
+            ..pod.clone()
+        });
     }
 
     /// Asks a pod to end: it is gone after its grace, or at once when no kubelet has it.
@@ -180,7 +197,10 @@ impl Cluster {
         let orders = self.workloads.orders.get(key);
         let grace = orders.map_or(PodTemplate::GRACE, |o| o.grace);
         self.set_pod_timer(grace, PodTimer::End, &pod);
-        self.put_pod(Pod { deleting_at: Some(self.now), ..Pod::clone(&pod) });
+        self.put_pod(Pod {
+            deleting_at: Some(self.now),
+            ..Pod::clone(&pod)
+        });
     }
 
     /// Lets kube-scheduler place what it can.
@@ -190,7 +210,9 @@ impl Cluster {
         }
         loop {
             let (volumes, store) = (&self.volumes, &self.store);
-            let verdict = self.scheduler.next(|shape, names| volumes.affinity(store, &shape.namespace, names));
+            let verdict = self
+                .scheduler
+                .next(|shape, names| volumes.affinity(store, &shape.namespace, names));
             match verdict {
                 None => return,
                 Some(scheduler::Verdict::Bind(key, node)) => {
@@ -207,7 +229,10 @@ impl Cluster {
 
     fn say_unschedulable(&mut self, key: &ObjectKey) {
         if let Some(pod) = self.store.pods().get(key) {
-            let pod = Pod { unschedulable: true, ..Pod::clone(pod) };
+            let pod = Pod {
+                unschedulable: true,
+                ..Pod::clone(pod)
+            };
             self.put_pod(pod);
             self.note(ClusterEvent::PodUnschedulable { pod: key.clone() });
         }

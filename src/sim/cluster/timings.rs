@@ -16,13 +16,15 @@ impl Delay {
     /// Between two numbers of seconds.
     #[must_use]
     pub const fn secs(least: i64, most: i64) -> Self {
-        Self { least: SignedDuration::from_secs(least), most: SignedDuration::from_secs(most) }
+        Self {
+            least: SignedDuration::from_secs(least),
+            most: SignedDuration::from_secs(most),
+        }
     }
 
-    /// A time for the thing of this name.
-    #[must_use]
-    pub fn of(self, seed: u64, name: &str) -> SignedDuration {
-        Chance::of(seed, name).duration(self.least, self.most)
+    /// The time that a step takes for the thing of this name.
+    pub(super) fn of(self, seed: u64, step: &str, name: &str) -> SignedDuration {
+        Chance::of(seed, &format!("{step} {name}")).duration(self.least, self.most)
     }
 }
 

@@ -1,58 +1,45 @@
 use super::*;
-use napkeeper_core::cluster::pod::{PodPhase, Taint, TaintEffect};
-
-fn spec() -> ClaimSpec {
-    ClaimSpec {
-        pool: Some(NodePoolName::new("general").unwrap()),
-        class: NodeClassName::new("default").unwrap(),
-        requirements: Requirements::new(),
-        requests: Resources::default(),
-        labels: Labels::new(),
-        taints: Vec::new(),
-        startup_taints: vec![startup()],
-        expire_after: None,
-        termination_grace_period: None,
-        planned: Vec::new(),
-    }
-}
-
-fn startup() -> Taint {
-    Taint { key: Arc::from("example.com/setup"), value: Arc::from(""), effect: TaintEffect::NoSchedule }
-}
-
-fn create(cluster: &mut Cluster, name: &str, now: Timestamp) -> Arc<Claim> {
-    let name = ClaimName::new(name).unwrap();
-    let draft = ClaimDraft { name: name.clone(), spec: spec(), pods: Vec::new() };
-    perform(cluster, Effect::CreateClaim(Box::new(draft)), now).unwrap();
-    cluster.state().claims().get(&name).unwrap().clone()
-}
+use napkeeper_core::cluster::claim::{LaunchIntent, PlannedOffering};
+use napkeeper_core::cluster::cloud::ResourceKind;
+use napkeeper_core::cluster::pod::PodPhase;
+use napkeeper_core::cluster::pool::{ConsolidationPolicy, Disruption, Limits, NodePool};
+use napkeeper_core::cluster::record::{Deletion, Sighting};
+use napkeeper_core::cluster::sweep::{Sweep, SweepMode};
+use napkeeper_core::money::HourlyPrice;
+use napkeeper_core::plan::{Pause, RecordChange, SweepReport, Switch};
 
 /// A claim whose VM runs, and whose Node has joined, is registered and ready.
 fn launched(cluster: &mut Cluster, name: &str, now: i64) -> Arc<Claim> {
-    let claim = create(cluster, name, at(now));
     let machine = machine(name, 4, 1);
-    let step = ClaimStep::Launched {
-        provider_id: machine.provider_id.clone(),
-        offering: OfferingKey {
-            size: VmSize::new("Standard_D4s_v5").unwrap(),
-            zone: Zone::new("westeurope-1").unwrap(),
-            capacity_type: CapacityType::OnDemand,
-        },
-        capacity: machine.capacity.clone(),
-        allocatable: machine.allocatable.clone(),
-    };
-    perform(cluster, Effect::AdvanceClaim(claim.reference(), step), at(now)).unwrap();
+    let claim = launch(cluster, &machine, at(now));
     cluster.kubelet_joins(machine, at(now), at(now));
     cluster.advance(at(now + 51));
-    let node = cluster.state().nodes().get(&NodeName::new(name).unwrap()).unwrap().clone();
-    let step = NodeStep::Register { labels: Labels::new(), taints: vec![startup()] };
-    perform(cluster, Effect::AdvanceNode(node.name.clone(), node.uid.clone(), step), at(now + 51)).unwrap();
+    let node = cluster
+        .state()
+        .nodes()
+        .get(&NodeName::new(name).unwrap())
+        .unwrap()
+        .clone();
+    let step = NodeStep::Register {
+        labels: Labels::new(),
+        taints: vec![startup()],
+    };
+    perform(
+        cluster,
+        Effect::AdvanceNode(node.name.clone(), node.uid.clone(), step),
+        at(now + 51),
+    )
+    .unwrap();
     cluster.advance(at(now + 90));
     cluster.state().claims().get(&claim.name).unwrap().clone()
 }
 
 fn node(cluster: &Cluster, name: &str) -> Option<Arc<napkeeper_core::cluster::node::Node>> {
-    cluster.state().nodes().get(&NodeName::new(name).unwrap()).cloned()
+    cluster
+        .state()
+        .nodes()
+        .get(&NodeName::new(name).unwrap())
+        .cloned()
 }
 
 #[test]
@@ -66,7 +53,12 @@ fn a_node_takes_pods_once_it_is_ready_registered_and_set_up() {
     cluster.advance(at(200));
     let joined = node(&cluster, "c").unwrap();
     assert!(joined.ready);
-    assert_eq!(joined.taints.len(), 1, "unregistered only: {:?}", joined.taints);
+    assert_eq!(
+        joined.taints.len(),
+        1,
+        "unregistered only: {:?}",
+        joined.taints
+    );
     assert_eq!(by_node(&cluster, "web"), counts(&[("-", 1)]));
 
     let mut cluster = super::cluster();
@@ -97,18 +89,26 @@ fn the_finalizer_keeps_a_claim_until_it_is_released() {
 fn writes_to_another_incarnation_conflict() {
     let mut cluster = cluster();
     let first = create(&mut cluster, "c", at(0)).reference();
-    let draft = ClaimDraft { name: first.name.clone(), spec: spec(), pods: Vec::new() };
+    let draft = ClaimDraft {
+        name: first.name.clone(),
+        spec: spec(),
+        pods: Vec::new(),
+    };
     let twice = perform(&mut cluster, Effect::CreateClaim(Box::new(draft)), at(0));
     assert_eq!(twice, Err(ClusterError::Conflict));
     perform(&mut cluster, Effect::DeleteClaim(first.clone()), at(1)).unwrap();
     perform(&mut cluster, Effect::ReleaseClaim(first.clone()), at(1)).unwrap();
-    create(&mut cluster, "c", at(2));
+    let second = create(&mut cluster, "c", at(2)).reference();
+    assert_ne!(first.uid, second.uid);
     for effect in [
         Effect::DeleteClaim(first.clone()),
         Effect::AdvanceClaim(first.clone(), ClaimStep::Initialized),
         Effect::ReleaseClaim(first),
     ] {
-        assert_eq!(perform(&mut cluster, effect, at(3)), Err(ClusterError::Conflict));
+        assert_eq!(
+            perform(&mut cluster, effect, at(3)),
+            Err(ClusterError::Conflict)
+        );
     }
 }
 
@@ -118,9 +118,20 @@ fn an_unreachable_api_server_does_nothing() {
     let claim = create(&mut cluster, "c", at(0));
     cluster.unavailable(at(10));
     let delete = Effect::DeleteClaim(claim.reference());
-    assert_eq!(perform(&mut cluster, delete.clone(), at(5)), Err(ClusterError::Unavailable));
+    assert_eq!(
+        perform(&mut cluster, delete.clone(), at(5)),
+        Err(ClusterError::Unavailable)
+    );
     assert!(cluster.list_claims(at(5)).is_err());
-    assert_eq!(cluster.state().claims().get(&claim.name).unwrap().deleting_at, None);
+    assert_eq!(
+        cluster
+            .state()
+            .claims()
+            .get(&claim.name)
+            .unwrap()
+            .deleting_at,
+        None
+    );
     assert_eq!(perform(&mut cluster, delete, at(10)), Ok(Reply::Done));
     assert_eq!(cluster.list_claims(at(10)).unwrap().len(), 1);
 }
@@ -132,7 +143,10 @@ fn the_node_of_a_lost_vm_goes_unless_our_finalizer_holds_it() {
     launched(&mut cluster, "ours", 0);
     cluster.apply_workload(key("web"), deployment(shape("web", 500), 4), at(90));
     cluster.advance(at(100));
-    assert_eq!(by_node(&cluster, "web"), counts(&[("ours", 2), ("plain", 2)]));
+    assert_eq!(
+        by_node(&cluster, "web"),
+        counts(&[("ours", 2), ("plain", 2)])
+    );
     for name in ["plain", "ours"] {
         cluster.kubelet_lost(&ProviderId::of_vm(&vm(name)), at(100));
     }
@@ -151,7 +165,12 @@ fn the_node_of_a_lost_vm_goes_unless_our_finalizer_holds_it() {
     cluster.advance(at(1000));
     assert_eq!(by_node(&cluster, "web"), counts(&[("-", 4), ("ours", 2)]));
     let ours = node(&cluster, "ours").unwrap();
-    perform(&mut cluster, Effect::DeleteNode(ours.name.clone(), ours.uid.clone()), at(1000)).unwrap();
+    perform(
+        &mut cluster,
+        Effect::DeleteNode(ours.name.clone(), ours.uid.clone()),
+        at(1000),
+    )
+    .unwrap();
     cluster.advance(at(1000));
     assert_eq!(by_node(&cluster, "web"), counts(&[("-", 4)]));
 }
@@ -184,5 +203,173 @@ fn an_emptied_api_server_has_workloads_but_no_nodes() {
     cluster.advance(at(100));
     assert!(cluster.state().nodes().is_empty() && cluster.state().claims().is_empty());
     assert_eq!(by_node(&cluster, "web"), counts(&[("-", 2)]));
-    assert!(pods_of(&cluster, "web").iter().all(|p| p.phase == PodPhase::Pending));
+    assert!(
+        pods_of(&cluster, "web")
+            .iter()
+            .all(|p| p.phase == PodPhase::Pending)
+    );
+}
+
+fn pool() -> NodePool {
+    NodePool {
+        name: NodePoolName::new("general").unwrap(),
+        uid: Uid::new("pool").unwrap(),
+        weight: 0,
+        requirements: Requirements::new(),
+        labels: Labels::new(),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        class: NodeClassName::new("default").unwrap(),
+        limits: Limits::default(),
+        expire_after: None,
+        termination_grace_period: None,
+        disruption: Disruption {
+            policy: ConsolidationPolicy::WhenEmpty,
+            consolidate_after: None,
+            budgets: Vec::new(),
+        },
+        replicas: None,
+    }
+}
+
+fn sweep() -> Sweep {
+    Sweep {
+        name: ObjectName::new("nightly").unwrap(),
+        uid: Uid::new("sweep").unwrap(),
+        observe_every: SignedDuration::from_mins(10),
+        schedule: None,
+        mode: SweepMode::Report,
+        kinds: ResourceKind::ALL.into_iter().collect(),
+        minimum_age: BTreeMap::new(),
+        approval_required: std::collections::BTreeSet::new(),
+        cap: None,
+        exclusions: Vec::new(),
+        approvals: Vec::new(),
+        breaker_cleared_at: None,
+    }
+}
+
+#[test]
+fn what_git_applies_and_deletes_reaches_the_watcher() {
+    let mut cluster = cluster();
+    let mut followed = Snapshot::default();
+    let mut follow = |cluster: &mut Cluster| {
+        cluster
+            .watch()
+            .iter()
+            .for_each(|delta| apply(delta, &mut followed));
+        assert_same(&cluster.relist(), &followed);
+    };
+    cluster.apply_pool(pool());
+    cluster.apply_sweep(sweep());
+    cluster.apply_daemon_set(key("agent"), &PodTemplate::new(shape("agent", 100)), at(0));
+    cluster.set_pause(Pause::of([Switch::Delete]));
+    let observed = RecordChange {
+        observed: Some(at(0)),
+        ..RecordChange::default()
+    };
+    perform(&mut cluster, Effect::Record(Box::new(observed)), at(0)).unwrap();
+    follow(&mut cluster);
+    assert_eq!(cluster.state().records.last_observed, Some(at(0)));
+    cluster.delete_pool(&pool().name, at(1));
+    cluster.delete_sweep(&sweep().name);
+    cluster.delete_daemon_set(&key("agent"), at(1));
+    follow(&mut cluster);
+    assert!(cluster.state().pools().is_empty() && cluster.state().sweeps().is_empty());
+}
+
+#[test]
+fn a_report_is_written_to_a_sweep_that_is_there() {
+    let mut cluster = cluster();
+    let report = SweepReport {
+        sweep: sweep().name,
+        observed_at: at(0),
+        findings: Vec::new(),
+        halted: None,
+    };
+    let effect = Effect::ReportSweep(Box::new(report.clone()));
+    assert_eq!(
+        perform(&mut cluster, effect.clone(), at(0)),
+        Err(ClusterError::NotFound)
+    );
+    cluster.apply_sweep(sweep());
+    perform(&mut cluster, effect, at(0)).unwrap();
+    assert_eq!(cluster.report(&report.sweep), Some(&report));
+}
+
+#[test]
+fn old_deletions_are_forgotten_and_cleared_sightings_dropped() {
+    let deletion = |second| Deletion {
+        id: disk("d"),
+        incarnation: Arc::from("1"),
+        kind: ResourceKind::DataDisk,
+        at: at(second),
+        evidence: Vec::new(),
+    };
+    let sighting = Sighting {
+        kind: ResourceKind::DataDisk,
+        incarnation: Arc::from("1"),
+        tags: BTreeMap::new(),
+        first_seen: at(0),
+        last_seen: at(0),
+        times: 1,
+    };
+    let mut cluster = cluster();
+    let first = RecordChange {
+        deletions: vec![deletion(0), deletion(5)],
+        sighted: vec![(disk("d"), sighting.clone()), (disk("e"), sighting)],
+        ..RecordChange::default()
+    };
+    let second = RecordChange {
+        cleared: vec![disk("D")],
+        forget_before: Some(at(5)),
+        ..RecordChange::default()
+    };
+    for change in [first, second] {
+        perform(&mut cluster, Effect::Record(Box::new(change)), at(5)).unwrap();
+    }
+    let records = &cluster.state().records;
+    assert_eq!(records.deletions, [deletion(5)]);
+    assert_eq!(records.sightings.keys().collect::<Vec<_>>(), [&disk("e")]);
+}
+
+fn intent() -> LaunchIntent {
+    LaunchIntent {
+        offering: PlannedOffering {
+            key: offering(),
+            price: HourlyPrice::default(),
+        },
+        vm: vm("c"),
+        nic: vm("nic"),
+        os_disk: disk("os"),
+        written_at: at(0),
+        refused: 0,
+    }
+}
+
+#[test]
+fn no_intent_is_written_on_a_claim_that_is_being_deleted() {
+    let mut cluster = cluster();
+    let claim = create(&mut cluster, "c", at(0)).reference();
+    let write = Effect::WriteIntent(claim.clone(), Box::new(intent()));
+    perform(&mut cluster, write.clone(), at(0)).unwrap();
+    assert_eq!(
+        cluster.state().claims().get(&claim.name).unwrap().intent,
+        Some(intent())
+    );
+    perform(&mut cluster, Effect::DeleteClaim(claim), at(1)).unwrap();
+    assert_eq!(
+        perform(&mut cluster, write, at(1)),
+        Err(ClusterError::Conflict)
+    );
+}
+
+#[test]
+fn the_node_of_a_released_claim_is_asked_to_go() {
+    let mut cluster = cluster();
+    let claim = launched(&mut cluster, "c", 0).reference();
+    perform(&mut cluster, Effect::DeleteClaim(claim.clone()), at(100)).unwrap();
+    assert_eq!(node(&cluster, "c").unwrap().deleting_at, None);
+    perform(&mut cluster, Effect::ReleaseClaim(claim), at(110)).unwrap();
+    assert_eq!(node(&cluster, "c").unwrap().deleting_at, Some(at(110)));
 }

@@ -15,7 +15,7 @@ fn act(cluster: &mut Cluster, chance: &mut Chance, now: Timestamp) {
     let number = chance.between(0, 9);
     let name = format!("n{number}");
     let count = u32::try_from(chance.between(0, 12)).unwrap();
-    match chance.between(0, 13) {
+    match chance.between(0, 14) {
         0..=2 => cluster.apply_workload(key(app), workload(app, count), now),
         3 | 4 => cluster.scale(&key(app), count, now),
         5 => cluster.delete_workload(&key(app), now),
@@ -32,8 +32,8 @@ fn act(cluster: &mut Cluster, chance: &mut Chance, now: Timestamp) {
             let flip = |n: &mut napkeeper_core::cluster::node::Node| n.cordoned = !n.cordoned;
             cluster.edit_node(&NodeName::new(&name).unwrap(), flip, now);
         }
-        11 => cluster.kubelet_joins(machine(&format!("j{number}"), 4, 1), now, now),
-        12 => cluster.apply_daemon_set(key("agent"), &PodTemplate::new(shape("agent", 100)), now),
+        11 | 12 => claim(cluster, &format!("j{number}"), now),
+        13 => cluster.apply_daemon_set(key("agent"), &PodTemplate::new(shape("agent", 100)), now),
         _ => evict_any(cluster, chance, now),
     }
     if chance.one_in(60) {
@@ -44,8 +44,39 @@ fn act(cluster: &mut Cluster, chance: &mut Chance, now: Timestamp) {
     }
 }
 
+/// Launches a claim of this name, registers its node, or takes it another step towards its end.
+fn claim(cluster: &mut Cluster, name: &str, now: Timestamp) {
+    let machine = machine(name, 4, 1);
+    let Some(claim) = cluster.state().claims().get(&ClaimName::new(name).unwrap()) else {
+        launch(cluster, &machine, now);
+        return cluster.kubelet_joins(machine, now, now);
+    };
+    let reference = claim.reference();
+    let node = cluster.state().node_of(&machine.provider_id).cloned();
+    let effect = match node {
+        Some(node) if !node.has_finalizer => {
+            let step = NodeStep::Register {
+                labels: Labels::new(),
+                taints: vec![startup()],
+            };
+            Effect::AdvanceNode(node.name.clone(), node.uid.clone(), step)
+        }
+        Some(node) if node.deleting_at.is_some() => {
+            Effect::DeleteNode(node.name.clone(), node.uid.clone())
+        }
+        _ if claim.deleting_at.is_some() => Effect::ReleaseClaim(reference),
+        _ => Effect::DeleteClaim(reference),
+    };
+    perform(cluster, effect, now).unwrap();
+}
+
 fn node_names(cluster: &Cluster) -> Vec<NodeName> {
-    cluster.state().nodes().iter().map(|(n, _)| n.clone()).collect()
+    cluster
+        .state()
+        .nodes()
+        .iter()
+        .map(|(n, _)| n.clone())
+        .collect()
 }
 
 fn evict_any(cluster: &mut Cluster, chance: &mut Chance, now: Timestamp) {
@@ -53,7 +84,10 @@ fn evict_any(cluster: &mut Cluster, chance: &mut Chance, now: Timestamp) {
     if let Some(pod) = chance.pick(&pods) {
         let effect = Effect::Evict(pod.key.clone(), pod.uid.clone());
         let answer = perform(cluster, effect, now);
-        assert!(matches!(answer, Ok(Reply::Done) | Err(ClusterError::Budget)));
+        assert!(matches!(
+            answer,
+            Ok(Reply::Done) | Err(ClusterError::Budget)
+        ));
     }
 }
 
@@ -64,7 +98,10 @@ fn workload(app: &str, count: u32) -> Workload {
             template: PodTemplate::new(shape(app, 900)),
             kind: WorkloadKind::StatefulSet {
                 replicas: count,
-                disk: Some(DiskRequest { size_gib: 8, reclaim: ReclaimPolicy::Delete }),
+                disk: Some(DiskRequest {
+                    size_gib: 8,
+                    reclaim: ReclaimPolicy::Delete,
+                }),
             },
         },
         "batch" => Workload {
@@ -91,11 +128,18 @@ fn answer(cluster: &mut Cluster, now: Timestamp) {
 fn check_room(snapshot: &Snapshot) {
     for node in snapshot.nodes().values() {
         if let Some(usage) = snapshot.usage(&node.name) {
-            assert!(usage.requested.fits(&node.allocatable), "{} is over-committed", node.name);
+            assert!(
+                usage.requested.fits(&node.allocatable),
+                "{} is over-committed",
+                node.name
+            );
         }
     }
     for pod in snapshot.pods().values().filter(|p| !p.is_terminal()) {
-        let there = pod.node.as_ref().is_none_or(|n| snapshot.nodes().get(n).is_some());
+        let there = pod
+            .node
+            .as_ref()
+            .is_none_or(|n| snapshot.nodes().get(n).is_some());
         assert!(there, "{} is on a node that is gone", pod.key);
     }
 }
@@ -128,7 +172,9 @@ fn follow(cluster: &mut Cluster, followed: &mut Snapshot) {
         let bound = match &delta {
             Delta::Pod(pod) if !pod.shape.spread.is_empty() && pod.node.is_some() => {
                 let before = followed.pods().get(&pod.key);
-                before.is_some_and(|p| p.node.is_none()).then(|| pod.clone())
+                before
+                    .is_some_and(|p| p.node.is_none())
+                    .then(|| pod.clone())
             }
             _ => None,
         };
@@ -154,7 +200,10 @@ fn history(seed: u64, steps: u64, by_events: bool) -> (Cluster, Vec<Timestamp>) 
     for _ in 0..steps {
         act(&mut cluster, &mut chance, now);
         let until = now + SignedDuration::from_secs(i64::try_from(chance.between(0, 40)).unwrap());
-        while let Some(next) = cluster.next_event().filter(|next| *next <= until && by_events) {
+        while let Some(next) = cluster
+            .next_event()
+            .filter(|next| *next <= until && by_events)
+        {
             seen.push(next);
             cluster.advance(next);
             follow(&mut cluster, &mut followed);
@@ -171,7 +220,9 @@ fn history(seed: u64, steps: u64, by_events: bool) -> (Cluster, Vec<Timestamp>) 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    // The seed in the message is all that is needed to see a failure again; a file of them in src/ would pass for a
+    // member of the workspace.
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn nodes_are_never_over_committed_and_deltas_tell_all(seed in any::<u64>()) {
@@ -198,7 +249,8 @@ proptest! {
             if !pod.shape.spread.is_empty() || !pod.volumes.is_empty() {
                 continue;
             }
-            for node in state.nodes().values().filter(|n| n.ready && !n.cordoned) {
+            let open = |n: &&Arc<napkeeper_core::cluster::node::Node>| n.ready && !n.cordoned && n.deleting_at.is_none();
+            for node in state.nodes().values().filter(open) {
                 let used = state.usage(&node.name).map(|u| u.requested.clone()).unwrap_or_default();
                 let fits = pod.shape.requests.fits(&node.allocatable.minus(&used))
                     && pod.shape.untolerated(&node.taints).is_none();

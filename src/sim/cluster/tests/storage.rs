@@ -9,7 +9,13 @@ fn with_database(reclaim: ReclaimPolicy) -> (Cluster, ObjectName) {
     cluster.add_unmanaged_node(machine("a", 4, 1), at(0));
     let workload = Workload {
         template: PodTemplate::new(shape("db", 1000)),
-        kind: WorkloadKind::StatefulSet { replicas: 1, disk: Some(DiskRequest { size_gib: 64, reclaim }) },
+        kind: WorkloadKind::StatefulSet {
+            replicas: 1,
+            disk: Some(DiskRequest {
+                size_gib: 64,
+                reclaim,
+            }),
+        },
     };
     cluster.apply_workload(key("db"), workload, at(0));
     cluster.advance(at(20));
@@ -64,7 +70,10 @@ fn the_disk_of_a_deleted_claim_is_released_once_no_pod_uses_it() {
     cluster.delete_workload(&key("db"), at(40));
     cluster.advance(at(80));
     assert!(cluster.state().volumes().get(&volume).is_none());
-    assert_eq!(disk_events(&mut cluster), ["attached", "detached", "released"]);
+    assert_eq!(
+        disk_events(&mut cluster),
+        ["attached", "detached", "released"]
+    );
 }
 
 #[test]
@@ -107,7 +116,25 @@ fn a_listing_fails_as_a_whole_and_for_its_kind_only() {
     assert!(cluster.list_nodes(at(60)).is_err());
     assert!(cluster.list_attachments(at(59)).is_ok());
     let node = Effect::ReadNode(ProviderId::of_vm(&vm("a")));
-    assert_eq!(perform(&mut cluster, node, at(60)), Err(ClusterError::Forbidden));
+    assert_eq!(
+        perform(&mut cluster, node, at(60)),
+        Err(ClusterError::Forbidden)
+    );
     let read = perform(&mut cluster, Effect::ReadVolume(volume), at(60)).unwrap();
     assert!(matches!(read, Reply::Volume(Some(_))));
+}
+
+#[test]
+fn a_pod_waits_until_its_disk_has_left_the_node_of_another() {
+    let (mut cluster, _) = with_database(ReclaimPolicy::Delete);
+    cluster.add_unmanaged_node(machine("b", 64, 1), at(30));
+    let reader = PodTemplate::new(shape("reader", 1000));
+    let data = ObjectName::new("db-0-data").unwrap();
+    cluster.run_pod(key("reader"), &reader, vec![data], at(30));
+    cluster.advance(at(60));
+    assert_eq!(by_node(&cluster, "reader"), counts(&[("b", 1)]));
+    assert_eq!(pods_of(&cluster, "reader")[0].started_at, None);
+    cluster.delete_workload(&key("db"), at(60));
+    cluster.advance(at(100));
+    assert!(pods_of(&cluster, "reader")[0].started_at >= Some(at(90)));
 }
