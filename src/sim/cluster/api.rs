@@ -1,11 +1,12 @@
 //! The API server: what does it answer to an effect?
 
-use super::{Cluster, Delta, Listed, records};
+use super::{Cluster, Delta, Listed};
 use crate::workload::PodBudget;
 use jiff::Timestamp;
 use napkeeper_core::cluster::pod::{Pod, PodPhase};
 use napkeeper_core::names::{ObjectKey, Uid};
-use napkeeper_core::plan::{Effect, Reply, SweepReport};
+use napkeeper_core::orphans::apply;
+use napkeeper_core::plan::{Effect, RecordChange, Reply, SweepReport};
 use napkeeper_core::ports::{ClusterError, PortError};
 use std::sync::Arc;
 
@@ -19,10 +20,7 @@ impl Cluster {
         if is_of_azure(effect) {
             return None;
         }
-        let reply = self
-            .faults
-            .check_reachable(self.now)
-            .and_then(|()| self.answer(effect));
+        let reply = self.faults.check_reachable(self.now).and_then(|()| self.answer(effect));
         Some(reply.map_err(PortError::Cluster))
     }
 
@@ -40,7 +38,7 @@ impl Cluster {
             }
             Effect::Evict(pod, uid) => self.evict(pod, uid)?,
             Effect::Record(change) => {
-                self.store.records = Arc::new(records::changed(&self.store.records, change));
+                apply(Arc::make_mut(&mut self.store.records), RecordChange::clone(change));
                 let records = Arc::clone(&self.store.records);
                 self.deltas.push(Delta::Records(records));
             }
@@ -84,9 +82,7 @@ impl Cluster {
         }
         let guarded = pod.phase == PodPhase::Running && pod.deleting_at.is_none();
         let shape = &pod.shape;
-        let refused = |budget: &PodBudget| {
-            budget.guards(&shape.namespace, &shape.labels) && !self.has_spare(budget)
-        };
+        let refused = |budget: &PodBudget| budget.guards(&shape.namespace, &shape.labels) && !self.has_spare(budget);
         if guarded && self.budgets.values().any(refused) {
             return Err(ClusterError::Budget);
         }

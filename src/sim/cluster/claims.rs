@@ -30,11 +30,7 @@ impl Cluster {
         Ok(())
     }
 
-    pub(super) fn write_intent(
-        &mut self,
-        claim: &ClaimRef,
-        intent: &LaunchIntent,
-    ) -> Result<(), ClusterError> {
+    pub(super) fn write_intent(&mut self, claim: &ClaimRef, intent: &LaunchIntent) -> Result<(), ClusterError> {
         let mut claim = self.claim(claim)?;
         if claim.deleting_at.is_some() {
             return Err(ClusterError::Conflict);
@@ -44,20 +40,11 @@ impl Cluster {
         Ok(())
     }
 
-    pub(super) fn advance_claim(
-        &mut self,
-        claim: &ClaimRef,
-        step: &ClaimStep,
-    ) -> Result<(), ClusterError> {
+    pub(super) fn advance_claim(&mut self, claim: &ClaimRef, step: &ClaimStep) -> Result<(), ClusterError> {
         let mut claim = self.claim(claim)?;
         let status = &mut claim.status;
         match step {
-            ClaimStep::Launched {
-                provider_id,
-                offering: _,
-                capacity,
-                allocatable,
-            } => {
+            ClaimStep::Launched { provider_id, offering: _, capacity, allocatable } => {
                 status.launched = Some(self.now);
                 status.launch_failed = None;
                 status.provider_id = Some(provider_id.clone());
@@ -99,12 +86,7 @@ impl Cluster {
         Ok(())
     }
 
-    pub(super) fn advance_node(
-        &mut self,
-        name: &NodeName,
-        uid: &Uid,
-        step: &NodeStep,
-    ) -> Result<(), ClusterError> {
+    pub(super) fn advance_node(&mut self, name: &NodeName, uid: &Uid, step: &NodeStep) -> Result<(), ClusterError> {
         let mut node = self.node(name, uid)?;
         let yes: Arc<str> = Arc::from("true");
         match step {
@@ -112,8 +94,7 @@ impl Cluster {
                 node.has_finalizer = true;
                 node.labels.extend(labels.clone());
                 node.labels.insert(Arc::from(labels::REGISTERED), yes);
-                node.taints
-                    .retain(|t| &*t.key != labels::TAINT_UNREGISTERED);
+                node.taints.retain(|t| &*t.key != labels::TAINT_UNREGISTERED);
                 add_taints(&mut node.taints, taints.iter().cloned());
                 self.start_up(&node);
             }
@@ -137,21 +118,13 @@ impl Cluster {
     fn claim(&self, claim: &ClaimRef) -> Result<Claim, ClusterError> {
         let found = self.store.claims().get(&claim.name);
         let found = found.ok_or(ClusterError::NotFound)?;
-        if found.uid == claim.uid {
-            Ok(Claim::clone(found))
-        } else {
-            Err(ClusterError::Conflict)
-        }
+        if found.uid == claim.uid { Ok(Claim::clone(found)) } else { Err(ClusterError::Conflict) }
     }
 
     /// A Node of this name and UID.
     pub(super) fn node(&self, name: &NodeName, uid: &Uid) -> Result<Node, ClusterError> {
         let found = self.store.nodes().get(name).ok_or(ClusterError::NotFound)?;
-        if found.uid == *uid {
-            Ok(Node::clone(found))
-        } else {
-            Err(ClusterError::Conflict)
-        }
+        if found.uid == *uid { Ok(Node::clone(found)) } else { Err(ClusterError::Conflict) }
     }
 
     fn put_claim(&mut self, claim: Claim) {

@@ -32,11 +32,7 @@ impl Workloads {
             entry.workload = workload;
             return;
         }
-        let entry = Entry {
-            workload,
-            pods: BTreeSet::new(),
-            succeeded: 0,
-        };
+        let entry = Entry { workload, pods: BTreeSet::new(), succeeded: 0 };
         self.all.insert(key, entry);
     }
 
@@ -85,10 +81,7 @@ impl Cluster {
             self.end_pod(&pod.key);
         }
         for _ in active.len()..wanted {
-            let name = ObjectKey {
-                namespace: key.namespace.clone(),
-                name: self.ids.name(&key.name),
-            };
+            let name = ObjectKey { namespace: key.namespace.clone(), name: self.ids.name(&key.name) };
             self.make_pod(key, &workload, name, Vec::new());
         }
     }
@@ -108,16 +101,9 @@ impl Cluster {
     }
 
     /// A StatefulSet makes a pod anew only when the old one of that name is gone. (All at once: `Parallel`.)
-    fn run_stateful_set(
-        &mut self,
-        key: &ObjectKey,
-        workload: &Workload,
-        (wanted, disk): (usize, Option<DiskRequest>),
-    ) {
-        let named = |suffix: String| ObjectKey {
-            namespace: key.namespace.clone(),
-            name: ids::joined(&key.name, &suffix),
-        };
+    fn run_stateful_set(&mut self, key: &ObjectKey, workload: &Workload, (wanted, disk): (usize, Option<DiskRequest>)) {
+        let named =
+            |suffix: String| ObjectKey { namespace: key.namespace.clone(), name: ids::joined(&key.name, &suffix) };
         let names: BTreeSet<ObjectKey> = (0..wanted).map(|i| named(i.to_string())).collect();
         for pod in self.active_pods(key) {
             if !names.contains(&pod.key) {
@@ -130,10 +116,7 @@ impl Cluster {
             }
             let mut volumes = Vec::new();
             if let Some(disk) = disk {
-                let claim = ObjectKey {
-                    namespace: pod.namespace.clone(),
-                    name: ids::joined(&pod.name, "data"),
-                };
+                let claim = ObjectKey { namespace: pod.namespace.clone(), name: ids::joined(&pod.name, "data") };
                 volumes.push(claim.name.clone());
                 self.put_volume_claim(claim, disk);
             }
@@ -141,19 +124,8 @@ impl Cluster {
         }
     }
 
-    fn make_pod(
-        &mut self,
-        owner: &ObjectKey,
-        workload: &Workload,
-        key: ObjectKey,
-        volumes: Vec<ObjectName>,
-    ) {
-        let pod = self.new_pod(
-            key.clone(),
-            &workload.template,
-            PodOwner::Controller,
-            volumes,
-        );
+    fn make_pod(&mut self, owner: &ObjectKey, workload: &Workload, key: ObjectKey, volumes: Vec<ObjectName>) {
+        let pod = self.new_pod(key.clone(), &workload.template, PodOwner::Controller, volumes);
         if let Some(entry) = self.workloads.all.get_mut(owner) {
             entry.pods.insert(key.clone());
         }

@@ -20,18 +20,13 @@ pub(super) struct Daemons {
 
 impl Daemons {
     pub(super) fn put(&mut self, key: ObjectKey, template: &PodTemplate) {
-        let template = PodTemplate {
-            shape: Arc::new(tolerant(&template.shape)),
-            ..template.clone()
-        };
+        let template = PodTemplate { shape: Arc::new(tolerant(&template.shape)), ..template.clone() };
         self.templates.insert(key, Arc::new(template));
     }
 
     pub(super) fn take(&mut self, key: &ObjectKey) -> Vec<ObjectKey> {
         self.templates.remove(key);
-        let of_set = |((_, set), pod): (&(NodeName, ObjectKey), &ObjectKey)| {
-            (set == key).then(|| pod.clone())
-        };
+        let of_set = |((_, set), pod): (&(NodeName, ObjectKey), &ObjectKey)| (set == key).then(|| pod.clone());
         self.pods.iter().filter_map(of_set).collect()
     }
 
@@ -44,19 +39,12 @@ impl Daemons {
 /// are cordoned (`AddOrUpdateDaemonPodTolerations`). Not-ready is tolerated with every effect here, as the DaemonSets
 /// of AKS do.
 fn tolerant(shape: &PodShape) -> PodShape {
-    let toleration = |key: &str, effect| Toleration {
-        key: Some(Arc::from(key)),
-        value: None,
-        effect,
-    };
+    let toleration = |key: &str, effect| Toleration { key: Some(Arc::from(key)), value: None, effect };
     let mut shape = shape.clone();
     shape.tolerations.extend([
         toleration(labels::TAINT_NOT_READY, None),
         toleration(labels::TAINT_UNREACHABLE, None),
-        toleration(
-            "node.kubernetes.io/unschedulable",
-            Some(TaintEffect::NoSchedule),
-        ),
+        toleration("node.kubernetes.io/unschedulable", Some(TaintEffect::NoSchedule)),
     ]);
     shape
 }
@@ -89,15 +77,8 @@ impl Cluster {
         {
             return;
         }
-        let key = ObjectKey {
-            namespace: set.namespace.clone(),
-            name: self.ids.name(&set.name),
-        };
-        let orders = Orders {
-            origin: Origin::DaemonSet(set, node.name.clone()),
-            grace: template.grace,
-            run_for: None,
-        };
+        let key = ObjectKey { namespace: set.namespace.clone(), name: self.ids.name(&set.name) };
+        let orders = Orders { origin: Origin::DaemonSet(set, node.name.clone()), grace: template.grace, run_for: None };
         self.workloads.orders.insert(key.clone(), orders);
         self.daemons.pods.insert(place, key.clone());
         let pod = self.new_pod(key, template, PodOwner::DaemonSet, Vec::new());

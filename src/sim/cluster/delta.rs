@@ -8,9 +8,7 @@ use napkeeper_core::cluster::pool::{DaemonSet, NodeClass, NodePool};
 use napkeeper_core::cluster::record::Records;
 use napkeeper_core::cluster::sweep::Sweep;
 use napkeeper_core::cluster::volume::Volume;
-use napkeeper_core::names::{
-    ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName,
-};
+use napkeeper_core::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName};
 use napkeeper_core::plan::Pause;
 use std::sync::Arc;
 

@@ -15,10 +15,7 @@ const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 impl Ids {
     pub(super) fn new(seed: u64) -> Self {
-        Self {
-            chance: Chance::of(seed, "uid"),
-            given: 0,
-        }
+        Self { chance: Chance::of(seed, "uid"), given: 0 }
     }
 
     /// A UID in the form of a version 4 UUID; its last group counts, so that none comes twice.
@@ -52,19 +49,13 @@ impl Ids {
 }
 
 /// `<base>-<suffix>` for a suffix of lower-case letters and digits.
-#[expect(
-    clippy::expect_used,
-    reason = "a valid name stays valid with such a suffix; scenarios keep names short"
-)]
+#[expect(clippy::expect_used, reason = "a valid name stays valid with such a suffix; scenarios keep names short")]
 pub(super) fn joined(base: &ObjectName, suffix: &str) -> ObjectName {
     ObjectName::new(format!("{base}-{suffix}")).expect("a suffix keeps a name valid")
 }
 
 /// The name that the provisioner gives a PersistentVolume: `pvc-<UID of its claim>`.
-#[expect(
-    clippy::expect_used,
-    reason = "our UIDs are lower-case letters, digits and '-'"
-)]
+#[expect(clippy::expect_used, reason = "our UIDs are lower-case letters, digits and '-'")]
 pub(super) fn volume(claim: &Uid) -> ObjectName {
     ObjectName::new(format!("pvc-{claim}")).expect("a UID makes a valid name")
 }

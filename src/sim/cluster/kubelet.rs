@@ -59,11 +59,7 @@ impl Kubelets {
 }
 
 fn taint(key: &str, effect: TaintEffect) -> Taint {
-    Taint {
-        key: Arc::from(key),
-        value: Arc::from(""),
-        effect,
-    }
+    Taint { key: Arc::from(key), value: Arc::from(""), effect }
 }
 
 fn without(taints: &[Taint], drop: impl Fn(&Taint) -> bool) -> Vec<Taint> {
@@ -83,10 +79,7 @@ impl Cluster {
     /// A VM runs since `at`: its kubelet will announce the node, and become ready some time later.
     pub fn kubelet_joins(&mut self, node: NewNode, at: Timestamp, now: Timestamp) {
         self.reach(now);
-        let delay = self
-            .timings
-            .node_joins
-            .of(self.seed, "join", node.name.as_str());
+        let delay = self.timings.node_joins.of(self.seed, "join", node.name.as_str());
         let after = (at.duration_since(self.now) + delay).max(jiff::SignedDuration::ZERO);
         let provider = node.provider_id.clone();
         self.kubelets.joining.insert(provider.clone(), node);
@@ -105,10 +98,7 @@ impl Cluster {
         }
         let (name, uid) = (node.name.clone(), node.uid.clone());
         let reaped = self.timings.node_reaped.of(self.seed, "reap", uid.as_str());
-        self.set_timer(
-            reaped,
-            Timer::Node(NodeTimer::Reap(name.clone(), uid.clone())),
-        );
+        self.set_timer(reaped, Timer::Node(NodeTimer::Reap(name.clone(), uid.clone())));
         let unreachable = Timer::Node(NodeTimer::Unreachable(name, uid));
         self.set_timer(self.timings.node_unreachable, unreachable);
     }
@@ -164,13 +154,7 @@ impl Cluster {
     }
 
     /// Acts on a node if that very incarnation is still there, and its kubelet lost or not as expected.
-    fn with_node(
-        &mut self,
-        name: &NodeName,
-        uid: &Uid,
-        lost: bool,
-        act: impl FnOnce(&mut Self, Node),
-    ) {
+    fn with_node(&mut self, name: &NodeName, uid: &Uid, lost: bool, act: impl FnOnce(&mut Self, Node)) {
         if let Some(node) = self.store.nodes().get(name).filter(|n| n.uid == *uid) {
             let node = Node::clone(node);
             if self.kubelets.is_lost(name) == lost {
@@ -196,15 +180,10 @@ impl Cluster {
             ],
         );
         let node = self.node_object(new, taints, false);
-        let delay = self
-            .timings
-            .node_ready
-            .of(self.seed, "ready", node.name.as_str());
+        let delay = self.timings.node_ready.of(self.seed, "ready", node.name.as_str());
         let ready = NodeTimer::Ready(node.name.clone(), node.uid.clone());
         self.set_timer(delay, Timer::Node(ready));
-        self.note(ClusterEvent::NodeJoined {
-            node: node.name.clone(),
-        });
+        self.note(ClusterEvent::NodeJoined { node: node.name.clone() });
         self.put_node(node);
     }
 
@@ -212,9 +191,7 @@ impl Cluster {
         node.ready = true;
         node.ready_since = self.now;
         node.taints = without(&node.taints, |t| &*t.key == labels::TAINT_NOT_READY);
-        self.note(ClusterEvent::NodeReady {
-            node: node.name.clone(),
-        });
+        self.note(ClusterEvent::NodeReady { node: node.name.clone() });
         self.start_up(&node);
         self.put_node(node);
     }
@@ -222,20 +199,14 @@ impl Cluster {
     /// Something that sets the node up begins once it is ready and registered.
     pub(super) fn start_up(&mut self, node: &Node) {
         if node.ready && node.label(labels::REGISTERED).is_some() {
-            let delay = self
-                .timings
-                .startup
-                .of(self.seed, "startup", node.name.as_str());
+            let delay = self.timings.startup.of(self.seed, "startup", node.name.as_str());
             let timer = NodeTimer::Startup(node.name.clone(), node.uid.clone());
             self.set_timer(delay, Timer::Node(timer));
         }
     }
 
     fn drop_startup_taints(&mut self, mut node: Node) {
-        let claim = node
-            .provider_id
-            .as_ref()
-            .and_then(|id| self.store.claim_of(id));
+        let claim = node.provider_id.as_ref().and_then(|id| self.store.claim_of(id));
         let Some(claim) = claim else { return };
         let startup = &claim.spec.startup_taints;
         let left = without(&node.taints, |t| startup.contains(t));
@@ -257,18 +228,14 @@ impl Cluster {
         );
         let give_up = NodeTimer::GiveUpPods(node.name.clone(), node.uid.clone());
         self.set_timer(self.timings.pods_given_up, Timer::Node(give_up));
-        self.note(ClusterEvent::NodeUnreachable {
-            node: node.name.clone(),
-        });
+        self.note(ClusterEvent::NodeUnreachable { node: node.name.clone() });
         self.put_node(node);
     }
 
     fn give_up_pods(&mut self, node: Node) {
         let unreachable = taint(labels::TAINT_UNREACHABLE, TaintEffect::NoExecute);
         for key in self.pods_on(&node.name) {
-            let stays = |shape: &napkeeper_core::cluster::pod::PodShape| {
-                shape.untolerated([&unreachable]).is_none()
-            };
+            let stays = |shape: &napkeeper_core::cluster::pod::PodShape| shape.untolerated([&unreachable]).is_none();
             let pod = self.store.pods().get(&key);
             if pod.is_some_and(|pod| !stays(&pod.shape)) {
                 self.end_pod(&key);
@@ -298,10 +265,7 @@ impl Cluster {
         if !node.has_finalizer {
             self.take_node(name);
         } else if node.deleting_at.is_none() {
-            let node = Node {
-                deleting_at: Some(self.now),
-                ..Node::clone(node)
-            };
+            let node = Node { deleting_at: Some(self.now), ..Node::clone(node) };
             self.put_node(node);
         }
     }

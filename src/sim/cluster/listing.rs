@@ -27,13 +27,7 @@ pub enum Listed {
 
 impl Listed {
     /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Claims,
-        Self::Nodes,
-        Self::Volumes,
-        Self::Attachments,
-        Self::DiskUses,
-    ];
+    pub const ALL: [Self; 5] = [Self::Claims, Self::Nodes, Self::Volumes, Self::Attachments, Self::DiskUses];
 
     fn as_str(self) -> &'static str {
         match self {
@@ -81,10 +75,7 @@ impl Faults {
         } else {
             return Ok(());
         };
-        Err(ListFailure {
-            what: Arc::from(kind.as_str()),
-            why: Arc::from(why),
-        })
+        Err(ListFailure { what: Arc::from(kind.as_str()), why: Arc::from(why) })
     }
 }
 

@@ -14,7 +14,6 @@ mod ids;
 mod kubelet;
 mod listing;
 mod pods;
-mod records;
 mod scheduler;
 mod timings;
 mod verbs;
@@ -131,11 +130,7 @@ impl Cluster {
     /// When something happens next; `None` is never unless somebody does something.
     #[must_use]
     pub fn next_event(&self) -> Option<Timestamp> {
-        if self.is_settled() {
-            self.timers.keys().next().map(|(at, _)| *at)
-        } else {
-            Some(self.now)
-        }
+        if self.is_settled() { self.timers.keys().next().map(|(at, _)| *at) } else { Some(self.now) }
     }
 
     /// Lets everything happen that happens until `now`, `now` included.

@@ -45,8 +45,7 @@ impl Cluster {
         let pod = Arc::new(pod);
         let old = self.store.pods().get(&pod.key).map(Arc::clone);
         // The scheduler first: it counts the pods that are there when it meets a new selector.
-        self.scheduler
-            .pod_changed(old.as_deref(), Some(&pod), self.store.pods().values());
+        self.scheduler.pod_changed(old.as_deref(), Some(&pod), self.store.pods().values());
         self.store.put_pod(Arc::clone(&pod));
         self.pod_seen(&pod, pod.deleting_at.is_some() || pod.is_terminal());
         self.deltas.push(Delta::Pod(pod));
@@ -58,8 +57,7 @@ impl Cluster {
             return;
         };
         self.store.take_pod(key);
-        self.scheduler
-            .pod_changed(Some(&old), None, self.store.pods().values());
+        self.scheduler.pod_changed(Some(&old), None, self.store.pods().values());
         self.pod_seen(&old, true);
         self.dirty.nodes.extend(old.node.clone());
         self.volumes.pods.remove(key);
@@ -115,10 +113,7 @@ impl Cluster {
 
     /// Puts a pod on a node. It starts when its volumes are there.
     pub(super) fn bind(&mut self, mut pod: Pod, node: NodeName) {
-        self.note(ClusterEvent::PodBound {
-            pod: pod.key.clone(),
-            node: node.clone(),
-        });
+        self.note(ClusterEvent::PodBound { pod: pod.key.clone(), node: node.clone() });
         pod.node = Some(node);
         pod.unschedulable = false;
         if pod.volumes.is_empty() {
@@ -160,26 +155,15 @@ impl Cluster {
         if let Some(run_for) = run_for {
             self.set_pod_timer(run_for, PodTimer::Succeed, pod);
         }
-        self.note(ClusterEvent::PodRunning {
-            pod: pod.key.clone(),
-        });
-        self.put_pod(Pod {
-            phase: PodPhase::Running,
-            started_at: Some(self.now),
-            ..pod.clone()
-        });
+        self.note(ClusterEvent::PodRunning { pod: pod.key.clone() });
+        self.put_pod(Pod { phase: PodPhase::Running, started_at: Some(self.now), ..pod.clone() });
     }
 
     fn pod_succeeds(&mut self, pod: &Pod) {
         self.workloads.pod_succeeded(&pod.key);
         self.set_pod_timer(self.timings.ended_pods_kept, PodTimer::Forget, pod);
-        self.note(ClusterEvent::PodSucceeded {
-            pod: pod.key.clone(),
-        });
-        self.put_pod(Pod {
-            phase: PodPhase::Succeeded,
-            ..pod.clone()
-        });
+        self.note(ClusterEvent::PodSucceeded { pod: pod.key.clone() });
+        self.put_pod(Pod { phase: PodPhase::Succeeded, ..pod.clone() });
     }
 
     /// Asks a pod to end: it is gone after its grace, or at once when no kubelet has it.
@@ -197,10 +181,7 @@ impl Cluster {
         let orders = self.workloads.orders.get(key);
         let grace = orders.map_or(PodTemplate::GRACE, |o| o.grace);
         self.set_pod_timer(grace, PodTimer::End, &pod);
-        self.put_pod(Pod {
-            deleting_at: Some(self.now),
-            ..Pod::clone(&pod)
-        });
+        self.put_pod(Pod { deleting_at: Some(self.now), ..Pod::clone(&pod) });
     }
 
     /// Lets kube-scheduler place what it can.
@@ -210,9 +191,7 @@ impl Cluster {
         }
         loop {
             let (volumes, store) = (&self.volumes, &self.store);
-            let verdict = self
-                .scheduler
-                .next(|shape, names| volumes.affinity(store, &shape.namespace, names));
+            let verdict = self.scheduler.next(|shape, names| volumes.affinity(store, &shape.namespace, names));
             match verdict {
                 None => return,
                 Some(scheduler::Verdict::Bind(key, node)) => {
@@ -229,10 +208,7 @@ impl Cluster {
 
     fn say_unschedulable(&mut self, key: &ObjectKey) {
         if let Some(pod) = self.store.pods().get(key) {
-            let pod = Pod {
-                unschedulable: true,
-                ..Pod::clone(pod)
-            };
+            let pod = Pod { unschedulable: true, ..Pod::clone(pod) };
             self.put_pod(pod);
             self.note(ClusterEvent::PodUnschedulable { pod: key.clone() });
         }

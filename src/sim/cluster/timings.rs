@@ -16,10 +16,7 @@ impl Delay {
     /// Between two numbers of seconds.
     #[must_use]
     pub const fn secs(least: i64, most: i64) -> Self {
-        Self {
-            least: SignedDuration::from_secs(least),
-            most: SignedDuration::from_secs(most),
-        }
+        Self { least: SignedDuration::from_secs(least), most: SignedDuration::from_secs(most) }
     }
 
     /// The time that a step takes for the thing of this name.

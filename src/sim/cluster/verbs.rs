@@ -9,9 +9,7 @@ use napkeeper_core::cluster::node::Node;
 use napkeeper_core::cluster::pod::PodOwner;
 use napkeeper_core::cluster::pool::{DaemonSet, NodeClass, NodePool};
 use napkeeper_core::cluster::sweep::Sweep;
-use napkeeper_core::names::{
-    ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName,
-};
+use napkeeper_core::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName};
 use napkeeper_core::plan::Pause;
 use std::sync::Arc;
 
@@ -30,11 +28,7 @@ impl Cluster {
         self.deltas.push(Delta::PoolGone(name.clone()));
         let of_pool = |claim: &&Arc<Claim>| claim.spec.pool.as_ref() == Some(name);
         let claims: Vec<_> = self.store.claims().values().filter(of_pool).collect();
-        for claim in claims
-            .into_iter()
-            .map(|c| c.name.clone())
-            .collect::<Vec<_>>()
-        {
+        for claim in claims.into_iter().map(|c| c.name.clone()).collect::<Vec<_>>() {
             self.delete_claim(&claim, now);
         }
     }
@@ -75,9 +69,7 @@ impl Cluster {
     /// Adds or replaces a DaemonSet: one pod on every node that accepts it. Pods that are there stay as they are.
     pub fn apply_daemon_set(&mut self, key: ObjectKey, template: &PodTemplate, now: Timestamp) {
         self.reach(now);
-        let set = Arc::new(DaemonSet {
-            shape: Arc::clone(&template.shape),
-        });
+        let set = Arc::new(DaemonSet { shape: Arc::clone(&template.shape) });
         self.daemons.put(key.clone(), template);
         self.store.put_daemon_set(key.clone(), Arc::clone(&set));
         self.deltas.push(Delta::DaemonSet(key, set));
@@ -122,22 +114,12 @@ impl Cluster {
     }
 
     /// Makes a pod that nobody makes anew, using these PersistentVolumeClaims; nothing happens when the name is taken.
-    pub fn run_pod(
-        &mut self,
-        key: ObjectKey,
-        template: &PodTemplate,
-        volumes: Vec<ObjectName>,
-        now: Timestamp,
-    ) {
+    pub fn run_pod(&mut self, key: ObjectKey, template: &PodTemplate, volumes: Vec<ObjectName>, now: Timestamp) {
         self.reach(now);
         if self.store.pods().get(&key).is_some() {
             return;
         }
-        let orders = Orders {
-            origin: Origin::Nobody,
-            grace: template.grace,
-            run_for: None,
-        };
+        let orders = Orders { origin: Origin::Nobody, grace: template.grace, run_for: None };
         self.workloads.orders.insert(key.clone(), orders);
         self.workloads.bare.insert(key.clone());
         let pod = self.new_pod(key, template, PodOwner::Nobody, volumes);
@@ -195,12 +177,7 @@ impl Cluster {
         let claims: Vec<ClaimName> = self.store.claims().iter().map(|(k, _)| k.clone()).collect();
         claims.iter().for_each(|name| self.forget_claim(name));
         self.volumes.clear();
-        let volumes: Vec<ObjectName> = self
-            .store
-            .volumes()
-            .iter()
-            .map(|(k, _)| k.clone())
-            .collect();
+        let volumes: Vec<ObjectName> = self.store.volumes().iter().map(|(k, _)| k.clone()).collect();
         volumes.iter().for_each(|name| self.take_volume(name));
         let nodes: Vec<NodeName> = self.store.nodes().iter().map(|(k, _)| k.clone()).collect();
         nodes.iter().for_each(|name| self.take_node(name));

@@ -86,10 +86,7 @@ impl Volumes {
 }
 
 fn key(namespace: &Namespace, name: &ObjectName) -> ObjectKey {
-    ObjectKey {
-        namespace: namespace.clone(),
-        name: name.clone(),
-    }
+    ObjectKey { namespace: namespace.clone(), name: name.clone() }
 }
 
 impl Cluster {
@@ -100,11 +97,7 @@ impl Cluster {
     }
 
     pub(super) fn put_volume_claim(&mut self, claim: ObjectKey, disk: DiskRequest) {
-        self.volumes.claims.entry(claim).or_insert(VolumeClaim {
-            disk,
-            binding: Binding::Free,
-            deleting: false,
-        });
+        self.volumes.claims.entry(claim).or_insert(VolumeClaim { disk, binding: Binding::Free, deleting: false });
         self.volumes_changed();
     }
 
@@ -174,8 +167,7 @@ impl Cluster {
 
     fn put_volume(&mut self, volume: Volume) {
         let volume = Arc::new(volume);
-        self.store
-            .put_volume(volume.name.clone(), Arc::clone(&volume));
+        self.store.put_volume(volume.name.clone(), Arc::clone(&volume));
         self.deltas.push(Delta::Volume(volume));
         self.volumes_changed();
     }
@@ -209,9 +201,7 @@ impl Cluster {
 
     fn pods_with_volumes(&self) -> Vec<Arc<Pod>> {
         let keys = self.volumes.pods.keys();
-        keys.filter_map(|key| self.store.pods().get(key))
-            .map(Arc::clone)
-            .collect()
+        keys.filter_map(|key| self.store.pods().get(key)).map(Arc::clone).collect()
     }
 
     fn bound_volume(&self, pod: &Pod, name: &ObjectName) -> Option<ObjectName> {
@@ -226,10 +216,7 @@ impl Cluster {
         let mut used: BTreeSet<(ObjectName, NodeName)> = BTreeSet::new();
         for pod in self.pods_with_volumes() {
             let node = pod.node.as_ref().filter(|_| !pod.is_terminal());
-            let volumes = pod
-                .volumes
-                .iter()
-                .filter_map(|v| self.bound_volume(&pod, v));
+            let volumes = pod.volumes.iter().filter_map(|v| self.bound_volume(&pod, v));
             used.extend(node.map_or_else(Vec::new, |n| volumes.map(|v| (v, n.clone())).collect()));
         }
         let unused = |(volume, attached): (&ObjectName, &Attached)| {
@@ -238,12 +225,7 @@ impl Cluster {
         };
         let gone: Vec<ObjectName> = self.volumes.attached.iter().filter_map(unused).collect();
         for volume in gone {
-            if let Some(Attached {
-                disk: Some(disk),
-                vm: Some(vm),
-                ..
-            }) = self.volumes.attached.remove(&volume)
-            {
+            if let Some(Attached { disk: Some(disk), vm: Some(vm), .. }) = self.volumes.attached.remove(&volume) {
                 self.note(ClusterEvent::DiskDetached { disk, vm });
             }
         }
@@ -274,9 +256,7 @@ impl Cluster {
             return;
         }
         let node = self.store.nodes().get(node);
-        let zone = node
-            .and_then(|n| Zone::new(n.label(labels::ZONE)?).ok())
-            .filter(|zone| !zone.is_regional());
+        let zone = node.and_then(|n| Zone::new(n.label(labels::ZONE)?).ok()).filter(|zone| !zone.is_regional());
         let mut affinity = Requirements::new();
         if let Some(zone) = &zone {
             affinity.add(labels::ZONE, Requirement::any_of([zone.as_str()]));
@@ -284,12 +264,7 @@ impl Cluster {
         let volume = ids::volume(&self.ids.uid());
         claim.binding = Binding::Wanted(volume.clone(), affinity);
         let size_gib = claim.disk.size_gib;
-        self.note(ClusterEvent::DiskWanted {
-            volume,
-            claim: key.clone(),
-            zone,
-            size_gib,
-        });
+        self.note(ClusterEvent::DiskWanted { volume, claim: key.clone(), zone, size_gib });
     }
 
     /// Attaches a volume to a node; true when it is there.
@@ -306,11 +281,8 @@ impl Cluster {
         if let (Some(disk), Some(vm)) = (disk.clone(), vm.clone()) {
             self.note(ClusterEvent::DiskAttached { disk, vm });
         }
-        let object = Arc::new(Attachment {
-            name: self.ids.name(&volume),
-            volume: Some(volume.clone()),
-            node: node.clone(),
-        });
+        let object =
+            Arc::new(Attachment { name: self.ids.name(&volume), volume: Some(volume.clone()), node: node.clone() });
         let attached = Attached { object, disk, vm };
         self.volumes.attached.insert(volume, attached);
         true
@@ -324,16 +296,11 @@ impl Cluster {
             .filter(|pod| !pod.is_terminal())
             .flat_map(|pod| pod.volumes.iter().map(|v| key(&pod.key.namespace, v)))
             .collect();
-        let free = |(key, claim): (&ObjectKey, &VolumeClaim)| {
-            (claim.deleting && !used.contains(key)).then(|| key.clone())
-        };
+        let free =
+            |(key, claim): (&ObjectKey, &VolumeClaim)| (claim.deleting && !used.contains(key)).then(|| key.clone());
         let free: Vec<ObjectKey> = self.volumes.claims.iter().filter_map(free).collect();
         for claim in free {
-            let Some(VolumeClaim {
-                binding: Binding::Bound(volume),
-                ..
-            }) = self.volumes.claims.remove(&claim)
-            else {
+            let Some(VolumeClaim { binding: Binding::Bound(volume), .. }) = self.volumes.claims.remove(&claim) else {
                 continue;
             };
             let volume = self.store.volumes().get(&volume).map(Arc::clone);

@@ -32,11 +32,7 @@ impl PodTemplate {
     /// Pods of this shape with Kubernetes' default grace.
     #[must_use]
     pub fn new(shape: impl Into<Arc<PodShape>>) -> Self {
-        Self {
-            shape: shape.into(),
-            grace: Self::GRACE,
-            do_not_disrupt: None,
-        }
+        Self { shape: shape.into(), grace: Self::GRACE, do_not_disrupt: None }
     }
 }
 
@@ -89,14 +85,10 @@ impl Workload {
     #[must_use]
     pub fn wanted(&self, succeeded: u32) -> u32 {
         match self.kind {
-            WorkloadKind::Deployment { replicas } | WorkloadKind::StatefulSet { replicas, .. } => {
-                replicas
+            WorkloadKind::Deployment { replicas } | WorkloadKind::StatefulSet { replicas, .. } => replicas,
+            WorkloadKind::Job { parallelism, completions, .. } => {
+                parallelism.min(completions.saturating_sub(succeeded))
             }
-            WorkloadKind::Job {
-                parallelism,
-                completions,
-                ..
-            } => parallelism.min(completions.saturating_sub(succeeded)),
         }
     }
 

@@ -10,10 +10,10 @@ mod deed;
 mod exchange;
 mod invariants;
 mod start;
-mod timeline;
-mod truth;
 #[cfg(test)]
 mod tests;
+mod timeline;
+mod truth;
 
 pub use books::{Books, Summary};
 pub use controller::{Crash, When};

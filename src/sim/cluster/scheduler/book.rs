@@ -64,27 +64,19 @@ impl Book {
 
     /// All nodes with their numbers.
     pub(super) fn entries(&self) -> impl Iterator<Item = (Slot, &Entry)> {
-        self.entries
-            .iter()
-            .enumerate()
-            .filter_map(|(slot, entry)| Some((slot, entry.as_ref()?)))
+        self.entries.iter().enumerate().filter_map(|(slot, entry)| Some((slot, entry.as_ref()?)))
     }
 
     /// Adds a node, or takes note of its change.
     pub(super) fn put(&mut self, node: &Arc<Node>) -> Slot {
         if let Some(slot) = self.slot(&node.name) {
             if let Some(Some(entry)) = self.entries.get_mut(slot) {
-                entry
-                    .free
-                    .add(&node.allocatable.minus(&entry.node.allocatable));
+                entry.free.add(&node.allocatable.minus(&entry.node.allocatable));
                 entry.node = Arc::clone(node);
             }
             return slot;
         }
-        let entry = Some(Entry {
-            node: Arc::clone(node),
-            free: node.allocatable.clone(),
-        });
+        let entry = Some(Entry { node: Arc::clone(node), free: node.allocatable.clone() });
         let slot = match self.entries.iter().position(Option::is_none) {
             Some(hole) => {
                 self.entries[hole] = entry;
@@ -141,20 +133,14 @@ impl Book {
                 on[slot] += 1;
             }
         }
-        self.groups.push(Group {
-            namespace: namespace.clone(),
-            selector: selector.clone(),
-            on,
-        });
+        self.groups.push(Group { namespace: namespace.clone(), selector: selector.clone(), on });
         self.groups.len() - 1
     }
 
     /// The groups that pods of a shape count in.
     pub(super) fn groups_of(&self, shape: &PodShape) -> Vec<usize> {
         let selected = |g: &Group| selects(&g.namespace, &g.selector, shape);
-        (0..self.groups.len())
-            .filter(|i| selected(&self.groups[*i]))
-            .collect()
+        (0..self.groups.len()).filter(|i| selected(&self.groups[*i])).collect()
     }
 
     /// How many pods of a group are on a node.
@@ -166,11 +152,7 @@ impl Book {
     pub(super) fn tally(&mut self, groups: &[usize], slot: Slot, more: bool) {
         for group in groups {
             let count = &mut self.groups[*group].on[slot];
-            *count = if more {
-                *count + 1
-            } else {
-                count.saturating_sub(1)
-            };
+            *count = if more { *count + 1 } else { count.saturating_sub(1) };
         }
     }
 }

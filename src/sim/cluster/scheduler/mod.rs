@@ -162,19 +162,9 @@ impl Scheduler {
             return *known;
         }
         let shape = Arc::clone(&pod.shape);
-        let all: Vec<&Arc<Pod>> = if shape.spread.is_empty() {
-            Vec::new()
-        } else {
-            all.collect()
-        };
-        let spread_groups: Vec<usize> = shape
-            .spread
-            .iter()
-            .map(|s| {
-                self.book
-                    .group(&shape.namespace, &s.selector, all.iter().copied())
-            })
-            .collect();
+        let all: Vec<&Arc<Pod>> = if shape.spread.is_empty() { Vec::new() } else { all.collect() };
+        let spread_groups: Vec<usize> =
+            shape.spread.iter().map(|s| self.book.group(&shape.namespace, &s.selector, all.iter().copied())).collect();
         if !spread_groups.is_empty() {
             for class in &mut self.classes {
                 class.member_of = self.book.groups_of(&class.shape);
@@ -200,10 +190,7 @@ impl Scheduler {
 
     fn is_due(&self, class: ClassId) -> bool {
         let class = &self.classes[class];
-        !class.fresh.is_empty()
-            || !class.parked
-            || !self.touched.is_empty()
-            || (self.stirred && class.is_intricate())
+        !class.fresh.is_empty() || !class.parked || !self.touched.is_empty() || (self.stirred && class.is_intricate())
     }
 
     /// The next verdict of the running pass, or of a new one. The caller must carry it out before it asks again;
@@ -245,11 +232,7 @@ impl Scheduler {
             })
             .collect();
         self.stirred = false;
-        Pass {
-            touched: std::mem::take(&mut self.touched),
-            heads,
-            views: BTreeMap::new(),
-        }
+        Pass { touched: std::mem::take(&mut self.touched), heads, views: BTreeMap::new() }
     }
 
     fn place(
@@ -260,18 +243,10 @@ impl Scheduler {
     ) -> Option<Slot> {
         let class = &self.classes[id];
         if !pass.views.contains_key(&id) {
-            let volumes = if class.volumes.is_empty() {
-                Requirements::new()
-            } else {
-                affinity(&class.shape, &class.volumes)?
-            };
+            let volumes =
+                if class.volumes.is_empty() { Requirements::new() } else { affinity(&class.shape, &class.volumes)? };
             let only = (class.parked && !class.is_intricate()).then_some(&pass.touched);
-            let view = View::new(
-                &class.shape,
-                &class.spread_groups,
-                &volumes,
-                (&self.book, only),
-            );
+            let view = View::new(&class.shape, &class.spread_groups, &volumes, (&self.book, only));
             pass.views.insert(id, view);
         }
         pass.views.get(&id)?.best(&class.shape, &self.book)
@@ -281,12 +256,7 @@ impl Scheduler {
 /// All of a pod that the scheduler tells changes by. Shape, volumes and age never change.
 fn standing(pod: &Pod) -> (Option<&NodeName>, bool, bool, bool) {
     let waits = pod.node.is_none() && pod.deleting_at.is_none() && !pod.is_terminal();
-    (
-        pod.node.as_ref().filter(|_| takes_room(pod)),
-        counts_for_spread(pod),
-        waits,
-        waits && pod.unschedulable,
-    )
+    (pod.node.as_ref().filter(|_| takes_room(pod)), counts_for_spread(pod), waits, waits && pod.unschedulable)
 }
 
 fn head(class: &Class, (created, key): &(Timestamp, ObjectKey), id: ClassId) -> Head {

@@ -41,22 +41,11 @@ impl View {
         volumes: &Requirements,
         (book, only): (&Book, Option<&BTreeSet<Slot>>),
     ) -> Self {
-        let mut view = Self {
-            nodes: Vec::new(),
-            spreads: shape
-                .spread
-                .iter()
-                .zip(groups)
-                .map(domains(shape))
-                .collect(),
-        };
+        let mut view =
+            Self { nodes: Vec::new(), spreads: shape.spread.iter().zip(groups).map(domains(shape)).collect() };
         match only {
-            Some(only) => only
-                .iter()
-                .for_each(|slot| view.look_at(*slot, shape, volumes, book)),
-            None => book
-                .entries()
-                .for_each(|(slot, _)| view.look_at(slot, shape, volumes, book)),
+            Some(only) => only.iter().for_each(|slot| view.look_at(*slot, shape, volumes, book)),
+            None => book.entries().for_each(|(slot, _)| view.look_at(slot, shape, volumes, book)),
         }
         view
     }
@@ -71,11 +60,8 @@ impl View {
         let open = entry.is_open()
             && shape.untolerated(&entry.node.taints).is_none()
             && volumes.satisfied_by(&entry.node.labels);
-        let values: Option<Vec<&Arc<str>>> = shape
-            .spread
-            .iter()
-            .map(|s| entry.node.labels.get(&s.topology_key))
-            .collect();
+        let values: Option<Vec<&Arc<str>>> =
+            shape.spread.iter().map(|s| entry.node.labels.get(&s.topology_key)).collect();
         // A node that is closed matters only as a domain.
         let Some(values) = values.filter(|_| open || !self.spreads.is_empty()) else {
             return;
@@ -89,23 +75,14 @@ impl View {
                 *spread.ids.entry(Arc::clone(value)).or_insert(next)
             })
             .collect();
-        self.nodes.push(Candidate {
-            slot,
-            open,
-            domains,
-        });
+        self.nodes.push(Candidate { slot, open, domains });
     }
 
     /// The node for the next pod: of those with room that keep every skew, the one with the highest score; among
     /// equals the first by name.
     pub(super) fn best(&self, shape: &PodShape, book: &Book) -> Option<Slot> {
         let room = self.room_in_domains(book);
-        let fits_spread = |c: &Candidate| {
-            c.domains
-                .iter()
-                .zip(&room)
-                .all(|(domain, room)| room[*domain])
-        };
+        let fits_spread = |c: &Candidate| c.domains.iter().zip(&room).all(|(domain, room)| room[*domain]);
         self.nodes
             .iter()
             .filter(|c| c.open && fits_spread(c))
@@ -123,18 +100,13 @@ impl View {
                 counts[node.domains[i]] += book.count(spread.group, node.slot);
             }
             let least = counts.iter().copied().min().unwrap_or(0);
-            counts
-                .into_iter()
-                .map(|count| count + spread.own - least <= spread.max_skew)
-                .collect()
+            counts.into_iter().map(|count| count + spread.own - least <= spread.max_skew).collect()
         };
         self.spreads.iter().enumerate().map(room).collect()
     }
 }
 
-fn domains(
-    shape: &PodShape,
-) -> impl Fn((&napkeeper_core::cluster::pod::Spread, &usize)) -> Domains {
+fn domains(shape: &PodShape) -> impl Fn((&napkeeper_core::cluster::pod::Spread, &usize)) -> Domains {
     |(spread, group)| Domains {
         group: *group,
         max_skew: i64::from(spread.max_skew),

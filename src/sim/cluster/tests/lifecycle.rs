@@ -14,32 +14,15 @@ fn launched(cluster: &mut Cluster, name: &str, now: i64) -> Arc<Claim> {
     let claim = launch(cluster, &machine, at(now));
     cluster.kubelet_joins(machine, at(now), at(now));
     cluster.advance(at(now + 51));
-    let node = cluster
-        .state()
-        .nodes()
-        .get(&NodeName::new(name).unwrap())
-        .unwrap()
-        .clone();
-    let step = NodeStep::Register {
-        labels: Labels::new(),
-        taints: vec![startup()],
-    };
-    perform(
-        cluster,
-        Effect::AdvanceNode(node.name.clone(), node.uid.clone(), step),
-        at(now + 51),
-    )
-    .unwrap();
+    let node = cluster.state().nodes().get(&NodeName::new(name).unwrap()).unwrap().clone();
+    let step = NodeStep::Register { labels: Labels::new(), taints: vec![startup()] };
+    perform(cluster, Effect::AdvanceNode(node.name.clone(), node.uid.clone(), step), at(now + 51)).unwrap();
     cluster.advance(at(now + 90));
     cluster.state().claims().get(&claim.name).unwrap().clone()
 }
 
 fn node(cluster: &Cluster, name: &str) -> Option<Arc<napkeeper_core::cluster::node::Node>> {
-    cluster
-        .state()
-        .nodes()
-        .get(&NodeName::new(name).unwrap())
-        .cloned()
+    cluster.state().nodes().get(&NodeName::new(name).unwrap()).cloned()
 }
 
 #[test]
@@ -53,12 +36,7 @@ fn a_node_takes_pods_once_it_is_ready_registered_and_set_up() {
     cluster.advance(at(200));
     let joined = node(&cluster, "c").unwrap();
     assert!(joined.ready);
-    assert_eq!(
-        joined.taints.len(),
-        1,
-        "unregistered only: {:?}",
-        joined.taints
-    );
+    assert_eq!(joined.taints.len(), 1, "unregistered only: {:?}", joined.taints);
     assert_eq!(by_node(&cluster, "web"), counts(&[("-", 1)]));
 
     let mut cluster = super::cluster();
@@ -89,11 +67,7 @@ fn the_finalizer_keeps_a_claim_until_it_is_released() {
 fn writes_to_another_incarnation_conflict() {
     let mut cluster = cluster();
     let first = create(&mut cluster, "c", at(0)).reference();
-    let draft = ClaimDraft {
-        name: first.name.clone(),
-        spec: spec(),
-        pods: Vec::new(),
-    };
+    let draft = ClaimDraft { name: first.name.clone(), spec: spec(), pods: Vec::new() };
     let twice = perform(&mut cluster, Effect::CreateClaim(Box::new(draft)), at(0));
     assert_eq!(twice, Err(ClusterError::Conflict));
     perform(&mut cluster, Effect::DeleteClaim(first.clone()), at(1)).unwrap();
@@ -105,10 +79,7 @@ fn writes_to_another_incarnation_conflict() {
         Effect::AdvanceClaim(first.clone(), ClaimStep::Initialized),
         Effect::ReleaseClaim(first),
     ] {
-        assert_eq!(
-            perform(&mut cluster, effect, at(3)),
-            Err(ClusterError::Conflict)
-        );
+        assert_eq!(perform(&mut cluster, effect, at(3)), Err(ClusterError::Conflict));
     }
 }
 
@@ -118,20 +89,9 @@ fn an_unreachable_api_server_does_nothing() {
     let claim = create(&mut cluster, "c", at(0));
     cluster.unavailable(at(10));
     let delete = Effect::DeleteClaim(claim.reference());
-    assert_eq!(
-        perform(&mut cluster, delete.clone(), at(5)),
-        Err(ClusterError::Unavailable)
-    );
+    assert_eq!(perform(&mut cluster, delete.clone(), at(5)), Err(ClusterError::Unavailable));
     assert!(cluster.list_claims(at(5)).is_err());
-    assert_eq!(
-        cluster
-            .state()
-            .claims()
-            .get(&claim.name)
-            .unwrap()
-            .deleting_at,
-        None
-    );
+    assert_eq!(cluster.state().claims().get(&claim.name).unwrap().deleting_at, None);
     assert_eq!(perform(&mut cluster, delete, at(10)), Ok(Reply::Done));
     assert_eq!(cluster.list_claims(at(10)).unwrap().len(), 1);
 }
@@ -143,10 +103,7 @@ fn the_node_of_a_lost_vm_goes_unless_our_finalizer_holds_it() {
     launched(&mut cluster, "ours", 0);
     cluster.apply_workload(key("web"), deployment(shape("web", 500), 4), at(90));
     cluster.advance(at(100));
-    assert_eq!(
-        by_node(&cluster, "web"),
-        counts(&[("ours", 2), ("plain", 2)])
-    );
+    assert_eq!(by_node(&cluster, "web"), counts(&[("ours", 2), ("plain", 2)]));
     for name in ["plain", "ours"] {
         cluster.kubelet_lost(&ProviderId::of_vm(&vm(name)), at(100));
     }
@@ -165,12 +122,7 @@ fn the_node_of_a_lost_vm_goes_unless_our_finalizer_holds_it() {
     cluster.advance(at(1000));
     assert_eq!(by_node(&cluster, "web"), counts(&[("-", 4), ("ours", 2)]));
     let ours = node(&cluster, "ours").unwrap();
-    perform(
-        &mut cluster,
-        Effect::DeleteNode(ours.name.clone(), ours.uid.clone()),
-        at(1000),
-    )
-    .unwrap();
+    perform(&mut cluster, Effect::DeleteNode(ours.name.clone(), ours.uid.clone()), at(1000)).unwrap();
     cluster.advance(at(1000));
     assert_eq!(by_node(&cluster, "web"), counts(&[("-", 4)]));
 }
@@ -203,11 +155,7 @@ fn an_emptied_api_server_has_workloads_but_no_nodes() {
     cluster.advance(at(100));
     assert!(cluster.state().nodes().is_empty() && cluster.state().claims().is_empty());
     assert_eq!(by_node(&cluster, "web"), counts(&[("-", 2)]));
-    assert!(
-        pods_of(&cluster, "web")
-            .iter()
-            .all(|p| p.phase == PodPhase::Pending)
-    );
+    assert!(pods_of(&cluster, "web").iter().all(|p| p.phase == PodPhase::Pending));
 }
 
 fn pool() -> NodePool {
@@ -223,11 +171,7 @@ fn pool() -> NodePool {
         limits: Limits::default(),
         expire_after: None,
         termination_grace_period: None,
-        disruption: Disruption {
-            policy: ConsolidationPolicy::WhenEmpty,
-            consolidate_after: None,
-            budgets: Vec::new(),
-        },
+        disruption: Disruption { policy: ConsolidationPolicy::WhenEmpty, consolidate_after: None, budgets: Vec::new() },
         replicas: None,
     }
 }
@@ -254,20 +198,14 @@ fn what_git_applies_and_deletes_reaches_the_watcher() {
     let mut cluster = cluster();
     let mut followed = Snapshot::default();
     let mut follow = |cluster: &mut Cluster| {
-        cluster
-            .watch()
-            .iter()
-            .for_each(|delta| apply(delta, &mut followed));
+        cluster.watch().iter().for_each(|delta| apply(delta, &mut followed));
         assert_same(&cluster.relist(), &followed);
     };
     cluster.apply_pool(pool());
     cluster.apply_sweep(sweep());
     cluster.apply_daemon_set(key("agent"), &PodTemplate::new(shape("agent", 100)), at(0));
     cluster.set_pause(Pause::of([Switch::Delete]));
-    let observed = RecordChange {
-        observed: Some(at(0)),
-        ..RecordChange::default()
-    };
+    let observed = RecordChange { observed: Some(at(0)), ..RecordChange::default() };
     perform(&mut cluster, Effect::Record(Box::new(observed)), at(0)).unwrap();
     follow(&mut cluster);
     assert_eq!(cluster.state().records.last_observed, Some(at(0)));
@@ -281,17 +219,9 @@ fn what_git_applies_and_deletes_reaches_the_watcher() {
 #[test]
 fn a_report_is_written_to_a_sweep_that_is_there() {
     let mut cluster = cluster();
-    let report = SweepReport {
-        sweep: sweep().name,
-        observed_at: at(0),
-        findings: Vec::new(),
-        halted: None,
-    };
+    let report = SweepReport { sweep: sweep().name, observed_at: at(0), findings: Vec::new(), totals: std::collections::BTreeMap::new(), halted: None };
     let effect = Effect::ReportSweep(Box::new(report.clone()));
-    assert_eq!(
-        perform(&mut cluster, effect.clone(), at(0)),
-        Err(ClusterError::NotFound)
-    );
+    assert_eq!(perform(&mut cluster, effect.clone(), at(0)), Err(ClusterError::NotFound));
     cluster.apply_sweep(sweep());
     perform(&mut cluster, effect, at(0)).unwrap();
     assert_eq!(cluster.report(&report.sweep), Some(&report));
@@ -320,11 +250,7 @@ fn old_deletions_are_forgotten_and_cleared_sightings_dropped() {
         sighted: vec![(disk("d"), sighting.clone()), (disk("e"), sighting)],
         ..RecordChange::default()
     };
-    let second = RecordChange {
-        cleared: vec![disk("D")],
-        forget_before: Some(at(5)),
-        ..RecordChange::default()
-    };
+    let second = RecordChange { cleared: vec![disk("D")], forget_before: Some(at(5)), ..RecordChange::default() };
     for change in [first, second] {
         perform(&mut cluster, Effect::Record(Box::new(change)), at(5)).unwrap();
     }
@@ -335,10 +261,7 @@ fn old_deletions_are_forgotten_and_cleared_sightings_dropped() {
 
 fn intent() -> LaunchIntent {
     LaunchIntent {
-        offering: PlannedOffering {
-            key: offering(),
-            price: HourlyPrice::default(),
-        },
+        offering: PlannedOffering { key: offering(), price: HourlyPrice::default() },
         vm: vm("c"),
         nic: vm("nic"),
         os_disk: disk("os"),
@@ -353,15 +276,9 @@ fn no_intent_is_written_on_a_claim_that_is_being_deleted() {
     let claim = create(&mut cluster, "c", at(0)).reference();
     let write = Effect::WriteIntent(claim.clone(), Box::new(intent()));
     perform(&mut cluster, write.clone(), at(0)).unwrap();
-    assert_eq!(
-        cluster.state().claims().get(&claim.name).unwrap().intent,
-        Some(intent())
-    );
+    assert_eq!(cluster.state().claims().get(&claim.name).unwrap().intent, Some(intent()));
     perform(&mut cluster, Effect::DeleteClaim(claim), at(1)).unwrap();
-    assert_eq!(
-        perform(&mut cluster, write, at(1)),
-        Err(ClusterError::Conflict)
-    );
+    assert_eq!(perform(&mut cluster, write, at(1)), Err(ClusterError::Conflict));
 }
 
 #[test]

@@ -32,27 +32,18 @@ fn cluster() -> Cluster {
 }
 
 fn key(name: &str) -> ObjectKey {
-    ObjectKey {
-        namespace: Namespace::new("default").unwrap(),
-        name: ObjectName::new(name).unwrap(),
-    }
+    ObjectKey { namespace: Namespace::new("default").unwrap(), name: ObjectName::new(name).unwrap() }
 }
 
 fn labelled(pairs: &[(&str, &str)]) -> Labels {
-    pairs
-        .iter()
-        .map(|(k, v)| (Arc::from(*k), Arc::from(*v)))
-        .collect()
+    pairs.iter().map(|(k, v)| (Arc::from(*k), Arc::from(*v))).collect()
 }
 
 fn shape(app: &str, cpu_millis: i64) -> PodShape {
     PodShape {
         namespace: Namespace::new("default").unwrap(),
         labels: labelled(&[("app", app)]),
-        requests: Resources {
-            pods: 1,
-            ..Resources::cpu_memory(cpu_millis, cpu_millis * (GIB / 1000))
-        },
+        requests: Resources { pods: 1, ..Resources::cpu_memory(cpu_millis, cpu_millis * (GIB / 1000)) },
         selector: Requirements::new(),
         alternatives: Vec::new(),
         tolerations: Vec::new(),
@@ -69,11 +60,7 @@ fn app_is(app: &str) -> Requirements {
 
 fn spread_over_zones(app: &str, cpu_millis: i64) -> PodShape {
     PodShape {
-        spread: vec![Spread {
-            topology_key: Arc::from(labels::ZONE),
-            max_skew: 1,
-            selector: app_is(app),
-        }],
+        spread: vec![Spread { topology_key: Arc::from(labels::ZONE), max_skew: 1, selector: app_is(app) }],
         ..shape(app, cpu_millis)
     }
 }
@@ -90,10 +77,7 @@ fn disk(name: &str) -> ArmId {
 
 /// A machine of so many cores with 1 GiB each in zone `westeurope-<zone>`.
 fn machine(name: &str, cores: i64, zone: u8) -> NewNode {
-    let all = Resources {
-        pods: 110,
-        ..Resources::cpu_memory(cores * 1000, cores * GIB)
-    };
+    let all = Resources { pods: 110, ..Resources::cpu_memory(cores * 1000, cores * GIB) };
     NewNode {
         name: NodeName::new(name).unwrap(),
         provider_id: ProviderId::of_vm(&vm(name)),
@@ -105,31 +89,19 @@ fn machine(name: &str, cores: i64, zone: u8) -> NewNode {
 }
 
 fn deployment(shape: PodShape, replicas: u32) -> Workload {
-    Workload {
-        template: PodTemplate::new(shape),
-        kind: WorkloadKind::Deployment { replicas },
-    }
+    Workload { template: PodTemplate::new(shape), kind: WorkloadKind::Deployment { replicas } }
 }
 
 fn pods_of(cluster: &Cluster, app: &str) -> Vec<Arc<Pod>> {
     let of_app = |p: &&Arc<Pod>| p.shape.labels.get("app").is_some_and(|a| &**a == app);
-    cluster
-        .state()
-        .pods()
-        .values()
-        .filter(of_app)
-        .cloned()
-        .collect()
+    cluster.state().pods().values().filter(of_app).cloned().collect()
 }
 
 /// How many pods of an app each node has.
 fn by_node(cluster: &Cluster, app: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for pod in pods_of(cluster, app) {
-        let node = pod
-            .node
-            .as_ref()
-            .map_or_else(|| "-".to_owned(), ToString::to_string);
+        let node = pod.node.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string);
         *counts.entry(node).or_default() += 1;
     }
     counts
@@ -157,16 +129,7 @@ fn assert_same(a: &Snapshot, b: &Snapshot) {
             );)*
         };
     }
-    same!(
-        pods,
-        nodes,
-        claims,
-        pools,
-        classes,
-        daemon_sets,
-        sweeps,
-        volumes
-    );
+    same!(pods, nodes, claims, pools, classes, daemon_sets, sweeps, volumes);
     assert_eq!(a.records, b.records);
     assert_eq!(a.pause, b.pause);
     assert!(a.same_indexes(b));
@@ -189,20 +152,12 @@ fn spec() -> ClaimSpec {
 }
 
 fn startup() -> Taint {
-    Taint {
-        key: Arc::from("example.com/setup"),
-        value: Arc::from(""),
-        effect: TaintEffect::NoSchedule,
-    }
+    Taint { key: Arc::from("example.com/setup"), value: Arc::from(""), effect: TaintEffect::NoSchedule }
 }
 
 fn create(cluster: &mut Cluster, name: &str, now: Timestamp) -> Arc<Claim> {
     let name = ClaimName::new(name).unwrap();
-    let draft = ClaimDraft {
-        name: name.clone(),
-        spec: spec(),
-        pods: Vec::new(),
-    };
+    let draft = ClaimDraft { name: name.clone(), spec: spec(), pods: Vec::new() };
     perform(cluster, Effect::CreateClaim(Box::new(draft)), now).unwrap();
     cluster.state().claims().get(&name).unwrap().clone()
 }

@@ -55,15 +55,10 @@ fn claim(cluster: &mut Cluster, name: &str, now: Timestamp) {
     let node = cluster.state().node_of(&machine.provider_id).cloned();
     let effect = match node {
         Some(node) if !node.has_finalizer => {
-            let step = NodeStep::Register {
-                labels: Labels::new(),
-                taints: vec![startup()],
-            };
+            let step = NodeStep::Register { labels: Labels::new(), taints: vec![startup()] };
             Effect::AdvanceNode(node.name.clone(), node.uid.clone(), step)
         }
-        Some(node) if node.deleting_at.is_some() => {
-            Effect::DeleteNode(node.name.clone(), node.uid.clone())
-        }
+        Some(node) if node.deleting_at.is_some() => Effect::DeleteNode(node.name.clone(), node.uid.clone()),
         _ if claim.deleting_at.is_some() => Effect::ReleaseClaim(reference),
         _ => Effect::DeleteClaim(reference),
     };
@@ -71,12 +66,7 @@ fn claim(cluster: &mut Cluster, name: &str, now: Timestamp) {
 }
 
 fn node_names(cluster: &Cluster) -> Vec<NodeName> {
-    cluster
-        .state()
-        .nodes()
-        .iter()
-        .map(|(n, _)| n.clone())
-        .collect()
+    cluster.state().nodes().iter().map(|(n, _)| n.clone()).collect()
 }
 
 fn evict_any(cluster: &mut Cluster, chance: &mut Chance, now: Timestamp) {
@@ -84,10 +74,7 @@ fn evict_any(cluster: &mut Cluster, chance: &mut Chance, now: Timestamp) {
     if let Some(pod) = chance.pick(&pods) {
         let effect = Effect::Evict(pod.key.clone(), pod.uid.clone());
         let answer = perform(cluster, effect, now);
-        assert!(matches!(
-            answer,
-            Ok(Reply::Done) | Err(ClusterError::Budget)
-        ));
+        assert!(matches!(answer, Ok(Reply::Done) | Err(ClusterError::Budget)));
     }
 }
 
@@ -98,10 +85,7 @@ fn workload(app: &str, count: u32) -> Workload {
             template: PodTemplate::new(shape(app, 900)),
             kind: WorkloadKind::StatefulSet {
                 replicas: count,
-                disk: Some(DiskRequest {
-                    size_gib: 8,
-                    reclaim: ReclaimPolicy::Delete,
-                }),
+                disk: Some(DiskRequest { size_gib: 8, reclaim: ReclaimPolicy::Delete }),
             },
         },
         "batch" => Workload {
@@ -128,18 +112,11 @@ fn answer(cluster: &mut Cluster, now: Timestamp) {
 fn check_room(snapshot: &Snapshot) {
     for node in snapshot.nodes().values() {
         if let Some(usage) = snapshot.usage(&node.name) {
-            assert!(
-                usage.requested.fits(&node.allocatable),
-                "{} is over-committed",
-                node.name
-            );
+            assert!(usage.requested.fits(&node.allocatable), "{} is over-committed", node.name);
         }
     }
     for pod in snapshot.pods().values().filter(|p| !p.is_terminal()) {
-        let there = pod
-            .node
-            .as_ref()
-            .is_none_or(|n| snapshot.nodes().get(n).is_some());
+        let there = pod.node.as_ref().is_none_or(|n| snapshot.nodes().get(n).is_some());
         assert!(there, "{} is on a node that is gone", pod.key);
     }
 }
@@ -172,9 +149,7 @@ fn follow(cluster: &mut Cluster, followed: &mut Snapshot) {
         let bound = match &delta {
             Delta::Pod(pod) if !pod.shape.spread.is_empty() && pod.node.is_some() => {
                 let before = followed.pods().get(&pod.key);
-                before
-                    .is_some_and(|p| p.node.is_none())
-                    .then(|| pod.clone())
+                before.is_some_and(|p| p.node.is_none()).then(|| pod.clone())
             }
             _ => None,
         };
@@ -200,10 +175,7 @@ fn history(seed: u64, steps: u64, by_events: bool) -> (Cluster, Vec<Timestamp>) 
     for _ in 0..steps {
         act(&mut cluster, &mut chance, now);
         let until = now + SignedDuration::from_secs(i64::try_from(chance.between(0, 40)).unwrap());
-        while let Some(next) = cluster
-            .next_event()
-            .filter(|next| *next <= until && by_events)
-        {
+        while let Some(next) = cluster.next_event().filter(|next| *next <= until && by_events) {
             seen.push(next);
             cluster.advance(next);
             follow(&mut cluster, &mut followed);

@@ -13,11 +13,7 @@ fn ten_pods_over_three_zones_keep_a_skew_of_one() {
     three_zones(&mut cluster);
     // A large node attracts pods by its score; only the constraint sends them elsewhere.
     cluster.add_unmanaged_node(machine("large", 64, 1), at(0));
-    cluster.apply_workload(
-        key("web"),
-        deployment(spread_over_zones("web", 500), 10),
-        at(0),
-    );
+    cluster.apply_workload(key("web"), deployment(spread_over_zones("web", 500), 10), at(0));
     cluster.advance(at(0));
     let by_node = by_node(&cluster, "web");
     assert_eq!(by_node, counts(&[("large", 4), ("n2", 3), ("n3", 3)]));
@@ -28,23 +24,13 @@ fn a_zone_without_room_holds_back_the_others() {
     let mut cluster = cluster();
     cluster.add_unmanaged_node(machine("a", 8, 1), at(0));
     cluster.add_unmanaged_node(machine("b", 1, 2), at(0));
-    cluster.apply_workload(
-        key("web"),
-        deployment(spread_over_zones("web", 1000), 5),
-        at(0),
-    );
+    cluster.apply_workload(key("web"), deployment(spread_over_zones("web", 1000), 5), at(0));
     cluster.advance(at(0));
     // One pod fills zone 2; zone 1 may have one more than that.
-    assert_eq!(
-        by_node(&cluster, "web"),
-        counts(&[("-", 2), ("a", 2), ("b", 1)])
-    );
+    assert_eq!(by_node(&cluster, "web"), counts(&[("-", 2), ("a", 2), ("b", 1)]));
     cluster.add_unmanaged_node(machine("c", 1, 2), at(1));
     cluster.advance(at(1));
-    assert_eq!(
-        by_node(&cluster, "web"),
-        counts(&[("a", 3), ("b", 1), ("c", 1)])
-    );
+    assert_eq!(by_node(&cluster, "web"), counts(&[("a", 3), ("b", 1), ("c", 1)]));
 }
 
 #[test]
@@ -53,16 +39,8 @@ fn a_pod_that_evens_the_domains_out_lets_an_older_one_in() {
     cluster.add_unmanaged_node(machine("a", 8, 1), at(0));
     cluster.add_unmanaged_node(machine("b", 1, 2), at(0));
     // The second large pod would be too many in zone 1, and has no room in zone 2, where the small one goes.
-    cluster.apply_workload(
-        key("a"),
-        deployment(spread_over_zones("web", 3000), 2),
-        at(0),
-    );
-    cluster.apply_workload(
-        key("b"),
-        deployment(spread_over_zones("web", 500), 1),
-        at(0),
-    );
+    cluster.apply_workload(key("a"), deployment(spread_over_zones("web", 3000), 2), at(0));
+    cluster.apply_workload(key("b"), deployment(spread_over_zones("web", 500), 1), at(0));
     cluster.advance(at(0));
     assert_eq!(by_node(&cluster, "web"), counts(&[("a", 2), ("b", 1)]));
 }
@@ -73,16 +51,9 @@ fn tainted_nodes_count_as_domains_as_by_default() {
     three_zones(&mut cluster);
     let cordon = |node: &mut napkeeper_core::cluster::node::Node| node.cordoned = true;
     cluster.edit_node(&NodeName::new("n3").unwrap(), cordon, at(0));
-    cluster.apply_workload(
-        key("web"),
-        deployment(spread_over_zones("web", 500), 5),
-        at(0),
-    );
+    cluster.apply_workload(key("web"), deployment(spread_over_zones("web", 500), 5), at(0));
     cluster.advance(at(0));
-    assert_eq!(
-        by_node(&cluster, "web"),
-        counts(&[("-", 3), ("n1", 1), ("n2", 1)])
-    );
+    assert_eq!(by_node(&cluster, "web"), counts(&[("-", 3), ("n1", 1), ("n2", 1)]));
 }
 
 #[test]
@@ -91,10 +62,7 @@ fn pods_go_where_most_is_free() {
     three_zones(&mut cluster);
     cluster.apply_workload(key("web"), deployment(shape("web", 500), 9), at(0));
     cluster.advance(at(0));
-    assert_eq!(
-        by_node(&cluster, "web"),
-        counts(&[("n1", 3), ("n2", 3), ("n3", 3)])
-    );
+    assert_eq!(by_node(&cluster, "web"), counts(&[("n1", 3), ("n2", 3), ("n3", 3)]));
 }
 
 #[test]
@@ -103,22 +71,14 @@ fn a_pod_that_fits_nowhere_is_placed_when_a_node_joins() {
     cluster.add_unmanaged_node(machine("small", 1, 1), at(0));
     cluster.apply_workload(key("web"), deployment(shape("web", 4000), 2), at(0));
     cluster.advance(at(0));
-    assert!(
-        pods_of(&cluster, "web")
-            .iter()
-            .all(|p| p.is_provisionable())
-    );
+    assert!(pods_of(&cluster, "web").iter().all(|p| p.is_provisionable()));
     assert_eq!(cluster.next_event(), None);
     cluster.add_unmanaged_node(machine("big", 16, 1), at(5));
     assert_eq!(cluster.next_event(), Some(at(5)));
     cluster.advance(at(5));
     assert_eq!(by_node(&cluster, "web"), counts(&[("big", 2)]));
     cluster.advance(at(10));
-    assert!(
-        pods_of(&cluster, "web")
-            .iter()
-            .all(|p| p.started_at > Some(at(5)))
-    );
+    assert!(pods_of(&cluster, "web").iter().all(|p| p.started_at > Some(at(5))));
 }
 
 #[test]
@@ -140,10 +100,7 @@ fn room_found_while_no_pod_of_the_class_waited_is_not_forgotten() {
 #[test]
 fn the_pod_of_higher_priority_goes_first() {
     let mut cluster = cluster();
-    let vital = PodShape {
-        priority: 1000,
-        ..shape("vital", 1000)
-    };
+    let vital = PodShape { priority: 1000, ..shape("vital", 1000) };
     cluster.apply_workload(key("a"), deployment(shape("common", 1000), 1), at(0));
     cluster.apply_workload(key("b"), deployment(vital, 1), at(0));
     cluster.advance(at(0));
@@ -159,10 +116,7 @@ fn daemons_run_on_every_node_that_accepts_them_before_other_pods() {
     let linux = PodShape {
         selector: {
             let mut selector = Requirements::new();
-            selector.add(
-                labels::ZONE,
-                Requirement::any_of(["westeurope-1", "westeurope-2"]),
-            );
+            selector.add(labels::ZONE, Requirement::any_of(["westeurope-1", "westeurope-2"]));
             selector
         },
         ..shape("agent", 500)
@@ -215,28 +169,16 @@ fn an_eviction_waits_for_the_budget() {
     let pods = pods_of(&cluster, "web");
     let evict = |pod: &Arc<Pod>| Effect::Evict(pod.key.clone(), pod.uid.clone());
     let other = evict(&pods_of(&cluster, "other")[0]);
-    assert_eq!(
-        perform(&mut cluster, evict(&pods[0]), at(10)),
-        Ok(Reply::Done)
-    );
-    assert_eq!(
-        perform(&mut cluster, evict(&pods[1]), at(10)),
-        Err(ClusterError::Budget)
-    );
+    assert_eq!(perform(&mut cluster, evict(&pods[0]), at(10)), Ok(Reply::Done));
+    assert_eq!(perform(&mut cluster, evict(&pods[1]), at(10)), Err(ClusterError::Budget));
     assert_eq!(perform(&mut cluster, other, at(10)), Ok(Reply::Done));
     // The other replica is made at once, and runs within 5 s; the old pod takes its grace.
     cluster.advance(at(16));
     assert_eq!(pods_of(&cluster, "web").len(), 4);
-    assert_eq!(
-        perform(&mut cluster, evict(&pods[1]), at(16)),
-        Ok(Reply::Done)
-    );
+    assert_eq!(perform(&mut cluster, evict(&pods[1]), at(16)), Ok(Reply::Done));
     cluster.advance(at(60));
     assert_eq!(pods_of(&cluster, "web").len(), 3);
-    assert_eq!(
-        perform(&mut cluster, evict(&pods[0]), at(60)),
-        Err(ClusterError::NotFound)
-    );
+    assert_eq!(perform(&mut cluster, evict(&pods[0]), at(60)), Err(ClusterError::NotFound));
 }
 
 #[test]
@@ -248,10 +190,7 @@ fn scaling_down_takes_waiting_pods_then_crowded_nodes_then_the_newest() {
     cluster.add_unmanaged_node(machine("b", 1, 1), at(10));
     cluster.scale(&key("web"), 4, at(10));
     cluster.advance(at(20));
-    assert_eq!(
-        by_node(&cluster, "web"),
-        counts(&[("-", 1), ("a", 2), ("b", 1)])
-    );
+    assert_eq!(by_node(&cluster, "web"), counts(&[("-", 1), ("a", 2), ("b", 1)]));
     let after = |cluster: &mut Cluster, to, second| {
         cluster.scale(&key("web"), to, at(second));
         cluster.advance(at(second + 31));
@@ -268,23 +207,16 @@ fn a_job_runs_to_its_completions() {
     cluster.add_unmanaged_node(machine("n", 8, 1), at(0));
     let job = Workload {
         template: PodTemplate::new(shape("batch", 500)),
-        kind: WorkloadKind::Job {
-            parallelism: 2,
-            completions: 5,
-            run_for: SignedDuration::from_mins(1),
-        },
+        kind: WorkloadKind::Job { parallelism: 2, completions: 5, run_for: SignedDuration::from_mins(1) },
     };
     cluster.apply_workload(key("batch"), job, at(0));
     let mut most = 0;
     for second in 0..300 {
         cluster.advance(at(second));
-        let active = pods_of(&cluster, "batch")
-            .into_iter()
-            .filter(|p| !p.is_terminal());
+        let active = pods_of(&cluster, "batch").into_iter().filter(|p| !p.is_terminal());
         most = most.max(active.count());
     }
-    let done =
-        |(_, event): &(Timestamp, ClusterEvent)| matches!(event, ClusterEvent::PodSucceeded { .. });
+    let done = |(_, event): &(Timestamp, ClusterEvent)| matches!(event, ClusterEvent::PodSucceeded { .. });
     assert_eq!(most, 2);
     assert_eq!(cluster.take_events().iter().filter(|e| done(e)).count(), 5);
     cluster.advance(at(1000));
@@ -302,21 +234,14 @@ fn binding_20_000_pods_on_1_000_nodes_takes_this_long() {
     }
     for app in 0..50 {
         let name = format!("app{app}");
-        let shape = if app % 2 == 0 {
-            shape(&name, 500)
-        } else {
-            spread_over_zones(&name, 500)
-        };
+        let shape = if app % 2 == 0 { shape(&name, 500) } else { spread_over_zones(&name, 500) };
         cluster.apply_workload(key(&name), deployment(shape, 400), at(0));
     }
     let start = std::time::Instant::now();
     cluster.advance(at(0));
     let bound = start.elapsed();
     cluster.advance(at(10));
-    println!(
-        "20,000 pods bound after {bound:?}, running after {:?}",
-        start.elapsed()
-    );
+    println!("20,000 pods bound after {bound:?}, running after {:?}", start.elapsed());
     let waiting = |p: &&Arc<Pod>| p.node.is_none();
     assert_eq!(cluster.state().pods().values().filter(waiting).count(), 0);
     let start = std::time::Instant::now();
@@ -324,10 +249,7 @@ fn binding_20_000_pods_on_1_000_nodes_takes_this_long() {
         cluster.scale(&key(&format!("app{app}")), 1000, at(10));
     }
     cluster.advance(at(10));
-    println!(
-        "30,000 more pods, 12,000 with room, after {:?}",
-        start.elapsed()
-    );
+    println!("30,000 more pods, 12,000 with room, after {:?}", start.elapsed());
     let start = std::time::Instant::now();
     for n in 0..100_u16 {
         cluster.add_unmanaged_node(machine(&format!("x{n:04}"), 16, 1), at(i64::from(n) + 11));

@@ -9,13 +9,7 @@ fn with_database(reclaim: ReclaimPolicy) -> (Cluster, ObjectName) {
     cluster.add_unmanaged_node(machine("a", 4, 1), at(0));
     let workload = Workload {
         template: PodTemplate::new(shape("db", 1000)),
-        kind: WorkloadKind::StatefulSet {
-            replicas: 1,
-            disk: Some(DiskRequest {
-                size_gib: 64,
-                reclaim,
-            }),
-        },
+        kind: WorkloadKind::StatefulSet { replicas: 1, disk: Some(DiskRequest { size_gib: 64, reclaim }) },
     };
     cluster.apply_workload(key("db"), workload, at(0));
     cluster.advance(at(20));
@@ -70,10 +64,7 @@ fn the_disk_of_a_deleted_claim_is_released_once_no_pod_uses_it() {
     cluster.delete_workload(&key("db"), at(40));
     cluster.advance(at(80));
     assert!(cluster.state().volumes().get(&volume).is_none());
-    assert_eq!(
-        disk_events(&mut cluster),
-        ["attached", "detached", "released"]
-    );
+    assert_eq!(disk_events(&mut cluster), ["attached", "detached", "released"]);
 }
 
 #[test]
@@ -116,10 +107,7 @@ fn a_listing_fails_as_a_whole_and_for_its_kind_only() {
     assert!(cluster.list_nodes(at(60)).is_err());
     assert!(cluster.list_attachments(at(59)).is_ok());
     let node = Effect::ReadNode(ProviderId::of_vm(&vm("a")));
-    assert_eq!(
-        perform(&mut cluster, node, at(60)),
-        Err(ClusterError::Forbidden)
-    );
+    assert_eq!(perform(&mut cluster, node, at(60)), Err(ClusterError::Forbidden));
     let read = perform(&mut cluster, Effect::ReadVolume(volume), at(60)).unwrap();
     assert!(matches!(read, Reply::Volume(Some(_))));
 }
