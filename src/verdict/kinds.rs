@@ -74,7 +74,7 @@ pub(crate) fn identify<'s>(
         return Standing::Lost;
     };
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let known: Vec<&Kind> = schemas.of_group(group).collect();
+    let known: Vec<&Kind> = schemas.kinds.iter().filter(|k| k.group == group).collect();
     if known.is_empty() || PASSED_OVER.contains(&(group, kind)) {
         return Standing::Foreign(format!("{api_version} {kind}"));
     }

@@ -64,10 +64,6 @@ impl Schemas {
             patterns,
         })
     }
-
-    pub(crate) fn of_group<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a Kind> {
-        self.kinds.iter().filter(move |k| k.group == group)
-    }
 }
 
 fn kind(spec: &Value) -> Kind {
