@@ -4,11 +4,14 @@
 //! stands, [`convert`] turns objects into the domain's types and back, [`manifests`] does both for a folder.
 
 pub mod azure;
+pub mod config;
 pub mod convert;
 pub mod crds;
 pub mod duration;
 pub mod karpenter;
+pub mod manifests;
 pub mod path;
 pub mod record;
 pub mod sweep;
 pub mod wire;
+pub mod yaml;

@@ -1,0 +1,106 @@
+//! `napkeeper.yaml`: what must be known of a repository's clusters that its manifests cannot say?
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Name of the file.
+pub const FILE: &str = "napkeeper.yaml";
+
+/// The clusters of a repository.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Config {
+    /// The clusters, each with its part of the repository.
+    #[schemars(length(min = 1))]
+    pub clusters: Vec<Cluster>,
+}
+
+/// A cluster.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Cluster {
+    /// Name, to choose the cluster by.
+    #[schemars(length(min = 1))]
+    pub name: String,
+    /// Folders and files of its manifests, from the folder of this file; absent is that folder.
+    pub paths: Option<Vec<String>>,
+    /// Which cluster it is in Azure.
+    pub identity: Option<Identity>,
+    /// Azure region, for example westeurope.
+    #[schemars(regex(pattern = "^[a-z0-9]+$"))]
+    pub region: Option<String>,
+    /// Kubernetes version, for example 1.33.
+    #[schemars(regex(pattern = r"^\d+\.\d+(\.\d+)?$"))]
+    pub kubernetes_version: Option<String>,
+    /// Network mode.
+    pub network_mode: Option<NetworkMode>,
+    /// File of prices that stand in place of list prices.
+    pub price_sheet: Option<String>,
+    /// Folders and files of policies.
+    pub policies: Option<Vec<String>>,
+    /// File of findings that are known and not to be reported again.
+    pub baseline: Option<String>,
+}
+
+/// Which cluster it is in Azure.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Identity {
+    /// Subscription id.
+    #[schemars(regex(pattern = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"))]
+    pub subscription: String,
+    /// Resource id of the managed cluster.
+    #[schemars(regex(pattern = "^/subscriptions/"))]
+    pub cluster_id: String,
+    /// Name of the node resource group.
+    #[schemars(length(min = 1, max = 90))]
+    pub node_resource_group: String,
+}
+
+/// How pods get their addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum NetworkMode {
+    /// Azure CNI overlay.
+    #[serde(rename = "overlay")]
+    Overlay,
+    /// Azure CNI with addresses of the subnet.
+    #[serde(rename = "node-subnet")]
+    NodeSubnet,
+    /// Azure CNI with a subnet for pods.
+    #[serde(rename = "pod-subnet")]
+    PodSubnet,
+    /// Neither: the cluster brings its own.
+    #[serde(rename = "none")]
+    None,
+}
+
+/// The schema of the file, with everything in one place.
+#[must_use]
+pub fn schema() -> Value {
+    let settings = SchemaSettings::openapi3().with(|s| {
+        s.inline_subschemas = true;
+        s.meta_schema = None;
+    });
+    settings
+        .into_generator()
+        .into_root_schema_for::<Config>()
+        .to_value()
+}
+
+/// True when a file is a `napkeeper.yaml` by its name.
+#[must_use]
+pub fn is_config(file: &str) -> bool {
+    Path::new(file).file_name().is_some_and(|name| name == FILE)
+}
+
+/// The nearest `napkeeper.yaml` in a folder or above it.
+#[must_use]
+pub fn find(from: &Path) -> Option<PathBuf> {
+    let from = std::fs::canonicalize(from).ok()?;
+    from.ancestors()
+        .map(|folder| folder.join(FILE))
+        .find(|file| file.is_file())
+}

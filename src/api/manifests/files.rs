@@ -1,0 +1,218 @@
+//! Which files belong to a path, and what do they say?
+
+use super::Problem;
+use crate::yaml::{self, Reading};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The path that stands for the standard input.
+pub const STDIN: &str = "-";
+/// Folders that hold no manifests of the repository's own.
+const SKIPPED: [&str; 2] = ["target", "node_modules"];
+/// Deepest nesting of folders.
+const MAX_DEPTH: usize = 64;
+/// Largest file; the API server takes no object above 3 MiB.
+const MAX_BYTES: u64 = 32 << 20;
+
+/// A file that could be read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Source {
+    /// Its name.
+    pub file: Arc<str>,
+    /// Its text.
+    pub text: String,
+    /// What it says.
+    pub reading: Reading,
+}
+
+/// All files of some paths.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Loaded {
+    /// The files, in order.
+    pub sources: Vec<Source>,
+    /// What could not be read.
+    pub unreadable: Vec<Problem>,
+}
+
+/// Reads files and folders: in folders every `.yaml`, `.yml` and `.json` file, by name, without hidden folders,
+/// `target` and `node_modules`. `-` is the standard input. A file that several paths lead to is read once.
+#[must_use]
+pub fn load(paths: &[PathBuf]) -> Loaded {
+    let mut walk = Walk::default();
+    for path in paths {
+        if path.as_os_str() == STDIN {
+            walk.stdin();
+        } else {
+            walk.path(path, 0, true);
+        }
+    }
+    walk.loaded
+}
+
+/// Reads a text as if it were a file of that name.
+#[must_use]
+pub fn load_text(file: &str, text: String) -> Source {
+    Source {
+        file: Arc::from(file),
+        reading: yaml::read(file, &text),
+        text,
+    }
+}
+
+#[derive(Default)]
+struct Walk {
+    loaded: Loaded,
+    /// Files and folders by their real path: symbolic links may lead back.
+    seen: BTreeSet<PathBuf>,
+}
+
+impl Walk {
+    fn fail(&mut self, path: &Path, message: impl ToString) {
+        self.loaded.unreadable.push(Problem {
+            file: shown(path),
+            at: None,
+            message: message.to_string(),
+        });
+    }
+
+    fn stdin(&mut self) {
+        let mut bytes = Vec::new();
+        match io::stdin().lock().take(MAX_BYTES).read_to_end(&mut bytes) {
+            Ok(_) => self.take(Path::new("<stdin>"), bytes),
+            Err(error) => self.fail(Path::new("<stdin>"), error),
+        }
+    }
+
+    /// `named` paths are read whatever their name is.
+    fn path(&mut self, path: &Path, depth: usize, named: bool) {
+        let real = match fs::canonicalize(path) {
+            Ok(real) => real,
+            Err(error) => return self.fail(path, format!("cannot be read: {error}")),
+        };
+        if real.is_dir() {
+            if (named || !is_skipped(path)) && self.seen.insert(real) {
+                self.folder(path, depth);
+            }
+        } else if (named || is_manifest(path)) && self.seen.insert(real) {
+            self.file(path);
+        }
+    }
+
+    fn folder(&mut self, path: &Path, depth: usize) {
+        if depth > MAX_DEPTH {
+            return self.fail(path, format!("folders are nested deeper than {MAX_DEPTH}"));
+        }
+        let entries = fs::read_dir(path).and_then(|entries| {
+            let names: io::Result<Vec<_>> = entries.map(|e| e.map(|e| e.file_name())).collect();
+            names
+        });
+        match entries {
+            Ok(mut names) => {
+                names.sort();
+                for name in names {
+                    // A link to nowhere is nobody's manifest.
+                    let child = if path == Path::new(".") {
+                        PathBuf::from(name)
+                    } else {
+                        path.join(name)
+                    };
+                    if child.exists() {
+                        self.path(&child, depth + 1, false);
+                    }
+                }
+            }
+            Err(error) => self.fail(path, format!("cannot be read: {error}")),
+        }
+    }
+
+    fn file(&mut self, path: &Path) {
+        let size = fs::metadata(path).map(|m| m.len());
+        match size.and_then(|size| {
+            if size > MAX_BYTES {
+                Ok(None)
+            } else {
+                fs::read(path).map(Some)
+            }
+        }) {
+            Ok(Some(bytes)) => self.take(path, bytes),
+            Ok(None) => self.fail(path, format!("is larger than {} MiB", MAX_BYTES >> 20)),
+            Err(error) => self.fail(path, format!("cannot be read: {error}")),
+        }
+    }
+
+    fn take(&mut self, path: &Path, bytes: Vec<u8>) {
+        match String::from_utf8(bytes) {
+            Ok(text) => self.loaded.sources.push(load_text(&shown(path), text)),
+            Err(error) => {
+                let at = error.utf8_error().valid_up_to();
+                self.fail(path, format!("is not UTF-8 text (byte {at})"));
+            }
+        }
+    }
+}
+
+fn shown(path: &Path) -> Arc<str> {
+    Arc::from(path.to_string_lossy().as_ref())
+}
+
+fn is_manifest(path: &Path) -> bool {
+    let extension = path.extension().and_then(|e| e.to_str());
+    extension.is_some_and(|e| ["yaml", "yml", "json"].contains(&e.to_ascii_lowercase().as_str()))
+}
+
+fn is_skipped(path: &Path) -> bool {
+    let name = path
+        .file_name()
+        .and_then(|n| n.to_str())
+        .unwrap_or_default();
+    name.starts_with('.') || SKIPPED.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(loaded: &Loaded, root: &Path) -> Vec<String> {
+        let strip = |s: &Source| s.file.replace(&format!("{}/", root.display()), "");
+        loaded.sources.iter().map(strip).collect()
+    }
+
+    #[test]
+    fn folders_are_read_in_order_and_what_is_not_ours_is_skipped() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        for file in [
+            "b.yml",
+            "a.yaml",
+            "c.json",
+            "x.txt",
+            "sub/d.yaml",
+            ".git/e.yaml",
+            "target/f.yaml",
+            "node_modules/g.yaml",
+        ] {
+            fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+            fs::write(root.join(file), "a: 1\n").unwrap();
+        }
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(root, root.join("sub/loop")).unwrap();
+        let loaded = load(&[root.to_owned(), root.join("a.yaml"), root.join("nowhere")]);
+        assert_eq!(
+            names(&loaded, root),
+            ["a.yaml", "b.yml", "c.json", "sub/d.yaml"]
+        );
+        assert_eq!(loaded.unreadable.len(), 1);
+        assert!(loaded.unreadable[0].file.ends_with("nowhere"));
+    }
+
+    #[test]
+    fn a_file_that_is_no_text_is_said_to_be_so() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a.yaml"), [b'a', 0xff]).unwrap();
+        let loaded = load(&[dir.path().to_owned()]);
+        assert!(loaded.unreadable[0].message.contains("byte 1"));
+    }
+}

@@ -1,0 +1,55 @@
+//! Which objects do files and folders hold?
+//!
+//! [`load`] reads documents, [`objects`] turns them into the domain's types, [`read`] does both. Nothing here checks
+//! schemas: that is the verdict's business. What cannot be read or converted is a [`Problem`] with its place.
+
+mod files;
+mod object;
+
+use crate::yaml::{Document, Position};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub use files::{Loaded, STDIN, Source, load, load_text};
+pub use object::{Object, items, object, objects};
+
+/// What is wrong with a manifest, or with the way to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The file.
+    pub file: Arc<str>,
+    /// Where in it; `None` when it could not be read at all.
+    pub at: Option<Position>,
+    /// What, and what would be right.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file)?;
+        if let Some(at) = self.at {
+            write!(f, ":{at}")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+/// Reads all objects of files and folders (see [`load`]), with all that is wrong.
+#[must_use]
+pub fn read(paths: &[PathBuf]) -> (Vec<Object>, Vec<Problem>) {
+    let loaded = load(paths);
+    let mut problems = loaded.unreadable;
+    let mut documents: Vec<Document> = Vec::new();
+    for source in loaded.sources {
+        problems.extend(source.reading.problems.iter().map(|p| Problem {
+            file: Arc::clone(&source.file),
+            at: Some(p.at),
+            message: p.message.clone(),
+        }));
+        documents.extend(source.reading.documents);
+    }
+    let (objects, more) = objects(&documents);
+    problems.extend(more);
+    (objects, problems)
+}

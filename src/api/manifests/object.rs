@@ -1,0 +1,182 @@
+//! Which object of the domain is a document?
+
+use super::Problem;
+use crate::convert::{self, Deployment, Job, Violations};
+use crate::path::Path;
+use crate::yaml::Document;
+use napkeeper_core::cluster::claim::Claim;
+use napkeeper_core::cluster::pod::Pod;
+use napkeeper_core::cluster::pool::{NodeClass, NodePool};
+use napkeeper_core::cluster::sweep::Sweep;
+use napkeeper_core::cluster::volume::Volume;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+/// An object of a manifest, as the domain knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Object {
+    /// NodePool.
+    NodePool(Box<NodePool>),
+    /// AKSNodeClass.
+    NodeClass(Box<NodeClass>),
+    /// NodeClaim.
+    NodeClaim(Box<Claim>),
+    /// OrphanSweep.
+    Sweep(Box<Sweep>),
+    /// Deployment.
+    Deployment(Deployment),
+    /// Job.
+    Job(Job),
+    /// DaemonSet.
+    DaemonSet(convert::DaemonSet),
+    /// Pod.
+    Pod(Box<Pod>),
+    /// PersistentVolume.
+    Volume(Box<Volume>),
+    /// A kind that the domain has no use for.
+    Other {
+        /// `apiVersion`.
+        api_version: Arc<str>,
+        /// `kind`.
+        kind: Arc<str>,
+        /// `metadata.name`.
+        name: Arc<str>,
+    },
+}
+
+/// Turns documents into objects, with all that is wrong. The items of a `List` are objects of their own.
+#[must_use]
+pub fn objects(documents: &[Document]) -> (Vec<Object>, Vec<Problem>) {
+    let mut objects = Vec::new();
+    let mut problems = Vec::new();
+    for document in documents {
+        for (root, value) in items(document) {
+            match object(value) {
+                Ok(object) => objects.push(object),
+                Err(violations) => problems.extend(violations.0.into_iter().map(|v| {
+                    let path = v
+                        .path
+                        .segments()
+                        .iter()
+                        .fold(root.clone(), |p, s| p.with(s.clone()));
+                    Problem {
+                        file: Arc::clone(&document.file),
+                        at: Some(document.position(&path)),
+                        message: format!("{path}: {}", v.message),
+                    }
+                })),
+            }
+        }
+    }
+    (objects, problems)
+}
+
+/// The objects of a document with their paths: itself, or its items when it is a `v1` List.
+#[must_use]
+pub fn items(document: &Document) -> Vec<(Path, &Value)> {
+    let value = &document.value;
+    let list =
+        (value["apiVersion"] == "v1" && value["kind"] == "List").then(|| value["items"].as_array());
+    match list.flatten() {
+        Some(items) => {
+            let path = Path::of("items");
+            items
+                .iter()
+                .enumerate()
+                .map(|(i, v)| (path.index(i), v))
+                .collect()
+        }
+        None => vec![(Path::root(), value)],
+    }
+}
+
+/// Turns one manifest into an object.
+///
+/// # Errors
+/// [`Violations`]: all that is wrong with it.
+pub fn object(value: &Value) -> Result<Object, Violations> {
+    let text = |field: &str| value[field].as_str().unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    match (api_version, kind) {
+        ("karpenter.sh/v1", "NodePool") => {
+            convert::node_pool(&decode(value)?).map(|o| Object::NodePool(Box::new(o)))
+        }
+        ("karpenter.sh/v1", "NodeClaim") => {
+            convert::claim(&decode(value)?).map(|o| Object::NodeClaim(Box::new(o)))
+        }
+        ("karpenter.azure.com/v1beta1" | "karpenter.azure.com/v1alpha2", "AKSNodeClass") => {
+            convert::node_class(&decode(&with_spec(value))?).map(|o| Object::NodeClass(Box::new(o)))
+        }
+        ("napkeeper.io/v1alpha1", "OrphanSweep") => {
+            convert::sweep(&decode(&with_spec(value))?).map(|o| Object::Sweep(Box::new(o)))
+        }
+        ("apps/v1", "Deployment") => convert::deployment(&decode(value)?).map(Object::Deployment),
+        ("apps/v1", "DaemonSet") => convert::daemon_set(&decode(value)?).map(Object::DaemonSet),
+        ("batch/v1", "Job") => convert::job(&decode(value)?).map(Object::Job),
+        ("v1", "Pod") => convert::pod(&decode(value)?).map(|o| Object::Pod(Box::new(o))),
+        ("v1", "PersistentVolume") => {
+            convert::volume(&decode(value)?).map(|o| Object::Volume(Box::new(o)))
+        }
+        ("", _) | (_, "") => Err(violation(&Path::root(), "apiVersion and kind are required")),
+        _ => Ok(Object::Other {
+            api_version: Arc::from(api_version),
+            kind: Arc::from(kind),
+            name: Arc::from(value["metadata"]["name"].as_str().unwrap_or_default()),
+        }),
+    }
+}
+
+fn violation(path: &Path, message: impl ToString) -> Violations {
+    Violations(vec![convert::Violation {
+        path: path.clone(),
+        message: message.to_string(),
+    }])
+}
+
+/// A kind whose spec may be absent, as the API server stores it.
+fn with_spec(value: &Value) -> Value {
+    let mut value = value.clone();
+    if value["spec"].is_null() {
+        value["spec"] = Value::Object(Map::new());
+    }
+    value
+}
+
+fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, Violations> {
+    let mut value = value.clone();
+    prepare(&mut value, None);
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error
+            .path()
+            .iter()
+            .fold(Path::root(), |path, segment| match segment {
+                serde_path_to_error::Segment::Seq { index } => path.index(*index),
+                serde_path_to_error::Segment::Map { key } => path.key(key),
+                serde_path_to_error::Segment::Enum { variant } => path.key(variant),
+                serde_path_to_error::Segment::Unknown => path,
+            });
+        violation(&path, error.inner())
+    })
+}
+
+/// What the API server does before it decodes: quantities may be numbers, and null is the same as absent.
+fn prepare(value: &mut Value, under: Option<&str>) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, v| !v.is_null());
+            let quantities = under.is_some_and(|k| {
+                ["requests", "limits", "overhead", "capacity", "allocatable"].contains(&k)
+            });
+            for (key, child) in map.iter_mut() {
+                if quantities && child.is_number() {
+                    *child = Value::String(child.to_string());
+                } else {
+                    prepare(child, Some(key));
+                }
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(|v| prepare(v, None)),
+        _ => {}
+    }
+}

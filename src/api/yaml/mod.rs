@@ -1,0 +1,275 @@
+//! What does a YAML or JSON file say, and where does each value stand?
+//!
+//! Plain scalars are resolved as kubectl does (YAML 1.1). Duplicate keys are reported, though kubectl would let the
+//! last one win in silence. Aliases and merge keys work, up to [`MAX_NODES`] values in a file.
+
+mod scalar;
+mod tree;
+
+use crate::path::{Path, Segment};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use tree::{Kind, Node};
+
+pub use tree::{MAX_DEPTH, MAX_NODES};
+
+/// A place in a file, both counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Line.
+    pub line: usize,
+    /// Column, in characters.
+    pub column: usize,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// What sort of problem a file has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ProblemKind {
+    /// It is not YAML, or not what a manifest can be made of.
+    Syntax,
+    /// A key is given twice.
+    DuplicateKey,
+}
+
+/// A problem of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What sort.
+    pub kind: ProblemKind,
+    /// Where.
+    pub at: Position,
+    /// What, and what would be right.
+    pub message: String,
+}
+
+/// One document of a file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Document {
+    /// Name of the file.
+    pub file: Arc<str>,
+    /// What the document says, with the last of duplicate keys.
+    pub value: Value,
+    places: BTreeMap<Path, Place>,
+}
+
+/// Where a value and its key stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    key: Position,
+    value: Position,
+}
+
+impl Document {
+    /// Where the value at a path stands; where it is absent, the nearest object around it.
+    #[must_use]
+    pub fn position(&self, path: &Path) -> Position {
+        self.place(path).value
+    }
+
+    /// Where the key of a path stands; for an item of a list, the item.
+    #[must_use]
+    pub fn key_position(&self, path: &Path) -> Position {
+        self.place(path).key
+    }
+
+    fn place(&self, path: &Path) -> Place {
+        let mut segments = path.segments();
+        loop {
+            let here = segments.iter().fold(Path::root(), |p, s| p.with(s.clone()));
+            if let Some(place) = self.places.get(&here) {
+                return if segments.len() == path.segments().len() {
+                    *place
+                } else {
+                    // The value is absent: the name of what lacks it says more than its first line.
+                    Place {
+                        value: place.key,
+                        ..*place
+                    }
+                };
+            }
+            let Some((_, rest)) = segments.split_last() else {
+                let start = Position { line: 1, column: 1 };
+                return Place {
+                    key: start,
+                    value: start,
+                };
+            };
+            segments = rest;
+        }
+    }
+}
+
+/// What a file says.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Reading {
+    /// Its documents; empty ones are left out, and those with a syntax error.
+    pub documents: Vec<Document>,
+    /// What is wrong with the file.
+    pub problems: Vec<Problem>,
+}
+
+/// Reads all documents of a text. `file` is the name to show.
+#[must_use]
+pub fn read(file: &str, text: &str) -> Reading {
+    let file: Arc<str> = Arc::from(file);
+    let (roots, problems) = tree::parse(text.strip_prefix('\u{feff}').unwrap_or(text));
+    let documents = roots
+        .into_iter()
+        .map(|root| {
+            let mut places = BTreeMap::new();
+            let at = root.at;
+            let value = flatten(root, at, &Path::root(), &mut places);
+            Document {
+                file: Arc::clone(&file),
+                value,
+                places,
+            }
+        })
+        .collect();
+    Reading {
+        documents,
+        problems,
+    }
+}
+
+fn flatten(node: Node, key: Position, path: &Path, places: &mut BTreeMap<Path, Place>) -> Value {
+    let value = if matches!(node.kind, Kind::Scalar(Value::Null)) {
+        key
+    } else {
+        node.at
+    };
+    places.insert(path.clone(), Place { key, value });
+    match node.kind {
+        Kind::Scalar(value) => value,
+        Kind::List(items) => {
+            let items = items.into_iter().enumerate();
+            items
+                .map(|(i, item)| {
+                    let at = item.at;
+                    flatten(item, at, &path.index(i), places)
+                })
+                .collect()
+        }
+        Kind::Map(entries) => {
+            let mut map = Map::new();
+            for entry in entries {
+                let at = path.with(Segment::Key(entry.key.clone()));
+                let value = flatten(entry.value, entry.at, &at, places);
+                map.insert(entry.key, value);
+            }
+            Value::Object(map)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn value(text: &str) -> Value {
+        let reading = read("t.yaml", text);
+        assert_eq!(reading.problems, [], "{text}");
+        reading.documents[0].value.clone()
+    }
+
+    fn problem(text: &str) -> String {
+        let reading = read("t.yaml", text);
+        assert_eq!(reading.problems.len(), 1, "{text}: {reading:?}");
+        format!("{} {}", reading.problems[0].at, reading.problems[0].message)
+    }
+
+    #[test]
+    fn every_value_has_its_place() {
+        let reading = read("t.yaml", "# x\na:\n  b: [1, {c: 2}]\n---\nd: |\n  text\n");
+        let [first, second] = reading.documents.as_slice() else {
+            panic!("{reading:?}")
+        };
+        let at = |d: &Document, p: &Path| d.position(p).to_string();
+        let b = Path::of("a.b");
+        assert_eq!(at(first, &b), "3:6");
+        assert_eq!(first.key_position(&b).to_string(), "3:3");
+        assert_eq!(at(first, &b.index(1).key("c")), "3:14");
+        assert_eq!(at(first, &Path::of("a.missing.deep")), "2:1");
+        assert_eq!(second.key_position(&Path::of("d")).to_string(), "5:1");
+    }
+
+    #[test]
+    fn a_syntax_error_has_its_place_and_later_documents_are_read() {
+        let reading = read("t.yaml", "a: 1\n---\nb: [1\nc: 2\n---\nd: 4\n");
+        let values: Vec<_> = reading.documents.iter().map(|d| d.value.clone()).collect();
+        assert_eq!(values, [json!({"a": 1}), json!({"d": 4})]);
+        assert_eq!(reading.problems.len(), 1);
+        assert_eq!(reading.problems[0].at.line, 4);
+    }
+
+    #[test]
+    fn duplicate_keys_are_reported_and_the_last_one_stands() {
+        let reading = read("t.yaml", "a: 1\nb: 2\na: 3\n");
+        assert_eq!(reading.documents[0].value, json!({"b": 2, "a": 3}));
+        assert_eq!(
+            problem("a: 1\nb: 2\na: 3\n"),
+            "3:1 key \"a\" is given twice, first at 1:1"
+        );
+    }
+
+    #[test]
+    fn merge_keys_work_as_in_kubectl() {
+        let base = "base: &b {x: 1, y: 2}\n";
+        assert_eq!(
+            value(&format!("{base}m: {{<<: *b, x: 3}}"))["m"],
+            json!({"x": 3, "true": 2})
+        );
+        assert_eq!(
+            value(&format!("{base}m: {{x: 3, <<: *b}}"))["m"]["x"],
+            json!(1)
+        );
+        assert_eq!(
+            value(&format!("{base}m: {{<<: [{{x: 9}}, *b]}}"))["m"]["x"],
+            json!(9)
+        );
+    }
+
+    #[test]
+    fn alias_bombs_and_loops_end_in_an_error() {
+        let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+        for i in 1..10 {
+            let list = vec![format!("*a{}", i - 1); 10].join(", ");
+            bomb += &format!("a{i}: &a{i} [{list}]\n");
+        }
+        assert!(problem(&bomb).contains("more than"), "{}", problem(&bomb));
+        assert!(problem("a: &a [*a]\n").contains("itself"));
+    }
+
+    #[test]
+    fn json_is_read_as_well() {
+        assert_eq!(
+            value("{\n\t\"a\": [1, true, null, \"\\u00e9\\/\"],\n\t\"b\": 1.5\n}"),
+            json!({"a": [1, true, null, "é/"], "b": 1.5})
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn reading_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = read("t.yaml", &String::from_utf8_lossy(&bytes));
+        }
+
+        #[test]
+        fn reading_what_looks_like_yaml_never_panics(text in "[-a-c0-9:&*<>|{}\\[\\],!?'\"%#. \n\t]{0,120}") {
+            let reading = read("t.yaml", &text);
+            for document in &reading.documents {
+                prop_assert!(document.position(&Path::root()).line >= 1);
+            }
+        }
+    }
+}

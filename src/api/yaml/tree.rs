@@ -1,0 +1,322 @@
+//! How do the parser's events become trees?
+
+use super::scalar;
+use super::{Position, Problem, ProblemKind};
+use granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag, options};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Most values in a file, each alias counted as all that it stands for.
+pub const MAX_NODES: usize = 500_000;
+/// Deepest nesting.
+pub const MAX_DEPTH: usize = 100;
+
+/// A value and where it stands.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    pub(super) at: Position,
+    pub(super) kind: Kind,
+}
+
+/// What a value is.
+#[derive(Debug, Clone)]
+pub(super) enum Kind {
+    Scalar(Value),
+    List(Vec<Node>),
+    Map(Vec<Entry>),
+}
+
+/// A key with its value.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) at: Position,
+    pub(super) value: Node,
+    /// It came by a merge key, so an explicit key may stand beside it.
+    merged: bool,
+}
+
+impl Node {
+    fn size(&self) -> usize {
+        1 + match &self.kind {
+            Kind::Scalar(_) => 0,
+            Kind::List(items) => items.iter().map(Self::size).sum(),
+            Kind::Map(entries) => entries.iter().map(|e| e.value.size()).sum(),
+        }
+    }
+
+    fn depth(&self) -> usize {
+        1 + match &self.kind {
+            Kind::Scalar(_) => 0,
+            Kind::List(items) => items.iter().map(Self::depth).max().unwrap_or(0),
+            Kind::Map(entries) => entries.iter().map(|e| e.value.depth()).max().unwrap_or(0),
+        }
+    }
+}
+
+/// All documents of a text that are whole and not empty, and what is wrong with the text.
+pub(super) fn parse(text: &str) -> (Vec<Node>, Vec<Problem>) {
+    let mut builder = Builder {
+        parser: Parser::new_from_str_with_options(text, options! { emit_comments: false }),
+        anchors: BTreeMap::new(),
+        nodes: 0,
+        problems: Vec::new(),
+    };
+    let mut roots = Vec::new();
+    loop {
+        match builder.document() {
+            Ok(Some(root)) if matches!(root.kind, Kind::Scalar(Value::Null)) => {}
+            Ok(Some(root)) => roots.push(root),
+            Ok(None) => break,
+            Err(Stop { problem, fatal }) => {
+                builder.problems.push(problem);
+                if fatal || !builder.skip_document() {
+                    break;
+                }
+            }
+        }
+    }
+    (roots, builder.problems)
+}
+
+/// Why a document cannot be read on.
+struct Stop {
+    problem: Problem,
+    /// The documents after it cannot be read either.
+    fatal: bool,
+}
+
+struct Builder<'t> {
+    parser: Parser<'t, granit_parser::StrInput<'t>>,
+    anchors: BTreeMap<usize, Node>,
+    nodes: usize,
+    problems: Vec<Problem>,
+}
+
+fn position(mark: &Marker) -> Position {
+    Position {
+        line: mark.line().max(1),
+        column: mark.col() + 1,
+    }
+}
+
+fn syntax(at: Position, message: impl Into<String>) -> Stop {
+    Stop {
+        problem: Problem {
+            kind: ProblemKind::Syntax,
+            at,
+            message: message.into(),
+        },
+        fatal: false,
+    }
+}
+
+fn refused(error: &ScanError) -> Stop {
+    syntax(position(error.marker()), error.info())
+}
+
+impl<'t> Builder<'t> {
+    /// The next document; `None` at the end of the text.
+    fn document(&mut self) -> Result<Option<Node>, Stop> {
+        self.anchors.clear();
+        loop {
+            match self.next()? {
+                None | Some((Event::StreamEnd, _)) => return Ok(None),
+                Some((Event::DocumentStart(..) | Event::StreamStart | Event::DocumentEnd, _)) => {}
+                Some((event, at)) => return self.node(event, at, 0).map(Some),
+            }
+        }
+    }
+
+    /// Goes to the next document after an error; false when there is none.
+    fn skip_document(&mut self) -> bool {
+        match self.parser.proceed_next_document() {
+            Ok(more) => more,
+            Err(error) => {
+                self.problems.push(refused(&error).problem);
+                false
+            }
+        }
+    }
+
+    fn next(&mut self) -> Result<Option<(Event<'t>, Position)>, Stop> {
+        match self.parser.next_event() {
+            None => Ok(None),
+            Some(Ok((event, span))) => Ok(Some((event, position(&span.start)))),
+            Some(Err(error)) => Err(refused(&error)),
+        }
+    }
+
+    fn count(&mut self, nodes: usize, at: Position) -> Result<(), Stop> {
+        self.nodes += nodes;
+        if self.nodes > MAX_NODES {
+            let stop = syntax(
+                at,
+                format!("the file holds more than {MAX_NODES} values, aliases included"),
+            );
+            return Err(Stop {
+                fatal: true,
+                ..stop
+            });
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, event: Event<'t>, at: Position, depth: usize) -> Result<Node, Stop> {
+        self.count(1, at)?;
+        if depth >= MAX_DEPTH {
+            return Err(syntax(
+                at,
+                format!("values are nested deeper than {MAX_DEPTH}"),
+            ));
+        }
+        let anchor = event.anchor_id();
+        let kind = match event {
+            Event::Scalar(text, style, _, tag) => {
+                Kind::Scalar(scalar_value(&text, style, tag.as_deref(), at)?)
+            }
+            Event::SequenceStart(..) => Kind::List(self.list(depth)?),
+            Event::MappingStart(..) => Kind::Map(self.map(depth)?),
+            Event::Alias(id) => return self.alias(id, at, depth),
+            _ => return Err(syntax(at, "a value is missing")),
+        };
+        let node = Node { at, kind };
+        if let Some(id) = anchor.filter(|id| *id != 0) {
+            self.anchors.insert(id, node.clone());
+        }
+        Ok(node)
+    }
+
+    fn alias(&mut self, id: usize, at: Position, depth: usize) -> Result<Node, Stop> {
+        let Some(target) = self.anchors.get(&id) else {
+            return Err(syntax(
+                at,
+                "an alias stands within the value that it names: a value cannot hold itself",
+            ));
+        };
+        let (size, levels) = (target.size(), target.depth());
+        let kind = target.kind.clone();
+        self.count(size, at)?;
+        if depth + levels > MAX_DEPTH {
+            return Err(syntax(
+                at,
+                format!("values are nested deeper than {MAX_DEPTH}"),
+            ));
+        }
+        Ok(Node { at, kind })
+    }
+
+    fn list(&mut self, depth: usize) -> Result<Vec<Node>, Stop> {
+        let mut items = Vec::new();
+        while let Some((event, at)) = self.next()? {
+            if matches!(event, Event::SequenceEnd) {
+                break;
+            }
+            items.push(self.node(event, at, depth + 1)?);
+        }
+        Ok(items)
+    }
+
+    fn map(&mut self, depth: usize) -> Result<Vec<Entry>, Stop> {
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut index: BTreeMap<String, usize> = BTreeMap::new();
+        while let Some((event, at)) = self.next()? {
+            if matches!(event, Event::MappingEnd) {
+                break;
+            }
+            let merges =
+                matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<");
+            let key = self.node(event, at, depth + 1)?;
+            let Some((event, value_at)) = self.next()? else {
+                break;
+            };
+            let value = self.node(event, value_at, depth + 1)?;
+            if merges {
+                for entry in merged(value)? {
+                    put(&mut entries, &mut index, entry);
+                }
+                continue;
+            }
+            let key = match key.kind {
+                Kind::Scalar(value) => scalar::key(&value),
+                Kind::List(_) | Kind::Map(_) => None,
+            };
+            let key =
+                key.ok_or_else(|| syntax(at, "a key must be text, not null, a list or a map"))?;
+            let entry = Entry {
+                key,
+                at,
+                value,
+                merged: false,
+            };
+            if let Some(first) = put(&mut entries, &mut index, entry) {
+                self.problems.push(first);
+            }
+        }
+        Ok(entries)
+    }
+}
+
+/// Puts an entry, in place of one with the same key. Two explicit ones are a problem.
+fn put(
+    entries: &mut Vec<Entry>,
+    index: &mut BTreeMap<String, usize>,
+    entry: Entry,
+) -> Option<Problem> {
+    let Some(&i) = index.get(&entry.key) else {
+        index.insert(entry.key.clone(), entries.len());
+        entries.push(entry);
+        return None;
+    };
+    let first = std::mem::replace(&mut entries[i], entry);
+    let entry = &entries[i];
+    (!first.merged && !entry.merged).then(|| Problem {
+        kind: ProblemKind::DuplicateKey,
+        at: entry.at,
+        message: format!("key {:?} is given twice, first at {}", entry.key, first.at),
+    })
+}
+
+/// Entries of the value of a merge key. Of several maps the first wins, so it comes last.
+fn merged(value: Node) -> Result<Vec<Entry>, Stop> {
+    let at = value.at;
+    match value.kind {
+        Kind::Map(entries) => Ok(entries
+            .into_iter()
+            .map(|e| Entry { merged: true, ..e })
+            .collect()),
+        Kind::List(items) if items.iter().all(|i| matches!(i.kind, Kind::Map(_))) => {
+            let parts: Result<Vec<_>, _> = items.into_iter().rev().map(merged).collect();
+            Ok(parts?.into_iter().flatten().collect())
+        }
+        _ => Err(syntax(at, "a merge key takes a map or a list of maps")),
+    }
+}
+
+fn scalar_value(
+    text: &str,
+    style: ScalarStyle,
+    tag: Option<&Tag>,
+    at: Position,
+) -> Result<Value, Stop> {
+    let plain = || {
+        let refused = |_| {
+            syntax(
+                at,
+                format!("{text} cannot be a value in Kubernetes: JSON has no such number"),
+            )
+        };
+        scalar::resolve(text).map_err(refused)
+    };
+    let tag = tag.and_then(|t| t.suffix_in_namespace("tag:yaml.org,2002:"));
+    match tag.as_deref() {
+        Some("str") => Ok(Value::String(text.to_owned())),
+        Some("binary") => Err(syntax(
+            at,
+            "the tag !!binary is not supported: write the text itself",
+        )),
+        Some("int" | "float" | "bool" | "null") => plain(),
+        _ if style == ScalarStyle::Plain => plain(),
+        _ => Ok(Value::String(text.to_owned())),
+    }
+}

@@ -1,0 +1,73 @@
+//! Which command was asked for, and how did it end?
+//!
+//! Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 findings, 2 it could not be done.
+
+mod output;
+mod validate;
+mod version;
+
+use clap::{Parser, Subcommand};
+use std::io;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  napkeeper validate                     check every manifest under the current folder
+  napkeeper validate nodepool.yaml       check one file
+  kustomize build . | napkeeper validate -
+
+Exit codes: 0 fine, 1 findings, 2 it could not be done.";
+
+/// Looks after AKS Node Auto-Provisioning: checks its manifests.
+#[derive(Debug, Parser)]
+#[command(name = "napkeeper", version, after_help = EXAMPLES, arg_required_else_help = true)]
+struct Cli {
+    /// When to use colours (NO_COLOR turns them off as well).
+    #[arg(long, global = true, value_enum, default_value_t = output::Colour::Auto, value_name = "WHEN")]
+    color: output::Colour,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Validate(validate::Args),
+    Version(version::Args),
+}
+
+/// How a command ended that could do its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// All is well.
+    Fine,
+    /// Something was found.
+    Findings,
+    /// Part of the work could not be done; it has been said why.
+    Incomplete,
+}
+
+/// Runs what the command line asks for.
+pub(crate) fn run() -> ExitCode {
+    let cli = Cli::parse();
+    cli.color.apply();
+    let result = match &cli.command {
+        Command::Validate(args) => validate::run(args),
+        Command::Version(args) => version::run(args),
+    };
+    match result {
+        Ok(Outcome::Fine) => ExitCode::SUCCESS,
+        Ok(Outcome::Findings) => ExitCode::from(1),
+        Ok(Outcome::Incomplete) => ExitCode::from(2),
+        // The reader has seen enough, for example `head`.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::error(&format!("{error:#}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.chain().find_map(|e| e.downcast_ref::<io::Error>());
+    io.is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,168 @@
+//! What is there to say about a file?
+
+use crate::finding::{Finding, Issue};
+use crate::kinds::{Standing, identify};
+use crate::rules;
+use crate::schemas::{SchemaError, Schemas};
+use crate::structural;
+use napkeeper_api::config;
+use napkeeper_api::manifests::{Source, items, object};
+use napkeeper_api::path::Path;
+use napkeeper_api::yaml::{Document, ProblemKind};
+use napkeeper_core::names::{NodePoolName, ObjectName};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What was found in a file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Report {
+    /// What is wrong, by place.
+    pub findings: Vec<Finding>,
+    /// How many objects were checked.
+    pub checked: usize,
+    /// Objects of other kinds, by `apiVersion kind`.
+    pub skipped: BTreeMap<String, usize>,
+}
+
+impl Report {
+    /// Adds what was found in another file.
+    pub fn add(&mut self, other: Self) {
+        self.findings.extend(other.findings);
+        self.checked += other.checked;
+        for (kind, n) in other.skipped {
+            *self.skipped.entry(kind).or_default() += n;
+        }
+    }
+}
+
+/// The rules, ready to be applied.
+#[derive(Debug)]
+pub struct Verdict {
+    schemas: Schemas,
+}
+
+impl Verdict {
+    /// The rules for the kinds of this build.
+    ///
+    /// # Errors
+    /// [`SchemaError`] when the embedded schemas are broken, which a test rules out.
+    pub fn embedded() -> Result<Self, SchemaError> {
+        Ok(Self {
+            schemas: Schemas::embedded()?,
+        })
+    }
+
+    /// Judges a file.
+    #[must_use]
+    pub fn source(&self, source: &Source) -> Report {
+        let mut report = Report::default();
+        for problem in &source.reading.problems {
+            let rule = match problem.kind {
+                ProblemKind::Syntax => &rules::SYNTAX,
+                ProblemKind::DuplicateKey => &rules::DUPLICATE_KEY,
+            };
+            report.findings.push(Finding {
+                rule: rule.id,
+                severity: rule.severity,
+                file: source.file.to_string(),
+                line: problem.at.line,
+                column: problem.at.column,
+                path: String::new(),
+                message: problem.message.clone(),
+                fix: None,
+            });
+        }
+        for document in &source.reading.documents {
+            report.add(self.document(document));
+        }
+        report.findings.sort_by_key(|f| (f.line, f.column));
+        report
+    }
+
+    /// Judges a document, or each item of one that is a `v1` List.
+    #[must_use]
+    pub fn document(&self, document: &Document) -> Report {
+        let mut report = Report::default();
+        if config::is_config(&document.file) {
+            let found = structural::check(
+                &document.value,
+                &self.schemas.config,
+                &self.schemas.patterns,
+            );
+            report.checked = 1;
+            report.findings = found
+                .into_iter()
+                .map(|i| i.locate(document, &Path::root()))
+                .collect();
+            return report;
+        }
+        for (root, value) in items(document) {
+            let mut found = Vec::new();
+            match identify(&self.schemas, value, &mut found) {
+                Standing::Foreign(kind) => *report.skipped.entry(kind).or_default() += 1,
+                Standing::Lost => report.checked += 1,
+                Standing::Known(version) => {
+                    report.checked += 1;
+                    let version_is_served = found.iter().all(|i| *i.rule != rules::VERSION);
+                    let form = structural::check(value, &version.schema, &self.schemas.patterns);
+                    let sound = form.is_empty() && version_is_served;
+                    found.extend(form);
+                    name(value, &mut found);
+                    if sound {
+                        meaning(value, &mut found);
+                    }
+                }
+            }
+            report
+                .findings
+                .extend(found.into_iter().map(|i| i.locate(document, &root)));
+        }
+        report
+    }
+}
+
+/// The API server checks names by its own rules, not by the definition's.
+fn name(value: &Value, found: &mut Vec<Issue>) {
+    let metadata = &value["metadata"];
+    let path = Path::of("metadata.name");
+    match metadata["name"].as_str().filter(|n| !n.is_empty()) {
+        Some(name) => {
+            let refused = if value["kind"] == "NodePool" {
+                NodePoolName::new(name).err()
+            } else {
+                ObjectName::new(name).err()
+            };
+            found.extend(refused.map(|e| Issue::new(&rules::NAME, &path, e.to_string())));
+        }
+        // A name of another type has been said to be wrong.
+        None if metadata["name"].is_null() || metadata["name"] == "" => {
+            if metadata["generateName"].as_str().is_none_or(str::is_empty) {
+                found.push(Issue::new(
+                    &rules::NAME,
+                    &path,
+                    "required field name is missing",
+                ));
+            }
+        }
+        None => {}
+    }
+}
+
+/// What the domain cannot make sense of, though its form is right.
+fn meaning(value: &Value, found: &mut Vec<Issue>) {
+    if value["metadata"]["name"].as_str().is_none() {
+        return;
+    }
+    if let Err(violations) = object(value) {
+        let known = |path: &Path| found.iter().any(|i| i.path == *path);
+        let new: Vec<_> = violations
+            .0
+            .into_iter()
+            .filter(|v| !known(&v.path))
+            .collect();
+        found.extend(
+            new.into_iter()
+                .map(|v| Issue::new(&rules::MEANING, &v.path, v.message)),
+        );
+    }
+}
