@@ -59,6 +59,7 @@ impl World {
                 return Ok(Err(PortError::Held("the pause switch is set")));
             }
         }
+        self.learn_makers();
         self.check_effect(key, effect)?;
         if *effect == Effect::TakeInventory {
             let inventory = self.take_inventory();

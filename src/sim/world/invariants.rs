@@ -199,7 +199,7 @@ impl World {
     }
 
     /// Resources that were created at the request of a claim's launch since the last look.
-    fn learn_makers(&mut self) {
+    pub(super) fn learn_makers(&mut self) {
         for claim in self.cluster.state().claims().values() {
             self.uids.insert(claim.name.clone(), claim.uid.clone());
         }
