@@ -36,11 +36,7 @@ fn finish(mut definition: Value) -> Crd {
     if kind == "AKSNodeClass" || kind == "OrphanSweep" {
         // Every field of theirs has a default or may be absent, and so may the spec.
         let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-        drop(
-            schema
-                .as_object_mut()
-                .and_then(|s| s.shift_remove("required")),
-        );
+        drop(schema.as_object_mut().and_then(|s| s.shift_remove("required")));
     }
     if kind == "AKSNodeClass" {
         add_older_version(&mut definition["spec"]["versions"]);
@@ -84,10 +80,7 @@ fn clean(value: &mut Value) {
         Value::Number(n) if n.is_f64() => {
             // The derive makes 1.0 of every bound.
             if let Some(whole) = n.as_f64().filter(|f| f.fract() == 0.0) {
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    reason = "bounds are small whole numbers"
-                )]
+                #[expect(clippy::cast_possible_truncation, reason = "bounds are small whole numbers")]
                 let whole = whole as i64;
                 *value = json!(whole);
             }

@@ -47,9 +47,7 @@ impl Verdict {
     /// # Errors
     /// [`SchemaError`] when the embedded schemas are broken, which a test rules out.
     pub fn embedded() -> Result<Self, SchemaError> {
-        Ok(Self {
-            schemas: Schemas::embedded()?,
-        })
+        Ok(Self { schemas: Schemas::embedded()? })
     }
 
     /// Judges a file.
@@ -84,16 +82,9 @@ impl Verdict {
     pub fn document(&self, document: &Document) -> Report {
         let mut report = Report::default();
         if config::is_config(&document.file) {
-            let found = structural::check(
-                &document.value,
-                &self.schemas.config,
-                &self.schemas.patterns,
-            );
+            let found = structural::check(&document.value, &self.schemas.config, &self.schemas.patterns);
             report.checked = 1;
-            report.findings = found
-                .into_iter()
-                .map(|i| i.locate(document, &Path::root()))
-                .collect();
+            report.findings = found.into_iter().map(|i| i.locate(document, &Path::root())).collect();
             return report;
         }
         for (root, value) in items(document) {
@@ -113,9 +104,7 @@ impl Verdict {
                     }
                 }
             }
-            report
-                .findings
-                .extend(found.into_iter().map(|i| i.locate(document, &root)));
+            report.findings.extend(found.into_iter().map(|i| i.locate(document, &root)));
         }
         report
     }
@@ -127,21 +116,14 @@ fn name(value: &Value, found: &mut Vec<Issue>) {
     let path = Path::of("metadata.name");
     match metadata["name"].as_str().filter(|n| !n.is_empty()) {
         Some(name) => {
-            let refused = if value["kind"] == "NodePool" {
-                NodePoolName::new(name).err()
-            } else {
-                ObjectName::new(name).err()
-            };
+            let refused =
+                if value["kind"] == "NodePool" { NodePoolName::new(name).err() } else { ObjectName::new(name).err() };
             found.extend(refused.map(|e| Issue::new(&rules::NAME, &path, e.to_string())));
         }
         // A name of another type has been said to be wrong.
         None if metadata["name"].is_null() || metadata["name"] == "" => {
             if metadata["generateName"].as_str().is_none_or(str::is_empty) {
-                found.push(Issue::new(
-                    &rules::NAME,
-                    &path,
-                    "required field name is missing",
-                ));
+                found.push(Issue::new(&rules::NAME, &path, "required field name is missing"));
             }
         }
         None => {}
@@ -155,14 +137,7 @@ fn meaning(value: &Value, found: &mut Vec<Issue>) {
     }
     if let Err(violations) = object(value) {
         let known = |path: &Path| found.iter().any(|i| i.path == *path);
-        let new: Vec<_> = violations
-            .0
-            .into_iter()
-            .filter(|v| !known(&v.path))
-            .collect();
-        found.extend(
-            new.into_iter()
-                .map(|v| Issue::new(&rules::MEANING, &v.path, v.message)),
-        );
+        let new: Vec<_> = violations.0.into_iter().filter(|v| !known(&v.path)).collect();
+        found.extend(new.into_iter().map(|v| Issue::new(&rules::MEANING, &v.path, v.message)));
     }
 }

@@ -5,7 +5,7 @@
 //! and cheaper node holds them, that node is launched first, and the old one goes once it is ready.
 
 use super::candidate::Candidate;
-use super::{Budgets, DisruptionMemory, busy, consolidates};
+use super::{BUDGET_RETRY, Budgets, DisruptionMemory, busy, consolidates};
 use crate::cluster::Snapshot;
 use crate::cluster::pod::Pod;
 use crate::cluster::pool::DisruptionReason;
@@ -56,12 +56,17 @@ pub(super) fn consolidate(
     if !settled || !memory.replacing.is_empty() {
         return;
     }
+    let sight = sight(context, found.len());
+    if memory.settled == Some(sight) {
+        return;
+    }
     let mut order: Vec<&Candidate<'_>> =
         found.iter().filter(|c| !c.is_empty() && consolidates(c.pool.disruption.policy)).collect();
     order.sort_by_key(|c| {
         let per_pod = i128::from(c.price.nanos()) / (1 + c.pods.len() as i128);
         (std::cmp::Reverse(per_pod), c.claim.name.clone())
     });
+    let mut blocked = false;
     for candidate in order.into_iter().take(MOST_SIMULATIONS) {
         let Some(choice) = simulate(context, candidate) else { continue };
         if !memory.holds(&candidate.claim.name, DisruptionReason::Underutilized, context.now, plan) {
@@ -71,7 +76,26 @@ pub(super) fn consolidate(
             act(context, candidate, choice, memory, plan);
             return;
         }
+        blocked = true;
     }
+    if blocked {
+        plan.wake_at(context.now + BUDGET_RETRY);
+    } else {
+        memory.settled = Some(sight);
+    }
+}
+
+/// Generations of all that a simulation depends on, and the number of candidates, which grows with time too.
+fn sight(context: &Context<'_>, candidates: usize) -> [u64; 6] {
+    let snapshot = context.snapshot;
+    [
+        snapshot.pods().generation(),
+        snapshot.nodes().generation(),
+        snapshot.claims().generation(),
+        snapshot.pools().generation(),
+        context.provision.unavailable.generation(),
+        candidates as u64,
+    ]
 }
 
 fn simulate(context: &Context<'_>, candidate: &Candidate<'_>) -> Option<Move> {

@@ -23,6 +23,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How long a finding must hold before it is acted on, as in Karpenter.
 const VALIDATION: SignedDuration = SignedDuration::from_secs(15);
 
+/// Nodes that a budget holds back are looked at again after this time: a budget's window opens by the clock alone.
+const BUDGET_RETRY: SignedDuration = SignedDuration::from_mins(1);
+
 /// What disruption remembers. All of it is disposable: after a crash a finding has to hold for 15 s anew, and a
 /// replacement that was under way is a node like any other, which consolidation finds again.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -33,6 +36,8 @@ pub struct DisruptionMemory {
     touched: BTreeSet<ClaimName>,
     /// When disruption was last considered.
     last: Option<Timestamp>,
+    /// What the last pass over nodes with pods saw, if it found none that should go: the same sight, the same answer.
+    settled: Option<[u64; 6]>,
     /// Claims that are to go once their replacement is ready, with it.
     replacing: BTreeMap<ClaimName, (ClaimName, Timestamp)>,
 }
@@ -100,6 +105,8 @@ fn empty(
         if budgets.take(candidate, DisruptionReason::Empty) {
             let command = Command::DeleteClaim { claim: candidate.claim.reference(), category: "empty" };
             plan.push(command, format!("no pods but daemons on {}, worth {}/h", candidate.node.name, candidate.price));
+        } else {
+            plan.wake_at(now + BUDGET_RETRY);
         }
     }
 }

@@ -54,8 +54,6 @@ pub enum Clause {
     Exclusion,
     /// Launch: the intent is written before the first PUT.
     IntentFirst,
-    /// Launch: look for the VM of an earlier run before creating one.
-    AdoptFirst,
     /// Terminate: delete only what carries the claim's UID.
     TerminateOwnOnly,
     /// Terminate: the finalizer goes only when VM, NIC and disk are gone.
@@ -66,7 +64,7 @@ pub enum Clause {
 
 impl Clause {
     /// All of them.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 28] = [
         Self::GroupManagedByUs,
         Self::LiveNodeInGroup,
         Self::OwnedByTag,
@@ -92,7 +90,6 @@ impl Clause {
         Self::ApprovalExact,
         Self::Exclusion,
         Self::IntentFirst,
-        Self::AdoptFirst,
         Self::TerminateOwnOnly,
         Self::FinalizerLast,
         Self::RecordFirst,

@@ -224,6 +224,21 @@ impl Cloud {
         Ok(())
     }
 
+    /// Somebody copies a disk: its state is `ActiveSAS` from now on.
+    ///
+    /// # Errors
+    /// [`Refusal`] when the disk is not there, or is being deleted.
+    pub fn set_copied(&mut self, disk: &ArmId, now: Timestamp) -> Result<(), Refusal> {
+        self.advance(now);
+        self.check_there(disk)?;
+        self.edit(disk, |detail| {
+            if let Detail::Disk(disk) = detail {
+                disk.state = DiskState::Other(Arc::from("ActiveSAS"));
+            }
+        });
+        Ok(())
+    }
+
     /// Somebody hands the group to another cluster, or to none.
     pub fn set_group_managed_by(&mut self, cluster: Option<ArmId>) {
         self.managed_by = cluster;

@@ -21,11 +21,12 @@ impl World {
             self.learn(ended);
             let Some((key, effect)) = next else { break };
             let write = effect.is_write();
-            if write && self.crashes(When::Before) {
+            let sweeps = matches!((&key, &effect), (CommandKey::Resource(_), Effect::Delete(..)));
+            if write && self.crashes(When::Before, sweeps) {
                 return Ok(true);
             }
             let reply = self.perform(&key, &effect)?;
-            if write && self.crashes(When::After) {
+            if write && self.crashes(When::After, sweeps) {
                 return Ok(true);
             }
             self.controller.writes += u64::from(write);
@@ -37,17 +38,13 @@ impl World {
     }
 
     /// Crashes here, if that is planned.
-    fn crashes(&mut self, when: When) -> bool {
-        let Some(crash) = self.controller.crash_due(when) else { return false };
+    fn crashes(&mut self, when: When, sweeps: bool) -> bool {
+        let Some(crash) = self.controller.crash_due(when, sweeps) else { return false };
         self.controller.writes += 1;
         let until = self.now + crash.down_for;
         self.controller.crash(until);
         let side = if when == When::Before { "before" } else { "after" };
-        self.note(
-            Kind::Controller,
-            "controller",
-            format!("crashed {side} write {}; back in {:#}", crash.write, crash.down_for),
-        );
+        self.note(Kind::Controller, "controller", format!("crashed {side} a write; back in {:#}", crash.down_for));
         true
     }
 
@@ -64,6 +61,9 @@ impl World {
         if *effect == Effect::TakeInventory {
             let inventory = self.take_inventory();
             self.truth.observed(&inventory, self.cluster.state(), self.now);
+            for deed in std::mem::take(&mut self.races) {
+                self.play(deed)?;
+            }
             return Ok(Ok(Reply::Inventory(Arc::new(inventory))));
         }
         let reply = match self.cluster.perform(effect, self.now) {

@@ -35,12 +35,21 @@ pub(super) struct Controller {
 /// A crash of the controller at one of its writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Crash {
-    /// Which write, counted from 0 over the whole run.
-    pub write: u64,
+    /// At which write.
+    pub at: Moment,
     /// Before or after the write takes effect.
     pub when: When,
     /// How long the controller is down.
     pub down_for: SignedDuration,
+}
+
+/// A write at which the controller may crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// This write, counted from 0 over the whole run.
+    Write(u64),
+    /// The next DELETE of a sweep.
+    SweepDelete,
 }
 
 /// On which side of a write a crash falls.
@@ -81,9 +90,10 @@ impl Controller {
     }
 
     /// The crash that is due at this write, on this side of it.
-    pub(super) fn crash_due(&mut self, when: When) -> Option<Crash> {
-        let writes = self.writes;
-        let at = self.crashes.iter().position(|c| c.write == writes && c.when == when)?;
+    pub(super) fn crash_due(&mut self, when: When, sweeps: bool) -> Option<Crash> {
+        let now = Moment::Write(self.writes);
+        let due = |c: &Crash| c.when == when && (c.at == now || sweeps && c.at == Moment::SweepDelete);
+        let at = self.crashes.iter().position(due)?;
         Some(self.crashes.swap_remove(at))
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Each deed is what users, Azure or bad luck do. Deeds are data, read from a scenario file.
 
+use super::mischief::Mischief;
 use super::timeline::Kind;
 use super::{Violation, World};
 use crate::cloud::{DiskDraft, Lasting, ListingFault, Shortage};
@@ -160,6 +161,9 @@ pub enum Deed {
         /// From now on, or no longer.
         on: bool,
     },
+    /// What only the search for faults does.
+    #[serde(skip)]
+    Mischief(Mischief),
     /// The controller crashes.
     Crash {
         /// It is down this long.
@@ -255,6 +259,7 @@ impl World {
                 self.note(Kind::Scenario, &name, "the PersistentVolume is removed with its finalizers; its disk stays");
                 self.cluster.lose_volume(&name, now);
             }
+            Deed::Mischief(mischief) => self.play_mischief(mischief)?,
             other => self.play_in_azure(other),
         }
         Ok(())
@@ -286,7 +291,7 @@ impl World {
         }
     }
 
-    fn edit_sweeps(&mut self, edit: impl Fn(&mut Sweep)) {
+    pub(super) fn edit_sweeps(&mut self, edit: impl Fn(&mut Sweep)) {
         let sweeps: Vec<Sweep> = self.cluster.state().sweeps().values().map(|s| Sweep::clone(s)).collect();
         for mut sweep in sweeps {
             edit(&mut sweep);
@@ -296,27 +301,30 @@ impl World {
 
     /// Approves what the reports say waits for an approval, for a week.
     fn approve(&mut self) {
-        let now = self.now;
-        let sweeps: Vec<Sweep> = self.cluster.state().sweeps().values().map(|s| Sweep::clone(s)).collect();
-        for mut sweep in sweeps {
-            let waiting: Vec<Approval> = self
-                .cluster
-                .report(&sweep.name)
-                .into_iter()
-                .flat_map(|report| &report.findings)
-                .filter(|f| f.refusals.contains(&Refusal::Approval))
-                .map(|f| Approval {
-                    id: f.id.clone(),
-                    incarnation: Arc::clone(&f.incarnation),
-                    expires_at: now + SignedDuration::from_hours(7 * 24),
-                })
-                .collect();
-            for approval in &waiting {
-                self.note(Kind::Scenario, approval.id.name(), "merged: an approval of its deletion, valid for 7 days");
-            }
-            sweep.approvals.extend(waiting);
-            self.cluster.apply_sweep(sweep);
+        let expires_at = self.now + SignedDuration::from_hours(7 * 24);
+        let waiting = self.waiting_for_approval();
+        for (id, _) in &waiting {
+            self.note(Kind::Scenario, id.name(), "merged: an approval of its deletion, valid for 7 days");
         }
+        self.edit_sweeps(|sweep| {
+            let fresh = |(id, incarnation): &(ArmId, Arc<str>)| Approval {
+                id: id.clone(),
+                incarnation: Arc::clone(incarnation),
+                expires_at,
+            };
+            sweep.approvals.extend(waiting.iter().map(fresh));
+        });
+    }
+
+    /// What the last reports say waits for an approval.
+    pub(super) fn waiting_for_approval(&self) -> Vec<(ArmId, Arc<str>)> {
+        let names = self.cluster.state().sweeps().iter().map(|(name, _)| name);
+        names
+            .filter_map(|name| self.cluster.report(name))
+            .flat_map(|report| &report.findings)
+            .filter(|f| f.refusals.contains(&Refusal::Approval))
+            .map(|f| (f.id.clone(), Arc::clone(&f.incarnation)))
+            .collect()
     }
 
     fn add_volume(&mut self, name: ObjectName, claim: Option<ObjectKey>, reclaim: ReclaimPolicy, size_gib: u32) {
@@ -393,6 +401,7 @@ impl World {
             Deed::Misdirect { on } => {
                 let other = ArmId::new("/subscriptions/other/resourceGroups/other/providers/Microsoft.ContainerService/managedClusters/other").ok();
                 let owner = if on { other } else { self.cloud.settings().managed_by.clone() };
+                self.group_is_ours = !on;
                 self.cloud.set_group_managed_by(owner);
                 return self.note(Kind::Scenario, "node resource group", "its managedBy changes");
             }

@@ -10,7 +10,7 @@ use napkeeper_core::cluster::pod::PodOwner;
 use napkeeper_core::cluster::pool::{DisruptionReason, amount};
 use napkeeper_core::cluster::sweep::{Exclusion, Sweep, SweepMode};
 use napkeeper_core::disruption::allowed;
-use napkeeper_core::names::{ArmId, ClaimName, ProviderId};
+use napkeeper_core::names::{ArmId, ClaimName, ProviderId, Uid};
 use napkeeper_core::plan::{Command, CommandKey, Effect};
 use napkeeper_core::resources::Resources;
 use napkeeper_core::settings::Mode;
@@ -48,7 +48,24 @@ impl World {
             (CommandKey::Resource(_), Effect::Delete(id, kind)) => self.check_sweep_delete(id, *kind),
             (CommandKey::Resource(_), Effect::Tag(id, _)) => self.check_not_foreign(id),
             (CommandKey::Claim(claim), Effect::DeleteClaim(_)) => self.check_budget(claim),
+            (_, Effect::ReleaseClaim(claim)) => self.check_nothing_left(&claim.uid),
             _ => Ok(()),
+        }
+    }
+
+    /// A claim that goes leaves nothing behind.
+    fn check_nothing_left(&self, claim: &Uid) -> Result<(), Violation> {
+        let cluster = self.cluster.state();
+        let left = self
+            .cloud
+            .resources()
+            .values()
+            .find(|r| self.truth.maker(r) == Some(claim) && self.truth.standing(r, cluster) != Standing::Foreign);
+        match left {
+            Some(resource) => {
+                Err(self.violation("leak", format!("{} outlives the claim that it was made for", resource.id)))
+            }
+            None => Ok(()),
         }
     }
 
@@ -100,6 +117,9 @@ impl World {
         let cluster = self.cluster.state();
         if self.truth.standing(resource, cluster) == Standing::Alive {
             return Err(self.violation("alive", format!("{kind} {id} is in use or wanted, and is swept")));
+        }
+        if !self.group_is_ours {
+            return Err(self.violation("other-cluster", format!("{id} is swept in a group of another cluster")));
         }
         if !self.truth.last_was_whole() {
             return Err(self.violation("whole-listing", format!("{id} is swept after a listing that was not whole")));

@@ -9,6 +9,7 @@ mod controller;
 mod deed;
 mod exchange;
 mod invariants;
+mod mischief;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -16,9 +17,10 @@ mod timeline;
 mod truth;
 
 pub use books::{Books, Summary};
-pub use controller::{Crash, When};
+pub use controller::{Crash, Moment, When};
 pub use deed::{Deed, DeedError, Scarce};
 pub use invariants::Violation;
+pub use mischief::Mischief;
 pub use start::{Start, StartError};
 pub use timeline::{Entry, Kind};
 
@@ -61,6 +63,10 @@ pub struct World {
     uids: BTreeMap<ClaimName, Uid>,
     /// How much of Azure's ledger has been read.
     ledger_read: usize,
+    /// The group's `managedBy` is this cluster.
+    group_is_ours: bool,
+    /// Deeds that come between an inventory and what follows from it.
+    races: Vec<Deed>,
     /// Why each resource was kept, as last told.
     kept: BTreeMap<ArmId, String>,
 }

@@ -122,6 +122,8 @@ impl World {
             jobs_started: 0,
             uids: BTreeMap::new(),
             ledger_read: 0,
+            group_is_ours: true,
+            races: Vec::new(),
             kept: BTreeMap::new(),
         };
         for (after, deed) in &start.deeds {

@@ -5,7 +5,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::cluster::cloud::{CloudResource, Detail, ResourceKind};
+use napkeeper_core::cluster::cloud::{CloudResource, Detail, DiskState, ResourceKind};
 use napkeeper_core::cluster::inventory::Inventory;
 use napkeeper_core::names::{ArmId, ProviderId, Uid};
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,6 +93,7 @@ impl Truth {
             Detail::Nic(nic) => nic.vm.is_some() || nic.serves.is_some(),
             Detail::Disk(disk) => {
                 !disk.managed_by.is_empty()
+                    || disk.state != DiskState::Unattached
                     || cluster.volumes().values().any(|v| v.handle.as_ref() == Some(&resource.id))
             }
         };

@@ -21,9 +21,7 @@ pub(super) fn apply(value: &mut Value, schema: &Value) {
                 apply(child, known.unwrap_or(&schema["additionalProperties"]));
             }
         }
-        Value::Array(items) => items
-            .iter_mut()
-            .for_each(|item| apply(item, &schema["items"])),
+        Value::Array(items) => items.iter_mut().for_each(|item| apply(item, &schema["items"])),
         _ => {}
     }
 }
@@ -42,9 +40,6 @@ mod tests {
         } });
         let mut value = json!({ "e": [{}, { "f": null }, null] });
         apply(&mut value, &schema);
-        assert_eq!(
-            value,
-            json!({ "a": { "b": 1 }, "e": [{ "f": 3 }, { "f": 3 }, null] })
-        );
+        assert_eq!(value, json!({ "a": { "b": 1 }, "e": [{ "f": 3 }, { "f": 3 }, null] }));
     }
 }

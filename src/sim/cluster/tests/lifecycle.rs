@@ -219,7 +219,13 @@ fn what_git_applies_and_deletes_reaches_the_watcher() {
 #[test]
 fn a_report_is_written_to_a_sweep_that_is_there() {
     let mut cluster = cluster();
-    let report = SweepReport { sweep: sweep().name, observed_at: at(0), findings: Vec::new(), totals: std::collections::BTreeMap::new(), halted: None };
+    let report = SweepReport {
+        sweep: sweep().name,
+        observed_at: at(0),
+        findings: Vec::new(),
+        totals: std::collections::BTreeMap::new(),
+        halted: None,
+    };
     let effect = Effect::ReportSweep(Box::new(report.clone()));
     assert_eq!(perform(&mut cluster, effect.clone(), at(0)), Err(ClusterError::NotFound));
     cluster.apply_sweep(sweep());
