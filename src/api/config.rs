@@ -1,10 +1,13 @@
 //! `napkeeper.yaml`: what must be known of a repository's clusters that its manifests cannot say?
 
+use crate::manifests::{Problem, path_of};
+use crate::yaml::Document;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Name of the file.
 pub const FILE: &str = "napkeeper.yaml";
@@ -90,6 +93,21 @@ pub fn schema() -> Value {
         .to_value()
 }
 
+/// Reads the file.
+///
+/// # Errors
+/// [`Problem`]: the first thing that is wrong, with its place.
+pub fn read(document: &Document) -> Result<Config, Problem> {
+    serde_path_to_error::deserialize(&document.value).map_err(|error| {
+        let path = path_of(error.path());
+        Problem {
+            file: Arc::clone(&document.file),
+            at: Some(document.position(&path)),
+            message: format!("{path}: {}", error.inner()),
+        }
+    })
+}
+
 /// True when a file is a `napkeeper.yaml` by its name.
 #[must_use]
 pub fn is_config(file: &str) -> bool {
@@ -103,4 +121,30 @@ pub fn find(from: &Path) -> Option<PathBuf> {
     from.ancestors()
         .map(|folder| folder.join(FILE))
         .find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::yaml;
+
+    #[test]
+    fn a_file_is_read_and_a_wrong_field_has_its_place() {
+        let read = |text: &str| super::read(&yaml::read(FILE, text).documents[0]);
+        let good = "clusters:\n- name: prod\n  region: westeurope\n  networkMode: overlay\n  paths: [clusters/prod]\n";
+        let cluster = &read(good).unwrap().clusters[0];
+        assert_eq!(cluster.network_mode, Some(NetworkMode::Overlay));
+        let error = read("clusters:\n- name: prod\n  networkMode: flat\n").unwrap_err();
+        assert_eq!(error.at.unwrap().to_string(), "3:16");
+    }
+
+    #[test]
+    fn the_file_is_found_upwards() {
+        let root = tempfile::tempdir().unwrap();
+        let deep = root.path().join("a/b");
+        std::fs::create_dir_all(&deep).unwrap();
+        std::fs::write(root.path().join(FILE), "clusters: []\n").unwrap();
+        let found = find(&deep).unwrap();
+        assert_eq!(found, root.path().canonicalize().unwrap().join(FILE));
+    }
 }

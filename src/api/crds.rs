@@ -117,3 +117,88 @@ pub fn to_yaml(crd: &Crd) -> Result<String, serde_saphyr::ser::Error> {
         "# Generated from the types of src/api: cargo run -p napkeeper-api --example crds -- manifests/crds\n{text}"
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn the_committed_files_are_those_of_the_types() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/crds");
+        let crds = all().unwrap();
+        for crd in &crds {
+            let committed = std::fs::read_to_string(folder.join(&crd.file)).unwrap_or_default();
+            assert!(
+                committed == to_yaml(crd).unwrap(),
+                "{} differs from the types: cargo run -p napkeeper-api --example crds -- manifests/crds",
+                crd.file
+            );
+        }
+        let files = std::fs::read_dir(&folder).unwrap().count();
+        assert_eq!(
+            files,
+            crds.len(),
+            "{} holds a file of no type",
+            folder.display()
+        );
+    }
+
+    #[test]
+    fn schemas_are_structural() {
+        fn walk(value: &Value, at: &str) {
+            let Value::Object(map) = value else { return };
+            for keyword in [
+                "$ref",
+                "nullable",
+                "title",
+                "additionalItems",
+                "oneOf",
+                "definitions",
+            ] {
+                assert!(!map.contains_key(keyword), "{at} has {keyword}");
+            }
+            let either = map.contains_key("x-kubernetes-int-or-string");
+            assert!(either || map.contains_key("type"), "{at} has no type");
+            for (name, property) in map
+                .get("properties")
+                .and_then(Value::as_object)
+                .into_iter()
+                .flatten()
+            {
+                // The schema's own bookkeeping must not show.
+                assert_ne!(name, "extra", "{at}");
+                walk(property, &format!("{at}.{name}"));
+            }
+            for keyword in ["items", "additionalProperties"] {
+                if let Some(schema) = map.get(keyword) {
+                    walk(schema, &format!("{at}.{keyword}"));
+                }
+            }
+        }
+        for crd in all().unwrap() {
+            for version in crd.definition["spec"]["versions"].as_array().unwrap() {
+                walk(&version["schema"]["openAPIV3Schema"], &crd.file);
+            }
+        }
+    }
+
+    #[test]
+    fn both_versions_of_the_node_class_have_one_schema_and_one_is_stored() {
+        let crds = all().unwrap();
+        let class = crds
+            .iter()
+            .find(|c| c.file.contains("aksnodeclasses"))
+            .unwrap();
+        let versions = class.definition["spec"]["versions"].as_array().unwrap();
+        let of = |field: &str| {
+            versions
+                .iter()
+                .map(|v| v[field].clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of("name"), ["v1alpha2", "v1beta1"]);
+        assert_eq!(of("storage"), [false, true]);
+        assert_eq!(versions[0]["schema"], versions[1]["schema"]);
+    }
+}

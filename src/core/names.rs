@@ -180,7 +180,7 @@ fn dns_subdomain(value: &str) -> Result<(), &'static str> {
     if value.len() > 253 {
         return Err("must have at most 253 characters");
     }
-    if value.split('.').all(|label| dns_label_any_length(label)) {
+    if value.split('.').all(dns_label_any_length) {
         Ok(())
     } else {
         Err(

@@ -10,7 +10,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// The API server, or napkeeper itself, would refuse it.
+    /// It would be refused, or could not work.
     Error,
     /// It works, and is worth a look.
     Warning,

@@ -108,6 +108,7 @@ impl Verdict {
                     let sound = form.is_empty() && version_is_served;
                     found.extend(form);
                     name(value, &mut found);
+                    placeholders(&value["spec"], &Path::of("spec"), &mut found);
                     if sound {
                         meaning(value, &mut found);
                     }
@@ -134,18 +135,46 @@ fn name(value: &Value, found: &mut Vec<Issue>) {
             };
             found.extend(refused.map(|e| Issue::new(&rules::NAME, &path, e.to_string())));
         }
-        // A name of another type has been said to be wrong.
+        None if metadata["generateName"]
+            .as_str()
+            .is_some_and(|n| !n.is_empty()) => {}
         None if metadata["name"].is_null() || metadata["name"] == "" => {
-            if metadata["generateName"].as_str().is_none_or(str::is_empty) {
-                found.push(Issue::new(
-                    &rules::NAME,
-                    &path,
-                    "required field name is missing",
-                ));
-            }
+            let message = "required field name is missing";
+            found.push(Issue::new(&rules::NAME, &path, message));
         }
+        // A name of another type has been said to be wrong.
         None => {}
     }
+}
+
+/// Manifests are pasted from guides: `<sub-id>` satisfies the pattern of a resource id and names nothing.
+fn placeholders(value: &Value, path: &Path, found: &mut Vec<Issue>) {
+    match value {
+        Value::String(text) => {
+            if let Some(placeholder) = placeholder(text) {
+                let message = format!("{placeholder} is a placeholder");
+                let fix = "put the real value in its place".to_owned();
+                found.push(Issue::new(&rules::PLACEHOLDER, path, message).fix(fix));
+            }
+        }
+        Value::Array(items) => {
+            let items = items.iter().enumerate();
+            items.for_each(|(i, item)| placeholders(item, &path.index(i), found));
+        }
+        Value::Object(map) => map
+            .iter()
+            .for_each(|(key, v)| placeholders(v, &path.key(key), found)),
+        _ => {}
+    }
+}
+
+/// The first `<word>` in a text.
+fn placeholder(text: &str) -> Option<&str> {
+    let start = text.find('<')?;
+    let end = start + text[start..].find('>')?;
+    let inner = &text[start + 1..end];
+    let is_word = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | ' ');
+    (!inner.is_empty() && inner.chars().all(is_word)).then(|| &text[start..=end])
 }
 
 /// What the domain cannot make sense of, though its form is right.

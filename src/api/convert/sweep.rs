@@ -30,12 +30,7 @@ pub fn sweep(object: &OrphanSweep) -> Result<Sweep, Violations> {
         .as_deref()
         .unwrap_or(DEFAULT_OBSERVE_EVERY);
     let every = found.take(&at.key("observeEvery"), duration::parse(every));
-    let mode = match spec.mode.as_deref().unwrap_or(DEFAULT_MODE) {
-        "Report" => Ok(SweepMode::Report),
-        "Mark" => Ok(SweepMode::Mark),
-        "Collect" => Ok(SweepMode::Collect),
-        _ => Err("must be Report, Mark or Collect"),
-    };
+    let mode = self::mode(spec.mode.as_deref().unwrap_or(DEFAULT_MODE));
     let mode = found.take(&at.key("mode"), mode);
     let all = ResourceKind::ALL.map(ResourceKind::as_str);
     let kinds = kinds(spec.kinds.as_deref(), &all, &at.key("kinds"), &mut found);
@@ -82,6 +77,15 @@ pub fn sweep(object: &OrphanSweep) -> Result<Sweep, Violations> {
         breaker_cleared_at: cleared,
     });
     found.finish(built)
+}
+
+fn mode(text: &str) -> Result<SweepMode, &'static str> {
+    match text {
+        "Report" => Ok(SweepMode::Report),
+        "Mark" => Ok(SweepMode::Mark),
+        "Collect" => Ok(SweepMode::Collect),
+        _ => Err("must be Report, Mark or Collect"),
+    }
 }
 
 /// A kind of cloud resource, as manifests spell it.

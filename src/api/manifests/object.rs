@@ -147,17 +147,20 @@ fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, Violations> {
     let mut value = value.clone();
     prepare(&mut value, None);
     serde_path_to_error::deserialize(value).map_err(|error| {
-        let path = error
-            .path()
-            .iter()
-            .fold(Path::root(), |path, segment| match segment {
-                serde_path_to_error::Segment::Seq { index } => path.index(*index),
-                serde_path_to_error::Segment::Map { key } => path.key(key),
-                serde_path_to_error::Segment::Enum { variant } => path.key(variant),
-                serde_path_to_error::Segment::Unknown => path,
-            });
+        let path = path_of(error.path());
         violation(&path, error.inner())
     })
+}
+
+/// The path of a decoding error.
+pub(crate) fn path_of(path: &serde_path_to_error::Path) -> Path {
+    use serde_path_to_error::Segment;
+    path.iter()
+        .fold(Path::root(), |path, segment| match segment {
+            Segment::Seq { index } => path.index(*index),
+            Segment::Map { key } => path.key(key),
+            Segment::Enum { .. } | Segment::Unknown => path,
+        })
 }
 
 /// What the API server does before it decodes: quantities may be numbers, and null is the same as absent.

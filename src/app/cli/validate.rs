@@ -94,7 +94,7 @@ fn add_config(loaded: &mut Loaded, paths: &[PathBuf]) {
         Some(path) => path
             .parent()
             .filter(|p| !p.as_os_str().is_empty())
-            .unwrap_or(Path::new(".")),
+            .unwrap_or_else(|| Path::new(".")),
         None => Path::new("."),
     };
     let Some(file) = config::find(folder) else {

@@ -5,6 +5,7 @@ use crate::patterns::Patterns;
 use crate::rules::{self, Rule};
 use crate::suggest::nearest;
 use napkeeper_api::path::{Path, Segment};
+use napkeeper_api::wire::describe_pattern;
 use serde_json::{Map, Value};
 
 /// Values that were renamed: the field, what it was, what it is.
@@ -13,6 +14,12 @@ const RENAMED: [(&str, &str, &str); 1] = [(
     "WhenUnderutilized",
     "WhenEmptyOrUnderutilized",
 )];
+
+/// Required fields that have but one value: the object, the field, the value.
+const WANTED: [(&str, &str, &str); 2] = [
+    ("nodeClassRef", "group", "karpenter.azure.com"),
+    ("nodeClassRef", "kind", "AKSNodeClass"),
+];
 
 pub(super) struct Check<'c> {
     pub(super) patterns: &'c Patterns,
@@ -35,7 +42,7 @@ impl Check<'_> {
             Value::String(text) => self.text(text, schema, path),
             Value::Number(number) => {
                 let n = number.as_f64().unwrap_or(f64::NAN);
-                self.bounds(n, ["minimum", "maximum"], "", schema, path);
+                self.bounds(n, &VALUE, schema, path);
                 let int32 = schema["format"] == "int32"
                     && !(-2_147_483_648.0..=2_147_483_647.0).contains(&n);
                 if int32 {
@@ -74,7 +81,7 @@ impl Check<'_> {
             let message = format!("must be {}, not {}", article(&wanted), describe(value));
             let quotes =
                 wanted == ["string"] && !value.is_object() && !value.is_array() && !value.is_null();
-            let fix = quotes.then(|| format!("put it in quotes: \"{value}\""));
+            let fix = quotes.then(|| "put quotes around it".to_owned());
             self.found
                 .push(Issue::new(&rules::TYPE, path, message).fix(fix));
         }
@@ -107,36 +114,27 @@ impl Check<'_> {
             .filter_map(Value::as_str)
         {
             if !map.contains_key(name) {
-                self.add(
-                    &rules::REQUIRED,
-                    &path.key(name),
-                    format!("required field {name} is missing"),
-                );
+                let last = path.segments().last();
+                let value = WANTED.iter().find(|(parent, field, _)| {
+                    *field == name && last == Some(&Segment::Key((*parent).to_owned()))
+                });
+                let fix = value.map(|(_, field, value)| format!("add {field}: {value}"));
+                let message = format!("required field {name} is missing");
+                let issue = Issue::new(&rules::REQUIRED, &path.key(name), message);
+                self.found.push(issue.fix(fix));
             }
         }
         let size = count(map.len());
-        self.bounds(
-            size,
-            ["minProperties", "maxProperties"],
-            " entries",
-            schema,
-            path,
-        );
+        self.bounds(size, &ENTRIES, schema, path);
         for (key, child) in map {
             let known = schema["properties"].get(key);
-            let schema = known.unwrap_or(&schema["additionalProperties"]);
+            let schema = known.unwrap_or_else(|| &schema["additionalProperties"]);
             self.value(child, schema, &path.key(key));
         }
     }
 
     fn list(&mut self, items: &[Value], schema: &Value, path: &Path) {
-        self.bounds(
-            count(items.len()),
-            ["minItems", "maxItems"],
-            " items",
-            schema,
-            path,
-        );
+        self.bounds(count(items.len()), &ITEMS, schema, path);
         for (i, item) in items.iter().enumerate() {
             self.value(item, &schema["items"], &path.index(i));
         }
@@ -178,22 +176,14 @@ impl Check<'_> {
     }
 
     fn text(&mut self, text: &str, schema: &Value, path: &Path) {
-        self.bounds(
-            count(text.chars().count()),
-            ["minLength", "maxLength"],
-            " characters",
-            schema,
-            path,
-        );
-        if let Some(pattern) = schema["pattern"]
-            .as_str()
-            .filter(|p| !self.patterns.matches(p, text))
-        {
-            self.add(
-                &rules::PATTERN,
-                path,
-                format!("{text:?} does not match {pattern}"),
-            );
+        self.bounds(count(text.chars().count()), &LENGTH, schema, path);
+        let pattern = schema["pattern"].as_str();
+        if let Some(pattern) = pattern.filter(|p| !self.patterns.matches(p, text)) {
+            let issue = match describe_pattern(pattern) {
+                Some(form) => format!("{text:?} is not {form}"),
+                None => format!("{text:?} does not match {pattern}"),
+            };
+            self.add(&rules::PATTERN, path, issue);
         }
         let is_time =
             || !text.contains(' ') && text.to_ascii_uppercase().parse::<jiff::Timestamp>().is_ok();
@@ -204,30 +194,46 @@ impl Check<'_> {
         }
     }
 
-    fn bounds(
-        &mut self,
-        n: f64,
-        [least, most]: [&str; 2],
-        unit: &str,
-        schema: &Value,
-        path: &Path,
-    ) {
-        if let Some(least) = schema[least].as_f64().filter(|least| n < *least) {
-            self.add(
-                &rules::RANGE,
-                path,
-                format!("must be at least {least}{unit}, not {n}"),
-            );
+    fn bounds(&mut self, n: f64, measure: &Measure, schema: &Value, path: &Path) {
+        let Measure { least, most, unit } = measure;
+        if let Some(least) = schema[*least].as_f64().filter(|least| n < *least) {
+            let message = format!("must be at least {least}{unit}, not {n}");
+            self.add(&rules::RANGE, path, message);
         }
-        if let Some(most) = schema[most].as_f64().filter(|most| n > *most) {
-            self.add(
-                &rules::RANGE,
-                path,
-                format!("must be at most {most}{unit}, not {n}"),
-            );
+        if let Some(most) = schema[*most].as_f64().filter(|most| n > *most) {
+            let message = format!("must be at most {most}{unit}, not {n}");
+            self.add(&rules::RANGE, path, message);
         }
     }
 }
+
+/// The keywords that bound something, and the unit to name.
+struct Measure {
+    least: &'static str,
+    most: &'static str,
+    unit: &'static str,
+}
+
+const VALUE: Measure = Measure {
+    least: "minimum",
+    most: "maximum",
+    unit: "",
+};
+const LENGTH: Measure = Measure {
+    least: "minLength",
+    most: "maxLength",
+    unit: " characters",
+};
+const ITEMS: Measure = Measure {
+    least: "minItems",
+    most: "maxItems",
+    unit: " items",
+};
+const ENTRIES: Measure = Measure {
+    least: "minProperties",
+    most: "maxProperties",
+    unit: " entries",
+};
 
 #[expect(clippy::cast_precision_loss, reason = "no manifest has 2^52 entries")]
 fn count(n: usize) -> f64 {

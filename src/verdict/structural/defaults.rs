@@ -18,7 +18,10 @@ pub(super) fn apply(value: &mut Value, schema: &Value) {
             }
             for (key, child) in map.iter_mut() {
                 let known = properties.and_then(|p| p.get(key));
-                apply(child, known.unwrap_or(&schema["additionalProperties"]));
+                apply(
+                    child,
+                    known.unwrap_or_else(|| &schema["additionalProperties"]),
+                );
             }
         }
         Value::Array(items) => items
