@@ -39,6 +39,7 @@ pub struct Cluster {
     #[schemars(regex(pattern = r"^\d+\.\d+(\.\d+)?$"))]
     pub kubernetes_version: Option<String>,
     /// Network mode.
+    #[schemars(with = "Option<String>", extend("enum" = ["overlay", "node-subnet", "pod-subnet", "none"]))]
     pub network_mode: Option<NetworkMode>,
     /// File of prices that stand in place of list prices.
     pub price_sheet: Option<String>,
@@ -64,19 +65,16 @@ pub struct Identity {
 }
 
 /// How pods get their addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum NetworkMode {
     /// Azure CNI overlay.
-    #[serde(rename = "overlay")]
     Overlay,
     /// Azure CNI with addresses of the subnet.
-    #[serde(rename = "node-subnet")]
     NodeSubnet,
     /// Azure CNI with a subnet for pods.
-    #[serde(rename = "pod-subnet")]
     PodSubnet,
     /// Neither: the cluster brings its own.
-    #[serde(rename = "none")]
     None,
 }
 

@@ -1,6 +1,6 @@
 //! What do the objects of all kinds have in common on the wire?
 //!
-//! [`wire!`] declares an object of the API. `name: Type` is a required field, `name?: Type` one that may be absent.
+//! The macro `wire!` declares an object of the API. `name: Type` is a required field, `name?: Type` one that may be absent.
 //! Every object keeps the fields that it does not know in `extra`, so they survive a round trip; the generated
 //! schemas do not show it.
 

@@ -54,7 +54,7 @@ pub(crate) fn identify<'s>(
         .iter()
         .any(|k| map.contains_key(*k));
     if !looks_like_one {
-        return Standing::Foreign("no manifest".to_owned());
+        return Standing::Foreign("not a manifest".to_owned());
     }
     let mut text = |field: &str| match map
         .get(field)

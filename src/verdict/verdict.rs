@@ -182,7 +182,14 @@ fn meaning(value: &Value, found: &mut Vec<Issue>) {
     if value["metadata"]["name"].as_str().is_none() {
         return;
     }
-    if let Err(violations) = object(value) {
+    // As the API server does with what is created.
+    let mut value = value.clone();
+    drop(
+        value
+            .as_object_mut()
+            .and_then(|map| map.shift_remove("status")),
+    );
+    if let Err(violations) = object(&value) {
         let known = |path: &Path| found.iter().any(|i| i.path == *path);
         let new: Vec<_> = violations
             .0
@@ -193,5 +200,112 @@ fn meaning(value: &Value, found: &mut Vec<Issue>) {
             new.into_iter()
                 .map(|v| Issue::new(&rules::MEANING, &v.path, v.message)),
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use napkeeper_api::manifests::load_text;
+
+    /// `path rule` of everything that is found.
+    fn findings(text: &str) -> Vec<String> {
+        let source = load_text("t.yaml", text.to_owned());
+        let report = Verdict::embedded().unwrap().source(&source);
+        let shown = |f: &Finding| format!("{} {}", f.path, f.rule);
+        report.findings.iter().map(shown).collect()
+    }
+
+    fn class(spec: &str) -> Vec<String> {
+        findings(&format!(
+            "{{apiVersion: karpenter.azure.com/v1beta1, kind: AKSNodeClass, metadata: {{name: a}}, {spec}}}"
+        ))
+    }
+
+    #[test]
+    fn what_the_api_server_accepts_has_no_findings() {
+        for spec in [
+            "spec: null",
+            "spec: {maxPods: null, tags: {a: null}, gpu: {}}",
+            "spec: {osDiskSizeGB: 1e2, maxPods: 50.0}",
+            "status: {conditions: text}",
+            "spec: {vnetSubnetID: /SUBSCRIPTIONS/s/resourcegroups/rg/providers/microsoft.network/virtualnetworks/v/subnets/s}",
+        ] {
+            assert_eq!(class(spec), [] as [&str; 0], "{spec}");
+        }
+    }
+
+    #[test]
+    fn each_constraint_of_the_schema_has_its_rule() {
+        let dns = "forwardDestination: VnetDNS, forwardPolicy: Random, maxConcurrent: 1, protocol: PreferUDP, \
+                   queryLogging: Log, serveStale: Verify, serveStaleDuration: 1h, cacheDuration: 1h, zone: .";
+        for (spec, expected) in [
+            ("spec: {maxPods: 9}", "spec.maxPods NK1015"),
+            ("spec: {maxPods: '50'}", "spec.maxPods NK1011"),
+            ("spec: {maxPods: 50.5}", "spec.maxPods NK1011"),
+            ("spec: {imageFamily: ubuntu}", "spec.imageFamily NK1013"),
+            ("spec: {tags: {a: 1}}", "spec.tags.a NK1011"),
+            (
+                "spec: {kubelet: {allowedUnsafeSysctls: [null]}}",
+                "spec.kubelet.allowedUnsafeSysctls[0] NK1011",
+            ),
+            (
+                "spec: {kubelet: {podPidsLimit: 1e30}}",
+                "spec.kubelet.podPidsLimit NK1011",
+            ),
+            (
+                "spec: {localDNS: {mode: Required, kubeDNSOverrides: []}}",
+                "spec.localDNS.vnetDNSOverrides NK1012",
+            ),
+            ("status: {new: 1}", "status.new NK1010"),
+            ("spec: {MaxPods: null}", "spec.MaxPods NK1010"),
+        ] {
+            assert_eq!(class(spec), [expected], "{spec}");
+        }
+        let twice = format!(
+            "spec: {{localDNS: {{mode: Required, vnetDNSOverrides: [], kubeDNSOverrides: [{{{dns}}}, {{{dns}}}]}}}}"
+        );
+        assert_eq!(class(&twice), ["spec.localDNS.kubeDNSOverrides[1] NK1016"]);
+    }
+
+    #[test]
+    fn what_has_the_form_but_no_meaning_is_found() {
+        let pool = |requirement: &str| {
+            findings(&format!(
+                "{{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {{name: a}}, spec: {{template: {{spec: {{\
+                 nodeClassRef: {{group: karpenter.azure.com, kind: AKSNodeClass, name: a}}, requirements: \
+                 [{{key: example.com/a, operator: {requirement}}}]}}}}}}}}"
+            ))
+        };
+        assert_eq!(pool("Exists"), [] as [&str; 0]);
+        for bad in [
+            "In",
+            "Gt, values: [a]",
+            "Exists, values: [a]",
+            "In, values: [a], minValues: 2",
+        ] {
+            assert_eq!(
+                pool(bad),
+                ["spec.template.spec.requirements[0].values NK1020"],
+                "{bad}"
+            );
+        }
+        let sweep = "{apiVersion: napkeeper.io/v1alpha1, kind: OrphanSweep, metadata: {name: a}, \
+                     spec: {minimumAge: {vm: 9m}, exclusions: [{}]}}";
+        assert_eq!(
+            findings(sweep),
+            ["spec.minimumAge.vm NK1020", "spec.exclusions[0] NK1020"]
+        );
+    }
+
+    #[test]
+    fn other_groups_and_other_yaml_are_counted_and_nothing_else() {
+        let source = load_text(
+            "t.yaml",
+            "{apiVersion: v1, kind: Pod, x: 1}\n---\nservices: {}\n".to_owned(),
+        );
+        let report = Verdict::embedded().unwrap().source(&source);
+        assert_eq!((report.checked, report.findings.len()), (0, 0));
+        assert_eq!(report.skipped.len(), 2);
     }
 }
