@@ -1,10 +1,13 @@
 //! `napkeeper.yaml`: what must be known of a repository's clusters that its manifests cannot say?
 
+use crate::manifests::{Problem, path_of};
+use crate::yaml::Document;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Name of the file.
 pub const FILE: &str = "napkeeper.yaml";
@@ -36,6 +39,7 @@ pub struct Cluster {
     #[schemars(regex(pattern = r"^\d+\.\d+(\.\d+)?$"))]
     pub kubernetes_version: Option<String>,
     /// Network mode.
+    #[schemars(with = "Option<String>", extend("enum" = ["overlay", "node-subnet", "pod-subnet", "none"]))]
     pub network_mode: Option<NetworkMode>,
     /// File of prices that stand in place of list prices.
     pub price_sheet: Option<String>,
@@ -61,19 +65,16 @@ pub struct Identity {
 }
 
 /// How pods get their addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum NetworkMode {
     /// Azure CNI overlay.
-    #[serde(rename = "overlay")]
     Overlay,
     /// Azure CNI with addresses of the subnet.
-    #[serde(rename = "node-subnet")]
     NodeSubnet,
     /// Azure CNI with a subnet for pods.
-    #[serde(rename = "pod-subnet")]
     PodSubnet,
     /// Neither: the cluster brings its own.
-    #[serde(rename = "none")]
     None,
 }
 
@@ -84,7 +85,25 @@ pub fn schema() -> Value {
         s.inline_subschemas = true;
         s.meta_schema = None;
     });
-    settings.into_generator().into_root_schema_for::<Config>().to_value()
+    settings
+        .into_generator()
+        .into_root_schema_for::<Config>()
+        .to_value()
+}
+
+/// Reads the file.
+///
+/// # Errors
+/// [`Problem`]: the first thing that is wrong, with its place.
+pub fn read(document: &Document) -> Result<Config, Problem> {
+    serde_path_to_error::deserialize(&document.value).map_err(|error| {
+        let path = path_of(error.path());
+        Problem {
+            file: Arc::clone(&document.file),
+            at: Some(document.position(&path)),
+            message: format!("{path}: {}", error.inner()),
+        }
+    })
 }
 
 /// True when a file is a `napkeeper.yaml` by its name.
@@ -97,5 +116,33 @@ pub fn is_config(file: &str) -> bool {
 #[must_use]
 pub fn find(from: &Path) -> Option<PathBuf> {
     let from = std::fs::canonicalize(from).ok()?;
-    from.ancestors().map(|folder| folder.join(FILE)).find(|file| file.is_file())
+    from.ancestors()
+        .map(|folder| folder.join(FILE))
+        .find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::yaml;
+
+    #[test]
+    fn a_file_is_read_and_a_wrong_field_has_its_place() {
+        let read = |text: &str| super::read(&yaml::read(FILE, text).documents[0]);
+        let good = "clusters:\n- name: prod\n  region: westeurope\n  networkMode: overlay\n  paths: [clusters/prod]\n";
+        let cluster = &read(good).unwrap().clusters[0];
+        assert_eq!(cluster.network_mode, Some(NetworkMode::Overlay));
+        let error = read("clusters:\n- name: prod\n  networkMode: flat\n").unwrap_err();
+        assert_eq!(error.at.unwrap().to_string(), "3:16");
+    }
+
+    #[test]
+    fn the_file_is_found_upwards() {
+        let root = tempfile::tempdir().unwrap();
+        let deep = root.path().join("a/b");
+        std::fs::create_dir_all(&deep).unwrap();
+        std::fs::write(root.path().join(FILE), "clusters: []\n").unwrap();
+        let found = find(&deep).unwrap();
+        assert_eq!(found, root.path().canonicalize().unwrap().join(FILE));
+    }
 }

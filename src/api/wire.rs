@@ -1,6 +1,6 @@
 //! What do the objects of all kinds have in common on the wire?
 //!
-//! [`wire!`] declares an object of the API. `name: Type` is a required field, `name?: Type` one that may be absent.
+//! The macro `wire!` declares an object of the API. `name: Type` is a required field, `name?: Type` one that may be absent.
 //! Every object keeps the fields that it does not know in `extra`, so they survive a round trip; the generated
 //! schemas do not show it.
 
@@ -41,13 +41,33 @@ const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[n
 /// The name part of a label key, and a label value.
 pub(crate) const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 /// A label key, with or without its domain.
-pub(crate) const QUALIFIED_NAME: &str =
-    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(\/))?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
-const CONDITION_TYPE: &str =
-    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
+pub(crate) const QUALIFIED_NAME: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(\/))?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
+const CONDITION_TYPE: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
 const CONDITION_REASON: &str = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
 /// Operators of `requirements[]`.
-pub(crate) const OPERATORS: [&str; 8] = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte"];
+pub(crate) const OPERATORS: [&str; 8] = [
+    "In",
+    "NotIn",
+    "Exists",
+    "DoesNotExist",
+    "Gt",
+    "Lt",
+    "Gte",
+    "Lte",
+];
+
+/// What a pattern of the schemas asks for, in words; `None` for one that speaks for itself.
+#[must_use]
+pub fn describe_pattern(pattern: &str) -> Option<&'static str> {
+    match pattern {
+        DURATION => Some("a duration such as 90s, 30m or 720h"),
+        DURATION_OR_NEVER => Some("a duration such as 90s, 30m or 720h, or Never"),
+        QUANTITY => Some("a quantity such as 500m, 2 or 4Gi"),
+        LABEL_VALUE => Some("a label value: letters, digits, '-', '_' and '.'"),
+        QUALIFIED_NAME => Some("a label key such as example.com/name"),
+        _ => None,
+    }
+}
 
 /// A quantity as written: a number, or text such as `500m` or `4Gi`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -114,5 +134,62 @@ wire! {
         #[schemars(extend("maxLength" = 316, "pattern" = CONDITION_TYPE))]
         #[serde(rename = "type")]
         kind: String,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::azure::AKSNodeClass;
+    use crate::karpenter::{NodeClaim, NodePool};
+    use crate::record::OrphanRecord;
+    use crate::sweep::OrphanSweep;
+    use serde::{Serialize, de::DeserializeOwned};
+    use serde_json::{Value, json};
+
+    fn round_trip<T: Serialize + DeserializeOwned>(value: &Value) -> Value {
+        serde_json::to_value(serde_json::from_value::<T>(value.clone()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn fields_that_we_do_not_know_survive_a_round_trip() {
+        let reference = json!({ "group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "a", "new": 1 });
+        let claim_spec = json!({
+            "nodeClassRef": reference, "new": [1],
+            "requirements": [{ "key": "a", "operator": "Exists", "new": null }],
+            "taints": [{ "key": "a", "effect": "NoSchedule", "new": 1.5 }],
+        });
+        let pool = json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": { "name": "a" },
+            "spec": {
+                "template": { "metadata": { "labels": { "a": "b" }, "new": 2 }, "spec": claim_spec, "new": {} },
+                "disruption": { "budgets": [{ "nodes": "1", "new": true }], "new": "x" },
+                "limits": { "cpu": 4, "memory": "4Gi" },
+                "new": { "deep": [{}] },
+            },
+            "status": { "new": 3, "conditions": [{
+                "type": "Ready", "status": "True", "reason": "r", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z", "new": 1,
+            }] },
+        });
+        assert_eq!(round_trip::<NodePool>(&pool), pool);
+        let claim = json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": { "name": "a" }, "spec": claim_spec,
+        });
+        assert_eq!(round_trip::<NodeClaim>(&claim), claim);
+        let class = json!({
+            "apiVersion": "karpenter.azure.com/v1beta1", "kind": "AKSNodeClass", "metadata": { "name": "a" },
+            "spec": { "new": 1, "gpu": { "new": 2 }, "linuxOSConfig": { "sysctls": { "new": 3, "netIPv4TCPTwReuse": true } } },
+        });
+        assert_eq!(round_trip::<AKSNodeClass>(&class), class);
+        let sweep = json!({
+            "apiVersion": "napkeeper.io/v1alpha1", "kind": "OrphanSweep", "metadata": { "name": "a" },
+            "spec": { "new": 1, "minimumAge": { "new": 2 }, "breaker": { "new": 3 } },
+        });
+        assert_eq!(round_trip::<OrphanSweep>(&sweep), sweep);
+        let record = json!({
+            "apiVersion": "napkeeper.io/v1alpha1", "kind": "OrphanRecord", "metadata": { "name": "a" },
+            "spec": { "new": 1 },
+        });
+        assert_eq!(round_trip::<OrphanRecord>(&record), record);
     }
 }

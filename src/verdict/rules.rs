@@ -40,6 +40,7 @@ rules! {
     FORMAT = "NK1017", Error, "A value has the format of its field";
     NAME = "NK1018", Error, "An object has a valid name";
     MEANING = "NK1020", Error, "The fields of an object make sense together";
+    PLACEHOLDER = "NK1021", Error, "A value is no placeholder";
 }
 
 #[cfg(test)]

@@ -47,7 +47,9 @@ impl Verdict {
     /// # Errors
     /// [`SchemaError`] when the embedded schemas are broken, which a test rules out.
     pub fn embedded() -> Result<Self, SchemaError> {
-        Ok(Self { schemas: Schemas::embedded()? })
+        Ok(Self {
+            schemas: Schemas::embedded()?,
+        })
     }
 
     /// Judges a file.
@@ -82,9 +84,16 @@ impl Verdict {
     pub fn document(&self, document: &Document) -> Report {
         let mut report = Report::default();
         if config::is_config(&document.file) {
-            let found = structural::check(&document.value, &self.schemas.config, &self.schemas.patterns);
+            let found = structural::check(
+                &document.value,
+                &self.schemas.config,
+                &self.schemas.patterns,
+            );
             report.checked = 1;
-            report.findings = found.into_iter().map(|i| i.locate(document, &Path::root())).collect();
+            report.findings = found
+                .into_iter()
+                .map(|i| i.locate(document, &Path::root()))
+                .collect();
             return report;
         }
         for (root, value) in items(document) {
@@ -99,12 +108,15 @@ impl Verdict {
                     let sound = form.is_empty() && version_is_served;
                     found.extend(form);
                     name(value, &mut found);
+                    placeholders(&value["spec"], &Path::of("spec"), &mut found);
                     if sound {
                         meaning(value, &mut found);
                     }
                 }
             }
-            report.findings.extend(found.into_iter().map(|i| i.locate(document, &root)));
+            report
+                .findings
+                .extend(found.into_iter().map(|i| i.locate(document, &root)));
         }
         report
     }
@@ -116,18 +128,53 @@ fn name(value: &Value, found: &mut Vec<Issue>) {
     let path = Path::of("metadata.name");
     match metadata["name"].as_str().filter(|n| !n.is_empty()) {
         Some(name) => {
-            let refused =
-                if value["kind"] == "NodePool" { NodePoolName::new(name).err() } else { ObjectName::new(name).err() };
+            let refused = if value["kind"] == "NodePool" {
+                NodePoolName::new(name).err()
+            } else {
+                ObjectName::new(name).err()
+            };
             found.extend(refused.map(|e| Issue::new(&rules::NAME, &path, e.to_string())));
         }
-        // A name of another type has been said to be wrong.
+        None if metadata["generateName"]
+            .as_str()
+            .is_some_and(|n| !n.is_empty()) => {}
         None if metadata["name"].is_null() || metadata["name"] == "" => {
-            if metadata["generateName"].as_str().is_none_or(str::is_empty) {
-                found.push(Issue::new(&rules::NAME, &path, "required field name is missing"));
-            }
+            let message = "required field name is missing";
+            found.push(Issue::new(&rules::NAME, &path, message));
         }
+        // A name of another type has been said to be wrong.
         None => {}
     }
+}
+
+/// Manifests are pasted from guides: `<sub-id>` satisfies the pattern of a resource id and names nothing.
+fn placeholders(value: &Value, path: &Path, found: &mut Vec<Issue>) {
+    match value {
+        Value::String(text) => {
+            if let Some(placeholder) = placeholder(text) {
+                let message = format!("{placeholder} is a placeholder");
+                let fix = "put the real value in its place".to_owned();
+                found.push(Issue::new(&rules::PLACEHOLDER, path, message).fix(fix));
+            }
+        }
+        Value::Array(items) => {
+            let items = items.iter().enumerate();
+            items.for_each(|(i, item)| placeholders(item, &path.index(i), found));
+        }
+        Value::Object(map) => map
+            .iter()
+            .for_each(|(key, v)| placeholders(v, &path.key(key), found)),
+        _ => {}
+    }
+}
+
+/// The first `<word>` in a text.
+fn placeholder(text: &str) -> Option<&str> {
+    let start = text.find('<')?;
+    let end = start + text[start..].find('>')?;
+    let inner = &text[start + 1..end];
+    let is_word = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | ' ');
+    (!inner.is_empty() && inner.chars().all(is_word)).then(|| &text[start..=end])
 }
 
 /// What the domain cannot make sense of, though its form is right.
@@ -135,9 +182,130 @@ fn meaning(value: &Value, found: &mut Vec<Issue>) {
     if value["metadata"]["name"].as_str().is_none() {
         return;
     }
-    if let Err(violations) = object(value) {
+    // As the API server does with what is created.
+    let mut value = value.clone();
+    drop(
+        value
+            .as_object_mut()
+            .and_then(|map| map.shift_remove("status")),
+    );
+    if let Err(violations) = object(&value) {
         let known = |path: &Path| found.iter().any(|i| i.path == *path);
-        let new: Vec<_> = violations.0.into_iter().filter(|v| !known(&v.path)).collect();
-        found.extend(new.into_iter().map(|v| Issue::new(&rules::MEANING, &v.path, v.message)));
+        let new: Vec<_> = violations
+            .0
+            .into_iter()
+            .filter(|v| !known(&v.path))
+            .collect();
+        found.extend(
+            new.into_iter()
+                .map(|v| Issue::new(&rules::MEANING, &v.path, v.message)),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use napkeeper_api::manifests::load_text;
+
+    /// `path rule` of everything that is found.
+    fn findings(text: &str) -> Vec<String> {
+        let source = load_text("t.yaml", text.to_owned());
+        let report = Verdict::embedded().unwrap().source(&source);
+        let shown = |f: &Finding| format!("{} {}", f.path, f.rule);
+        report.findings.iter().map(shown).collect()
+    }
+
+    fn class(spec: &str) -> Vec<String> {
+        findings(&format!(
+            "{{apiVersion: karpenter.azure.com/v1beta1, kind: AKSNodeClass, metadata: {{name: a}}, {spec}}}"
+        ))
+    }
+
+    #[test]
+    fn what_the_api_server_accepts_has_no_findings() {
+        for spec in [
+            "spec: null",
+            "spec: {maxPods: null, tags: {a: null}, gpu: {}}",
+            "spec: {osDiskSizeGB: 1e2, maxPods: 50.0}",
+            "status: {conditions: text}",
+            "spec: {vnetSubnetID: /SUBSCRIPTIONS/s/resourcegroups/rg/providers/microsoft.network/virtualnetworks/v/subnets/s}",
+        ] {
+            assert_eq!(class(spec), [] as [&str; 0], "{spec}");
+        }
+    }
+
+    #[test]
+    fn each_constraint_of_the_schema_has_its_rule() {
+        let dns = "forwardDestination: VnetDNS, forwardPolicy: Random, maxConcurrent: 1, protocol: PreferUDP, \
+                   queryLogging: Log, serveStale: Verify, serveStaleDuration: 1h, cacheDuration: 1h, zone: .";
+        for (spec, expected) in [
+            ("spec: {maxPods: 9}", "spec.maxPods NK1015"),
+            ("spec: {maxPods: '50'}", "spec.maxPods NK1011"),
+            ("spec: {maxPods: 50.5}", "spec.maxPods NK1011"),
+            ("spec: {imageFamily: ubuntu}", "spec.imageFamily NK1013"),
+            ("spec: {tags: {a: 1}}", "spec.tags.a NK1011"),
+            (
+                "spec: {kubelet: {allowedUnsafeSysctls: [null]}}",
+                "spec.kubelet.allowedUnsafeSysctls[0] NK1011",
+            ),
+            (
+                "spec: {kubelet: {podPidsLimit: 1e30}}",
+                "spec.kubelet.podPidsLimit NK1011",
+            ),
+            (
+                "spec: {localDNS: {mode: Required, kubeDNSOverrides: []}}",
+                "spec.localDNS.vnetDNSOverrides NK1012",
+            ),
+            ("status: {new: 1}", "status.new NK1010"),
+            ("spec: {MaxPods: null}", "spec.MaxPods NK1010"),
+        ] {
+            assert_eq!(class(spec), [expected], "{spec}");
+        }
+        let twice = format!(
+            "spec: {{localDNS: {{mode: Required, vnetDNSOverrides: [], kubeDNSOverrides: [{{{dns}}}, {{{dns}}}]}}}}"
+        );
+        assert_eq!(class(&twice), ["spec.localDNS.kubeDNSOverrides[1] NK1016"]);
+    }
+
+    #[test]
+    fn what_has_the_form_but_no_meaning_is_found() {
+        let pool = |requirement: &str| {
+            findings(&format!(
+                "{{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {{name: a}}, spec: {{template: {{spec: {{\
+                 nodeClassRef: {{group: karpenter.azure.com, kind: AKSNodeClass, name: a}}, requirements: \
+                 [{{key: example.com/a, operator: {requirement}}}]}}}}}}}}"
+            ))
+        };
+        assert_eq!(pool("Exists"), [] as [&str; 0]);
+        for bad in [
+            "In",
+            "Gt, values: [a]",
+            "Exists, values: [a]",
+            "In, values: [a], minValues: 2",
+        ] {
+            assert_eq!(
+                pool(bad),
+                ["spec.template.spec.requirements[0].values NK1020"],
+                "{bad}"
+            );
+        }
+        let sweep = "{apiVersion: napkeeper.io/v1alpha1, kind: OrphanSweep, metadata: {name: a}, \
+                     spec: {minimumAge: {vm: 9m}, exclusions: [{}]}}";
+        assert_eq!(
+            findings(sweep),
+            ["spec.minimumAge.vm NK1020", "spec.exclusions[0] NK1020"]
+        );
+    }
+
+    #[test]
+    fn other_groups_and_other_yaml_are_counted_and_nothing_else() {
+        let source = load_text(
+            "t.yaml",
+            "{apiVersion: v1, kind: Pod, x: 1}\n---\nservices: {}\n".to_owned(),
+        );
+        let report = Verdict::embedded().unwrap().source(&source);
+        assert_eq!((report.checked, report.findings.len()), (0, 0));
+        assert_eq!(report.skipped.len(), 2);
     }
 }

@@ -15,6 +15,9 @@ mod violations;
 mod volume;
 mod workload;
 
+#[cfg(test)]
+mod tests;
+
 pub use claim::{claim, claim_object};
 pub use pod::{PodTemplate, pod, pod_template};
 pub use pool::{node_class, node_pool};

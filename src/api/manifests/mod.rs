@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use files::{Loaded, STDIN, Source, load, load_text};
+pub(crate) use object::path_of;
 pub use object::{Object, items, object, objects};
 
 /// What is wrong with a manifest, or with the way to it.

@@ -8,6 +8,10 @@ use std::io::Write;
 pub(super) struct Args {}
 
 pub(super) fn run(_: &Args) -> anyhow::Result<Outcome> {
-    writeln!(anstream::stdout(), "napkeeper {}", env!("CARGO_PKG_VERSION"))?;
+    writeln!(
+        anstream::stdout(),
+        "napkeeper {}",
+        env!("CARGO_PKG_VERSION")
+    )?;
     Ok(Outcome::Fine)
 }

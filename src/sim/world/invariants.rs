@@ -32,7 +32,7 @@ pub struct Violation {
 }
 
 impl World {
-    pub(super) fn violation(&self, invariant: &'static str, what: impl Into<String>) -> Violation {
+    pub(crate) fn violation(&self, invariant: &'static str, what: impl Into<String>) -> Violation {
         Violation { invariant, at: self.now, seed: self.seed, what: what.into() }
     }
 

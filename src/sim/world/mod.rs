@@ -30,9 +30,10 @@ use crate::workload::Workload;
 use controller::Controller;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{InstanceType, RegionCatalog};
+use napkeeper_core::cluster::cloud::CloudResource;
 use napkeeper_core::cluster::pool::NodeClass;
 use napkeeper_core::names::{ArmId, ClaimName, NodeClassName, ObjectKey, Uid};
-use napkeeper_core::settings::Settings;
+use napkeeper_core::settings::{Mode, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use truth::Truth;
@@ -100,6 +101,24 @@ impl World {
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// Puts the deciders beside managed NAP, or instead of it.
+    pub fn set_mode(&mut self, mode: Mode) {
+        self.settings.mode = mode;
+    }
+
+    /// What the deciders may do.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.settings.mode
+    }
+
+    /// Resources that are nobody's, by the world's own knowledge.
+    #[must_use]
+    pub fn dead_resources(&self) -> Vec<Arc<CloudResource>> {
+        let dead = |r: &&Arc<CloudResource>| self.truth.standing(r, self.cluster.state()) == truth::Standing::Dead;
+        self.cloud.resources().values().filter(dead).cloned().collect()
     }
 
     /// Plays a deed at a time from now on.

@@ -1,0 +1,120 @@
+//! What does `napkeeper validate` print, and how does it end?
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn cases() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases")
+}
+
+fn validate(folder: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_napkeeper"));
+    command.arg("validate").args(args).current_dir(folder);
+    command.output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// Compares with the committed file; `NAPKEEPER_BLESS=1` writes it anew.
+fn assert_golden(file: &str, actual: &str) {
+    let path = cases().join(file);
+    if std::env::var_os("NAPKEEPER_BLESS").is_some() {
+        std::fs::write(&path, actual).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(
+        actual, expected,
+        "{file} differs; if that is meant, run the test with NAPKEEPER_BLESS=1"
+    );
+}
+
+#[test]
+fn the_faults_of_a_pasted_guide_are_shown_with_place_and_remedy() {
+    let output = validate(&cases().join("howto"), &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_golden("howto.txt", &stdout(&output));
+    assert!(output.stderr.is_empty());
+}
+
+#[test]
+fn every_problem_of_broken_manifests_is_shown() {
+    let output = validate(&cases().join("broken"), &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_golden("broken.txt", &stdout(&output));
+}
+
+#[test]
+fn the_quick_start_has_no_findings() {
+    let quickstart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/quickstart");
+    let output = validate(&quickstart, &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+    assert!(
+        stdout(&output).contains("5 objects in 6 files checked: 0 errors, 0 warnings"),
+        "{}",
+        stdout(&output)
+    );
+}
+
+#[test]
+fn json_has_findings_and_a_summary() {
+    let output = validate(&cases().join("howto"), &["-o", "json"]);
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["findings"].as_array().unwrap().len() as u64, {
+        let count = |field: &str| result["summary"][field].as_u64().unwrap();
+        count("errors") + count("warnings")
+    });
+    assert_eq!(result["findings"][0]["rule"], "NK1006");
+    assert_eq!(result["findings"][0]["line"], 1);
+}
+
+#[test]
+fn an_empty_folder_is_an_error_that_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = validate(folder.path(), &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    let error = String::from_utf8_lossy(&output.stderr).to_string();
+    assert!(error.contains("no manifests in ."), "{error}");
+}
+
+#[test]
+fn an_unreadable_path_is_an_error_after_the_rest_is_reported() {
+    let output = validate(&cases().join("howto"), &["pool.yaml", "nowhere.yaml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stdout(&output).contains("pool.yaml:1:13: error[NK1004]"),
+        "{}",
+        stdout(&output)
+    );
+    let error = String::from_utf8_lossy(&output.stderr).to_string();
+    assert!(error.contains("nowhere.yaml"), "{error}");
+}
+
+#[test]
+fn the_standard_input_is_read() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_napkeeper"))
+        .args(["validate", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let manifest = "apiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata: {name: a}\nspec: {maxPods: 5}\n";
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(manifest.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stdout(&output).starts_with("<stdin>:4:17: error[NK1015] must be at least 10, not 5"),
+        "{}",
+        stdout(&output)
+    );
+}

@@ -1,0 +1,54 @@
+//! Settling: once the faults have been over for long enough, does every pod run, and is every leak gone or waiting for
+//! a person?
+
+use crate::world::{Violation, World};
+use napkeeper_core::orphans::Refusal;
+use napkeeper_core::settings::Mode;
+
+/// Checks a world at rest.
+///
+/// # Errors
+/// [`Violation`] of the first thing that is undone.
+pub fn settle(world: &World) -> Result<(), Violation> {
+    let cluster = world.cluster().state();
+    if let Some(key) = cluster.pending().values().flatten().next() {
+        return Err(world.violation("settled-pods", format!("pod {key} still waits for a node")));
+    }
+    for claim in cluster.claims().values() {
+        if claim.status.initialized.is_none() || claim.deleting_at.is_some() {
+            let old = world.now().duration_since(claim.created_at).as_hours() >= 2;
+            if old {
+                return Err(world.violation("settled-claims", format!("NodeClaim {} is stuck", claim.name)));
+            }
+        }
+    }
+    for resource in world.dead_resources() {
+        let findings = cluster.sweeps().iter().filter_map(|(name, _)| world.cluster().report(name));
+        let finding = findings.flat_map(|r| &r.findings).find(|f| f.id == resource.id);
+        let Some(finding) = finding else {
+            return Err(world.violation("settled-leaks", format!("{} is nobody's, and in no report", resource.id)));
+        };
+        let excused = finding.refusals.iter().any(|r| needs_a_person(*r, world.mode()));
+        if !excused {
+            let why: Vec<&str> = finding.refusals.iter().map(|r| r.category()).collect();
+            let what = format!("{} is nobody's, and kept for no reason that a person must lift: {why:?}", resource.id);
+            return Err(world.violation("settled-leaks", what));
+        }
+    }
+    Ok(())
+}
+
+/// Reasons that a person must lift, and the cap, which time lifts.
+fn needs_a_person(refusal: Refusal, mode: Mode) -> bool {
+    match refusal {
+        Refusal::Approval
+        | Refusal::Breaker
+        | Refusal::Mode
+        | Refusal::Excluded
+        | Refusal::NoVolumeRecord
+        | Refusal::Retained
+        | Refusal::Cap => true,
+        Refusal::Companion => mode == Mode::Companion,
+        _ => false,
+    }
+}
