@@ -85,10 +85,7 @@ pub fn schema() -> Value {
         s.inline_subschemas = true;
         s.meta_schema = None;
     });
-    settings
-        .into_generator()
-        .into_root_schema_for::<Config>()
-        .to_value()
+    settings.into_generator().into_root_schema_for::<Config>().to_value()
 }
 
 /// Reads the file.
@@ -116,9 +113,7 @@ pub fn is_config(file: &str) -> bool {
 #[must_use]
 pub fn find(from: &Path) -> Option<PathBuf> {
     let from = std::fs::canonicalize(from).ok()?;
-    from.ancestors()
-        .map(|folder| folder.join(FILE))
-        .find(|file| file.is_file())
+    from.ancestors().map(|folder| folder.join(FILE)).find(|file| file.is_file())
 }
 
 #[cfg(test)]

@@ -21,16 +21,10 @@ pub struct Crd {
 /// # Errors
 /// When a generated definition cannot be written as JSON, which a test rules out.
 pub fn all() -> Result<Vec<Crd>, serde_json::Error> {
-    [
-        NodePool::crd(),
-        NodeClaim::crd(),
-        AKSNodeClass::crd(),
-        OrphanSweep::crd(),
-        OrphanRecord::crd(),
-    ]
-    .into_iter()
-    .map(|crd| serde_json::to_value(crd).map(finish))
-    .collect()
+    [NodePool::crd(), NodeClaim::crd(), AKSNodeClass::crd(), OrphanSweep::crd(), OrphanRecord::crd()]
+        .into_iter()
+        .map(|crd| serde_json::to_value(crd).map(finish))
+        .collect()
 }
 
 /// What the derive does not do: absent is the only way to say nothing (upstream's fields are not nullable), all of
@@ -42,22 +36,14 @@ fn finish(mut definition: Value) -> Crd {
     if kind == "AKSNodeClass" || kind == "OrphanSweep" {
         // Every field of theirs has a default or may be absent, and so may the spec.
         let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-        drop(
-            schema
-                .as_object_mut()
-                .and_then(|s| s.shift_remove("required")),
-        );
+        drop(schema.as_object_mut().and_then(|s| s.shift_remove("required")));
     }
     if kind == "AKSNodeClass" {
         add_older_version(&mut definition["spec"]["versions"]);
     }
     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
     let spec = &definition["spec"];
-    let file = format!(
-        "{}_{}.yaml",
-        text(&spec["group"]),
-        text(&spec["names"]["plural"])
-    );
+    let file = format!("{}_{}.yaml", text(&spec["group"]), text(&spec["names"]["plural"]));
     Crd { file, definition }
 }
 
@@ -72,8 +58,7 @@ fn add_older_version(versions: &mut Value) {
     older["name"] = json!("v1alpha2");
     older["storage"] = json!(false);
     older["deprecated"] = json!(true);
-    older["deprecationWarning"] =
-        json!("v1alpha2.AKSNodeClass is deprecated, use v1beta1.AKSNodeClass instead");
+    older["deprecationWarning"] = json!("v1alpha2.AKSNodeClass is deprecated, use v1beta1.AKSNodeClass instead");
     list.insert(0, older);
 }
 
@@ -95,10 +80,7 @@ fn clean(value: &mut Value) {
         Value::Number(n) if n.is_f64() => {
             // The derive makes 1.0 of every bound.
             if let Some(whole) = n.as_f64().filter(|f| f.fract() == 0.0) {
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    reason = "bounds are small whole numbers"
-                )]
+                #[expect(clippy::cast_possible_truncation, reason = "bounds are small whole numbers")]
                 let whole = whole as i64;
                 *value = json!(whole);
             }
@@ -136,36 +118,19 @@ mod tests {
             );
         }
         let files = std::fs::read_dir(&folder).unwrap().count();
-        assert_eq!(
-            files,
-            crds.len(),
-            "{} holds a file of no type",
-            folder.display()
-        );
+        assert_eq!(files, crds.len(), "{} holds a file of no type", folder.display());
     }
 
     #[test]
     fn schemas_are_structural() {
         fn walk(value: &Value, at: &str) {
             let Value::Object(map) = value else { return };
-            for keyword in [
-                "$ref",
-                "nullable",
-                "title",
-                "additionalItems",
-                "oneOf",
-                "definitions",
-            ] {
+            for keyword in ["$ref", "nullable", "title", "additionalItems", "oneOf", "definitions"] {
                 assert!(!map.contains_key(keyword), "{at} has {keyword}");
             }
             let either = map.contains_key("x-kubernetes-int-or-string");
             assert!(either || map.contains_key("type"), "{at} has no type");
-            for (name, property) in map
-                .get("properties")
-                .and_then(Value::as_object)
-                .into_iter()
-                .flatten()
-            {
+            for (name, property) in map.get("properties").and_then(Value::as_object).into_iter().flatten() {
                 // The schema's own bookkeeping must not show.
                 assert_ne!(name, "extra", "{at}");
                 walk(property, &format!("{at}.{name}"));
@@ -186,17 +151,9 @@ mod tests {
     #[test]
     fn both_versions_of_the_node_class_have_one_schema_and_one_is_stored() {
         let crds = all().unwrap();
-        let class = crds
-            .iter()
-            .find(|c| c.file.contains("aksnodeclasses"))
-            .unwrap();
+        let class = crds.iter().find(|c| c.file.contains("aksnodeclasses")).unwrap();
         let versions = class.definition["spec"]["versions"].as_array().unwrap();
-        let of = |field: &str| {
-            versions
-                .iter()
-                .map(|v| v[field].clone())
-                .collect::<Vec<_>>()
-        };
+        let of = |field: &str| versions.iter().map(|v| v[field].clone()).collect::<Vec<_>>();
         assert_eq!(of("name"), ["v1alpha2", "v1beta1"]);
         assert_eq!(of("storage"), [false, true]);
         assert_eq!(versions[0]["schema"], versions[1]["schema"]);

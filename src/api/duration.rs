@@ -12,9 +12,7 @@ pub struct DurationError(pub String);
 /// # Errors
 /// [`DurationError`] when the text is something else or does not fit.
 pub fn parse(text: &str) -> Result<SignedDuration, DurationError> {
-    seconds(text)
-        .map(SignedDuration::from_secs)
-        .ok_or_else(|| DurationError(text.to_owned()))
+    seconds(text).map(SignedDuration::from_secs).ok_or_else(|| DurationError(text.to_owned()))
 }
 
 /// Parses hours, minutes and seconds, or `Never`.
@@ -22,11 +20,7 @@ pub fn parse(text: &str) -> Result<SignedDuration, DurationError> {
 /// # Errors
 /// [`DurationError`] when the text is something else or does not fit.
 pub fn parse_or_never(text: &str) -> Result<Option<SignedDuration>, DurationError> {
-    if text == "Never" {
-        Ok(None)
-    } else {
-        parse(text).map(Some)
-    }
+    if text == "Never" { Ok(None) } else { parse(text).map(Some) }
 }
 
 fn seconds(text: &str) -> Option<i64> {
@@ -56,18 +50,10 @@ pub fn format(duration: SignedDuration) -> String {
     let seconds = duration.as_secs().max(0);
     let (h, m, s) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     let part = |n: i64, unit: &str| {
-        if n > 0 {
-            format!("{n}{unit}")
-        } else {
-            String::new()
-        }
+        if n > 0 { format!("{n}{unit}") } else { String::new() }
     };
     let text = format!("{}{}{}", part(h, "h"), part(m, "m"), part(s, "s"));
-    if text.is_empty() {
-        "0s".to_owned()
-    } else {
-        text
-    }
+    if text.is_empty() { "0s".to_owned() } else { text }
 }
 
 /// Writes a duration, or `Never`.
@@ -87,16 +73,7 @@ mod tests {
         }
         assert_eq!(format(SignedDuration::from_secs(5410)), "1h30m10s");
         assert_eq!(parse_or_never("Never"), Ok(None));
-        for bad in [
-            "",
-            "5",
-            "1d",
-            "-1h",
-            "1.5h",
-            "never",
-            "99999999999999999999h",
-            "5é",
-        ] {
+        for bad in ["", "5", "1d", "-1h", "1.5h", "never", "99999999999999999999h", "5é"] {
             assert!(parse(bad).is_err(), "{bad:?}");
         }
     }

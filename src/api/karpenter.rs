@@ -3,10 +3,7 @@
 //! Fields, defaults and limits are those of `karpenter-core` v1.14. As upstream, the values of a requirement are not
 //! checked by the schema.
 
-use crate::wire::{
-    Condition, DURATION, DURATION_OR_NEVER, LABEL_VALUE, OPERATORS, QUALIFIED_NAME, ResourceList,
-    wire,
-};
+use crate::wire::{Condition, DURATION, DURATION_OR_NEVER, LABEL_VALUE, OPERATORS, QUALIFIED_NAME, ResourceList, wire};
 use kube::CustomResource;
 use std::collections::BTreeMap;
 

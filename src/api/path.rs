@@ -26,12 +26,7 @@ impl Path {
     /// The way along plain fields, written with dots: `spec.template.spec`.
     #[must_use]
     pub fn of(dotted: &str) -> Self {
-        Self(
-            dotted
-                .split('.')
-                .map(|k| Segment::Key(k.to_owned()))
-                .collect(),
-        )
+        Self(dotted.split('.').map(|k| Segment::Key(k.to_owned())).collect())
     }
 
     /// One field further.

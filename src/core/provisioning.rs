@@ -8,7 +8,9 @@ use crate::cluster::claim::ClaimSpec;
 use crate::cluster::pod::Pod;
 use crate::names::{ClaimName, NodePoolName, Uid};
 use crate::plan::{ClaimDraft, Command, Plan, Switch};
-use crate::scheduling::{Input, MOST_NEW_NODES, NewNode, Outcome, Target, Unavailable, claim_requirements, schedule};
+use crate::scheduling::{
+    Input, MOST_NEW_NODES, Market, NewNode, Outcome, Target, Unavailable, claim_requirements, schedule,
+};
 use crate::settings::{Mode, Settings};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,8 +90,8 @@ pub fn provision(
         }
         None => return plan,
     }
-    let input =
-        Input { snapshot, unavailable: &memory.unavailable, now, without: &BTreeSet::new(), new_nodes: MOST_NEW_NODES };
+    let market = Market::new(snapshot, &memory.unavailable, now);
+    let input = Input { snapshot, market: &market, without: &BTreeSet::new(), new_nodes: MOST_NEW_NODES };
     let outcome = schedule(input, &pods);
     memory.remember(snapshot, &outcome, &pods, now);
     if !memory.unplaced.is_empty() {

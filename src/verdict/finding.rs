@@ -65,36 +65,20 @@ pub(crate) struct Issue {
 
 impl Issue {
     pub(crate) fn new(rule: &'static Rule, path: &Path, message: impl Into<String>) -> Self {
-        Self {
-            rule,
-            path: path.clone(),
-            spot: Spot::Value,
-            message: message.into(),
-            fix: None,
-        }
+        Self { rule, path: path.clone(), spot: Spot::Value, message: message.into(), fix: None }
     }
 
     pub(crate) fn at_key(self) -> Self {
-        Self {
-            spot: Spot::Key,
-            ..self
-        }
+        Self { spot: Spot::Key, ..self }
     }
 
     pub(crate) fn fix(self, fix: impl Into<Option<String>>) -> Self {
-        Self {
-            fix: fix.into(),
-            ..self
-        }
+        Self { fix: fix.into(), ..self }
     }
 
     /// The finding in a document whose object begins at `root`.
     pub(crate) fn locate(self, document: &Document, root: &Path) -> Finding {
-        let full = self
-            .path
-            .segments()
-            .iter()
-            .fold(root.clone(), |p, s| p.with(s.clone()));
+        let full = self.path.segments().iter().fold(root.clone(), |p, s| p.with(s.clone()));
         let Position { line, column } = match self.spot {
             Spot::Key => document.key_position(&full),
             Spot::Value => document.position(&full),

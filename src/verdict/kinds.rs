@@ -11,10 +11,8 @@ use serde_json::Value;
 const PASSED_OVER: [(&str, &str); 1] = [("karpenter.sh", "NodeOverlay")];
 
 /// Kinds that are gone, and what stands in their place.
-const GONE: [(&str, &str, &str); 2] = [
-    ("karpenter.sh", "Provisioner", "NodePool"),
-    ("karpenter.sh", "Machine", "NodeClaim"),
-];
+const GONE: [(&str, &str, &str); 2] =
+    [("karpenter.sh", "Provisioner", "NodePool"), ("karpenter.sh", "Machine", "NodeClaim")];
 
 /// What a reader of old manifests must know, by group.
 const CHANGES: [(&str, &str); 2] = [
@@ -37,35 +35,20 @@ pub(crate) enum Standing<'s> {
 }
 
 /// Finds the schema of an object, noting what is wrong with its kind.
-pub(crate) fn identify<'s>(
-    schemas: &'s Schemas,
-    value: &Value,
-    found: &mut Vec<Issue>,
-) -> Standing<'s> {
+pub(crate) fn identify<'s>(schemas: &'s Schemas, value: &Value, found: &mut Vec<Issue>) -> Standing<'s> {
     let Some(map) = value.as_object() else {
-        found.push(Issue::new(
-            &rules::NO_KIND,
-            &Path::root(),
-            "a manifest is a map with apiVersion and kind",
-        ));
+        found.push(Issue::new(&rules::NO_KIND, &Path::root(), "a manifest is a map with apiVersion and kind"));
         return Standing::Lost;
     };
-    let looks_like_one = ["apiVersion", "kind", "metadata", "spec"]
-        .iter()
-        .any(|k| map.contains_key(*k));
+    let looks_like_one = ["apiVersion", "kind", "metadata", "spec"].iter().any(|k| map.contains_key(*k));
     if !looks_like_one {
         return Standing::Foreign("not a manifest".to_owned());
     }
-    let mut text = |field: &str| match map
-        .get(field)
-        .and_then(Value::as_str)
-        .filter(|t| !t.is_empty())
-    {
+    let mut text = |field: &str| match map.get(field).and_then(Value::as_str).filter(|t| !t.is_empty()) {
         Some(text) => Some(text),
         None => {
             let message = format!("{field} is missing: a manifest has apiVersion and kind");
-            let fix = (field == "apiVersion")
-                .then(|| "for a NodePool write apiVersion: karpenter.sh/v1".to_owned());
+            let fix = (field == "apiVersion").then(|| "for a NodePool write apiVersion: karpenter.sh/v1".to_owned());
             found.push(Issue::new(&rules::NO_KIND, &Path::of(field), message).fix(fix));
             None
         }
@@ -94,10 +77,8 @@ fn served<'s>(kind: &'s Kind, version: &str, found: &mut Vec<Issue>) -> Standing
     };
     let write = format!("write apiVersion: {}/{}", kind.group, current.name);
     let Some(given) = kind.versions.iter().find(|v| v.name == version) else {
-        let message = format!(
-            "{}/{version} does not exist or is not served: {} is {}",
-            kind.group, kind.name, current.name
-        );
+        let message =
+            format!("{}/{version} does not exist or is not served: {} is {}", kind.group, kind.name, current.name);
         let changes = CHANGES.iter().find(|(g, _)| *g == kind.group);
         let fix = changes.map_or_else(|| write.clone(), |(_, change)| format!("{write}; {change}"));
         found.push(Issue::new(&rules::VERSION, &path, message).fix(fix));
@@ -114,9 +95,7 @@ fn unknown_kind(group: &str, kind: &str, known: &[&Kind]) -> Issue {
     let names: Vec<&str> = known.iter().map(|k| k.name.as_str()).collect();
     let message = format!("{group} has no kind {kind}: it has {}", names.join(", "));
     let gone = GONE.iter().find(|(g, k, _)| (*g, *k) == (group, kind));
-    let meant = gone
-        .map(|(_, _, now)| *now)
-        .or_else(|| nearest(kind, names));
+    let meant = gone.map(|(_, _, now)| *now).or_else(|| nearest(kind, names));
     let fix = meant.map(|m| format!("write kind: {m}"));
     Issue::new(&rules::KIND, &Path::of("kind"), message).fix(fix)
 }

@@ -28,11 +28,8 @@ impl Patterns {
 
     fn add(&mut self, pattern: &str) -> Result<(), SchemaError> {
         if !self.0.contains_key(pattern) {
-            let regex =
-                Regex::new(&ascii_classes(pattern)).map_err(|source| SchemaError::Pattern {
-                    pattern: pattern.to_owned(),
-                    source: Box::new(source),
-                })?;
+            let regex = Regex::new(&ascii_classes(pattern))
+                .map_err(|source| SchemaError::Pattern { pattern: pattern.to_owned(), source: Box::new(source) })?;
             self.0.insert(pattern.to_owned(), regex);
         }
         Ok(())
@@ -40,9 +37,7 @@ impl Patterns {
 
     /// True when the text matches. A pattern that was not learnt matches nothing.
     pub(crate) fn matches(&self, pattern: &str, text: &str) -> bool {
-        self.0
-            .get(pattern)
-            .is_some_and(|regex| regex.is_match(text))
+        self.0.get(pattern).is_some_and(|regex| regex.is_match(text))
     }
 }
 
@@ -74,17 +69,9 @@ fn ascii_classes(pattern: &str) -> String {
                 continue;
             }
         };
-        let not = if escaped.is_ascii_uppercase() {
-            "^"
-        } else {
-            ""
-        };
+        let not = if escaped.is_ascii_uppercase() { "^" } else { "" };
         let class = format!("[{not}{set}]");
-        out.push_str(if in_class && not.is_empty() {
-            set
-        } else {
-            &class
-        });
+        out.push_str(if in_class && not.is_empty() { set } else { &class });
     }
     out
 }

@@ -48,21 +48,14 @@ pub(crate) struct Schemas {
 
 impl Schemas {
     pub(crate) fn embedded() -> Result<Self, SchemaError> {
-        let kinds: Vec<Kind> = crds::all()?
-            .iter()
-            .map(|crd| kind(&crd.definition["spec"]))
-            .collect();
+        let kinds: Vec<Kind> = crds::all()?.iter().map(|crd| kind(&crd.definition["spec"])).collect();
         let config = config::schema();
         let mut patterns = Patterns::default();
         patterns.learn(&config)?;
         for version in kinds.iter().flat_map(|k| &k.versions) {
             patterns.learn(&version.schema)?;
         }
-        Ok(Self {
-            kinds,
-            config,
-            patterns,
-        })
+        Ok(Self { kinds, config, patterns })
     }
 }
 

@@ -1,14 +1,9 @@
 //! Which known word was probably meant?
 
 /// The nearest of some words, if one is near enough to be what was meant.
-pub(crate) fn nearest<'a>(
-    given: &str,
-    known: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let folded = given.to_lowercase();
-    let scored = known
-        .into_iter()
-        .map(|word| (distance(&folded, &word.to_lowercase()), word));
+    let scored = known.into_iter().map(|word| (distance(&folded, &word.to_lowercase()), word));
     let (edits, word) = scored.min_by_key(|(edits, _)| *edits)?;
     let contained = || folded.len() > 3 && word.to_lowercase().contains(&folded);
     (edits <= 2.max(given.len() / 4) && edits < given.len() || contained()).then_some(word)

@@ -47,9 +47,7 @@ impl Verdict {
     /// # Errors
     /// [`SchemaError`] when the embedded schemas are broken, which a test rules out.
     pub fn embedded() -> Result<Self, SchemaError> {
-        Ok(Self {
-            schemas: Schemas::embedded()?,
-        })
+        Ok(Self { schemas: Schemas::embedded()? })
     }
 
     /// Judges a file.
@@ -84,16 +82,9 @@ impl Verdict {
     pub fn document(&self, document: &Document) -> Report {
         let mut report = Report::default();
         if config::is_config(&document.file) {
-            let found = structural::check(
-                &document.value,
-                &self.schemas.config,
-                &self.schemas.patterns,
-            );
+            let found = structural::check(&document.value, &self.schemas.config, &self.schemas.patterns);
             report.checked = 1;
-            report.findings = found
-                .into_iter()
-                .map(|i| i.locate(document, &Path::root()))
-                .collect();
+            report.findings = found.into_iter().map(|i| i.locate(document, &Path::root())).collect();
             return report;
         }
         for (root, value) in items(document) {
@@ -114,9 +105,7 @@ impl Verdict {
                     }
                 }
             }
-            report
-                .findings
-                .extend(found.into_iter().map(|i| i.locate(document, &root)));
+            report.findings.extend(found.into_iter().map(|i| i.locate(document, &root)));
         }
         report
     }
@@ -128,16 +117,11 @@ fn name(value: &Value, found: &mut Vec<Issue>) {
     let path = Path::of("metadata.name");
     match metadata["name"].as_str().filter(|n| !n.is_empty()) {
         Some(name) => {
-            let refused = if value["kind"] == "NodePool" {
-                NodePoolName::new(name).err()
-            } else {
-                ObjectName::new(name).err()
-            };
+            let refused =
+                if value["kind"] == "NodePool" { NodePoolName::new(name).err() } else { ObjectName::new(name).err() };
             found.extend(refused.map(|e| Issue::new(&rules::NAME, &path, e.to_string())));
         }
-        None if metadata["generateName"]
-            .as_str()
-            .is_some_and(|n| !n.is_empty()) => {}
+        None if metadata["generateName"].as_str().is_some_and(|n| !n.is_empty()) => {}
         None if metadata["name"].is_null() || metadata["name"] == "" => {
             let message = "required field name is missing";
             found.push(Issue::new(&rules::NAME, &path, message));
@@ -161,9 +145,7 @@ fn placeholders(value: &Value, path: &Path, found: &mut Vec<Issue>) {
             let items = items.iter().enumerate();
             items.for_each(|(i, item)| placeholders(item, &path.index(i), found));
         }
-        Value::Object(map) => map
-            .iter()
-            .for_each(|(key, v)| placeholders(v, &path.key(key), found)),
+        Value::Object(map) => map.iter().for_each(|(key, v)| placeholders(v, &path.key(key), found)),
         _ => {}
     }
 }
@@ -184,22 +166,11 @@ fn meaning(value: &Value, found: &mut Vec<Issue>) {
     }
     // As the API server does with what is created.
     let mut value = value.clone();
-    drop(
-        value
-            .as_object_mut()
-            .and_then(|map| map.shift_remove("status")),
-    );
+    drop(value.as_object_mut().and_then(|map| map.shift_remove("status")));
     if let Err(violations) = object(&value) {
         let known = |path: &Path| found.iter().any(|i| i.path == *path);
-        let new: Vec<_> = violations
-            .0
-            .into_iter()
-            .filter(|v| !known(&v.path))
-            .collect();
-        found.extend(
-            new.into_iter()
-                .map(|v| Issue::new(&rules::MEANING, &v.path, v.message)),
-        );
+        let new: Vec<_> = violations.0.into_iter().filter(|v| !known(&v.path)).collect();
+        found.extend(new.into_iter().map(|v| Issue::new(&rules::MEANING, &v.path, v.message)));
     }
 }
 
@@ -245,18 +216,9 @@ mod tests {
             ("spec: {maxPods: 50.5}", "spec.maxPods NK1011"),
             ("spec: {imageFamily: ubuntu}", "spec.imageFamily NK1013"),
             ("spec: {tags: {a: 1}}", "spec.tags.a NK1011"),
-            (
-                "spec: {kubelet: {allowedUnsafeSysctls: [null]}}",
-                "spec.kubelet.allowedUnsafeSysctls[0] NK1011",
-            ),
-            (
-                "spec: {kubelet: {podPidsLimit: 1e30}}",
-                "spec.kubelet.podPidsLimit NK1011",
-            ),
-            (
-                "spec: {localDNS: {mode: Required, kubeDNSOverrides: []}}",
-                "spec.localDNS.vnetDNSOverrides NK1012",
-            ),
+            ("spec: {kubelet: {allowedUnsafeSysctls: [null]}}", "spec.kubelet.allowedUnsafeSysctls[0] NK1011"),
+            ("spec: {kubelet: {podPidsLimit: 1e30}}", "spec.kubelet.podPidsLimit NK1011"),
+            ("spec: {localDNS: {mode: Required, kubeDNSOverrides: []}}", "spec.localDNS.vnetDNSOverrides NK1012"),
             ("status: {new: 1}", "status.new NK1010"),
             ("spec: {MaxPods: null}", "spec.MaxPods NK1010"),
         ] {
@@ -278,32 +240,17 @@ mod tests {
             ))
         };
         assert_eq!(pool("Exists"), [] as [&str; 0]);
-        for bad in [
-            "In",
-            "Gt, values: [a]",
-            "Exists, values: [a]",
-            "In, values: [a], minValues: 2",
-        ] {
-            assert_eq!(
-                pool(bad),
-                ["spec.template.spec.requirements[0].values NK1020"],
-                "{bad}"
-            );
+        for bad in ["In", "Gt, values: [a]", "Exists, values: [a]", "In, values: [a], minValues: 2"] {
+            assert_eq!(pool(bad), ["spec.template.spec.requirements[0].values NK1020"], "{bad}");
         }
         let sweep = "{apiVersion: napkeeper.io/v1alpha1, kind: OrphanSweep, metadata: {name: a}, \
                      spec: {minimumAge: {vm: 9m}, exclusions: [{}]}}";
-        assert_eq!(
-            findings(sweep),
-            ["spec.minimumAge.vm NK1020", "spec.exclusions[0] NK1020"]
-        );
+        assert_eq!(findings(sweep), ["spec.minimumAge.vm NK1020", "spec.exclusions[0] NK1020"]);
     }
 
     #[test]
     fn other_groups_and_other_yaml_are_counted_and_nothing_else() {
-        let source = load_text(
-            "t.yaml",
-            "{apiVersion: v1, kind: Pod, x: 1}\n---\nservices: {}\n".to_owned(),
-        );
+        let source = load_text("t.yaml", "{apiVersion: v1, kind: Pod, x: 1}\n---\nservices: {}\n".to_owned());
         let report = Verdict::embedded().unwrap().source(&source);
         assert_eq!((report.checked, report.findings.len()), (0, 0));
         assert_eq!(report.skipped.len(), 2);

@@ -5,7 +5,7 @@
 
 use jiff::SignedDuration;
 use napkeeper_core::decide::{Memory, decide};
-use napkeeper_core::scheduling::{Input, MOST_NEW_NODES, Unavailable, schedule};
+use napkeeper_core::scheduling::{Input, MOST_NEW_NODES, Market, Unavailable, schedule};
 use napkeeper_tests::worlds;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -20,14 +20,11 @@ fn place_a_thousand() {
     let pods = worlds::waiting_pods(1000, 50);
     let offerings: usize = snapshot.instance_types.values().flat_map(|t| t.iter()).map(|t| t.offerings.len()).sum();
     let (unavailable, without) = (Unavailable::default(), BTreeSet::new());
-    let input = Input {
-        snapshot: &snapshot,
-        unavailable: &unavailable,
-        now: worlds::instant(),
-        without: &without,
-        new_nodes: MOST_NEW_NODES,
-    };
-    let (times, outcome) = measured(11, || schedule(input, &pods));
+    let (times, outcome) = measured(11, || {
+        let market = Market::new(&snapshot, &unavailable, worlds::instant());
+        let input = Input { snapshot: &snapshot, market: &market, without: &without, new_nodes: MOST_NEW_NODES };
+        schedule(input, &pods)
+    });
     let price: i64 = outcome.new.iter().filter_map(|n| n.offerings.first()).map(|o| o.price.nanos()).sum();
     println!("schedule: 1000 pods in 50 shapes with zone spread, {offerings} offerings of westeurope");
     println!("  {} new nodes, {} unplaced, ${:.4}/h", outcome.new.len(), outcome.unplaced_pods(), price as f64 / 1e9);

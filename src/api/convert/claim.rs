@@ -8,9 +8,7 @@ use super::pool::{class_name, expire_after};
 use super::violations::Violations;
 use crate::azure::AKSNodeClass;
 use crate::duration;
-use crate::karpenter::{
-    ClaimCondition, ClaimResources, NodeClaim, NodeClaimSpec, NodeClaimStatus, NodeClassRef,
-};
+use crate::karpenter::{ClaimCondition, ClaimResources, NodeClaim, NodeClaimSpec, NodeClaimStatus, NodeClassRef};
 use crate::path::Path;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -35,9 +33,7 @@ pub fn claim(object: &NodeClaim) -> Result<Claim, Violations> {
     let spec = spec(object, &mut found);
     let intent = annotation(meta, LAUNCH_INTENT, &mut found);
     let status = object.status.as_ref();
-    let status = status
-        .map(|s| read_status(s, &mut found))
-        .unwrap_or_default();
+    let status = status.map(|s| read_status(s, &mut found)).unwrap_or_default();
     let finalizers = meta.finalizers.as_deref().unwrap_or_default();
     let built = name.zip(uid).zip(spec).map(|((name, uid), spec)| Claim {
         name,
@@ -65,11 +61,7 @@ fn spec(object: &NodeClaim, found: &mut Violations) -> Option<ClaimSpec> {
     let requests_path = at.key("resources").key("requests");
     let requests = meta::resources(requests.into_iter().flatten(), &requests_path, found);
     let taints = meta::taints(wire.taints.as_ref(), &at.key("taints"), found);
-    let startup_taints = meta::taints(
-        wire.startup_taints.as_ref(),
-        &at.key("startupTaints"),
-        found,
-    );
+    let startup_taints = meta::taints(wire.startup_taints.as_ref(), &at.key("startupTaints"), found);
     let expire_after = expire_after(wire.expire_after.as_deref(), &at, found);
     let grace = wire.termination_grace_period.as_deref();
     let grace = found.take_some(&at.key("terminationGracePeriod"), grace, duration::parse);
@@ -88,11 +80,7 @@ fn spec(object: &NodeClaim, found: &mut Violations) -> Option<ClaimSpec> {
     })
 }
 
-fn annotation<T: DeserializeOwned>(
-    meta: &ObjectMeta,
-    key: &str,
-    found: &mut Violations,
-) -> Option<T> {
+fn annotation<T: DeserializeOwned>(meta: &ObjectMeta, key: &str, found: &mut Violations) -> Option<T> {
     let text = meta.annotations.as_ref()?.get(key)?;
     let path = Path::of("metadata.annotations").key(key);
     found.take(&path, serde_json::from_str(text))
@@ -158,10 +146,8 @@ pub fn claim_object(claim: &Claim) -> Result<NodeClaim, serde_json::Error> {
                 ..NodeClassRef::default()
             },
             requirements: meta::requirement_entries(&spec.requirements),
-            resources: meta::resource_list(&spec.requests).map(|requests| ClaimResources {
-                requests: Some(requests),
-                ..ClaimResources::default()
-            }),
+            resources: meta::resource_list(&spec.requests)
+                .map(|requests| ClaimResources { requests: Some(requests), ..ClaimResources::default() }),
             startup_taints: meta::taint_list(&spec.startup_taints),
             taints: meta::taint_list(&spec.taints),
             termination_grace_period: spec.termination_grace_period.map(duration::format),

@@ -29,10 +29,7 @@ pub(super) fn name<T>(
 pub(super) fn key(meta: &ObjectMeta, found: &mut Violations) -> Option<ObjectKey> {
     let namespace = namespace(meta, found);
     let name = name(meta, found, |n| ObjectName::new(n));
-    Some(ObjectKey {
-        namespace: namespace?,
-        name: name?,
-    })
+    Some(ObjectKey { namespace: namespace?, name: name? })
 }
 
 /// The namespace; absent is `default`.
@@ -50,34 +47,22 @@ pub(super) fn uid(meta: &ObjectMeta, found: &mut Violations) -> Option<Uid> {
 
 /// When the object was created; the epoch for a manifest that no API server has seen.
 pub(super) fn created_at(meta: &ObjectMeta) -> Timestamp {
-    meta.creation_timestamp
-        .as_ref()
-        .map_or(Timestamp::UNIX_EPOCH, |t| t.0)
+    meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0)
 }
 
 /// Labels, tags and annotations as the domain keeps them.
 pub(super) fn labels(map: Option<&BTreeMap<String, String>>) -> Labels {
-    map.into_iter()
-        .flatten()
-        .map(|(k, v)| (Arc::from(k.as_str()), Arc::from(v.as_str())))
-        .collect()
+    map.into_iter().flatten().map(|(k, v)| (Arc::from(k.as_str()), Arc::from(v.as_str()))).collect()
 }
 
 /// A map of text as the wire has it; absent when empty.
 pub(super) fn text_map(map: &Labels) -> Option<BTreeMap<String, String>> {
-    let text: BTreeMap<String, String> = map
-        .iter()
-        .map(|(k, v)| (k.to_string(), v.to_string()))
-        .collect();
+    let text: BTreeMap<String, String> = map.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
     (!text.is_empty()).then_some(text)
 }
 
 /// Entries of `requirements[]` together. Old label keys become their current ones.
-pub(super) fn requirements(
-    entries: &[RequirementEntry],
-    path: &Path,
-    found: &mut Violations,
-) -> Requirements {
+pub(super) fn requirements(entries: &[RequirementEntry], path: &Path, found: &mut Violations) -> Requirements {
     let mut all = Requirements::new();
     for (i, entry) in entries.iter().enumerate() {
         let at = path.index(i);
@@ -89,10 +74,7 @@ pub(super) fn requirements(
             u32::try_from(*n).map_err(|_| "must be 1 to 50")
         });
         if operator == Operator::In && least.is_some_and(|n| values.len() < n as usize) {
-            found.add(
-                &at.key("values"),
-                "must have at least as many values as minValues asks for",
-            );
+            found.add(&at.key("values"), "must have at least as many values as minValues asks for");
         }
         if let Some(requirement) = requirement {
             let key = labels::normalize(&entry.key);
@@ -106,17 +88,13 @@ pub(super) fn requirements(
 pub(super) fn requirement_entries(requirements: &Requirements) -> Vec<RequirementEntry> {
     let entries = requirements.iter().flat_map(|(key, requirement)| {
         let least = requirement.min_values().map(i64::from);
-        requirement
-            .entries()
-            .into_iter()
-            .map(move |(operator, values)| RequirementEntry {
-                key: key.to_string(),
-                operator: operator.as_str().to_owned(),
-                values: (!values.is_empty())
-                    .then(|| values.iter().map(ToString::to_string).collect()),
-                min_values: least,
-                ..RequirementEntry::default()
-            })
+        requirement.entries().into_iter().map(move |(operator, values)| RequirementEntry {
+            key: key.to_string(),
+            operator: operator.as_str().to_owned(),
+            values: (!values.is_empty()).then(|| values.iter().map(ToString::to_string).collect()),
+            min_values: least,
+            ..RequirementEntry::default()
+        })
     });
     entries.collect()
 }
@@ -132,11 +110,7 @@ pub(super) fn effect(text: &str) -> Result<TaintEffect, &'static str> {
 }
 
 /// Taints.
-pub(super) fn taints(
-    list: Option<&Vec<WireTaint>>,
-    path: &Path,
-    found: &mut Violations,
-) -> Vec<Taint> {
+pub(super) fn taints(list: Option<&Vec<WireTaint>>, path: &Path, found: &mut Violations) -> Vec<Taint> {
     let mut all = Vec::new();
     for (i, taint) in list.into_iter().flatten().enumerate() {
         if let Some(effect) = found.take(&path.index(i).key("effect"), effect(&taint.effect)) {
@@ -167,11 +141,7 @@ pub(super) fn taint_list(taints: &[Taint]) -> Option<Vec<WireTaint>> {
 /// The amount of a resource in the units of [`Resources`], rounded up.
 pub(super) fn amount(name: &str, text: &str) -> Result<i64, QuantityError> {
     let quantity = Quantity::parse(text)?;
-    Ok(if name == "cpu" {
-        quantity.milli_ceil()
-    } else {
-        quantity.ceil()
-    })
+    Ok(if name == "cpu" { quantity.milli_ceil() } else { quantity.ceil() })
 }
 
 /// Sets the amount of a resource by the name that manifests use.
@@ -220,6 +190,5 @@ pub(super) fn resource_list(resources: &Resources) -> Option<ResourceList> {
 
 /// A time in RFC 3339.
 pub(super) fn time(text: &str) -> Result<Timestamp, String> {
-    text.parse()
-        .map_err(|_| format!("{text:?} must be a time such as 2026-11-21T08:00:00Z"))
+    text.parse().map_err(|_| format!("{text:?} must be a time such as 2026-11-21T08:00:00Z"))
 }

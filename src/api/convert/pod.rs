@@ -71,43 +71,23 @@ fn read(
     }
 }
 
-fn do_not_disrupt(
-    metadata: &ObjectMeta,
-    at: &Path,
-    found: &mut Violations,
-) -> Option<DoNotDisrupt> {
+fn do_not_disrupt(metadata: &ObjectMeta, at: &Path, found: &mut Violations) -> Option<DoNotDisrupt> {
     match metadata.annotations.as_ref()?.get(DO_NOT_DISRUPT)?.as_str() {
         "true" => Some(DoNotDisrupt::Always),
         "false" | "" => None,
         text => {
             let path = at.key("annotations").key(DO_NOT_DISRUPT);
-            found
-                .take(&path, duration::parse(text))
-                .map(DoNotDisrupt::For)
+            found.take(&path, duration::parse(text)).map(DoNotDisrupt::For)
         }
     }
 }
 
 /// A generic ephemeral volume's claim is named after its pod, so a template's has no name yet.
-fn volumes(
-    spec: &PodSpec,
-    pod: Option<&str>,
-    at: &Path,
-    found: &mut Violations,
-) -> Vec<ObjectName> {
+fn volumes(spec: &PodSpec, pod: Option<&str>, at: &Path, found: &mut Violations) -> Vec<ObjectName> {
     let list = spec.volumes.iter().flatten().enumerate();
     list.filter_map(|(i, volume)| {
-        let claim = volume
-            .persistent_volume_claim
-            .as_ref()
-            .map(|c| c.claim_name.clone());
-        let own = || {
-            volume
-                .ephemeral
-                .as_ref()
-                .and(pod)
-                .map(|pod| format!("{pod}-{}", volume.name))
-        };
+        let claim = volume.persistent_volume_claim.as_ref().map(|c| c.claim_name.clone());
+        let own = || volume.ephemeral.as_ref().and(pod).map(|pod| format!("{pod}-{}", volume.name));
         let name = claim.or_else(own)?;
         found.take(&at.key("volumes").index(i), ObjectName::new(name))
     })
@@ -134,15 +114,10 @@ pub fn pod(object: &WirePod) -> Result<Pod, Violations> {
     let template = namespace.map(|n| read(metadata, spec, &n, &Path::root(), &mut found));
     let status = object.status.as_ref();
     let started_at = status.and_then(|s| s.start_time.as_ref()).map(|t| t.0);
-    let unschedulable = status
-        .and_then(|s| s.conditions.as_ref())
-        .is_some_and(|list| {
-            list.iter().any(|c| {
-                c.type_ == "PodScheduled"
-                    && c.status == "False"
-                    && c.reason.as_deref() == Some("Unschedulable")
-            })
-        });
+    let unschedulable = status.and_then(|s| s.conditions.as_ref()).is_some_and(|list| {
+        list.iter()
+            .any(|c| c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable"))
+    });
     let built = key.zip(uid).zip(template).zip(phase);
     let built = built.map(|(((key, uid), template), phase)| Pod {
         key,
@@ -175,18 +150,10 @@ fn phase(object: &WirePod, found: &mut Violations) -> Option<PodPhase> {
 }
 
 fn owner(metadata: &ObjectMeta) -> PodOwner {
-    if metadata
-        .annotations
-        .as_ref()
-        .is_some_and(|a| a.contains_key(MIRROR))
-    {
+    if metadata.annotations.as_ref().is_some_and(|a| a.contains_key(MIRROR)) {
         return PodOwner::Static;
     }
-    let controller = metadata
-        .owner_references
-        .iter()
-        .flatten()
-        .find(|o| o.controller == Some(true));
+    let controller = metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true));
     match controller.map(|o| o.kind.as_str()) {
         None => PodOwner::Nobody,
         Some("DaemonSet") => PodOwner::DaemonSet,

@@ -14,11 +14,7 @@ use napkeeper_core::requirements::{Operator, Requirement, Requirements};
 use std::sync::Arc;
 
 /// `nodeSelector` with a lone affinity term, and the alternatives when there are several.
-pub(super) fn node_affinity(
-    spec: &PodSpec,
-    at: &Path,
-    found: &mut Violations,
-) -> (Requirements, Vec<Requirements>) {
+pub(super) fn node_affinity(spec: &PodSpec, at: &Path, found: &mut Violations) -> (Requirements, Vec<Requirements>) {
     let mut selector = Requirements::new();
     for (key, value) in spec.node_selector.iter().flatten() {
         selector.add(normalize(key), Requirement::any_of([value]));
@@ -27,19 +23,10 @@ pub(super) fn node_affinity(
         .affinity
         .as_ref()
         .and_then(|a| a.node_affinity.as_ref())
-        .and_then(|a| {
-            a.required_during_scheduling_ignored_during_execution
-                .as_ref()
-        });
-    let path = [
-        "affinity",
-        "nodeAffinity",
-        "requiredDuringSchedulingIgnoredDuringExecution",
-    ];
+        .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
+    let path = ["affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
     let path = path.iter().fold(at.clone(), |path, key| path.key(key));
-    let mut terms = required
-        .map(|r| self::terms(r, &path, found))
-        .unwrap_or_default();
+    let mut terms = required.map(|r| self::terms(r, &path, found)).unwrap_or_default();
     if let [only] = terms.as_slice() {
         selector.add_all(only);
         terms.clear();
@@ -48,30 +35,18 @@ pub(super) fn node_affinity(
 }
 
 /// The terms of a node selector: one must hold.
-pub(super) fn terms(
-    selector: &NodeSelector,
-    path: &Path,
-    found: &mut Violations,
-) -> Vec<Requirements> {
+pub(super) fn terms(selector: &NodeSelector, path: &Path, found: &mut Violations) -> Vec<Requirements> {
     let terms = selector.node_selector_terms.iter().enumerate();
-    terms
-        .map(|(i, t)| term(t, &path.key("nodeSelectorTerms").index(i), found))
-        .collect()
+    terms.map(|(i, t)| term(t, &path.key("nodeSelectorTerms").index(i), found)).collect()
 }
 
 fn term(term: &NodeSelectorTerm, path: &Path, found: &mut Violations) -> Requirements {
     if term.match_fields.as_ref().is_some_and(|f| !f.is_empty()) {
-        found.add(
-            &path.key("matchFields"),
-            "is not supported: use matchExpressions on labels",
-        );
+        found.add(&path.key("matchFields"), "is not supported: use matchExpressions on labels");
     }
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     if expressions.is_empty() {
-        found.add(
-            path,
-            "matches no node: name at least one of matchExpressions, or drop the term",
-        );
+        found.add(path, "matches no node: name at least one of matchExpressions, or drop the term");
     }
     let mut all = Requirements::new();
     for (i, expression) in expressions.iter().enumerate() {
@@ -81,12 +56,7 @@ fn term(term: &NodeSelectorTerm, path: &Path, found: &mut Violations) -> Require
     all
 }
 
-fn add_expression(
-    all: &mut Requirements,
-    expression: &NodeSelectorRequirement,
-    at: &Path,
-    found: &mut Violations,
-) {
+fn add_expression(all: &mut Requirements, expression: &NodeSelectorRequirement, at: &Path, found: &mut Violations) {
     let operator = found.take(&at.key("operator"), expression.operator.parse::<Operator>());
     let Some(operator) = operator else { return };
     let values = expression.values.as_deref().unwrap_or_default();
@@ -97,8 +67,7 @@ fn add_expression(
 /// Tolerations.
 pub(super) fn tolerations(spec: &PodSpec, at: &Path, found: &mut Violations) -> Vec<Toleration> {
     let list = spec.tolerations.iter().flatten().enumerate();
-    list.filter_map(|(i, t)| toleration(t, &at.key("tolerations").index(i), found))
-        .collect()
+    list.filter_map(|(i, t)| toleration(t, &at.key("tolerations").index(i), found)).collect()
 }
 
 fn toleration(wire: &WireToleration, at: &Path, found: &mut Violations) -> Option<Toleration> {
@@ -120,35 +89,14 @@ fn toleration(wire: &WireToleration, at: &Path, found: &mut Violations) -> Optio
 }
 
 /// Hard topology spread constraints. Soft ones never keep a pod from running.
-pub(super) fn spread(
-    spec: &PodSpec,
-    labels: &Labels,
-    at: &Path,
-    found: &mut Violations,
-) -> Vec<Spread> {
-    let list = spec
-        .topology_spread_constraints
-        .iter()
-        .flatten()
-        .enumerate();
+pub(super) fn spread(spec: &PodSpec, labels: &Labels, at: &Path, found: &mut Violations) -> Vec<Spread> {
+    let list = spec.topology_spread_constraints.iter().flatten().enumerate();
     list.filter(|(_, c)| c.when_unsatisfiable == "DoNotSchedule")
-        .filter_map(|(i, c)| {
-            constraint(
-                c,
-                labels,
-                &at.key("topologySpreadConstraints").index(i),
-                found,
-            )
-        })
+        .filter_map(|(i, c)| constraint(c, labels, &at.key("topologySpreadConstraints").index(i), found))
         .collect()
 }
 
-fn constraint(
-    wire: &TopologySpreadConstraint,
-    labels: &Labels,
-    at: &Path,
-    found: &mut Violations,
-) -> Option<Spread> {
+fn constraint(wire: &TopologySpreadConstraint, labels: &Labels, at: &Path, found: &mut Violations) -> Option<Spread> {
     let skew = u32::try_from(wire.max_skew).ok().filter(|s| *s > 0);
     let skew = found.take(&at.key("maxSkew"), skew.ok_or("must be at least 1"));
     // Without a selector the constraint counts no pods at all, so it never binds.
@@ -159,11 +107,7 @@ fn constraint(
             selector.add(key, Requirement::any_of([value]));
         }
     }
-    Some(Spread {
-        topology_key: Arc::from(normalize(&wire.topology_key)),
-        max_skew: skew?,
-        selector,
-    })
+    Some(Spread { topology_key: Arc::from(normalize(&wire.topology_key)), max_skew: skew?, selector })
 }
 
 fn label_selector(wire: &LabelSelector, at: &Path, found: &mut Violations) -> Requirements {
@@ -173,9 +117,7 @@ fn label_selector(wire: &LabelSelector, at: &Path, found: &mut Violations) -> Re
     }
     for (i, expression) in wire.match_expressions.iter().flatten().enumerate() {
         let at = at.key("matchExpressions").index(i);
-        if let Some(operator) =
-            found.take(&at.key("operator"), expression.operator.parse::<Operator>())
-        {
+        if let Some(operator) = found.take(&at.key("operator"), expression.operator.parse::<Operator>()) {
             let values = expression.values.as_deref().unwrap_or_default();
             let added = all.add_entry(&expression.key, operator, values);
             found.take(&at.key("values"), added);

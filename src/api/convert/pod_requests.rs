@@ -13,11 +13,7 @@ use napkeeper_core::resources::Resources;
 pub(super) fn requests(spec: &PodSpec, at: &Path, found: &mut Violations) -> Resources {
     let mut running = Resources::default();
     for (i, container) in spec.containers.iter().enumerate() {
-        running.add(&of_container(
-            container,
-            &at.key("containers").index(i),
-            found,
-        ));
+        running.add(&of_container(container, &at.key("containers").index(i), found));
     }
     let mut starting = Resources::default();
     let mut sidecars = Resources::default();
@@ -43,32 +39,14 @@ pub(super) fn requests(spec: &PodSpec, at: &Path, found: &mut Violations) -> Res
 
 /// A request that is absent is the limit, as the API server defaults it.
 fn of_container(container: &Container, at: &Path, found: &mut Violations) -> Resources {
-    container
-        .resources
-        .as_ref()
-        .map(|r| requests_or_limits(r, &at.key("resources"), found))
-        .unwrap_or_default()
+    container.resources.as_ref().map(|r| requests_or_limits(r, &at.key("resources"), found)).unwrap_or_default()
 }
 
-fn requests_or_limits(
-    resources: &ResourceRequirements,
-    at: &Path,
-    found: &mut Violations,
-) -> Resources {
+fn requests_or_limits(resources: &ResourceRequirements, at: &Path, found: &mut Violations) -> Resources {
     let requests = resources.requests.iter().flatten().map(|(k, q)| (k, &q.0));
     let mut all = meta::resources(requests, &at.key("requests"), found);
-    let asked = |name: &String| {
-        resources
-            .requests
-            .as_ref()
-            .is_some_and(|r| r.contains_key(name))
-    };
-    for (name, quantity) in resources
-        .limits
-        .iter()
-        .flatten()
-        .filter(|(name, _)| !asked(name))
-    {
+    let asked = |name: &String| resources.requests.as_ref().is_some_and(|r| r.contains_key(name));
+    for (name, quantity) in resources.limits.iter().flatten().filter(|(name, _)| !asked(name)) {
         let path = at.key("limits").key(name);
         if let Some(amount) = found.take(&path, meta::amount(name, &quantity.0)) {
             meta::set_amount(&mut all, name, amount);
@@ -78,12 +56,7 @@ fn requests_or_limits(
 }
 
 /// What the pod as a whole asks for stands in place of the sum of its containers.
-fn override_by_pod(
-    total: &mut Resources,
-    resources: &ResourceRequirements,
-    at: &Path,
-    found: &mut Violations,
-) {
+fn override_by_pod(total: &mut Resources, resources: &ResourceRequirements, at: &Path, found: &mut Violations) {
     for (name, quantity) in resources.requests.iter().flatten() {
         let path = at.key("requests").key(name);
         if let Some(amount) = found.take(&path, meta::amount(name, &quantity.0)) {

@@ -5,16 +5,14 @@ use super::violations::Violations;
 use crate::azure::{AKSNodeClass, AKSNodeClassSpec, DEFAULT_IMAGE_FAMILY, DEFAULT_OS_DISK_GB};
 use crate::duration;
 use crate::karpenter::{
-    Budget as WireBudget, DEFAULT_BUDGET_NODES, DEFAULT_CONSOLIDATE_AFTER,
-    DEFAULT_CONSOLIDATION_POLICY, DEFAULT_EXPIRE_AFTER, Disruption as WireDisruption, NodeClassRef,
-    NodePool as WirePool,
+    Budget as WireBudget, DEFAULT_BUDGET_NODES, DEFAULT_CONSOLIDATE_AFTER, DEFAULT_CONSOLIDATION_POLICY,
+    DEFAULT_EXPIRE_AFTER, Disruption as WireDisruption, NodeClassRef, NodePool as WirePool,
 };
 use crate::path::Path;
 use crate::wire::ResourceList;
 use kube::core::Resource;
 use napkeeper_core::cluster::pool::{
-    Budget, BudgetNodes, ConsolidationPolicy, Disruption, DisruptionReason, Limits, NodeClass,
-    NodePool,
+    Budget, BudgetNodes, ConsolidationPolicy, Disruption, DisruptionReason, Limits, NodeClass, NodePool,
 };
 use napkeeper_core::names::{NodeClassName, NodePoolName};
 use napkeeper_core::requirements::Requirements;
@@ -33,29 +31,22 @@ pub fn node_pool(object: &WirePool) -> Result<NodePool, Violations> {
     let uid = meta::uid(&object.metadata, &mut found);
     let class = class_name(&spec.node_class_ref, &at.key("nodeClassRef"), &mut found);
     let labels = meta::labels(template.metadata.as_ref().and_then(|m| m.labels.as_ref()));
-    let mut requirements =
-        meta::requirements(&spec.requirements, &at.key("requirements"), &mut found);
+    let mut requirements = meta::requirements(&spec.requirements, &at.key("requirements"), &mut found);
     requirements.add_all(&Requirements::from_labels(&labels));
     if let Some(key) = requirements.first_empty() {
         let message = format!("no value of {key} satisfies all requirements and template labels");
         found.add(&at.key("requirements"), message);
     }
     let taints = meta::taints(spec.taints.as_ref(), &at.key("taints"), &mut found);
-    let startup_taints = meta::taints(
-        spec.startup_taints.as_ref(),
-        &at.key("startupTaints"),
-        &mut found,
-    );
+    let startup_taints = meta::taints(spec.startup_taints.as_ref(), &at.key("startupTaints"), &mut found);
     let limits = limits(object.spec.limits.as_ref(), &mut found);
     let expire_after = expire_after(spec.expire_after.as_deref(), &at, &mut found);
     let grace = spec.termination_grace_period.as_deref();
     let grace = found.take_some(&at.key("terminationGracePeriod"), grace, duration::parse);
     let disruption = disruption(object.spec.disruption.as_ref(), &mut found);
-    let replicas = found.take_some(
-        &Path::of("spec.replicas"),
-        object.spec.replicas.as_ref(),
-        |n| u64::try_from(*n).map_err(|_| "must not be negative"),
-    );
+    let replicas = found.take_some(&Path::of("spec.replicas"), object.spec.replicas.as_ref(), |n| {
+        u64::try_from(*n).map_err(|_| "must not be negative")
+    });
     let built = name.zip(uid).zip(class).zip(disruption);
     let built = built.map(|(((name, uid), class), disruption)| NodePool {
         name,
@@ -76,23 +67,13 @@ pub fn node_pool(object: &WirePool) -> Result<NodePool, Violations> {
 }
 
 /// `expireAfter` under the spec at `at`; absent is the default.
-pub(super) fn expire_after(
-    text: Option<&str>,
-    at: &Path,
-    found: &mut Violations,
-) -> Option<jiff::SignedDuration> {
+pub(super) fn expire_after(text: Option<&str>, at: &Path, found: &mut Violations) -> Option<jiff::SignedDuration> {
     let text = text.unwrap_or(DEFAULT_EXPIRE_AFTER);
-    found
-        .take(&at.key("expireAfter"), duration::parse_or_never(text))
-        .flatten()
+    found.take(&at.key("expireAfter"), duration::parse_or_never(text)).flatten()
 }
 
 /// The AKSNodeClass that a reference names.
-pub(super) fn class_name(
-    reference: &NodeClassRef,
-    path: &Path,
-    found: &mut Violations,
-) -> Option<NodeClassName> {
+pub(super) fn class_name(reference: &NodeClassRef, path: &Path, found: &mut Violations) -> Option<NodeClassName> {
     let group = AKSNodeClass::group(&());
     if reference.group != group {
         found.add(&path.key("group"), format!("must be {group}"));
@@ -131,55 +112,30 @@ fn disruption(wire: Option<&WireDisruption>, found: &mut Violations) -> Option<D
     let after = wire.and_then(|d| d.consolidate_after.as_deref());
     let after = duration::parse_or_never(after.unwrap_or(DEFAULT_CONSOLIDATE_AFTER));
     let after = found.take(&path.key("consolidateAfter"), after);
-    let default = [WireBudget {
-        nodes: DEFAULT_BUDGET_NODES.to_owned(),
-        ..WireBudget::default()
-    }];
+    let default = [WireBudget { nodes: DEFAULT_BUDGET_NODES.to_owned(), ..WireBudget::default() }];
     let budgets = wire.and_then(|d| d.budgets.as_deref()).unwrap_or(&default);
-    let budgets = budgets
-        .iter()
-        .enumerate()
-        .filter_map(|(i, b)| budget(b, &path.key("budgets").index(i), found))
-        .collect();
-    Some(Disruption {
-        policy: policy?,
-        consolidate_after: after?,
-        budgets,
-    })
+    let budgets =
+        budgets.iter().enumerate().filter_map(|(i, b)| budget(b, &path.key("budgets").index(i), found)).collect();
+    Some(Disruption { policy: policy?, consolidate_after: after?, budgets })
 }
 
 fn budget(wire: &WireBudget, path: &Path, found: &mut Violations) -> Option<Budget> {
     let nodes = found.take(&path.key("nodes"), budget_nodes(&wire.nodes));
     let reasons = wire.reasons.as_ref().map(|list| {
         let reasons = list.iter().enumerate();
-        reasons
-            .filter_map(|(i, r)| found.take(&path.key("reasons").index(i), reason(r)))
-            .collect()
+        reasons.filter_map(|(i, r)| found.take(&path.key("reasons").index(i), reason(r))).collect()
     });
-    let length = found.take_some(
-        &path.key("duration"),
-        wire.duration.as_deref(),
-        duration::parse,
-    );
+    let length = found.take_some(&path.key("duration"), wire.duration.as_deref(), duration::parse);
     if wire.schedule.is_some() != wire.duration.is_some() {
         found.add(path, "schedule and duration come together or not at all");
     }
-    Some(Budget {
-        nodes: nodes?,
-        reasons,
-        window: wire.schedule.as_deref().map(Arc::from).zip(length),
-    })
+    Some(Budget { nodes: nodes?, reasons, window: wire.schedule.as_deref().map(Arc::from).zip(length) })
 }
 
 fn budget_nodes(text: &str) -> Result<BudgetNodes, &'static str> {
     let refused = "must be a number of nodes such as 5, or a percentage such as 10%";
     match text.strip_suffix('%') {
-        Some(percent) => percent
-            .parse()
-            .ok()
-            .filter(|p| *p <= 100)
-            .map(BudgetNodes::Percent)
-            .ok_or(refused),
+        Some(percent) => percent.parse().ok().filter(|p| *p <= 100).map(BudgetNodes::Percent).ok_or(refused),
         None => text.parse().map(BudgetNodes::Count).map_err(|_| refused),
     }
 }
@@ -208,36 +164,25 @@ pub fn node_class(object: &AKSNodeClass) -> Result<NodeClass, Violations> {
     let pods = found.take_some(&Path::of("spec.maxPods"), spec.max_pods.as_ref(), |n| {
         u32::try_from(*n).map_err(|_| "must be 10 to 250")
     });
-    let built = name
-        .zip(uid)
-        .zip(disk)
-        .map(|((name, uid), os_disk_gb)| NodeClass {
-            name,
-            uid,
-            image_family: Arc::from(spec.image_family.as_deref().unwrap_or(DEFAULT_IMAGE_FAMILY)),
-            os_disk_gb,
-            max_pods: pods,
-            subnet: spec.vnet_subnet_id.as_deref().map(Arc::from),
-            encryption_at_host: spec.security.as_ref().and_then(|s| s.encryption_at_host)
-                == Some(true),
-            trusted_launch: wants_trusted_launch(spec),
-            fips: spec.fips_mode.as_deref() == Some("FIPS"),
-            gpu_drivers: spec.gpu.as_ref().and_then(|g| g.mode.as_deref()) != Some("None"),
-            local_dns: spec
-                .local_dns
-                .as_ref()
-                .is_some_and(|d| d.mode == "Required"),
-            artifact_streaming: spec.artifact_streaming.as_ref().and_then(|a| a.enabled)
-                == Some(true),
-            tags: meta::labels(spec.tags.as_ref()),
-        });
+    let built = name.zip(uid).zip(disk).map(|((name, uid), os_disk_gb)| NodeClass {
+        name,
+        uid,
+        image_family: Arc::from(spec.image_family.as_deref().unwrap_or(DEFAULT_IMAGE_FAMILY)),
+        os_disk_gb,
+        max_pods: pods,
+        subnet: spec.vnet_subnet_id.as_deref().map(Arc::from),
+        encryption_at_host: spec.security.as_ref().and_then(|s| s.encryption_at_host) == Some(true),
+        trusted_launch: wants_trusted_launch(spec),
+        fips: spec.fips_mode.as_deref() == Some("FIPS"),
+        gpu_drivers: spec.gpu.as_ref().and_then(|g| g.mode.as_deref()) != Some("None"),
+        local_dns: spec.local_dns.as_ref().is_some_and(|d| d.mode == "Required"),
+        artifact_streaming: spec.artifact_streaming.as_ref().and_then(|a| a.enabled) == Some(true),
+        tags: meta::labels(spec.tags.as_ref()),
+    });
     found.finish(built)
 }
 
 fn wants_trusted_launch(spec: &AKSNodeClassSpec) -> bool {
-    let launch = spec
-        .security
-        .as_ref()
-        .and_then(|s| s.trusted_launch.as_ref());
+    let launch = spec.security.as_ref().and_then(|s| s.trusted_launch.as_ref());
     launch.is_some_and(|l| l.vtpm == Some(true) || l.secure_boot == Some(true))
 }

@@ -6,9 +6,7 @@ use super::meta;
 use super::sweep::kind;
 use super::violations::Violations;
 use crate::path::Path;
-use crate::record::{
-    DeletionEntry, MAX_ENTRIES, OrphanRecordSpec, SightingEntry, TripEntry, VolumeEntry,
-};
+use crate::record::{DeletionEntry, MAX_ENTRIES, OrphanRecordSpec, SightingEntry, TripEntry, VolumeEntry};
 use napkeeper_core::cluster::record::{Deletion, Records, SeenVolume, Sighting, Trip};
 use napkeeper_core::cluster::volume::ReclaimPolicy;
 use napkeeper_core::names::{ArmId, ObjectName};
@@ -18,28 +16,22 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// [`Violations`]: all that is wrong with them.
-pub fn records<'a>(
-    objects: impl IntoIterator<Item = &'a OrphanRecordSpec>,
-) -> Result<Records, Violations> {
+pub fn records<'a>(objects: impl IntoIterator<Item = &'a OrphanRecordSpec>) -> Result<Records, Violations> {
     let mut found = Violations::default();
     let mut all = Records::default();
     let at = Path::of("spec");
     for object in objects {
         for (i, entry) in object.sightings.iter().flatten().enumerate() {
-            all.sightings
-                .extend(sighting(entry, &at.key("sightings").index(i), &mut found));
+            all.sightings.extend(sighting(entry, &at.key("sightings").index(i), &mut found));
         }
         for (i, entry) in object.volumes.iter().flatten().enumerate() {
-            all.volumes
-                .extend(volume(entry, &at.key("volumes").index(i), &mut found));
+            all.volumes.extend(volume(entry, &at.key("volumes").index(i), &mut found));
         }
         for (i, entry) in object.deletions.iter().flatten().enumerate() {
-            all.deletions
-                .extend(deletion(entry, &at.key("deletions").index(i), &mut found));
+            all.deletions.extend(deletion(entry, &at.key("deletions").index(i), &mut found));
         }
         for (i, entry) in object.trips.iter().flatten().enumerate() {
-            all.trips
-                .extend(trip(entry, &at.key("trips").index(i), &mut found));
+            all.trips.extend(trip(entry, &at.key("trips").index(i), &mut found));
         }
         let observed = object.last_observed.as_deref();
         let observed = found.take_some(&at.key("lastObserved"), observed, meta::time);
@@ -76,11 +68,7 @@ fn volume(entry: &VolumeEntry, at: &Path, found: &mut Violations) -> Option<(Arm
         "Retain" => Ok(ReclaimPolicy::Retain),
         _ => Err("must be Delete or Retain"),
     };
-    let volume = SeenVolume {
-        name: name?,
-        reclaim: found.take(&at.key("reclaim"), reclaim)?,
-        last_seen: last?,
-    };
+    let volume = SeenVolume { name: name?, reclaim: found.take(&at.key("reclaim"), reclaim)?, last_seen: last? };
     Some((disk?, volume))
 }
 
@@ -116,8 +104,7 @@ pub fn record_objects(records: &Records) -> Vec<OrphanRecordSpec> {
     let mut shards = Shards::default();
     for (id, sighting) in &records.sightings {
         let list = &mut shards.next().sightings;
-        list.get_or_insert_default()
-            .push(sighting_entry(id, sighting));
+        list.get_or_insert_default().push(sighting_entry(id, sighting));
     }
     for (disk, volume) in &records.volumes {
         let list = &mut shards.next().volumes;

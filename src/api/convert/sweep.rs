@@ -25,10 +25,7 @@ pub fn sweep(object: &OrphanSweep) -> Result<Sweep, Violations> {
     let spec = &object.spec;
     let name = meta::name(&object.metadata, &mut found, |n| ObjectName::new(n));
     let uid = meta::uid(&object.metadata, &mut found);
-    let every = spec
-        .observe_every
-        .as_deref()
-        .unwrap_or(DEFAULT_OBSERVE_EVERY);
+    let every = spec.observe_every.as_deref().unwrap_or(DEFAULT_OBSERVE_EVERY);
     let every = found.take(&at.key("observeEvery"), duration::parse(every));
     let mode = self::mode(spec.mode.as_deref().unwrap_or(DEFAULT_MODE));
     let mode = found.take(&at.key("mode"), mode);
@@ -36,29 +33,14 @@ pub fn sweep(object: &OrphanSweep) -> Result<Sweep, Violations> {
     let kinds = kinds(spec.kinds.as_deref(), &all, &at.key("kinds"), &mut found);
     let approval_path = at.key("approvalRequired");
     let approval = spec.approval_required.as_deref();
-    let approval_required = self::kinds(
-        approval,
-        &DEFAULT_APPROVAL_REQUIRED,
-        &approval_path,
-        &mut found,
-    );
+    let approval_required = self::kinds(approval, &DEFAULT_APPROVAL_REQUIRED, &approval_path, &mut found);
     let minimum_age = minimum_age(spec.minimum_age.as_ref(), &at.key("minimumAge"), &mut found);
     let cap = spec.caps.as_ref().and_then(|c| c.deletions_per_day);
     let cap = found.take_some(&Path::of("spec.caps.deletionsPerDay"), cap.as_ref(), |n| {
         u32::try_from(*n).map_err(|_| "must not be negative")
     });
-    let exclusions = list(
-        spec.exclusions.as_deref(),
-        &at.key("exclusions"),
-        &mut found,
-        exclusion,
-    );
-    let approvals = list(
-        spec.approvals.as_deref(),
-        &at.key("approvals"),
-        &mut found,
-        approval_of,
-    );
+    let exclusions = list(spec.exclusions.as_deref(), &at.key("exclusions"), &mut found, exclusion);
+    let approvals = list(spec.approvals.as_deref(), &at.key("approvals"), &mut found, approval_of);
     let cleared = spec.breaker.as_ref().and_then(|b| b.cleared_at.as_deref());
     let cleared = found.take_some(&Path::of("spec.breaker.clearedAt"), cleared, meta::time);
     let built = name.zip(uid).zip(every).zip(mode);
@@ -90,22 +72,13 @@ fn mode(text: &str) -> Result<SweepMode, &'static str> {
 
 /// A kind of cloud resource, as manifests spell it.
 pub(super) fn kind(text: &str) -> Result<ResourceKind, &'static str> {
-    ResourceKind::ALL
-        .into_iter()
-        .find(|k| k.as_str() == text)
-        .ok_or("must be Nic, OsDisk, Vm or DataDisk")
+    ResourceKind::ALL.into_iter().find(|k| k.as_str() == text).ok_or("must be Nic, OsDisk, Vm or DataDisk")
 }
 
-fn kinds(
-    list: Option<&[String]>,
-    default: &[&str],
-    path: &Path,
-    found: &mut Violations,
-) -> BTreeSet<ResourceKind> {
+fn kinds(list: Option<&[String]>, default: &[&str], path: &Path, found: &mut Violations) -> BTreeSet<ResourceKind> {
     let default: Vec<String> = default.iter().map(ToString::to_string).collect();
     let list = list.unwrap_or(&default).iter().enumerate();
-    list.filter_map(|(i, text)| found.take(&path.index(i), kind(text)))
-        .collect()
+    list.filter_map(|(i, text)| found.take(&path.index(i), kind(text))).collect()
 }
 
 /// Ages as given; the domain knows the defaults and the floor. A setting below the floor is said to be wrong.
@@ -141,17 +114,14 @@ fn list<W, T>(
     read: fn(&W, &Path, &mut Violations) -> Option<T>,
 ) -> Vec<T> {
     let items = wire.unwrap_or_default().iter().enumerate();
-    items
-        .filter_map(|(i, item)| read(item, &path.index(i), found))
-        .collect()
+    items.filter_map(|(i, item)| read(item, &path.index(i), found)).collect()
 }
 
 fn exclusion(wire: &WireExclusion, path: &Path, found: &mut Violations) -> Option<Exclusion> {
     match (&wire.tag, &wire.name) {
-        (Some(tag), None) => Some(Exclusion::Tag {
-            key: Arc::from(tag.key.as_str()),
-            value: tag.value.as_deref().map(Arc::from),
-        }),
+        (Some(tag), None) => {
+            Some(Exclusion::Tag { key: Arc::from(tag.key.as_str()), value: tag.value.as_deref().map(Arc::from) })
+        }
         (None, Some(name)) => Some(Exclusion::Name(Arc::from(name.as_str()))),
         _ => {
             found.add(path, "must have either tag or name");
@@ -163,9 +133,5 @@ fn exclusion(wire: &WireExclusion, path: &Path, found: &mut Violations) -> Optio
 fn approval_of(wire: &WireApproval, path: &Path, found: &mut Violations) -> Option<Approval> {
     let id = found.take(&path.key("id"), ArmId::new(&wire.id));
     let expires_at = found.take(&path.key("expiresAt"), meta::time(&wire.expires_at));
-    Some(Approval {
-        id: id?,
-        incarnation: Arc::from(wire.incarnation.as_str()),
-        expires_at: expires_at?,
-    })
+    Some(Approval { id: id?, incarnation: Arc::from(wire.incarnation.as_str()), expires_at: expires_at? })
 }

@@ -5,9 +5,7 @@ use crate::manifests::{Object, objects};
 use crate::yaml;
 use jiff::SignedDuration;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
-use napkeeper_core::cluster::claim::{
-    Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering,
-};
+use napkeeper_core::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
 use napkeeper_core::cluster::cloud::ResourceKind;
 use napkeeper_core::cluster::pod::{DoNotDisrupt, Labels, PodOwner};
 use napkeeper_core::cluster::pool::{BudgetNodes, ConsolidationPolicy};
@@ -24,18 +22,11 @@ fn read(text: &str) -> Result<Object, Vec<String>> {
     let reading = yaml::read("t.yaml", text);
     assert_eq!(reading.problems, []);
     let (mut objects, problems) = objects(&reading.documents);
-    if problems.is_empty() {
-        Ok(objects.remove(0))
-    } else {
-        Err(problems.iter().map(|p| p.message.clone()).collect())
-    }
+    if problems.is_empty() { Ok(objects.remove(0)) } else { Err(problems.iter().map(|p| p.message.clone()).collect()) }
 }
 
 fn arm(rest: &str) -> ArmId {
-    ArmId::new(format!(
-        "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/{rest}"
-    ))
-    .unwrap()
+    ArmId::new(format!("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/{rest}")).unwrap()
 }
 
 const POOL: &str = "
@@ -54,21 +45,13 @@ spec:
 
 #[test]
 fn a_pool_gets_the_defaults_of_the_api_server() {
-    let Ok(Object::NodePool(pool)) = read(POOL) else {
-        panic!()
-    };
+    let Ok(Object::NodePool(pool)) = read(POOL) else { panic!() };
     assert_eq!(pool.uid.as_str(), "unsaved-a");
     assert_eq!(pool.weight, 0);
     assert_eq!(pool.expire_after, Some(SignedDuration::from_hours(720)));
     assert_eq!(pool.termination_grace_period, None);
-    assert_eq!(
-        pool.disruption.policy,
-        ConsolidationPolicy::WhenEmptyOrUnderutilized
-    );
-    assert_eq!(
-        pool.disruption.consolidate_after,
-        Some(SignedDuration::ZERO)
-    );
+    assert_eq!(pool.disruption.policy, ConsolidationPolicy::WhenEmptyOrUnderutilized);
+    assert_eq!(pool.disruption.consolidate_after, Some(SignedDuration::ZERO));
     assert_eq!(pool.disruption.budgets[0].nodes, BudgetNodes::Percent(10));
     assert_eq!(pool.limits.nodes, Some(5));
     assert_eq!(pool.limits.resources["cpu"], 10_000);
@@ -80,9 +63,7 @@ fn a_pool_gets_the_defaults_of_the_api_server() {
 
 #[test]
 fn all_that_is_wrong_with_a_pool_is_said_at_once() {
-    let bad = POOL
-        .replace("In, values: [amd64], minValues: 1", "In")
-        .replace("cpu: 10", "cpu: lots");
+    let bad = POOL.replace("In, values: [amd64], minValues: 1", "In").replace("cpu: 10", "cpu: lots");
     let bad = bad.replace("kind: AKSNodeClass", "kind: Other")
         + "  disruption: {consolidateAfter: 1d, budgets: [{nodes: '1', schedule: '@daily'}]}\n";
     let found = read(&bad).unwrap_err();
@@ -102,16 +83,9 @@ fn all_that_is_wrong_with_a_pool_is_said_at_once() {
 #[test]
 fn a_node_class_gets_its_defaults_even_without_a_spec() {
     for version in ["v1beta1", "v1alpha2"] {
-        let text = format!(
-            "{{apiVersion: karpenter.azure.com/{version}, kind: AKSNodeClass, metadata: {{name: a}}}}"
-        );
-        let Ok(Object::NodeClass(class)) = read(&text) else {
-            panic!()
-        };
-        assert_eq!(
-            (&*class.image_family, class.os_disk_gb, class.gpu_drivers),
-            ("Ubuntu", 128, true)
-        );
+        let text = format!("{{apiVersion: karpenter.azure.com/{version}, kind: AKSNodeClass, metadata: {{name: a}}}}");
+        let Ok(Object::NodeClass(class)) = read(&text) else { panic!() };
+        assert_eq!((&*class.image_family, class.os_disk_gb, class.gpu_drivers), ("Ubuntu", 128, true));
         assert!(!class.fips && !class.local_dns && !class.trusted_launch);
     }
 }
@@ -137,30 +111,16 @@ spec:
     - {maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: ScheduleAnyway}
     - {maxSkew: 2, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {a: b}}}
 ";
-    let Ok(Object::Pod(pod)) = read(text) else {
-        panic!()
-    };
-    let mut requests = Resources {
-        pods: 1,
-        ..Resources::cpu_memory(1210, 3 << 30)
-    };
+    let Ok(Object::Pod(pod)) = read(text) else { panic!() };
+    let mut requests = Resources { pods: 1, ..Resources::cpu_memory(1210, 3 << 30) };
     requests.set_extended("nvidia.com/gpu", 1);
     assert_eq!(pod.shape.requests, requests);
-    assert_eq!(
-        pod.do_not_disrupt,
-        Some(DoNotDisrupt::For(SignedDuration::from_hours(1)))
-    );
+    assert_eq!(pod.do_not_disrupt, Some(DoNotDisrupt::For(SignedDuration::from_hours(1))));
     assert_eq!(pod.owner, PodOwner::Nobody);
     assert!(pod.shape.selector.allows(labels::OS, Some("linux")));
     assert_eq!(pod.shape.spread.len(), 1);
     assert_eq!(pod.shape.spread[0].max_skew, 2);
-    assert_eq!(
-        (
-            &pod.shape.tolerations[0].key,
-            &pod.shape.tolerations[0].value
-        ),
-        (&None, &None)
-    );
+    assert_eq!((&pod.shape.tolerations[0].key, &pod.shape.tolerations[0].value), (&None, &None));
 }
 
 #[test]
@@ -173,25 +133,13 @@ fn affinity_with_one_term_narrows_and_with_several_gives_alternatives() {
         read(&text)
     };
     let term = |zone: &str| {
-        format!(
-            "{{matchExpressions: [{{key: topology.kubernetes.io/zone, operator: In, values: [{zone}]}}]}}"
-        )
+        format!("{{matchExpressions: [{{key: topology.kubernetes.io/zone, operator: In, values: [{zone}]}}]}}")
     };
-    let Ok(Object::Pod(one)) = pod(&term("a")) else {
-        panic!()
-    };
-    assert!(
-        one.shape.alternatives.is_empty() && !one.shape.selector.allows(labels::ZONE, Some("b"))
-    );
-    let Ok(Object::Pod(two)) = pod(&format!("{}, {}", term("a"), term("b"))) else {
-        panic!()
-    };
-    assert_eq!(
-        (two.shape.alternatives.len(), two.shape.selector.is_empty()),
-        (2, true)
-    );
-    let refused =
-        pod("{matchFields: [{key: metadata.name, operator: In, values: [x]}]}").unwrap_err();
+    let Ok(Object::Pod(one)) = pod(&term("a")) else { panic!() };
+    assert!(one.shape.alternatives.is_empty() && !one.shape.selector.allows(labels::ZONE, Some("b")));
+    let Ok(Object::Pod(two)) = pod(&format!("{}, {}", term("a"), term("b"))) else { panic!() };
+    assert_eq!((two.shape.alternatives.len(), two.shape.selector.is_empty()), (2, true));
+    let refused = pod("{matchFields: [{key: metadata.name, operator: In, values: [x]}]}").unwrap_err();
     assert!(refused[0].contains("matchFields"), "{refused:?}");
 }
 
@@ -204,17 +152,10 @@ fn workloads_have_counts_and_shapes() {
             "{{apiVersion: {api}, kind: {kind}, metadata: {{name: a, namespace: ns}}, spec: {{{more}{spec}}}}}"
         ))
     };
-    let Ok(Object::Deployment(deployment)) = read("Deployment", "replicas: 3, ") else {
-        panic!()
-    };
-    assert_eq!(
-        (deployment.replicas, deployment.key.to_string().as_str()),
-        (3, "ns/a")
-    );
+    let Ok(Object::Deployment(deployment)) = read("Deployment", "replicas: 3, ") else { panic!() };
+    assert_eq!((deployment.replicas, deployment.key.to_string().as_str()), (3, "ns/a"));
     assert_eq!(deployment.template.shape.labels.len(), 1);
-    let Ok(Object::Job(job)) = read("Job", "parallelism: 4, ") else {
-        panic!()
-    };
+    let Ok(Object::Job(job)) = read("Job", "parallelism: 4, ") else { panic!() };
     assert_eq!((job.parallelism, job.completions), (4, 4));
     assert!(matches!(read("DaemonSet", ""), Ok(Object::DaemonSet(_))));
 }
@@ -222,9 +163,7 @@ fn workloads_have_counts_and_shapes() {
 #[test]
 fn a_zone_redundant_disk_is_in_all_its_zones() {
     let term = |zone: &str| {
-        format!(
-            "{{matchExpressions: [{{key: topology.disk.csi.azure.com/zone, operator: In, values: ['{zone}']}}]}}"
-        )
+        format!("{{matchExpressions: [{{key: topology.disk.csi.azure.com/zone, operator: In, values: ['{zone}']}}]}}")
     };
     let text = format!(
         "{{apiVersion: v1, kind: PersistentVolume, metadata: {{name: pvc-1}}, spec: {{csi: {{driver: disk.csi.azure.com, \
@@ -234,16 +173,10 @@ fn a_zone_redundant_disk_is_in_all_its_zones() {
         term("westeurope-1"),
         term("")
     );
-    let Ok(Object::Volume(volume)) = read(&text) else {
-        panic!("{:?}", read(&text))
-    };
+    let Ok(Object::Volume(volume)) = read(&text) else { panic!("{:?}", read(&text)) };
     assert_eq!(volume.handle, Some(arm("disks/d")));
     for (zone, allowed) in [("westeurope-1", true), ("0", true), ("westeurope-2", false)] {
-        assert_eq!(
-            volume.affinity.allows(labels::ZONE, Some(zone)),
-            allowed,
-            "{zone}"
-        );
+        assert_eq!(volume.affinity.allows(labels::ZONE, Some(zone)), allowed, "{zone}");
     }
 }
 
@@ -254,33 +187,20 @@ fn a_sweep_reports_unless_told_otherwise_and_never_goes_below_the_floor() {
             "{{apiVersion: napkeeper.io/v1alpha1, kind: OrphanSweep, metadata: {{name: a}}, spec: {{{spec}}}}}"
         ))
     };
-    let Ok(Object::Sweep(default)) = sweep("") else {
-        panic!()
-    };
+    let Ok(Object::Sweep(default)) = sweep("") else { panic!() };
     assert_eq!(default.mode, SweepMode::Report);
     assert_eq!(default.kinds.len(), 4);
     assert!(
         default.approval_required.contains(&ResourceKind::Vm)
             && default.approval_required.contains(&ResourceKind::DataDisk)
     );
-    assert_eq!(
-        default.minimum_age(ResourceKind::DataDisk),
-        SignedDuration::from_hours(168)
-    );
-    assert_eq!(
-        sweep("minimumAge: {nic: 9m}").unwrap_err(),
-        ["spec.minimumAge.nic: must be at least 10m"]
-    );
+    assert_eq!(default.minimum_age(ResourceKind::DataDisk), SignedDuration::from_hours(168));
+    assert_eq!(sweep("minimumAge: {nic: 9m}").unwrap_err(), ["spec.minimumAge.nic: must be at least 10m"]);
     let approved = sweep(
         "approvals: [{id: /subscriptions/x, incarnation: i, expiresAt: '2026-11-30T00:00:00Z'}], breaker: {clearedAt: '2026-11-20T00:00:00Z'}",
     );
-    let Ok(Object::Sweep(approved)) = approved else {
-        panic!()
-    };
-    assert_eq!(
-        approved.approvals[0].expires_at.to_string(),
-        "2026-11-30T00:00:00Z"
-    );
+    let Ok(Object::Sweep(approved)) = approved else { panic!() };
+    assert_eq!(approved.approvals[0].expires_at.to_string(), "2026-11-30T00:00:00Z");
     assert!(approved.breaker_cleared_at.is_some());
 }
 
@@ -295,21 +215,12 @@ fn full_claim() -> Claim {
         price: HourlyPrice::from_nanos(7),
     };
     let mut requirements = Requirements::new();
-    requirements
-        .add_entry(labels::SKU_CPU, Operator::Gt, &["3"])
-        .unwrap();
-    requirements
-        .add_entry(labels::SKU_CPU, Operator::NotIn, &["7"])
-        .unwrap();
-    requirements
-        .add_entry(labels::ARCH, Operator::In, &["amd64", "arm64"])
-        .unwrap();
+    requirements.add_entry(labels::SKU_CPU, Operator::Gt, &["3"]).unwrap();
+    requirements.add_entry(labels::SKU_CPU, Operator::NotIn, &["7"]).unwrap();
+    requirements.add_entry(labels::ARCH, Operator::In, &["amd64", "arm64"]).unwrap();
     let pool = NodePoolName::new("p").unwrap();
     let labels: Labels = [(Arc::from(labels::NODEPOOL), pool.text())].into();
-    let mut requests = Resources {
-        pods: 3,
-        ..Resources::cpu_memory(1500, 1 << 30)
-    };
+    let mut requests = Resources { pods: 3, ..Resources::cpu_memory(1500, 1 << 30) };
     requests.set_extended("nvidia.com/gpu", 1);
     Claim {
         name: ClaimName::new("p-abc").unwrap(),
@@ -358,10 +269,7 @@ fn a_claim_survives_the_way_to_the_api_server_and_back() {
 #[test]
 fn records_are_spread_over_objects_and_found_again() {
     let at = "2026-11-21T08:00:00Z".parse().unwrap();
-    let mut before = Records {
-        last_observed: Some(at),
-        ..Records::default()
-    };
+    let mut before = Records { last_observed: Some(at), ..Records::default() };
     for i in 0..1100 {
         let sighting = Sighting {
             kind: ResourceKind::Nic,
@@ -371,9 +279,7 @@ fn records_are_spread_over_objects_and_found_again() {
             last_seen: at,
             times: 2,
         };
-        before
-            .sightings
-            .insert(arm(&format!("networkInterfaces/{i}")), sighting);
+        before.sightings.insert(arm(&format!("networkInterfaces/{i}")), sighting);
     }
     before.deletions.push(Deletion {
         id: arm("disks/d"),

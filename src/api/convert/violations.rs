@@ -26,18 +26,11 @@ pub struct Violations(pub Vec<Violation>);
 impl Violations {
     /// Notes that something is wrong.
     pub(super) fn add(&mut self, path: &Path, message: impl fmt::Display) {
-        self.0.push(Violation {
-            path: path.clone(),
-            message: message.to_string(),
-        });
+        self.0.push(Violation { path: path.clone(), message: message.to_string() });
     }
 
     /// The value, or a note of why there is none.
-    pub(super) fn take<T, E: fmt::Display>(
-        &mut self,
-        path: &Path,
-        result: Result<T, E>,
-    ) -> Option<T> {
+    pub(super) fn take<T, E: fmt::Display>(&mut self, path: &Path, result: Result<T, E>) -> Option<T> {
         result.map_err(|e| self.add(path, e)).ok()
     }
 

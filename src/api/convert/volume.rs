@@ -40,25 +40,14 @@ pub fn volume(object: &PersistentVolume) -> Result<Volume, Violations> {
         })
     });
     let affinity = affinity(object, &mut found);
-    let built = name.zip(uid).map(|(name, uid)| Volume {
-        name,
-        uid,
-        handle,
-        reclaim,
-        claim,
-        affinity,
-    });
+    let built = name.zip(uid).map(|(name, uid)| Volume { name, uid, handle, reclaim, claim, affinity });
     found.finish(built)
 }
 
 /// Where the volume can be used. A zone-redundant disk has one term per zone, which together are one set of zones.
 fn affinity(object: &PersistentVolume, found: &mut Violations) -> Requirements {
     let path = Path::of("spec.nodeAffinity.required");
-    let required = object
-        .spec
-        .as_ref()
-        .and_then(|s| s.node_affinity.as_ref())
-        .and_then(|a| a.required.as_ref());
+    let required = object.spec.as_ref().and_then(|s| s.node_affinity.as_ref()).and_then(|a| a.required.as_ref());
     let terms = required.map(|r| terms(r, &path, found)).unwrap_or_default();
     match terms.as_slice() {
         [] => Requirements::new(),
@@ -66,10 +55,7 @@ fn affinity(object: &PersistentVolume, found: &mut Violations) -> Requirements {
         several => {
             let zones: Option<Vec<_>> = several.iter().map(zones_alone).collect();
             let Some(zones) = zones else {
-                found.add(
-                    &path,
-                    "several terms are understood only where each names zones and nothing else",
-                );
+                found.add(&path, "several terms are understood only where each names zones and nothing else");
                 return Requirements::new();
             };
             let mut all = Requirements::new();

@@ -49,19 +49,10 @@ pub fn deployment(object: &WireDeployment) -> Result<Deployment, Violations> {
     let mut found = Violations::default();
     let key = meta::key(&object.metadata, &mut found);
     let spec = object.spec.as_ref();
-    let replicas = count(
-        spec.and_then(|s| s.replicas),
-        1,
-        "spec.replicas",
-        &mut found,
-    );
+    let replicas = count(spec.and_then(|s| s.replicas), 1, "spec.replicas", &mut found);
     let template = template(key.as_ref(), spec.map(|s| &s.template), &mut found);
     let built = key.zip(replicas).zip(template);
-    found.finish(built.map(|((key, replicas), template)| Deployment {
-        key,
-        replicas,
-        template,
-    }))
+    found.finish(built.map(|((key, replicas), template)| Deployment { key, replicas, template }))
 }
 
 /// Reads a Job; absent `completions` and `parallelism` are 1, and `completions` alone absent is `parallelism`.
@@ -75,22 +66,15 @@ pub fn job(object: &WireJob) -> Result<Job, Violations> {
     let wanted = spec.and_then(|s| s.parallelism);
     let parallelism = count(wanted, 1, "spec.parallelism", &mut found);
     let completions = spec.and_then(|s| s.completions);
-    let completions = count(
-        completions,
-        wanted.unwrap_or(1),
-        "spec.completions",
-        &mut found,
-    );
+    let completions = count(completions, wanted.unwrap_or(1), "spec.completions", &mut found);
     let template = template(key.as_ref(), spec.map(|s| &s.template), &mut found);
     let built = key.zip(completions).zip(parallelism).zip(template);
-    found.finish(
-        built.map(|(((key, completions), parallelism), template)| Job {
-            key,
-            completions,
-            parallelism,
-            template,
-        }),
-    )
+    found.finish(built.map(|(((key, completions), parallelism), template)| Job {
+        key,
+        completions,
+        parallelism,
+        template,
+    }))
 }
 
 /// Reads a DaemonSet.
@@ -100,11 +84,7 @@ pub fn job(object: &WireJob) -> Result<Job, Violations> {
 pub fn daemon_set(object: &WireDaemonSet) -> Result<DaemonSet, Violations> {
     let mut found = Violations::default();
     let key = meta::key(&object.metadata, &mut found);
-    let template = template(
-        key.as_ref(),
-        object.spec.as_ref().map(|s| &s.template),
-        &mut found,
-    );
+    let template = template(key.as_ref(), object.spec.as_ref().map(|s| &s.template), &mut found);
     let built = key.zip(template);
     found.finish(built.map(|(key, template)| DaemonSet { key, template }))
 }

@@ -55,11 +55,7 @@ pub fn load(paths: &[PathBuf]) -> Loaded {
 /// Reads a text as if it were a file of that name.
 #[must_use]
 pub fn load_text(file: &str, text: String) -> Source {
-    Source {
-        file: Arc::from(file),
-        reading: yaml::read(file, &text),
-        text,
-    }
+    Source { file: Arc::from(file), reading: yaml::read(file, &text), text }
 }
 
 #[derive(Default)]
@@ -71,11 +67,7 @@ struct Walk {
 
 impl Walk {
     fn fail(&mut self, path: &Path, message: impl ToString) {
-        self.loaded.unreadable.push(Problem {
-            file: shown(path),
-            at: None,
-            message: message.to_string(),
-        });
+        self.loaded.unreadable.push(Problem { file: shown(path), at: None, message: message.to_string() });
     }
 
     fn stdin(&mut self) {
@@ -114,11 +106,7 @@ impl Walk {
                 names.sort();
                 for name in names {
                     // A link to nowhere is nobody's manifest.
-                    let child = if path == Path::new(".") {
-                        PathBuf::from(name)
-                    } else {
-                        path.join(name)
-                    };
+                    let child = if path == Path::new(".") { PathBuf::from(name) } else { path.join(name) };
                     if child.exists() {
                         self.path(&child, depth + 1, false);
                     }
@@ -130,13 +118,7 @@ impl Walk {
 
     fn file(&mut self, path: &Path) {
         let size = fs::metadata(path).map(|m| m.len());
-        match size.and_then(|size| {
-            if size > MAX_BYTES {
-                Ok(None)
-            } else {
-                fs::read(path).map(Some)
-            }
-        }) {
+        match size.and_then(|size| if size > MAX_BYTES { Ok(None) } else { fs::read(path).map(Some) }) {
             Ok(Some(bytes)) => self.take(path, bytes),
             Ok(None) => self.fail(path, format!("is larger than {} MiB", MAX_BYTES >> 20)),
             Err(error) => self.fail(path, format!("cannot be read: {error}")),
@@ -164,10 +146,7 @@ fn is_manifest(path: &Path) -> bool {
 }
 
 fn is_skipped(path: &Path) -> bool {
-    let name = path
-        .file_name()
-        .and_then(|n| n.to_str())
-        .unwrap_or_default();
+    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
     name.starts_with('.') || SKIPPED.contains(&name)
 }
 
@@ -184,26 +163,16 @@ mod tests {
     fn folders_are_read_in_order_and_what_is_not_ours_is_skipped() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
-        for file in [
-            "b.yml",
-            "a.yaml",
-            "c.json",
-            "x.txt",
-            "sub/d.yaml",
-            ".git/e.yaml",
-            "target/f.yaml",
-            "node_modules/g.yaml",
-        ] {
+        for file in
+            ["b.yml", "a.yaml", "c.json", "x.txt", "sub/d.yaml", ".git/e.yaml", "target/f.yaml", "node_modules/g.yaml"]
+        {
             fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
             fs::write(root.join(file), "a: 1\n").unwrap();
         }
         #[cfg(unix)]
         std::os::unix::fs::symlink(root, root.join("sub/loop")).unwrap();
         let loaded = load(&[root.to_owned(), root.join("a.yaml"), root.join("nowhere")]);
-        assert_eq!(
-            names(&loaded, root),
-            ["a.yaml", "b.yml", "c.json", "sub/d.yaml"]
-        );
+        assert_eq!(names(&loaded, root), ["a.yaml", "b.yml", "c.json", "sub/d.yaml"]);
         assert_eq!(loaded.unreadable.len(), 1);
         assert!(loaded.unreadable[0].file.ends_with("nowhere"));
     }

@@ -55,11 +55,7 @@ pub fn objects(documents: &[Document]) -> (Vec<Object>, Vec<Problem>) {
             match object(value) {
                 Ok(object) => objects.push(object),
                 Err(violations) => problems.extend(violations.0.into_iter().map(|v| {
-                    let path = v
-                        .path
-                        .segments()
-                        .iter()
-                        .fold(root.clone(), |p, s| p.with(s.clone()));
+                    let path = v.path.segments().iter().fold(root.clone(), |p, s| p.with(s.clone()));
                     Problem {
                         file: Arc::clone(&document.file),
                         at: Some(document.position(&path)),
@@ -76,16 +72,11 @@ pub fn objects(documents: &[Document]) -> (Vec<Object>, Vec<Problem>) {
 #[must_use]
 pub fn items(document: &Document) -> Vec<(Path, &Value)> {
     let value = &document.value;
-    let list =
-        (value["apiVersion"] == "v1" && value["kind"] == "List").then(|| value["items"].as_array());
+    let list = (value["apiVersion"] == "v1" && value["kind"] == "List").then(|| value["items"].as_array());
     match list.flatten() {
         Some(items) => {
             let path = Path::of("items");
-            items
-                .iter()
-                .enumerate()
-                .map(|(i, v)| (path.index(i), v))
-                .collect()
+            items.iter().enumerate().map(|(i, v)| (path.index(i), v)).collect()
         }
         None => vec![(Path::root(), value)],
     }
@@ -99,12 +90,8 @@ pub fn object(value: &Value) -> Result<Object, Violations> {
     let text = |field: &str| value[field].as_str().unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     match (api_version, kind) {
-        ("karpenter.sh/v1", "NodePool") => {
-            convert::node_pool(&decode(value)?).map(|o| Object::NodePool(Box::new(o)))
-        }
-        ("karpenter.sh/v1", "NodeClaim") => {
-            convert::claim(&decode(value)?).map(|o| Object::NodeClaim(Box::new(o)))
-        }
+        ("karpenter.sh/v1", "NodePool") => convert::node_pool(&decode(value)?).map(|o| Object::NodePool(Box::new(o))),
+        ("karpenter.sh/v1", "NodeClaim") => convert::claim(&decode(value)?).map(|o| Object::NodeClaim(Box::new(o))),
         ("karpenter.azure.com/v1beta1" | "karpenter.azure.com/v1alpha2", "AKSNodeClass") => {
             convert::node_class(&decode(&with_spec(value))?).map(|o| Object::NodeClass(Box::new(o)))
         }
@@ -115,9 +102,7 @@ pub fn object(value: &Value) -> Result<Object, Violations> {
         ("apps/v1", "DaemonSet") => convert::daemon_set(&decode(value)?).map(Object::DaemonSet),
         ("batch/v1", "Job") => convert::job(&decode(value)?).map(Object::Job),
         ("v1", "Pod") => convert::pod(&decode(value)?).map(|o| Object::Pod(Box::new(o))),
-        ("v1", "PersistentVolume") => {
-            convert::volume(&decode(value)?).map(|o| Object::Volume(Box::new(o)))
-        }
+        ("v1", "PersistentVolume") => convert::volume(&decode(value)?).map(|o| Object::Volume(Box::new(o))),
         ("", _) | (_, "") => Err(violation(&Path::root(), "apiVersion and kind are required")),
         _ => Ok(Object::Other {
             api_version: Arc::from(api_version),
@@ -128,10 +113,7 @@ pub fn object(value: &Value) -> Result<Object, Violations> {
 }
 
 fn violation(path: &Path, message: impl ToString) -> Violations {
-    Violations(vec![convert::Violation {
-        path: path.clone(),
-        message: message.to_string(),
-    }])
+    Violations(vec![convert::Violation { path: path.clone(), message: message.to_string() }])
 }
 
 /// A kind whose spec may be absent, as the API server stores it.
@@ -155,12 +137,11 @@ fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, Violations> {
 /// The path of a decoding error.
 pub(crate) fn path_of(path: &serde_path_to_error::Path) -> Path {
     use serde_path_to_error::Segment;
-    path.iter()
-        .fold(Path::root(), |path, segment| match segment {
-            Segment::Seq { index } => path.index(*index),
-            Segment::Map { key } => path.key(key),
-            Segment::Enum { .. } | Segment::Unknown => path,
-        })
+    path.iter().fold(Path::root(), |path, segment| match segment {
+        Segment::Seq { index } => path.index(*index),
+        Segment::Map { key } => path.key(key),
+        Segment::Enum { .. } | Segment::Unknown => path,
+    })
 }
 
 /// What the API server does before it decodes: quantities may be numbers, and null is the same as absent.
@@ -168,9 +149,8 @@ fn prepare(value: &mut Value, under: Option<&str>) {
     match value {
         Value::Object(map) => {
             map.retain(|_, v| !v.is_null());
-            let quantities = under.is_some_and(|k| {
-                ["requests", "limits", "overhead", "capacity", "allocatable"].contains(&k)
-            });
+            let quantities =
+                under.is_some_and(|k| ["requests", "limits", "overhead", "capacity", "allocatable"].contains(&k));
             for (key, child) in map.iter_mut() {
                 if quantities && child.is_number() {
                     *child = Value::String(child.to_string());

@@ -89,18 +89,12 @@ impl Document {
                     *place
                 } else {
                     // The value is absent: the name of what lacks it says more than its first line.
-                    Place {
-                        value: place.key,
-                        ..*place
-                    }
+                    Place { value: place.key, ..*place }
                 };
             }
             let Some((_, rest)) = segments.split_last() else {
                 let start = Position { line: 1, column: 1 };
-                return Place {
-                    key: start,
-                    value: start,
-                };
+                return Place { key: start, value: start };
             };
             segments = rest;
         }
@@ -127,25 +121,14 @@ pub fn read(file: &str, text: &str) -> Reading {
             let mut places = BTreeMap::new();
             let at = root.at;
             let value = flatten(root, at, &Path::root(), &mut places);
-            Document {
-                file: Arc::clone(&file),
-                value,
-                places,
-            }
+            Document { file: Arc::clone(&file), value, places }
         })
         .collect();
-    Reading {
-        documents,
-        problems,
-    }
+    Reading { documents, problems }
 }
 
 fn flatten(node: Node, key: Position, path: &Path, places: &mut BTreeMap<Path, Place>) -> Value {
-    let value = if matches!(node.kind, Kind::Scalar(Value::Null)) {
-        key
-    } else {
-        node.at
-    };
+    let value = if matches!(node.kind, Kind::Scalar(Value::Null)) { key } else { node.at };
     places.insert(path.clone(), Place { key, value });
     match node.kind {
         Kind::Scalar(value) => value,
@@ -191,9 +174,7 @@ mod tests {
     #[test]
     fn every_value_has_its_place() {
         let reading = read("t.yaml", "# x\na:\n  b: [1, {c: 2}]\n---\nd: |\n  text\n");
-        let [first, second] = reading.documents.as_slice() else {
-            panic!("{reading:?}")
-        };
+        let [first, second] = reading.documents.as_slice() else { panic!("{reading:?}") };
         let at = |d: &Document, p: &Path| d.position(p).to_string();
         let b = Path::of("a.b");
         assert_eq!(at(first, &b), "3:6");
@@ -216,27 +197,15 @@ mod tests {
     fn duplicate_keys_are_reported_and_the_last_one_stands() {
         let reading = read("t.yaml", "a: 1\nb: 2\na: 3\n");
         assert_eq!(reading.documents[0].value, json!({"b": 2, "a": 3}));
-        assert_eq!(
-            problem("a: 1\nb: 2\na: 3\n"),
-            "3:1 key \"a\" is given twice, first at 1:1"
-        );
+        assert_eq!(problem("a: 1\nb: 2\na: 3\n"), "3:1 key \"a\" is given twice, first at 1:1");
     }
 
     #[test]
     fn merge_keys_work_as_in_kubectl() {
         let base = "base: &b {x: 1, y: 2}\n";
-        assert_eq!(
-            value(&format!("{base}m: {{<<: *b, x: 3}}"))["m"],
-            json!({"x": 3, "true": 2})
-        );
-        assert_eq!(
-            value(&format!("{base}m: {{x: 3, <<: *b}}"))["m"]["x"],
-            json!(1)
-        );
-        assert_eq!(
-            value(&format!("{base}m: {{<<: [{{x: 9}}, *b]}}"))["m"]["x"],
-            json!(9)
-        );
+        assert_eq!(value(&format!("{base}m: {{<<: *b, x: 3}}"))["m"], json!({"x": 3, "true": 2}));
+        assert_eq!(value(&format!("{base}m: {{x: 3, <<: *b}}"))["m"]["x"], json!(1));
+        assert_eq!(value(&format!("{base}m: {{<<: [{{x: 9}}, *b]}}"))["m"]["x"], json!(9));
     }
 
     #[test]

@@ -94,21 +94,11 @@ struct Builder<'t> {
 }
 
 fn position(mark: &Marker) -> Position {
-    Position {
-        line: mark.line().max(1),
-        column: mark.col() + 1,
-    }
+    Position { line: mark.line().max(1), column: mark.col() + 1 }
 }
 
 fn syntax(at: Position, message: impl Into<String>) -> Stop {
-    Stop {
-        problem: Problem {
-            kind: ProblemKind::Syntax,
-            at,
-            message: message.into(),
-        },
-        fatal: false,
-    }
+    Stop { problem: Problem { kind: ProblemKind::Syntax, at, message: message.into() }, fatal: false }
 }
 
 fn refused(error: &ScanError) -> Stop {
@@ -150,14 +140,8 @@ impl<'t> Builder<'t> {
     fn count(&mut self, nodes: usize, at: Position) -> Result<(), Stop> {
         self.nodes += nodes;
         if self.nodes > MAX_NODES {
-            let stop = syntax(
-                at,
-                format!("the file holds more than {MAX_NODES} values, aliases included"),
-            );
-            return Err(Stop {
-                fatal: true,
-                ..stop
-            });
+            let stop = syntax(at, format!("the file holds more than {MAX_NODES} values, aliases included"));
+            return Err(Stop { fatal: true, ..stop });
         }
         Ok(())
     }
@@ -165,16 +149,11 @@ impl<'t> Builder<'t> {
     fn node(&mut self, event: Event<'t>, at: Position, depth: usize) -> Result<Node, Stop> {
         self.count(1, at)?;
         if depth >= MAX_DEPTH {
-            return Err(syntax(
-                at,
-                format!("values are nested deeper than {MAX_DEPTH}"),
-            ));
+            return Err(syntax(at, format!("values are nested deeper than {MAX_DEPTH}")));
         }
         let anchor = event.anchor_id();
         let kind = match event {
-            Event::Scalar(text, style, _, tag) => {
-                Kind::Scalar(scalar_value(&text, style, tag.as_deref(), at)?)
-            }
+            Event::Scalar(text, style, _, tag) => Kind::Scalar(scalar_value(&text, style, tag.as_deref(), at)?),
             Event::SequenceStart(..) => Kind::List(self.list(depth)?),
             Event::MappingStart(..) => Kind::Map(self.map(depth)?),
             Event::Alias(id) => return self.alias(id, at, depth),
@@ -189,19 +168,13 @@ impl<'t> Builder<'t> {
 
     fn alias(&mut self, id: usize, at: Position, depth: usize) -> Result<Node, Stop> {
         let Some(target) = self.anchors.get(&id) else {
-            return Err(syntax(
-                at,
-                "an alias stands within the value that it names: a value cannot hold itself",
-            ));
+            return Err(syntax(at, "an alias stands within the value that it names: a value cannot hold itself"));
         };
         let (size, levels) = (target.size(), target.depth());
         let kind = target.kind.clone();
         self.count(size, at)?;
         if depth + levels > MAX_DEPTH {
-            return Err(syntax(
-                at,
-                format!("values are nested deeper than {MAX_DEPTH}"),
-            ));
+            return Err(syntax(at, format!("values are nested deeper than {MAX_DEPTH}")));
         }
         Ok(Node { at, kind })
     }
@@ -224,8 +197,7 @@ impl<'t> Builder<'t> {
             if matches!(event, Event::MappingEnd) {
                 break;
             }
-            let merges =
-                matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<");
+            let merges = matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<");
             let key = self.node(event, at, depth + 1)?;
             let Some((event, value_at)) = self.next()? else {
                 break;
@@ -241,14 +213,8 @@ impl<'t> Builder<'t> {
                 Kind::Scalar(value) => scalar::key(&value),
                 Kind::List(_) | Kind::Map(_) => None,
             };
-            let key =
-                key.ok_or_else(|| syntax(at, "a key must be text, not null, a list or a map"))?;
-            let entry = Entry {
-                key,
-                at,
-                value,
-                merged: false,
-            };
+            let key = key.ok_or_else(|| syntax(at, "a key must be text, not null, a list or a map"))?;
+            let entry = Entry { key, at, value, merged: false };
             if let Some(first) = put(&mut entries, &mut index, entry) {
                 self.problems.push(first);
             }
@@ -258,11 +224,7 @@ impl<'t> Builder<'t> {
 }
 
 /// Puts an entry, in place of one with the same key. Two explicit ones are a problem.
-fn put(
-    entries: &mut Vec<Entry>,
-    index: &mut BTreeMap<String, usize>,
-    entry: Entry,
-) -> Option<Problem> {
+fn put(entries: &mut Vec<Entry>, index: &mut BTreeMap<String, usize>, entry: Entry) -> Option<Problem> {
     let Some(&i) = index.get(&entry.key) else {
         index.insert(entry.key.clone(), entries.len());
         entries.push(entry);
@@ -281,10 +243,7 @@ fn put(
 fn merged(value: Node) -> Result<Vec<Entry>, Stop> {
     let at = value.at;
     match value.kind {
-        Kind::Map(entries) => Ok(entries
-            .into_iter()
-            .map(|e| Entry { merged: true, ..e })
-            .collect()),
+        Kind::Map(entries) => Ok(entries.into_iter().map(|e| Entry { merged: true, ..e }).collect()),
         Kind::List(items) if items.iter().all(|i| matches!(i.kind, Kind::Map(_))) => {
             let parts: Result<Vec<_>, _> = items.into_iter().rev().map(merged).collect();
             Ok(parts?.into_iter().flatten().collect())
@@ -293,28 +252,15 @@ fn merged(value: Node) -> Result<Vec<Entry>, Stop> {
     }
 }
 
-fn scalar_value(
-    text: &str,
-    style: ScalarStyle,
-    tag: Option<&Tag>,
-    at: Position,
-) -> Result<Value, Stop> {
+fn scalar_value(text: &str, style: ScalarStyle, tag: Option<&Tag>, at: Position) -> Result<Value, Stop> {
     let plain = || {
-        let refused = |_| {
-            syntax(
-                at,
-                format!("{text} cannot be a value in Kubernetes: JSON has no such number"),
-            )
-        };
+        let refused = |_| syntax(at, format!("{text} cannot be a value in Kubernetes: JSON has no such number"));
         scalar::resolve(text).map_err(refused)
     };
     let tag = tag.and_then(|t| t.suffix_in_namespace("tag:yaml.org,2002:"));
     match tag.as_deref() {
         Some("str") => Ok(Value::String(text.to_owned())),
-        Some("binary") => Err(syntax(
-            at,
-            "the tag !!binary is not supported: write the text itself",
-        )),
+        Some("binary") => Err(syntax(at, "the tag !!binary is not supported: write the text itself")),
         Some("int" | "float" | "bool" | "null") => plain(),
         _ if style == ScalarStyle::Plain => plain(),
         _ => Ok(Value::String(text.to_owned())),

@@ -37,11 +37,7 @@ const WIDTH: usize = 120;
 
 /// Says on stderr what went wrong. A stderr that cannot be written to is nobody's problem.
 pub(super) fn error(message: &str) {
-    drop(writeln!(
-        anstream::stderr(),
-        "{RED}error:{RED:#} {}",
-        printable(message)
-    ));
+    drop(writeln!(anstream::stderr(), "{RED}error:{RED:#} {}", printable(message)));
 }
 
 /// Prints a finding with the line that it points at.
@@ -50,22 +46,9 @@ pub(super) fn finding(out: &mut impl Write, finding: &Finding, text: &str) -> io
         Severity::Error => RED,
         Severity::Warning => YELLOW,
     };
-    let Finding {
-        rule,
-        severity,
-        file,
-        line,
-        column,
-        message,
-        fix,
-        path,
-        ..
-    } = finding;
+    let Finding { rule, severity, file, line, column, message, fix, path, .. } = finding;
     let (file, message) = (printable(file), printable(message));
-    write!(
-        out,
-        "{BOLD}{file}:{line}:{column}:{BOLD:#} {style}{severity}[{rule}]{style:#} {message}"
-    )?;
+    write!(out, "{BOLD}{file}:{line}:{column}:{BOLD:#} {style}{severity}[{rule}]{style:#} {message}")?;
     if path.is_empty() {
         writeln!(out)?;
     } else {
@@ -80,27 +63,14 @@ pub(super) fn finding(out: &mut impl Write, finding: &Finding, text: &str) -> io
     Ok(())
 }
 
-fn excerpt(
-    out: &mut impl Write,
-    source: &str,
-    line: usize,
-    column: usize,
-    style: Style,
-) -> io::Result<()> {
+fn excerpt(out: &mut impl Write, source: &str, line: usize, column: usize, style: Style) -> io::Result<()> {
     let number = line.to_string();
     let margin = " ".repeat(number.len());
     // A long line is shown from a little before the place.
-    let skipped = if column > WIDTH {
-        column - WIDTH / 2
-    } else {
-        0
-    };
+    let skipped = if column > WIDTH { column - WIDTH / 2 } else { 0 };
     let shown: String = source.chars().skip(skipped).take(WIDTH).collect();
     let before: String = shown.chars().take(column - 1 - skipped).collect();
-    let pad: String = before
-        .chars()
-        .map(|c| if c == '\t' { '\t' } else { ' ' })
-        .collect();
+    let pad: String = before.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
     let shown = printable(&shown);
     writeln!(out, "  {DIM}{number} |{DIM:#} {shown}")?;
     writeln!(out, "  {DIM}{margin} |{DIM:#} {pad}{style}^{style:#}")
@@ -109,9 +79,7 @@ fn excerpt(
 /// Text without characters that could steer a terminal.
 fn printable(text: &str) -> String {
     let steers = |c: char| c.is_control() && c != '\t' && c != '\n';
-    text.chars()
-        .map(|c| if steers(c) { '\u{fffd}' } else { c })
-        .collect()
+    text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// `1 error`, `2 errors`.

@@ -45,10 +45,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let mut loaded = manifests::load(&args.paths);
     if loaded.sources.is_empty() && loaded.unreadable.is_empty() {
         let shown: Vec<String> = args.paths.iter().map(|p| p.display().to_string()).collect();
-        bail!(
-            "no manifests in {}: there is no .yaml, .yml or .json file",
-            shown.join(", ")
-        );
+        bail!("no manifests in {}: there is no .yaml, .yml or .json file", shown.join(", "));
     }
     add_config(&mut loaded, &args.paths);
     let reports: Vec<Report> = loaded.sources.iter().map(|s| verdict.source(s)).collect();
@@ -75,9 +72,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         output::error(&problem.to_string());
     }
     Ok(match summary {
-        Summary {
-            unreadable: 1.., ..
-        } => Outcome::Incomplete,
+        Summary { unreadable: 1.., .. } => Outcome::Incomplete,
         Summary { errors: 1.., .. } => Outcome::Findings,
         _ => Outcome::Fine,
     })
@@ -91,10 +86,7 @@ fn add_config(loaded: &mut Loaded, paths: &[PathBuf]) {
     let from = paths.iter().find(|p| p.as_os_str() != STDIN);
     let folder = match from {
         Some(path) if path.is_dir() => path.as_path(),
-        Some(path) => path
-            .parent()
-            .filter(|p| !p.as_os_str().is_empty())
-            .unwrap_or_else(|| Path::new(".")),
+        Some(path) => path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or_else(|| Path::new(".")),
         None => Path::new("."),
     };
     let Some(file) = config::find(folder) else {
@@ -121,11 +113,7 @@ impl Summary {
     fn of(loaded: &Loaded, reports: &[Report]) -> Self {
         let mut all = Report::default();
         reports.iter().for_each(|r| all.add(r.clone()));
-        let errors = all
-            .findings
-            .iter()
-            .filter(|f| f.severity == Severity::Error)
-            .count();
+        let errors = all.findings.iter().filter(|f| f.severity == Severity::Error).count();
         Self {
             files: loaded.sources.len(),
             checked: all.checked,
@@ -143,19 +131,12 @@ impl Summary {
         let warnings = output::plural(self.warnings, "warning");
         let mut text = format!("{checked} in {files} checked: {errors}, {warnings}");
         if !self.skipped.is_empty() {
-            let kinds: Vec<String> = self
-                .skipped
-                .iter()
-                .map(|(kind, n)| format!("{n} {kind}"))
-                .collect();
+            let kinds: Vec<String> = self.skipped.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
             let total = self.skipped.values().sum::<usize>();
             text += &format!("; {total} of other kinds skipped ({})", kinds.join(", "));
         }
         if self.unreadable > 0 {
-            text += &format!(
-                "; {} could not be read",
-                output::plural(self.unreadable, "path")
-            );
+            text += &format!("; {} could not be read", output::plural(self.unreadable, "path"));
         }
         text
     }

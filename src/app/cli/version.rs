@@ -8,10 +8,6 @@ use std::io::Write;
 pub(super) struct Args {}
 
 pub(super) fn run(_: &Args) -> anyhow::Result<Outcome> {
-    writeln!(
-        anstream::stdout(),
-        "napkeeper {}",
-        env!("CARGO_PKG_VERSION")
-    )?;
+    writeln!(anstream::stdout(), "napkeeper {}", env!("CARGO_PKG_VERSION"))?;
     Ok(Outcome::Fine)
 }

@@ -27,10 +27,7 @@ fn assert_golden(file: &str, actual: &str) {
         std::fs::write(&path, actual).unwrap();
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(
-        actual, expected,
-        "{file} differs; if that is meant, run the test with NAPKEEPER_BLESS=1"
-    );
+    assert_eq!(actual, expected, "{file} differs; if that is meant, run the test with NAPKEEPER_BLESS=1");
 }
 
 #[test]
@@ -53,11 +50,7 @@ fn the_quick_start_has_no_findings() {
     let quickstart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/quickstart");
     let output = validate(&quickstart, &[]);
     assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
-    assert!(
-        stdout(&output).contains("5 objects in 6 files checked: 0 errors, 0 warnings"),
-        "{}",
-        stdout(&output)
-    );
+    assert!(stdout(&output).contains("5 objects in 6 files checked: 0 errors, 0 warnings"), "{}", stdout(&output));
 }
 
 #[test]
@@ -86,11 +79,7 @@ fn an_empty_folder_is_an_error_that_says_so() {
 fn an_unreadable_path_is_an_error_after_the_rest_is_reported() {
     let output = validate(&cases().join("howto"), &["pool.yaml", "nowhere.yaml"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(
-        stdout(&output).contains("pool.yaml:1:13: error[NK1004]"),
-        "{}",
-        stdout(&output)
-    );
+    assert!(stdout(&output).contains("pool.yaml:1:13: error[NK1004]"), "{}", stdout(&output));
     let error = String::from_utf8_lossy(&output.stderr).to_string();
     assert!(error.contains("nowhere.yaml"), "{error}");
 }
@@ -103,13 +92,9 @@ fn the_standard_input_is_read() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let manifest = "apiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata: {name: a}\nspec: {maxPods: 5}\n";
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(manifest.as_bytes())
-        .unwrap();
+    let manifest =
+        "apiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata: {name: a}\nspec: {maxPods: 5}\n";
+    child.stdin.take().unwrap().write_all(manifest.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(

@@ -5,18 +5,16 @@
 //! and cheaper node holds them, that node is launched first, and the old one goes once it is ready.
 
 use super::candidate::Candidate;
-use super::{BUDGET_RETRY, Budgets, DisruptionMemory, busy, consolidates};
+use super::{BUDGET_RETRY, Budgets, DisruptionMemory, consolidates};
 use crate::cluster::Snapshot;
-use crate::cluster::pod::Pod;
 use crate::cluster::pool::DisruptionReason;
 use crate::money::HourlyPrice;
 use crate::names::ClaimName;
 use crate::plan::{ClaimDraft, Command, Plan};
 use crate::provisioning::{ProvisionMemory, draft};
-use crate::scheduling::{Input, NewNode, schedule};
+use crate::scheduling::{Input, Market, NewNode, schedule};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// Most simulations of one pass.
 const MOST_SIMULATIONS: usize = 20;
@@ -49,7 +47,7 @@ pub(super) fn consolidate(
     budgets: &mut Budgets<'_>,
     plan: &mut Plan,
 ) {
-    finish_replacements(context, memory, plan);
+    finish_replacements(context, found, memory, budgets, plan);
     // Waiting pods and claims in flight come first: what is free now may be theirs.
     let settled = context.snapshot.pending().is_empty()
         && context.snapshot.claims().values().all(|c| c.status.initialized.is_some() && c.deleting_at.is_none());
@@ -66,9 +64,10 @@ pub(super) fn consolidate(
         let per_pod = i128::from(c.price.nanos()) / (1 + c.pods.len() as i128);
         (std::cmp::Reverse(per_pod), c.claim.name.clone())
     });
+    let market = Market::new(context.snapshot, &context.provision.unavailable, context.now);
     let mut blocked = false;
     for candidate in order.into_iter().take(MOST_SIMULATIONS) {
-        let Some(choice) = simulate(context, candidate) else { continue };
+        let Some(choice) = simulate(context, &market, candidate) else { continue };
         if !memory.holds(&candidate.claim.name, DisruptionReason::Underutilized, context.now, plan) {
             return;
         }
@@ -98,17 +97,10 @@ fn sight(context: &Context<'_>, candidates: usize) -> [u64; 6] {
     ]
 }
 
-fn simulate(context: &Context<'_>, candidate: &Candidate<'_>) -> Option<Move> {
+fn simulate(context: &Context<'_>, market: &Market<'_>, candidate: &Candidate<'_>) -> Option<Move> {
     let without = BTreeSet::from([candidate.node.name.clone()]);
-    let input = Input {
-        snapshot: context.snapshot,
-        unavailable: &context.provision.unavailable,
-        now: context.now,
-        without: &without,
-        new_nodes: 1,
-    };
-    let pods: Vec<Arc<Pod>> = candidate.pods.clone();
-    let mut outcome = schedule(input, &pods);
+    let input = Input { snapshot: context.snapshot, market, without: &without, new_nodes: 1 };
+    let mut outcome = schedule(input, &candidate.pods);
     if outcome.unplaced_pods() > 0 {
         return None;
     }
@@ -144,7 +136,13 @@ fn act(context: &Context<'_>, candidate: &Candidate<'_>, choice: Move, memory: &
 }
 
 /// Lets nodes go whose replacement is ready, and forgets replacements that failed.
-fn finish_replacements(context: &Context<'_>, memory: &mut DisruptionMemory, plan: &mut Plan) {
+fn finish_replacements(
+    context: &Context<'_>,
+    found: &[Candidate<'_>],
+    memory: &mut DisruptionMemory,
+    budgets: &mut Budgets<'_>,
+    plan: &mut Plan,
+) {
     let mut over: Vec<ClaimName> = Vec::new();
     for (old, (new, since)) in &memory.replacing {
         let Some(claim) = context.snapshot.claims().get(old).filter(|c| c.deleting_at.is_none()) else {
@@ -154,9 +152,13 @@ fn finish_replacements(context: &Context<'_>, memory: &mut DisruptionMemory, pla
         let waited = context.now.duration_since(*since);
         match context.snapshot.claims().get(new) {
             Some(ready) if ready.status.initialized.is_some() => {
-                if !busy(context.snapshot, claim) {
+                // It may have become one that must not be disrupted, or the budget may be used up: then it waits.
+                let candidate = found.iter().find(|c| c.claim.name == *old);
+                if candidate.is_some_and(|c| budgets.take(c, DisruptionReason::Underutilized)) {
                     let command = Command::DeleteClaim { claim: claim.reference(), category: "underutilized" };
                     plan.push(command, format!("its cheaper replacement {new} is ready"));
+                } else if waited >= REPLACEMENT_TIMEOUT {
+                    over.push(old.clone());
                 }
             }
             Some(_) if waited < REPLACEMENT_TIMEOUT => {}

@@ -135,28 +135,21 @@ impl DisruptionMemory {
 struct Budgets<'a> {
     snapshot: &'a Snapshot,
     now: Timestamp,
-    left: BTreeMap<(NodePoolName, DisruptionReason), u32>,
+    /// Disruptions that this pass has decided on, for whatever reason.
+    taken: BTreeMap<NodePoolName, u32>,
 }
 
 impl<'a> Budgets<'a> {
     fn new(snapshot: &'a Snapshot, now: Timestamp) -> Self {
-        Self { snapshot, now, left: BTreeMap::new() }
+        Self { snapshot, now, taken: BTreeMap::new() }
     }
 
     /// Takes one disruption from the pool's budget; `false` when none is left.
     fn take(&mut self, candidate: &Candidate<'_>, reason: DisruptionReason) -> bool {
-        let key = (candidate.pool.name.clone(), reason);
-        let (snapshot, now) = (self.snapshot, self.now);
-        let left = self.left.entry(key).or_insert_with(|| budget::left(snapshot, candidate.pool, reason, now));
-        let allowed = *left > 0;
-        *left = left.saturating_sub(1);
-        if allowed {
-            for (_, others) in
-                self.left.iter_mut().filter(|((pool, other), _)| *pool == candidate.pool.name && *other != reason)
-            {
-                *others = others.saturating_sub(1);
-            }
-        }
+        let left = budget::left(self.snapshot, candidate.pool, reason, self.now);
+        let taken = self.taken.entry(candidate.pool.name.clone()).or_insert(0);
+        let allowed = *taken < left;
+        *taken += u32::from(allowed);
         allowed
     }
 }

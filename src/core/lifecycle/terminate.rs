@@ -5,7 +5,7 @@
 //! gone by Azure's own word. *Caveats*: a NIC that Azure reserves for 180 s after a failed launch is waited for.
 
 use crate::cluster::claim::{ClaimRef, LaunchIntent};
-use crate::cluster::cloud::ResourceKind;
+use crate::cluster::cloud::{CloudResource, Detail, ResourceKind};
 use crate::names::{ArmId, ProviderId};
 use crate::orphans::{Clause, Law};
 use crate::plan::{Effect, Reply, Report, Script, Step, Terminate};
@@ -27,6 +27,8 @@ pub struct TerminateScript {
     law: Law,
     /// What is still to be looked at, last one first.
     left: Vec<(ArmId, ResourceKind)>,
+    /// The VM of the intent's name is somebody else's by now, and with it what is attached to it.
+    vm_stays: bool,
     state: State,
     started: Option<Timestamp>,
 }
@@ -50,7 +52,7 @@ impl TerminateScript {
         let LaunchIntent { vm, nic, os_disk, .. } = command.intent;
         let provider_id = ProviderId::of_vm(&vm);
         let left = vec![(os_disk, ResourceKind::OsDisk), (nic, ResourceKind::Nic), (vm, ResourceKind::Vm)];
-        Self { claim: command.claim, provider_id, law, left, state: State::Next, started: None }
+        Self { claim: command.claim, provider_id, law, left, vm_stays: false, state: State::Next, started: None }
     }
 
     /// Looks at the next resource; when none is left, the Node object goes, and then the finalizer.
@@ -74,6 +76,19 @@ impl TerminateScript {
         self.next()
     }
 
+    /// What is there goes if it is ours by its tag. What is not stays, and is not ours to wait for.
+    fn looked(&mut self, found: &CloudResource) -> Step {
+        let own = found.claim_uid() == Some(self.claim.uid.as_str()) || !self.law.holds(Clause::TerminateOwnOnly);
+        let held = self.vm_stays && is_attached(found);
+        match self.left.last().cloned() {
+            Some((id, kind)) if own && !held => self.go(State::Deleted, Effect::Delete(id, kind)),
+            _ => {
+                self.vm_stays |= found.kind() == ResourceKind::Vm;
+                self.done_with_one()
+            }
+        }
+    }
+
     fn follow(&mut self, reply: Option<Reply>) -> Step {
         match (self.state.clone(), reply) {
             (State::Next, _) => {
@@ -83,15 +98,7 @@ impl TerminateScript {
                     self.go(State::Released, Effect::ReleaseClaim(self.claim.clone()))
                 }
             }
-            (State::Looked, Some(Reply::Resource(Some(found)))) => {
-                let own =
-                    found.claim_uid() == Some(self.claim.uid.as_str()) || !self.law.holds(Clause::TerminateOwnOnly);
-                match self.left.last().cloned() {
-                    Some((id, kind)) if own => self.go(State::Deleted, Effect::Delete(id, kind)),
-                    // Not ours by its tag: it stays, and is not ours to wait for.
-                    _ => self.done_with_one(),
-                }
-            }
+            (State::Looked, Some(Reply::Resource(Some(found)))) => self.looked(&found),
             (State::Looked, _) => self.done_with_one(),
             (State::Deleted, Some(Reply::Accepted(op))) | (State::Polling(op), Some(Reply::Running)) => {
                 self.state = State::Polling(op);
@@ -130,6 +137,14 @@ impl Script for TerminateScript {
             Some(Ok(reply)) => self.follow(Some(reply)),
             None => self.follow(None),
         }
+    }
+}
+
+fn is_attached(resource: &CloudResource) -> bool {
+    match &resource.detail {
+        Detail::Vm(_) => false,
+        Detail::Nic(nic) => nic.vm.is_some(),
+        Detail::Disk(disk) => !disk.managed_by.is_empty(),
     }
 }
 

@@ -129,6 +129,15 @@ impl Requirements {
         Ok(())
     }
 
+    /// As [`Requirements::compatible`], without saying why not.
+    #[must_use]
+    pub fn admits(&self, asked: &Self, open: impl Fn(&str) -> bool) -> bool {
+        asked.0.iter().all(|(key, asked)| match self.0.get(key) {
+            Some(offered) => offered.intersects(asked),
+            None => !asked.is_empty() && (asked.allows_absent() || open(key)),
+        })
+    }
+
     /// The first key of which no state is allowed.
     #[must_use]
     pub fn first_empty(&self) -> Option<&Arc<str>> {

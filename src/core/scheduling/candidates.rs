@@ -1,7 +1,7 @@
 //! Candidates: which offerings may a NodePool buy, and which pods does each accept?
 
-use super::Input;
-use crate::catalog::{CapacityType, InstanceType, Offering, OfferingKey};
+use super::Unavailable;
+use crate::catalog::{CapacityType, InstanceType, Offering, OfferingKey, SizeFacts};
 use crate::cluster::Snapshot;
 use crate::cluster::pod::{Labels, PodShape, Taint};
 use crate::cluster::pool::NodePool;
@@ -10,6 +10,8 @@ use crate::money::HourlyPrice;
 use crate::names::Zone;
 use crate::requirements::{Requirement, Requirements};
 use crate::resources::Resources;
+use jiff::Timestamp;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -38,26 +40,50 @@ pub(super) struct Offers<'a> {
     pub(super) candidates: Vec<Candidate<'a>>,
 }
 
+/// What every pool may buy now, by weight: the same for all simulations of one Snapshot at one instant.
+#[derive(Debug)]
+pub struct Market<'a> {
+    pub(super) offers: Vec<Offers<'a>>,
+}
+
+impl<'a> Market<'a> {
+    /// Filters the instance types of every dynamic pool by its requirements and by what is available.
+    #[must_use]
+    pub fn new(snapshot: &'a Snapshot, unavailable: &Unavailable, now: Timestamp) -> Self {
+        let dynamic = snapshot.pools().values().filter(|p| p.replicas.is_none());
+        let mut offers: Vec<Offers<'a>> = dynamic
+            .filter_map(|pool| {
+                let types = snapshot.instance_types.get(&pool.class)?;
+                Some(Offers::new(pool, types, snapshot, |facts, offering| {
+                    !unavailable.blocks(facts, &offering.zone, offering.capacity_type, now)
+                }))
+            })
+            .collect();
+        offers.sort_by_key(|o| (Reverse(o.pool.weight), o.pool.name.clone()));
+        Self { offers }
+    }
+}
+
 impl<'a> Offers<'a> {
     /// Filters the instance types of the pool's class by its requirements and by what is available.
-    pub(super) fn new(pool: &'a NodePool, types: &'a [InstanceType], input: Input<'a>) -> Self {
+    fn new(
+        pool: &'a NodePool,
+        types: &'a [InstanceType],
+        snapshot: &Snapshot,
+        available: impl Fn(&SizeFacts, &Offering) -> bool,
+    ) -> Self {
         let labels = pool_labels(pool);
         let zones = zones_of(types);
         let mut candidates = Vec::new();
         for instance in types {
-            if pool.requirements.compatible(&instance.requirements, |_| true).is_err()
-                || !pool_keys_hold(pool, instance, &labels)
-            {
+            if !pool.requirements.admits(&instance.requirements, |_| true) || !pool_keys_hold(pool, instance, &labels) {
                 continue;
             }
-            let daemons = daemon_overhead(input.snapshot, instance, &labels, &pool.taints);
+            let daemons = daemon_overhead(snapshot, instance, &labels, &pool.taints);
             let room = instance.allocatable.minus(&daemons);
             for capacity_type in CapacityType::ALL {
-                let bought = instance.offerings.iter().filter(|o| {
-                    o.capacity_type == capacity_type
-                        && allowed(pool, o)
-                        && !input.unavailable.blocks(&instance.facts, &o.zone, capacity_type, input.now)
-                });
+                let of_type = instance.offerings.iter().filter(|o| o.capacity_type == capacity_type);
+                let bought = of_type.filter(|o| allowed(pool, o) && available(&instance.facts, o));
                 let mut mask = 0;
                 let mut price: Option<HourlyPrice> = None;
                 for offering in bought {
@@ -136,10 +162,13 @@ fn allowed(pool: &NodePool, offering: &Offering) -> bool {
 }
 
 fn zones_of(types: &[InstanceType]) -> Vec<Zone> {
-    let mut zones: Vec<Zone> = types.iter().flat_map(|t| t.offerings.iter().map(|o| o.zone.clone())).collect();
+    let mut zones: Vec<Zone> = Vec::new();
+    for offering in types.iter().flat_map(|t| &t.offerings) {
+        if !zones.contains(&offering.zone) && zones.len() < 32 {
+            zones.push(offering.zone.clone());
+        }
+    }
     zones.sort();
-    zones.dedup();
-    zones.truncate(32);
     zones
 }
 

@@ -13,6 +13,7 @@ mod pack;
 mod spread;
 mod unavailable;
 
+pub use candidates::Market;
 pub(crate) use candidates::claim_requirements;
 pub use outcome::{NewNode, Outcome, Placement, Target, Unplaced, WhyNot};
 pub use unavailable::{Scope, Unavailable};
@@ -22,7 +23,6 @@ use crate::cluster::pod::Pod;
 use crate::names::NodeName;
 use bins::Bins;
 use demand::Demand;
-use jiff::Timestamp;
 use pack::Packer;
 use spread::SpreadBook;
 use std::collections::BTreeSet;
@@ -33,10 +33,8 @@ use std::sync::Arc;
 pub struct Input<'a> {
     /// The cluster.
     pub snapshot: &'a Snapshot,
-    /// Offerings that Azure has refused lately.
-    pub unavailable: &'a Unavailable,
-    /// The instant.
-    pub now: Timestamp,
+    /// What its pools may buy.
+    pub market: &'a Market<'a>,
     /// Nodes that are to be taken as gone.
     pub without: &'a BTreeSet<NodeName>,
     /// How many new nodes may be bought at the most.
@@ -54,7 +52,7 @@ pub fn schedule(input: Input<'_>, pods: &[Arc<Pod>]) -> Outcome {
     let mut spread = SpreadBook::new(input.snapshot, input.without, &demands);
     let mut bins = Bins::new(input);
     let mut rest = Vec::new();
-    let mut packer = Packer::new(input, &demands);
+    let mut packer = Packer::new(input);
     for demand in demands {
         if let Some(why) = SpreadBook::unsupported(&demand.shape) {
             outcome.refuse(demand.pods, vec![(None, why)]);
@@ -81,7 +79,8 @@ fn place_by_zone(
     outcome: &mut Outcome,
     rest: &mut Vec<Demand>,
 ) {
-    let mut zones = packer.zones_for(&demand.shape);
+    let offered = packer.zones_for(&demand.shape);
+    let mut zones = offered.clone();
     zones.extend(bins.zones_for(&demand.shape));
     let first_pinned = rest.len();
     for pod in &demand.pods {
@@ -91,7 +90,7 @@ fn place_by_zone(
                 homeless = false;
                 break;
             }
-            if packer.offers(&demand.shape, &zone) {
+            if offered.contains(&zone) {
                 spread.count(&demand.shape, &zone, 1);
                 match rest[first_pinned..].iter_mut().find(|d| d.zone.as_ref() == Some(&zone)) {
                     Some(pinned) => pinned.pods.push(Arc::clone(pod)),

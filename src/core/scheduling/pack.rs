@@ -31,7 +31,7 @@ pub(super) struct Packer<'a> {
 
 /// A pool with what it may buy and how much of its limits is used.
 struct PoolState<'a> {
-    offers: Offers<'a>,
+    offers: &'a Offers<'a>,
     used: Resources,
     nodes: i64,
 }
@@ -44,17 +44,12 @@ struct Fill {
 }
 
 impl<'a> Packer<'a> {
-    pub(super) fn new(input: Input<'a>, demands: &[Demand]) -> Self {
-        let mut pools: Vec<PoolState<'a>> = Vec::new();
-        if input.new_nodes > 0 && !demands.is_empty() {
-            for pool in input.snapshot.pools().values().filter(|p| p.replicas.is_none()) {
-                if let Some(types) = input.snapshot.instance_types.get(&pool.class) {
-                    let (used, nodes) = used_by(pool, input);
-                    pools.push(PoolState { offers: Offers::new(pool, types, input), used, nodes });
-                }
-            }
-        }
-        pools.sort_by_key(|p| (Reverse(p.offers.pool.weight), p.offers.pool.name.clone()));
+    pub(super) fn new(input: Input<'a>) -> Self {
+        let state = |offers: &'a Offers<'a>| {
+            let (used, nodes) = used_by(offers.pool, input);
+            PoolState { offers, used, nodes }
+        };
+        let pools = if input.new_nodes > 0 { input.market.offers.iter().map(state).collect() } else { Vec::new() };
         Self { pools, budget: input.new_nodes }
     }
 
@@ -68,11 +63,6 @@ impl<'a> Packer<'a> {
             );
         }
         zones
-    }
-
-    /// True when some pool may buy a node for the shape in this zone.
-    pub(super) fn offers(&self, shape: &PodShape, zone: &Zone) -> bool {
-        self.zones_for(shape).contains(zone)
     }
 
     /// Buys nodes for the demands. What found no place comes back, and stands in the outcome with its reasons.

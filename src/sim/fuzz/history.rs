@@ -9,7 +9,9 @@ use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::cluster::cloud::ResourceKind;
 use napkeeper_core::cluster::pod::{Labels, PodShape, Spread};
-use napkeeper_core::cluster::pool::{Budget, BudgetNodes, ConsolidationPolicy, Disruption, Limits, NodeClass, NodePool};
+use napkeeper_core::cluster::pool::{
+    Budget, BudgetNodes, ConsolidationPolicy, Disruption, Limits, NodeClass, NodePool,
+};
 use napkeeper_core::cluster::sweep::{Exclusion, Sweep, SweepMode};
 use napkeeper_core::cluster::volume::ReclaimPolicy;
 use napkeeper_core::labels;
@@ -47,7 +49,12 @@ pub fn history(seed: u64) -> History {
     let theme = Theme::of(seed);
     let mut pen = Pen { chance: Chance::of(seed, "history"), deeds: Vec::new() };
     let workloads = workloads(&mut pen.chance);
-    pen.weather(&workloads, if theme == Theme::Weather { 24 } else { 6 });
+    let deeds = match theme {
+        Theme::Weather => 24,
+        Theme::Restore => 0,
+        _ => 6,
+    };
+    pen.weather(&workloads, deeds);
     pen.theme(theme);
     pen.mend();
     let mode = if theme == Theme::Companion { Mode::Companion } else { Mode::Provisioner };
@@ -88,7 +95,9 @@ fn key(name: &str) -> ObjectKey {
 impl Pen {
     /// A time within the hours of faults, in whole seconds.
     fn sometime(&mut self) -> SignedDuration {
-        SignedDuration::from_secs(i64::try_from(self.chance.between(600, FAULTS.as_secs().unsigned_abs())).unwrap_or(600))
+        SignedDuration::from_secs(
+            i64::try_from(self.chance.between(600, FAULTS.as_secs().unsigned_abs())).unwrap_or(600),
+        )
     }
 
     fn write(&mut self, at: SignedDuration, deed: Deed) {
@@ -147,10 +156,12 @@ impl Pen {
     fn meddling(&mut self) {
         for _ in 0..8 {
             let (at, nth) = (self.sometime(), usize::try_from(self.chance.between(0, 9)).unwrap_or(0));
-            self.write(at, if self.chance.one_in(3) { Deed::DeleteNode { nth } } else { Deed::DeleteClaim { nth } });
+            let deed = if self.chance.one_in(3) { Deed::DeleteNode { nth } } else { Deed::DeleteClaim { nth } };
+            self.write(at, deed);
             // New pods make new claims, and a claim that is deleted while it is launched is the hardest.
             let replicas = u32::try_from(self.chance.between(1, 14)).unwrap_or(1);
-            let scaled = at.saturating_sub(SignedDuration::from_secs(i64::try_from(self.chance.between(2, 60)).unwrap_or(5)));
+            let scaled =
+                at.saturating_sub(SignedDuration::from_secs(i64::try_from(self.chance.between(2, 60)).unwrap_or(5)));
             self.write(scaled, Deed::Scale { workload: key("web"), replicas });
         }
     }
@@ -213,6 +224,10 @@ impl Pen {
     }
 
     fn restore(&mut self) {
+        // So that there are more than three VMs to lose.
+        for name in ["web", "api", "cache"] {
+            self.write(SignedDuration::from_mins(5), Deed::Scale { workload: key(name), replicas: 14 });
+        }
         let at = self.minutes(120, 900);
         self.write(at, Deed::EmptyApiServer {});
         self.write(at + SignedDuration::from_hours(2), Deed::Approve {});
@@ -242,7 +257,8 @@ impl Pen {
         self.write(SignedDuration::from_hours(1), Deed::LeakNic { name: object("excluded") });
         let at = self.sometime();
         self.write(at, Deed::Pause { switches: vec![Switch::Delete] });
-        self.write(at + self.minutes(60, 400), Deed::Pause { switches: Vec::new() });
+        let lifted = at + self.minutes(60, 400);
+        self.write(lifted, Deed::Pause { switches: Vec::new() });
         let at = self.sometime();
         let switch = *self.chance.pick(&[Switch::Launch, Switch::Disrupt]).unwrap_or(&Switch::Launch);
         self.write(at, Deed::Pause { switches: vec![switch, Switch::Delete] });
@@ -255,7 +271,8 @@ impl Pen {
     fn races(&mut self) {
         self.write(SignedDuration::from_hours(1), Deed::LeakNic { name: object("raced") });
         self.mischief(SignedDuration::from_hours(1), Mischief::LeakDisk(object("raced")));
-        let volume = Deed::AddVolume { name: object("pvc-raced"), claim: None, reclaim: ReclaimPolicy::Delete, size_gib: 64 };
+        let volume =
+            Deed::AddVolume { name: object("pvc-raced"), claim: None, reclaim: ReclaimPolicy::Delete, size_gib: 64 };
         self.write(SignedDuration::from_mins(20), volume);
         self.write(SignedDuration::from_hours(3), Deed::LoseVolume { name: object("pvc-raced") });
         self.write(SignedDuration::from_hours(8), Deed::Approve {});
@@ -314,7 +331,11 @@ impl Pen {
             .collect();
         if theme == Theme::Caps {
             let when = [When::Before, When::After, When::After];
-            crashes.extend(when.map(|when| Crash { at: Moment::SweepDelete, when, down_for: SignedDuration::from_secs(30) }));
+            crashes.extend(when.map(|when| Crash {
+                at: Moment::SweepDelete,
+                when,
+                down_for: SignedDuration::from_secs(30),
+            }));
         }
         crashes
     }

@@ -48,4 +48,4 @@ pub fn run(catalog: &Catalog, seed: u64, law: Law) -> Result<World, Failure> {
 /// How long after its start a history lets faults happen.
 pub(crate) const FAULTS: SignedDuration = SignedDuration::from_hours(20);
 /// How long a history lasts after that.
-pub(crate) const AFTERWARDS: SignedDuration = SignedDuration::from_hours(24 * 6);
+pub(crate) const AFTERWARDS: SignedDuration = SignedDuration::from_hours(24 * 4);

@@ -1,7 +1,6 @@
 //! Two hundred histories hold every invariant, and no rule of the law can be spared.
 
 use super::*;
-use napkeeper_core::orphans::Clause;
 use std::sync::OnceLock;
 
 fn catalog() -> &'static Catalog {
@@ -17,12 +16,30 @@ fn seeds() -> std::ops::Range<u64> {
     parsed.unwrap_or(0..200)
 }
 
+fn asked_for_a_timeline() -> bool {
+    std::env::var_os("NAPKEEPER_TIMELINE").is_some()
+}
+
+/// The world of a failing seed, up to its failure.
+fn replay(seed: u64) -> Option<World> {
+    let History { start, crashes, mode, lasting } = history(seed);
+    let mut world = World::begin(catalog(), start).ok()?;
+    world.set_mode(mode);
+    world.plan_crashes(crashes);
+    let end = world.now() + lasting;
+    drop(world.run_until(end));
+    Some(world)
+}
+
 #[test]
 fn two_hundred_histories_hold_every_invariant() {
     let mut failures = Vec::new();
     for seed in seeds() {
         if let Err(failure) = run(catalog(), seed, Law::whole()) {
             println!("seed {seed} ({:?}): {failure}", Theme::of(seed));
+            if let Some(world) = asked_for_a_timeline().then(|| replay(seed)).flatten() {
+                world.timeline().iter().for_each(|e| println!("{} {:<10} {:<30} {}", e.at, e.kind, e.subject, e.text));
+            }
             failures.push(seed);
         }
     }

@@ -505,7 +505,7 @@ impl World {
         let Some(resource) = of_kind.get(nth % of_kind.len().max(1)) else { return };
         let tags = Tags::from([(Arc::from("owner"), Arc::from("somebody else"))]);
         if self.cloud.retag(&resource.id, tags, self.now).is_ok() {
-            self.truth.set_foreign(&resource.incarnation);
+            self.disown(&resource.id);
             self.note(Kind::Scenario, resource.id.name(), format!("somebody makes the {kind} theirs"));
         }
     }

@@ -225,7 +225,7 @@ impl World {
         }
         let ledger = self.cloud.ledger();
         for entry in &ledger[self.ledger_read.min(ledger.len())..] {
-            let ours = entry.by == Author::Request && entry.act == Act::Created;
+            let ours = matches!(entry.by, Author::Request | Author::Cascade) && entry.act == Act::Created;
             let claim = entry.resource.id.name().strip_prefix("aks-").and_then(|n| ClaimName::new(n).ok());
             if let Some(uid) = claim.filter(|_| ours).and_then(|name| self.uids.get(&name)) {
                 self.truth.made(&entry.resource, uid);

@@ -6,7 +6,7 @@ use crate::cloud::DiskDraft;
 use crate::cluster::Listed;
 use jiff::SignedDuration;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
-use napkeeper_core::cluster::cloud::Tags;
+use napkeeper_core::cluster::cloud::{Detail, Tags};
 use napkeeper_core::cluster::sweep::Approval;
 use napkeeper_core::cluster::volume::{ReclaimPolicy, Volume};
 use napkeeper_core::labels;
@@ -101,11 +101,14 @@ impl World {
         drop(self.cloud.add_vm(name.as_str(), self.gone_tags(), &offering, self.now));
     }
 
-    /// From now on this is somebody else's.
-    fn disown(&mut self, id: &ArmId) {
-        if let Some(resource) = self.cloud.resources().get(id) {
-            let incarnation = Arc::clone(&resource.incarnation);
-            self.truth.set_foreign(&incarnation);
+    /// From now on this is somebody else's, and with a VM all that is attached to it.
+    pub(super) fn disown(&mut self, id: &ArmId) {
+        let Some(resource) = self.cloud.resources().get(id).cloned() else { return };
+        self.truth.set_foreign(&resource.incarnation);
+        if let Detail::Vm(vm) = &resource.detail {
+            for part in vm.nics.iter().chain(&vm.os_disk) {
+                self.disown(part);
+            }
         }
     }
 

@@ -70,7 +70,13 @@ impl Truth {
     /// The API server forgets its objects: what they answered for is still in use.
     pub(super) fn bereave<'a>(&mut self, resources: impl Iterator<Item = &'a Arc<CloudResource>>, cluster: &Snapshot) {
         let alive: Vec<_> = resources.filter(|r| self.standing(r, cluster) == Standing::Alive).collect();
-        self.bereft.extend(alive.into_iter().map(|r| Arc::clone(&r.incarnation)));
+        // The law's breaker looks for more than three of a kind. Fewer are orphans like any other.
+        for kind in ResourceKind::ALL {
+            let of_kind: Vec<_> = alive.iter().filter(|r| r.kind() == kind).collect();
+            if of_kind.len() > 3 {
+                self.bereft.extend(of_kind.into_iter().map(|r| Arc::clone(&r.incarnation)));
+            }
+        }
     }
 
     /// A person has looked, and cleared the breaker: what the emptied API server left is nobody's.
@@ -80,10 +86,18 @@ impl Truth {
 
     /// Who a resource belongs to at this instant.
     pub(super) fn standing(&self, resource: &CloudResource, cluster: &Snapshot) -> Standing {
+        match self.linked(resource, cluster) {
+            Standing::Dead if self.bereft.contains(&resource.incarnation) => Standing::Alive,
+            standing => standing,
+        }
+    }
+
+    /// Who a resource belongs to by what can be seen of it, though a person may know better.
+    fn linked(&self, resource: &CloudResource, cluster: &Snapshot) -> Standing {
         if self.foreign.contains(&resource.incarnation) {
             return Standing::Foreign;
         }
-        if self.bereft.contains(&resource.incarnation) || self.retained.contains(&resource.incarnation) {
+        if self.retained.contains(&resource.incarnation) {
             return Standing::Alive;
         }
         let claimed =
@@ -109,7 +123,7 @@ impl Truth {
         }
         self.owned.retain(|(at, _)| now.duration_since(*at) <= SignedDuration::from_hours(25));
         self.owned.push((now, listed.len()));
-        let dead: Vec<_> = listed.iter().filter(|r| self.standing(r, cluster) == Standing::Dead).collect();
+        let dead: Vec<_> = listed.iter().filter(|r| self.linked(r, cluster) == Standing::Dead).collect();
         let present: BTreeSet<&Incarnation> = dead.iter().map(|r| &r.incarnation).collect();
         self.dead.retain(|incarnation, _| present.contains(incarnation));
         for resource in dead {

@@ -9,17 +9,11 @@ use napkeeper_api::wire::describe_pattern;
 use serde_json::{Map, Value};
 
 /// Values that were renamed: the field, what it was, what it is.
-const RENAMED: [(&str, &str, &str); 1] = [(
-    "consolidationPolicy",
-    "WhenUnderutilized",
-    "WhenEmptyOrUnderutilized",
-)];
+const RENAMED: [(&str, &str, &str); 1] = [("consolidationPolicy", "WhenUnderutilized", "WhenEmptyOrUnderutilized")];
 
 /// Required fields that have but one value: the object, the field, the value.
-const WANTED: [(&str, &str, &str); 2] = [
-    ("nodeClassRef", "group", "karpenter.azure.com"),
-    ("nodeClassRef", "kind", "AKSNodeClass"),
-];
+const WANTED: [(&str, &str, &str); 2] =
+    [("nodeClassRef", "group", "karpenter.azure.com"), ("nodeClassRef", "kind", "AKSNodeClass")];
 
 pub(super) struct Check<'c> {
     pub(super) patterns: &'c Patterns,
@@ -43,14 +37,9 @@ impl Check<'_> {
             Value::Number(number) => {
                 let n = number.as_f64().unwrap_or(f64::NAN);
                 self.bounds(n, &VALUE, schema, path);
-                let int32 = schema["format"] == "int32"
-                    && !(-2_147_483_648.0..=2_147_483_647.0).contains(&n);
+                let int32 = schema["format"] == "int32" && !(-2_147_483_648.0..=2_147_483_647.0).contains(&n);
                 if int32 {
-                    self.add(
-                        &rules::FORMAT,
-                        path,
-                        format!("{number} does not fit in 32 bits"),
-                    );
+                    self.add(&rules::FORMAT, path, format!("{number} does not fit in 32 bits"));
                 }
             }
             Value::Bool(_) | Value::Null => {}
@@ -79,11 +68,9 @@ impl Check<'_> {
         if !fits {
             let wanted: Vec<&str> = wanted.into_iter().filter(|w| *w != "null").collect();
             let message = format!("must be {}, not {}", article(&wanted), describe(value));
-            let quotes =
-                wanted == ["string"] && !value.is_object() && !value.is_array() && !value.is_null();
+            let quotes = wanted == ["string"] && !value.is_object() && !value.is_array() && !value.is_null();
             let fix = quotes.then(|| "put quotes around it".to_owned());
-            self.found
-                .push(Issue::new(&rules::TYPE, path, message).fix(fix));
+            self.found.push(Issue::new(&rules::TYPE, path, message).fix(fix));
         }
         fits
     }
@@ -102,22 +89,16 @@ impl Check<'_> {
             None => nearest(given, names.iter().copied()).map(|n| format!("did you mean {n}?")),
         };
         let message = format!("{value} is not one of {}", names.join(", "));
-        self.found
-            .push(Issue::new(&rules::ENUM, path, message).fix(fix));
+        self.found.push(Issue::new(&rules::ENUM, path, message).fix(fix));
     }
 
     fn object(&mut self, map: &Map<String, Value>, schema: &Value, path: &Path) {
-        for name in schema["required"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-        {
+        for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             if !map.contains_key(name) {
                 let last = path.segments().last();
-                let value = WANTED.iter().find(|(parent, field, _)| {
-                    *field == name && last == Some(&Segment::Key((*parent).to_owned()))
-                });
+                let value = WANTED
+                    .iter()
+                    .find(|(parent, field, _)| *field == name && last == Some(&Segment::Key((*parent).to_owned())));
                 let fix = value.map(|(_, field, value)| format!("add {field}: {value}"));
                 let message = format!("required field {name} is missing");
                 let issue = Issue::new(&rules::REQUIRED, &path.key(name), message);
@@ -142,16 +123,8 @@ impl Check<'_> {
             Some("set") => self.distinct(items, |item| item.clone(), path),
             Some("map") => {
                 let keys = schema["x-kubernetes-list-map-keys"].as_array();
-                let keys: Vec<&str> = keys
-                    .into_iter()
-                    .flatten()
-                    .filter_map(Value::as_str)
-                    .collect();
-                self.distinct(
-                    items,
-                    |item| keys.iter().map(|k| item[*k].clone()).collect(),
-                    path,
-                );
+                let keys: Vec<&str> = keys.into_iter().flatten().filter_map(Value::as_str).collect();
+                self.distinct(items, |item| keys.iter().map(|k| item[*k].clone()).collect(), path);
             }
             _ => {}
         }
@@ -162,11 +135,7 @@ impl Check<'_> {
             let own = key(item);
             if let Some(first) = items[..i].iter().position(|other| key(other) == own) {
                 let shown = match &own {
-                    Value::Array(keys) => keys
-                        .iter()
-                        .map(ToString::to_string)
-                        .collect::<Vec<_>>()
-                        .join(", "),
+                    Value::Array(keys) => keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
                     other => other.to_string(),
                 };
                 let message = format!("{shown} is given twice, first as item {first}");
@@ -185,11 +154,9 @@ impl Check<'_> {
             };
             self.add(&rules::PATTERN, path, issue);
         }
-        let is_time =
-            || !text.contains(' ') && text.to_ascii_uppercase().parse::<jiff::Timestamp>().is_ok();
+        let is_time = || !text.contains(' ') && text.to_ascii_uppercase().parse::<jiff::Timestamp>().is_ok();
         if schema["format"] == "date-time" && !is_time() {
-            let message =
-                format!("{text:?} is not a time in RFC 3339, such as 2026-11-21T08:00:00Z");
+            let message = format!("{text:?} is not a time in RFC 3339, such as 2026-11-21T08:00:00Z");
             self.add(&rules::FORMAT, path, message);
         }
     }
@@ -214,26 +181,10 @@ struct Measure {
     unit: &'static str,
 }
 
-const VALUE: Measure = Measure {
-    least: "minimum",
-    most: "maximum",
-    unit: "",
-};
-const LENGTH: Measure = Measure {
-    least: "minLength",
-    most: "maxLength",
-    unit: " characters",
-};
-const ITEMS: Measure = Measure {
-    least: "minItems",
-    most: "maxItems",
-    unit: " items",
-};
-const ENTRIES: Measure = Measure {
-    least: "minProperties",
-    most: "maxProperties",
-    unit: " entries",
-};
+const VALUE: Measure = Measure { least: "minimum", most: "maximum", unit: "" };
+const LENGTH: Measure = Measure { least: "minLength", most: "maxLength", unit: " characters" };
+const ITEMS: Measure = Measure { least: "minItems", most: "maxItems", unit: " items" };
+const ENTRIES: Measure = Measure { least: "minProperties", most: "maxProperties", unit: " entries" };
 
 #[expect(clippy::cast_precision_loss, reason = "no manifest has 2^52 entries")]
 fn count(n: usize) -> f64 {

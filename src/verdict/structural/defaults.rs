@@ -18,15 +18,10 @@ pub(super) fn apply(value: &mut Value, schema: &Value) {
             }
             for (key, child) in map.iter_mut() {
                 let known = properties.and_then(|p| p.get(key));
-                apply(
-                    child,
-                    known.unwrap_or_else(|| &schema["additionalProperties"]),
-                );
+                apply(child, known.unwrap_or_else(|| &schema["additionalProperties"]));
             }
         }
-        Value::Array(items) => items
-            .iter_mut()
-            .for_each(|item| apply(item, &schema["items"])),
+        Value::Array(items) => items.iter_mut().for_each(|item| apply(item, &schema["items"])),
         _ => {}
     }
 }
@@ -45,9 +40,6 @@ mod tests {
         } });
         let mut value = json!({ "e": [{}, { "f": null }, null] });
         apply(&mut value, &schema);
-        assert_eq!(
-            value,
-            json!({ "a": { "b": 1 }, "e": [{ "f": 3 }, { "f": 3 }, null] })
-        );
+        assert_eq!(value, json!({ "a": { "b": 1 }, "e": [{ "f": 3 }, { "f": 3 }, null] }));
     }
 }

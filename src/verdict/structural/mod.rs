@@ -21,10 +21,6 @@ pub(crate) fn check(value: &Value, schema: &Value, patterns: &Patterns) -> Vec<I
         map.shift_remove("status");
     }
     defaults::apply(&mut value, schema);
-    check::Check {
-        patterns,
-        found: &mut found,
-    }
-    .value(&value, schema, &Path::root());
+    check::Check { patterns, found: &mut found }.value(&value, schema, &Path::root());
     found
 }

@@ -8,22 +8,10 @@ use serde_json::Value;
 
 /// Fields that older versions had elsewhere: where they stood, and where they stand.
 const MOVED: [(&str, &str); 4] = [
-    (
-        "spec.disruption.expireAfter",
-        "spec.template.spec.expireAfter",
-    ),
-    (
-        "spec.template.spec.kubelet",
-        "spec.kubelet of the AKSNodeClass",
-    ),
-    (
-        "spec.ttlSecondsAfterEmpty",
-        "spec.disruption.consolidateAfter",
-    ),
-    (
-        "spec.ttlSecondsUntilExpired",
-        "spec.template.spec.expireAfter",
-    ),
+    ("spec.disruption.expireAfter", "spec.template.spec.expireAfter"),
+    ("spec.template.spec.kubelet", "spec.kubelet of the AKSNodeClass"),
+    ("spec.ttlSecondsAfterEmpty", "spec.disruption.consolidateAfter"),
+    ("spec.ttlSecondsUntilExpired", "spec.template.spec.expireAfter"),
 ];
 
 /// Notes every field that the schema does not know.
@@ -67,7 +55,5 @@ fn unknown(key: &str, at: &Path, schema: &Value) -> Issue {
         Some((_, now)) => Some(format!("it moved to {now}")),
         None => nearest(key, known.map(|(k, _)| k.as_str())).map(|k| format!("did you mean {k}?")),
     };
-    Issue::new(&rules::UNKNOWN_FIELD, at, format!("unknown field {key}"))
-        .at_key()
-        .fix(fix)
+    Issue::new(&rules::UNKNOWN_FIELD, at, format!("unknown field {key}")).at_key().fix(fix)
 }
