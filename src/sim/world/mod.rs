@@ -18,6 +18,7 @@ pub use controller::{Crash, When};
 pub use deed::{Deed, DeedError, Scarce};
 pub use invariants::Violation;
 pub use start::{Start, StartError};
+pub(crate) use start::{furnish, identity, region_of};
 pub use timeline::{Entry, Kind};
 
 use crate::cloud::Cloud;
