@@ -71,8 +71,8 @@ impl NodeGroup {
 }
 
 /// The groups for a start. Each group is a NodePool's as far as it can be: its size is one that the class of a NodePool
-/// allows, and its nodes have the labels and taints that all NodePools share which allow it, so that pods written for
-/// these run on them.
+/// allows, and its nodes have the labels and taints that all NodePools share which allow it (or, when none does, all that
+/// may make nodes without GPUs), so that pods written for these run on them.
 pub(super) fn node_groups(
     region: &RegionCatalog,
     start: &Start,
@@ -166,8 +166,8 @@ fn group(
 ) -> Result<NodeGroup, StartError> {
     let allowing: Vec<&NodePool> =
         pools.iter().map(|(p, _)| *p).filter(|p| allows(p, instance, offering.capacity_type)).collect();
-    let all: Vec<&NodePool> = pools.iter().map(|(p, _)| *p).collect();
-    let (shared_labels, shared_taints) = shared(if allowing.is_empty() { &all } else { &allowing });
+    let (shared_labels, shared_taints) =
+        if allowing.is_empty() { shared(&general_pools(pools)) } else { shared(&allowing) };
     let name: Arc<str> = Arc::from(format!("pool{number}"));
     let mut node_labels = node_labels(instance, offering);
     node_labels.extend(shared_labels);
@@ -193,6 +193,15 @@ fn group(
         name,
         back_off: None,
     })
+}
+
+/// The NodePools that may make nodes without GPUs.
+fn general_pools<'p>(pools: &[(&'p NodePool, &[InstanceType])]) -> Vec<&'p NodePool> {
+    let may_be_general = |(pool, types): &&(&NodePool, &[InstanceType])| {
+        let buys = |t: &InstanceType| CapacityType::ALL.iter().any(|how| allows(pool, t, *how));
+        types.iter().any(|t| t.facts.gpu.is_none() && buys(t))
+    };
+    pools.iter().filter(may_be_general).map(|(pool, _)| *pool).collect()
 }
 
 /// Labels and taints that all these NodePools give their nodes; the name of the pool is one when there is only one.
