@@ -7,17 +7,19 @@
 //! What a real cluster-autoscaler does that this one does not:
 //! - It looks at PodDisruptionBudgets, local storage and pods of `kube-system` before it begins a drain. Here the drain
 //!   begins, evictions that a budget refuses are tried for two minutes, and then the node is kept.
-//! - Upstream's code sums the wasted shares of CPU and memory in `least-waste`; here, as the documentation has it,
-//!   memory decides between equals of CPU only. Equals are decided by price here, at random there.
-//! - It leaves pods below priority −10 waiting, and preempts nobody; here every pod counts.
-//! - It watches for VMs that never join (15 min) and nodes that are not ready, and can stop in a cluster that is not
-//!   healthy. Here every VM that starts joins, and a spot VM that is taken back is simply replaced.
-//! - It scales a scale set as a whole, which Azure may throttle; throttling and outages of Azure or of the API server
-//!   are not played here at all.
-//! - Its nodes need an administrator who chooses the groups. Here they are chosen with the catalogue's prices at hand,
-//!   and a group exists in every zone at the cost of nothing, since all of them scale from zero.
+//! - Upstream's `least-waste` adds up the wasted shares of CPU and memory (`expander/waste/waste.go`). Here memory
+//!   decides only between equals of CPU. The two agree where the options help the same pods and their sizes have the
+//!   same memory per core. Equals are decided by price here, at random there.
+//! - It leaves pods below priority −10 waiting; here every pod counts.
+//! - It gives up VMs that do not join within 15 min, and stops in a cluster that is not healthy. Here every VM that
+//!   starts joins.
+//! - Throttling and outages of Azure and of the API server reach it too; this one is spared them.
+//! - Its taint on nodes that go is a cordon here.
 //!
-//! Where the two differ this is meant to be the cheaper one, so that the comparison flatters nobody but the baseline.
+//! What an administrator would do that nobody does here:
+//! - Choose sizes for the load. The cheapest D sizes are often those with 2 GiB per vCPU: good for loads that need CPU,
+//!   dear for those that need memory, and too small for some pods, which then show as unplaced.
+//! - Limit the groups. The limits and weights of the NodePools do not bind the baseline.
 
 mod deeds;
 mod groups;

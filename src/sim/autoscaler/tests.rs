@@ -1,10 +1,11 @@
 use super::*;
-use crate::workload::{BudgetLimit, PodBudget, PodTemplate, WorkloadKind};
+use crate::workload::{BudgetLimit, DiskRequest, PodBudget, PodTemplate, WorkloadKind};
 use crate::world::Scarce;
 use napkeeper_core::catalog::{Arch, CapacityType, OfferedSize, SizeName};
 use napkeeper_core::cluster::node::Node;
 use napkeeper_core::cluster::pod::{Labels, PodPhase, PodShape, Spread, Taint, TaintEffect, Toleration};
 use napkeeper_core::cluster::pool::{ConsolidationPolicy, Disruption, Limits as PoolLimits, NodeClass, NodePool};
+use napkeeper_core::cluster::volume::ReclaimPolicy;
 use napkeeper_core::labels;
 use napkeeper_core::money::HourlyPrice;
 use napkeeper_core::names::{Namespace, NodeClassName, NodePoolName, ObjectName, Region, Uid};
@@ -326,6 +327,36 @@ fn a_budget_that_allows_no_eviction_keeps_its_node() {
     let held = after(&start, hours(3));
     assert_eq!((running(&free), running(&held)), (3, 3));
     assert_eq!((own_nodes(&free).len(), own_nodes(&held).len()), (1, 2));
+}
+
+#[test]
+fn room_for_daemon_pods_is_kept_on_new_nodes() {
+    // 3600 of 3860 thousandths of a core would fit on 4 cores, but not beside the agent.
+    let mut start = start(vec![("one", deployment(shape("one", 3600), 1))]);
+    start.daemon_sets = vec![(key("agent"), PodTemplate::new(shape("agent", 300)))];
+    let one = after(&start, hours(1));
+    assert_eq!(own_nodes(&one).iter().map(|n| n.capacity.cpu_millis).collect::<Vec<_>>(), [8000]);
+    assert_eq!(one.baseline(hours(1)).nodes_launched, 1);
+}
+
+#[test]
+fn a_pod_with_a_disk_gets_a_new_node_in_the_zone_of_the_disk() {
+    let disk = DiskRequest { size_gib: 8, reclaim: ReclaimPolicy::Delete };
+    let kind = WorkloadKind::StatefulSet { replicas: 3, disk: Some(disk) };
+    // One to a node, so that every zone has one.
+    let mut start = start(vec![("db", Workload { template: PodTemplate::new(shape("db", 3000)), kind })]);
+    start.deeds = vec![(hours(1), Deed::EvictSpot { count: 3 })];
+    let zones = |autoscaler: &Autoscaler| -> Vec<String> {
+        let zone =
+            |node: &NodeName| autoscaler.cluster.state().nodes().get(node)?.label(labels::ZONE).map(str::to_owned);
+        let pods = autoscaler.cluster.state().pods().values();
+        pods.filter(|p| p.phase == PodPhase::Running).filter_map(|p| zone(p.node.as_ref()?)).collect()
+    };
+    let (before, later) = (after(&start, mins(59)), after(&start, hours(2)));
+    assert_eq!(zones(&before).len(), 3);
+    assert_eq!(zones(&before), zones(&later));
+    let names = |a: &Autoscaler| own_nodes(a).iter().map(|n| n.name.clone()).collect::<BTreeSet<_>>();
+    assert!(names(&before).is_disjoint(&names(&later)));
 }
 
 #[test]
