@@ -4,6 +4,7 @@
 //! time, make it do harm? Everything is a function of the scenario and the seed.
 
 pub mod arm;
+pub mod autoscaler;
 pub mod chance;
 pub mod cloud;
 pub mod cluster;

@@ -108,11 +108,11 @@ impl Faults {
         self.listing.filter(|(end, _)| now < *end).map(|(_, fault)| fault)
     }
 
-    pub(super) fn refuses(&mut self, offering: &OfferingKey, now: Timestamp) -> bool {
+    pub(crate) fn refuses(&mut self, offering: &OfferingKey, now: Timestamp) -> bool {
         self.refused.iter_mut().any(|s| s.strikes(offering, now))
     }
 
-    pub(super) fn starves(&mut self, offering: &OfferingKey, now: Timestamp) -> bool {
+    pub(crate) fn starves(&mut self, offering: &OfferingKey, now: Timestamp) -> bool {
         self.unallocatable.iter_mut().any(|s| s.strikes(offering, now))
     }
 }
@@ -164,7 +164,8 @@ impl Usage {
         usage
     }
 
-    fn count(&mut self, facts: &SizeFacts, capacity_type: CapacityType) {
+    /// Counts one more VM.
+    pub(crate) fn count(&mut self, facts: &SizeFacts, capacity_type: CapacityType) {
         match capacity_type {
             CapacityType::Spot => self.spot += facts.vcpus,
             CapacityType::OnDemand => {
@@ -177,7 +178,7 @@ impl Usage {
 
 impl Limits {
     /// Refuses a VM that would exceed a quota.
-    pub(super) fn check_cores(
+    pub(crate) fn check_cores(
         &self,
         usage: &Usage,
         facts: &SizeFacts,

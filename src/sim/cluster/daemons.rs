@@ -30,6 +30,16 @@ impl Daemons {
         self.pods.iter().filter_map(of_set).collect()
     }
 
+    /// What pods of DaemonSets ask of a node together.
+    pub(super) fn requests_on(&self, node: &Node) -> Resources {
+        let mut sum = Resources::default();
+        let shapes = self.templates.values().map(|t| &t.shape);
+        for shape in shapes.filter(|s| s.accepts_labels(&node.labels) && s.untolerated(&node.taints).is_none()) {
+            sum.add(&shape.requests);
+        }
+        sum
+    }
+
     pub(super) fn forget_pod(&mut self, set: ObjectKey, node: NodeName) {
         self.pods.remove(&(node, set));
     }

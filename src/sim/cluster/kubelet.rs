@@ -27,6 +27,30 @@ pub struct NewNode {
     pub allocatable: Resources,
 }
 
+impl NewNode {
+    /// Its Node object, ready for pods.
+    pub(super) fn into_node(self, uid: Uid, now: Timestamp) -> Node {
+        let mut labels = self.labels;
+        labels.insert(Arc::from(labels::HOSTNAME), self.name.text());
+        Node {
+            name: self.name,
+            uid,
+            provider_id: Some(self.provider_id),
+            labels,
+            taints: self.taints,
+            capacity: self.capacity,
+            allocatable: self.allocatable,
+            ready: true,
+            ready_since: now,
+            created_at: now,
+            deleting_at: None,
+            cordoned: false,
+            has_finalizer: false,
+            do_not_disrupt: false,
+        }
+    }
+}
+
 /// What happens to a node by itself. All but the first are about one incarnation of a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NodeTimer {
@@ -112,24 +136,8 @@ impl Cluster {
     }
 
     fn node_object(&mut self, node: NewNode, taints: Vec<Taint>, ready: bool) -> Node {
-        let mut labels = node.labels;
-        labels.insert(Arc::from(labels::HOSTNAME), node.name.text());
-        Node {
-            name: node.name,
-            uid: self.ids.uid(),
-            provider_id: Some(node.provider_id),
-            labels,
-            taints,
-            capacity: node.capacity,
-            allocatable: node.allocatable,
-            ready,
-            ready_since: self.now,
-            created_at: self.now,
-            deleting_at: None,
-            cordoned: false,
-            has_finalizer: false,
-            do_not_disrupt: false,
-        }
+        let uid = self.ids.uid();
+        Node { taints, ready, ..node.into_node(uid, self.now) }
     }
 
     pub(super) fn node_timer(&mut self, timer: NodeTimer) {

@@ -18,6 +18,7 @@ mod scheduler;
 mod timings;
 mod verbs;
 mod volumes;
+mod what_if;
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +27,9 @@ pub use delta::{Delta, apply};
 pub use events::ClusterEvent;
 pub use kubelet::NewNode;
 pub use listing::Listed;
+pub(crate) use scheduler::Slot;
 pub use timings::{Delay, Timings};
+pub(crate) use what_if::WhatIf;
 
 use crate::workload::PodBudget;
 use ids::Ids;

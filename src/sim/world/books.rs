@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::labels;
+use napkeeper_core::cluster::node::Node;
 use napkeeper_core::money::{HourlyPrice, Money};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -79,7 +79,8 @@ pub struct Summary {
 }
 
 impl Books {
-    pub(super) fn vm_runs(
+    /// A VM runs from now on, at this price; its full price is what it would cost on demand.
+    pub(crate) fn vm_runs(
         &mut self,
         incarnation: Arc<str>,
         offering: &OfferingKey,
@@ -92,15 +93,16 @@ impl Books {
         self.most_at_once = self.most_at_once.max(self.running.len());
     }
 
-    pub(super) fn vm_stops(&mut self, incarnation: &str) {
+    /// A VM is gone.
+    pub(crate) fn vm_stops(&mut self, incarnation: &str) {
         self.running.remove(incarnation);
     }
 
-    /// Measures what is used now.
-    pub(super) fn measure(&mut self, cluster: &Snapshot) {
+    /// Measures what is used now of the nodes that are somebody's to launch and to remove.
+    pub(crate) fn measure(&mut self, cluster: &Snapshot, is_managed: impl Fn(&Node) -> bool) {
         let mut load =
             Load { waiting: cluster.pending().values().map(std::collections::BTreeSet::len).sum(), ..Load::default() };
-        for node in cluster.nodes().values().filter(|n| n.label(labels::NODEPOOL).is_some()) {
+        for node in cluster.nodes().values().filter(|n| is_managed(n)) {
             load.had += node.allocatable.cpu_millis;
             load.used += cluster.usage(&node.name).map_or(0, |u| u.requested.cpu_millis);
         }
@@ -108,7 +110,7 @@ impl Books {
     }
 
     /// Time passes.
-    pub(super) fn pass(&mut self, from: Timestamp, to: Timestamp) {
+    pub(crate) fn pass(&mut self, from: Timestamp, to: Timestamp) {
         let time = to.duration_since(from);
         if time.is_zero() {
             return;

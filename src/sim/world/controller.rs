@@ -7,6 +7,7 @@ use napkeeper_core::catalog::{InstanceTypeOptions, SizeFacts, instance_types};
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::decide::{Memory, decide};
 use napkeeper_core::executor::Executor;
+use napkeeper_core::labels;
 use napkeeper_core::names::VmSize;
 use napkeeper_core::plan::{CommandKey, Planned, Report};
 use std::collections::BTreeMap;
@@ -112,7 +113,7 @@ impl World {
             }
         }
         if !deltas.is_empty() {
-            self.books.measure(self.cluster.state());
+            self.books.measure(self.cluster.state(), |node| node.label(labels::NODEPOOL).is_some());
         }
         self.refresh_types();
         !deltas.is_empty()

@@ -203,7 +203,7 @@ pub struct DeedError {
 }
 
 impl Scarce {
-    fn shortage(&self, now: jiff::Timestamp) -> Shortage {
+    pub(crate) fn shortage(&self, now: jiff::Timestamp) -> Shortage {
         let lasting = self.lasting.map_or(Lasting::Times(1), |time| Lasting::Until(now + time));
         Shortage { size: self.size.clone(), zone: self.zone.clone(), capacity_type: self.capacity_type, lasting }
     }

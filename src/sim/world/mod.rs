@@ -22,6 +22,7 @@ pub use deed::{Deed, DeedError, Scarce};
 pub use invariants::Violation;
 pub use mischief::Mischief;
 pub use start::{Start, StartError};
+pub(crate) use start::{furnish, identity, region_of};
 pub use timeline::{Entry, Kind};
 
 use crate::cloud::Cloud;

@@ -69,7 +69,7 @@ pub enum StartError {
 }
 
 /// Subscription, cluster and group of the embedded world.
-fn identity(region: &Region) -> Result<ClusterIdentity, NameError> {
+pub(crate) fn identity(region: &Region) -> Result<ClusterIdentity, NameError> {
     let subscription = "/subscriptions/00000000-0000-4000-8000-000000000001";
     Ok(ClusterIdentity {
         cluster: ArmId::new(format!(
@@ -81,17 +81,22 @@ fn identity(region: &Region) -> Result<ClusterIdentity, NameError> {
     })
 }
 
+/// What the region of a start offers.
+pub(crate) fn region_of(catalog: &Catalog, start: &Start) -> Result<RegionCatalog, StartError> {
+    catalog.region(&start.region).ok_or_else(|| StartError::Region {
+        region: start.region.to_string(),
+        nearest: catalog.nearest_region(start.region.as_str()).map(ToString::to_string),
+        as_of: catalog.as_of().to_string(),
+    })
+}
+
 impl World {
     /// Begins a world.
     ///
     /// # Errors
     /// [`StartError`] when the catalogue does not have the region.
     pub fn begin(catalog: &Catalog, start: Start) -> Result<Self, StartError> {
-        let region = catalog.region(&start.region).ok_or_else(|| StartError::Region {
-            region: start.region.to_string(),
-            nearest: catalog.nearest_region(start.region.as_str()).map(ToString::to_string),
-            as_of: catalog.as_of().to_string(),
-        })?;
+        let region = region_of(catalog, &start)?;
         let identity = identity(&start.region)?;
         let cloud = Cloud::new(CloudSettings {
             group: identity.group.clone(),
@@ -129,72 +134,75 @@ impl World {
         for (after, deed) in &start.deeds {
             world.plan_deed(start.at + *after, deed.clone());
         }
-        world.furnish(start)?;
+        furnish(&mut world.cluster, &world.catalog, &world.settings.cluster.group, start)?;
         Ok(world)
     }
+}
 
-    /// Puts the manifests into the API server.
-    fn furnish(&mut self, start: Start) -> Result<(), StartError> {
-        let now = self.now;
-        for class in start.classes {
-            self.cluster.apply_class(class);
-        }
-        for pool in start.pools {
-            self.cluster.apply_pool(pool);
-        }
-        for sweep in start.sweeps {
-            self.cluster.apply_sweep(sweep);
-        }
-        for (key, template) in &start.daemon_sets {
-            self.cluster.apply_daemon_set(key.clone(), template, now);
-        }
-        for (key, budget) in start.budgets {
-            self.cluster.apply_budget(key, budget);
-        }
-        for i in 0..start.system_nodes {
-            self.add_system_node(i)?;
-        }
-        for (key, workload) in start.workloads {
-            self.cluster.apply_workload(key, workload, now);
-        }
-        Ok(())
+/// Puts the manifests and the system nodes into the API server.
+pub(crate) fn furnish(
+    cluster: &mut Cluster,
+    region: &RegionCatalog,
+    group: &ArmId,
+    start: Start,
+) -> Result<(), StartError> {
+    let now = start.at;
+    for class in start.classes {
+        cluster.apply_class(class);
     }
+    for pool in start.pools {
+        cluster.apply_pool(pool);
+    }
+    for sweep in start.sweeps {
+        cluster.apply_sweep(sweep);
+    }
+    for (key, template) in &start.daemon_sets {
+        cluster.apply_daemon_set(key.clone(), template, now);
+    }
+    for (key, budget) in start.budgets {
+        cluster.apply_budget(key, budget);
+    }
+    for i in 0..start.system_nodes {
+        if let Some(node) = system_node(region, group, i)? {
+            cluster.add_unmanaged_node(node, now);
+        }
+    }
+    for (key, workload) in start.workloads {
+        cluster.apply_workload(key, workload, now);
+    }
+    Ok(())
+}
 
-    /// A node of AKS's own system pool: 4 cores, in a scale set of this group, for critical addons only.
-    fn add_system_node(&mut self, index: u32) -> Result<(), StartError> {
-        let wanted = |s: &&napkeeper_core::catalog::OfferedSize| s.facts.name.as_str() == "Standard_D4s_v5";
-        let size =
-            self.catalog.sizes.iter().find(wanted).or_else(|| self.catalog.sizes.iter().find(|s| s.facts.vcpus == 4));
-        let Some(facts) = size.map(|s| Arc::clone(&s.facts)) else { return Ok(()) };
-        let name = NodeName::new(format!("aks-system-00000000-vmss{index:06}"))?;
-        let vm = format!(
-            "{}/providers/Microsoft.Compute/virtualMachineScaleSets/aks-system-00000000-vmss/virtualMachines/{index}",
-            self.settings.cluster.group
-        );
-        let zone = Zone::of(&self.catalog.region, u8::try_from(index % 3 + 1).unwrap_or(1));
-        let label = |k: &str, v: &str| (Arc::from(k), Arc::from(v));
-        let has = capacity(&facts, 128, 110);
-        let node = NewNode {
-            name,
-            provider_id: ProviderId::of_vm(&ArmId::new(vm)?),
-            labels: Labels::from([
-                label(labels::ZONE, zone.as_str()),
-                label(labels::ARCH, facts.arch.as_str()),
-                label(labels::OS, "linux"),
-                label(labels::INSTANCE_TYPE, facts.name.as_str()),
-                label(labels::MODE, "system"),
-            ]),
-            taints: vec![Taint {
-                key: Arc::from("CriticalAddonsOnly"),
-                value: Arc::from("true"),
-                effect: TaintEffect::NoSchedule,
-            }],
-            allocatable: has.minus(&overhead(&facts)),
-            capacity: has,
-        };
-        self.cluster.add_unmanaged_node(node, self.now);
-        Ok(())
-    }
+/// A node of AKS's own system pool: 4 cores, in a scale set of this group, for critical addons only.
+fn system_node(region: &RegionCatalog, group: &ArmId, index: u32) -> Result<Option<NewNode>, StartError> {
+    let wanted = |s: &&napkeeper_core::catalog::OfferedSize| s.facts.name.as_str() == "Standard_D4s_v5";
+    let size = region.sizes.iter().find(wanted).or_else(|| region.sizes.iter().find(|s| s.facts.vcpus == 4));
+    let Some(facts) = size.map(|s| Arc::clone(&s.facts)) else { return Ok(None) };
+    let name = NodeName::new(format!("aks-system-00000000-vmss{index:06}"))?;
+    let vm = format!(
+        "{group}/providers/Microsoft.Compute/virtualMachineScaleSets/aks-system-00000000-vmss/virtualMachines/{index}"
+    );
+    let zone = Zone::of(&region.region, u8::try_from(index % 3 + 1).unwrap_or(1));
+    let label = |k: &str, v: &str| (Arc::from(k), Arc::from(v));
+    let has = capacity(&facts, 128, 110);
+    Ok(Some(NewNode {
+        name,
+        provider_id: ProviderId::of_vm(&ArmId::new(vm)?),
+        labels: Labels::from([
+            label(labels::ZONE, zone.as_str()),
+            label(labels::ARCH, facts.arch.as_str()),
+            label(labels::OS, "linux"),
+            label(labels::INSTANCE_TYPE, facts.name.as_str()),
+            label(labels::MODE, "system"),
+        ]),
+        taints: vec![Taint {
+            key: Arc::from("CriticalAddonsOnly"),
+            value: Arc::from("true"),
+            effect: TaintEffect::NoSchedule,
+        }],
+        allocatable: has.minus(&overhead(&facts)),
+        capacity: has,
+    }))
 }
 
 fn prices(region: &RegionCatalog) -> BTreeMap<OfferingKey, HourlyPrice> {

@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Number of a node in the book.
-pub(super) type Slot = usize;
+pub(crate) type Slot = usize;
 
 /// A node with what its pods leave free.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) node: Arc<Node>,
     pub(super) free: Resources,
@@ -38,7 +38,7 @@ impl Entry {
 }
 
 /// Pods that a spread constraint selects, counted per node.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Group {
     namespace: Namespace,
     selector: Requirements,
@@ -46,8 +46,8 @@ struct Group {
 }
 
 /// Nodes by number, with what is free and how many pods of each group they have.
-#[derive(Debug, Default)]
-pub(super) struct Book {
+#[derive(Debug, Clone, Default)]
+pub(in crate::cluster) struct Book {
     entries: Vec<Option<Entry>>,
     slots: BTreeMap<NodeName, Slot>,
     groups: Vec<Group>,
@@ -68,7 +68,7 @@ impl Book {
     }
 
     /// Adds a node, or takes note of its change.
-    pub(super) fn put(&mut self, node: &Arc<Node>) -> Slot {
+    pub(in crate::cluster) fn put(&mut self, node: &Arc<Node>) -> Slot {
         if let Some(slot) = self.slot(&node.name) {
             if let Some(Some(entry)) = self.entries.get_mut(slot) {
                 entry.free.add(&node.allocatable.minus(&entry.node.allocatable));
@@ -95,14 +95,14 @@ impl Book {
     }
 
     /// Forgets a node; its pods must have left it before.
-    pub(super) fn take(&mut self, name: &NodeName) {
+    pub(in crate::cluster) fn take(&mut self, name: &NodeName) {
         if let Some(slot) = self.slots.remove(name) {
             self.entries[slot] = None;
         }
     }
 
     /// Puts requests on a node.
-    pub(super) fn occupy(&mut self, slot: Slot, requests: &Resources) {
+    pub(in crate::cluster) fn occupy(&mut self, slot: Slot, requests: &Resources) {
         if let Some(Some(entry)) = self.entries.get_mut(slot) {
             entry.free.sub(requests);
         }
@@ -116,7 +116,7 @@ impl Book {
     }
 
     /// The number of the group that a selector makes in a namespace, counted from the pods given when it is new.
-    pub(super) fn group<'p>(
+    pub(in crate::cluster) fn group<'p>(
         &mut self,
         namespace: &Namespace,
         selector: &Requirements,
@@ -138,7 +138,7 @@ impl Book {
     }
 
     /// The groups that pods of a shape count in.
-    pub(super) fn groups_of(&self, shape: &PodShape) -> Vec<usize> {
+    pub(in crate::cluster) fn groups_of(&self, shape: &PodShape) -> Vec<usize> {
         let selected = |g: &Group| selects(&g.namespace, &g.selector, shape);
         (0..self.groups.len()).filter(|i| selected(&self.groups[*i])).collect()
     }
@@ -149,7 +149,7 @@ impl Book {
     }
 
     /// One pod more or less on a node, for these groups.
-    pub(super) fn tally(&mut self, groups: &[usize], slot: Slot, more: bool) {
+    pub(in crate::cluster) fn tally(&mut self, groups: &[usize], slot: Slot, more: bool) {
         for group in groups {
             let count = &mut self.groups[*group].on[slot];
             *count = if more { *count + 1 } else { count.saturating_sub(1) };

@@ -8,7 +8,9 @@
 mod book;
 mod view;
 
-use book::{Book, Slot, counts_for_spread, takes_room};
+pub(super) use book::Book;
+pub(crate) use book::Slot;
+use book::{counts_for_spread, takes_room};
 use jiff::Timestamp;
 use napkeeper_core::cluster::node::Node;
 use napkeeper_core::cluster::pod::{Pod, PodShape};
@@ -17,7 +19,7 @@ use napkeeper_core::requirements::Requirements;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use view::View;
+pub(super) use view::View;
 
 /// What is decided about the next pod.
 #[derive(Debug, PartialEq, Eq)]
@@ -80,6 +82,11 @@ struct Pass {
 }
 
 impl Scheduler {
+    /// What is free where, as the scheduler knows it.
+    pub(super) fn book(&self) -> &Book {
+        &self.book
+    }
+
     /// A node is new or has changed.
     pub(super) fn put_node(&mut self, node: &Arc<Node>) {
         let slot = self.book.put(node);

@@ -1,6 +1,6 @@
 //! A view: which nodes may one class of pods use, and which of them is the best for the next pod?
 
-use super::book::{Book, Slot, selects};
+use super::book::{Book, Entry, Slot, selects};
 use napkeeper_core::cluster::pod::PodShape;
 use napkeeper_core::requirements::Requirements;
 use std::cmp::Reverse;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// The nodes that a class of pods may use in one pass. Nodes do not change during a pass; what is free on them does.
 #[derive(Debug)]
-pub(super) struct View {
+pub(in crate::cluster) struct View {
     /// Nodes that selector and affinity accept and that have every topology key.
     nodes: Vec<Candidate>,
     spreads: Vec<Domains>,
@@ -35,7 +35,7 @@ struct Domains {
 
 impl View {
     /// Looks at all nodes, or only at some when the others are known to have no room.
-    pub(super) fn new(
+    pub(in crate::cluster) fn new(
         shape: &PodShape,
         groups: &[usize],
         volumes: &Requirements,
@@ -80,16 +80,31 @@ impl View {
 
     /// The node for the next pod: of those with room that keep every skew, the one with the highest score; among
     /// equals the first by name.
-    pub(super) fn best(&self, shape: &PodShape, book: &Book) -> Option<Slot> {
-        let room = self.room_in_domains(book);
-        let fits_spread = |c: &Candidate| c.domains.iter().zip(&room).all(|(domain, room)| room[*domain]);
-        self.nodes
-            .iter()
-            .filter(|c| c.open && fits_spread(c))
-            .filter_map(|c| Some((c.slot, book.entry(c.slot)?)))
-            .filter(|(_, entry)| shape.requests.fits(&entry.free))
+    pub(in crate::cluster) fn best(&self, shape: &PodShape, book: &Book) -> Option<Slot> {
+        self.feasible(shape, book)
             .max_by_key(|(_, entry)| (entry.score(&shape.requests), Reverse(&entry.node.name)))
             .map(|(slot, _)| slot)
+    }
+
+    /// The first node by number with room that keeps every skew, of those that `among` holds.
+    pub(in crate::cluster) fn first(
+        &self,
+        shape: &PodShape,
+        book: &Book,
+        among: impl Fn(Slot) -> bool,
+    ) -> Option<Slot> {
+        self.feasible(shape, book).map(|(slot, _)| slot).find(|slot| among(*slot))
+    }
+
+    /// The nodes with room that keep every skew.
+    fn feasible<'v>(&'v self, shape: &'v PodShape, book: &'v Book) -> impl Iterator<Item = (Slot, &'v Entry)> {
+        let room = self.room_in_domains(book);
+        let fits_spread = move |c: &Candidate| c.domains.iter().zip(&room).all(|(domain, room)| room[*domain]);
+        self.nodes
+            .iter()
+            .filter(move |c| c.open && fits_spread(c))
+            .filter_map(|c| Some((c.slot, book.entry(c.slot)?)))
+            .filter(|(_, entry)| shape.requests.fits(&entry.free))
     }
 
     /// For each spread constraint, the domains that may take one more pod.

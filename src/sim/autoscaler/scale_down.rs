@@ -1,0 +1,159 @@
+//! Scaling down: which nodes can be done without, and how do they go?
+
+use super::Autoscaler;
+use super::machines::Phase;
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_core::cluster::node::Node;
+use napkeeper_core::cluster::pod::{DoNotDisrupt, Pod, PodOwner};
+use napkeeper_core::names::NodeName;
+use napkeeper_core::plan::Effect;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A node is a candidate below this share (`--scale-down-utilization-threshold`), in percent.
+const THRESHOLD_PERCENT: i64 = 50;
+/// It goes when it has been one for so long (`--scale-down-unneeded-time`).
+const UNNEEDED_TIME: SignedDuration = SignedDuration::from_mins(10);
+/// Nothing goes for so long after a scale-up (`--scale-down-delay-after-add`).
+const DELAY_AFTER_ADD: SignedDuration = SignedDuration::from_mins(10);
+/// At most so many nodes go at once (`--max-scale-down-parallelism`), one of them with pods
+/// (`--max-drain-parallelism`).
+const MOST_AT_ONCE: usize = 10;
+/// A drain is given up when pods still refuse to be evicted after this time (`--max-pod-eviction-time`).
+const EVICTION_TIME: SignedDuration = SignedDuration::from_mins(2);
+/// Pods that are asked to end get at most this time (`--max-graceful-termination-sec`).
+const GRACEFUL_TERMINATION: SignedDuration = SignedDuration::from_mins(10);
+
+impl Autoscaler {
+    /// Goes on with drains, looks which nodes can be done without, and lets those go whose time is up.
+    pub(super) fn scale_down(&mut self) {
+        self.go_on_draining();
+        self.find_unneeded();
+        if let Some(end) = self.scaled_up_at.map(|at| at + DELAY_AFTER_ADD).filter(|end| self.now < *end) {
+            if !self.unneeded.is_empty() {
+                self.wake_at(end);
+            }
+            return;
+        }
+        let (ripe, green): (Vec<_>, Vec<_>) =
+            self.unneeded.clone().into_iter().partition(|(_, since)| *since + UNNEEDED_TIME <= self.now);
+        if let Some(at) = green.into_iter().map(|(_, since)| since + UNNEEDED_TIME).min() {
+            self.wake_at(at);
+        }
+        self.remove(ripe.into_iter().map(|(name, _)| name).collect());
+    }
+
+    /// Empty nodes first, as many as may go at once; then one with pods.
+    fn remove(&mut self, ripe: Vec<NodeName>) {
+        let going = |phase: &Phase| matches!(phase, Phase::Draining(_) | Phase::Deleting);
+        let mut room = MOST_AT_ONCE.saturating_sub(self.machines.values().filter(|m| going(&m.phase)).count());
+        let draining = self.machines.values().any(|m| matches!(m.phase, Phase::Draining(_)));
+        let (empty, busy): (Vec<_>, Vec<_>) = ripe.into_iter().partition(|name| self.pods_on(name).is_empty());
+        for name in empty {
+            if room == 0 {
+                return self.wake_at(self.now);
+            }
+            room -= 1;
+            self.cordon(&name, true);
+            self.unneeded.remove(&name);
+            self.delete(&name);
+        }
+        if let Some(name) = busy.first() {
+            self.wake_at(self.now);
+            if room > 0 && !draining {
+                self.cordon(name, true);
+                self.unneeded.remove(name);
+                self.set_phase(name, Phase::Draining(self.now));
+                self.go_on_draining();
+            }
+        }
+    }
+
+    /// Evicts what is left on nodes that drain, and deletes or keeps them when that has come to an end.
+    fn go_on_draining(&mut self) {
+        let draining: Vec<(NodeName, Timestamp)> = self
+            .machines
+            .iter()
+            .filter_map(
+                |(name, m)| if let Phase::Draining(since) = m.phase { Some((name.clone(), since)) } else { None },
+            )
+            .collect();
+        for (name, since) in draining {
+            let lasted = self.now.duration_since(since);
+            let mut refused = false;
+            for pod in self.pods_on(&name).iter().filter(|p| p.deleting_at.is_none()) {
+                let evict = Effect::Evict(pod.key.clone(), pod.uid.clone());
+                refused |= self.cluster.perform(&evict, self.now).is_some_and(|reply| reply.is_err());
+            }
+            if refused && lasted >= EVICTION_TIME {
+                self.cordon(&name, false);
+                self.set_phase(&name, Phase::Serving);
+            } else if lasted >= GRACEFUL_TERMINATION || self.pods_on(&name).is_empty() {
+                self.delete(&name);
+            }
+            self.wake_at(self.now);
+        }
+    }
+
+    fn cordon(&mut self, name: &NodeName, on: bool) {
+        self.cluster.edit_node(name, |node| node.cordoned = on, self.now);
+    }
+
+    fn set_phase(&mut self, name: &NodeName, phase: Phase) {
+        if let Some(machine) = self.machines.get_mut(name) {
+            machine.phase = phase;
+        }
+    }
+
+    /// Takes note of the nodes that are little used and whose pods have room elsewhere, one after the other: the room
+    /// that one of them needs is not given twice. Empty nodes come first, then those of the last time.
+    fn find_unneeded(&mut self) {
+        let mut candidates: Vec<(bool, bool, NodeName, Vec<Arc<Pod>>)> = Vec::new();
+        for (name, machine) in self.machines.iter().filter(|(_, m)| m.phase == Phase::Serving) {
+            if self.cluster.state().nodes().get(name).is_some_and(|node| self.is_little_used(node)) {
+                let pods = self.pods_on(&machine.node.name);
+                candidates.push((!pods.is_empty(), !self.unneeded.contains_key(name), name.clone(), pods));
+            }
+        }
+        candidates.sort_by(|a, b| (a.0, a.1, &a.2).cmp(&(b.0, b.1, &b.2)));
+        let mut found = BTreeMap::new();
+        let mut ends = Vec::new();
+        let mut what_if = self.cluster.what_if();
+        for (.., name, pods) in candidates {
+            ends.extend(pods.iter().filter_map(|pod| refusal_ends(pod, self.now)));
+            if pods.iter().any(|pod| pod.owner == PodOwner::Nobody || pod.refuses_disruption(self.now)) {
+                continue;
+            }
+            let mut trial = what_if.clone();
+            trial.take_node(&name);
+            if pods.iter().filter(|p| p.is_reschedulable()).all(|pod| trial.place(pod, None).is_some()) {
+                what_if = trial;
+                let since = self.unneeded.get(&name).copied().unwrap_or(self.now);
+                found.insert(name, since);
+            }
+        }
+        self.unneeded = found;
+        ends.into_iter().for_each(|at| self.wake_at(at));
+    }
+
+    /// The larger of the requested shares of CPU and memory, DaemonSets included, is below the threshold; on nodes with
+    /// GPUs it is the share of these alone that counts.
+    fn is_little_used(&self, node: &Node) -> bool {
+        let Some(usage) = self.cluster.state().usage(&node.name) else { return true };
+        let (has, used) = (&node.allocatable, &usage.requested);
+        let is_little = |used: i64, has: i64| i128::from(used) * 100 < i128::from(has) * i128::from(THRESHOLD_PERCENT);
+        let gpus = has.extended.iter().find(|(name, _)| name.ends_with(".com/gpu"));
+        match gpus {
+            Some((name, gpus)) => is_little(used.extended(name), *gpus),
+            None => is_little(used.cpu_millis, has.cpu_millis) && is_little(used.memory, has.memory),
+        }
+    }
+}
+
+/// When a pod that refuses to be disrupted for a while stops to.
+fn refusal_ends(pod: &Pod, now: Timestamp) -> Option<Timestamp> {
+    match (pod.do_not_disrupt, pod.started_at) {
+        (Some(DoNotDisrupt::For(time)), Some(start)) => Some(start + time).filter(|at| now < *at),
+        _ => None,
+    }
+}

@@ -1,0 +1,62 @@
+//! What if: where would kube-scheduler put pods if some nodes came, or went?
+//!
+//! It asks the scheduler's own filters, on a copy of its book, so that no simulation differs from what then happens.
+
+use super::scheduler::{Book, Slot, View};
+use super::{Cluster, NewNode};
+use napkeeper_core::cluster::pod::Pod;
+use napkeeper_core::names::NodeName;
+use napkeeper_core::requirements::Requirements;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A cluster that is thought through and never touched.
+#[derive(Debug, Clone)]
+pub(crate) struct WhatIf<'c> {
+    cluster: &'c Cluster,
+    book: Book,
+}
+
+impl Cluster {
+    /// Thinks the cluster through, as it is now.
+    pub(crate) fn what_if(&self) -> WhatIf<'_> {
+        WhatIf { cluster: self, book: self.scheduler.book().clone() }
+    }
+}
+
+impl WhatIf<'_> {
+    /// If this node were there and ready, with a pod of every DaemonSet that it accepts.
+    pub(crate) fn add_node(&mut self, node: NewNode) -> Slot {
+        let node = node.into_node(self.cluster.ids.clone().uid(), self.cluster.now);
+        let daemons = self.cluster.daemons.requests_on(&node);
+        let slot = self.book.put(&Arc::new(node));
+        self.book.occupy(slot, &daemons);
+        slot
+    }
+
+    /// If this node and its pods were not there.
+    pub(crate) fn take_node(&mut self, name: &NodeName) {
+        self.book.take(name);
+    }
+
+    /// If this pod were on the first of these nodes that takes it (`None`: of all); says which one it is.
+    pub(crate) fn place(&mut self, pod: &Pod, among: Option<&BTreeSet<Slot>>) -> Option<Slot> {
+        let shape = &*pod.shape;
+        let store = &self.cluster.store;
+        let volumes = match &*pod.volumes {
+            [] => Requirements::new(),
+            names => self.cluster.volumes.affinity(store, &shape.namespace, names)?,
+        };
+        let all = || store.pods().values();
+        let group = |s: &napkeeper_core::cluster::pod::Spread| self.book.group(&shape.namespace, &s.selector, all());
+        let groups: Vec<usize> = shape.spread.iter().map(group).collect();
+        // Other nodes matter only as domains of spread constraints.
+        let only = among.filter(|_| groups.is_empty());
+        let view = View::new(shape, &groups, &volumes, (&self.book, only));
+        let slot = view.first(shape, &self.book, |slot| among.is_none_or(|a| a.contains(&slot)))?;
+        self.book.occupy(slot, &shape.requests);
+        let counted = self.book.groups_of(shape);
+        self.book.tally(&counted, slot, true);
+        Some(slot)
+    }
+}
