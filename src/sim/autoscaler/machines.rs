@@ -134,7 +134,8 @@ impl Autoscaler {
         let group = &self.groups[machine.group];
         self.books.vm_runs(name.text(), &group.offering, group.price, group.on_demand);
         let timings = ClusterTimings::default();
-        let boots = timings.node_joins.of(self.seed, name.as_str()) + timings.node_ready.of(self.seed, name.as_str());
+        let joins = timings.node_joins.of(self.seed, "join", name.as_str());
+        let boots = joins + timings.node_ready.of(self.seed, "ready", name.as_str());
         let due = Some(self.now + boots);
         self.machines.insert(name, Machine { phase: Phase::Booting, due, ..machine });
     }

@@ -20,7 +20,7 @@ impl Delay {
     }
 
     /// The time that a step takes for the thing of this name.
-    pub(super) fn of(self, seed: u64, step: &str, name: &str) -> SignedDuration {
+    pub(crate) fn of(self, seed: u64, step: &str, name: &str) -> SignedDuration {
         Chance::of(seed, &format!("{step} {name}")).duration(self.least, self.most)
     }
 }

@@ -269,25 +269,26 @@ impl Pen {
     }
 
     fn races(&mut self) {
-        self.write(SignedDuration::from_hours(1), Deed::LeakNic { name: object("raced") });
-        self.mischief(SignedDuration::from_hours(1), Mischief::LeakDisk(object("raced")));
+        let hours = SignedDuration::from_hours;
+        self.write(hours(1), Deed::LeakNic { name: object("raced-nic") });
+        self.mischief(hours(1), Mischief::LeakDisk(object("raced-disk")));
         let volume =
             Deed::AddVolume { name: object("pvc-raced"), claim: None, reclaim: ReclaimPolicy::Delete, size_gib: 64 };
         self.write(SignedDuration::from_mins(20), volume);
-        self.write(SignedDuration::from_hours(3), Deed::LoseVolume { name: object("pvc-raced") });
-        self.write(SignedDuration::from_hours(8), Deed::Approve {});
-        // Every inventory of these hours is followed by somebody who changes what it showed.
-        let mut at = SignedDuration::from_mins(65);
-        while at < SignedDuration::from_hours(18) {
-            let deed = match self.chance.between(0, 2) {
-                0 => Mischief::TakeOver(object("raced")),
-                1 => Mischief::RestoreVolume(object("pvc-raced")),
-                _ => Mischief::ServeNic(object("raced")),
-            };
-            if self.chance.one_in(12) {
-                self.mischief(at, Mischief::Race(Box::new(Deed::Mischief(deed))));
+        self.write(hours(3), Deed::LoseVolume { name: object("pvc-raced") });
+        self.write(hours(9), Deed::Approve {});
+        // Somebody changes what an inventory has shown, about when that inventory is the last proof.
+        let mut at = SignedDuration::from_mins(91);
+        while at < SignedDuration::from_mins(130) {
+            let name = if self.chance.one_in(2) { "raced-nic" } else { "raced-disk" };
+            if self.chance.one_in(5) {
+                self.mischief(at, Mischief::Race(Box::new(Deed::Mischief(Mischief::TakeOver(object(name))))));
             }
-            at += SignedDuration::from_mins(7);
+            at += SignedDuration::from_mins(6);
+        }
+        if self.chance.one_in(2) {
+            // The approval sets off a deletion by an inventory from before this.
+            self.mischief(hours(9) - SignedDuration::from_secs(1), Mischief::RestoreVolume(object("pvc-raced")));
         }
     }
 
