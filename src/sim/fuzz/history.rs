@@ -268,27 +268,35 @@ impl Pen {
         self.write(FAULTS + SignedDuration::from_hours(20), Deed::Approve {});
     }
 
+    /// One race a seed: the cap lets only one resource go a day.
     fn races(&mut self) {
-        let hours = SignedDuration::from_hours;
-        self.write(hours(1), Deed::LeakNic { name: object("raced-nic") });
-        self.mischief(hours(1), Mischief::LeakDisk(object("raced-disk")));
-        let volume =
-            Deed::AddVolume { name: object("pvc-raced"), claim: None, reclaim: ReclaimPolicy::Delete, size_gib: 64 };
-        self.write(SignedDuration::from_mins(20), volume);
-        self.write(hours(3), Deed::LoseVolume { name: object("pvc-raced") });
-        self.write(hours(9), Deed::Approve {});
-        // Somebody changes what an inventory has shown, about when that inventory is the last proof.
-        let mut at = SignedDuration::from_mins(91);
-        while at < SignedDuration::from_mins(130) {
+        if self.chance.one_in(2) { self.race_for_a_tag() } else { self.race_for_a_volume() }
+    }
+
+    /// Somebody takes over what an inventory has shown, about when that inventory is the last proof.
+    fn race_for_a_tag(&mut self) {
+        let start = SignedDuration::from_hours(1);
+        self.write(start, Deed::LeakNic { name: object("raced-nic") });
+        self.mischief(start, Mischief::LeakDisk(object("raced-disk")));
+        for minutes in (91..130).step_by(6) {
             let name = if self.chance.one_in(2) { "raced-nic" } else { "raced-disk" };
             if self.chance.one_in(5) {
-                self.mischief(at, Mischief::Race(Box::new(Deed::Mischief(Mischief::TakeOver(object(name))))));
+                let race = Mischief::Race(Box::new(Deed::Mischief(Mischief::TakeOver(object(name)))));
+                self.mischief(SignedDuration::from_mins(minutes), race);
             }
-            at += SignedDuration::from_mins(6);
         }
+    }
+
+    /// A PersistentVolume is restored right before its disk's deletion is approved: the inventory is older than that.
+    fn race_for_a_volume(&mut self) {
+        let name = object("pvc-raced");
+        let volume = Deed::AddVolume { name: name.clone(), claim: None, reclaim: ReclaimPolicy::Delete, size_gib: 64 };
+        self.write(SignedDuration::from_mins(20), volume);
+        self.write(SignedDuration::from_hours(3), Deed::LoseVolume { name: name.clone() });
+        let approved = SignedDuration::from_hours(9);
+        self.write(approved, Deed::Approve {});
         if self.chance.one_in(2) {
-            // The approval sets off a deletion by an inventory from before this.
-            self.mischief(hours(9) - SignedDuration::from_secs(1), Mischief::RestoreVolume(object("pvc-raced")));
+            self.mischief(approved - SignedDuration::from_secs(1), Mischief::RestoreVolume(name));
         }
     }
 
