@@ -275,16 +275,11 @@ impl Pen {
 
     /// Somebody takes over what an inventory has shown, about when that inventory is the last proof.
     fn race_for_a_tag(&mut self) {
-        let start = SignedDuration::from_hours(1);
-        self.write(start, Deed::LeakNic { name: object("raced-nic") });
-        self.mischief(start, Mischief::LeakDisk(object("raced-disk")));
-        for minutes in (91..130).step_by(6) {
-            let name = if self.chance.one_in(2) { "raced-nic" } else { "raced-disk" };
-            if self.chance.one_in(5) {
-                let race = Mischief::Race(Box::new(Deed::Mischief(Mischief::TakeOver(object(name)))));
-                self.mischief(SignedDuration::from_mins(minutes), race);
-            }
-        }
+        let name = object("raced-nic");
+        self.write(SignedDuration::from_hours(1), Deed::LeakNic { name: name.clone() });
+        let race = Mischief::Race(Box::new(Deed::Mischief(Mischief::TakeOver(name))));
+        let about_when = self.minutes(88, 125);
+        self.mischief(about_when, race);
     }
 
     /// A PersistentVolume is restored right before its disk's deletion is approved: the inventory is older than that.
