@@ -7,5 +7,6 @@ pub mod arm;
 pub mod chance;
 pub mod cloud;
 pub mod cluster;
+pub mod scenario;
 pub mod workload;
 pub mod world;

@@ -9,6 +9,7 @@ mod controller;
 mod deed;
 mod exchange;
 mod invariants;
+mod orphans;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -17,8 +18,9 @@ mod truth;
 
 pub use books::{Books, Summary};
 pub use controller::{Crash, When};
-pub use deed::{Deed, DeedError, Scarce};
+pub use deed::{Deed, Scarce};
 pub use invariants::Violation;
+pub use orphans::{Collected, Kept, Orphans};
 pub use start::{Start, StartError};
 pub use timeline::{Entry, Kind};
 

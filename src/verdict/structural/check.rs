@@ -3,7 +3,7 @@
 use crate::finding::Issue;
 use crate::patterns::Patterns;
 use crate::rules::{self, Rule};
-use crate::suggest::nearest;
+use napkeeper_core::suggest::nearest;
 use napkeeper_api::path::{Path, Segment};
 use serde_json::{Map, Value};
 
