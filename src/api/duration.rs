@@ -7,12 +7,35 @@ use jiff::SignedDuration;
 #[error("duration {0:?}: must be whole hours, minutes and seconds such as 90s, 30m or 1h30m")]
 pub struct DurationError(pub String);
 
+/// Why a text is no duration with days.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("duration {0:?}: must be whole days, hours, minutes and seconds such as 15m, 36h, 9d or 1d12h")]
+pub struct DaysError(pub String);
+
 /// Parses hours, minutes and seconds.
 ///
 /// # Errors
 /// [`DurationError`] when the text is something else or does not fit.
 pub fn parse(text: &str) -> Result<SignedDuration, DurationError> {
     seconds(text).map(SignedDuration::from_secs).ok_or_else(|| DurationError(text.to_owned()))
+}
+
+/// Parses days, hours, minutes and seconds: `9d`, `36h`, `1d12h`. Karpenter has no days; our own kinds have.
+///
+/// # Errors
+/// [`DaysError`] when the text is something else or does not fit.
+pub fn parse_with_days(text: &str) -> Result<SignedDuration, DaysError> {
+    let wrong = || DaysError(text.to_owned());
+    let (days, rest) = match text.split_once('d') {
+        Some((days, rest)) => (days, rest),
+        None => ("0", text),
+    };
+    let is_number = days.bytes().all(|b| b.is_ascii_digit());
+    let days: i64 = days.parse().ok().filter(|_| is_number).ok_or_else(wrong)?;
+    let rest = if rest.is_empty() && text.ends_with('d') { Some(0) } else { seconds(rest) };
+    let total = days.checked_mul(24 * 3600).zip(rest).and_then(|(days, rest)| days.checked_add(rest));
+    // A million days is beyond any calendar that a timestamp can hold.
+    total.filter(|s| *s < 1_000_000 * 24 * 3600).map(SignedDuration::from_secs).ok_or_else(wrong)
 }
 
 /// Parses hours, minutes and seconds, or `Never`.
@@ -75,6 +98,16 @@ mod tests {
         assert_eq!(parse_or_never("Never"), Ok(None));
         for bad in ["", "5", "1d", "-1h", "1.5h", "never", "99999999999999999999h", "5é"] {
             assert!(parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn days_come_first_and_count_24_hours() {
+        for (text, hours) in [("9d", 216), ("1d12h", 36), ("36h", 36), ("0d", 0)] {
+            assert_eq!(parse_with_days(text).unwrap().as_hours(), hours, "{text}");
+        }
+        for bad in ["", "d", "1", "12h1d", "+1d", "-1d", "1d1", "1.5d", "99999999999d", "Never"] {
+            assert!(parse_with_days(bad).is_err(), "{bad:?}");
         }
     }
 }

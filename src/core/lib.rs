@@ -22,3 +22,4 @@ pub mod resources;
 pub mod schedule;
 pub mod scheduling;
 pub mod settings;
+pub mod suggest;

@@ -9,5 +9,6 @@ pub mod chance;
 pub mod cloud;
 pub mod cluster;
 pub mod fuzz;
+pub mod scenario;
 pub mod workload;
 pub mod world;

@@ -3,12 +3,13 @@
 use crate::finding::Issue;
 use crate::rules;
 use crate::schemas::{Kind, Schemas, Version};
-use crate::suggest::nearest;
 use napkeeper_api::path::Path;
+use napkeeper_core::suggest::nearest;
 use serde_json::Value;
 
-/// Kinds of known groups that upstream has and that we have no schema of.
-const PASSED_OVER: [(&str, &str); 1] = [("karpenter.sh", "NodeOverlay")];
+/// Kinds of known groups without a schema here: upstream's, and the scenarios of `simulate`, which reads them strictly
+/// by itself.
+const PASSED_OVER: [(&str, &str); 2] = [("karpenter.sh", "NodeOverlay"), ("napkeeper.io", "Scenario")];
 
 /// Kinds that are gone, and what stands in their place.
 const GONE: [(&str, &str, &str); 2] =

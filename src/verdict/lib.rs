@@ -9,7 +9,6 @@ mod patterns;
 pub mod rules;
 mod schemas;
 mod structural;
-mod suggest;
 mod verdict;
 
 pub use finding::{Finding, Severity};

@@ -3,6 +3,7 @@
 //! Every conversion collects all that is wrong, each with the path of its field. Defaults are those that the API
 //! server would have put in. A manifest that no API server has seen has no UID; it gets `unsaved-<name>`.
 
+mod budget;
 mod claim;
 mod meta;
 mod pod;
@@ -18,6 +19,7 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
+pub use budget::{BudgetLimit, PodDisruptionBudget, disruption_budget};
 pub use claim::{claim, claim_object};
 pub use pod::{PodTemplate, pod, pod_template};
 pub use pool::{node_class, node_pool};
@@ -25,4 +27,4 @@ pub use record::{record_objects, records};
 pub use sweep::sweep;
 pub use violations::{Violation, Violations};
 pub use volume::volume;
-pub use workload::{DaemonSet, Deployment, Job, daemon_set, deployment, job};
+pub use workload::{DaemonSet, Deployment, Job, StatefulSet, daemon_set, deployment, job, stateful_set};

@@ -6,6 +6,7 @@ use super::pod_requests;
 use super::violations::Violations;
 use crate::duration;
 use crate::path::Path;
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Pod as WirePod, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use napkeeper_core::cluster::pod::{DoNotDisrupt, Pod, PodOwner, PodPhase, PodShape};
@@ -22,6 +23,8 @@ pub struct PodTemplate {
     pub do_not_disrupt: Option<DoNotDisrupt>,
     /// PersistentVolumeClaims that every pod uses.
     pub volumes: Vec<ObjectName>,
+    /// `terminationGracePeriodSeconds`; `None` is the default of Kubernetes.
+    pub grace: Option<SignedDuration>,
 }
 
 /// Annotation of a pod that the kubelet made from a file.
@@ -68,6 +71,7 @@ fn read(
         shape: Arc::new(shape),
         do_not_disrupt: do_not_disrupt(metadata, &at.key("metadata"), found),
         volumes: volumes(spec, metadata.name.as_deref(), &at_spec, found),
+        grace: spec.termination_grace_period_seconds.map(SignedDuration::from_secs),
     }
 }
 

@@ -110,7 +110,8 @@ fn constraint(wire: &TopologySpreadConstraint, labels: &Labels, at: &Path, found
     Some(Spread { topology_key: Arc::from(normalize(&wire.topology_key)), max_skew: skew?, selector })
 }
 
-fn label_selector(wire: &LabelSelector, at: &Path, found: &mut Violations) -> Requirements {
+/// A label selector; one without terms fits everything.
+pub(super) fn label_selector(wire: &LabelSelector, at: &Path, found: &mut Violations) -> Requirements {
     let mut all = Requirements::new();
     for (key, value) in wire.match_labels.iter().flatten() {
         all.add(key, Requirement::any_of([value]));

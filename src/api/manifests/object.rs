@@ -26,8 +26,12 @@ pub enum Object {
     Sweep(Box<Sweep>),
     /// Deployment.
     Deployment(Deployment),
+    /// StatefulSet.
+    StatefulSet(convert::StatefulSet),
     /// Job.
     Job(Job),
+    /// PodDisruptionBudget.
+    DisruptionBudget(convert::PodDisruptionBudget),
     /// DaemonSet.
     DaemonSet(convert::DaemonSet),
     /// Pod.
@@ -100,6 +104,10 @@ pub fn object(value: &Value) -> Result<Object, Violations> {
         }
         ("apps/v1", "Deployment") => convert::deployment(&decode(value)?).map(Object::Deployment),
         ("apps/v1", "DaemonSet") => convert::daemon_set(&decode(value)?).map(Object::DaemonSet),
+        ("apps/v1", "StatefulSet") => convert::stateful_set(&decode(value)?).map(Object::StatefulSet),
+        ("policy/v1", "PodDisruptionBudget") => {
+            convert::disruption_budget(&decode(value)?).map(Object::DisruptionBudget)
+        }
         ("batch/v1", "Job") => convert::job(&decode(value)?).map(Object::Job),
         ("v1", "Pod") => convert::pod(&decode(value)?).map(|o| Object::Pod(Box::new(o))),
         ("v1", "PersistentVolume") => convert::volume(&decode(value)?).map(|o| Object::Volume(Box::new(o))),

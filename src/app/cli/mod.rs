@@ -3,6 +3,7 @@
 //! Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 findings, 2 it could not be done.
 
 mod output;
+mod simulate;
 mod validate;
 mod version;
 
@@ -12,13 +13,14 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
+  napkeeper simulate                     see nodes come and go, on a simulated cluster
   napkeeper validate                     check every manifest under the current folder
   napkeeper validate nodepool.yaml       check one file
   kustomize build . | napkeeper validate -
 
 Exit codes: 0 fine, 1 findings, 2 it could not be done.";
 
-/// Looks after AKS Node Auto-Provisioning: checks its manifests.
+/// Looks after AKS Node Auto-Provisioning: checks its manifests, simulates what would happen.
 #[derive(Debug, Parser)]
 #[command(name = "napkeeper", version, after_help = EXAMPLES, arg_required_else_help = true)]
 struct Cli {
@@ -31,6 +33,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Simulate(simulate::Args),
     Validate(validate::Args),
     Version(version::Args),
 }
@@ -51,6 +54,7 @@ pub(crate) fn run() -> ExitCode {
     let cli = Cli::parse();
     cli.color.apply();
     let result = match &cli.command {
+        Command::Simulate(args) => simulate::run(args),
         Command::Validate(args) => validate::run(args),
         Command::Version(args) => version::run(args),
     };

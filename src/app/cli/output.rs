@@ -1,6 +1,7 @@
 //! How do findings look?
 
 use anstyle::{AnsiColor, Style};
+use napkeeper_api::manifests::Problem;
 use napkeeper_verdict::{Finding, Severity};
 use std::io::{self, Write};
 
@@ -61,6 +62,14 @@ pub(super) fn finding(out: &mut impl Write, finding: &Finding, text: &str) -> io
         writeln!(out, "  {HELP}help:{HELP:#} {}", printable(fix))?;
     }
     Ok(())
+}
+
+/// Says on stderr what is wrong with a file, with the line that it points at.
+pub(super) fn problem(problem: &Problem, text: &str) {
+    error(&problem.to_string());
+    if let Some((at, source)) = problem.at.and_then(|at| Some((at, text.lines().nth(at.line - 1)?))) {
+        drop(excerpt(&mut anstream::stderr(), source, at.line, at.column, RED));
+    }
 }
 
 fn excerpt(out: &mut impl Write, source: &str, line: usize, column: usize, style: Style) -> io::Result<()> {

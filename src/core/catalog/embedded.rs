@@ -20,6 +20,7 @@ use super::reader::{Broken, Reader};
 use super::{Arch, Gpu, OfferedSize, RegionCatalog, SizeFacts};
 use crate::money::HourlyPrice;
 use crate::names::{Region, VmSize, Zone};
+use crate::suggest::distance;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -238,25 +239,6 @@ fn read_price(reader: &mut Reader<'_>) -> Result<Option<HourlyPrice>, Broken> {
     };
     let nanos = i64::try_from(price >> 2).ok().and_then(|m| m.checked_mul(unit));
     nanos.map(|n| Some(HourlyPrice::from_nanos(n))).ok_or(Broken("a price is too high"))
-}
-
-/// Levenshtein's distance: the fewest characters to insert, drop or replace.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
-        for (cell, y) in row.iter_mut().skip(1).zip(b.chars()) {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = *cell;
-            left = replaced.min(*cell + 1).min(left + 1);
-            *cell = left;
-        }
-        if let Some(first) = row.first_mut() {
-            *first = i + 1;
-        }
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! PodDisruptionBudgets: may one more pod be evicted?
 
+pub use napkeeper_api::convert::BudgetLimit;
 use napkeeper_core::cluster::pod::{Labels, Pod, PodPhase};
 use napkeeper_core::names::Namespace;
 use napkeeper_core::requirements::Requirements;
@@ -15,15 +16,6 @@ pub struct PodBudget {
     pub limit: BudgetLimit,
 }
 
-/// What a PodDisruptionBudget allows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BudgetLimit {
-    /// At least so many pods must be healthy.
-    MinAvailable(u32),
-    /// At most so many of the wanted pods may be missing.
-    MaxUnavailable(u32),
-}
-
 impl PodBudget {
     /// True when it guards pods of this namespace with these labels.
     #[must_use]
@@ -34,9 +26,12 @@ impl PodBudget {
     /// True when a healthy pod may go, when so many of those wanted are healthy.
     #[must_use]
     pub fn allows(&self, healthy: u32, wanted: u32) -> bool {
+        let percent = |part: u32| wanted.saturating_mul(part).div_ceil(100);
         let needed = match self.limit {
             BudgetLimit::MinAvailable(least) => least,
+            BudgetLimit::MinAvailablePercent(part) => percent(part),
             BudgetLimit::MaxUnavailable(most) => wanted.saturating_sub(most),
+            BudgetLimit::MaxUnavailablePercent(part) => wanted.saturating_sub(percent(part)),
         };
         healthy > needed
     }

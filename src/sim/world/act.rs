@@ -139,7 +139,10 @@ impl World {
                 let text = format!("{}: {}", delete.deletion.kind, evidence.join("; "));
                 self.note(Kind::Collected, delete.resource.id.name(), text);
             }
-            Command::ReportSweep(report) => self.tell_kept(report),
+            Command::ReportSweep(report) => {
+                self.tell_kept(report);
+                self.tell_spared();
+            }
             _ => {}
         }
     }

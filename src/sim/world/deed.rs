@@ -6,6 +6,7 @@ use super::mischief::Mischief;
 use super::timeline::Kind;
 use super::{Violation, World};
 use crate::cloud::{DiskDraft, Lasting, ListingFault, Shortage};
+use crate::scenario::text;
 use jiff::SignedDuration;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::cluster::cloud::{ResourceKind, Tags};
@@ -27,6 +28,7 @@ pub enum Deed {
     /// A workload gets another number of replicas.
     Scale {
         /// Namespace and name.
+        #[serde(deserialize_with = "text::key")]
         workload: ObjectKey,
         /// Replicas, or the parallelism of a Job.
         replicas: u32,
@@ -34,11 +36,13 @@ pub enum Deed {
     /// A suspended Job of the manifests is run once, under a name of its own.
     StartJob {
         /// Namespace and name.
+        #[serde(deserialize_with = "text::key")]
         workload: ObjectKey,
     },
     /// A workload is deleted.
     Delete {
         /// Namespace and name.
+        #[serde(deserialize_with = "text::key")]
         workload: ObjectKey,
     },
     /// Azure takes spot VMs back.
@@ -65,25 +69,25 @@ pub enum Deed {
     /// Azure answers 429 for a while.
     Throttle {
         /// For how long.
-        #[serde(rename = "for")]
+        #[serde(rename = "for", deserialize_with = "text::duration")]
         lasting: SignedDuration,
     },
     /// Azure answers 500 for a while.
     AzureDown {
         /// For how long.
-        #[serde(rename = "for")]
+        #[serde(rename = "for", deserialize_with = "text::duration")]
         lasting: SignedDuration,
     },
     /// The API server cannot be reached for a while.
     ApiServerDown {
         /// For how long.
-        #[serde(rename = "for")]
+        #[serde(rename = "for", deserialize_with = "text::duration")]
         lasting: SignedDuration,
     },
     /// The last page of Azure's listings cannot be read for a while.
     BrokenListing {
         /// For how long.
-        #[serde(rename = "for")]
+        #[serde(rename = "for", deserialize_with = "text::duration")]
         lasting: SignedDuration,
     },
     /// A NIC is left over from a NodeClaim that is gone: tagged with this cluster and the claim's UID.
@@ -101,7 +105,7 @@ pub enum Deed {
         /// Its name; the disk has the same.
         name: ObjectName,
         /// The PersistentVolumeClaim that it is bound to.
-        #[serde(default)]
+        #[serde(default, deserialize_with = "text::some_key")]
         claim: Option<ObjectKey>,
         /// What becomes of the disk.
         reclaim: ReclaimPolicy,
@@ -167,7 +171,7 @@ pub enum Deed {
     /// The controller crashes.
     Crash {
         /// It is down this long.
-        #[serde(rename = "for")]
+        #[serde(rename = "for", deserialize_with = "text::duration")]
         lasting: SignedDuration,
     },
 }
@@ -186,20 +190,41 @@ pub struct Scarce {
     #[serde(default)]
     pub capacity_type: Option<CapacityType>,
     /// For how long; absent is for the next VM.
-    #[serde(default, rename = "for")]
+    #[serde(default, rename = "for", deserialize_with = "text::some_duration")]
     pub lasting: Option<SignedDuration>,
 }
 
-/// A deed that names nothing.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} {name:?}: there is no such thing in the manifests; {hint}")]
-pub struct DeedError {
-    /// What it was to name, for example `workload`.
-    pub what: &'static str,
-    /// What it names.
-    pub name: String,
-    /// What there is.
-    pub hint: String,
+impl Deed {
+    /// How the steps of a scenario file are called.
+    pub const NAMES: [&str; 27] = [
+        "scale",
+        "startJob",
+        "delete",
+        "evictSpot",
+        "quota",
+        "refuse",
+        "noCapacity",
+        "throttle",
+        "azureDown",
+        "apiServerDown",
+        "brokenListing",
+        "leakNic",
+        "foreignVm",
+        "addVolume",
+        "loseVolume",
+        "emptyApiServer",
+        "approve",
+        "clearBreaker",
+        "pause",
+        "sweepMode",
+        "deleteClaim",
+        "deleteNode",
+        "takeOver",
+        "keepChildren",
+        "shoutingIds",
+        "misdirect",
+        "crash",
+    ];
 }
 
 impl Scarce {

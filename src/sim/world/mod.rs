@@ -10,6 +10,7 @@ mod deed;
 mod exchange;
 mod invariants;
 mod mischief;
+mod orphans;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -18,9 +19,10 @@ mod truth;
 
 pub use books::{Books, Summary};
 pub use controller::{Crash, Moment, When};
-pub use deed::{Deed, DeedError, Scarce};
+pub use deed::{Deed, Scarce};
 pub use invariants::Violation;
 pub use mischief::Mischief;
+pub use orphans::{Collected, Kept, Orphans};
 pub use start::{Start, StartError};
 pub(crate) use start::{furnish, identity, region_of};
 pub use timeline::{Entry, Kind};

@@ -3,9 +3,9 @@
 use crate::finding::Issue;
 use crate::patterns::Patterns;
 use crate::rules::{self, Rule};
-use crate::suggest::nearest;
 use napkeeper_api::path::{Path, Segment};
 use napkeeper_api::wire::describe_pattern;
+use napkeeper_core::suggest::nearest;
 use serde_json::{Map, Value};
 
 /// Values that were renamed: the field, what it was, what it is.

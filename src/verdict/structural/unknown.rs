@@ -2,8 +2,8 @@
 
 use crate::finding::Issue;
 use crate::rules;
-use crate::suggest::nearest;
 use napkeeper_api::path::Path;
+use napkeeper_core::suggest::nearest;
 use serde_json::Value;
 
 /// Fields that older versions had elsewhere: where they stood, and where they stand.

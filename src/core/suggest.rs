@@ -1,7 +1,8 @@
 //! Which known word was probably meant?
 
 /// The nearest of some words, if one is near enough to be what was meant.
-pub(crate) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+#[must_use]
+pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let folded = given.to_lowercase();
     let scored = known.into_iter().map(|word| (distance(&folded, &word.to_lowercase()), word));
     let (edits, word) = scored.min_by_key(|(edits, _)| *edits)?;
@@ -9,20 +10,23 @@ pub(crate) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>)
     (edits <= 2.max(given.len() / 4) && edits < given.len() || contained()).then_some(word)
 }
 
-/// Levenshtein distance.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
+/// Levenshtein's distance: the fewest characters to insert, drop or replace.
+pub(crate) fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (cell, y) in row.iter_mut().skip(1).zip(b.chars()) {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = *cell;
+            left = replaced.min(*cell + 1).min(left + 1);
+            *cell = left;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
         }
     }
-    row[b.len()]
+    row.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]

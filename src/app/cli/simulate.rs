@@ -1,0 +1,210 @@
+//! `napkeeper simulate`: what would napkeeper do with these manifests, and what would it cost?
+
+mod input;
+mod summary;
+mod timeline;
+
+use super::{Outcome, output};
+use anstyle::Style;
+use anyhow::{Context, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use input::Input;
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_api::duration::parse_with_days;
+use napkeeper_core::catalog::Catalog;
+use napkeeper_core::names::Region;
+use napkeeper_sim::scenario::{LONGEST, Scenario};
+use napkeeper_sim::world::{Violation, World};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const EXAMPLES: &str = "\
+Examples:
+  napkeeper simulate                                     the quickstart that is built in
+  napkeeper simulate clusters/prod                       your manifests: pods get nodes, for one hour
+  napkeeper simulate clusters/prod --scenario friday.yaml --region northeurope
+  napkeeper simulate --seed 7 -o json | jq .summary
+
+Azure and the cluster are simulated on a virtual clock; nothing is sent anywhere. The same seed gives the same run.
+Exit codes: 0 fine, 1 an invariant broke (a mistake of napkeeper's), 2 it could not be done.";
+
+/// Run manifests and a scenario on a simulated cluster and a simulated Azure.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// Folder of manifests, with a scenario or without; absent is the quickstart that is built in.
+    #[arg(value_name = "PATH")]
+    path: Option<PathBuf>,
+    /// File of the scenario, in place of the folder's own.
+    #[arg(long, value_name = "FILE")]
+    scenario: Option<PathBuf>,
+    /// Azure region, in place of the scenario's.
+    #[arg(long, value_name = "REGION")]
+    region: Option<String>,
+    /// Seed of all chance, in place of the scenario's.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// How long to simulate, in place of the scenario's time: 90m, 36h, 9d.
+    #[arg(long = "for", value_name = "DURATION", value_parser = lasting)]
+    lasting: Option<SignedDuration>,
+    /// How to print what happened.
+    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
+    output: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// For people.
+    Text,
+    /// One object; the same seed gives the same bytes, but for `took_ms`.
+    Json,
+}
+
+fn lasting(text: &str) -> Result<SignedDuration, String> {
+    let time = parse_with_days(text).map_err(|e| e.to_string())?;
+    let fits = time.is_positive() && time <= LONGEST;
+    fits.then_some(time).ok_or_else(|| "must be more than nothing and at most 366d".to_owned())
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
+    let catalog = Catalog::embedded()?;
+    let region = args.region.as_deref().map(|text| region(text, &catalog)).transpose()?;
+    let change = |scenario: &mut Scenario| {
+        scenario.region = region.clone().unwrap_or_else(|| scenario.region.clone());
+        scenario.seed = args.seed.unwrap_or(scenario.seed);
+        scenario.lasting = args.lasting.unwrap_or(scenario.lasting);
+    };
+    let Some(input) = input::read(args.path.as_deref(), args.scenario.as_deref(), change, &catalog)? else {
+        return Ok(Outcome::Incomplete);
+    };
+    let told = simulate(&input, &catalog)?;
+    let mut out = anstream::stdout().lock();
+    match args.output {
+        Format::Text => told.write(&mut out)?,
+        Format::Json => writeln!(out, "{}", serde_json::to_string_pretty(&told.json())?)?,
+    }
+    out.flush()?;
+    let Some(violation) = &told.violation else { return Ok(Outcome::Fine) };
+    output::error(&format!(
+        "{violation}\nThis is a mistake of napkeeper's, not of your manifests. To see it again: {}",
+        args.replay(&input.scenario)
+    ));
+    Ok(Outcome::Findings)
+}
+
+impl Args {
+    /// The command that runs the same simulation again.
+    fn replay(&self, scenario: &Scenario) -> String {
+        let mut command = "napkeeper simulate".to_owned();
+        if let Some(path) = &self.path {
+            command += &format!(" {}", path.display());
+        }
+        if let Some(file) = &self.scenario {
+            command += &format!(" --scenario {}", file.display());
+        }
+        let time = napkeeper_api::duration::format(scenario.lasting);
+        command + &format!(" --region {} --seed {} --for {time}", scenario.region, scenario.seed)
+    }
+}
+
+/// A region that the catalogue has.
+fn region(text: &str, catalog: &Catalog) -> anyhow::Result<Region> {
+    let known = Region::new(text).ok().filter(|region| catalog.regions().any(|r| r == region));
+    known.ok_or_else(|| {
+        let near = catalog.nearest_region(text).map(|r| format!("; did you mean {r}?")).unwrap_or_default();
+        anyhow::anyhow!("region {text:?}: the catalogue of {} does not have it{near}", catalog.as_of())
+    })
+}
+
+/// A simulation that is over.
+struct Told<'i> {
+    input: &'i Input,
+    catalogue: String,
+    world: World,
+    violation: Option<Violation>,
+    took: Duration,
+}
+
+fn simulate<'i>(input: &'i Input, catalog: &Catalog) -> anyhow::Result<Told<'i>> {
+    let began = Instant::now();
+    let start = input.scenario.start(input.manifests.clone());
+    let mut world = World::begin(catalog, start)?;
+    let end = world.now().checked_add(input.scenario.lasting).context("the scenario ends beyond the calendar")?;
+    let bar = progress(world.now(), end);
+    let begun = world.now();
+    let violation = world.run_reporting(end, |now| bar.set_position(minutes(begun, now))).err();
+    bar.finish_and_clear();
+    let catalogue = catalog.as_of().to_string();
+    Ok(Told { input, catalogue, world, violation, took: began.elapsed() })
+}
+
+fn minutes(from: Timestamp, to: Timestamp) -> u64 {
+    u64::try_from(to.duration_since(from).as_mins()).unwrap_or(0)
+}
+
+/// A bar on a terminal, nothing elsewhere.
+fn progress(from: Timestamp, to: Timestamp) -> ProgressBar {
+    let bar = ProgressBar::new(minutes(from, to));
+    let style = ProgressStyle::with_template("simulating {bar:40} {percent:>3} %  {elapsed}");
+    style.map(|style| bar.clone().with_style(style)).unwrap_or(bar)
+}
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+
+impl Told<'_> {
+    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        self.write_header(out)?;
+        timeline::write(out, self.world.timeline(), self.world.started_at())?;
+        writeln!(out)?;
+        let took = self.took.as_millis();
+        summary::write(out, &self.world)?;
+        let time = self.world.now().duration_since(self.world.started_at());
+        writeln!(out, "{BOLD}time{BOLD:#}         {} simulated in {took} ms", timeline::offset(time))
+    }
+
+    fn write_header(&self, out: &mut impl Write) -> io::Result<()> {
+        let Input { scenario, manifests, from, .. } = self.input;
+        writeln!(out, "{BOLD}{}{BOLD:#} ({from})", scenario.name)?;
+        if let Some(description) = &scenario.description {
+            for line in description.trim_end().lines() {
+                writeln!(out, "  {DIM}{line}{DIM:#}")?;
+            }
+        }
+        writeln!(out, "region       {}, prices of {}", scenario.region, self.catalogue)?;
+        let end = scenario.start.checked_add(scenario.lasting).unwrap_or(scenario.start);
+        writeln!(out, "time         {} to {end}, seed {}", scenario.start, scenario.seed)?;
+        if !manifests.skipped.is_empty() {
+            let kinds: Vec<String> = manifests.skipped.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
+            writeln!(out, "left out     {}", kinds.join(", "))?;
+        }
+        writeln!(out)
+    }
+
+    fn json(&self) -> Value {
+        let scenario = &self.input.scenario;
+        json!({
+            "scenario": scenario.name,
+            "region": scenario.region,
+            "seed": scenario.seed,
+            "catalogue": self.catalogue,
+            "start": scenario.start,
+            "end": self.world.now(),
+            "left_out": self.input.manifests.skipped,
+            "timeline": self.world.timeline(),
+            "summary": self.world.summary(),
+            "orphans": self.world.orphans(),
+            "violation": self.violation.as_ref().map(ToString::to_string),
+            "took_ms": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
+        })
+    }
+}
+
+/// A folder that says nothing to simulate.
+fn nothing_to_do(what: &str) -> anyhow::Result<()> {
+    bail!(
+        "{what}: there is no NodePool, so no pod could get a node; add one (see manifests/quickstart), or run napkeeper simulate without a path"
+    )
+}

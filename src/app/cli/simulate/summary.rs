@@ -1,0 +1,90 @@
+//! The summary: what did it take, what did it cost, and what is left?
+
+use super::timeline::offset;
+use super::{BOLD, DIM};
+use crate::cli::output::plural;
+use napkeeper_core::money::Money;
+use napkeeper_sim::world::{Kept, Orphans, Summary, World};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// Most names in a line.
+const NAMES: usize = 4;
+
+/// Writes what came of it.
+pub(super) fn write(out: &mut impl Write, world: &World) -> io::Result<()> {
+    let summary = world.summary();
+    nodes(out, &summary, world)?;
+    cost(out, &summary)?;
+    orphans(out, &world.orphans(), world)
+}
+
+fn nodes(out: &mut impl Write, s: &Summary, world: &World) -> io::Result<()> {
+    let Summary { nodes_launched, nodes_most, nodes_now, node_hours, spot_percent, .. } = s;
+    writeln!(
+        out,
+        "{BOLD}nodes{BOLD:#}        {nodes_launched} launched, {nodes_most} at most, {nodes_now} now; {node_hours} node-hours, {spot_percent} % of them spot; {}, {}",
+        plural(s.evictions as usize, "eviction"),
+        plural(s.refusals as usize, "refusal"),
+    )?;
+    let waiting: usize = world.cluster().state().pending().values().map(std::collections::BTreeSet::len).sum();
+    writeln!(
+        out,
+        "{BOLD}pods{BOLD:#}         {} % of the nodes' CPU requested; {} pod-minutes of waiting, {waiting} waiting now",
+        s.cpu_utilisation_percent, s.pod_wait_minutes,
+    )
+}
+
+fn cost(out: &mut impl Write, s: &Summary) -> io::Result<()> {
+    let saved = saving(s.cost, s.cost_on_demand);
+    writeln!(out, "{BOLD}cost{BOLD:#}         {}; the same VMs all on demand: {}{saved}", s.cost, s.cost_on_demand)
+}
+
+/// `, so 40 % less`, where something is saved.
+fn saving(cost: Money, other: Money) -> String {
+    let (cost, other) = (cost.nanos(), other.nanos());
+    if other <= 0 {
+        return String::new();
+    }
+    let percent = (other - cost) * 100 / other;
+    match percent {
+        0 => String::new(),
+        1.. => format!(" ({percent} % less)"),
+        _ => format!(" ({} % more)", -percent),
+    }
+}
+
+fn orphans(out: &mut impl Write, orphans: &Orphans, world: &World) -> io::Result<()> {
+    let Orphans { found, collected, kept, halted } = orphans;
+    writeln!(out, "{BOLD}orphans{BOLD:#}      {found} found, {} collected, {} kept", collected.len(), kept.len())?;
+    for one in collected {
+        let at = offset(one.at.duration_since(world.started_at()));
+        writeln!(out, "  collected  {} {} {DIM}at {at}{DIM:#}", one.kind, one.name)?;
+    }
+    let mut by_reason: BTreeMap<String, Vec<&Kept>> = BTreeMap::new();
+    for one in kept {
+        by_reason.entry(one.reasons.join("; ")).or_default().push(one);
+    }
+    for (reason, of_it) in &by_reason {
+        writeln!(out, "  kept       {}: {reason}", names(of_it))?;
+    }
+    if let Some(halted) = halted {
+        writeln!(out, "  halted     {halted}")?;
+    }
+    let mut waiting: BTreeMap<&str, Vec<&Kept>> = BTreeMap::new();
+    for one in kept {
+        if let Some(person) = one.waits_for {
+            waiting.entry(person).or_default().push(one);
+        }
+    }
+    for (person, of_it) in &waiting {
+        writeln!(out, "  waits      for {person}: {}", names(of_it))?;
+    }
+    Ok(())
+}
+
+fn names(kept: &[&Kept]) -> String {
+    let shown: Vec<String> = kept.iter().take(NAMES).map(|k| format!("{} {}", k.kind, k.name)).collect();
+    let more = kept.len().saturating_sub(NAMES);
+    if more > 0 { format!("{} and {more} more", shown.join(", ")) } else { shown.join(", ") }
+}

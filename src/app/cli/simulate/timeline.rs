@@ -1,0 +1,55 @@
+//! The timeline: how does it read?
+
+use super::{BOLD, DIM};
+use anstyle::{AnsiColor, Style};
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_sim::world::{Entry, Kind};
+use std::io::{self, Write};
+
+/// More entries of one kind within a minute than this become one line.
+const FLOOD: usize = 6;
+/// Width of the column of names.
+const SUBJECT: usize = 34;
+
+/// Writes a timeline, one line for each entry, floods as one line.
+pub(super) fn write(out: &mut impl Write, entries: &[Entry], start: Timestamp) -> io::Result<()> {
+    let minute = |e: &Entry| e.at.duration_since(start).as_mins();
+    for group in entries.chunk_by(|a, b| a.kind == b.kind && minute(a) == minute(b)) {
+        match group {
+            [first, .., last] if group.len() > FLOOD => {
+                line(out, first, start, &format!("{} of them, from", group.len()))?;
+                line(out, last, start, "to")?;
+            }
+            _ => group.iter().try_for_each(|entry| line(out, entry, start, ""))?,
+        }
+    }
+    Ok(())
+}
+
+fn line(out: &mut impl Write, entry: &Entry, start: Timestamp, note: &str) -> io::Result<()> {
+    let at = offset(entry.at.duration_since(start));
+    let style = style(entry.kind);
+    let Entry { kind, subject, text, .. } = entry;
+    write!(out, "{DIM}{at}{DIM:#} {style}{kind:<10}{style:#} ")?;
+    if !note.is_empty() {
+        write!(out, "{BOLD}{note}{BOLD:#} ")?;
+    }
+    writeln!(out, "{subject:<SUBJECT$} {text}")
+}
+
+/// Time since the start: `+1d 06:15:01`.
+pub(super) fn offset(time: SignedDuration) -> String {
+    let seconds = time.as_secs().max(0);
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    format!("{days}d {:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60)
+}
+
+fn style(kind: Kind) -> Style {
+    match kind {
+        Kind::Scenario => BOLD,
+        Kind::Provision | Kind::Ready => AnsiColor::Green.on_default(),
+        Kind::Refused | Kind::Evicted | Kind::Breaker | Kind::Controller => AnsiColor::Red.on_default(),
+        Kind::Disrupt | Kind::Gone => AnsiColor::Cyan.on_default(),
+        Kind::Suspect | Kind::Collected | Kind::Kept => AnsiColor::Yellow.on_default(),
+    }
+}

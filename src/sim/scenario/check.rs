@@ -1,0 +1,143 @@
+//! Checking: which steps of a scenario name nothing?
+
+use super::{Manifests, Scenario, problem};
+use crate::world::{Deed, Scarce};
+use napkeeper_api::manifests::Problem;
+use napkeeper_api::path::Path;
+use napkeeper_api::yaml::Document;
+use napkeeper_core::catalog::{Catalog, RegionCatalog};
+use napkeeper_core::names::{ObjectKey, ObjectName};
+use napkeeper_core::suggest::nearest;
+use std::collections::BTreeSet;
+
+/// Most names in a message.
+const SHOWN: usize = 5;
+
+/// All steps that name what is not there: a workload that the manifests do not have, a VM size, family or zone that
+/// the region does not have, a volume that no step has added.
+#[must_use]
+pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, catalog: &Catalog) -> Vec<Problem> {
+    let Some(region) = catalog.region(&scenario.region) else {
+        let near = catalog.nearest_region(scenario.region.as_str());
+        let meant = near.map(|r| format!("; did you mean {r}?")).unwrap_or_default();
+        let message = format!("the catalogue of {} has no region {}{meant}", catalog.as_of(), scenario.region);
+        return vec![problem(document, &Path::of("spec.region"), message)];
+    };
+    let there = There::new(scenario, manifests, &region);
+    let mut wrong = Vec::new();
+    let mut made: BTreeSet<&ObjectName> = BTreeSet::new();
+    for step in &scenario.steps {
+        let refusal = match &step.deed {
+            Deed::Scale { workload, .. } => there.running(workload).map(|m| ("scale.workload", m)),
+            Deed::Delete { workload } => there.running(workload).map(|m| ("delete.workload", m)),
+            Deed::StartJob { workload } => there.suspended(workload).map(|m| ("startJob.workload", m)),
+            Deed::Quota { family: Some(family), .. } => {
+                missing("VM family", family, &there.families).map(|m| ("quota.family", m))
+            }
+            Deed::Refuse(scarce) => there.scarce(scarce, "refuse"),
+            Deed::NoCapacity(scarce) => there.scarce(scarce, "noCapacity"),
+            Deed::LoseVolume { name } => missing("volume", name.as_str(), &there.volumes)
+                .map(|m| ("loseVolume.name", format!("{m}; a step addVolume makes one"))),
+            Deed::AddVolume { name, .. } => there.again(name, step.every.is_some(), &mut made, "addVolume.name"),
+            Deed::LeakNic { name } => there.again(name, step.every.is_some(), &mut made, "leakNic.name"),
+            Deed::ForeignVm { name } => there.again(name, step.every.is_some(), &mut made, "foreignVm.name"),
+            _ => None,
+        };
+        if let Some((at, message)) = refusal {
+            let path = at.split('.').fold(step.path.clone(), |path, key| path.key(key));
+            wrong.push(problem(document, &path, message));
+        }
+    }
+    wrong
+}
+
+/// What there is to name.
+struct There {
+    region: String,
+    running: Vec<String>,
+    suspended: Vec<String>,
+    sizes: Vec<String>,
+    families: Vec<String>,
+    zones: Vec<String>,
+    volumes: Vec<String>,
+}
+
+/// A field of a step, and what is wrong with it.
+type Refusal = (&'static str, String);
+
+impl There {
+    fn new(scenario: &Scenario, manifests: &Manifests, region: &RegionCatalog) -> Self {
+        let sorted = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>();
+        let sizes = &region.sizes;
+        let volume = |deed: &Deed| match deed {
+            Deed::AddVolume { name, .. } => Some(name.to_string()),
+            _ => None,
+        };
+        Self {
+            region: region.region.to_string(),
+            running: manifests.workloads.iter().map(|(key, _)| key.to_string()).collect(),
+            suspended: manifests.suspended.iter().map(|(key, _)| key.to_string()).collect(),
+            sizes: sorted(sizes.iter().map(|s| s.facts.name.to_string()).collect()),
+            families: sorted(sizes.iter().map(|s| s.facts.family.to_string()).collect()),
+            zones: sorted(sizes.iter().flat_map(|s| &s.zones).map(ToString::to_string).collect()),
+            volumes: scenario.steps.iter().filter_map(|s| volume(&s.deed)).collect(),
+        }
+    }
+
+    fn running(&self, key: &ObjectKey) -> Option<String> {
+        let name = key.to_string();
+        if self.suspended.contains(&name) {
+            return Some(format!("Job {name} is suspended: let a step startJob run it"));
+        }
+        missing("workload", &name, &self.running).map(|m| format!("{m} of the manifests"))
+    }
+
+    fn suspended(&self, key: &ObjectKey) -> Option<String> {
+        let name = key.to_string();
+        if self.running.contains(&name) {
+            return Some(format!("{name} runs from the start: only a Job with spec.suspend: true can be started"));
+        }
+        missing("suspended Job", &name, &self.suspended).map(|m| format!("{m} of the manifests"))
+    }
+
+    fn scarce(&self, scarce: &Scarce, step: &str) -> Option<Refusal> {
+        let in_region = |message: String| format!("{message} in {}", self.region);
+        let size = scarce.size.as_ref().and_then(|s| missing("VM size", s.as_str(), &self.sizes));
+        let zone = scarce.zone.as_ref().and_then(|z| missing("zone", z.as_str(), &self.zones));
+        match (step, size, zone) {
+            ("refuse", Some(message), _) => Some(("refuse.size", in_region(message))),
+            ("refuse", None, Some(message)) => Some(("refuse.zone", in_region(message))),
+            (_, Some(message), _) => Some(("noCapacity.size", in_region(message))),
+            (_, None, Some(message)) => Some(("noCapacity.zone", in_region(message))),
+            (_, None, None) => None,
+        }
+    }
+
+    /// A name is made once: Azure has one resource of a name and kind.
+    fn again<'s>(
+        &self,
+        name: &'s ObjectName,
+        repeats: bool,
+        made: &mut BTreeSet<&'s ObjectName>,
+        at: &'static str,
+    ) -> Option<Refusal> {
+        if repeats {
+            return Some((at, format!("{name} can be made only once: write no every, or one step for each name")));
+        }
+        (!made.insert(name)).then(|| (at, format!("an earlier step makes {name} already: give each its own name")))
+    }
+}
+
+/// Says that a name is not among those that there are.
+fn missing(what: &str, name: &str, there: &[String]) -> Option<String> {
+    if there.iter().any(|known| known == name) {
+        return None;
+    }
+    let remedy = match nearest(name, there.iter().map(String::as_str)) {
+        Some(meant) => format!("did you mean {meant}?"),
+        None if there.is_empty() => "there is none".to_owned(),
+        None if there.len() <= SHOWN => format!("there is {}", there.join(", ")),
+        None => format!("there are {}, for example {}", there.len(), there[..SHOWN].join(", ")),
+    };
+    Some(format!("there is no {what} {name}: {remedy}"))
+}

@@ -1,0 +1,182 @@
+//! Manifests: what does a world begin with, by the objects of a folder?
+
+use super::problem;
+use crate::workload::{DiskRequest, PodBudget, PodTemplate, Workload, WorkloadKind};
+use jiff::SignedDuration;
+use napkeeper_api::convert;
+use napkeeper_api::manifests::{Object, Problem, objects};
+use napkeeper_api::path::Path;
+use napkeeper_api::yaml::Document;
+use napkeeper_core::cluster::pool::{NodeClass, NodePool};
+use napkeeper_core::cluster::sweep::Sweep;
+use napkeeper_core::cluster::volume::ReclaimPolicy;
+use napkeeper_core::names::ObjectKey;
+use napkeeper_core::suggest::nearest;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How long the pods of a Job run that does not say it.
+const RUN_FOR: SignedDuration = SignedDuration::from_mins(10);
+
+/// The objects of a folder that a world knows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Manifests {
+    /// NodePools.
+    pub pools: Vec<NodePool>,
+    /// AKSNodeClasses.
+    pub classes: Vec<NodeClass>,
+    /// OrphanSweeps.
+    pub sweeps: Vec<Sweep>,
+    /// DaemonSets.
+    pub daemon_sets: Vec<(ObjectKey, PodTemplate)>,
+    /// Deployments, StatefulSets and Jobs.
+    pub workloads: Vec<(ObjectKey, Workload)>,
+    /// Jobs with `spec.suspend: true`.
+    pub suspended: Vec<(ObjectKey, Workload)>,
+    /// PodDisruptionBudgets.
+    pub budgets: Vec<(ObjectKey, PodBudget)>,
+    /// How many objects of other kinds there are, by `apiVersion kind`.
+    pub skipped: BTreeMap<String, usize>,
+}
+
+impl Manifests {
+    /// Gathers the objects of documents.
+    ///
+    /// # Errors
+    /// All that is wrong with them: what is no good object, what is there twice, pools whose class is missing.
+    pub fn gather<'d>(documents: impl IntoIterator<Item = &'d Document>) -> Result<Self, Vec<Problem>> {
+        let mut gathering = Gathering::default();
+        for document in documents {
+            let (objects, wrong) = objects(std::slice::from_ref(document));
+            gathering.problems.extend(wrong);
+            for object in objects {
+                gathering.take(object, document);
+            }
+        }
+        gathering.check_classes();
+        if gathering.problems.is_empty() { Ok(gathering.manifests) } else { Err(gathering.problems) }
+    }
+}
+
+#[derive(Default)]
+struct Gathering<'d> {
+    manifests: Manifests,
+    problems: Vec<Problem>,
+    /// Where each object is, by kind and name.
+    seen: BTreeMap<(&'static str, String), &'d Document>,
+    pools: Vec<&'d Document>,
+}
+
+impl<'d> Gathering<'d> {
+    /// True when there is no other object of the kind and name.
+    fn is_new(&mut self, kind: &'static str, name: &impl ToString, document: &'d Document) -> bool {
+        let name = name.to_string();
+        if let Some(first) = self.seen.get(&(kind, name.clone())) {
+            let at = first.position(&Path::of("metadata.name"));
+            let message = format!("a {kind} {name} is in {}:{at} already: remove or rename one of them", first.file);
+            self.problems.push(problem(document, &Path::of("metadata.name"), message));
+            return false;
+        }
+        self.seen.insert((kind, name), document);
+        true
+    }
+
+    fn take(&mut self, object: Object, document: &'d Document) {
+        match object {
+            Object::NodePool(pool) => {
+                if self.is_new("NodePool", &pool.name, document) {
+                    self.manifests.pools.push(*pool);
+                    self.pools.push(document);
+                }
+            }
+            Object::NodeClass(class) => {
+                if self.is_new("AKSNodeClass", &class.name, document) {
+                    self.manifests.classes.push(*class);
+                }
+            }
+            Object::Sweep(sweep) => {
+                if self.is_new("OrphanSweep", &sweep.name, document) {
+                    self.manifests.sweeps.push(*sweep);
+                }
+            }
+            Object::DaemonSet(set) => {
+                if self.is_new("DaemonSet", &set.key, document) {
+                    self.manifests.daemon_sets.push((set.key, template(set.template)));
+                }
+            }
+            Object::DisruptionBudget(budget) => {
+                if self.is_new("PodDisruptionBudget", &budget.key, document)
+                    && let Some(selector) = budget.selector
+                {
+                    let namespace = budget.key.namespace.clone();
+                    let guard = PodBudget { namespace, selector, limit: budget.limit };
+                    self.manifests.budgets.push((budget.key, guard));
+                }
+            }
+            Object::Deployment(_) | Object::StatefulSet(_) | Object::Job(_) => self.take_workload(object, document),
+            Object::NodeClaim(_) => self.skip("karpenter.sh/v1 NodeClaim".to_owned()),
+            Object::Pod(_) => self.skip("v1 Pod".to_owned()),
+            Object::Volume(_) => self.skip("v1 PersistentVolume".to_owned()),
+            Object::Other { api_version, kind, .. } => self.skip(format!("{api_version} {kind}")),
+        }
+    }
+
+    fn skip(&mut self, kind: String) {
+        *self.manifests.skipped.entry(kind).or_default() += 1;
+    }
+
+    /// Deployments, StatefulSets and Jobs share their names here: steps name them without a kind.
+    fn take_workload(&mut self, object: Object, document: &'d Document) {
+        let mut suspended = false;
+        let (key, workload) = match object {
+            Object::Deployment(d) => {
+                let kind = WorkloadKind::Deployment { replicas: d.replicas };
+                (d.key, Workload { template: template(d.template), kind })
+            }
+            Object::StatefulSet(s) => {
+                // One disk stands for all of a pod's.
+                let size_gib = s.disks_gib.iter().sum();
+                let disk = (size_gib > 0).then_some(DiskRequest { size_gib, reclaim: ReclaimPolicy::Delete });
+                let kind = WorkloadKind::StatefulSet { replicas: s.replicas, disk };
+                (s.key, Workload { template: template(s.template), kind })
+            }
+            Object::Job(job) => {
+                suspended = job.suspended;
+                let run_for = job.run_for.unwrap_or(RUN_FOR);
+                let kind = WorkloadKind::Job { parallelism: job.parallelism, completions: job.completions, run_for };
+                (job.key, Workload { template: template(job.template), kind })
+            }
+            _ => return,
+        };
+        if self.is_new("workload", &key, document) {
+            let list = if suspended { &mut self.manifests.suspended } else { &mut self.manifests.workloads };
+            list.push((key, workload));
+        }
+    }
+
+    fn check_classes(&mut self) {
+        let classes: Vec<&str> = self.manifests.classes.iter().map(|c| c.name.as_str()).collect();
+        for (pool, document) in self.manifests.pools.iter().zip(&self.pools) {
+            if classes.contains(&pool.class.as_str()) {
+                continue;
+            }
+            let meant = nearest(pool.class.as_str(), classes.iter().copied());
+            let remedy = match (meant, &classes[..]) {
+                (Some(meant), _) => format!("did you mean {meant}?"),
+                (None, []) => "add an AKSNodeClass of that name".to_owned(),
+                (None, names) => format!("there is {}", names.join(", ")),
+            };
+            let path = Path::of("spec.template.spec.nodeClassRef.name");
+            let message = format!(
+                "no AKSNodeClass {} is in these files, and NodePool {} needs it; {remedy}",
+                pool.class, pool.name
+            );
+            self.problems.push(problem(document, &path, message));
+        }
+    }
+}
+
+fn template(read: convert::PodTemplate) -> PodTemplate {
+    let grace = read.grace.unwrap_or(PodTemplate::GRACE);
+    PodTemplate { grace, do_not_disrupt: read.do_not_disrupt, ..PodTemplate::new(Arc::clone(&read.shape)) }
+}

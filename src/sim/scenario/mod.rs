@@ -1,0 +1,142 @@
+//! Scenarios: what happens to a cluster, and when, as a file says it?
+//!
+//! [`read`] turns a document into a [`Scenario`], [`Manifests::gather`] turns a folder's objects into what a world
+//! begins with, [`check`] says which steps name nothing. All that is wrong is a [`Problem`] with its place, so that
+//! nothing runs half.
+
+mod check;
+mod manifests;
+mod read;
+#[cfg(test)]
+mod tests;
+pub(crate) mod text;
+
+pub use check::check;
+pub use manifests::Manifests;
+pub use read::read;
+
+use crate::world::{Deed, Start};
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_api::manifests::Problem;
+use napkeeper_api::path::Path;
+use napkeeper_api::yaml::Document;
+use napkeeper_core::names::{NameError, Region};
+use napkeeper_core::orphans::Law;
+
+/// `apiVersion` of a scenario.
+pub const API_VERSION: &str = "napkeeper.io/v1alpha1";
+/// `kind` of a scenario.
+pub const KIND: &str = "Scenario";
+/// Longest time that a scenario may last: a leap year.
+pub const LONGEST: SignedDuration = SignedDuration::from_hours(366 * 24);
+/// Nodes of AKS's own system pool where a scenario does not say how many: one per zone.
+const SYSTEM_NODES: u32 = 3;
+
+/// What happens to a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scenario {
+    /// Name.
+    pub name: String,
+    /// What it shows.
+    pub description: Option<String>,
+    /// Where.
+    pub region: Region,
+    /// The first instant.
+    pub start: Timestamp,
+    /// How long it lasts.
+    pub lasting: SignedDuration,
+    /// The seed of all chance.
+    pub seed: u64,
+    /// Nodes of AKS's own system pool.
+    pub system_nodes: u32,
+    /// What happens, in the order of the file.
+    pub steps: Vec<Step>,
+}
+
+/// One step of a scenario.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// When after the start; of a step that repeats, the first time.
+    pub at: SignedDuration,
+    /// It happens again after this.
+    pub every: Option<SignedDuration>,
+    /// It no longer repeats after this time from the start; absent is the end of the scenario.
+    pub until: Option<SignedDuration>,
+    /// What happens.
+    pub deed: Deed,
+    /// Where it stands in the document.
+    path: Path,
+}
+
+impl Scenario {
+    /// A scenario in which nothing happens: pods of the manifests get nodes for an hour, from the morning of a Monday.
+    ///
+    /// # Errors
+    /// [`NameError`] when the region is no name.
+    pub fn quiet(region: &str) -> Result<Self, NameError> {
+        Ok(Self {
+            name: "no scenario".to_owned(),
+            description: None,
+            region: Region::new(region)?,
+            start: Timestamp::UNIX_EPOCH + SignedDuration::from_hours(20_668 * 24 + 6),
+            lasting: SignedDuration::from_hours(1),
+            seed: 1,
+            system_nodes: SYSTEM_NODES,
+            steps: Vec::new(),
+        })
+    }
+
+    /// Every deed with its time after the start, as often as it happens while the scenario lasts.
+    #[must_use]
+    pub fn deeds(&self) -> Vec<(SignedDuration, Deed)> {
+        let mut deeds = Vec::new();
+        for step in &self.steps {
+            let last = step.until.unwrap_or(self.lasting).min(self.lasting);
+            let mut at = step.at;
+            while at <= last || (step.every.is_none() && at <= self.lasting) {
+                deeds.push((at, step.deed.clone()));
+                let Some(every) = step.every else { break };
+                at += every;
+            }
+        }
+        deeds.sort_by_key(|(at, _)| *at);
+        deeds
+    }
+
+    /// How a world with these manifests begins.
+    #[must_use]
+    pub fn start(&self, manifests: Manifests) -> Start {
+        Start {
+            region: self.region.clone(),
+            seed: self.seed,
+            at: self.start,
+            pools: manifests.pools,
+            classes: manifests.classes,
+            sweeps: manifests.sweeps,
+            daemon_sets: manifests.daemon_sets,
+            workloads: manifests.workloads,
+            suspended: manifests.suspended,
+            budgets: manifests.budgets,
+            system_nodes: self.system_nodes,
+            deeds: self.deeds(),
+            law: Law::whole(),
+        }
+    }
+}
+
+/// True when a document is a scenario.
+#[must_use]
+pub fn is_scenario(document: &Document) -> bool {
+    let group = API_VERSION.split_once('/').map_or(API_VERSION, |(group, _)| group);
+    let of_group = document.value["apiVersion"].as_str().is_some_and(|v| v.split('/').next() == Some(group));
+    of_group && document.value["kind"] == KIND
+}
+
+/// Something wrong at a path of a document.
+fn problem(document: &Document, path: &Path, message: impl std::fmt::Display) -> Problem {
+    Problem {
+        file: std::sync::Arc::clone(&document.file),
+        at: Some(document.position(path)),
+        message: format!("{path}: {message}"),
+    }
+}

@@ -1,0 +1,180 @@
+//! Reading: which scenario is a document?
+
+use super::{API_VERSION, LONGEST, SYSTEM_NODES, Scenario, Step, problem, text};
+use crate::world::Deed;
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_api::duration;
+use napkeeper_api::manifests::Problem;
+use napkeeper_api::path::Path;
+use napkeeper_api::yaml::Document;
+use napkeeper_core::names::Region;
+use napkeeper_core::suggest::nearest;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use serde_path_to_error::Segment;
+
+/// Least time between two times of one step: the world is not made for more.
+const MOST_OFTEN: SignedDuration = SignedDuration::from_mins(1);
+/// Times that a scenario may begin at: prices are of this age, and a year after them must still be a time.
+const FIRST_START: Timestamp = Timestamp::UNIX_EPOCH;
+/// Start of the year 2200.
+const LAST_START_SECOND: i64 = 7_258_118_400;
+/// Keys of a step beside the deed.
+const WHEN: [&str; 3] = ["at", "every", "until"];
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct File {
+    #[serde(rename = "apiVersion")]
+    _api_version: String,
+    #[serde(rename = "kind")]
+    _kind: String,
+    metadata: Metadata,
+    spec: Spec,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Spec {
+    description: Option<String>,
+    region: Region,
+    start: Timestamp,
+    #[serde(rename = "for", deserialize_with = "text::duration")]
+    lasting: SignedDuration,
+    seed: Option<u64>,
+    system_nodes: Option<u32>,
+    /// Read one by one, so that every wrong one is found.
+    #[serde(default, rename = "steps")]
+    _steps: Vec<Value>,
+}
+
+/// Reads a scenario.
+///
+/// # Errors
+/// All that is wrong with it, each with its place.
+pub fn read(document: &Document) -> Result<Scenario, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let version = document.value["apiVersion"].as_str().unwrap_or_default();
+    if version != API_VERSION {
+        let message = format!("{version:?} is not served: write {API_VERSION}");
+        problems.push(problem(document, &Path::of("apiVersion"), message));
+    }
+    let file: Option<File> = match decode(document.value.clone()) {
+        Ok(file) => Some(file),
+        Err((path, message)) => {
+            problems.push(problem(document, &path, message));
+            None
+        }
+    };
+    let values = document.value["spec"]["steps"].as_array();
+    let mut steps = Vec::new();
+    for (i, value) in values.into_iter().flatten().enumerate() {
+        let path = Path::of("spec.steps").index(i);
+        match step(value, &path) {
+            Ok(step) => steps.push(step),
+            Err((path, message)) => problems.push(problem(document, &path, message)),
+        }
+    }
+    if let Some(file) = &file {
+        problems.extend(times(&file.spec, &steps).into_iter().map(|(path, message)| problem(document, &path, message)));
+    }
+    match file {
+        Some(File { metadata, spec, .. }) if problems.is_empty() => Ok(Scenario {
+            name: metadata.name,
+            description: spec.description,
+            region: spec.region,
+            start: spec.start,
+            lasting: spec.lasting,
+            seed: spec.seed.unwrap_or(1),
+            system_nodes: spec.system_nodes.unwrap_or(SYSTEM_NODES),
+            steps,
+        }),
+        _ => Err(problems),
+    }
+}
+
+/// Something wrong at a path.
+type Wrong = (Path, String);
+
+fn decode<T: DeserializeOwned>(value: Value) -> Result<T, Wrong> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().iter().fold(Path::root(), |path, segment| match segment {
+            Segment::Seq { index } => path.index(*index),
+            Segment::Map { key } => path.key(key),
+            // The name of a deed is a key of the file.
+            Segment::Enum { variant } => path.key(variant),
+            Segment::Unknown => path,
+        });
+        (path, error.inner().to_string())
+    })
+}
+
+/// Reads one step: when, and exactly one deed.
+fn step(value: &Value, path: &Path) -> Result<Step, Wrong> {
+    let Some(map) = value.as_object() else {
+        return Err((path.clone(), "a step is a map such as {at: 15m, approve: {}}".to_owned()));
+    };
+    let time = |key: &str| match map.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => {
+            duration::parse_with_days(text).map(Some).map_err(|e| (path.key(key), e.to_string()))
+        }
+        Some(_) => Err((path.key(key), "must be a duration such as 15m or 2d".to_owned())),
+    };
+    let at =
+        time("at")?.ok_or_else(|| (path.clone(), "at is missing: when does it happen? Write at: 15m".to_owned()))?;
+    let (every, until) = (time("every")?, time("until")?);
+    let deeds: Vec<_> = map.iter().filter(|(key, _)| !WHEN.contains(&key.as_str())).collect();
+    let (name, body) = match deeds[..] {
+        [(name, body)] => (name, body),
+        [] => return Err((path.clone(), format!("nothing happens: write one of {}", Deed::NAMES.join(", ")))),
+        [_, (second, _), ..] => {
+            return Err((path.key(second), "a step does one thing: make this a step of its own".to_owned()));
+        }
+    };
+    if !Deed::NAMES.contains(&name.as_str()) {
+        let meant = nearest(name, Deed::NAMES).map(|n| format!("did you mean {n}? ")).unwrap_or_default();
+        let message = format!("there is no step {name:?}; {meant}Steps are {}", Deed::NAMES.join(", "));
+        return Err((path.key(name), message));
+    }
+    let body = if body.is_null() { Value::Object(Map::new()) } else { body.clone() };
+    let below =
+        |(inner, message): Wrong| (inner.segments().iter().fold(path.clone(), |p, s| p.with(s.clone())), message);
+    let deed = decode(json!({ name.as_str(): body })).map_err(below)?;
+    Ok(Step { at, every, until, deed, path: path.clone() })
+}
+
+/// What is wrong with the times.
+fn times(spec: &Spec, steps: &[Step]) -> Vec<Wrong> {
+    let mut wrong = Vec::new();
+    let mut refuse = |when: bool, path: Path, message: String| wrong.extend(when.then_some((path, message)));
+    let fits = spec.start >= FIRST_START && spec.start.as_second() < LAST_START_SECOND;
+    refuse(
+        !fits,
+        Path::of("spec.start"),
+        "must be a time from 1970 to 2200, for example 2026-08-03T06:00:00Z".to_owned(),
+    );
+    let length = spec.lasting.is_positive() && spec.lasting <= LONGEST;
+    refuse(!length, Path::of("spec.for"), "must be more than nothing and at most 366d".to_owned());
+    for step in steps {
+        let late = step.at > spec.lasting;
+        refuse(
+            late,
+            step.path.key("at"),
+            format!("never happens: the scenario lasts {}", duration::format(spec.lasting)),
+        );
+        let often = step.every.is_some_and(|every| every < MOST_OFTEN);
+        refuse(often, step.path.key("every"), "must be at least 1m".to_owned());
+        let idle = step.until.is_some() && step.every.is_none();
+        refuse(idle, step.path.key("until"), "needs every: the step happens only once".to_owned());
+        let over = step.until.is_some_and(|until| until < step.at);
+        refuse(over, step.path.key("until"), "is before at: the step never happens".to_owned());
+    }
+    wrong
+}

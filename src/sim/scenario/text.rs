@@ -1,0 +1,31 @@
+//! Text: how are names and times written in a scenario file?
+
+use jiff::SignedDuration;
+use napkeeper_api::duration;
+use napkeeper_core::names::{Namespace, ObjectKey, ObjectName};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+/// `15m`, `36h`, `2d`.
+pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SignedDuration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    duration::parse_with_days(&text).map_err(D::Error::custom)
+}
+
+/// As [`duration`], for a field that may be absent.
+pub(crate) fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SignedDuration>, D::Error> {
+    duration(deserializer).map(Some)
+}
+
+/// `default/inflate`, or `inflate` in the namespace `default`.
+pub(crate) fn key<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectKey, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let (namespace, name) = text.split_once('/').unwrap_or(("default", &text));
+    let wrong = |e: napkeeper_core::names::NameError| D::Error::custom(format!("{e}; write namespace/name"));
+    Ok(ObjectKey { namespace: Namespace::new(namespace).map_err(wrong)?, name: ObjectName::new(name).map_err(wrong)? })
+}
+
+/// As [`key`], for a field that may be absent.
+pub(crate) fn some_key<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ObjectKey>, D::Error> {
+    key(deserializer).map(Some)
+}
