@@ -1,28 +1,20 @@
 //! Histories: which world, and which misfortunes, follow from a seed?
 
+use super::furniture::{class, pool, sweep, workloads};
 use super::{AFTERWARDS, FAULTS, Theme};
 use crate::chance::Chance;
 use crate::cluster::Listed;
-use crate::workload::{PodTemplate, Workload, WorkloadKind};
+use crate::workload::Workload;
 use crate::world::{Crash, Deed, Mischief, Moment, Scarce, Start, When};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::cluster::cloud::ResourceKind;
-use napkeeper_core::cluster::pod::{Labels, PodShape, Spread};
-use napkeeper_core::cluster::pool::{
-    Budget, BudgetNodes, ConsolidationPolicy, Disruption, Limits, NodeClass, NodePool,
-};
-use napkeeper_core::cluster::sweep::{Exclusion, Sweep, SweepMode};
+use napkeeper_core::cluster::sweep::SweepMode;
 use napkeeper_core::cluster::volume::ReclaimPolicy;
-use napkeeper_core::labels;
-use napkeeper_core::names::{Namespace, NodeClassName, NodePoolName, ObjectKey, ObjectName, Region, Uid};
+use napkeeper_core::names::{Namespace, ObjectKey, ObjectName, Region};
 use napkeeper_core::orphans::Law;
 use napkeeper_core::plan::Switch;
-use napkeeper_core::requirements::{Operator, Requirement, Requirements};
-use napkeeper_core::resources::Resources;
 use napkeeper_core::settings::Mode;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// A world and its misfortunes.
 #[derive(Debug, Clone)]
@@ -80,15 +72,15 @@ pub fn history(seed: u64) -> History {
 
 /// Names here are constants that are good by their spelling.
 #[expect(clippy::expect_used, reason = "constants of this file; a bad one would fail every seed")]
-fn known<T, E: std::fmt::Debug>(name: Result<T, E>) -> T {
+pub(super) fn known<T, E: std::fmt::Debug>(name: Result<T, E>) -> T {
     name.expect("a constant that is right")
 }
 
-fn object(name: &str) -> ObjectName {
+pub(super) fn object(name: &str) -> ObjectName {
     known(ObjectName::new(name))
 }
 
-fn key(name: &str) -> ObjectKey {
+pub(super) fn key(name: &str) -> ObjectKey {
     ObjectKey { namespace: known(Namespace::new("default")), name: object(name) }
 }
 
@@ -342,96 +334,5 @@ impl Pen {
             }));
         }
         crashes
-    }
-}
-
-fn workloads(chance: &mut Chance) -> Vec<(ObjectKey, Workload)> {
-    let deployment = |name: &str, cpu: i64, memory: i64, replicas: u64, spread: bool| {
-        let own = Labels::from([(Arc::from("app"), Arc::from(name))]);
-        let mut selector = Requirements::new();
-        selector.add("app", Requirement::any_of([name]));
-        let zonal = Spread { topology_key: Arc::from(labels::ZONE), max_skew: 1, selector };
-        let shape = PodShape {
-            namespace: known(Namespace::new("default")),
-            labels: own,
-            requests: Resources { pods: 1, ..Resources::cpu_memory(cpu, memory << 20) },
-            selector: Requirements::new(),
-            alternatives: Vec::new(),
-            tolerations: Vec::new(),
-            spread: spread.then_some(zonal).into_iter().collect(),
-            priority: 0,
-        };
-        let replicas = u32::try_from(replicas).unwrap_or(1);
-        (key(name), Workload { template: PodTemplate::new(shape), kind: WorkloadKind::Deployment { replicas } })
-    };
-    vec![
-        deployment("web", 1000, 1024, chance.between(2, 10), false),
-        deployment("api", 500, 2048, chance.between(2, 8), true),
-        deployment("cache", 250, 6144, chance.between(1, 5), false),
-    ]
-}
-
-fn sweep(theme: Theme, chance: &mut Chance) -> Sweep {
-    let by_hand = theme == Theme::People || chance.one_in(2);
-    let vms = if by_hand { vec![ResourceKind::Vm, ResourceKind::DataDisk] } else { vec![ResourceKind::DataDisk] };
-    Sweep {
-        name: object("default"),
-        uid: known(Uid::new("sweep")),
-        observe_every: SignedDuration::from_mins(i64::try_from(chance.between(10, 30)).unwrap_or(15)),
-        schedule: None,
-        mode: SweepMode::Collect,
-        kinds: BTreeSet::from(ResourceKind::ALL),
-        minimum_age: BTreeMap::from([(ResourceKind::DataDisk, SignedDuration::from_hours(4))]),
-        approval_required: vms.into_iter().collect(),
-        cap: (theme == Theme::Caps).then_some(1),
-        exclusions: vec![Exclusion::Name(Arc::from("excluded"))],
-        approvals: Vec::new(),
-        breaker_cleared_at: None,
-    }
-}
-
-fn pool(name: &str, weight: i32, capacity_types: &[&str], cores: i64) -> NodePool {
-    let mut requirements = Requirements::new();
-    for (key, values) in
-        [(labels::ARCH, &["amd64"][..]), (labels::SKU_FAMILY, &["D"]), (labels::CAPACITY_TYPE, capacity_types)]
-    {
-        known(requirements.add_entry(key, Operator::In, values));
-    }
-    NodePool {
-        name: known(NodePoolName::new(name)),
-        uid: known(Uid::new(name)),
-        weight,
-        requirements,
-        labels: Labels::new(),
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
-        class: known(NodeClassName::new("default")),
-        limits: Limits { nodes: None, resources: BTreeMap::from([(Arc::from("cpu"), cores * 1000)]) },
-        expire_after: Some(SignedDuration::from_hours(40)),
-        termination_grace_period: None,
-        disruption: Disruption {
-            policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
-            consolidate_after: Some(SignedDuration::from_secs(30)),
-            budgets: vec![Budget { nodes: BudgetNodes::Percent(34), reasons: None, window: None }],
-        },
-        replicas: None,
-    }
-}
-
-fn class() -> NodeClass {
-    NodeClass {
-        name: known(NodeClassName::new("default")),
-        uid: known(Uid::new("class")),
-        image_family: Arc::from("Ubuntu"),
-        os_disk_gb: 128,
-        max_pods: None,
-        subnet: None,
-        encryption_at_host: false,
-        trusted_launch: false,
-        fips: false,
-        gpu_drivers: true,
-        local_dns: false,
-        artifact_streaming: false,
-        tags: BTreeMap::new(),
     }
 }

@@ -4,6 +4,7 @@
 //! have been over for long enough, that every pod runs and that every leak is gone or waits for a person. Each seed
 //! stresses one of [`Theme::ALL`], so that every hazard comes up every dozen seeds.
 
+mod furniture;
 mod history;
 mod settle;
 #[cfg(test)]

@@ -11,6 +11,8 @@ mod exchange;
 mod invariants;
 mod mischief;
 mod orphans;
+mod play;
+mod play_azure;
 mod start;
 #[cfg(test)]
 mod tests;

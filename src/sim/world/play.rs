@@ -1,0 +1,164 @@
+//! Playing deeds: what does each of them do to the cluster?
+
+use super::timeline::Kind;
+use super::{Deed, Violation, World};
+use crate::cloud::DiskDraft;
+use jiff::SignedDuration;
+use napkeeper_core::cluster::cloud::Tags;
+use napkeeper_core::cluster::sweep::{Approval, Sweep};
+use napkeeper_core::cluster::volume::{ReclaimPolicy, Volume};
+use napkeeper_core::labels;
+use napkeeper_core::names::{ArmId, ObjectKey, ObjectName, Uid, Zone};
+use napkeeper_core::orphans::Refusal;
+use napkeeper_core::plan::Pause;
+use napkeeper_core::requirements::{Requirement, Requirements};
+use std::sync::Arc;
+
+impl World {
+    /// Plays a deed now.
+    pub(super) fn play(&mut self, deed: Deed) -> Result<(), Violation> {
+        let now = self.now;
+        match deed {
+            Deed::Scale { workload, replicas } => {
+                self.note(Kind::Scenario, &workload, format!("scaled to {replicas}"));
+                self.cluster.scale(&workload, replicas, now);
+            }
+            Deed::StartJob { workload } => self.start_job(&workload),
+            Deed::Delete { workload } => {
+                self.note(Kind::Scenario, &workload, "deleted");
+                self.cluster.delete_workload(&workload, now);
+            }
+            Deed::DeleteClaim { nth } => self.delete_claim(nth),
+            Deed::DeleteNode { nth } => self.delete_node(nth),
+            Deed::Pause { switches } => {
+                let held: Vec<String> = switches.iter().map(|s| format!("{s:?}").to_lowercase()).collect();
+                let text = if held.is_empty() { "lifted".to_owned() } else { format!("set for {}", held.join(", ")) };
+                self.note(Kind::Scenario, "pause switch", text);
+                self.cluster.set_pause(Pause::of(switches));
+            }
+            Deed::SweepMode { mode } => {
+                self.note(Kind::Scenario, "sweeps", format!("mode {mode}"));
+                self.edit_sweeps(|sweep| sweep.mode = mode);
+            }
+            Deed::ClearBreaker {} => {
+                self.note(Kind::Scenario, "sweeps", format!("merged: breaker.clearedAt: {now}"));
+                self.truth.unbereave();
+                self.edit_sweeps(|sweep| sweep.breaker_cleared_at = Some(now));
+            }
+            Deed::Approve {} => self.approve(),
+            Deed::EmptyApiServer {} => {
+                self.note(
+                    Kind::Scenario,
+                    "API server",
+                    "restored from an old backup: NodeClaims, Nodes and PersistentVolumes are gone",
+                );
+                self.truth.bereave(self.cloud.resources().values(), self.cluster.state());
+                self.cluster.empty(now);
+            }
+            Deed::Crash { lasting } => {
+                self.note(Kind::Controller, "controller", format!("crashed; back in {lasting:#}"));
+                self.controller.crash(now + lasting);
+            }
+            Deed::AddVolume { name, claim, reclaim, size_gib } => self.add_volume(name, claim, reclaim, size_gib),
+            Deed::LoseVolume { name } => {
+                self.note(Kind::Scenario, &name, "the PersistentVolume is removed with its finalizers; its disk stays");
+                self.cluster.lose_volume(&name, now);
+            }
+            Deed::Mischief(mischief) => self.play_mischief(mischief)?,
+            other => self.play_in_azure(other),
+        }
+        Ok(())
+    }
+
+    fn start_job(&mut self, workload: &ObjectKey) {
+        let Some(job) = self.suspended.get(workload).cloned() else { return };
+        self.jobs_started += 1;
+        let Ok(name) = ObjectName::new(format!("{}-{}", workload.name, self.jobs_started)) else { return };
+        let key = ObjectKey { namespace: workload.namespace.clone(), name };
+        self.note(Kind::Scenario, &key, "job started");
+        self.cluster.apply_workload(key, job, self.now);
+    }
+
+    fn delete_claim(&mut self, nth: usize) {
+        let names: Vec<_> = self.cluster.state().claims().iter().map(|(name, _)| name.clone()).collect();
+        if let Some(name) = names.get(nth % names.len().max(1)) {
+            self.note(Kind::Scenario, name, "somebody deletes the NodeClaim");
+            self.cluster.delete_claim(name, self.now);
+        }
+    }
+
+    fn delete_node(&mut self, nth: usize) {
+        let managed = |n: &&Arc<napkeeper_core::cluster::node::Node>| n.label(labels::NODEPOOL).is_some();
+        let names: Vec<_> = self.cluster.state().nodes().values().filter(managed).map(|n| n.name.clone()).collect();
+        if let Some(name) = names.get(nth % names.len().max(1)) {
+            self.note(Kind::Scenario, name, "somebody deletes the Node");
+            self.cluster.delete_node(name, self.now);
+        }
+    }
+
+    pub(super) fn edit_sweeps(&mut self, edit: impl Fn(&mut Sweep)) {
+        let sweeps: Vec<Sweep> = self.cluster.state().sweeps().values().map(|s| Sweep::clone(s)).collect();
+        for mut sweep in sweeps {
+            edit(&mut sweep);
+            self.cluster.apply_sweep(sweep);
+        }
+    }
+
+    /// Approves what the reports say waits for an approval, for a week.
+    fn approve(&mut self) {
+        let expires_at = self.now + SignedDuration::from_hours(7 * 24);
+        let waiting = self.waiting_for_approval();
+        for (id, _) in &waiting {
+            self.note(Kind::Scenario, id.name(), "merged: an approval of its deletion, valid for 7 days");
+        }
+        self.edit_sweeps(|sweep| {
+            let fresh = |(id, incarnation): &(ArmId, Arc<str>)| Approval {
+                id: id.clone(),
+                incarnation: Arc::clone(incarnation),
+                expires_at,
+            };
+            sweep.approvals.extend(waiting.iter().map(fresh));
+        });
+    }
+
+    /// What the last reports say waits for an approval.
+    pub(super) fn waiting_for_approval(&self) -> Vec<(ArmId, Arc<str>)> {
+        let names = self.cluster.state().sweeps().iter().map(|(name, _)| name);
+        names
+            .filter_map(|name| self.cluster.report(name))
+            .flat_map(|report| &report.findings)
+            .filter(|f| f.refusals.contains(&Refusal::Approval))
+            .map(|f| (f.id.clone(), Arc::clone(&f.incarnation)))
+            .collect()
+    }
+
+    fn add_volume(&mut self, name: ObjectName, claim: Option<ObjectKey>, reclaim: ReclaimPolicy, size_gib: u32) {
+        let zone = Zone::of(&self.catalog.region, 1);
+        let draft = DiskDraft {
+            name: name.text(),
+            tags: Tags::from([(Arc::from("kubernetes.io-created-for-pv-name"), name.text())]),
+            size_gib,
+            sku: Arc::from("StandardSSD_LRS"),
+            is_os: false,
+            zone: Some(zone.clone()),
+        };
+        let Ok(disk) = self.cloud.add_disk(draft, self.now) else { return };
+        if reclaim == ReclaimPolicy::Retain
+            && let Some(resource) = self.cloud.resources().get(&disk)
+        {
+            let incarnation = Arc::clone(&resource.incarnation);
+            self.truth.retain(&incarnation);
+        }
+        let Ok(uid) = Uid::new(format!("volume-{name}")) else { return };
+        let mut affinity = Requirements::new();
+        affinity.add(labels::ZONE, Requirement::any_of([zone.as_str()]));
+        let bound = claim.as_ref().map_or("no claim".to_owned(), |c| format!("claim {c}"));
+        self.note(
+            Kind::Scenario,
+            &name,
+            format!("a {size_gib} GiB volume with reclaim policy {reclaim:?} for {bound}"),
+        );
+        let volume = Volume { name, uid, handle: Some(disk), reclaim, claim, affinity };
+        self.cluster.apply_volume(volume, self.now);
+    }
+}

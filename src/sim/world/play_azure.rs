@@ -1,0 +1,167 @@
+//! Playing deeds on Azure: what does each of them do to the node resource group?
+
+use super::timeline::Kind;
+use super::{Deed, World};
+use crate::cloud::ListingFault;
+use jiff::SignedDuration;
+use napkeeper_core::catalog::{CapacityType, OfferingKey};
+use napkeeper_core::cluster::cloud::{ResourceKind, Tags};
+use napkeeper_core::cluster::pod::PodPhase;
+use napkeeper_core::labels;
+use napkeeper_core::names::{ArmId, ObjectName};
+use std::sync::Arc;
+
+impl World {
+    pub(super) fn play_in_azure(&mut self, deed: Deed) {
+        let now = self.now;
+        let faults = &mut self.cloud.faults;
+        let told = match deed {
+            Deed::Refuse(scarce) => {
+                faults.refused.push(scarce.shortage(now));
+                "refuses some sizes"
+            }
+            Deed::NoCapacity(scarce) => {
+                faults.unallocatable.push(scarce.shortage(now));
+                "has no hardware for some sizes"
+            }
+            Deed::Throttle { lasting } => {
+                faults.throttled = Some((now + lasting, SignedDuration::from_secs(20)));
+                "throttles"
+            }
+            Deed::AzureDown { lasting } => {
+                faults.unavailable_until = Some(now + lasting);
+                "fails"
+            }
+            Deed::BrokenListing { lasting } => {
+                faults.listing = Some((now + lasting, ListingFault::BrokenPage));
+                "breaks off its listings"
+            }
+            Deed::KeepChildren { on } => {
+                faults.keep_children = on;
+                if on { "leaves NICs and disks behind" } else { "cleans up again" }
+            }
+            Deed::ShoutingIds { on } => {
+                faults.shouting_ids = on;
+                "spells ids in another case"
+            }
+            Deed::ApiServerDown { lasting } => {
+                self.cluster.unavailable(now + lasting);
+                return self.note(Kind::Scenario, "API server", "cannot be reached");
+            }
+            Deed::Quota { family, capacity_type, cores } => return self.set_quota(family, capacity_type, cores),
+            Deed::EvictSpot { count } => return self.evict_spot(count),
+            Deed::LeakNic { name } => return self.leak_nic(&name),
+            Deed::ForeignVm { name } => return self.add_foreign_vm(&name),
+            Deed::TakeOver { nth, kind } => return self.take_over(nth, kind),
+            Deed::Misdirect { on } => {
+                let other = ArmId::new("/subscriptions/other/resourceGroups/other/providers/Microsoft.ContainerService/managedClusters/other").ok();
+                let owner = if on { other } else { self.cloud.settings().managed_by.clone() };
+                self.group_is_ours = !on;
+                self.cloud.set_group_managed_by(owner);
+                return self.note(Kind::Scenario, "node resource group", "its managedBy changes");
+            }
+            _ => return,
+        };
+        self.note(Kind::Scenario, "Azure", told);
+    }
+
+    fn set_quota(&mut self, family: Option<Arc<str>>, capacity_type: Option<CapacityType>, cores: Option<u32>) {
+        let limits = &mut self.cloud.limits;
+        let what = match (&family, capacity_type) {
+            (Some(family), _) => {
+                match cores {
+                    Some(cores) => drop(limits.families.insert(Arc::clone(family), cores)),
+                    None => drop(limits.families.remove(family)),
+                }
+                format!("family {family}")
+            }
+            (None, Some(CapacityType::Spot)) => {
+                limits.spot = cores;
+                "spot".to_owned()
+            }
+            (None, _) => {
+                limits.regional = cores;
+                "regional".to_owned()
+            }
+        };
+        let text = cores.map_or("quota lifted".to_owned(), |n| format!("quota is {n} cores"));
+        self.note(Kind::Scenario, what, text);
+    }
+
+    fn evict_spot(&mut self, count: usize) {
+        let busy = |vm: &&ArmId| {
+            let node = self.cluster.state().node_of(&napkeeper_core::names::ProviderId::of_vm(vm));
+            let usage = node.and_then(|n| self.cluster.state().usage(&n.name));
+            usage.is_some_and(|u| {
+                u.pods.iter().filter_map(|k| self.cluster.state().pods().get(k)).any(|p| p.phase == PodPhase::Running)
+            })
+        };
+        let spot: Vec<ArmId> = self
+            .cloud
+            .resources()
+            .values()
+            .filter(|r| super::invariants::capacity_type(r) == Some(CapacityType::Spot))
+            .map(|r| r.id.clone())
+            .collect();
+        let mut chosen: Vec<ArmId> = spot.iter().filter(busy).take(count).cloned().collect();
+        chosen.extend(
+            spot.iter()
+                .filter(|id| !chosen.contains(id))
+                .take(count - chosen.len().min(count))
+                .cloned()
+                .collect::<Vec<_>>(),
+        );
+        for vm in chosen {
+            if self.cloud.evict_spot(&vm, self.now).is_ok() {
+                self.note(Kind::Scenario, vm.name(), "Azure gives notice of a spot eviction");
+            }
+        }
+    }
+
+    fn leak_nic(&mut self, name: &ObjectName) {
+        let tag = |k: &str, v: &str| (Arc::from(k), Arc::from(v));
+        let tags = Tags::from([
+            tag(labels::TAG_CLUSTER, &self.settings.cluster.tag),
+            tag(labels::TAG_CLAIM, "general-purpose-gone0"),
+            tag(labels::TAG_CLAIM_UID, "0b5f8e0e-0000-4000-8000-00000000dead"),
+        ]);
+        if self.cloud.leak_nic(name.as_str(), tags, self.now).is_err() {
+            return;
+        }
+        self.note(Kind::Scenario, name, "a NIC is left over from a NodeClaim that is gone");
+    }
+
+    fn add_foreign_vm(&mut self, name: &ObjectName) {
+        let size =
+            self.catalog.sizes.iter().find(|s| s.facts.vcpus == 4 && !s.zones.is_empty() && s.on_demand.is_some());
+        let Some(size) = size else { return };
+        let offering = OfferingKey {
+            size: size.facts.name.clone(),
+            zone: size.zones[0].clone(),
+            capacity_type: CapacityType::OnDemand,
+        };
+        // The value of a tag names Karpenter's key: a text search would take it for ours.
+        let tags = Tags::from([(Arc::from("copied-from"), Arc::from("karpenter.sh_nodepool"))]);
+        if self.cloud.add_vm(name.as_str(), tags, &offering, self.now).is_err() {
+            return;
+        }
+        for id in [self.cloud.vm_id(name.as_str()), self.cloud.nic_id(name.as_str()), self.cloud.disk_id(name.as_str())]
+        {
+            if let Some(resource) = self.cloud.resources().get(&id) {
+                let incarnation = Arc::clone(&resource.incarnation);
+                self.truth.set_foreign(&incarnation);
+            }
+        }
+        self.note(Kind::Scenario, name, "somebody runs a VM of their own in the node resource group");
+    }
+
+    fn take_over(&mut self, nth: usize, kind: ResourceKind) {
+        let of_kind: Vec<_> = self.cloud.resources().values().filter(|r| r.kind() == kind).cloned().collect();
+        let Some(resource) = of_kind.get(nth % of_kind.len().max(1)) else { return };
+        let tags = Tags::from([(Arc::from("owner"), Arc::from("somebody else"))]);
+        if self.cloud.retag(&resource.id, tags, self.now).is_ok() {
+            self.disown(&resource.id);
+            self.note(Kind::Scenario, resource.id.name(), format!("somebody makes the {kind} theirs"));
+        }
+    }
+}
