@@ -5,6 +5,15 @@ use napkeeper_api::manifests::Problem;
 use napkeeper_verdict::{Finding, Severity};
 use std::io::{self, Write};
 
+/// How a result is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Format {
+    /// For people.
+    Text,
+    /// For programs: one JSON object. The same input gives the same bytes, but for fields named `took_ms`.
+    Json,
+}
+
 /// When to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Colour {

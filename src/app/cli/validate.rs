@@ -1,6 +1,7 @@
 //! `napkeeper validate`: what is wrong with these manifests?
 
-use super::{Outcome, output};
+use super::Outcome;
+use super::output::{self, Format};
 use anyhow::bail;
 use napkeeper_api::config;
 use napkeeper_api::manifests::{self, Loaded, STDIN};
@@ -30,14 +31,6 @@ pub(super) struct Args {
     /// How to print the findings.
     #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
     output: Format,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// For people.
-    Text,
-    /// One object with `findings` and `summary`.
-    Json,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {

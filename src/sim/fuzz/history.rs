@@ -237,8 +237,8 @@ impl Pen {
             let listed = *self.chance.pick(&Listed::ALL).unwrap_or(&Listed::Claims);
             match self.chance.between(0, 3) {
                 0 => self.write(at, Deed::ApiServerDown { lasting: lasting / 4 }),
-                1 => self.write(at, Deed::BrokenListing { lasting }),
-                _ => self.mischief(at, Mischief::FailListing(listed, lasting * 2)),
+                1 => self.write(at, Deed::BrokenListing { lasting: lasting.min(FAULTS - at) }),
+                _ => self.mischief(at, Mischief::FailListing(listed, (lasting * 2).min(FAULTS - at))),
             }
         }
     }

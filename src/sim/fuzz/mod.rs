@@ -40,6 +40,7 @@ pub fn run(catalog: &Catalog, seed: u64, law: Law) -> Result<World, Failure> {
     let mut world = World::begin(catalog, Start { law, ..start })?;
     world.set_mode(mode);
     world.plan_crashes(crashes);
+    world.expect_order_after(world.now() + FAULTS);
     let end = world.now() + lasting;
     world.run_until(end)?;
     settle(&world)?;

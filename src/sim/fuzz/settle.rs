@@ -1,9 +1,8 @@
 //! Settling: once the faults have been over for long enough, does every pod run, and is every leak gone or waiting for
 //! a person?
 
+use crate::world::act::is_excuse;
 use crate::world::{Violation, World};
-use napkeeper_core::orphans::Refusal;
-use napkeeper_core::settings::Mode;
 
 /// Checks a world at rest.
 ///
@@ -28,7 +27,7 @@ pub fn settle(world: &World) -> Result<(), Violation> {
         let Some(finding) = finding else {
             return Err(world.violation("settled-leaks", format!("{} is nobody's, and in no report", resource.id)));
         };
-        let excused = finding.refusals.iter().any(|r| needs_a_person(*r, world.mode()));
+        let excused = finding.refusals.iter().any(|r| is_excuse(*r, world.mode()));
         if !excused {
             let why: Vec<&str> = finding.refusals.iter().map(|r| r.category()).collect();
             let what = format!("{} is nobody's, and kept for no reason that a person must lift: {why:?}", resource.id);
@@ -36,19 +35,4 @@ pub fn settle(world: &World) -> Result<(), Violation> {
         }
     }
     Ok(())
-}
-
-/// Reasons that a person must lift, and the cap, which time lifts.
-fn needs_a_person(refusal: Refusal, mode: Mode) -> bool {
-    match refusal {
-        Refusal::Approval
-        | Refusal::Breaker
-        | Refusal::Mode
-        | Refusal::Excluded
-        | Refusal::NoVolumeRecord
-        | Refusal::Retained
-        | Refusal::Cap => true,
-        Refusal::Companion => mode == Mode::Companion,
-        _ => false,
-    }
 }

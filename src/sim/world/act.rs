@@ -5,9 +5,10 @@ use super::timeline::Kind;
 use super::{Violation, World};
 use crate::cluster::Cluster;
 use napkeeper_core::cluster::inventory::Inventory;
-use napkeeper_core::orphans::{Clause, Standing};
+use napkeeper_core::orphans::{Clause, Refusal, Standing};
 use napkeeper_core::plan::{Command, CommandKey, Effect, Planned, Reply, Report, SweepReport};
 use napkeeper_core::ports::PortError;
+use napkeeper_core::settings::Mode;
 use std::sync::Arc;
 
 impl World {
@@ -61,6 +62,7 @@ impl World {
         if *effect == Effect::TakeInventory {
             let inventory = self.take_inventory();
             self.truth.observed(&inventory, self.cluster.state(), self.now);
+            self.check_in_time()?;
             for deed in std::mem::take(&mut self.races) {
                 self.play(deed)?;
             }
@@ -150,6 +152,9 @@ impl World {
     /// Tells why orphans and suspects are kept, once per reason.
     fn tell_kept(&mut self, report: &SweepReport) {
         for finding in &report.findings {
+            if finding.refusals.iter().any(|r| is_excuse(*r, self.settings.mode)) {
+                self.truth.excuse(&finding.incarnation, self.now);
+            }
             let reasons: Vec<&str> = finding.refusals.iter().map(|r| r.category()).collect();
             let text = format!("{} {:?}: {}", finding.kind, finding.standing, reasons.join(", "));
             let quiet = finding.standing == Standing::Alive || reasons.is_empty();
@@ -183,5 +188,20 @@ fn key_name(key: &CommandKey) -> String {
         CommandKey::Records => "records".into(),
         CommandKey::Resource(id) => id.name().to_owned(),
         CommandKey::Sweep(name) => name.to_string(),
+    }
+}
+
+/// Reasons that a person must lift, and the cap, which time lifts.
+pub(crate) fn is_excuse(refusal: Refusal, mode: Mode) -> bool {
+    match refusal {
+        Refusal::Approval
+        | Refusal::Breaker
+        | Refusal::Mode
+        | Refusal::Excluded
+        | Refusal::NoVolumeRecord
+        | Refusal::Retained
+        | Refusal::Cap => true,
+        Refusal::Companion => mode == Mode::Companion,
+        _ => false,
     }
 }

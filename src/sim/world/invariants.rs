@@ -234,6 +234,24 @@ impl World {
         self.ledger_read = ledger.len();
     }
 
+    /// Once the faults are over, what is nobody's goes in time, or a report names the person's reason that keeps it.
+    pub(super) fn check_in_time(&self) -> Result<(), Violation> {
+        let Some(faults_end) = self.faults_end.filter(|end| *end < self.now) else { return Ok(()) };
+        for sweep in self.cluster.state().sweeps().values() {
+            for resource in self.dead_resources().iter().filter(|r| sweep.kinds.contains(&r.kind())) {
+                let Some(since) = self.truth.overdue_since(resource) else { continue };
+                let allowed =
+                    sweep.minimum_age(resource.kind()).max(sweep.observe_every * 2) + SignedDuration::from_hours(1);
+                let late = self.now.duration_since(since.max(faults_end));
+                if late > allowed && !self.cloud.is_deleting(&resource.id) {
+                    let what = format!("{} is nobody's for {late:#}, and {allowed:#} are allowed", resource.id);
+                    return Err(self.violation("in-time", what));
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn check_one_vm_per_claim(&self) -> Result<(), Violation> {
         let mut seen: BTreeMap<&str, &ArmId> = BTreeMap::new();
         for resource in self.cloud.resources().values().filter(|r| r.kind() == ResourceKind::Vm) {

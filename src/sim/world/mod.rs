@@ -3,7 +3,7 @@
 //! [`World`] joins the two, runs a controller between them, plays a scenario's deeds at their times, and checks after
 //! every step that no invariant is broken. It moves from one instant at which something happens to the next.
 
-mod act;
+pub(crate) mod act;
 mod books;
 mod controller;
 mod deed;
@@ -71,6 +71,8 @@ pub struct World {
     ledger_read: usize,
     /// The group's `managedBy` is this cluster.
     group_is_ours: bool,
+    /// When the scenario's faults are over: from then on, leaks must go in time.
+    faults_end: Option<Timestamp>,
     /// Deeds that come between an inventory and what follows from it.
     races: Vec<Deed>,
     /// Why each resource was kept, as last told.
@@ -106,6 +108,11 @@ impl World {
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// Says when the faults are over: from then on, what is nobody's must go in time.
+    pub fn expect_order_after(&mut self, faults_end: Timestamp) {
+        self.faults_end = Some(faults_end);
     }
 
     /// Puts the deciders beside managed NAP, or instead of it.

@@ -152,7 +152,7 @@ impl World {
         let Ok(uid) = Uid::new(format!("volume-{name}")) else { return };
         let mut affinity = Requirements::new();
         affinity.add(labels::ZONE, Requirement::any_of([zone.as_str()]));
-        let bound = claim.as_ref().map_or("no claim".to_owned(), |c| format!("claim {c}"));
+        let bound = claim.as_ref().map_or_else(|| "no claim".to_owned(), |c| format!("claim {c}"));
         self.note(
             Kind::Scenario,
             &name,

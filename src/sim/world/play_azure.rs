@@ -84,7 +84,7 @@ impl World {
                 "regional".to_owned()
             }
         };
-        let text = cores.map_or("quota lifted".to_owned(), |n| format!("quota is {n} cores"));
+        let text = cores.map_or_else(|| "quota lifted".to_owned(), |n| format!("quota is {n} cores"));
         self.note(Kind::Scenario, what, text);
     }
 

@@ -128,6 +128,7 @@ impl World {
             uids: BTreeMap::new(),
             ledger_read: 0,
             group_is_ours: true,
+            faults_end: None,
             races: Vec::new(),
             kept: BTreeMap::new(),
         };

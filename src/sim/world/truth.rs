@@ -33,6 +33,8 @@ pub(super) struct Truth {
     owned: Vec<(Timestamp, usize)>,
     /// Every listing of the last inventory was whole.
     whole: bool,
+    /// When a report last said that a person, or the cap, keeps this.
+    excused: BTreeMap<Incarnation, Timestamp>,
 }
 
 /// Who a resource belongs to.
@@ -132,6 +134,17 @@ impl Truth {
                 (entry.1, entry.2) = (now, entry.2 + 1);
             }
         }
+    }
+
+    /// A report says that a person must lift something before this can go, or that the cap holds it back.
+    pub(super) fn excuse(&mut self, incarnation: &Incarnation, now: Timestamp) {
+        self.excused.insert(Arc::clone(incarnation), now);
+    }
+
+    /// Since when nothing but napkeeper itself has kept a resource that has been dead without a break.
+    pub(super) fn overdue_since(&self, resource: &CloudResource) -> Option<Timestamp> {
+        let (first, ..) = self.dead.get(&resource.incarnation)?;
+        Some(self.excused.get(&resource.incarnation).map_or(*first, |excused| *excused.max(first)))
     }
 
     /// Since which whole inventory a resource has been dead without a break, and in how many, 10 min apart.
