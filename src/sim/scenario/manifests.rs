@@ -143,8 +143,7 @@ impl<'d> Gathering<'d> {
             Object::Job(job) => {
                 suspended = job.suspended;
                 let run_for = job.run_for.unwrap_or(RUN_FOR);
-                let kind =
-                    WorkloadKind::Job { parallelism: job.parallelism, completions: job.completions, run_for };
+                let kind = WorkloadKind::Job { parallelism: job.parallelism, completions: job.completions, run_for };
                 (job.key, Workload { template: template(job.template), kind })
             }
             _ => return,
@@ -168,7 +167,10 @@ impl<'d> Gathering<'d> {
                 (None, names) => format!("there is {}", names.join(", ")),
             };
             let path = Path::of("spec.template.spec.nodeClassRef.name");
-            let message = format!("no AKSNodeClass {} is in these files, and NodePool {} needs it; {remedy}", pool.class, pool.name);
+            let message = format!(
+                "no AKSNodeClass {} is in these files, and NodePool {} needs it; {remedy}",
+                pool.class, pool.name
+            );
             self.problems.push(problem(document, &path, message));
         }
     }

@@ -51,7 +51,7 @@ struct Spec {
     system_nodes: Option<u32>,
     /// Read one by one, so that every wrong one is found.
     #[serde(default, rename = "steps")]
-    _steps: Vec<Value>,
+    _steps: Option<Vec<Value>>,
 }
 
 /// Reads a scenario.
@@ -127,7 +127,8 @@ fn step(value: &Value, path: &Path) -> Result<Step, Wrong> {
         }
         Some(_) => Err((path.key(key), "must be a duration such as 15m or 2d".to_owned())),
     };
-    let at = time("at")?.ok_or_else(|| (path.clone(), "at is missing: when does it happen? Write at: 15m".to_owned()))?;
+    let at =
+        time("at")?.ok_or_else(|| (path.clone(), "at is missing: when does it happen? Write at: 15m".to_owned()))?;
     let (every, until) = (time("every")?, time("until")?);
     let deeds: Vec<_> = map.iter().filter(|(key, _)| !WHEN.contains(&key.as_str())).collect();
     let (name, body) = match deeds[..] {
@@ -143,7 +144,8 @@ fn step(value: &Value, path: &Path) -> Result<Step, Wrong> {
         return Err((path.key(name), message));
     }
     let body = if body.is_null() { Value::Object(Map::new()) } else { body.clone() };
-    let below = |(inner, message): Wrong| (inner.segments().iter().fold(path.clone(), |p, s| p.with(s.clone())), message);
+    let below =
+        |(inner, message): Wrong| (inner.segments().iter().fold(path.clone(), |p, s| p.with(s.clone())), message);
     let deed = decode(json!({ name.as_str(): body })).map_err(below)?;
     Ok(Step { at, every, until, deed, path: path.clone() })
 }
@@ -153,12 +155,20 @@ fn times(spec: &Spec, steps: &[Step]) -> Vec<Wrong> {
     let mut wrong = Vec::new();
     let mut refuse = |when: bool, path: Path, message: String| wrong.extend(when.then_some((path, message)));
     let fits = spec.start >= FIRST_START && spec.start.as_second() < LAST_START_SECOND;
-    refuse(!fits, Path::of("spec.start"), "must be a time from 1970 to 2200, for example 2026-08-03T06:00:00Z".to_owned());
+    refuse(
+        !fits,
+        Path::of("spec.start"),
+        "must be a time from 1970 to 2200, for example 2026-08-03T06:00:00Z".to_owned(),
+    );
     let length = spec.lasting.is_positive() && spec.lasting <= LONGEST;
     refuse(!length, Path::of("spec.for"), "must be more than nothing and at most 366d".to_owned());
     for step in steps {
         let late = step.at > spec.lasting;
-        refuse(late, step.path.key("at"), format!("never happens: the scenario lasts {}", duration::format(spec.lasting)));
+        refuse(
+            late,
+            step.path.key("at"),
+            format!("never happens: the scenario lasts {}", duration::format(spec.lasting)),
+        );
         let often = step.every.is_some_and(|every| every < MOST_OFTEN);
         refuse(often, step.path.key("every"), "must be at least 1m".to_owned());
         let idle = step.until.is_some() && step.every.is_none();

@@ -22,10 +22,7 @@ pub(crate) fn key<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectKe
     let text = String::deserialize(deserializer)?;
     let (namespace, name) = text.split_once('/').unwrap_or(("default", &text));
     let wrong = |e: napkeeper_core::names::NameError| D::Error::custom(format!("{e}; write namespace/name"));
-    Ok(ObjectKey {
-        namespace: Namespace::new(namespace).map_err(wrong)?,
-        name: ObjectName::new(name).map_err(wrong)?,
-    })
+    Ok(ObjectKey { namespace: Namespace::new(namespace).map_err(wrong)?, name: ObjectName::new(name).map_err(wrong)? })
 }
 
 /// As [`key`], for a field that may be absent.
