@@ -73,11 +73,12 @@ pub(super) fn finding(out: &mut impl Write, finding: &Finding, text: &str) -> io
     Ok(())
 }
 
-/// Says on stderr what is wrong with a file, with the line that it points at.
-pub(super) fn problem(problem: &Problem, text: &str) {
-    error(&problem.to_string());
-    if let Some((at, source)) = problem.at.and_then(|at| Some((at, text.lines().nth(at.line - 1)?))) {
-        drop(excerpt(&mut anstream::stderr(), source, at.line, at.column, RED));
+/// Writes what is wrong with a file, with the line that it points at.
+pub(super) fn problem(out: &mut impl Write, problem: &Problem, text: &str) -> io::Result<()> {
+    writeln!(out, "{RED}error:{RED:#} {}", printable(&problem.to_string()))?;
+    match problem.at.and_then(|at| Some((at, text.lines().nth(at.line - 1)?))) {
+        Some((at, source)) => excerpt(out, source, at.line, at.column, RED),
+        None => Ok(()),
     }
 }
 

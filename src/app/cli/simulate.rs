@@ -6,9 +6,9 @@ mod timeline;
 
 use super::{Outcome, output};
 use anstyle::Style;
-use anyhow::{Context, bail};
+use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
-use input::Input;
+use input::{Asked, Input};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_api::duration::parse_with_days;
 use napkeeper_core::catalog::Catalog;
@@ -76,9 +76,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         scenario.seed = args.seed.unwrap_or(scenario.seed);
         scenario.lasting = args.lasting.unwrap_or(scenario.lasting);
     };
-    let Some(input) = input::read(args.path.as_deref(), args.scenario.as_deref(), change, &catalog)? else {
-        return Ok(Outcome::Incomplete);
-    };
+    let asked = Asked { path: args.path.as_deref(), scenario: args.scenario.as_deref(), catalog: &catalog };
+    let Some(input) = input::read(asked, change, &mut anstream::stderr())? else { return Ok(Outcome::Incomplete) };
     let told = simulate(&input, &catalog)?;
     let mut out = anstream::stdout().lock();
     match args.output {
@@ -202,9 +201,5 @@ impl Told<'_> {
     }
 }
 
-/// A folder that says nothing to simulate.
-fn nothing_to_do(what: &str) -> anyhow::Result<()> {
-    bail!(
-        "{what}: there is no NodePool, so no pod could get a node; add one (see manifests/quickstart), or run napkeeper simulate without a path"
-    )
-}
+#[cfg(test)]
+mod tests;

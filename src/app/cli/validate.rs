@@ -4,8 +4,10 @@ use super::Outcome;
 use super::output::{self, Format};
 use anyhow::bail;
 use napkeeper_api::config;
-use napkeeper_api::manifests::{self, Loaded, STDIN};
-use napkeeper_verdict::{Report, Severity, Verdict};
+use napkeeper_api::manifests::{self, Loaded, STDIN, Source};
+use napkeeper_sim::scenario::{KIND, is_scenario, read};
+use napkeeper_verdict::rules::{self, Rule};
+use napkeeper_verdict::{Finding, Report, Severity, Verdict};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -18,7 +20,7 @@ Examples:
   kustomize build overlays/prod | napkeeper validate -
   napkeeper validate -o json | jq '.findings[].rule'
 
-NodePool, NodeClaim, AKSNodeClass, OrphanSweep and napkeeper.yaml are checked; other kinds are counted and skipped.
+NodePool, NodeClaim, AKSNodeClass, OrphanSweep, Scenario and napkeeper.yaml are checked; other kinds are counted and skipped.
 Exit codes: 0 no errors (warnings do not count), 1 errors, 2 something could not be read.";
 
 /// Check manifests: syntax, kinds and versions, schemas.
@@ -41,7 +43,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         bail!("no manifests in {}: there is no .yaml, .yml or .json file", shown.join(", "));
     }
     add_config(&mut loaded, &args.paths);
-    let reports: Vec<Report> = loaded.sources.iter().map(|s| verdict.source(s)).collect();
+    let reports: Vec<Report> = loaded.sources.iter().map(|s| with_scenarios(s, verdict.source(s))).collect();
     let mut out = anstream::stdout().lock();
     let summary = Summary::of(&loaded, &reports);
     match args.output {
@@ -69,6 +71,23 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         Summary { errors: 1.., .. } => Outcome::Findings,
         _ => Outcome::Fine,
     })
+}
+
+/// Adds what is wrong with scenarios of `simulate`. Whether their steps name something is known only beside manifests.
+fn with_scenarios(source: &Source, mut report: Report) -> Report {
+    for document in source.reading.documents.iter().filter(|d| is_scenario(d)) {
+        report.checked += 1;
+        report.skipped.retain(|kind, _| !kind.ends_with(&format!(" {KIND}")));
+        for problem in read(document).err().unwrap_or_default() {
+            let (line, column) = problem.at.map_or((1, 1), |at| (at.line, at.column));
+            let Rule { id: rule, severity, .. } = rules::MEANING;
+            let file = problem.file.to_string();
+            let (path, message, fix) = (String::new(), problem.message, None);
+            report.findings.push(Finding { rule, severity, file, line, column, path, message, fix });
+        }
+    }
+    report.findings.sort_by_key(|f| (f.line, f.column));
+    report
 }
 
 /// The repository's `napkeeper.yaml` is checked as well, wherever above the paths it is.

@@ -51,7 +51,7 @@ struct Spec {
     system_nodes: Option<u32>,
     /// Read one by one, so that every wrong one is found.
     #[serde(default, rename = "steps")]
-    _steps: Vec<Value>,
+    _steps: Option<Vec<Value>>,
 }
 
 /// Reads a scenario.

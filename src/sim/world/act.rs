@@ -4,6 +4,7 @@ use super::controller::When;
 use super::timeline::Kind;
 use super::{Violation, World};
 use crate::cluster::Cluster;
+use napkeeper_core::cluster::cloud::ResourceKind;
 use napkeeper_core::cluster::inventory::Inventory;
 use napkeeper_core::orphans::{Clause, Refusal, Standing};
 use napkeeper_core::plan::{Command, CommandKey, Effect, Planned, Reply, Report, SweepReport};
@@ -104,6 +105,12 @@ impl World {
         {
             self.books.collected += 1;
             self.truth.swept(id, *kind, self.now);
+        }
+        if let Effect::Delete(id, ResourceKind::Nic) = effect
+            && let CommandKey::Claim(claim) = key
+            && self.cluster.state().claims().get(claim).is_some_and(|c| c.status.registered.is_none())
+        {
+            self.note(Kind::Gone, id.name(), format!("the NIC of the failed launch of {claim} is deleted with it"));
         }
     }
 

@@ -3,13 +3,13 @@
 use super::super::output;
 use anyhow::bail;
 use napkeeper_api::config;
-use napkeeper_api::manifests::{self, Loaded, Problem, Source};
+use napkeeper_api::manifests::{self, Loaded, Problem};
 use napkeeper_api::yaml::Document;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_sim::scenario::{self, Manifests, Scenario, is_scenario};
-use napkeeper_verdict::{Severity, Verdict};
+use napkeeper_verdict::{Finding, Severity, Verdict};
+use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Where a world lies whose scenario does not say it.
 const REGION: &str = "westeurope";
@@ -35,69 +35,79 @@ pub(super) struct Input {
     pub(super) from: String,
 }
 
-/// Reads manifests and scenario. `None` when something is wrong with them, all of which has been said on stderr.
+/// What was asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked<'a> {
+    /// The folder; absent is the quickstart.
+    pub(super) path: Option<&'a Path>,
+    /// The file of the scenario, in place of the folder's own.
+    pub(super) scenario: Option<&'a Path>,
+    pub(super) catalog: &'a Catalog,
+}
+
+/// Reads manifests and scenario. `None` when something is wrong with them, all of which has been written to `err`.
 pub(super) fn read(
-    path: Option<&Path>,
-    scenario: Option<&Path>,
+    asked: Asked<'_>,
     change: impl FnOnce(&mut Scenario),
-    catalog: &Catalog,
+    err: &mut impl Write,
 ) -> anyhow::Result<Option<Input>> {
-    let from = path.map_or_else(|| "the quickstart that is built in".to_owned(), |p| p.display().to_string());
-    let mut loaded = match path {
+    let from = asked.path.map_or_else(|| "the quickstart that is built in".to_owned(), |p| p.display().to_string());
+    let loaded = load(asked, &from)?;
+    for problem in &loaded.unreadable {
+        output::problem(err, problem, "")?;
+    }
+    let Sound { documents, all } = sound_documents(&loaded, err)?;
+    let gathered = Manifests::gather(documents.iter().copied().filter(|d| !is_scenario(d)));
+    let mut problems: Vec<Problem> = Vec::new();
+    let scenario = read_scenario(&documents, &mut problems)?;
+    let manifests = gathered.map_err(|wrong| problems.extend(wrong)).ok();
+    let input = scenario.zip(manifests).map(|((mut scenario, document), manifests)| {
+        change(&mut scenario);
+        if let Some(document) = document {
+            problems.extend(scenario::check(&scenario, document, &manifests, asked.catalog));
+        }
+        Input { scenario, manifests, from: from.clone() }
+    });
+    for problem in &problems {
+        let source = loaded.sources.iter().find(|s| s.file == problem.file);
+        output::problem(err, problem, source.map_or("", |s| &s.text))?;
+    }
+    if !all || !loaded.unreadable.is_empty() || !problems.is_empty() {
+        return Ok(None);
+    }
+    if input.as_ref().is_some_and(|i| i.manifests.pools.is_empty()) {
+        bail!(
+            "{from}: there is no NodePool, so no pod could get a node; add one as in manifests/quickstart, \
+             or run napkeeper simulate without a path"
+        );
+    }
+    Ok(input)
+}
+
+/// The files of the folder, with the scenario of the command line in place of its own.
+fn load(asked: Asked<'_>, from: &str) -> anyhow::Result<Loaded> {
+    let mut loaded = match asked.path {
         Some(path) => manifests::load(&[path.to_owned()]),
         None => quickstart(),
     };
     if loaded.sources.is_empty() && loaded.unreadable.is_empty() {
-        bail!("{from}: there is no .yaml, .yml or .json file");
+        bail!("{from}: there is no .yaml, .yml or .json file; name a folder with manifests");
     }
-    let own = scenario.map(|file| manifests::load(&[file.to_owned()]));
-    let mut problems: Vec<Problem> = Vec::new();
-    if let Some(own) = own {
-        for source in &mut loaded.sources {
-            source.reading.documents.retain(|d| !is_scenario(d));
+    let Some(file) = asked.scenario else { return Ok(loaded) };
+    let own = manifests::load(&[file.to_owned()]);
+    for source in &mut loaded.sources {
+        source.reading.documents.retain(|d| !is_scenario(d));
+    }
+    for source in &own.sources {
+        let reading = &source.reading;
+        if reading.problems.is_empty() && !reading.documents.iter().any(is_scenario) {
+            bail!("{}: there is no {} {} in it", source.file, scenario::API_VERSION, scenario::KIND);
         }
-        loaded.unreadable.extend(own.unreadable);
-        for source in own.sources {
-            if !source.reading.documents.iter().any(is_scenario) && source.reading.problems.is_empty() {
-                bail!("{}: there is no {} {} in it", source.file, scenario::API_VERSION, scenario::KIND);
-            }
-            loaded.sources.retain(|s| s.file != source.file);
-            loaded.sources.push(source);
-        }
+        loaded.sources.retain(|s| s.file != source.file);
     }
-    let sound = sound_documents(&loaded)?;
-    let documents: Vec<&Document> = loaded.sources.iter().flat_map(|s| &s.reading.documents).collect();
-    let mut told = loaded.unreadable.len() + usize::from(sound.len() < documents.len());
-    for problem in &loaded.unreadable {
-        output::error(&problem.to_string());
-    }
-    if loaded.sources.iter().any(|s| !s.reading.problems.is_empty()) {
-        told += 1;
-    }
-    let manifests = Manifests::gather(sound.iter().copied().filter(|d| !is_scenario(d)));
-    let scenario = read_scenario(&sound, &mut problems)?;
-    let input = match (manifests, scenario) {
-        (Err(wrong), _) => {
-            problems.extend(wrong);
-            None
-        }
-        (Ok(_), None) => None,
-        (Ok(manifests), Some((mut scenario, document))) => {
-            change(&mut scenario);
-            if let Some(document) = document {
-                problems.extend(scenario::check(&scenario, document, &manifests, catalog));
-            }
-            Some(Input { scenario, manifests, from: from.clone() })
-        }
-    };
-    say(&problems, &loaded.sources);
-    if told + problems.len() > 0 {
-        return Ok(None);
-    }
-    if input.as_ref().is_some_and(|i| i.manifests.pools.is_empty()) {
-        super::nothing_to_do(&from)?;
-    }
-    Ok(input)
+    loaded.sources.extend(own.sources);
+    loaded.unreadable.extend(own.unreadable);
+    Ok(loaded)
 }
 
 fn quickstart() -> Loaded {
@@ -105,18 +115,26 @@ fn quickstart() -> Loaded {
     Loaded { sources: QUICKSTART.into_iter().map(source).collect(), unreadable: Vec::new() }
 }
 
-/// The documents without an error by the rules of `validate`. The errors of the others are said.
-fn sound_documents(loaded: &Loaded) -> anyhow::Result<Vec<&Document>> {
+/// The documents that are sound, and whether that is all of them.
+struct Sound<'d> {
+    documents: Vec<&'d Document>,
+    all: bool,
+}
+
+/// The documents without an error by the rules of `validate`. The errors of the others are written.
+fn sound_documents<'d>(loaded: &'d Loaded, err: &mut impl Write) -> anyhow::Result<Sound<'d>> {
     let verdict = Verdict::embedded()?;
-    let is_error = |f: &napkeeper_verdict::Finding| f.severity == Severity::Error;
-    let mut err = anstream::stderr().lock();
-    let mut sound = Vec::new();
+    let is_error = |f: &&Finding| f.severity == Severity::Error;
+    let mut sound = Sound { documents: Vec::new(), all: true };
     for source in &loaded.sources {
-        for finding in verdict.source(source).findings.iter().filter(|f| is_error(f)) {
-            output::finding(&mut err, finding, &source.text)?;
+        let report = verdict.source(source);
+        for finding in report.findings.iter().filter(is_error) {
+            output::finding(err, finding, &source.text)?;
+            sound.all = false;
         }
-        let good = |d: &&Document| !verdict.document(d).findings.iter().any(is_error);
-        sound.extend(source.reading.documents.iter().filter(|d| !config::is_config(&d.file)).filter(good));
+        let good =
+            |d: &&Document| !config::is_config(&d.file) && !verdict.document(d).findings.iter().any(|f| is_error(&f));
+        sound.documents.extend(source.reading.documents.iter().filter(good));
     }
     Ok(sound)
 }
@@ -140,13 +158,5 @@ fn read_scenario<'d>(
             let files: Vec<&str> = scenarios.iter().map(|d| &*d.file).collect();
             bail!("there are {} scenarios ({}): name one with --scenario", files.len(), files.join(", "))
         }
-    }
-}
-
-/// Says problems on stderr, each with the line that it points at.
-fn say(problems: &[Problem], sources: &[Source]) {
-    for problem in problems {
-        let source = sources.iter().find(|s| Arc::ptr_eq(&s.file, &problem.file) || s.file == problem.file);
-        output::problem(problem, source.map_or("", |s| &s.text));
     }
 }

@@ -37,20 +37,20 @@ fn nodes(out: &mut impl Write, s: &Summary, world: &World) -> io::Result<()> {
 
 fn cost(out: &mut impl Write, s: &Summary) -> io::Result<()> {
     let saved = saving(s.cost, s.cost_on_demand);
-    writeln!(out, "{BOLD}cost{BOLD:#}         {}; the same VMs all on demand: {}{saved}", s.cost, s.cost_on_demand)
+    writeln!(out, "{BOLD}cost{BOLD:#}         {}; the same VMs all on demand: {} ({saved})", s.cost, s.cost_on_demand)
 }
 
-/// `, so 40 % less`, where something is saved.
+/// `40 % less` than another cost.
 fn saving(cost: Money, other: Money) -> String {
     let (cost, other) = (cost.nanos(), other.nanos());
     if other <= 0 {
-        return String::new();
+        return "nothing to compare".to_owned();
     }
     let percent = (other - cost) * 100 / other;
     match percent {
-        0 => String::new(),
-        1.. => format!(" ({percent} % less)"),
-        _ => format!(" ({} % more)", -percent),
+        0 => "as much".to_owned(),
+        1.. => format!("{percent} % less"),
+        _ => format!("{} % more", -percent),
     }
 }
 

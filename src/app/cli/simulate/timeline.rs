@@ -16,28 +16,24 @@ pub(super) fn write(out: &mut impl Write, entries: &[Entry], start: Timestamp) -
     let minute = |e: &Entry| e.at.duration_since(start).as_mins();
     for group in entries.chunk_by(|a, b| a.kind == b.kind && minute(a) == minute(b)) {
         match group {
-            [first, .., last] if group.len() > FLOOD => {
-                line(out, first, start, &format!("{} of them, from", group.len()))?;
-                line(out, last, start, "to")?;
+            [first, ..] if group.len() > FLOOD => {
+                let subject = format!("{} and {} more", first.subject, group.len() - 1);
+                line(out, first, &subject, start)?;
             }
-            _ => group.iter().try_for_each(|entry| line(out, entry, start, ""))?,
+            _ => group.iter().try_for_each(|entry| line(out, entry, &entry.subject, start))?,
         }
     }
     Ok(())
 }
 
-fn line(out: &mut impl Write, entry: &Entry, start: Timestamp, note: &str) -> io::Result<()> {
+fn line(out: &mut impl Write, entry: &Entry, subject: &str, start: Timestamp) -> io::Result<()> {
     let at = offset(entry.at.duration_since(start));
     let style = style(entry.kind);
-    let Entry { kind, subject, text, .. } = entry;
-    write!(out, "{DIM}{at}{DIM:#} {style}{kind:<10}{style:#} ")?;
-    if !note.is_empty() {
-        write!(out, "{BOLD}{note}{BOLD:#} ")?;
-    }
-    writeln!(out, "{subject:<SUBJECT$} {text}")
+    let Entry { kind, text, .. } = entry;
+    writeln!(out, "{DIM}{at}{DIM:#} {style}{kind:<10}{style:#} {subject:<SUBJECT$} {text}")
 }
 
-/// Time since the start: `+1d 06:15:01`.
+/// Time since the start: `1d 06:15:01`.
 pub(super) fn offset(time: SignedDuration) -> String {
     let seconds = time.as_secs().max(0);
     let (days, rest) = (seconds / 86_400, seconds % 86_400);

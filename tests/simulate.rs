@@ -1,0 +1,79 @@
+//! The scenarios that are shipped: does each run without breaking an invariant, and does what it is for happen?
+
+use napkeeper_api::manifests;
+use napkeeper_core::catalog::Catalog;
+use napkeeper_sim::scenario::{self, Manifests, is_scenario};
+use napkeeper_sim::world::{Kind, World};
+use std::error::Error;
+use std::path::Path;
+
+/// Runs a folder of `manifests` to its end.
+fn run(folder: &str) -> Result<World, Box<dyn Error>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests").join(folder);
+    let loaded = manifests::load(&[path]);
+    assert!(loaded.unreadable.is_empty(), "{:?}", loaded.unreadable);
+    let documents: Vec<_> = loaded.sources.iter().flat_map(|s| &s.reading.documents).collect();
+    let file = documents.iter().find(|d| is_scenario(d)).ok_or("there is no scenario")?;
+    let scenario = scenario::read(file).map_err(|wrong| format!("{wrong:?}"))?;
+    let others = documents.iter().copied().filter(|d| !is_scenario(d));
+    let manifests = Manifests::gather(others).map_err(|wrong| format!("{wrong:?}"))?;
+    assert_eq!(manifests.skipped, std::collections::BTreeMap::new(), "all of {folder} is simulated");
+    let catalog = Catalog::embedded()?;
+    assert_eq!(scenario::check(&scenario, file, &manifests, &catalog), []);
+    let mut world = World::begin(&catalog, scenario.start(manifests))?;
+    world.run_until(scenario.start + scenario.lasting)?;
+    assert!(world.cluster().state().pending().is_empty(), "pods wait at the end of {folder}");
+    Ok(world)
+}
+
+fn told(world: &World, kind: Kind, words: &str) -> usize {
+    world.timeline().iter().filter(|e| e.kind == kind && (e.subject.contains(words) || e.text.contains(words))).count()
+}
+
+#[test]
+fn the_quickstart_collects_what_is_proven_and_keeps_the_rest() -> Result<(), Box<dyn Error>> {
+    let world = run("quickstart")?;
+    let orphans = world.orphans();
+    let collected: Vec<&str> = orphans.collected.iter().map(|c| c.name.as_str()).collect();
+    assert_eq!(collected, ["aks-general-purpose-gone0-nic", "pvc-scratch"]);
+    let kept = |name: &str| orphans.kept.iter().any(|k| k.name == name);
+    assert!(kept("bastion") && kept("pvc-archive") && kept("pvc-database"), "{orphans:#?}");
+    assert!(orphans.halted.is_some(), "the emptied API server has tripped the breaker");
+    assert_eq!(told(&world, Kind::Evicted, ""), 1);
+    assert!(told(&world, Kind::Refused, "family_quota") > 0);
+    assert!(told(&world, Kind::Gone, "the NIC of the failed launch") > 0);
+    assert_eq!(told(&world, Kind::Ready, "aks-gpu-"), 1, "the job runs once the quota is lifted");
+    Ok(())
+}
+
+#[test]
+fn the_shopping_day_grows_and_shrinks_again() -> Result<(), Box<dyn Error>> {
+    let world = run("scenarios/shopping-day")?;
+    let summary = world.summary();
+    assert!(summary.nodes_most >= 5 * summary.nodes_now.max(1), "{summary:?}");
+    assert_eq!(summary.evictions, 3);
+    assert_eq!(world.orphans().found, 0, "nothing is left behind");
+    Ok(())
+}
+
+#[test]
+fn the_nightly_batch_has_gpus_only_while_jobs_run() -> Result<(), Box<dyn Error>> {
+    let world = run("scenarios/nightly-batch")?;
+    let ready = told(&world, Kind::Ready, "aks-gpu-");
+    assert!(ready >= 16, "{ready} GPU nodes in three nights");
+    assert_eq!(told(&world, Kind::Gone, "aks-gpu-") - told(&world, Kind::Gone, "the NIC of"), ready);
+    assert!(told(&world, Kind::Refused, "Standard_NC4as_T4_v3") > 0, "Azure lacks T4 in the second night");
+    assert_eq!(world.orphans().found, 0, "nothing is left behind");
+    Ok(())
+}
+
+#[test]
+fn the_week_follows_day_and_night() -> Result<(), Box<dyn Error>> {
+    let world = run("scenarios/week")?;
+    let summary = world.summary();
+    assert_eq!(told(&world, Kind::Scenario, "app/worker"), 13, "up each night, down each morning but the last");
+    assert!(summary.cpu_utilisation_percent >= 60, "{summary:?}");
+    assert!(summary.spot_percent >= 50, "{summary:?}");
+    assert_eq!(world.orphans().found, 0, "nothing is left behind");
+    Ok(())
+}
