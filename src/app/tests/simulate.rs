@@ -1,5 +1,7 @@
 //! The built program: are results on stdout alone, the same for a seed, and does bad input end with exit code 2?
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::process::{Command, Output};
 
