@@ -4,7 +4,8 @@ mod input;
 mod summary;
 mod timeline;
 
-use super::{Outcome, output};
+use super::Outcome;
+use super::output::{self, Format};
 use anstyle::Style;
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -13,6 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use napkeeper_api::duration::parse_with_days;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::names::Region;
+use napkeeper_sim::autoscaler::{self, Baseline};
 use napkeeper_sim::scenario::{LONGEST, Scenario};
 use napkeeper_sim::world::{Violation, World};
 use serde_json::{Value, json};
@@ -52,14 +54,6 @@ pub(super) struct Args {
     /// How to print what happened.
     #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
     output: Format,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// For people.
-    Text,
-    /// One object; the same seed gives the same bytes, but for `took_ms`.
-    Json,
 }
 
 fn lasting(text: &str) -> Result<SignedDuration, String> {
@@ -123,12 +117,15 @@ struct Told<'i> {
     catalogue: String,
     world: World,
     violation: Option<Violation>,
+    /// What cluster-autoscaler would have made of it.
+    baseline: Baseline,
     took: Duration,
 }
 
 fn simulate<'i>(input: &'i Input, catalog: &Catalog) -> anyhow::Result<Told<'i>> {
     let began = Instant::now();
     let start = input.scenario.start(input.manifests.clone());
+    let baseline = autoscaler::run(catalog, &start, input.scenario.lasting)?;
     let mut world = World::begin(catalog, start)?;
     let end = world.now().checked_add(input.scenario.lasting).context("the scenario ends beyond the calendar")?;
     let bar = progress(world.now(), end);
@@ -136,7 +133,7 @@ fn simulate<'i>(input: &'i Input, catalog: &Catalog) -> anyhow::Result<Told<'i>>
     let violation = world.run_reporting(end, |now| bar.set_position(minutes(begun, now))).err();
     bar.finish_and_clear();
     let catalogue = catalog.as_of().to_string();
-    Ok(Told { input, catalogue, world, violation, took: began.elapsed() })
+    Ok(Told { input, catalogue, world, violation, baseline, took: began.elapsed() })
 }
 
 fn minutes(from: Timestamp, to: Timestamp) -> u64 {
@@ -159,7 +156,7 @@ impl Told<'_> {
         timeline::write(out, self.world.timeline(), self.world.started_at())?;
         writeln!(out)?;
         let took = self.took.as_millis();
-        summary::write(out, &self.world)?;
+        summary::write(out, &self.world, &self.baseline)?;
         let time = self.world.now().duration_since(self.world.started_at());
         writeln!(out, "{BOLD}time{BOLD:#}         {} simulated in {took} ms", timeline::offset(time))
     }
@@ -194,6 +191,7 @@ impl Told<'_> {
             "left_out": self.input.manifests.skipped,
             "timeline": self.world.timeline(),
             "summary": self.world.summary(),
+            "baseline": {"policy": autoscaler::POLICY, "result": self.baseline},
             "orphans": self.world.orphans(),
             "violation": self.violation.as_ref().map(ToString::to_string),
             "took_ms": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),

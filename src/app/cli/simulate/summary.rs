@@ -4,6 +4,7 @@ use super::timeline::offset;
 use super::{BOLD, DIM};
 use crate::cli::output::plural;
 use napkeeper_core::money::Money;
+use napkeeper_sim::autoscaler::{self, Baseline};
 use napkeeper_sim::world::{Kept, Orphans, Summary, World};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -12,10 +13,11 @@ use std::io::{self, Write};
 const NAMES: usize = 4;
 
 /// Writes what came of it.
-pub(super) fn write(out: &mut impl Write, world: &World) -> io::Result<()> {
+pub(super) fn write(out: &mut impl Write, world: &World, baseline: &Baseline) -> io::Result<()> {
     let summary = world.summary();
     nodes(out, &summary, world)?;
     cost(out, &summary)?;
+    compare(out, &summary, baseline)?;
     orphans(out, &world.orphans(), world)
 }
 
@@ -38,6 +40,18 @@ fn nodes(out: &mut impl Write, s: &Summary, world: &World) -> io::Result<()> {
 fn cost(out: &mut impl Write, s: &Summary) -> io::Result<()> {
     let saved = saving(s.cost, s.cost_on_demand);
     writeln!(out, "{BOLD}cost{BOLD:#}         {}; the same VMs all on demand: {} ({saved})", s.cost, s.cost_on_demand)
+}
+
+/// Beside what cluster-autoscaler would have made of the same load, and by which policy.
+fn compare(out: &mut impl Write, s: &Summary, baseline: &Baseline) -> io::Result<()> {
+    let Baseline { cost, node_hours, nodes_launched, pod_wait_minutes, cpu_utilisation_percent, .. } = baseline;
+    writeln!(
+        out,
+        "{BOLD}autoscaler{BOLD:#}   {cost} ({} for napkeeper); {nodes_launched} launched, {node_hours} node-hours, {cpu_utilisation_percent} % of CPU requested, {pod_wait_minutes} pod-minutes of waiting, {} never placed",
+        saving(s.cost, *cost),
+        plural(baseline.unplaced_pods, "pod"),
+    )?;
+    writeln!(out, "  {DIM}{}{DIM:#}", autoscaler::POLICY)
 }
 
 /// `40 % less` than another cost.
