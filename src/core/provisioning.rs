@@ -6,7 +6,7 @@
 use crate::cluster::Snapshot;
 use crate::cluster::claim::ClaimSpec;
 use crate::cluster::pod::Pod;
-use crate::names::{ClaimName, NodePoolName, Uid};
+use crate::names::{ClaimName, NodePoolName, ObjectKey, Uid};
 use crate::plan::{ClaimDraft, Command, Plan, Switch};
 use crate::scheduling::{
     Input, MOST_NEW_NODES, Market, NewNode, Outcome, Target, Unavailable, claim_requirements, schedule,
@@ -32,6 +32,9 @@ pub struct ProvisionMemory {
     last: Option<(Generations, Timestamp)>,
     /// Nodes and claims that pods were placed on lately, and until when they count as wanted.
     pub nominated: BTreeMap<Target, Timestamp>,
+    /// The NodeClaims in flight that waiting pods were planned for. Lost: pods are planned anew, and may be planned for
+    /// each other's claims, at the worst for one claim more.
+    promised: BTreeMap<ObjectKey, ClaimName>,
     /// Pods that the last pass found no place for, with the reasons.
     pub unplaced: Vec<crate::scheduling::Unplaced>,
     /// Offerings that Azure has refused lately.
@@ -91,7 +94,13 @@ pub fn provision(
         None => return plan,
     }
     let market = Market::new(snapshot, &memory.unavailable, now);
-    let input = Input { snapshot, market: &market, without: &BTreeSet::new(), new_nodes: MOST_NEW_NODES };
+    let input = Input {
+        snapshot,
+        market: &market,
+        without: &BTreeSet::new(),
+        new_nodes: MOST_NEW_NODES,
+        promised: &memory.promised,
+    };
     let outcome = schedule(input, &pods);
     memory.remember(snapshot, &outcome, &pods, now);
     if !memory.unplaced.is_empty() {
@@ -101,6 +110,7 @@ pub fn provision(
         let reason = reason_for(&node);
         if let Some(draft) = draft(snapshot, node, seed, now, i) {
             memory.nominated.insert(Target::Claim(draft.name.clone()), now + NOMINATION);
+            memory.promised.extend(draft.pods.iter().map(|pod| (pod.clone(), draft.name.clone())));
             plan.push(Command::CreateClaim(Box::new(draft)), reason);
         }
     }
@@ -147,6 +157,8 @@ impl ProvisionMemory {
 
     fn remember(&mut self, snapshot: &Snapshot, outcome: &Outcome, pods: &[Arc<Pod>], now: Timestamp) {
         self.window = None;
+        let waiting: BTreeSet<&ObjectKey> = pods.iter().map(|p| &p.key).collect();
+        self.promised.retain(|pod, claim| snapshot.claims().get(claim).is_some() && waiting.contains(pod));
         self.considered = pods.iter().map(|p| p.uid.clone()).collect();
         self.last = Some((Generations::of(snapshot, &self.unavailable), now));
         self.unplaced = outcome.unplaced.clone();

@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use napkeeper_core::decide::{Memory, decide};
 use napkeeper_core::scheduling::{Input, MOST_NEW_NODES, Market, Unavailable, schedule};
 use napkeeper_tests::worlds;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 fn main() {
@@ -19,10 +19,11 @@ fn place_a_thousand() {
     let snapshot = worlds::empty_cluster();
     let pods = worlds::waiting_pods(1000, 50);
     let offerings: usize = snapshot.instance_types.values().flat_map(|t| t.iter()).map(|t| t.offerings.len()).sum();
-    let (unavailable, without) = (Unavailable::default(), BTreeSet::new());
+    let (unavailable, without, promised) = (Unavailable::default(), BTreeSet::new(), BTreeMap::new());
     let (times, outcome) = measured(11, || {
         let market = Market::new(&snapshot, &unavailable, worlds::instant());
-        let input = Input { snapshot: &snapshot, market: &market, without: &without, new_nodes: MOST_NEW_NODES };
+        let (snapshot, market, without, promised) = (&snapshot, &market, &without, &promised);
+        let input = Input { snapshot, market, without, new_nodes: MOST_NEW_NODES, promised };
         schedule(input, &pods)
     });
     let price: i64 = outcome.new.iter().filter_map(|n| n.offerings.first()).map(|o| o.price.nanos()).sum();

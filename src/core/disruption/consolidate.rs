@@ -14,7 +14,7 @@ use crate::plan::{ClaimDraft, Command, Plan};
 use crate::provisioning::{ProvisionMemory, draft};
 use crate::scheduling::{Input, Market, NewNode, schedule};
 use jiff::{SignedDuration, Timestamp};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most simulations of one pass.
 const MOST_SIMULATIONS: usize = 20;
@@ -99,7 +99,8 @@ fn sight(context: &Context<'_>, candidates: usize) -> [u64; 6] {
 
 fn simulate(context: &Context<'_>, market: &Market<'_>, candidate: &Candidate<'_>) -> Option<Move> {
     let without = BTreeSet::from([candidate.node.name.clone()]);
-    let input = Input { snapshot: context.snapshot, market, without: &without, new_nodes: 1 };
+    let promised = BTreeMap::new();
+    let input = Input { snapshot: context.snapshot, market, without: &without, new_nodes: 1, promised: &promised };
     let mut outcome = schedule(input, &candidate.pods);
     if outcome.unplaced_pods() > 0 {
         return None;

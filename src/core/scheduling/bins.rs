@@ -8,10 +8,10 @@ use super::spread::{SpreadBook, cap_per_node};
 use crate::catalog::{InstanceType, OfferingKey};
 use crate::cluster::claim::Claim;
 use crate::cluster::node::Node;
-use crate::cluster::pod::{Labels, PodShape, Taint};
+use crate::cluster::pod::{Labels, Pod, PodShape, Taint};
 use crate::cluster::{NodeUsage, Snapshot};
 use crate::labels;
-use crate::names::Zone;
+use crate::names::{ClaimName, Zone};
 use crate::resources::Resources;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,6 +38,7 @@ enum Promise<'a> {
 /// All bins, in the order in which they are filled: nodes by name, then claims by name.
 pub(super) struct Bins<'a> {
     bins: Vec<Bin<'a>>,
+    by_claim: BTreeMap<ClaimName, usize>,
     usage: &'a Snapshot,
 }
 
@@ -58,7 +59,13 @@ impl<'a> Bins<'a> {
         };
         let nodes = snapshot.nodes().values().filter(usable).map(|n| node_bin(n, snapshot.usage(&n.name)));
         let claims = in_flight.iter().filter_map(|c| claim_bin(c, snapshot));
-        Self { bins: nodes.chain(claims).collect(), usage: snapshot }
+        let bins: Vec<Bin<'a>> = nodes.chain(claims).collect();
+        let claim = |(i, bin): (usize, &Bin<'_>)| match &bin.target {
+            Target::Claim(name) => Some((name.clone(), i)),
+            Target::Node(_) | Target::New(_) => None,
+        };
+        let by_claim = bins.iter().enumerate().filter_map(claim).collect();
+        Self { bins, by_claim, usage: snapshot }
     }
 
     /// Places as many pods of a demand as there is room for, in one zone if one is given; the rest comes back.
@@ -91,6 +98,25 @@ impl<'a> Bins<'a> {
             }
         }
         demand
+    }
+
+    /// Places a pod on the claim that was made for it, if that is in flight and still has the room.
+    pub(super) fn keep_promise(
+        &mut self,
+        pod: &Arc<Pod>,
+        claim: &ClaimName,
+        spread: &mut SpreadBook,
+        outcome: &mut Outcome,
+    ) -> bool {
+        let Some(bin) = self.by_claim.get(claim).and_then(|i| self.bins.get_mut(*i)) else { return false };
+        if !pod.shape.requests.fits(&bin.free) || !bin.accepts(&pod.shape) {
+            return false;
+        }
+        bin.take(&Demand { shape: Arc::clone(&pod.shape), pods: vec![Arc::clone(pod)], zone: None }, 1, outcome);
+        if let Some(zone) = &bin.zone {
+            spread.count(&pod.shape, zone, 1);
+        }
+        true
     }
 
     /// Zones with a node or claim that accepts the shape, full or not.

@@ -19,7 +19,7 @@ pub(super) struct Demand {
 
 impl Demand {
     /// Groups pods by shape: higher priority first, then larger pods, which are harder to place.
-    pub(super) fn group(pods: &[Arc<Pod>]) -> Vec<Self> {
+    pub(super) fn group<'p>(pods: impl IntoIterator<Item = &'p Arc<Pod>>) -> Vec<Self> {
         let mut by_shape: BTreeMap<&Arc<PodShape>, Vec<Arc<Pod>>> = BTreeMap::new();
         for pod in pods {
             by_shape.entry(&pod.shape).or_default().push(Arc::clone(pod));

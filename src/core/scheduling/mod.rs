@@ -20,12 +20,12 @@ pub use unavailable::{Scope, Unavailable};
 
 use crate::cluster::Snapshot;
 use crate::cluster::pod::Pod;
-use crate::names::NodeName;
+use crate::names::{ClaimName, NodeName, ObjectKey};
 use bins::Bins;
 use demand::Demand;
 use pack::Packer;
 use spread::SpreadBook;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What is to be simulated.
@@ -39,6 +39,8 @@ pub struct Input<'a> {
     pub without: &'a BTreeSet<NodeName>,
     /// How many new nodes may be bought at the most.
     pub new_nodes: usize,
+    /// The NodeClaims in flight that pods were planned for before: what was bought for a pod is kept for it.
+    pub promised: &'a BTreeMap<ObjectKey, ClaimName>,
 }
 
 /// Most new nodes of one simulation.
@@ -47,10 +49,15 @@ pub const MOST_NEW_NODES: usize = 5_000;
 /// Places pods: existing nodes first, then NodeClaims in flight, then new nodes.
 #[must_use]
 pub fn schedule(input: Input<'_>, pods: &[Arc<Pod>]) -> Outcome {
-    let demands = Demand::group(pods);
     let mut outcome = Outcome::default();
-    let mut spread = SpreadBook::new(input.snapshot, input.without, &demands);
+    let mut spread = SpreadBook::new(input.snapshot, input.without, pods);
     let mut bins = Bins::new(input);
+    let promised = |pod: &&Arc<Pod>| {
+        let claim = input.promised.get(&pod.key);
+        claim.is_some_and(|claim| bins.keep_promise(pod, claim, &mut spread, &mut outcome))
+    };
+    let (_, others): (Vec<&Arc<Pod>>, Vec<&Arc<Pod>>) = pods.iter().partition(promised);
+    let demands = Demand::group(others);
     let mut rest = Vec::new();
     let mut packer = Packer::new(input);
     for demand in demands {

@@ -6,7 +6,7 @@
 use super::demand::Demand;
 use super::outcome::{NewNode, Outcome, Target, WhyNot};
 use crate::cluster::Snapshot;
-use crate::cluster::pod::{PodShape, Spread};
+use crate::cluster::pod::{Pod, PodShape, Spread};
 use crate::labels;
 use crate::names::{Namespace, NodeName, Zone};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,11 +21,12 @@ pub(super) struct SpreadBook {
 }
 
 impl SpreadBook {
-    pub(super) fn new(snapshot: &Snapshot, without: &BTreeSet<NodeName>, demands: &[Demand]) -> Self {
+    pub(super) fn new(snapshot: &Snapshot, without: &BTreeSet<NodeName>, pods: &[Arc<Pod>]) -> Self {
         let mut book = Self::default();
-        for demand in demands {
-            for spread in zonal(&demand.shape) {
-                book.groups.entry((demand.shape.namespace.clone(), spread.clone())).or_default();
+        let shapes: BTreeSet<&Arc<PodShape>> = pods.iter().map(|p| &p.shape).collect();
+        for shape in shapes {
+            for spread in zonal(shape) {
+                book.groups.entry((shape.namespace.clone(), spread.clone())).or_default();
             }
         }
         if book.groups.is_empty() {
