@@ -1,5 +1,6 @@
 //! One integration-test binary: each area of tests is a module.
 
 mod architecture;
+mod errors;
 mod simulate;
 mod sources;

@@ -1,4 +1,8 @@
 //! Adapter to Azure Resource Manager: what exists in the node resource group, and how is it created and deleted?
 //!
-//! Will hold authentication, one HTTP transport below the ARM crates, polling of long-running operations,
-//! pacing, and the map from ARM error codes to [`napkeeper_core::ports::CloudError`]. It decides nothing.
+//! Today it holds the map from ARM's errors to [`napkeeper_core::ports::CloudErrorCode`]. Authentication, one HTTP
+//! transport below the ARM crates, polling of long-running operations and pacing will join it. It decides nothing.
+
+mod error;
+
+pub use error::classify;

@@ -1,4 +1,34 @@
 //! Adapter to Kubernetes: which objects does the cluster hold, and how are ours written?
 //!
-//! Will hold the reflectors that feed a [`napkeeper_core::cluster::Snapshot`], server-side apply with one
-//! field manager per use, eviction, events and the Lease. It decides nothing.
+//! Today it holds the field managers of our writes. Reflectors that feed a [`napkeeper_core::cluster::Snapshot`],
+//! server-side apply, eviction, events and the Lease will join them. It decides nothing.
+
+/// Who owns the fields of a server-side apply. One for each use, so that no two of our writes take fields from each
+/// other, and a user sees in `managedFields` which part of napkeeper wrote what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FieldManager {
+    /// NodeClaims: creation, launch intent, finalizer.
+    Provisioner,
+    /// Status of NodeClaims.
+    Lifecycle,
+    /// Labels, taints and finalizer of Nodes.
+    Registration,
+    /// OrphanRecords.
+    Records,
+    /// Status of OrphanSweeps.
+    Sweeps,
+}
+
+impl FieldManager {
+    /// The name as `managedFields` shows it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Provisioner => "napkeeper-provisioner",
+            Self::Lifecycle => "napkeeper-lifecycle",
+            Self::Registration => "napkeeper-registration",
+            Self::Records => "napkeeper-records",
+            Self::Sweeps => "napkeeper-sweeps",
+        }
+    }
+}

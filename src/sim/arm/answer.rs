@@ -22,8 +22,9 @@ pub(super) fn wrong(status: u16, code: &str, message: &str) -> Response {
     Response { status, headers: Vec::new(), body: Some(error(code, message)) }
 }
 
-/// A request that the cloud refuses.
-pub(super) fn refused(refusal: &Refusal) -> Response {
+/// The answer to a request that the cloud refuses: ARM's status, error code and message, and `Retry-After`.
+#[must_use]
+pub fn refused(refusal: &Refusal) -> Response {
     let (status, code) = code_of(refusal);
     let mut response = wrong(status, code, &refusal.to_string());
     if let Some(wait) = refusal.retry_after() {

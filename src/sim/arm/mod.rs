@@ -12,7 +12,8 @@ mod shape;
 mod tests;
 
 use crate::cloud::{Cloud, ListingFault, Refusal};
-use answer::{accepted, ok, refused, wrong};
+pub use answer::refused;
+use answer::{accepted, ok, wrong};
 use jiff::Timestamp;
 use napkeeper_core::cluster::cloud::{CloudResource, ResourceKind};
 use napkeeper_core::names::ArmId;

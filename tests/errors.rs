@@ -1,0 +1,52 @@
+//! The adapter's error map understands every way in which the simulated Azure says no.
+
+use jiff::SignedDuration;
+use napkeeper_azure::classify;
+use napkeeper_core::names::{ArmId, Region, VmSize};
+use napkeeper_sim::arm::refused;
+use napkeeper_sim::cloud::{Quota, Refusal};
+use std::sync::Arc;
+
+fn id(name: &str) -> ArmId {
+    ArmId::new(format!("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/{name}")).unwrap()
+}
+
+#[test]
+fn every_refusal_means_over_http_what_it_means_inside() {
+    let region = Region::new("westeurope").unwrap();
+    let quota = |quota| Refusal::Quota { quota, region: region.clone(), limit: 10, usage: 8, need: 4 };
+    let refusals = [
+        quota(Quota::Family(Arc::from("standardDSv5Family"))),
+        quota(Quota::Regional),
+        quota(Quota::Spot),
+        Refusal::SkuNotAvailable { size: VmSize::new("Standard_D4s_v5").unwrap(), region: region.clone() },
+        Refusal::Allocation,
+        Refusal::ZonalAllocation,
+        Refusal::SubnetFull { need: 1 },
+        Refusal::NicReserved { vm: id("v") },
+        Refusal::NicInUse { nic: id("n"), vm: id("v") },
+        Refusal::DiskInUse { disk: id("d"), vm: id("v") },
+        Refusal::Locked(id("v")),
+        Refusal::Throttled { retry_after: SignedDuration::from_secs(20) },
+        Refusal::NotFound(id("v")),
+        Refusal::OperationNotFound(Arc::from("o")),
+        Refusal::PropertyChange { property: "zones", vm: id("v") },
+        Refusal::Taken(id("v")),
+        Refusal::Busy(id("v")),
+        Refusal::Preempted,
+        Refusal::Unavailable,
+        Refusal::ListForbidden,
+        Refusal::Invalid(Arc::from("no")),
+    ];
+    for refusal in refusals {
+        let body = refused(&refusal).body.unwrap();
+        let text = |key: &str| body["error"][key].as_str().unwrap().to_owned();
+        assert_eq!(classify(&text("code"), &text("message")), refusal.code(), "{body}");
+    }
+}
+
+#[test]
+fn an_unknown_error_marks_nothing_unavailable() {
+    let unknown = classify("SomethingNew", "exceeding approved LowPriorityCores quota");
+    assert!(!unknown.is_capacity() && !unknown.is_transient());
+}
