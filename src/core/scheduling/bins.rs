@@ -4,7 +4,7 @@ use super::Input;
 use super::candidates::{daemon_overhead, node_labels_accept};
 use super::demand::Demand;
 use super::outcome::{Outcome, Placement, Target};
-use super::spread::{SpreadBook, cap_per_node};
+use super::spread::{SpreadBook, cap_per_node, counts_per_node};
 use crate::catalog::{InstanceType, OfferingKey};
 use crate::cluster::claim::Claim;
 use crate::cluster::node::Node;
@@ -112,21 +112,14 @@ impl Bin<'_> {
 
     /// Pods here that the shape's own host name constraints count.
     fn alike(&self, shape: &PodShape, snapshot: &Snapshot) -> i64 {
-        let counts = |other: &PodShape| {
-            other.namespace == shape.namespace
-                && shape
-                    .spread
-                    .iter()
-                    .any(|s| &*s.topology_key == labels::HOSTNAME && s.selector.satisfied_by(&other.labels))
-        };
         let running = match &self.target {
             Target::Node(name) => snapshot.usage(name).map_or(0, |usage| {
                 let shapes = usage.pods.iter().filter_map(|key| snapshot.pods().get(key));
-                shapes.filter(|pod| counts(&pod.shape)).count() as i64
+                shapes.filter(|pod| counts_per_node(shape, &pod.shape)).count() as i64
             }),
             Target::Claim(_) | Target::New(_) => 0,
         };
-        let placed: i64 = self.placed.iter().filter(|(other, _)| counts(other)).map(|(_, n)| n).sum();
+        let placed: i64 = self.placed.iter().filter(|(other, _)| counts_per_node(shape, other)).map(|(_, n)| n).sum();
         running + placed
     }
 

@@ -105,3 +105,6 @@ fn place_by_zone(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
