@@ -43,6 +43,7 @@ pub struct DisruptionMemory {
 }
 
 /// Decides which nodes go now.
+#[expect(clippy::too_many_arguments, reason = "the arguments of every decider, and what provisioning remembers")]
 pub fn disrupt(
     snapshot: &Snapshot,
     memory: &mut DisruptionMemory,

@@ -166,7 +166,10 @@ fn claim_bin<'a>(claim: &'a Arc<Claim>, snapshot: &'a Snapshot) -> Option<Bin<'a
     for (instance, _) in &offerings {
         let daemons = daemon_overhead(snapshot, instance, &claim.spec.labels, &claim.spec.taints);
         let room = instance.allocatable.minus(&daemons);
-        free = Some(free.map_or(room.clone(), |least| least_of(&least, &room)));
+        free = Some(match free {
+            Some(least) => least_of(&least, &room),
+            None => room,
+        });
     }
     let mut free = free?;
     let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_of(id));
