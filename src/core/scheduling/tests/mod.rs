@@ -1,4 +1,4 @@
-//! What scheduling must hold to: rules by example here, and a checker over random clusters in [`checker`].
+//! What scheduling must hold to: rules by example here, and a checker over random clusters .
 
 mod checker;
 mod cost;
