@@ -1,4 +1,4 @@
-//! What scheduling must hold to: rules by example here, and a checker over random clusters .
+//! What scheduling must hold to: rules by example here, and a judge of random clusters in `checker`.
 
 mod checker;
 mod cost;
