@@ -8,6 +8,8 @@ pub mod cluster;
 pub mod decide;
 pub mod disruption;
 pub mod executor;
+#[cfg(test)]
+pub(crate) mod fixtures;
 pub mod labels;
 pub mod lifecycle;
 pub mod money;

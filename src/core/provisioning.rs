@@ -7,7 +7,7 @@ use crate::cluster::Snapshot;
 use crate::cluster::claim::ClaimSpec;
 use crate::cluster::pod::Pod;
 use crate::names::{ClaimName, NodePoolName, ObjectKey, Uid};
-use crate::plan::{ClaimDraft, Command, Plan, Switch};
+use crate::plan::{ClaimDraft, Command, CommandKey, Plan, Switch};
 use crate::scheduling::{
     Input, MOST_NEW_NODES, Market, NewNode, Outcome, Target, Unavailable, claim_requirements, schedule,
 };
@@ -49,15 +49,17 @@ struct Window {
 
 /// Generations of all that a placement depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Generations([u64; 5]);
+pub(crate) struct Generations([u64; 7]);
 
 impl Generations {
-    fn of(snapshot: &Snapshot, unavailable: &Unavailable) -> Self {
+    pub(crate) fn of(snapshot: &Snapshot, unavailable: &Unavailable) -> Self {
         Self([
             snapshot.pods().generation(),
             snapshot.nodes().generation(),
             snapshot.claims().generation(),
             snapshot.pools().generation(),
+            snapshot.classes().generation(),
+            snapshot.daemon_sets().generation(),
             unavailable.generation(),
         ])
     }
@@ -93,6 +95,10 @@ pub fn provision(
         }
         None => return plan,
     }
+    if creating(snapshot) {
+        plan.wake_at(now + settings.batch_idle);
+        return plan;
+    }
     let market = Market::new(snapshot, &memory.unavailable, now);
     let input = Input {
         snapshot,
@@ -117,6 +123,12 @@ pub fn provision(
     plan
 }
 
+/// A NodeClaim is being created, and not yet to be seen: its pods would be paid for twice.
+fn creating(snapshot: &Snapshot) -> bool {
+    let unseen = |key: &CommandKey| matches!(key, CommandKey::Claim(name) if snapshot.claims().get(name).is_none());
+    snapshot.in_progress.iter().any(unseen)
+}
+
 /// Pods that wait for a node, and pods of nodes that are being removed, which soon will.
 fn waiting(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
     let pending = snapshot.pending().values().flatten().filter_map(|key| snapshot.pods().get(key));
@@ -137,6 +149,7 @@ impl ProvisionMemory {
         self.considered.retain(|uid| present.contains(uid));
         let fresh: Vec<&Arc<Pod>> = pods.iter().filter(|p| !self.considered.contains(&p.uid)).collect();
         if fresh.is_empty() {
+            self.window = None;
             return None;
         }
         let window = self.window.get_or_insert(Window { opened: now, newest: now });
@@ -214,3 +227,7 @@ pub(crate) fn claim_name(pool: &NodePoolName, seed: u64, now: Timestamp, index: 
     }
     ClaimName::new(format!("{pool}-{suffix}")).ok()
 }
+
+#[cfg(test)]
+#[path = "provisioning_tests.rs"]
+mod tests;

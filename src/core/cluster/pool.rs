@@ -27,7 +27,7 @@ pub struct NodePool {
     pub startup_taints: Vec<Taint>,
     /// The AKSNodeClass.
     pub class: NodeClassName,
-    /// Most that all its nodes together may have, by resource name; quantities as [`Limit`]s.
+    /// Most that all its nodes together may have, by resource name.
     pub limits: Limits,
     /// After this time a node is replaced; `None` is never.
     pub expire_after: Option<SignedDuration>,

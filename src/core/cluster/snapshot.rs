@@ -119,12 +119,15 @@ pub struct Snapshot {
     index: Index,
 }
 
+/// Names by provider id. For a while two objects may have the same: a Node that came back under another name.
+type ByProvider<N> = Arc<BTreeMap<ProviderId, BTreeSet<N>>>;
+
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Index {
     usage: Arc<BTreeMap<NodeName, NodeUsage>>,
     pending: Arc<PendingShapes>,
-    node_by_provider: Arc<BTreeMap<ProviderId, NodeName>>,
-    claim_by_provider: Arc<BTreeMap<ProviderId, ClaimName>>,
+    node_by_provider: ByProvider<NodeName>,
+    claim_by_provider: ByProvider<ClaimName>,
 }
 
 /// Read access to a table, and its upsert and removal, for kinds without an index.
@@ -185,16 +188,16 @@ impl Snapshot {
         &self.index.pending
     }
 
-    /// The node with this provider id.
+    /// The node with this provider id; the first by name where several have it.
     #[must_use]
     pub fn node_of(&self, provider: &ProviderId) -> Option<&Arc<Node>> {
-        self.nodes.get(self.index.node_by_provider.get(provider)?)
+        self.nodes.get(self.index.node_by_provider.get(provider)?.first()?)
     }
 
-    /// The NodeClaim with this provider id.
+    /// The NodeClaim with this provider id; the first by name where several have it.
     #[must_use]
     pub fn claim_of(&self, provider: &ProviderId) -> Option<&Arc<Claim>> {
-        self.claims.get(self.index.claim_by_provider.get(provider)?)
+        self.claims.get(self.index.claim_by_provider.get(provider)?.first()?)
     }
 
     /// Adds or replaces a pod.
@@ -219,17 +222,17 @@ impl Snapshot {
         let node = node.into();
         let old = self.nodes.put(node.name.clone(), Arc::clone(&node));
         if let Some(id) = old.and_then(|n| n.provider_id.clone()) {
-            Arc::make_mut(&mut self.index.node_by_provider).remove(&id);
+            forget_name(&mut self.index.node_by_provider, &id, &node.name);
         }
         if let Some(id) = &node.provider_id {
-            Arc::make_mut(&mut self.index.node_by_provider).insert(id.clone(), node.name.clone());
+            learn_name(&mut self.index.node_by_provider, id, &node.name);
         }
     }
 
     /// Removes a node.
     pub fn take_node(&mut self, name: &NodeName) {
         if let Some(id) = self.nodes.take(name).and_then(|n| n.provider_id.clone()) {
-            Arc::make_mut(&mut self.index.node_by_provider).remove(&id);
+            forget_name(&mut self.index.node_by_provider, &id, name);
         }
     }
 
@@ -238,17 +241,17 @@ impl Snapshot {
         let claim = claim.into();
         let old = self.claims.put(claim.name.clone(), Arc::clone(&claim));
         if let Some(id) = old.and_then(|c| c.status.provider_id.clone()) {
-            Arc::make_mut(&mut self.index.claim_by_provider).remove(&id);
+            forget_name(&mut self.index.claim_by_provider, &id, &claim.name);
         }
         if let Some(id) = &claim.status.provider_id {
-            Arc::make_mut(&mut self.index.claim_by_provider).insert(id.clone(), claim.name.clone());
+            learn_name(&mut self.index.claim_by_provider, id, &claim.name);
         }
     }
 
     /// Removes a NodeClaim.
     pub fn take_claim(&mut self, name: &ClaimName) {
         if let Some(id) = self.claims.take(name).and_then(|c| c.status.provider_id.clone()) {
-            Arc::make_mut(&mut self.index.claim_by_provider).remove(&id);
+            forget_name(&mut self.index.claim_by_provider, &id, name);
         }
     }
 
@@ -260,11 +263,16 @@ impl Snapshot {
         for pod in self.pods.values() {
             fresh.index.learn_pod(pod);
         }
-        fresh.index.node_by_provider =
-            Arc::new(self.nodes.values().filter_map(|n| Some((n.provider_id.clone()?, n.name.clone()))).collect());
-        fresh.index.claim_by_provider = Arc::new(
-            self.claims.values().filter_map(|c| Some((c.status.provider_id.clone()?, c.name.clone()))).collect(),
-        );
+        for node in self.nodes.values() {
+            if let Some(id) = &node.provider_id {
+                learn_name(&mut fresh.index.node_by_provider, id, &node.name);
+            }
+        }
+        for claim in self.claims.values() {
+            if let Some(id) = &claim.status.provider_id {
+                learn_name(&mut fresh.index.claim_by_provider, id, &claim.name);
+            }
+        }
         fresh
     }
 
@@ -272,6 +280,20 @@ impl Snapshot {
     #[must_use]
     pub fn same_indexes(&self, other: &Self) -> bool {
         self.index == other.index
+    }
+}
+
+fn learn_name<N: Ord + Clone>(index: &mut ByProvider<N>, id: &ProviderId, name: &N) {
+    Arc::make_mut(index).entry(id.clone()).or_default().insert(name.clone());
+}
+
+fn forget_name<N: Ord + Clone>(index: &mut ByProvider<N>, id: &ProviderId, name: &N) {
+    let all = Arc::make_mut(index);
+    if let Some(names) = all.get_mut(id) {
+        names.remove(name);
+        if names.is_empty() {
+            all.remove(id);
+        }
     }
 }
 
@@ -316,3 +338,7 @@ impl Index {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "snapshot_tests.rs"]
+mod tests;

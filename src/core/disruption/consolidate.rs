@@ -11,7 +11,7 @@ use crate::cluster::pool::DisruptionReason;
 use crate::money::HourlyPrice;
 use crate::names::ClaimName;
 use crate::plan::{ClaimDraft, Command, Plan};
-use crate::provisioning::{ProvisionMemory, draft};
+use crate::provisioning::{Generations, ProvisionMemory, draft};
 use crate::scheduling::{Input, Market, NewNode, schedule};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +30,8 @@ pub(super) struct Context<'a> {
     pub(super) provision: &'a ProvisionMemory,
     pub(super) now: Timestamp,
     pub(super) seed: u64,
+    /// How often disruption is considered.
+    pub(super) every: SignedDuration,
 }
 
 /// What would become of a candidate.
@@ -49,25 +51,24 @@ pub(super) fn consolidate(
 ) {
     finish_replacements(context, found, memory, budgets, plan);
     // Waiting pods and claims in flight come first: what is free now may be theirs.
-    let settled = context.snapshot.pending().is_empty()
+    let settled = all_placed_or_hopeless(context)
         && context.snapshot.claims().values().all(|c| c.status.initialized.is_some() && c.deleting_at.is_none());
     if !settled || !memory.replacing.is_empty() {
         return;
     }
-    let sight = sight(context, found.len());
-    if memory.settled == Some(sight) {
+    let sight = Generations::of(context.snapshot, &context.provision.unavailable);
+    let order = in_turn(context, found, memory, sight);
+    if order.is_empty() {
         return;
     }
-    let mut order: Vec<&Candidate<'_>> =
-        found.iter().filter(|c| !c.is_empty() && consolidates(c.pool.disruption.policy)).collect();
-    order.sort_by_key(|c| {
-        let per_pod = i128::from(c.price.nanos()) / (1 + c.pods.len() as i128);
-        (std::cmp::Reverse(per_pod), c.claim.name.clone())
-    });
+    let more = order.len() > MOST_SIMULATIONS;
     let market = Market::new(context.snapshot, &context.provision.unavailable, context.now);
     let mut blocked = false;
     for candidate in order.into_iter().take(MOST_SIMULATIONS) {
-        let Some(choice) = simulate(context, &market, candidate) else { continue };
+        let Some(choice) = simulate(context, &market, candidate) else {
+            memory.in_vain.insert(candidate.claim.name.clone(), (context.now, sight));
+            continue;
+        };
         if !memory.holds(&candidate.claim.name, DisruptionReason::Underutilized, context.now, plan) {
             return;
         }
@@ -77,24 +78,37 @@ pub(super) fn consolidate(
         }
         blocked = true;
     }
-    if blocked {
+    if more {
+        plan.wake_at(context.now + context.every);
+    } else if blocked {
         plan.wake_at(context.now + BUDGET_RETRY);
-    } else {
-        memory.settled = Some(sight);
     }
 }
 
-/// Generations of all that a simulation depends on, and the number of candidates, which grows with time too.
-fn sight(context: &Context<'_>, candidates: usize) -> [u64; 6] {
-    let snapshot = context.snapshot;
-    [
-        snapshot.pods().generation(),
-        snapshot.nodes().generation(),
-        snapshot.claims().generation(),
-        snapshot.pools().generation(),
-        context.provision.unavailable.generation(),
-        candidates as u64,
-    ]
+/// No pod waits, but those that the last pass of provisioning found no place for: room that is free is no use to them.
+fn all_placed_or_hopeless(context: &Context<'_>) -> bool {
+    let hopeless: BTreeSet<_> = context.provision.unplaced.iter().flat_map(|u| &u.pods).map(|p| &p.key).collect();
+    context.snapshot.pending().values().flatten().all(|key| hopeless.contains(key))
+}
+
+/// Nodes with pods, those that have waited longest for their turn first, and then those with the most money per pod.
+/// Those that this very sight has no use for are left out.
+fn in_turn<'c, 'a>(
+    context: &Context<'_>,
+    found: &'c [Candidate<'a>],
+    memory: &mut DisruptionMemory,
+    sight: Generations,
+) -> Vec<&'c Candidate<'a>> {
+    memory.in_vain.retain(|name, _| context.snapshot.claims().get(name).is_some());
+    let last = |c: &Candidate<'_>| memory.in_vain.get(&c.claim.name);
+    let open = |c: &&Candidate<'_>| last(c).is_none_or(|(_, seen)| *seen != sight);
+    let with_pods = found.iter().filter(|c| !c.is_empty() && consolidates(c.pool.disruption.policy));
+    let mut order: Vec<&Candidate<'_>> = with_pods.filter(open).collect();
+    order.sort_by_key(|c| {
+        let per_pod = i128::from(c.price.nanos()) / (1 + c.pods.len() as i128);
+        (last(c).map(|(at, _)| *at), std::cmp::Reverse(per_pod), c.claim.name.clone())
+    });
+    order
 }
 
 fn simulate(context: &Context<'_>, market: &Market<'_>, candidate: &Candidate<'_>) -> Option<Move> {

@@ -14,7 +14,7 @@ use crate::cluster::claim::Claim;
 use crate::cluster::pool::{ConsolidationPolicy, DisruptionReason};
 use crate::names::{ClaimName, NodePoolName};
 use crate::plan::{Command, CommandKey, Plan, Switch};
-use crate::provisioning::ProvisionMemory;
+use crate::provisioning::{Generations, ProvisionMemory};
 use crate::settings::{Mode, Settings};
 use candidate::{Candidate, candidates};
 use jiff::{SignedDuration, Timestamp};
@@ -36,13 +36,14 @@ pub struct DisruptionMemory {
     touched: BTreeSet<ClaimName>,
     /// When disruption was last considered.
     last: Option<Timestamp>,
-    /// What the last pass over nodes with pods saw, if it found none that should go: the same sight, the same answer.
-    settled: Option<[u64; 6]>,
+    /// When each claim was last simulated in vain, and at which sight: the same sight, the same answer.
+    in_vain: BTreeMap<ClaimName, (Timestamp, Generations)>,
     /// Claims that are to go once their replacement is ready, with it.
     replacing: BTreeMap<ClaimName, (ClaimName, Timestamp)>,
 }
 
 /// Decides which nodes go now.
+#[expect(clippy::too_many_arguments, reason = "the arguments of every decider, and what provisioning remembers")]
 pub fn disrupt(
     snapshot: &Snapshot,
     memory: &mut DisruptionMemory,
@@ -65,7 +66,7 @@ pub fn disrupt(
     let mut budgets = Budgets::new(snapshot, now);
     empty(&found, memory, &mut budgets, now, &mut plan);
     consolidate::consolidate(
-        &consolidate::Context { snapshot, provision, now, seed },
+        &consolidate::Context { snapshot, provision, now, seed, every: settings.disruption_every },
         &found,
         memory,
         &mut budgets,
@@ -137,16 +138,20 @@ struct Budgets<'a> {
     now: Timestamp,
     /// Disruptions that this pass has decided on, for whatever reason.
     taken: BTreeMap<NodePoolName, u32>,
+    /// What the Snapshot leaves, as soon as somebody has asked.
+    left: BTreeMap<(NodePoolName, DisruptionReason), u32>,
 }
 
 impl<'a> Budgets<'a> {
     fn new(snapshot: &'a Snapshot, now: Timestamp) -> Self {
-        Self { snapshot, now, taken: BTreeMap::new() }
+        Self { snapshot, now, taken: BTreeMap::new(), left: BTreeMap::new() }
     }
 
     /// Takes one disruption from the pool's budget; `false` when none is left.
     fn take(&mut self, candidate: &Candidate<'_>, reason: DisruptionReason) -> bool {
-        let left = budget::left(self.snapshot, candidate.pool, reason, self.now);
+        let (snapshot, pool, now) = (self.snapshot, candidate.pool, self.now);
+        let left = self.left.entry((pool.name.clone(), reason));
+        let left = *left.or_insert_with(|| budget::left(snapshot, pool, reason, now));
         let taken = self.taken.entry(candidate.pool.name.clone()).or_insert(0);
         let allowed = *taken < left;
         *taken += u32::from(allowed);
@@ -161,3 +166,6 @@ fn consolidates(policy: ConsolidationPolicy) -> bool {
         ConsolidationPolicy::WhenEmptyOrUnderutilized | ConsolidationPolicy::Balanced => true,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,6 +44,8 @@ pub struct LaunchScript {
     has_nic: bool,
     tries: usize,
     retries: u32,
+    /// What Azure said to the last offering.
+    error: Option<CloudError>,
     started: Option<Timestamp>,
     report: Report,
 }
@@ -82,13 +84,14 @@ impl LaunchScript {
             has_nic: false,
             tries: 0,
             retries: 0,
+            error: None,
             started: None,
             report: Report::default(),
         }
     }
 
-    fn begin(&mut self) -> Step {
-        let Some(intent) = &self.launch.intent else { return self.try_next(0, None) };
+    fn begin(&mut self, now: Timestamp) -> Step {
+        let Some(intent) = &self.launch.intent else { return self.try_next(0, now) };
         let tried = |o: &PlannedOffering| o.key == intent.offering.key;
         self.offering = self.launch.offerings.iter().position(tried).unwrap_or(0);
         self.go(State::Looked, Effect::Get(self.ids.vm.clone()))
@@ -121,16 +124,16 @@ impl LaunchScript {
     }
 
     /// Writes the intent for the first offering from `from` on that no refusal of this launch rules out.
-    fn try_next(&mut self, from: usize, last: Option<(CloudError, Timestamp)>) -> Step {
+    fn try_next(&mut self, from: usize, now: Timestamp) -> Step {
         let open = |o: &&PlannedOffering| !self.report.refused.iter().any(|r| rules_out(r, o));
         let next = self.launch.offerings.iter().enumerate().skip(from).find(|(_, o)| open(o)).map(|(i, _)| i);
-        match (next, last) {
+        match (next, self.error.clone()) {
             (Some(i), _) if self.tries < MOST_TRIES => {
                 self.offering = i;
                 self.tries += 1;
                 if self.law.holds(Clause::IntentFirst) { self.write_intent(State::Intended) } else { self.put_nic() }
             }
-            (_, Some((error, now))) => self.give_up(&error, now),
+            (_, Some(error)) => self.give_up(&error, now),
             (_, None) => self.finish(),
         }
     }
@@ -208,7 +211,7 @@ impl LaunchScript {
     /// What follows from a reply that is no error.
     fn follow(&mut self, reply: Option<Reply>, now: Timestamp) -> Step {
         match (std::mem::replace(&mut self.state, State::Noted), reply) {
-            (State::Begin, _) => self.begin(),
+            (State::Begin, _) => self.begin(now),
             (State::Again(effect, state), _) => self.go(*state, *effect),
             (State::Adopting, _) => self.go(State::Looked, Effect::Get(self.ids.vm.clone())),
             (State::Looked, Some(Reply::Resource(vm))) => self.looked(vm, now),
@@ -243,8 +246,7 @@ impl LaunchScript {
             (State::FailedVmDeleted | State::Deleting(_), _) => {
                 // The NIC may have gone with the VM.
                 self.has_nic = false;
-                let last = self.report.refused.last().map(|r| (r.error.clone(), now));
-                self.try_next(self.offering + 1, last)
+                self.try_next(self.offering + 1, now)
             }
             (State::Looked | State::Noted, _) => self.finish(),
         }
@@ -258,14 +260,15 @@ impl LaunchScript {
             return self.fail(error);
         };
         let cloud = cloud.clone();
+        self.error = Some(cloud.clone());
         match &self.state {
             State::Vm | State::Polling(_) if cloud.code.is_capacity() => {
                 let polled = matches!(self.state, State::Polling(_));
                 if let Some(offering) = self.launch.offerings.get(self.offering) {
-                    let refusal = LaunchRefusal { offering: offering.key.clone(), error: cloud.clone(), at: now };
+                    let refusal = LaunchRefusal { offering: offering.key.clone(), error: cloud, at: now };
                     self.report.refused.push(refusal);
                 }
-                if polled { self.delete_failed_vm() } else { self.try_next(self.offering + 1, Some((cloud, now))) }
+                if polled { self.delete_failed_vm() } else { self.try_next(self.offering + 1, now) }
             }
             State::Polling(_) if !cloud.code.is_transient() => self.delete_failed_vm(),
             State::Nic | State::Vm if !cloud.code.is_transient() => self.give_up(&cloud, now),

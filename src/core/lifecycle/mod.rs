@@ -226,6 +226,9 @@ impl Stepper<'_> {
                 self.plan
                     .push(Command::AdvanceNode { node: name, uid, step: NodeStep::Disrupt }, "no new pods: it drains");
             }
+            if !node.ready {
+                self.plan.wake_at(node.ready_since + GONE_AFTER);
+            }
             self.evict(claim, &pods);
             return;
         }
@@ -249,7 +252,7 @@ impl Stepper<'_> {
 
     /// Pods that must have left before the VM goes. A lost node's pods cannot be moved, only forgotten.
     fn pods_to_move(&self, node: &Node) -> Vec<Arc<Pod>> {
-        if !node.ready {
+        if !node.ready && self.now >= node.ready_since + GONE_AFTER {
             return Vec::new();
         }
         let Some(usage) = self.snapshot.usage(&node.name) else { return Vec::new() };
@@ -329,3 +332,6 @@ fn is_ready_for_pods(claim: &Claim, node: &Node) -> bool {
         && !node.taints.iter().any(ephemeral)
         && claim.spec.requests.extended.iter().all(|(name, need)| *need <= 0 || node.allocatable.extended(name) > 0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,6 +29,8 @@ pub struct TerminateScript {
     left: Vec<(ArmId, ResourceKind)>,
     /// The VM of the intent's name is somebody else's by now, and with it what is attached to it.
     vm_stays: bool,
+    /// Azure says that the resource being looked at has been deleted.
+    deleted: bool,
     state: State,
     started: Option<Timestamp>,
 }
@@ -52,16 +54,27 @@ impl TerminateScript {
         let LaunchIntent { vm, nic, os_disk, .. } = command.intent;
         let provider_id = ProviderId::of_vm(&vm);
         let left = vec![(os_disk, ResourceKind::OsDisk), (nic, ResourceKind::Nic), (vm, ResourceKind::Vm)];
-        Self { claim: command.claim, provider_id, law, left, vm_stays: false, state: State::Next, started: None }
+        Self {
+            claim: command.claim,
+            provider_id,
+            law,
+            left,
+            vm_stays: false,
+            deleted: false,
+            state: State::Next,
+            started: None,
+        }
     }
 
-    /// Looks at the next resource; when none is left, the Node object goes, and then the finalizer.
+    /// Looks at the next resource; when none is left, the Node object goes, and then the finalizer. Where the VM is
+    /// somebody else's, so is the Node that announces itself for it.
     fn next(&mut self) -> Step {
         match self.left.last() {
             Some((id, _)) => {
                 let id = id.clone();
                 self.go(State::Looked, Effect::Get(id))
             }
+            None if self.vm_stays => self.go(State::Released, Effect::ReleaseClaim(self.claim.clone())),
             None => self.go(State::NodeRead, Effect::ReadNode(self.provider_id.clone())),
         }
     }
@@ -73,6 +86,7 @@ impl TerminateScript {
 
     fn done_with_one(&mut self) -> Step {
         self.left.pop();
+        self.deleted = false;
         self.next()
     }
 
@@ -81,6 +95,11 @@ impl TerminateScript {
         let own = found.claim_uid() == Some(self.claim.uid.as_str()) || !self.law.holds(Clause::TerminateOwnOnly);
         let held = self.vm_stays && is_attached(found);
         match self.left.last().cloned() {
+            // Deleted, and still shown: Azure needs a moment.
+            Some(_) if own && !held && std::mem::take(&mut self.deleted) => {
+                self.state = State::Next;
+                Step::Wait(POLL_EVERY)
+            }
             Some((id, kind)) if own && !held => self.go(State::Deleted, Effect::Delete(id, kind)),
             _ => {
                 self.vm_stays |= found.kind() == ResourceKind::Vm;
@@ -106,7 +125,10 @@ impl TerminateScript {
             }
             (State::Polling(op), None) => self.go(State::Polling(op.clone()), Effect::Poll(op)),
             // Azure says that it is done: look again, and believe only a 404.
-            (State::Deleted | State::Polling(_), _) => self.next(),
+            (State::Deleted | State::Polling(_), _) => {
+                self.deleted = true;
+                self.next()
+            }
             (State::NodeRead, Some(Reply::Node(Some(node)))) => {
                 self.go(State::NodeDeleted, Effect::DeleteNode(node.name.clone(), node.uid.clone()))
             }

@@ -4,7 +4,7 @@ use super::Input;
 use super::candidates::{daemon_overhead, node_labels_accept};
 use super::demand::Demand;
 use super::outcome::{Outcome, Placement, Target};
-use super::spread::{SpreadBook, cap_per_node};
+use super::spread::{SpreadBook, cap_per_node, counts_per_node};
 use crate::catalog::{InstanceType, OfferingKey};
 use crate::cluster::claim::Claim;
 use crate::cluster::node::Node;
@@ -138,21 +138,14 @@ impl Bin<'_> {
 
     /// Pods here that the shape's own host name constraints count.
     fn alike(&self, shape: &PodShape, snapshot: &Snapshot) -> i64 {
-        let counts = |other: &PodShape| {
-            other.namespace == shape.namespace
-                && shape
-                    .spread
-                    .iter()
-                    .any(|s| &*s.topology_key == labels::HOSTNAME && s.selector.satisfied_by(&other.labels))
-        };
         let running = match &self.target {
             Target::Node(name) => snapshot.usage(name).map_or(0, |usage| {
                 let shapes = usage.pods.iter().filter_map(|key| snapshot.pods().get(key));
-                shapes.filter(|pod| counts(&pod.shape)).count() as i64
+                shapes.filter(|pod| counts_per_node(shape, &pod.shape)).count() as i64
             }),
             Target::Claim(_) | Target::New(_) => 0,
         };
-        let placed: i64 = self.placed.iter().filter(|(other, _)| counts(other)).map(|(_, n)| n).sum();
+        let placed: i64 = self.placed.iter().filter(|(other, _)| counts_per_node(shape, other)).map(|(_, n)| n).sum();
         running + placed
     }
 
@@ -199,7 +192,10 @@ fn claim_bin<'a>(claim: &'a Arc<Claim>, snapshot: &'a Snapshot) -> Option<Bin<'a
     for (instance, _) in &offerings {
         let daemons = daemon_overhead(snapshot, instance, &claim.spec.labels, &claim.spec.taints);
         let room = instance.allocatable.minus(&daemons);
-        free = Some(free.map_or(room.clone(), |least| least_of(&least, &room)));
+        free = Some(match free {
+            Some(least) => least_of(&least, &room),
+            None => room,
+        });
     }
     let mut free = free?;
     let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_of(id));

@@ -80,6 +80,9 @@ impl<'a> Offers<'a> {
                 continue;
             }
             let daemons = daemon_overhead(snapshot, instance, &labels, &pool.taints);
+            if !daemons.fits(&instance.allocatable) {
+                continue;
+            }
             let room = instance.allocatable.minus(&daemons);
             for capacity_type in CapacityType::ALL {
                 let of_type = instance.offerings.iter().filter(|o| o.capacity_type == capacity_type);
@@ -103,24 +106,32 @@ impl<'a> Offers<'a> {
 
     /// Bits of the zones that a shape's selector, or the zone it is pinned to, allows.
     pub(super) fn zone_mask(&self, shape: &PodShape, pinned: Option<&Zone>) -> u32 {
-        let allows = |zone: &Zone| {
-            pinned.is_none_or(|p| p == zone)
-                && shape.selector.allows(labels::ZONE, Some(zone.as_str()))
-                && (shape.alternatives.is_empty()
-                    || shape.alternatives.iter().any(|a| a.allows(labels::ZONE, Some(zone.as_str()))))
-        };
-        self.zones.iter().enumerate().filter(|(_, z)| allows(z)).fold(0, |mask, (bit, _)| mask | 1 << bit)
+        let selector = &shape.selector;
+        self.mask_of(|zone| pinned.is_none_or(|p| p == zone) && selector.allows(labels::ZONE, Some(zone.as_str())))
     }
 
-    /// True when a node of this candidate, in some zone, has the labels that the shape asks for.
-    pub(super) fn accepts(&self, shape: &PodShape, candidate: &Candidate<'_>) -> bool {
-        let own = &self.labels;
-        let fits = |asked: &Requirements| labels_fit(asked, candidate.instance, candidate.capacity_type, None, own);
-        fits(&shape.selector) && (shape.alternatives.is_empty() || shape.alternatives.iter().any(fits))
+    /// Bits of those zones of `mask` in which a node of this candidate has the labels that the shape asks for.
+    pub(super) fn accepts(&self, shape: &PodShape, candidate: &Candidate<'_>, mask: u32) -> u32 {
+        let fits = |asked: &Requirements, zone: Option<&Zone>| {
+            labels_fit(asked, candidate.instance, candidate.capacity_type, zone, &self.labels)
+        };
+        let mask = mask & candidate.zones;
+        if mask == 0 || !fits(&shape.selector, None) {
+            0
+        } else if shape.alternatives.is_empty() {
+            mask
+        } else {
+            // An alternative may name zone and size together, so each zone is asked apart.
+            mask & self.mask_of(|zone| shape.alternatives.iter().any(|asked| fits(asked, Some(zone))))
+        }
+    }
+
+    fn mask_of(&self, holds: impl Fn(&Zone) -> bool) -> u32 {
+        self.zones.iter().enumerate().filter(|(_, z)| holds(z)).fold(0, |mask, (bit, _)| mask | 1 << bit)
     }
 }
 
-/// Labels that a pool gives every node: its template's, and one value for each custom key that it requires.
+/// Labels that a pool gives every node: its template's, one value for each custom key that it requires, and its mode.
 fn pool_labels(pool: &NodePool) -> Labels {
     let mut labels = pool.labels.clone();
     for (key, requirement) in pool.requirements.iter().filter(|(key, _)| !labels::is_well_known(key)) {
@@ -128,6 +139,9 @@ fn pool_labels(pool: &NodePool) -> Labels {
             labels.entry(Arc::clone(key)).or_insert_with(|| Arc::clone(value));
         }
     }
+    // A node is of one mode: `system` only where the pool asks for it.
+    let mode = if pool.requirements.allows(labels::MODE, Some("user")) { "user" } else { "system" };
+    labels.entry(Arc::from(labels::MODE)).or_insert_with(|| Arc::from(mode));
     labels.insert(Arc::from(labels::NODEPOOL), pool.name.text());
     labels.insert(Arc::from(labels::NODECLASS), pool.class.text());
     labels

@@ -112,3 +112,6 @@ fn place_by_zone(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use super::Input;
 use super::candidates::{Candidate, Offers, node_labels_accept};
 use super::demand::Demand;
 use super::outcome::{NewNode, Outcome, Placement, Target, WhyNot};
-use super::spread::cap_per_node;
+use super::spread::{cap_per_node, counts_per_node};
 use crate::catalog::OfferingKey;
 use crate::cluster::claim::PlannedOffering;
 use crate::cluster::pod::PodShape;
@@ -36,11 +36,22 @@ struct PoolState<'a> {
     nodes: i64,
 }
 
+/// Bits of the zones in which each candidate accepts each demand: first by candidate, then by demand.
+type Accepted = Vec<Vec<u32>>;
+
 /// A candidate filled with demand: pods taken of each demand.
 struct Fill {
     taken: Vec<usize>,
     zones: u32,
     value: i128,
+}
+
+impl Fill {
+    /// Pods taken so far that the shape's own host name constraints count.
+    fn alike(&self, shape: &PodShape, rest: &[Demand]) -> i64 {
+        let counted = rest.iter().zip(&self.taken).filter(|(other, _)| counts_per_node(shape, &other.shape));
+        counted.map(|(_, taken)| *taken as i64).sum()
+    }
 }
 
 impl<'a> Packer<'a> {
@@ -90,48 +101,50 @@ impl PoolState<'_> {
             return 0;
         }
         let allowed = self.offers.zone_mask(shape, None);
-        let fits = |c: &&Candidate<'_>| shape.requests.fits(&c.room) && self.offers.accepts(shape, c);
-        self.offers.candidates.iter().filter(fits).fold(0, |mask, c| mask | c.zones) & allowed
+        let large = self.offers.candidates.iter().filter(|c| shape.requests.fits(&c.room));
+        large.fold(0, |mask, c| mask | self.offers.accepts(shape, c, allowed))
     }
 
     fn buy(&mut self, rest: &mut [Demand], budget: &mut usize, outcome: &mut Outcome) {
-        let tolerated: Vec<bool> =
-            rest.iter().map(|d| d.shape.untolerated(&self.offers.pool.taints).is_none()).collect();
-        let masks: Vec<u32> = rest.iter().map(|d| self.offers.zone_mask(&d.shape, d.zone.as_ref())).collect();
-        let accepted: Vec<Vec<bool>> = self
+        let masks: Vec<u32> = rest.iter().map(|d| self.mask_of(d)).collect();
+        let accepted: Accepted = self
             .offers
             .candidates
             .iter()
-            .map(|c| {
-                let fits = |(d, tolerated): (&Demand, &bool)| *tolerated && self.offers.accepts(&d.shape, c);
-                rest.iter().zip(&tolerated).map(fits).collect()
-            })
+            .map(|c| rest.iter().zip(&masks).map(|(d, mask)| self.offers.accepts(&d.shape, c, *mask)).collect())
             .collect();
-        let mut front = front(&self.offers.candidates, &accepted);
+        let mut front = front(&self.offers.candidates, &accepted, |_| true);
         let values: Vec<i128> = (0..rest.len()).map(|d| self.value(&rest[d], d, &front, &accepted)).collect();
         while *budget > 0 {
+            // Where the limits rule out the best, what it beat gets its chance.
+            let open = |c: &Candidate<'_>| self.within_limits(&c.instance.capacity);
+            if !front.iter().all(|c| open(&self.offers.candidates[*c])) {
+                front = self::front(&self.offers.candidates, &accepted, open);
+            }
             let mut best: Option<(usize, Fill)> = None;
-            for &c in front.iter().filter(|c| self.within_limits(&self.offers.candidates[**c].instance.capacity)) {
-                let Some(fill) = self.fill(c, rest, &accepted[c], &masks, &values) else { continue };
+            for &c in &front {
+                let Some(fill) = self.fill(c, rest, &accepted[c], &values) else { continue };
                 if best.as_ref().is_none_or(|(b, best)| self.beats((c, &fill), (*b, best))) {
                     best = Some((c, fill));
                 }
             }
             let Some((c, fill)) = best else { return };
-            if let Some(node) = self.node(c, &fill, rest) {
-                self.take(node, outcome);
-                *budget -= 1;
-            } else {
-                // No single offering suits all the shapes of this fill: the candidate is of no use for this demand.
-                front.retain(|other| *other != c);
-            }
+            let node = self.node(c, &fill, rest);
+            self.take(c, node, outcome);
+            *budget -= 1;
         }
+    }
+
+    /// Bits of the zones that a demand may go to; none when it does not tolerate the pool's taints.
+    fn mask_of(&self, demand: &Demand) -> u32 {
+        let tolerated = demand.shape.untolerated(&self.offers.pool.taints).is_none();
+        if tolerated { self.offers.zone_mask(&demand.shape, demand.zone.as_ref()) } else { 0 }
     }
 
     /// The value of one pod of a demand, in nano-USD per hour: its greatest share of any resource of a candidate times
     /// the candidate's price, at the cheapest candidate for it. 0 where no candidate holds it.
-    fn value(&self, demand: &Demand, d: usize, front: &[usize], accepted: &[Vec<bool>]) -> i128 {
-        let shares = front.iter().filter(|c| accepted[**c][d]).filter_map(|&c| {
+    fn value(&self, demand: &Demand, d: usize, front: &[usize], accepted: &Accepted) -> i128 {
+        let shares = front.iter().filter(|c| accepted[**c][d] != 0).filter_map(|&c| {
             let candidate = &self.offers.candidates[c];
             share_of(&demand.shape.requests, &candidate.room, i128::from(candidate.price.nanos()))
         });
@@ -139,21 +152,21 @@ impl PoolState<'_> {
     }
 
     /// Fills a candidate with what waits, largest pods first; `None` when it takes nothing.
-    fn fill(&self, c: usize, rest: &[Demand], accepted: &[bool], masks: &[u32], values: &[i128]) -> Option<Fill> {
+    fn fill(&self, c: usize, rest: &[Demand], accepted: &[u32], values: &[i128]) -> Option<Fill> {
         let candidate = &self.offers.candidates[c];
         let mut room = candidate.room.clone();
         let mut fill = Fill { taken: vec![0; rest.len()], zones: candidate.zones, value: 0 };
         for (d, demand) in rest.iter().enumerate() {
-            if demand.pods.is_empty() || !accepted[d] || fill.zones & masks[d] == 0 {
+            if demand.pods.is_empty() || fill.zones & accepted[d] == 0 {
                 continue;
             }
             let fits = demand.shape.requests.times_in(&room).unwrap_or(i64::MAX);
-            let fits = cap_per_node(&demand.shape).map_or(fits, |cap| fits.min(cap));
+            let fits = cap_per_node(&demand.shape).map_or(fits, |cap| fits.min(cap - fill.alike(&demand.shape, rest)));
             let taken = usize::try_from(fits).unwrap_or(0).min(demand.pods.len());
             if taken > 0 {
                 room.sub(&demand.shape.requests.times(taken as i64));
                 fill.taken[d] = taken;
-                fill.zones &= masks[d];
+                fill.zones &= accepted[d];
                 fill.value += values[d] * taken as i128;
             }
         }
@@ -168,7 +181,7 @@ impl PoolState<'_> {
     }
 
     /// The node that a fill describes, with every offering that would hold it; takes its pods out of the demand.
-    fn node(&self, c: usize, fill: &Fill, rest: &mut [Demand]) -> Option<NewNode> {
+    fn node(&self, c: usize, fill: &Fill, rest: &mut [Demand]) -> NewNode {
         let chosen = &self.offers.candidates[c];
         let mut requests = chosen.instance.allocatable.minus(&chosen.room);
         let mut shapes = Vec::new();
@@ -177,12 +190,9 @@ impl PoolState<'_> {
             shapes.push(Arc::clone(&demand.shape));
         }
         let offerings = self.offerings(chosen, fill, &requests, &shapes);
-        if offerings.is_empty() {
-            return None;
-        }
         let pods = rest.iter_mut().zip(&fill.taken).flat_map(|(d, taken)| d.pods.drain(..*taken)).collect();
         let (pool, class) = (self.offers.pool.name.clone(), self.offers.pool.class.clone());
-        Some(NewNode { pool, class, offerings, requests, labels: self.offers.labels.clone(), pods })
+        NewNode { pool, class, offerings, requests, labels: self.offers.labels.clone(), pods }
     }
 
     /// Offerings that hold the node's pods, cheapest first. Where the pool limits a resource, none of them has more of
@@ -231,14 +241,11 @@ impl PoolState<'_> {
         planned
     }
 
-    fn take(&mut self, node: NewNode, outcome: &mut Outcome) {
+    /// Counts the chosen candidate against the limits: of what they limit, no planned offering has more.
+    fn take(&mut self, c: usize, node: NewNode, outcome: &mut Outcome) {
         let target = Target::New(outcome.new.len());
         outcome.placements.extend(node.pods.iter().map(|p| Placement { pod: p.key.clone(), target: target.clone() }));
-        let size = node.offerings.first().map(|o| o.key.size.clone());
-        let bought = self.offers.candidates.iter().find(|c| Some(&c.instance.facts.name) == size.as_ref());
-        if let Some(candidate) = bought {
-            self.used.add(&candidate.instance.capacity);
-        }
+        self.used.add(&self.offers.candidates[c].instance.capacity);
         self.nodes += 1;
         outcome.new.push(node);
     }
@@ -261,13 +268,9 @@ impl PoolState<'_> {
         if let Err(why) = pool.requirements.compatible(&demand.shape.selector, |_| true) {
             return WhyNot::Labels(why);
         }
-        let mask = self.offers.zone_mask(&demand.shape, demand.zone.as_ref());
-        let labels: Vec<&Candidate<'_>> = self
-            .offers
-            .candidates
-            .iter()
-            .filter(|c| c.zones & mask != 0 && self.offers.accepts(&demand.shape, c))
-            .collect();
+        let mask = self.mask_of(demand);
+        let labels: Vec<&Candidate<'_>> =
+            self.offers.candidates.iter().filter(|c| self.offers.accepts(&demand.shape, c, mask) != 0).collect();
         if labels.is_empty() {
             return WhyNot::NoOffering;
         }
@@ -300,11 +303,12 @@ fn share_of(requests: &Resources, room: &Resources, price: i128) -> Option<i128>
     .max()
 }
 
-/// Candidates that no other with the same zones and accepted demands beats: at most its price, at least its room.
-fn front(candidates: &[Candidate<'_>], accepted: &[Vec<bool>]) -> Vec<usize> {
-    let mut groups: BTreeMap<(u32, &Vec<bool>), Vec<usize>> = BTreeMap::new();
-    for (c, candidate) in candidates.iter().enumerate().filter(|(c, _)| accepted[*c].contains(&true)) {
-        let group = groups.entry((candidate.zones, &accepted[c])).or_default();
+/// Candidates that no other for the same demands in the same zones beats: at most its price, at least its room.
+fn front(candidates: &[Candidate<'_>], accepted: &Accepted, open: impl Fn(&Candidate<'_>) -> bool) -> Vec<usize> {
+    let mut groups: BTreeMap<&[u32], Vec<usize>> = BTreeMap::new();
+    let wanted = |c: usize| accepted[c].iter().any(|zones| *zones != 0);
+    for (c, candidate) in candidates.iter().enumerate().filter(|(c, candidate)| wanted(*c) && open(candidate)) {
+        let group = groups.entry(&accepted[c]).or_default();
         let beaten = group.iter().any(|&kept| covers(&candidates[kept].room, &candidate.room));
         if !beaten {
             group.push(c);

@@ -6,9 +6,10 @@
 use super::demand::Demand;
 use super::outcome::{NewNode, Outcome, Target, WhyNot};
 use crate::cluster::Snapshot;
+use crate::cluster::node::Node;
 use crate::cluster::pod::{Pod, PodShape, Spread};
 use crate::labels;
-use crate::names::{Namespace, NodeName, Zone};
+use crate::names::{Namespace, NodeName, ObjectKey, Zone};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -16,15 +17,16 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct SpreadBook {
     groups: BTreeMap<(Namespace, Spread), BTreeMap<Zone, i64>>,
-    /// Zones of the nodes that exist, which kube-scheduler takes as domains.
-    existing: BTreeSet<Zone>,
+    /// By shape: zones of the nodes that exist and have the labels it asks for. kube-scheduler takes them as domains,
+    /// whatever their taints (`nodeAffinityPolicy: Honor`, `nodeTaintsPolicy: Ignore`, its defaults).
+    domains: BTreeMap<Arc<PodShape>, BTreeSet<Zone>>,
 }
 
 impl SpreadBook {
     pub(super) fn new(snapshot: &Snapshot, without: &BTreeSet<NodeName>, pods: &[Arc<Pod>]) -> Self {
         let mut book = Self::default();
         let shapes: BTreeSet<&Arc<PodShape>> = pods.iter().map(|p| &p.shape).collect();
-        for shape in shapes {
+        for shape in &shapes {
             for spread in zonal(shape) {
                 book.groups.entry((shape.namespace.clone(), spread.clone())).or_default();
             }
@@ -32,15 +34,21 @@ impl SpreadBook {
         if book.groups.is_empty() {
             return book;
         }
-        let zone_of: BTreeMap<&NodeName, Zone> = snapshot
+        let zone_of: BTreeMap<&NodeName, (&Arc<Node>, Zone)> = snapshot
             .nodes()
             .values()
             .filter(|n| !without.contains(&n.name))
-            .filter_map(|n| Some((&n.name, Zone::new(n.label(labels::ZONE)?).ok()?)))
+            .filter_map(|n| Some((&n.name, (n, Zone::new(n.label(labels::ZONE)?).ok()?))))
             .collect();
-        book.existing = zone_of.values().cloned().collect();
-        for pod in snapshot.pods().values().filter(|p| !p.is_terminal() && p.deleting_at.is_none()) {
-            if let Some(zone) = pod.node.as_ref().and_then(|n| zone_of.get(n)) {
+        for shape in shapes.into_iter().filter(|s| zonal(s).next().is_some()) {
+            let suits = zone_of.values().filter(|(node, _)| shape.accepts_labels(&node.labels));
+            book.domains.insert(Arc::clone(shape), suits.map(|(_, zone)| zone.clone()).collect());
+        }
+        // Pods that are to be placed anew leave the place where they run now.
+        let leaving: BTreeSet<&ObjectKey> = pods.iter().filter(|p| p.node.is_some()).map(|p| &p.key).collect();
+        let counted = |p: &&Arc<Pod>| !p.is_terminal() && p.deleting_at.is_none() && !leaving.contains(&p.key);
+        for pod in snapshot.pods().values().filter(counted) {
+            if let Some((_, zone)) = pod.node.as_ref().and_then(|n| zone_of.get(n)) {
                 book.count(&pod.shape, zone, 1);
             }
         }
@@ -60,12 +68,13 @@ impl SpreadBook {
 
     /// The zones that the next pod of this shape may go to, fewest pods first.
     pub(super) fn order(&self, shape: &PodShape, zones: &BTreeSet<Zone>) -> Vec<Zone> {
+        let domains = self.domains.get(shape);
         let mut order: Vec<(i64, &Zone)> = Vec::new();
         for zone in zones {
             let fits = zonal(shape).all(|spread| {
                 let counts = self.groups.get(&(shape.namespace.clone(), spread.clone()));
                 let at = |z: &Zone| counts.and_then(|c| c.get(z)).copied().unwrap_or(0);
-                let least = zones.iter().map(at).min().unwrap_or(0);
+                let least = zones.iter().chain(domains.into_iter().flatten()).map(at).min().unwrap_or(0);
                 let itself = i64::from(spread.selector.satisfied_by(&shape.labels));
                 at(zone) + itself - least <= i64::from(spread.max_skew)
             });
@@ -114,21 +123,31 @@ impl SpreadBook {
 
     /// A pod on a new node whose zone has too many, by node and position.
     fn surplus(&self, outcome: &Outcome) -> Option<(usize, usize)> {
-        let mut domains = self.existing.clone();
-        domains.extend(outcome.new.iter().filter(|n| !n.pods.is_empty()).filter_map(NewNode::zone));
         outcome.new.iter().enumerate().rev().find_map(|(i, node)| {
             let zone = node.zone()?;
             let index = node.pods.iter().rposition(|pod| {
                 zonal(&pod.shape).any(|spread| {
                     let counts = self.groups.get(&(pod.shape.namespace.clone(), spread.clone()));
                     let at = |z: &Zone| counts.and_then(|c| c.get(z)).copied().unwrap_or(0);
-                    let least = domains.iter().map(at).min().unwrap_or(0);
+                    let new = outcome.new.iter().filter(|n| !n.pods.is_empty() && may_suit(n, &pod.shape));
+                    let new = new.filter_map(NewNode::zone).map(|z| at(&z));
+                    let existing = self.domains.get(&pod.shape).into_iter().flatten().map(at);
+                    let least = existing.chain(new).min().unwrap_or(0);
                     spread.selector.satisfied_by(&pod.shape.labels) && at(&zone) - least > i64::from(spread.max_skew)
                 })
             })?;
             Some((i, index))
         })
     }
+}
+
+/// False when a new node cannot have the labels that a shape asks for, so far as its pool and zone decide them.
+fn may_suit(node: &NewNode, shape: &PodShape) -> bool {
+    shape.selector.iter().all(|(key, asked)| match (&**key, node.labels.get(key)) {
+        (labels::ZONE, _) => node.zone().is_none_or(|zone| asked.allows(Some(zone.as_str()))),
+        (key, None) if labels::is_well_known(key) => true,
+        (_, value) => asked.allows(value.map(|v| &**v)),
+    })
 }
 
 /// Drops new nodes that lost all their pods, and renumbers the placements.
@@ -151,6 +170,12 @@ fn drop_empty(outcome: &mut Outcome) {
 pub(super) fn cap_per_node(shape: &PodShape) -> Option<i64> {
     let by_host = |s: &&Spread| &*s.topology_key == labels::HOSTNAME && s.selector.satisfied_by(&shape.labels);
     shape.spread.iter().filter(by_host).map(|s| i64::from(s.max_skew)).min()
+}
+
+/// True when the shape's constraints on host names count pods of the other shape.
+pub(super) fn counts_per_node(shape: &PodShape, other: &PodShape) -> bool {
+    let counts = |s: &Spread| &*s.topology_key == labels::HOSTNAME && s.selector.satisfied_by(&other.labels);
+    other.namespace == shape.namespace && shape.spread.iter().any(counts)
 }
 
 fn zonal(shape: &PodShape) -> impl Iterator<Item = &Spread> {

@@ -1,0 +1,231 @@
+//! Disruption: which nodes go, when, and which are spared?
+
+use super::{DisruptionMemory, disrupt};
+use crate::catalog::CapacityType::{OnDemand, Spot};
+use crate::cluster::Snapshot;
+use crate::cluster::node::Node;
+use crate::cluster::pod::{DoNotDisrupt, PodOwner};
+use crate::cluster::pool::{Budget, BudgetNodes, DisruptionReason, NodePool};
+use crate::fixtures::{at, cluster, managed, node, offering, pod, pool, put, running, settings, shape};
+use crate::names::ClaimName;
+use crate::plan::{Command, Plan};
+use crate::provisioning::ProvisionMemory;
+use crate::scheduling::Target;
+use jiff::SignedDuration;
+use std::sync::Arc;
+
+const SMALL: &str = "Standard_D2s_v5";
+const LARGE: &str = "Standard_D16s_v5";
+
+fn pass(snapshot: &Snapshot, memory: &mut DisruptionMemory, seconds: i64) -> Plan {
+    disrupt(snapshot, memory, &ProvisionMemory::default(), &settings(), at(seconds), 1)
+}
+
+/// Passes every ten seconds, until something is to be done or the time is over.
+fn wait(snapshot: &Snapshot, memory: &mut DisruptionMemory, seconds: i64) -> (i64, Vec<String>) {
+    for now in (0..=seconds).step_by(10) {
+        let words = words(&pass(snapshot, memory, now));
+        if !words.is_empty() {
+            return (now, words);
+        }
+    }
+    (seconds, Vec::new())
+}
+
+fn words(plan: &Plan) -> Vec<String> {
+    let word = |c: &Command| match c {
+        Command::DeleteClaim { claim, category } => format!("{category} {}", claim.name),
+        Command::CreateClaim(draft) => format!("create {}", draft.spec.planned[0].key.size),
+        other => panic!("unexpected {other:?}"),
+    };
+    plan.commands.iter().map(|p| word(&p.command)).collect()
+}
+
+/// Nodes of one pool, all of one size, on demand.
+fn nodes(pool: &NodePool, size: &str, count: usize) -> (Snapshot, Vec<Node>) {
+    let mut snapshot = cluster([pool.clone()]);
+    let mut all = Vec::new();
+    for n in 0..count {
+        let (claim, node) = managed(&format!("c{n:02}"), pool, offering(size, 1, OnDemand));
+        all.push(node.clone());
+        put(&mut snapshot, (claim, node));
+    }
+    (snapshot, all)
+}
+
+#[test]
+fn an_empty_node_goes_once_it_has_been_empty_for_15_seconds() {
+    let (snapshot, _) = nodes(&pool("general"), SMALL, 1);
+    assert_eq!(wait(&snapshot, &mut DisruptionMemory::default(), 60), (20, vec!["empty c00".to_owned()]));
+}
+
+#[test]
+fn consolidate_after_counts_from_the_last_pod_event() {
+    let mut quiet = pool("general");
+    quiet.disruption.consolidate_after = Some(SignedDuration::from_secs(100));
+    let (mut snapshot, _) = nodes(&quiet, SMALL, 1);
+    let mut claim = (**snapshot.claims().values().next().unwrap()).clone();
+    claim.status.last_pod_event = Some(at(50));
+    snapshot.put_claim(claim);
+    assert_eq!(wait(&snapshot, &mut DisruptionMemory::default(), 300).0, 170);
+}
+
+#[test]
+fn nodes_that_waiting_pods_were_placed_on_are_spared() {
+    let (snapshot, nodes) = nodes(&pool("general"), SMALL, 1);
+    for target in [Target::Node(nodes[0].name.clone()), Target::Claim(ClaimName::new("c00").unwrap())] {
+        let mut provision = ProvisionMemory::default();
+        provision.nominated.insert(target, at(1000));
+        let mut memory = DisruptionMemory::default();
+        for now in [0, 10, 20, 30] {
+            let plan = disrupt(&snapshot, &mut memory, &provision, &settings(), at(now), 1);
+            assert_eq!(words(&plan), Vec::<String>::new());
+        }
+    }
+}
+
+#[test]
+fn a_break_in_the_finding_starts_the_15_seconds_anew() {
+    let (mut snapshot, nodes) = nodes(&pool("general"), SMALL, 1);
+    let mut memory = DisruptionMemory::default();
+    assert!(words(&pass(&snapshot, &mut memory, 0)).is_empty());
+    let mut pod = running("p", &Arc::new(shape("a", 100, 1)), &nodes[0]);
+    pod.owner = PodOwner::Nobody;
+    let key = pod.key.clone();
+    snapshot.put_pod(pod);
+    assert!(words(&pass(&snapshot, &mut memory, 10)).is_empty());
+    snapshot.take_pod(&key);
+    assert!(words(&pass(&snapshot, &mut memory, 20)).is_empty());
+    assert!(words(&pass(&snapshot, &mut memory, 30)).is_empty());
+    assert_eq!(words(&pass(&snapshot, &mut memory, 40)), ["empty c00"]);
+}
+
+#[test]
+fn one_budget_counts_all_reasons_of_a_pass() {
+    let mut careful = pool("general");
+    careful.disruption.budgets = vec![Budget { nodes: BudgetNodes::Count(2), reasons: None, window: None }];
+    let (mut snapshot, nodes) = nodes(&careful, LARGE, 4);
+    snapshot.put_pod(running("p", &Arc::new(shape("a", 100, 1)), &nodes[0]));
+    let (_, words) = wait(&snapshot, &mut DisruptionMemory::default(), 60);
+    assert_eq!(words.len(), 2, "{words:?}");
+    let mut closed = pool("general");
+    let empty = Some(vec![DisruptionReason::Empty]);
+    closed.disruption.budgets = vec![Budget { nodes: BudgetNodes::Count(0), reasons: empty, window: None }];
+    snapshot.put_pool(closed.name.clone(), closed);
+    let (_, words) = wait(&snapshot, &mut DisruptionMemory::default(), 60);
+    assert_eq!(words, ["underutilized c00"], "the budget closes one reason only");
+}
+
+#[test]
+fn expiry_heeds_no_budget() {
+    let mut closed = pool("general");
+    closed.expire_after = Some(SignedDuration::from_secs(30));
+    closed.disruption.budgets = vec![Budget { nodes: BudgetNodes::Count(0), reasons: None, window: None }];
+    let (snapshot, _) = nodes(&closed, SMALL, 2);
+    assert_eq!(
+        wait(&snapshot, &mut DisruptionMemory::default(), 60),
+        (30, vec!["expired c00".into(), "expired c01".into()])
+    );
+}
+
+#[test]
+fn a_node_whose_pods_fit_elsewhere_goes() {
+    let (mut snapshot, nodes) = nodes(&pool("general"), SMALL, 1);
+    snapshot.put_node(node("unmanaged", 2, 4));
+    snapshot.put_pod(running("p", &Arc::new(shape("a", 500, 1)), &nodes[0]));
+    assert_eq!(wait(&snapshot, &mut DisruptionMemory::default(), 60), (20, vec!["underutilized c00".to_owned()]));
+}
+
+#[test]
+fn a_large_node_is_replaced_by_a_small_one_which_comes_first() {
+    let (mut snapshot, nodes) = nodes(&pool("general"), LARGE, 1);
+    let running_pod = running("p", &Arc::new(shape("a", 500, 1)), &nodes[0]);
+    snapshot.put_pod(running_pod);
+    let mut memory = DisruptionMemory::default();
+    let plan = (0..=20).step_by(10).map(|now| pass(&snapshot, &mut memory, now)).last().unwrap();
+    let Command::CreateClaim(draft) = &plan.commands[0].command else { panic!("{plan:?}") };
+    assert!(draft.spec.planned.iter().all(|o| o.price < offering(LARGE, 1, OnDemand).price));
+    assert!(words(&pass(&snapshot, &mut memory, 30)).is_empty(), "it waits for the replacement");
+    let (mut new, mut node) = managed("tmp", &pool("general"), draft.spec.planned[0].clone());
+    new.name = draft.name.clone();
+    node.name = crate::names::NodeName::new("new-node").unwrap();
+    put(&mut snapshot, (new, node));
+    assert_eq!(words(&pass(&snapshot, &mut memory, 40)), ["underutilized c00"]);
+}
+
+#[test]
+fn a_replacement_that_never_comes_is_given_up() {
+    let (mut snapshot, nodes) = nodes(&pool("general"), LARGE, 1);
+    snapshot.put_pod(running("p", &Arc::new(shape("a", 500, 1)), &nodes[0]));
+    let mut memory = DisruptionMemory::default();
+    assert_eq!(wait(&snapshot, &mut memory, 60).0, 20);
+    assert!(words(&pass(&snapshot, &mut memory, 70)).is_empty(), "its creation may be under way");
+    let again = (80..200).step_by(10).find(|now| !words(&pass(&snapshot, &mut memory, *now)).is_empty());
+    assert!(again.is_some(), "after a minute it is tried anew");
+}
+
+#[test]
+fn spot_is_replaced_by_spot_only_where_many_sizes_are_on_offer() {
+    let spot_only = NodePool {
+        requirements: crate::fixtures::only(&[(crate::labels::CAPACITY_TYPE, &["spot"])]),
+        ..pool("general")
+    };
+    let mut snapshot = cluster([spot_only.clone()]);
+    let (claim, node) = managed("c00", &spot_only, offering(LARGE, 1, Spot));
+    snapshot.put_pod(running("p", &Arc::new(shape("a", 500, 1)), &node));
+    put(&mut snapshot, (claim, node));
+    let few = wait(&snapshot, &mut DisruptionMemory::default(), 60);
+    assert!(few.1.is_empty(), "ten sizes are too few: {few:?}");
+}
+
+#[test]
+fn pods_that_refuse_or_that_nobody_brings_back_keep_their_node() {
+    for refusing in [false, true] {
+        let (mut snapshot, nodes) = nodes(&pool("general"), SMALL, 1);
+        snapshot.put_node(node("unmanaged", 2, 4));
+        let mut pod = running("p", &Arc::new(shape("a", 500, 1)), &nodes[0]);
+        if refusing {
+            pod.do_not_disrupt = Some(DoNotDisrupt::Always);
+        } else {
+            pod.owner = PodOwner::Nobody;
+        }
+        snapshot.put_pod(pod);
+        assert!(wait(&snapshot, &mut DisruptionMemory::default(), 60).1.is_empty());
+    }
+}
+
+#[test]
+fn a_pod_that_fits_nowhere_does_not_keep_the_cluster_from_being_consolidated() {
+    let (mut snapshot, nodes) = nodes(&pool("general"), SMALL, 1);
+    snapshot.put_node(node("unmanaged", 2, 4));
+    snapshot.put_pod(running("p", &Arc::new(shape("a", 500, 1)), &nodes[0]));
+    let hopeless = Arc::new(pod("hopeless", &Arc::new(shape("b", 900_000, 1))));
+    snapshot.put_pod(Arc::clone(&hopeless));
+    assert!(wait(&snapshot, &mut DisruptionMemory::default(), 60).1.is_empty(), "it may fit: nobody has looked");
+    let mut provision = ProvisionMemory::default();
+    provision.unplaced.push(crate::scheduling::Unplaced { pods: vec![hopeless], why: Vec::new() });
+    let mut memory = DisruptionMemory::default();
+    let passes = [0, 10, 20].map(|now| words(&disrupt(&snapshot, &mut memory, &provision, &settings(), at(now), 1)));
+    assert_eq!(passes.last().unwrap(), &["underutilized c00"]);
+}
+
+#[test]
+fn every_node_has_its_turn_however_many_cannot_go() {
+    // Twenty-five dear nodes that are full and cannot go, and one cheap one whose pod fits elsewhere.
+    let on_demand = crate::fixtures::only(&[(crate::labels::CAPACITY_TYPE, &["on-demand"])]);
+    let general = NodePool { requirements: on_demand, ..pool("general") };
+    let (mut snapshot, nodes) = nodes(&general, LARGE, 25);
+    for (i, node) in nodes.iter().enumerate() {
+        snapshot.put_pod(running(&format!("full-{i}"), &Arc::new(shape("a", 15_000, 40)), node));
+    }
+    let (claim, small) = managed("small", &general, offering(SMALL, 1, OnDemand));
+    snapshot.put_pod(running("p", &Arc::new(shape("b", 1_500, 1)), &small));
+    put(&mut snapshot, (claim, small));
+    snapshot.put_node(node("unmanaged", 2, 2));
+    let mut memory = DisruptionMemory::default();
+    let mut seen = Vec::new();
+    for now in (0..200).step_by(10) {
+        seen.extend(words(&pass(&snapshot, &mut memory, now)));
+    }
+    assert!(seen.iter().any(|w| w == "underutilized small"), "{seen:?}");
+}

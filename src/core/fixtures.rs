@@ -1,0 +1,297 @@
+//! A small cluster for tests: a dozen sizes in three zones, and what one needs to fill it.
+
+use crate::catalog::{CapacityType, Catalog, InstanceType, InstanceTypeOptions, OfferingKey, instance_types};
+use crate::cluster::Snapshot;
+use crate::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
+use crate::cluster::naming::resource_ids;
+use crate::cluster::node::Node;
+use crate::cluster::pod::{Labels, Pod, PodOwner, PodPhase, PodShape, Spread};
+use crate::cluster::pool::{Budget, BudgetNodes, ConsolidationPolicy, Disruption, Limits, NodeClass, NodePool};
+use crate::labels;
+use crate::money::HourlyPrice;
+use crate::names::{
+    ArmId, ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId, Region, Uid,
+    VmSize, Zone,
+};
+use crate::requirements::{Operator, Requirements};
+use crate::resources::Resources;
+use crate::settings::{ClusterIdentity, Settings};
+use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+pub(crate) const GIB: i64 = 1 << 30;
+pub(crate) const GPU: &str = "nvidia.com/gpu";
+
+const SIZES: [&str; 10] = [
+    "Standard_D2s_v5",
+    "Standard_D4s_v5",
+    "Standard_D8s_v5",
+    "Standard_D16s_v5",
+    "Standard_D2ps_v5",
+    "Standard_D8ps_v5",
+    "Standard_E4s_v5",
+    "Standard_F8s_v2",
+    "Standard_NC4as_T4_v3",
+    "Standard_NC16as_T4_v3",
+];
+
+static TYPES: LazyLock<Arc<Vec<InstanceType>>> = LazyLock::new(|| {
+    let catalog = Catalog::embedded().unwrap();
+    let region = catalog.region(&region()).unwrap();
+    let mut types = instance_types(&region, &class(), &InstanceTypeOptions::default());
+    types.retain(|t| SIZES.contains(&t.facts.name.as_str()));
+    assert_eq!(types.len(), SIZES.len(), "a size of the fixtures is not sold in westeurope any more");
+    Arc::new(types)
+});
+
+pub(crate) fn region() -> Region {
+    Region::new("westeurope").unwrap()
+}
+
+pub(crate) fn zone(n: u8) -> Zone {
+    Zone::of(&region(), n)
+}
+
+pub(crate) fn start() -> Timestamp {
+    "2026-08-03T08:00:00Z".parse().unwrap()
+}
+
+/// So many seconds after the start.
+pub(crate) fn at(seconds: i64) -> Timestamp {
+    start() + SignedDuration::from_secs(seconds)
+}
+
+pub(crate) fn group() -> ArmId {
+    ArmId::new("/subscriptions/s/resourceGroups/MC_g").unwrap()
+}
+
+pub(crate) fn settings() -> Settings {
+    let cluster = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c";
+    Settings::new(ClusterIdentity {
+        cluster: ArmId::new(cluster).unwrap(),
+        tag: Arc::from("c-1"),
+        group: group(),
+        region: region(),
+    })
+}
+
+pub(crate) fn class() -> NodeClass {
+    NodeClass {
+        name: NodeClassName::new("default").unwrap(),
+        uid: Uid::new("class").unwrap(),
+        image_family: Arc::from("Ubuntu"),
+        os_disk_gb: 128,
+        max_pods: None,
+        subnet: None,
+        encryption_at_host: false,
+        trusted_launch: false,
+        fips: false,
+        gpu_drivers: true,
+        local_dns: false,
+        artifact_streaming: false,
+        tags: BTreeMap::new(),
+    }
+}
+
+/// Requirements, each on one key with operator In.
+pub(crate) fn only(asked: &[(&str, &[&str])]) -> Requirements {
+    let mut requirements = Requirements::new();
+    for (key, values) in asked {
+        requirements.add_entry(key, Operator::In, values).unwrap();
+    }
+    requirements
+}
+
+/// A pool for amd64 at any capacity type, without limits, whose nodes may all go at once as soon as they are idle.
+pub(crate) fn pool(name: &str) -> NodePool {
+    NodePool {
+        name: NodePoolName::new(name).unwrap(),
+        uid: Uid::new(name).unwrap(),
+        weight: 0,
+        requirements: only(&[(labels::ARCH, &["amd64"])]),
+        labels: Labels::new(),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        class: class().name,
+        limits: Limits::default(),
+        expire_after: None,
+        termination_grace_period: None,
+        disruption: Disruption {
+            policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
+            consolidate_after: Some(SignedDuration::ZERO),
+            budgets: vec![Budget { nodes: BudgetNodes::Percent(100), reasons: None, window: None }],
+        },
+        replicas: None,
+    }
+}
+
+/// A cluster without nodes: the class, its sizes and these pools.
+pub(crate) fn cluster(pools: impl IntoIterator<Item = NodePool>) -> Snapshot {
+    let mut snapshot = Snapshot::default();
+    snapshot.instance_types.insert(class().name, Arc::clone(&TYPES));
+    snapshot.put_class(class().name, class());
+    for pool in pools {
+        snapshot.put_pool(pool.name.clone(), pool);
+    }
+    snapshot
+}
+
+pub(crate) fn shape(app: &str, cpu_millis: i64, gib: i64) -> PodShape {
+    PodShape {
+        namespace: Namespace::new("default").unwrap(),
+        labels: Labels::from([(Arc::from("app"), Arc::from(app))]),
+        requests: Resources { pods: 1, ..Resources::cpu_memory(cpu_millis, gib * GIB) },
+        selector: Requirements::new(),
+        alternatives: Vec::new(),
+        tolerations: Vec::new(),
+        spread: Vec::new(),
+        priority: 0,
+    }
+}
+
+/// A spread constraint over the pods of one app.
+pub(crate) fn spread(topology_key: &str, app: &str, max_skew: u32) -> Spread {
+    Spread { topology_key: Arc::from(topology_key), max_skew, selector: only(&[("app", &[app])]) }
+}
+
+/// A waiting pod.
+pub(crate) fn pod(name: &str, shape: &Arc<PodShape>) -> Pod {
+    Pod {
+        key: ObjectKey { namespace: shape.namespace.clone(), name: ObjectName::new(name).unwrap() },
+        uid: Uid::new(format!("uid-{name}")).unwrap(),
+        shape: Arc::clone(shape),
+        owner: PodOwner::Controller,
+        created_at: start(),
+        started_at: None,
+        deleting_at: None,
+        node: None,
+        phase: PodPhase::Pending,
+        unschedulable: true,
+        do_not_disrupt: None,
+        volumes: Vec::new(),
+    }
+}
+
+/// Waiting pods of one shape, `<prefix>-<n>`.
+pub(crate) fn pods(prefix: &str, shape: PodShape, count: usize) -> Vec<Arc<Pod>> {
+    let shape = Arc::new(shape);
+    (0..count).map(|i| Arc::new(pod(&format!("{prefix}-{i:03}"), &shape))).collect()
+}
+
+/// A pod that runs on a node.
+pub(crate) fn running(name: &str, shape: &Arc<PodShape>, node: &Node) -> Pod {
+    Pod {
+        node: Some(node.name.clone()),
+        started_at: Some(start()),
+        phase: PodPhase::Running,
+        unschedulable: false,
+        ..pod(name, shape)
+    }
+}
+
+/// A node that nobody manages, with room for `cores` cores and four times as many GiB.
+pub(crate) fn node(name: &str, zone_number: u8, cores: i64) -> Node {
+    let allocatable = Resources { pods: 110, ..Resources::cpu_memory(cores * 1000, cores * 4 * GIB) };
+    Node {
+        name: NodeName::new(name).unwrap(),
+        uid: Uid::new(format!("node-{name}")).unwrap(),
+        provider_id: None,
+        labels: Labels::from([
+            (Arc::from(labels::ZONE), zone(zone_number).text()),
+            (Arc::from(labels::ARCH), Arc::from("amd64")),
+        ]),
+        taints: Vec::new(),
+        capacity: allocatable.clone(),
+        allocatable,
+        ready: true,
+        ready_since: start(),
+        created_at: start(),
+        deleting_at: None,
+        cordoned: false,
+        has_finalizer: false,
+        do_not_disrupt: false,
+    }
+}
+
+/// An offering at the price of the catalogue.
+pub(crate) fn offering(size: &str, zone_number: u8, capacity_type: CapacityType) -> PlannedOffering {
+    let instance = TYPES.iter().find(|t| t.facts.name.as_str() == size).unwrap();
+    let key = OfferingKey { size: VmSize::new(size).unwrap(), zone: zone(zone_number), capacity_type };
+    let bought = instance.offerings.iter().find(|o| o.zone == key.zone && o.capacity_type == capacity_type);
+    PlannedOffering { price: bought.map_or(HourlyPrice::ZERO, |o| o.price), key }
+}
+
+/// A claim of a pool that has just been created.
+pub(crate) fn claim(name: &str, pool: &NodePool, planned: Vec<PlannedOffering>) -> Claim {
+    let own = [(labels::NODEPOOL, pool.name.text()), (labels::NODECLASS, pool.class.text())];
+    let mut labels = pool.labels.clone();
+    labels.extend(own.map(|(key, value)| (Arc::from(key), value)));
+    Claim {
+        name: ClaimName::new(name).unwrap(),
+        uid: Uid::new(format!("claim-{name}")).unwrap(),
+        created_at: start(),
+        deleting_at: None,
+        has_finalizer: true,
+        spec: ClaimSpec {
+            pool: Some(pool.name.clone()),
+            class: pool.class.clone(),
+            requirements: pool.requirements.clone(),
+            requests: Resources::default(),
+            labels,
+            taints: pool.taints.clone(),
+            startup_taints: pool.startup_taints.clone(),
+            expire_after: pool.expire_after,
+            termination_grace_period: pool.termination_grace_period,
+            planned,
+        },
+        intent: None,
+        status: ClaimStatus::default(),
+    }
+}
+
+/// The intent to buy an offering for a claim.
+pub(crate) fn intent(claim: &Claim, offering: PlannedOffering) -> LaunchIntent {
+    let ids = resource_ids(&group(), &claim.name);
+    LaunchIntent { offering, vm: ids.vm, nic: ids.nic, os_disk: ids.os_disk, written_at: start(), refused: 0 }
+}
+
+/// A claim whose node has run since the start, and that node, registered and initialised.
+pub(crate) fn managed(name: &str, pool: &NodePool, offering: PlannedOffering) -> (Claim, Node) {
+    let instance = TYPES.iter().find(|t| t.facts.name == offering.key.size).unwrap();
+    let mut claim = claim(name, pool, vec![offering.clone()]);
+    let id = ProviderId::of_vm(&resource_ids(&group(), &claim.name).vm);
+    claim.intent = Some(intent(&claim, offering.clone()));
+    let mut node = node(&format!("aks-{name}"), 1, 1);
+    claim.status = ClaimStatus {
+        launched: Some(start()),
+        registered: Some(start()),
+        initialized: Some(start()),
+        provider_id: Some(id.clone()),
+        node_name: Some(node.name.clone()),
+        capacity: instance.capacity.clone(),
+        allocatable: instance.allocatable.clone(),
+        ..ClaimStatus::default()
+    };
+    node.provider_id = Some(id);
+    node.has_finalizer = true;
+    node.capacity = instance.capacity.clone();
+    node.allocatable = instance.allocatable.clone();
+    node.labels.extend(claim.spec.labels.clone());
+    for (key, value) in [
+        (labels::ZONE, offering.key.zone.as_str()),
+        (labels::INSTANCE_TYPE, offering.key.size.as_str()),
+        (labels::CAPACITY_TYPE, offering.key.capacity_type.as_str()),
+        (labels::REGISTERED, "true"),
+        (labels::INITIALIZED, "true"),
+    ] {
+        node.labels.insert(Arc::from(key), Arc::from(value));
+    }
+    (claim, node)
+}
+
+/// Puts a claim and its node into a cluster.
+pub(crate) fn put(snapshot: &mut Snapshot, (claim, node): (Claim, Node)) {
+    snapshot.put_claim(claim);
+    snapshot.put_node(node);
+}

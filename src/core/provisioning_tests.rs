@@ -1,0 +1,153 @@
+//! Provisioning: when are pods placed, and how often are they paid for?
+
+use super::*;
+use crate::cluster::pod::PodShape;
+use crate::fixtures::{at, cluster, pod, pool, settings, shape};
+use crate::plan::{Pause, Planned};
+
+fn put(snapshot: &mut Snapshot, name: &str, shape: PodShape, seconds: i64) {
+    let mut pod = pod(name, &Arc::new(shape));
+    pod.created_at = at(seconds);
+    snapshot.put_pod(pod);
+}
+
+fn run(snapshot: &Snapshot, memory: &mut ProvisionMemory, millis: i64) -> Plan {
+    provision(snapshot, memory, &settings(), at(0) + SignedDuration::from_millis(millis), 7)
+}
+
+fn drafts(plan: Plan) -> Vec<ClaimDraft> {
+    let draft = |c: Planned| match c.command {
+        Command::CreateClaim(draft) => *draft,
+        other => panic!("unexpected {other:?}"),
+    };
+    plan.commands.into_iter().map(draft).collect()
+}
+
+#[test]
+fn pods_are_placed_once_no_new_one_has_come_for_a_second_and_after_ten_at_the_latest() {
+    let mut snapshot = cluster([pool("general")]);
+    let mut memory = ProvisionMemory::default();
+    for second in 0..10 {
+        put(&mut snapshot, &format!("p{second}"), shape("a", 100, 1), second);
+        assert!(run(&snapshot, &mut memory, second * 1000 + 500).commands.is_empty(), "second {second}");
+    }
+    assert_eq!(drafts(run(&snapshot, &mut memory, 10_500)).len(), 1, "all of them share a node after ten seconds");
+    let mut snapshot = cluster([pool("general")]);
+    let mut memory = ProvisionMemory::default();
+    put(&mut snapshot, "p", shape("a", 100, 1), 0);
+    assert_eq!(run(&snapshot, &mut memory, 0).next, Some(at(1)));
+    assert_eq!(drafts(run(&snapshot, &mut memory, 1000)).len(), 1);
+}
+
+#[test]
+fn a_window_that_closes_without_pods_is_forgotten() {
+    let mut snapshot = cluster([pool("general")]);
+    let mut memory = ProvisionMemory::default();
+    put(&mut snapshot, "hopeless", shape("a", 900_000, 1), 0);
+    let _ = run(&snapshot, &mut memory, 0);
+    let _ = run(&snapshot, &mut memory, 1000);
+    put(&mut snapshot, "gone", shape("a", 100, 1), 2);
+    let _ = run(&snapshot, &mut memory, 2000);
+    snapshot.take_pod(&pod("gone", &Arc::new(shape("a", 100, 1))).key);
+    let _ = run(&snapshot, &mut memory, 2500);
+    put(&mut snapshot, "new", shape("a", 100, 1), 60);
+    assert!(run(&snapshot, &mut memory, 60_000).commands.is_empty(), "its own second begins now");
+    assert_eq!(drafts(run(&snapshot, &mut memory, 61_000)).len(), 1);
+}
+
+/// The claim that a draft becomes.
+fn created(draft: &ClaimDraft) -> crate::cluster::claim::Claim {
+    crate::cluster::claim::Claim {
+        name: draft.name.clone(),
+        spec: draft.spec.clone(),
+        ..crate::fixtures::claim("x", &pool("general"), Vec::new())
+    }
+}
+
+#[test]
+fn pods_that_fit_a_claim_in_flight_get_no_second_one() {
+    let mut snapshot = cluster([pool("general")]);
+    let mut memory = ProvisionMemory::default();
+    put(&mut snapshot, "p", shape("a", 100, 1), 0);
+    let _ = run(&snapshot, &mut memory, 0);
+    let plan = drafts(run(&snapshot, &mut memory, 1000));
+    snapshot.put_claim(created(&plan[0]));
+    for millis in (2000..60_000).step_by(500) {
+        assert!(run(&snapshot, &mut memory, millis).commands.is_empty(), "{millis} ms");
+    }
+    let mut after_a_crash = ProvisionMemory::default();
+    assert!([0, 1000].iter().all(|m| run(&snapshot, &mut after_a_crash, 60_000 + m).commands.is_empty()));
+}
+
+#[test]
+fn a_claim_whose_creation_is_under_way_is_waited_for() {
+    let mut snapshot = cluster([pool("general")]);
+    let mut memory = ProvisionMemory::default();
+    put(&mut snapshot, "p", shape("a", 100, 1), 0);
+    let _ = run(&snapshot, &mut memory, 0);
+    let first = drafts(run(&snapshot, &mut memory, 1000));
+    snapshot.in_progress.insert(CommandKey::Claim(first[0].name.clone()));
+    put(&mut snapshot, "q", shape("a", 100, 1), 1);
+    let _ = run(&snapshot, &mut memory, 1100);
+    let plan = run(&snapshot, &mut memory, 2200);
+    assert!(plan.commands.is_empty() && plan.next.is_some(), "p would be paid for twice: {plan:?}");
+    snapshot.in_progress.clear();
+    snapshot.put_claim(created(&first[0]));
+    assert!(run(&snapshot, &mut memory, 4000).commands.is_empty(), "both fit the first claim");
+}
+
+#[test]
+fn pods_without_a_place_are_tried_again_when_their_class_appears() {
+    let mut snapshot = cluster([pool("general")]);
+    let types = std::mem::take(&mut snapshot.instance_types);
+    let mut memory = ProvisionMemory::default();
+    put(&mut snapshot, "p", shape("a", 100, 1), 0);
+    let _ = run(&snapshot, &mut memory, 0);
+    assert!(run(&snapshot, &mut memory, 1000).commands.is_empty() && !memory.unplaced.is_empty());
+    snapshot.instance_types = types;
+    snapshot.put_class(crate::fixtures::class().name, crate::fixtures::class());
+    assert_eq!(drafts(run(&snapshot, &mut memory, 11_000)).len(), 1);
+}
+
+#[test]
+fn nothing_is_launched_in_companion_mode_or_while_paused() {
+    let mut snapshot = cluster([pool("general")]);
+    put(&mut snapshot, "p", shape("a", 100, 1), 0);
+    let mut memory = ProvisionMemory::default();
+    let companion = Settings { mode: Mode::Companion, ..settings() };
+    assert!([0, 1, 2].iter().all(|s| provision(&snapshot, &mut memory, &companion, at(*s), 7) == Plan::default()));
+    snapshot.pause = Pause::of([Switch::Launch]);
+    assert!([0, 1, 2].iter().all(|s| provision(&snapshot, &mut memory, &settings(), at(*s), 7).commands.is_empty()));
+}
+
+#[test]
+fn the_claims_of_a_pass_have_names_of_their_own() {
+    let pool = NodePoolName::new("general").unwrap();
+    let names: BTreeSet<ClaimName> = (0..200).map(|i| claim_name(&pool, 7, at(0), i).unwrap()).collect();
+    let later: BTreeSet<ClaimName> = (0..200).map(|i| claim_name(&pool, 7, at(1), i).unwrap()).collect();
+    assert_eq!((names.len(), names.intersection(&later).count()), (200, 0));
+}
+
+#[test]
+fn equal_arguments_give_equal_plans_and_memories() {
+    use crate::decide::{Memory, decide};
+    let mut snapshot = cluster([pool("general")]);
+    for i in 0..20 {
+        put(&mut snapshot, &format!("p{i}"), shape("a", 700, 2), 0);
+    }
+    let (mut one, mut other) = (Memory::default(), Memory::default());
+    for second in 0..40 {
+        let first = decide(&snapshot, &mut one, &settings(), at(second), 7);
+        assert_eq!(first, decide(&snapshot.clone(), &mut other, &settings(), at(second), 7));
+        assert_eq!(
+            (&one.provision, &one.lifecycle, &one.disruption),
+            (&other.provision, &other.lifecycle, &other.disruption)
+        );
+        for planned in first.commands {
+            if let Command::CreateClaim(draft) = planned.command {
+                snapshot.put_claim(created(&draft));
+            }
+        }
+    }
+    assert!(!snapshot.claims().is_empty());
+}

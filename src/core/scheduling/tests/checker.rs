@@ -1,0 +1,394 @@
+//! An independent judge of outcomes: it shares no code with the scheduler, and looks at every pod and node anew.
+
+use super::random::{Dice, scene};
+use super::{solve, solve_with};
+use crate::catalog::OfferingKey;
+use crate::catalog::{InstanceType, Offering, node_labels};
+use crate::cluster::Snapshot;
+use crate::cluster::claim::Claim;
+use crate::cluster::node::Node;
+use crate::cluster::pod::{Labels, Pod, PodOwner, PodShape, Spread};
+use crate::cluster::pool::{NodePool, amount};
+use crate::labels;
+use crate::names::{NodePoolName, ObjectKey, Zone};
+use crate::resources::Resources;
+use crate::scheduling::{NewNode, Outcome, Target, WhyNot};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+struct Judge<'a> {
+    snapshot: &'a Snapshot,
+    outcome: &'a Outcome,
+    pods: BTreeMap<ObjectKey, Arc<Pod>>,
+}
+
+impl<'a> Judge<'a> {
+    fn types(&self) -> &'a [InstanceType] {
+        self.snapshot.instance_types.values().next().unwrap()
+    }
+
+    fn find(&self, key: &OfferingKey) -> (&'a InstanceType, &'a Offering) {
+        let instance = self.types().iter().find(|t| t.facts.name == key.size).unwrap();
+        let same = |o: &&Offering| o.zone == key.zone && o.capacity_type == key.capacity_type;
+        (instance, instance.offerings.iter().find(same).unwrap())
+    }
+
+    fn pool(&self, name: &NodePoolName) -> &'a NodePool {
+        self.snapshot.pools().get(name).unwrap()
+    }
+
+    fn labels(&self, key: &OfferingKey, own: &Labels) -> Labels {
+        let (instance, offering) = self.find(key);
+        let mut labels = node_labels(instance, offering);
+        labels.extend(own.clone());
+        labels
+    }
+
+    fn on(&self, target: &Target) -> Vec<&Arc<Pod>> {
+        self.outcome.placements.iter().filter(|p| p.target == *target).map(|p| &self.pods[&p.pod]).collect()
+    }
+
+    fn running(&self, node: &Node) -> impl Iterator<Item = &'a Arc<Pod>> {
+        let name = node.name.clone();
+        self.snapshot.pods().values().filter(move |p| p.node.as_ref() == Some(&name) && !p.is_terminal())
+    }
+
+    fn daemons(&self, labels: &Labels, pool: &NodePool) -> Resources {
+        let mut sum = Resources::default();
+        for daemon in self.snapshot.daemon_sets().values() {
+            if daemon.shape.accepts_labels(labels) && daemon.shape.untolerated(&pool.taints).is_none() {
+                sum.add(&daemon.shape.requests);
+            }
+        }
+        sum
+    }
+
+    fn every_pod_once(&self) {
+        let placed: Vec<&ObjectKey> = self.outcome.placements.iter().map(|p| &p.pod).collect();
+        let unplaced = self.outcome.unplaced.iter().flat_map(|u| u.pods.iter().map(|p| &p.key));
+        let all: Vec<&ObjectKey> = placed.into_iter().chain(unplaced).collect();
+        let once: BTreeSet<&ObjectKey> = all.iter().copied().collect();
+        assert_eq!(all.len(), once.len(), "a pod is there twice");
+        assert_eq!(once, self.pods.keys().collect(), "a pod is lost");
+        for (i, node) in self.outcome.new.iter().enumerate() {
+            let listed: BTreeSet<&ObjectKey> = node.pods.iter().map(|p| &p.key).collect();
+            let targeted: BTreeSet<&ObjectKey> = self.on(&Target::New(i)).into_iter().map(|p| &p.key).collect();
+            assert_eq!(listed, targeted, "node {i}");
+            assert!(!node.pods.is_empty());
+        }
+    }
+
+    fn usable(&self, node: &Node) -> bool {
+        let of = |c: &&Arc<Claim>| c.status.provider_id.is_some() && c.status.provider_id == node.provider_id;
+        let claim = self.snapshot.claims().values().find(of);
+        let steady = claim.is_none_or(|c| c.deleting_at.is_none() && c.status.initialized.is_some());
+        node.ready && !node.cordoned && node.deleting_at.is_none() && steady
+    }
+
+    fn room(&self, node: &Node) -> Resources {
+        self.running(node).fold(node.allocatable.clone(), |room, pod| room.minus(&pod.shape.requests))
+    }
+
+    fn nodes_hold(&self) {
+        for node in self.snapshot.nodes().values() {
+            let placed = self.on(&Target::Node(node.name.clone()));
+            if placed.is_empty() {
+                continue;
+            }
+            assert!(self.usable(node), "{} takes no pods", node.name);
+            for pod in &placed {
+                assert!(pod.shape.accepts_labels(&node.labels), "{} on {}", pod.key, node.name);
+                assert!(pod.shape.untolerated(&node.taints).is_none(), "{} on {}", pod.key, node.name);
+            }
+            let total = placed.iter().fold(Resources::default(), |sum, pod| sum.plus(&pod.shape.requests));
+            assert!(total.fits(&self.room(node)), "{} is over-committed: {total}", node.name);
+        }
+    }
+
+    fn holds_on(&self, key: &OfferingKey, own: &Labels, pool: &NodePool, placed: &[&Arc<Pod>]) {
+        let labels = self.labels(key, own);
+        let total = placed.iter().fold(self.daemons(&labels, pool), |sum, pod| sum.plus(&pod.shape.requests));
+        assert!(total.fits(&self.find(key).0.allocatable), "{key} is over-committed: {total}");
+        for pod in placed {
+            assert!(pod.shape.accepts_labels(&labels), "{} on {key}", pod.key);
+            assert!(pod.shape.untolerated(&pool.taints).is_none(), "{} in {}", pod.key, pool.name);
+        }
+    }
+
+    fn claims_hold(&self) {
+        for claim in self.snapshot.claims().values() {
+            let placed = self.on(&Target::Claim(claim.name.clone()));
+            if placed.is_empty() {
+                continue;
+            }
+            assert!(
+                claim.deleting_at.is_none() && claim.status.initialized.is_none(),
+                "{} is not in flight",
+                claim.name
+            );
+            let keys: Vec<&OfferingKey> = match &claim.intent {
+                Some(intent) => vec![&intent.offering.key],
+                None => claim.spec.planned.iter().map(|o| &o.key).collect(),
+            };
+            for key in keys {
+                self.holds_on(key, &claim.spec.labels, self.pool(claim.spec.pool.as_ref().unwrap()), &placed);
+            }
+        }
+    }
+
+    fn new_nodes_hold(&self) {
+        for node in &self.outcome.new {
+            let pool = self.pool(&node.pool);
+            let placed: Vec<&Arc<Pod>> = node.pods.iter().collect();
+            assert!(!node.offerings.is_empty());
+            assert!(node.offerings.is_sorted_by_key(|o| o.price), "dearer first");
+            for offering in &node.offerings {
+                assert!(
+                    pool.requirements.satisfied_by(&self.promised(&offering.key, pool)),
+                    "{} in {}",
+                    offering.key,
+                    pool.name
+                );
+                assert_eq!(self.find(&offering.key).1.price, offering.price);
+                self.holds_on(&offering.key, &node.labels, pool, &placed);
+            }
+        }
+    }
+
+    /// Labels of a node of a pool, so far as the pool may require them.
+    fn promised(&self, key: &OfferingKey, pool: &NodePool) -> Labels {
+        let mut labels = self.labels(key, &pool.labels);
+        labels.insert(Arc::from(labels::NODEPOOL), pool.name.text());
+        labels
+    }
+
+    fn most(&self, keys: impl Iterator<Item = OfferingKey>, name: &str) -> i64 {
+        keys.map(|key| amount(&self.find(&key).0.capacity, name)).max().unwrap_or(0)
+    }
+
+    /// What a pool uses of a resource at the most: whatever is launched for what is planned.
+    fn pool_use(&self, pool: &NodePool, name: &str) -> i64 {
+        let mine = |c: &&Arc<Claim>| c.spec.pool.as_ref() == Some(&pool.name);
+        let claims: i64 = self
+            .snapshot
+            .claims()
+            .values()
+            .filter(mine)
+            .map(|c| match c.status.launched {
+                Some(_) => amount(&c.status.capacity, name),
+                None => self.most(c.spec.planned.iter().map(|o| o.key.clone()), name),
+            })
+            .sum();
+        let new = self.outcome.new.iter().filter(|n| n.pool == pool.name);
+        claims + new.map(|n| self.most(n.offerings.iter().map(|o| o.key.clone()), name)).sum::<i64>()
+    }
+
+    fn pool_nodes(&self, pool: &NodePool) -> i64 {
+        let claims = self.snapshot.claims().values().filter(|c| c.spec.pool.as_ref() == Some(&pool.name)).count();
+        (claims + self.bought(pool)) as i64
+    }
+
+    fn bought(&self, pool: &NodePool) -> usize {
+        self.outcome.new.iter().filter(|n| n.pool == pool.name).count()
+    }
+
+    fn limits_hold(&self) {
+        for pool in self.snapshot.pools().values().filter(|p| self.bought(p) > 0) {
+            for (name, limit) in &pool.limits.resources {
+                assert!(self.pool_use(pool, name) <= *limit, "{} of {}", name, pool.name);
+            }
+            assert!(pool.limits.nodes.is_none_or(|most| self.pool_nodes(pool) <= most), "nodes of {}", pool.name);
+        }
+    }
+
+    /// Zone and labels of where a placed pod goes.
+    fn zone_of(&self, target: &Target) -> Option<Zone> {
+        match target {
+            Target::Node(name) => Zone::new(self.snapshot.nodes().get(name)?.label(labels::ZONE)?).ok(),
+            Target::New(i) => self.outcome.new[*i].zone(),
+            Target::Claim(name) => {
+                let claim = self.snapshot.claims().get(name)?;
+                let first = claim.intent.as_ref().map(|i| &i.offering).or_else(|| claim.spec.planned.first())?;
+                Some(first.key.zone.clone())
+            }
+        }
+    }
+
+    /// Pods per zone that a constraint counts: those that run, and those that are placed. Zones are those with a node
+    /// whose labels suit the shape, and those that get a pod.
+    fn counts(&self, shape: &PodShape, spread: &Spread) -> BTreeMap<Zone, i64> {
+        let counted = |p: &Pod| p.shape.namespace == shape.namespace && spread.selector.satisfied_by(&p.shape.labels);
+        let mut counts = BTreeMap::new();
+        let mut domains = BTreeSet::new();
+        for node in self.snapshot.nodes().values() {
+            let Some(zone) = node.label(labels::ZONE).and_then(|z| Zone::new(z).ok()) else { continue };
+            *counts.entry(zone.clone()).or_insert(0) += self.running(node).filter(|p| counted(p)).count() as i64;
+            domains.extend(shape.accepts_labels(&node.labels).then_some(zone));
+        }
+        for placement in self.outcome.placements.iter().filter(|p| counted(&self.pods[&p.pod])) {
+            if let Some(zone) = self.zone_of(&placement.target) {
+                *counts.entry(zone.clone()).or_insert(0) += 1;
+                domains.insert(zone);
+            }
+        }
+        counts.retain(|zone, _| domains.contains(zone));
+        counts
+    }
+
+    /// No zone that this outcome adds pods to has more than the skew above the emptiest domain.
+    fn skew_holds(&self) {
+        for (i, node) in self.outcome.new.iter().enumerate() {
+            for pod in &node.pods {
+                for spread in pod.shape.spread.iter().filter(|s| &*s.topology_key == labels::ZONE) {
+                    let zone = node.zone();
+                    assert!(zone.is_some(), "{} is spread, and node {i} in no one zone", pod.key);
+                    let counts = self.counts(&pod.shape, spread);
+                    let here = zone.map_or(0, |z| counts[&z]);
+                    let least = counts.values().min().copied().unwrap_or(0);
+                    assert!(here - least <= i64::from(spread.max_skew), "{}: {counts:?}", pod.key);
+                }
+            }
+        }
+    }
+
+    fn caps_hold(&self) {
+        let targets: BTreeSet<&Target> = self.outcome.placements.iter().map(|p| &p.target).collect();
+        for target in targets {
+            let placed = self.on(target);
+            let bound: Vec<&Arc<Pod>> = match target {
+                Target::Node(name) => self.running(self.snapshot.nodes().get(name).unwrap()).collect(),
+                Target::Claim(_) | Target::New(_) => Vec::new(),
+            };
+            let host = |p: &&&Arc<Pod>| p.shape.spread.iter().any(|s| &*s.topology_key == labels::HOSTNAME);
+            let cap = |pod: &Pod| {
+                let hosts = pod.shape.spread.iter().filter(|s| &*s.topology_key == labels::HOSTNAME);
+                hosts.map(|s| s.max_skew as usize).min().unwrap_or(usize::MAX)
+            };
+            for pod in placed.iter().filter(host) {
+                for spread in pod.shape.spread.iter().filter(|s| &*s.topology_key == labels::HOSTNAME) {
+                    // Those with the lesser cap may have come first, and pods without a constraint last.
+                    let alike = |p: &&&Arc<Pod>| spread.selector.satisfied_by(&p.shape.labels);
+                    let alike_placed: Vec<_> = placed.iter().filter(host).filter(alike).collect();
+                    let most = alike_placed.iter().map(|p| cap(p)).max().unwrap_or(0);
+                    let here = alike_placed.len() + bound.iter().filter(alike).count();
+                    assert!(here <= most, "{here} pods like {} on {target:?}", pod.key);
+                }
+            }
+        }
+    }
+
+    /// A pod without a spread constraint is left only where no node has room, and no pool an offering within limits.
+    fn none_left_without_need(&self) {
+        for pod in self.outcome.unplaced.iter().flat_map(|u| &u.pods).filter(|p| p.shape.spread.is_empty()) {
+            for node in self.snapshot.nodes().values().filter(|n| self.usable(n)) {
+                let placed = self.on(&Target::Node(node.name.clone()));
+                let room = placed.iter().fold(self.room(node), |room, p| room.minus(&p.shape.requests));
+                let fits = pod.shape.requests.fits(&room)
+                    && pod.shape.accepts_labels(&node.labels)
+                    && pod.shape.untolerated(&node.taints).is_none();
+                assert!(!fits, "{} would fit on {}", pod.key, node.name);
+            }
+            // Pods that their spread takes back give up room within limits too late for others: the next pass's.
+            let taken_back = self.outcome.unplaced.iter().any(|u| u.why.iter().any(|(_, why)| *why == WhyNot::Spread));
+            let open = |p: &&Arc<NodePool>| !taken_back && pod.shape.untolerated(&p.taints).is_none();
+            for pool in self.snapshot.pools().values().filter(open) {
+                self.no_offering_alone(pod, pool);
+            }
+        }
+    }
+
+    fn no_offering_alone(&self, pod: &Pod, pool: &NodePool) {
+        for (instance, offering) in self.types().iter().flat_map(|t| t.offerings.iter().map(move |o| (t, o))) {
+            let (size, zone) = (instance.facts.name.clone(), offering.zone.clone());
+            let key = OfferingKey { size, zone, capacity_type: offering.capacity_type };
+            let labels = self.promised(&key, pool);
+            let limits = pool
+                .limits
+                .resources
+                .iter()
+                .all(|(name, limit)| self.pool_use(pool, name) + amount(&instance.capacity, name) <= *limit)
+                && pool.limits.nodes.is_none_or(|most| self.pool_nodes(pool) < most);
+            let fits = limits
+                && pool.requirements.satisfied_by(&labels)
+                && pod.shape.accepts_labels(&labels)
+                && self.daemons(&labels, pool).plus(&pod.shape.requests).fits(&instance.allocatable);
+            assert!(!fits, "{} would fit on {key} of {}", pod.key, pool.name);
+        }
+    }
+}
+
+fn judge(snapshot: &Snapshot, waiting: &[Arc<Pod>], outcome: &Outcome) {
+    let pods = waiting.iter().map(|p| (p.key.clone(), Arc::clone(p))).collect();
+    let judge = Judge { snapshot, outcome, pods };
+    judge.every_pod_once();
+    judge.nodes_hold();
+    judge.claims_hold();
+    judge.new_nodes_hold();
+    judge.limits_hold();
+    judge.skew_holds();
+    judge.caps_hold();
+    judge.none_left_without_need();
+}
+
+/// What an outcome comes to, without the order of its parts.
+fn gist(outcome: &Outcome) -> (BTreeMap<ObjectKey, Target>, &[NewNode], usize) {
+    let placements = outcome.placements.iter().map(|p| (p.pod.clone(), p.target.clone())).collect();
+    (placements, &outcome.new, outcome.unplaced_pods())
+}
+
+/// Seeds of scenes: the same ones every time, and those that once failed.
+fn seeds(number: u64) -> impl Iterator<Item = u64> {
+    // The best candidate is beyond a limit, and one that it beats is not.
+    const ONCE_FAILED: [u64; 1] = [3_682_501_116_101_301_294];
+    ONCE_FAILED.into_iter().chain(0..number)
+}
+
+#[test]
+fn every_outcome_stands_up_to_the_judge() {
+    for seed in seeds(3000) {
+        println!("seed {seed}");
+        let (snapshot, waiting) = scene(seed);
+        judge(&snapshot, &waiting, &solve(&snapshot, &waiting));
+    }
+}
+
+#[test]
+fn the_order_of_the_pods_does_not_matter() {
+    for seed in seeds(500) {
+        let (snapshot, waiting) = scene(seed);
+        let first = solve(&snapshot, &waiting);
+        assert_eq!(first, solve(&snapshot, &waiting), "seed {seed}");
+        let mut shuffled = waiting;
+        let mut dice = Dice(seed | 1);
+        for i in (1..shuffled.len()).rev() {
+            shuffled.swap(i, dice.roll(i + 1));
+        }
+        let second = solve(&snapshot, &shuffled);
+        assert_eq!(gist(&first), gist(&second), "seed {seed}");
+    }
+}
+
+#[test]
+fn no_more_nodes_are_bought_than_allowed() {
+    for seed in seeds(300) {
+        let (snapshot, waiting) = scene(seed);
+        for most in 0..3 {
+            assert!(solve_with(&snapshot, &waiting, most).new.len() <= most, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn scenes_are_varied_enough_to_mean_something() {
+    let (mut nodes, mut claims, mut new, mut unplaced) = (0, 0, 0, 0);
+    for seed in 0..200 {
+        let (snapshot, waiting) = scene(seed);
+        let outcome = solve(&snapshot, &waiting);
+        unplaced += usize::from(outcome.unplaced_pods() > 0);
+        new += usize::from(outcome.new.len() > 1);
+        nodes += usize::from(outcome.placements.iter().any(|p| matches!(p.target, Target::Node(_))));
+        claims += usize::from(outcome.placements.iter().any(|p| matches!(p.target, Target::Claim(_))));
+        assert!(snapshot.pods().values().all(|p| p.owner != PodOwner::Nobody));
+    }
+    assert!([nodes, claims, new, unplaced].iter().all(|n| *n >= 20), "{nodes} {claims} {new} {unplaced}");
+}

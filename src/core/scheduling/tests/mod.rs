@@ -1,0 +1,212 @@
+//! What scheduling must hold to: rules by example here, and a judge of random clusters in `checker`.
+
+mod checker;
+mod cost;
+mod random;
+
+use super::{Input, MOST_NEW_NODES, Market, Outcome, Target, Unavailable, WhyNot, schedule};
+use crate::catalog::CapacityType::{OnDemand, Spot};
+use crate::cluster::Snapshot;
+use crate::cluster::pod::{Pod, Taint, TaintEffect};
+use crate::cluster::pool::NodePool;
+use crate::fixtures::{GIB, cluster, node, offering, only, pod, pods, pool, running, shape, spread, start, zone};
+use crate::labels;
+use crate::resources::Resources;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+fn solve(snapshot: &Snapshot, pods: &[Arc<Pod>]) -> Outcome {
+    solve_with(snapshot, pods, MOST_NEW_NODES)
+}
+
+fn solve_with(snapshot: &Snapshot, pods: &[Arc<Pod>], new_nodes: usize) -> Outcome {
+    let market = Market::new(snapshot, &Unavailable::default(), start());
+    let (without, promised) = (BTreeSet::new(), BTreeMap::new());
+    schedule(Input { snapshot, market: &market, without: &without, new_nodes, promised: &promised }, pods)
+}
+
+/// How many pods go to each new node's zone.
+fn by_zone(outcome: &Outcome) -> BTreeMap<String, usize> {
+    let mut zones = BTreeMap::new();
+    for node in &outcome.new {
+        let zone = node.zone().map_or_else(|| "any".to_owned(), |z| z.to_string());
+        *zones.entry(zone).or_insert(0) += node.pods.len();
+    }
+    zones
+}
+
+#[test]
+fn nodes_that_exist_are_filled_before_claims_in_flight_and_those_before_new_nodes() {
+    let general = pool("general");
+    let mut snapshot = cluster([general.clone()]);
+    snapshot.put_node(node("old", 1, 2));
+    let in_flight = crate::fixtures::claim("general-a", &general, vec![offering("Standard_D4s_v5", 1, Spot)]);
+    snapshot.put_claim(in_flight.clone());
+    let outcome = solve(&snapshot, &pods("p", shape("a", 1000, 1), 10));
+    let targets: Vec<(&Target, usize)> = outcome.targets().into_iter().collect();
+    let claim = Target::Claim(in_flight.name);
+    let old = Target::Node(node("old", 1, 2).name);
+    assert_eq!(targets[..2], [(&old, 2), (&claim, 3)]);
+    assert!(targets[2..].iter().all(|(t, _)| matches!(t, Target::New(_))) && outcome.unplaced_pods() == 0);
+}
+
+#[test]
+fn the_heavier_pool_buys_first_even_when_it_is_dearer() {
+    let dear = NodePool { weight: 10, requirements: only(&[(labels::CAPACITY_TYPE, &["on-demand"])]), ..pool("dear") };
+    let outcome = solve(&cluster([dear, pool("cheap")]), &pods("p", shape("a", 1000, 1), 3));
+    assert!(outcome.new.iter().all(|n| n.pool.as_str() == "dear"), "{outcome:?}");
+}
+
+#[test]
+fn spot_goes_first_because_it_is_cheaper() {
+    let outcome = solve(&cluster([pool("general")]), &pods("p", shape("a", 1000, 1), 1));
+    let offerings = &outcome.new[0].offerings;
+    assert_eq!(offerings[0].key.capacity_type, Spot);
+    assert!(offerings.iter().any(|o| o.key.capacity_type == OnDemand));
+}
+
+#[test]
+fn no_more_nodes_are_bought_than_asked_for() {
+    let one_each = shape("a", 1000, 1);
+    let one_each = crate::cluster::pod::PodShape { spread: vec![spread(labels::HOSTNAME, "a", 1)], ..one_each };
+    let outcome = solve_with(&cluster([pool("general")]), &pods("p", one_each, 5), 2);
+    assert_eq!((outcome.new.len(), outcome.unplaced_pods()), (2, 3));
+    assert!(outcome.unplaced[0].why.iter().any(|(_, why)| *why == WhyNot::NewNodes));
+}
+
+#[test]
+fn limits_hold_and_are_named() {
+    let mut small = pool("small");
+    small.limits.resources.insert(Arc::from("cpu"), 8_000);
+    let outcome = solve(&cluster([small]), &pods("p", shape("a", 1500, 1), 20));
+    let most: i64 = outcome.new.len() as i64;
+    assert!(most >= 1 && outcome.unplaced_pods() > 0);
+    assert!(outcome.unplaced.iter().flat_map(|u| &u.why).all(|(_, why)| *why == WhyNot::Limit));
+}
+
+#[test]
+fn a_zone_without_a_node_that_suits_the_pods_is_no_domain_of_their_spread() {
+    let zonal = NodePool { requirements: only(&[(labels::ZONE, &[zone(1).as_str()])]), ..pool("zonal") };
+    let zonal = NodePool { labels: [(Arc::from("team"), Arc::from("ml"))].into(), ..zonal };
+    let mut snapshot = cluster([zonal]);
+    snapshot.put_node(node("system-2", 2, 2));
+    snapshot.put_node(node("system-3", 3, 2));
+    let mut asked = shape("a", 1000, 1);
+    asked.selector = only(&[("team", &["ml"])]);
+    asked.spread = vec![spread(labels::ZONE, "a", 1)];
+    let outcome = solve(&snapshot, &pods("p", asked, 6));
+    assert_eq!(outcome.unplaced_pods(), 0, "zones 2 and 3 have no node for team ml: {:?}", outcome.unplaced);
+}
+
+#[test]
+fn a_zone_whose_only_nodes_are_tainted_is_a_domain_all_the_same() {
+    // kube-scheduler's nodeTaintsPolicy is Ignore by default: the empty tainted zone keeps the least count at 0.
+    let zonal = NodePool { requirements: only(&[(labels::ZONE, &[zone(1).as_str()])]), ..pool("zonal") };
+    let mut snapshot = cluster([zonal]);
+    let mut tainted = node("system-2", 2, 8);
+    tainted.taints = vec![Taint { key: Arc::from("system"), value: Arc::from(""), effect: TaintEffect::NoSchedule }];
+    snapshot.put_node(tainted);
+    let mut asked = shape("a", 1000, 1);
+    asked.spread = vec![spread(labels::ZONE, "a", 1)];
+    let outcome = solve(&snapshot, &pods("p", asked, 3));
+    assert_eq!(outcome.unplaced_pods(), 2, "{:?}", outcome.placements);
+}
+
+#[test]
+fn pods_of_a_leaving_node_are_not_counted_where_they_are_about_to_leave() {
+    let general = pool("general");
+    let mut snapshot = cluster([general.clone()]);
+    let mut asked = shape("a", 1000, 1);
+    asked.spread = vec![spread(labels::ZONE, "a", 1)];
+    let asked = Arc::new(asked);
+    for n in 1..=3 {
+        let (mut claim, mut node) =
+            crate::fixtures::managed(&format!("c{n}"), &general, offering("Standard_D2s_v5", n, Spot));
+        node.allocatable.cpu_millis = 1000;
+        if n == 2 {
+            claim.deleting_at = Some(start());
+        }
+        snapshot.put_pod(running(&format!("p{n}"), &asked, &node));
+        crate::fixtures::put(&mut snapshot, (claim, node));
+    }
+    let key = running("p2", &asked, &node("x", 1, 1)).key;
+    let moving = Arc::clone(snapshot.pods().get(&key).unwrap());
+    let outcome = solve(&snapshot, &[moving]);
+    assert_eq!(outcome.new[0].zone(), Some(zone(2)), "zone 2 will be the empty one");
+}
+
+#[test]
+fn pods_of_two_shapes_share_the_cap_of_their_host_name_constraint() {
+    let with = |cpu: i64| {
+        let mut shape = shape("a", cpu, 1);
+        shape.spread = vec![spread(labels::HOSTNAME, "a", 1)];
+        shape
+    };
+    let mut all = pods("old", with(500), 3);
+    all.extend(pods("new", with(600), 3));
+    let outcome = solve(&cluster([pool("general")]), &all);
+    assert_eq!(outcome.new.len(), 6, "one pod of app a per node, whatever its shape");
+}
+
+#[test]
+fn a_fill_that_suits_nobody_keeps_no_pod_from_its_own_node() {
+    let any = NodePool {
+        requirements: only(&[(labels::INSTANCE_TYPE, &["Standard_D4s_v5", "Standard_D8ps_v5"])]),
+        ..pool("any")
+    };
+    let mut choosy = shape("choosy", 1500, 1);
+    let arm = only(&[(labels::ZONE, &[zone(1).as_str()]), (labels::ARCH, &["arm64"])]);
+    let amd = only(&[(labels::ZONE, &[zone(2).as_str()]), (labels::ARCH, &["amd64"])]);
+    choosy.alternatives = vec![arm, amd];
+    let mut fixed = shape("fixed", 1000, 1);
+    fixed.selector = only(&[(labels::ZONE, &[zone(1).as_str()]), (labels::ARCH, &["amd64"])]);
+    let mut all = pods("c", choosy, 1);
+    all.extend(pods("f", fixed, 1));
+    let outcome = solve(&cluster([any]), &all);
+    assert_eq!(outcome.unplaced_pods(), 0, "{:?}", outcome.unplaced);
+}
+
+#[test]
+fn a_system_pod_gets_no_node_that_will_be_labelled_user() {
+    let mut system = shape("a", 1000, 1);
+    system.selector = only(&[(labels::MODE, &["system"])]);
+    let outcome = solve(&cluster([pool("general")]), &pods("p", system.clone(), 1));
+    assert_eq!(outcome.unplaced_pods(), 1, "nodes of a pool that does not ask for mode system are of mode user");
+    let mut for_system = pool("system");
+    for_system.requirements.add_all(&only(&[(labels::MODE, &["system"])]));
+    let outcome = solve(&cluster([for_system]), &pods("p", system, 1));
+    assert_eq!(outcome.new[0].labels.get(labels::MODE).map(|v| &**v), Some("system"));
+}
+
+#[test]
+fn higher_priority_gets_the_last_room() {
+    let mut small = pool("small");
+    small.limits.nodes = Some(0);
+    let mut snapshot = cluster([small]);
+    snapshot.put_node(node("only", 1, 1));
+    let urgent = crate::cluster::pod::PodShape { priority: 100, ..shape("urgent", 600, 1) };
+    let mut all = pods("a", shape("a", 900, 1), 1);
+    all.extend(pods("u", urgent, 1));
+    let outcome = solve(&snapshot, &all);
+    assert_eq!(outcome.placements.len(), 1);
+    assert_eq!(outcome.placements[0].pod.name.as_str(), "u-000");
+}
+
+#[test]
+fn pods_spread_over_zones_evenly() {
+    let mut asked = shape("a", 1000, 1);
+    asked.spread = vec![spread(labels::ZONE, "a", 1)];
+    let outcome = solve(&cluster([pool("general")]), &pods("p", asked, 9));
+    assert_eq!(by_zone(&outcome).into_values().collect::<Vec<_>>(), [3, 3, 3]);
+}
+
+#[test]
+fn daemons_take_their_room_on_new_nodes() {
+    let mut snapshot = cluster([pool("general")]);
+    let daemon = Arc::new(shape("agent", 500, 1));
+    let key = pod("agent", &daemon).key;
+    snapshot.put_daemon_set(key, crate::cluster::pool::DaemonSet { shape: daemon });
+    let outcome = solve(&snapshot, &pods("p", shape("a", 1000, 1), 1));
+    let wanted = Resources { pods: 2, ..Resources::cpu_memory(1500, 2 * GIB) };
+    assert_eq!(outcome.new[0].requests, wanted);
+}
