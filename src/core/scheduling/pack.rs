@@ -113,13 +113,12 @@ impl PoolState<'_> {
             .iter()
             .map(|c| rest.iter().zip(&masks).map(|(d, mask)| self.offers.accepts(&d.shape, c, *mask)).collect())
             .collect();
-        let mut front = front(&self.offers.candidates, &accepted, |_| true);
-        let values: Vec<i128> = (0..rest.len()).map(|d| self.value(&rest[d], d, &front, &accepted)).collect();
+        let mut front = self.front(&accepted);
+        let mut values = self.values(rest, &front, &accepted);
         while *budget > 0 {
-            // Where the limits rule out the best, what it beat gets its chance.
-            let open = |c: &Candidate<'_>| self.within_limits(&c.instance.capacity);
-            if !front.iter().all(|c| open(&self.offers.candidates[*c])) {
-                front = self::front(&self.offers.candidates, &accepted, open);
+            if !front.iter().all(|c| self.within_limits(&self.offers.candidates[*c].instance.capacity)) {
+                front = self.front(&accepted);
+                values = self.values(rest, &front, &accepted);
             }
             let mut best: Option<(usize, Fill)> = None;
             for &c in &front {
@@ -139,6 +138,31 @@ impl PoolState<'_> {
     fn mask_of(&self, demand: &Demand) -> u32 {
         let tolerated = demand.shape.untolerated(&self.offers.pool.taints).is_none();
         if tolerated { self.offers.zone_mask(&demand.shape, demand.zone.as_ref()) } else { 0 }
+    }
+
+    /// The value of one pod of each demand.
+    fn values(&self, rest: &[Demand], front: &[usize], accepted: &Accepted) -> Vec<i128> {
+        rest.iter().enumerate().map(|(d, demand)| self.value(demand, d, front, accepted)).collect()
+    }
+
+    /// Candidates within limits that no other for the same demands in the same zones beats: at most its price, at least
+    /// its room. A purchase that puts one of them out of limits calls for a new front: the next best were beaten by it.
+    fn front(&self, accepted: &Accepted) -> Vec<usize> {
+        let candidates = &self.offers.candidates;
+        let mut groups: BTreeMap<&[u32], Vec<usize>> = BTreeMap::new();
+        for (c, candidate) in candidates.iter().enumerate() {
+            let wanted = accepted[c].iter().any(|zones| *zones != 0);
+            if !wanted || !self.within_limits(&candidate.instance.capacity) {
+                continue;
+            }
+            let group = groups.entry(&accepted[c]).or_default();
+            if !group.iter().any(|&kept| candidate.room.fits(&candidates[kept].room)) {
+                group.push(c);
+            }
+        }
+        let mut front: Vec<usize> = groups.into_values().flatten().collect();
+        front.sort_unstable();
+        front
     }
 
     /// The value of one pod of a demand, in nano-USD per hour: its greatest share of any resource of a candidate times
@@ -301,27 +325,6 @@ fn share_of(requests: &Resources, room: &Resources, price: i128) -> Option<i128>
     .into_iter()
     .chain(extended)
     .max()
-}
-
-/// Candidates that no other for the same demands in the same zones beats: at most its price, at least its room.
-fn front(candidates: &[Candidate<'_>], accepted: &Accepted, open: impl Fn(&Candidate<'_>) -> bool) -> Vec<usize> {
-    let mut groups: BTreeMap<&[u32], Vec<usize>> = BTreeMap::new();
-    let wanted = |c: usize| accepted[c].iter().any(|zones| *zones != 0);
-    for (c, candidate) in candidates.iter().enumerate().filter(|(c, candidate)| wanted(*c) && open(candidate)) {
-        let group = groups.entry(&accepted[c]).or_default();
-        let beaten = group.iter().any(|&kept| covers(&candidates[kept].room, &candidate.room));
-        if !beaten {
-            group.push(c);
-        }
-    }
-    let mut front: Vec<usize> = groups.into_values().flatten().collect();
-    front.sort_unstable();
-    front
-}
-
-/// True when one room is at least as large as another in every resource.
-fn covers(room: &Resources, other: &Resources) -> bool {
-    other.fits(room)
 }
 
 /// Capacity and number of the pool's nodes, in flight included.

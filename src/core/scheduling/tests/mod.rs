@@ -85,6 +85,27 @@ fn limits_hold_and_are_named() {
 }
 
 #[test]
+fn a_size_within_limits_is_bought_though_a_larger_and_cheaper_one_beats_it() {
+    let mut small = pool("small");
+    let sizes = only(&[(labels::INSTANCE_TYPE, &["Standard_D8s_v5", "Standard_F8s_v2"])]);
+    small.requirements = sizes;
+    let outcome = solve(&cluster([small.clone()]), &pods("p", shape("a", 6000, 4), 1));
+    assert_eq!(outcome.unplaced_pods(), 0);
+    // The dearer way to buy F8s is beaten by spot D8s, which is too large for the limit.
+    small.limits.resources.insert(Arc::from("memory"), 16 * GIB);
+    let mut all = cluster([small]);
+    let types: Vec<_> = all.instance_types.values().next().unwrap().iter().cloned().collect();
+    let no_spot_f8 = types.into_iter().map(|mut t| {
+        t.offerings.retain(|o| t.facts.name.as_str() != "Standard_F8s_v2" || o.capacity_type == OnDemand);
+        t
+    });
+    let types = Arc::new(no_spot_f8.collect());
+    all.instance_types.insert(crate::fixtures::class().name, types);
+    let outcome = solve(&all, &pods("p", shape("a", 6000, 4), 1));
+    assert_eq!(outcome.unplaced_pods(), 0, "{:?}", outcome.unplaced);
+}
+
+#[test]
 fn a_zone_without_a_node_that_suits_the_pods_is_no_domain_of_their_spread() {
     let zonal = NodePool { requirements: only(&[(labels::ZONE, &[zone(1).as_str()])]), ..pool("zonal") };
     let zonal = NodePool { labels: [(Arc::from("team"), Arc::from("ml"))].into(), ..zonal };
