@@ -88,7 +88,9 @@ fn place_by_zone(
 ) {
     let offered = packer.zones_for(&demand.shape);
     let mut zones = offered.clone();
-    zones.extend(bins.zones_for(&demand.shape));
+    let promised = bins.zones_for(&demand.shape);
+    spread.add_domains(&demand.shape, &promised);
+    zones.extend(promised);
     let first_pinned = rest.len();
     for pod in &demand.pods {
         let mut homeless = true;

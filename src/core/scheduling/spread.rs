@@ -89,6 +89,11 @@ impl SpreadBook {
         order.into_iter().map(|(_, zone)| zone.clone()).collect()
     }
 
+    /// Zones of claims in flight are domains too: by the time that the pods are bound, their nodes are there.
+    pub(super) fn add_domains(&mut self, shape: &Arc<PodShape>, zones: &BTreeSet<Zone>) {
+        self.domains.entry(Arc::clone(shape)).or_default().extend(zones.iter().cloned());
+    }
+
     /// Counts pods of a shape that go to (or, negative, leave) a zone.
     pub(super) fn count(&mut self, shape: &PodShape, zone: &Zone, pods: i64) {
         for ((namespace, spread), counts) in &mut self.groups {

@@ -346,7 +346,7 @@ fn seeds(number: u64) -> impl Iterator<Item = u64> {
 #[test]
 fn every_outcome_stands_up_to_the_judge() {
     for seed in seeds(3000) {
-        println!("seed {seed}");
+        println!("seed {seed}"); // Shown only if it fails.
         let (snapshot, waiting) = scene(seed);
         judge(&snapshot, &waiting, &solve(&snapshot, &waiting));
     }
