@@ -16,6 +16,7 @@ use napkeeper_core::cluster::pool::{
 };
 use napkeeper_core::names::{NodeClassName, NodePoolName};
 use napkeeper_core::requirements::Requirements;
+use napkeeper_core::schedule::Schedule;
 use std::sync::Arc;
 
 /// Reads a NodePool.
@@ -126,6 +127,7 @@ fn budget(wire: &WireBudget, path: &Path, found: &mut Violations) -> Option<Budg
         reasons.filter_map(|(i, r)| found.take(&path.key("reasons").index(i), reason(r))).collect()
     });
     let length = found.take_some(&path.key("duration"), wire.duration.as_deref(), duration::parse);
+    found.take_some(&path.key("schedule"), wire.schedule.as_deref(), |text| Schedule::parse(text).map(drop));
     if wire.schedule.is_some() != wire.duration.is_some() {
         found.add(path, "schedule and duration come together or not at all");
     }

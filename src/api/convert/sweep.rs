@@ -12,6 +12,7 @@ use jiff::SignedDuration;
 use napkeeper_core::cluster::cloud::ResourceKind;
 use napkeeper_core::cluster::sweep::{Approval, Exclusion, Sweep, SweepMode};
 use napkeeper_core::names::{ArmId, ObjectName};
+use napkeeper_core::schedule::Schedule;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -43,12 +44,14 @@ pub fn sweep(object: &OrphanSweep) -> Result<Sweep, Violations> {
     let approvals = list(spec.approvals.as_deref(), &at.key("approvals"), &mut found, approval_of);
     let cleared = spec.breaker.as_ref().and_then(|b| b.cleared_at.as_deref());
     let cleared = found.take_some(&Path::of("spec.breaker.clearedAt"), cleared, meta::time);
+    let schedule = spec.schedule.as_deref();
+    found.take_some(&at.key("schedule"), schedule, |text| Schedule::parse(text).map(drop));
     let built = name.zip(uid).zip(every).zip(mode);
     let built = built.map(|(((name, uid), observe_every), mode)| Sweep {
         name,
         uid,
         observe_every,
-        schedule: spec.schedule.as_deref().map(Arc::from),
+        schedule: schedule.map(Arc::from),
         mode,
         kinds,
         minimum_age,

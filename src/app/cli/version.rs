@@ -23,7 +23,6 @@ struct Version {
 
 /// What is embedded of Azure's catalogue.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 struct CatalogueVersion {
     as_of: String,
     regions: usize,

@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 /// Most names in a message.
 const SHOWN: usize = 5;
 
-/// All steps that name what is not there: a workload that the manifests do not have, a VM size, family or zone that
-/// the region does not have, a volume that no step has added.
+/// All steps that name what is not there: a workload that the manifests do not have, a VM size or zone that
+/// the region does not have, a VM family that nobody has, a volume that no step has added.
 #[must_use]
 pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, catalog: &Catalog) -> Vec<Problem> {
     let Some(region) = catalog.region(&scenario.region) else {
@@ -23,7 +23,7 @@ pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, ca
         let message = format!("the catalogue of {} has no region {}{meant}", catalog.as_of(), scenario.region);
         return vec![problem(document, &Path::of("spec.region"), message)];
     };
-    let there = There::new(scenario, manifests, &region);
+    let there = There::new(scenario, manifests, &region, catalog);
     let mut wrong = Vec::new();
     let mut made: BTreeSet<&ObjectName> = BTreeSet::new();
     for step in &scenario.steps {
@@ -66,7 +66,7 @@ struct There {
 type Refusal = (&'static str, String);
 
 impl There {
-    fn new(scenario: &Scenario, manifests: &Manifests, region: &RegionCatalog) -> Self {
+    fn new(scenario: &Scenario, manifests: &Manifests, region: &RegionCatalog, catalog: &Catalog) -> Self {
         let sorted = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>();
         let sizes = &region.sizes;
         let volume = |deed: &Deed| match deed {
@@ -78,7 +78,8 @@ impl There {
             running: manifests.workloads.iter().map(|(key, _)| key.to_string()).collect(),
             suspended: manifests.suspended.iter().map(|(key, _)| key.to_string()).collect(),
             sizes: sorted(sizes.iter().map(|s| s.facts.name.to_string()).collect()),
-            families: sorted(sizes.iter().map(|s| s.facts.family.to_string()).collect()),
+            // A quota on a family that is not sold here does no harm, and lets one scenario serve many regions.
+            families: sorted(catalog.sizes().iter().map(|s| s.family.to_string()).collect()),
             zones: sorted(sizes.iter().flat_map(|s| &s.zones).map(ToString::to_string).collect()),
             volumes: scenario.steps.iter().filter_map(|s| volume(&s.deed)).collect(),
         }

@@ -6,10 +6,13 @@ use super::{Violation, World};
 use crate::cluster::Cluster;
 use napkeeper_core::cluster::cloud::ResourceKind;
 use napkeeper_core::cluster::inventory::Inventory;
+use napkeeper_core::names::NodePoolName;
 use napkeeper_core::orphans::{Clause, Refusal, Standing};
 use napkeeper_core::plan::{Command, CommandKey, Effect, Planned, Reply, Report, SweepReport};
 use napkeeper_core::ports::PortError;
+use napkeeper_core::scheduling::WhyNot;
 use napkeeper_core::settings::Mode;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl World {
@@ -170,6 +173,28 @@ impl World {
                 self.note(Kind::Kept, finding.id.name(), text);
             }
         }
+    }
+
+    /// Tells why pods have no place, once per reason for as long as it lasts.
+    pub(super) fn tell_waiting(&mut self) {
+        let unplaced = std::mem::take(&mut self.controller.memory.provision.unplaced);
+        let mut told = BTreeSet::new();
+        for group in &unplaced {
+            let why = |(pool, why): &(Option<NodePoolName>, WhyNot)| match pool {
+                Some(pool) => format!("{pool}: {why}"),
+                None => why.to_string(),
+            };
+            let why: Vec<String> = group.why.iter().map(why).collect();
+            let why = why.join("; ");
+            if let Some(pod) = group.pods.first().filter(|_| !self.told_waiting.contains(&why)) {
+                let others = group.pods.len() - 1;
+                let subject = if others == 0 { pod.key.to_string() } else { format!("{} and {others} more", pod.key) };
+                self.note(Kind::Waiting, subject, format!("no place: {why}"));
+            }
+            told.insert(why);
+        }
+        self.told_waiting = told;
+        self.controller.memory.provision.unplaced = unplaced;
     }
 
     /// Puts what came of a command into the timeline.

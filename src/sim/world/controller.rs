@@ -154,6 +154,7 @@ impl World {
                 started.push(planned);
             }
         }
+        self.tell_waiting();
         let any = !started.is_empty();
         for planned in started {
             self.tell_start(&planned);

@@ -39,7 +39,7 @@ use napkeeper_core::cluster::cloud::CloudResource;
 use napkeeper_core::cluster::pool::NodeClass;
 use napkeeper_core::names::{ArmId, ClaimName, NodeClassName, ObjectKey, Uid};
 use napkeeper_core::settings::{Mode, Settings};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use truth::Truth;
 
@@ -75,6 +75,8 @@ pub struct World {
     faults_end: Option<Timestamp>,
     /// Deeds that come between an inventory and what follows from it.
     races: Vec<Deed>,
+    /// Why pods have no place, as last told.
+    told_waiting: BTreeSet<String>,
     /// Why each resource was kept, as last told.
     kept: BTreeMap<ArmId, String>,
 }

@@ -68,7 +68,7 @@ impl World {
                     kind: finding.kind,
                     standing: finding.standing,
                     reasons: finding.refusals.iter().map(|r| words(*r).to_owned()).collect(),
-                    waits_for: finding.refusals.iter().find_map(|r| person(*r)),
+                    waits_for: finding.refusals.iter().find_map(|r| person(*r)).filter(|_| is_ours(finding.standing)),
                 };
                 kept.insert((finding.kind, entry.name.clone()), entry);
             }
@@ -108,6 +108,19 @@ impl World {
         let links = Links::of(inventory, &snapshot.records, &self.settings);
         let life = |r: &Arc<CloudResource>| links.life(r).map(|life| (Arc::clone(r), life));
         listed.iter().filter(loose).filter_map(life).collect()
+    }
+}
+
+/// It would go, if nothing kept it.
+fn is_ours(standing: Standing) -> bool {
+    matches!(standing, Standing::Suspect | Standing::Orphan)
+}
+
+impl Orphans {
+    /// How many of those that are kept are suspects or orphans of this cluster.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.kept.iter().filter(|k| is_ours(k.standing)).count()
     }
 }
 

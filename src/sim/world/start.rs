@@ -16,7 +16,7 @@ use napkeeper_core::money::HourlyPrice;
 use napkeeper_core::names::{ArmId, NameError, NodeName, ObjectKey, ProviderId, Region, Zone};
 use napkeeper_core::orphans::Law;
 use napkeeper_core::settings::{ClusterIdentity, Settings};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How a world begins.
@@ -129,6 +129,7 @@ impl World {
             ledger_read: 0,
             group_is_ours: true,
             faults_end: None,
+            told_waiting: BTreeSet::new(),
             races: Vec::new(),
             kept: BTreeMap::new(),
         };

@@ -24,7 +24,10 @@ pub enum Kind {
     /// The scenario did something.
     Scenario,
     /// A NodeClaim was created.
+    #[serde(rename = "launch")]
     Provision,
+    /// Pods have no place, and why.
+    Waiting,
     /// Azure refused an offering.
     Refused,
     /// A node became ready for pods.
@@ -52,6 +55,7 @@ impl fmt::Display for Kind {
         f.pad(match self {
             Self::Scenario => "scenario",
             Self::Provision => "launch",
+            Self::Waiting => "waiting",
             Self::Refused => "refused",
             Self::Ready => "ready",
             Self::Disrupt => "disrupt",

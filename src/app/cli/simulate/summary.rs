@@ -17,7 +17,7 @@ pub(super) fn write(out: &mut impl Write, world: &World, baseline: &Baseline) ->
     let summary = world.summary();
     nodes(out, &summary, world)?;
     cost(out, &summary)?;
-    compare(out, &summary, baseline)?;
+    compare(out, &summary, waiting(world), baseline)?;
     orphans(out, &world.orphans(), world)
 }
 
@@ -29,12 +29,17 @@ fn nodes(out: &mut impl Write, s: &Summary, world: &World) -> io::Result<()> {
         plural(s.evictions as usize, "eviction"),
         plural(s.refusals as usize, "refusal"),
     )?;
-    let waiting: usize = world.cluster().state().pending().values().map(std::collections::BTreeSet::len).sum();
+    let waiting = waiting(world);
     writeln!(
         out,
         "{BOLD}pods{BOLD:#}         {} % of the nodes' CPU requested; {} pod-minutes of waiting, {waiting} waiting now",
         s.cpu_utilisation_percent, s.pod_wait_minutes,
     )
+}
+
+/// Pods that wait for a node at the end.
+fn waiting(world: &World) -> usize {
+    world.cluster().state().pending().values().map(std::collections::BTreeSet::len).sum()
 }
 
 fn cost(out: &mut impl Write, s: &Summary) -> io::Result<()> {
@@ -43,13 +48,17 @@ fn cost(out: &mut impl Write, s: &Summary) -> io::Result<()> {
 }
 
 /// Beside what cluster-autoscaler would have made of the same load, and by which policy.
-fn compare(out: &mut impl Write, s: &Summary, baseline: &Baseline) -> io::Result<()> {
-    let Baseline { cost, node_hours, nodes_launched, pod_wait_minutes, cpu_utilisation_percent, .. } = baseline;
+fn compare(out: &mut impl Write, s: &Summary, waiting: usize, baseline: &Baseline) -> io::Result<()> {
+    let Baseline { cost, node_hours, nodes_launched, pod_wait_minutes, cpu_utilisation_percent, unplaced_pods, .. } =
+        baseline;
+    // A bill for fewer pods is no cheaper bill.
+    let verdict = match (waiting, *unplaced_pods) {
+        (0, 0) => format!("{} for napkeeper", saving(s.cost, *cost)),
+        _ => "not to be compared: pods wait at the end".to_owned(),
+    };
     writeln!(
         out,
-        "{BOLD}autoscaler{BOLD:#}   {cost} ({} for napkeeper); {nodes_launched} launched, {node_hours} node-hours, {cpu_utilisation_percent} % of CPU requested, {pod_wait_minutes} pod-minutes of waiting, {} never placed",
-        saving(s.cost, *cost),
-        plural(baseline.unplaced_pods, "pod"),
+        "{BOLD}autoscaler{BOLD:#}   {cost} ({verdict}); {nodes_launched} launched, {node_hours} node-hours, {cpu_utilisation_percent} % of CPU requested, {pod_wait_minutes} pod-minutes of waiting, {unplaced_pods} waiting now",
     )?;
     writeln!(out, "  {DIM}{}{DIM:#}", autoscaler::POLICY)
 }
@@ -69,8 +78,14 @@ fn saving(cost: Money, other: Money) -> String {
 }
 
 fn orphans(out: &mut impl Write, orphans: &Orphans, world: &World) -> io::Result<()> {
+    let left = orphans.left();
     let Orphans { found, collected, kept, halted } = orphans;
-    writeln!(out, "{BOLD}orphans{BOLD:#}      {found} found, {} collected, {} kept", collected.len(), kept.len())?;
+    writeln!(
+        out,
+        "{BOLD}orphans{BOLD:#}      {found} without a sign of life at some time: {} collected, {left} left; {} kept that are not this cluster's to collect",
+        collected.len(),
+        kept.len() - left,
+    )?;
     for one in collected {
         let at = offset(one.at.duration_since(world.started_at()));
         writeln!(out, "  collected  {} {} {DIM}at {at}{DIM:#}", one.kind, one.name)?;

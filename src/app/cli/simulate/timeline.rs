@@ -44,7 +44,7 @@ fn style(kind: Kind) -> Style {
     match kind {
         Kind::Scenario => BOLD,
         Kind::Provision | Kind::Ready => AnsiColor::Green.on_default(),
-        Kind::Refused | Kind::Evicted | Kind::Breaker | Kind::Controller => AnsiColor::Red.on_default(),
+        Kind::Refused | Kind::Waiting | Kind::Evicted | Kind::Breaker | Kind::Controller => AnsiColor::Red.on_default(),
         Kind::Disrupt | Kind::Gone => AnsiColor::Cyan.on_default(),
         Kind::Suspect | Kind::Collected | Kind::Kept => AnsiColor::Yellow.on_default(),
     }
