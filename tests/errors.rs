@@ -7,13 +7,13 @@ use napkeeper_sim::arm::refused;
 use napkeeper_sim::cloud::{Quota, Refusal};
 use std::sync::Arc;
 
-fn id(name: &str) -> ArmId {
-    ArmId::new(format!("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/{name}")).unwrap()
-}
-
 #[test]
 fn every_refusal_means_over_http_what_it_means_inside() {
     let region = Region::new("westeurope").unwrap();
+    let id = |name: &str| {
+        let vms = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines";
+        ArmId::new(format!("{vms}/{name}")).unwrap()
+    };
     let quota = |quota| Refusal::Quota { quota, region: region.clone(), limit: 10, usage: 8, need: 4 };
     let refusals = [
         quota(Quota::Family(Arc::from("standardDSv5Family"))),

@@ -15,7 +15,6 @@ use napkeeper_core::names::{
 use napkeeper_core::requirements::{Operator, Requirements};
 use napkeeper_core::resources::Resources;
 use napkeeper_core::settings::{ClusterIdentity, Settings};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Text that is known to be a good name.
@@ -45,21 +44,7 @@ pub fn settings() -> Settings {
 
 /// An AKSNodeClass with everything at its default.
 pub fn class() -> NodeClass {
-    NodeClass {
-        name: named!(NodeClassName, "default"),
-        uid: named!(Uid, "class"),
-        image_family: Arc::from("Ubuntu"),
-        os_disk_gb: 128,
-        max_pods: None,
-        subnet: None,
-        encryption_at_host: false,
-        trusted_launch: false,
-        fips: false,
-        gpu_drivers: true,
-        local_dns: false,
-        artifact_streaming: false,
-        tags: BTreeMap::new(),
-    }
+    NodeClass::with_defaults(named!(NodeClassName, "default"), named!(Uid, "class"))
 }
 
 /// A pool without limits for everything on amd64.

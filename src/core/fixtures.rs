@@ -17,7 +17,6 @@ use crate::requirements::{Operator, Requirements};
 use crate::resources::Resources;
 use crate::settings::{ClusterIdentity, Settings};
 use jiff::{SignedDuration, Timestamp};
-use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 pub(crate) const GIB: i64 = 1 << 30;
@@ -77,21 +76,7 @@ pub(crate) fn settings() -> Settings {
 }
 
 pub(crate) fn class() -> NodeClass {
-    NodeClass {
-        name: NodeClassName::new("default").unwrap(),
-        uid: Uid::new("class").unwrap(),
-        image_family: Arc::from("Ubuntu"),
-        os_disk_gb: 128,
-        max_pods: None,
-        subnet: None,
-        encryption_at_host: false,
-        trusted_launch: false,
-        fips: false,
-        gpu_drivers: true,
-        local_dns: false,
-        artifact_streaming: false,
-        tags: BTreeMap::new(),
-    }
+    NodeClass::with_defaults(NodeClassName::new("default").unwrap(), Uid::new("class").unwrap())
 }
 
 /// Requirements, each on one key with operator In.

@@ -132,6 +132,28 @@ pub struct NodeClass {
     pub tags: BTreeMap<Arc<str>, Arc<str>>,
 }
 
+impl NodeClass {
+    /// A class of which nothing is set: the API's own defaults.
+    #[must_use]
+    pub fn with_defaults(name: NodeClassName, uid: Uid) -> Self {
+        Self {
+            name,
+            uid,
+            image_family: Arc::from("Ubuntu"),
+            os_disk_gb: 128,
+            max_pods: None,
+            subnet: None,
+            encryption_at_host: false,
+            trusted_launch: false,
+            fips: false,
+            gpu_drivers: true,
+            local_dns: false,
+            artifact_streaming: false,
+            tags: BTreeMap::new(),
+        }
+    }
+}
+
 /// A DaemonSet: it puts one pod on every node that it accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DaemonSet {

@@ -84,21 +84,7 @@ fn pool(name: &str, requirements: Requirements) -> NodePool {
 }
 
 fn class() -> NodeClass {
-    NodeClass {
-        name: NodeClassName::new("default").unwrap(),
-        uid: Uid::new("class").unwrap(),
-        image_family: Arc::from("Ubuntu"),
-        os_disk_gb: 128,
-        max_pods: None,
-        subnet: None,
-        encryption_at_host: false,
-        trusted_launch: false,
-        fips: false,
-        gpu_drivers: true,
-        local_dns: false,
-        artifact_streaming: false,
-        tags: BTreeMap::new(),
-    }
+    NodeClass::with_defaults(NodeClassName::new("default").unwrap(), Uid::new("class").unwrap())
 }
 
 /// A cluster in westeurope with a general pool and this load.

@@ -92,19 +92,5 @@ pub(super) fn pool(name: &str, weight: i32, capacity_types: &[&str], cores: i64)
 }
 
 pub(super) fn class() -> NodeClass {
-    NodeClass {
-        name: known(NodeClassName::new("default")),
-        uid: known(Uid::new("class")),
-        image_family: Arc::from("Ubuntu"),
-        os_disk_gb: 128,
-        max_pods: None,
-        subnet: None,
-        encryption_at_host: false,
-        trusted_launch: false,
-        fips: false,
-        gpu_drivers: true,
-        local_dns: false,
-        artifact_streaming: false,
-        tags: BTreeMap::new(),
-    }
+    NodeClass::with_defaults(known(NodeClassName::new("default")), known(Uid::new("class")))
 }

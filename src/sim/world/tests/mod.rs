@@ -26,21 +26,7 @@ fn catalog() -> &'static Catalog {
 }
 
 fn mk_class() -> NodeClass {
-    NodeClass {
-        name: NodeClassName::new("default").unwrap(),
-        uid: Uid::new("class").unwrap(),
-        image_family: Arc::from("Ubuntu"),
-        os_disk_gb: 128,
-        max_pods: None,
-        subnet: None,
-        encryption_at_host: false,
-        trusted_launch: false,
-        fips: false,
-        gpu_drivers: true,
-        local_dns: false,
-        artifact_streaming: false,
-        tags: BTreeMap::new(),
-    }
+    NodeClass::with_defaults(NodeClassName::new("default").unwrap(), Uid::new("class").unwrap())
 }
 
 fn mk_pool(name: &str, weight: i32, capacity_types: &[&str], cores: i64) -> NodePool {
