@@ -121,6 +121,13 @@ pub struct LaunchFailure {
 }
 
 impl Claim {
+    /// When its drain must be over: its deletion plus its termination grace period. `None` while it is not being
+    /// deleted, or where it may drain for ever.
+    #[must_use]
+    pub fn drain_deadline(&self) -> Option<Timestamp> {
+        self.deleting_at?.saturating_add(self.spec.termination_grace_period?).ok()
+    }
+
     /// Name and UID together: a name alone may be another's tomorrow.
     #[must_use]
     pub fn reference(&self) -> ClaimRef {

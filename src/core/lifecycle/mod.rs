@@ -28,6 +28,9 @@ use std::sync::Arc;
 const GONE_AFTER: SignedDuration = SignedDuration::from_secs(60);
 /// How often a missing node is looked up in Azure.
 const CONFIRM_EVERY: SignedDuration = SignedDuration::from_mins(2);
+/// Pods that are still there so long after the end of the termination grace period go with their VM: neither a
+/// PodDisruptionBudget nor a pod that never ends holds a node for ever.
+pub const FORCE_AFTER: SignedDuration = SignedDuration::from_mins(1);
 /// How often an eviction that a PodDisruptionBudget refused is tried again.
 const EVICT_EVERY: SignedDuration = SignedDuration::from_secs(10);
 /// Pod events are written at most this often, as in Karpenter.
@@ -218,7 +221,11 @@ impl Stepper<'_> {
 
     /// Drains the node, then deletes all that the intent names.
     fn drain(&mut self, claim: &Claim, node: Option<&Node>) {
-        let pods = node.map(|n| self.pods_to_move(n)).unwrap_or_default();
+        let forced = claim.drain_deadline().map(|deadline| deadline + FORCE_AFTER);
+        let pods = match forced.filter(|at| *at <= self.now) {
+            Some(_) => Vec::new(),
+            None => node.map(|n| self.pods_to_move(n)).unwrap_or_default(),
+        };
         if let Some(node) = node.filter(|_| !pods.is_empty()) {
             let tainted = node.taints.iter().any(|t| &*t.key == labels::TAINT_DISRUPTED);
             if !tainted && !self.busy(node) {
@@ -228,6 +235,9 @@ impl Stepper<'_> {
             }
             if !node.ready {
                 self.plan.wake_at(node.ready_since + GONE_AFTER);
+            }
+            if let Some(at) = forced {
+                self.plan.wake_at(at);
             }
             self.evict(claim, &pods);
             return;
@@ -261,7 +271,7 @@ impl Stepper<'_> {
     }
 
     fn evict(&mut self, claim: &Claim, pods: &[Arc<Pod>]) {
-        let deadline = claim.deleting_at.zip(claim.spec.termination_grace_period).map(|(at, grace)| at + grace);
+        let deadline = claim.drain_deadline();
         let overdue = deadline.is_some_and(|d| d <= self.now);
         for pod in pods.iter().filter(|p| p.deleting_at.is_none()) {
             if pod.refuses_disruption(self.now) && !overdue {

@@ -367,6 +367,11 @@ fn a_pod_that_asks_not_to_be_disrupted_holds_the_drain_until_the_grace_period_en
     let early = decided(&snapshot, &mut memory, 60);
     assert_eq!((words(&early), early.next.is_some()), (vec![], true));
     assert_eq!(words(&decided(&snapshot, &mut memory, 600)), ["evict"]);
+    assert_eq!(
+        words(&decided(&snapshot, &mut memory, 660)),
+        ["terminate"],
+        "no pod holds a node past its grace period"
+    );
 }
 
 #[test]

@@ -81,7 +81,7 @@ pub(super) fn pool(name: &str, weight: i32, capacity_types: &[&str], cores: i64)
         class: known(NodeClassName::new("default")),
         limits: Limits { nodes: None, resources: BTreeMap::from([(Arc::from("cpu"), cores * 1000)]) },
         expire_after: Some(SignedDuration::from_hours(40)),
-        termination_grace_period: None,
+        termination_grace_period: Some(SignedDuration::from_mins(20)),
         disruption: Disruption {
             policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
             consolidate_after: Some(SignedDuration::from_secs(30)),

@@ -10,6 +10,7 @@ use napkeeper_core::cluster::pod::PodOwner;
 use napkeeper_core::cluster::pool::{DisruptionReason, amount};
 use napkeeper_core::cluster::sweep::{Exclusion, Sweep, SweepMode};
 use napkeeper_core::disruption::allowed;
+use napkeeper_core::lifecycle::FORCE_AFTER;
 use napkeeper_core::names::{ArmId, ClaimName, ProviderId, Uid};
 use napkeeper_core::plan::{Command, CommandKey, Effect};
 use napkeeper_core::resources::Resources;
@@ -99,7 +100,13 @@ impl World {
     /// No pod that could have moved is killed with its node.
     fn check_drained(&self, id: &ArmId) -> Result<(), Violation> {
         let cluster = self.cluster.state();
-        let Some(node) = cluster.node_of(&ProviderId::of_vm(id)).filter(|n| n.ready) else { return Ok(()) };
+        let provider = ProviderId::of_vm(id);
+        let Some(node) = cluster.node_of(&provider).filter(|n| n.ready) else { return Ok(()) };
+        // Past the termination grace period the owner of the pool has said that pods may go with their node.
+        let deadline = cluster.claim_of(&provider).and_then(|claim| claim.drain_deadline());
+        if deadline.is_some_and(|deadline| deadline + FORCE_AFTER <= self.now) {
+            return Ok(());
+        }
         let stays = |p: &Arc<napkeeper_core::cluster::pod::Pod>| {
             !p.is_terminal() && !matches!(p.owner, PodOwner::DaemonSet | PodOwner::Static)
         };
