@@ -151,3 +151,30 @@ fn equal_arguments_give_equal_plans_and_memories() {
     }
     assert!(!snapshot.claims().is_empty());
 }
+
+#[test]
+fn a_pod_keeps_the_claim_that_was_made_for_it() {
+    let bought = |name: &str, weight: i32, capacity_type: &str| {
+        let mut pool = pool(name);
+        pool.weight = weight;
+        pool.requirements.add(crate::labels::CAPACITY_TYPE, crate::requirements::Requirement::any_of([capacity_type]));
+        pool
+    };
+    let mut snapshot = cluster([bought("a-on-demand", 1, "on-demand"), bought("b-spot", 9, "spot")]);
+    let mut memory = ProvisionMemory::default();
+    for i in 0..2 {
+        // The easy ones are larger and so placed first, and the first claim by name suits them too.
+        put(&mut snapshot, &format!("easy-{i}"), shape("easy", 1500, 1), 0);
+        let mut picky = shape("picky", 1000, 1);
+        picky.selector = crate::fixtures::only(&[(crate::labels::CAPACITY_TYPE, &["on-demand"])]);
+        put(&mut snapshot, &format!("picky-{i}"), picky, 0);
+    }
+    let _ = run(&snapshot, &mut memory, 0);
+    for draft in drafts(run(&snapshot, &mut memory, 1000)) {
+        snapshot.put_claim(created(&draft));
+    }
+    let mut forgetful = memory.clone();
+    forgetful.promised.clear();
+    assert!(drafts(run(&snapshot, &mut memory, 20_000)).is_empty());
+    assert!(!drafts(run(&snapshot, &mut forgetful, 20_000)).is_empty(), "the test would show nothing otherwise");
+}
