@@ -49,12 +49,15 @@ pub struct Crash {
 pub enum Moment {
     /// This write, counted from 0 over the whole run.
     Write(u64),
+    /// The next one.
+    NextWrite,
     /// The next DELETE of a sweep.
     SweepDelete,
 }
 
 /// On which side of a write a crash falls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum When {
     /// The write never happens.
     Before,
@@ -93,7 +96,10 @@ impl Controller {
     /// The crash that is due at this write, on this side of it.
     pub(super) fn crash_due(&mut self, when: When, sweeps: bool) -> Option<Crash> {
         let now = Moment::Write(self.writes);
-        let due = |c: &Crash| c.when == when && (c.at == now || sweeps && c.at == Moment::SweepDelete);
+        let due = |c: &Crash| {
+            let here = c.at == now || c.at == Moment::NextWrite || sweeps && c.at == Moment::SweepDelete;
+            c.when == when && here
+        };
         let at = self.crashes.iter().position(due)?;
         Some(self.crashes.swap_remove(at))
     }

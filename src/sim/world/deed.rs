@@ -2,6 +2,7 @@
 //!
 //! Each deed is what users, Azure or bad luck do. Deeds are data, read from a scenario file.
 
+use super::controller::When;
 use super::mischief::Mischief;
 use crate::cloud::{Lasting, Shortage};
 use crate::scenario::text;
@@ -167,6 +168,9 @@ pub enum Deed {
         /// It is down this long.
         #[serde(rename = "for", deserialize_with = "text::duration")]
         lasting: SignedDuration,
+        /// At its next write, on this side of it; absent is at once, between two writes.
+        #[serde(default)]
+        write: Option<When>,
     },
 }
 

@@ -1,5 +1,6 @@
 //! Playing deeds: what does each of them do to the cluster?
 
+use super::controller::{Crash, Moment};
 use super::timeline::Kind;
 use super::{Deed, Violation, World};
 use crate::cloud::DiskDraft;
@@ -55,7 +56,10 @@ impl World {
                 self.truth.bereave(self.cloud.resources().values(), self.cluster.state());
                 self.cluster.empty(now);
             }
-            Deed::Crash { lasting } => {
+            Deed::Crash { lasting, write: Some(when) } => {
+                self.plan_crashes([Crash { at: Moment::NextWrite, when, down_for: lasting }]);
+            }
+            Deed::Crash { lasting, write: None } => {
                 self.note(Kind::Controller, "controller", format!("crashed; back in {lasting:#}"));
                 self.controller.crash(now + lasting);
             }

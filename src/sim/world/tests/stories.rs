@@ -107,3 +107,20 @@ fn an_emptied_api_server_trips_the_breaker() {
     assert_eq!(told(&world, Kind::Breaker, "", "Git"), 1);
     assert_eq!(world.summary().collected, 0);
 }
+
+#[test]
+fn a_crash_at_a_write_neither_leaks_nor_doubles() {
+    for when in [crate::world::When::Before, crate::world::When::After] {
+        let mut start = mk_start(7);
+        let lasting = SignedDuration::from_mins(1);
+        start.deeds = (0..20)
+            .map(|i| (SignedDuration::from_secs(i * 7), Deed::Crash { lasting, write: Some(when) }))
+            .chain([after(30, Deed::Scale { workload: key("inflate"), replicas: 40 })])
+            .collect();
+        let world = run(start, 3);
+        assert!(told(&world, Kind::Controller, "controller", "write") >= 10, "{when:?}");
+        assert!(world.cluster().state().pending().is_empty());
+        let claims = world.cluster().state().claims().len();
+        assert_eq!(world.cloud().resources().values().filter(|r| r.kind() == ResourceKind::Vm).count(), claims);
+    }
+}
