@@ -132,7 +132,6 @@ fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn
         Command::ConfirmGone { claim, vm } => Box::new(ConfirmGoneScript::new(claim, vm)),
         Command::Evict { pod, uid } => one(Effect::Evict(pod, uid)),
         Command::Terminate(terminate) => Box::new(TerminateScript::new(*terminate, law)),
-        Command::DeleteNode { node, uid } => one(Effect::DeleteNode(node, uid)),
         Command::ReleaseClaim { claim } => one(Effect::ReleaseClaim(claim)),
         Command::Observe { .. } => one(Effect::TakeInventory),
         Command::Record(change) => one(Effect::Record(change)),

@@ -3,25 +3,10 @@
 use super::*;
 use crate::catalog::Catalog;
 use crate::names::{NodeClassName, Uid, VmSize};
-use std::collections::BTreeMap;
 
 /// A class that asks for nothing out of the ordinary.
 pub(in crate::catalog) fn class() -> NodeClass {
-    NodeClass {
-        name: NodeClassName::new("default").unwrap(),
-        uid: Uid::new("u-1").unwrap(),
-        image_family: "Ubuntu".into(),
-        os_disk_gb: 128,
-        max_pods: None,
-        subnet: None,
-        encryption_at_host: false,
-        trusted_launch: false,
-        fips: false,
-        gpu_drivers: true,
-        local_dns: false,
-        artifact_streaming: false,
-        tags: BTreeMap::new(),
-    }
+    NodeClass::with_defaults(NodeClassName::new("default").unwrap(), Uid::new("u-1").unwrap())
 }
 
 fn types(region: &str) -> Vec<InstanceType> {

@@ -58,13 +58,6 @@ pub enum Command {
     },
     /// Delete what was created for a NodeClaim that is being deleted: lifecycle delete.
     Terminate(Box<Terminate>),
-    /// Delete a Node object whose machine is gone.
-    DeleteNode {
-        /// The node.
-        node: NodeName,
-        /// Its UID.
-        uid: Uid,
-    },
     /// Take our finalizer off a NodeClaim of which nothing is left.
     ReleaseClaim {
         /// The claim.
@@ -164,7 +157,7 @@ impl Command {
             | Self::ConfirmGone { claim, .. }
             | Self::ReleaseClaim { claim } => CommandKey::Claim(claim.name.clone()),
             Self::Terminate(terminate) => CommandKey::Claim(terminate.claim.name.clone()),
-            Self::AdvanceNode { node, .. } | Self::DeleteNode { node, .. } => CommandKey::Node(node.clone()),
+            Self::AdvanceNode { node, .. } => CommandKey::Node(node.clone()),
             Self::Evict { pod, .. } => CommandKey::Pod(pod.clone()),
             Self::Observe { .. } => CommandKey::Inventory,
             Self::Record(_) => CommandKey::Records,

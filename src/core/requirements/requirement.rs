@@ -152,7 +152,7 @@ impl Requirement {
             (
                 Values::AllBut { excluded: a, gte: a_gte, lte: a_lte },
                 Values::AllBut { excluded: b, gte: b_gte, lte: b_lte },
-            ) => bounded(a.union(b).cloned().collect(), higher(*a_gte, *b_gte), lower(*a_lte, *b_lte)),
+            ) => bounded(a.union(b).cloned().collect(), (*a_gte).max(*b_gte), lower(*a_lte, *b_lte)),
         };
         Self { values, absent: self.absent && other.absent, min_values: self.min_values.max(other.min_values) }
     }
@@ -248,10 +248,6 @@ fn bounded(excluded: BTreeSet<Arc<str>>, gte: Option<i64>, lte: Option<i64>) -> 
         }
     }
     Values::AllBut { excluded, gte, lte }
-}
-
-fn higher(a: Option<i64>, b: Option<i64>) -> Option<i64> {
-    a.max(b)
 }
 
 fn lower(a: Option<i64>, b: Option<i64>) -> Option<i64> {

@@ -63,7 +63,7 @@ pub fn schedule(input: Input<'_>, pods: &[Arc<Pod>]) -> Outcome {
     for demand in demands {
         if let Some(why) = SpreadBook::unsupported(&demand.shape) {
             outcome.refuse(demand.pods, vec![(None, why)]);
-        } else if spread.is_zonal(&demand.shape) {
+        } else if SpreadBook::is_zonal(&demand.shape) {
             place_by_zone(demand, &mut bins, &mut spread, &packer, &mut outcome, &mut rest);
         } else {
             let left = bins.place(demand, None, &mut spread, &mut outcome);

@@ -62,7 +62,7 @@ impl SpreadBook {
     }
 
     /// True when the shape has a zone constraint.
-    pub(super) fn is_zonal(&self, shape: &PodShape) -> bool {
+    pub(super) fn is_zonal(shape: &PodShape) -> bool {
         zonal(shape).next().is_some()
     }
 

@@ -121,7 +121,9 @@ impl World {
         if !deltas.is_empty() {
             self.books.measure(self.cluster.state(), |node| node.label(labels::NODEPOOL).is_some());
         }
-        self.refresh_types();
+        if !deltas.is_empty() || self.controller.snapshot.instance_types.is_empty() {
+            self.refresh_types();
+        }
         !deltas.is_empty()
     }
 
