@@ -4,6 +4,7 @@
 //! stands, [`convert`] turns objects into the domain's types and back, [`manifests`] does both for a folder.
 
 pub mod azure;
+pub mod bootstrap;
 pub mod config;
 pub mod convert;
 pub mod crds;

@@ -141,9 +141,7 @@ fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn
     }
 }
 
-/// Capacity and allocatable of each size of a class.
+/// The instance types of a class.
 fn sizes(snapshot: &Snapshot, class: Option<&NodeClassName>) -> Sizes {
-    let types = class.and_then(|c| snapshot.instance_types.get(c));
-    let entry = |t: &crate::catalog::InstanceType| (t.facts.name.clone(), (t.capacity.clone(), t.allocatable.clone()));
-    types.map(|types| types.iter().map(entry).collect()).unwrap_or_default()
+    class.and_then(|c| snapshot.instance_types.get(c)).cloned().unwrap_or_default()
 }

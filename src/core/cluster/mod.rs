@@ -4,6 +4,7 @@
 
 pub mod claim;
 pub mod cloud;
+pub mod delta;
 pub mod inventory;
 pub mod naming;
 pub mod node;

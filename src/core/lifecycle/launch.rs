@@ -5,16 +5,15 @@
 //! *Assumptions*: names of NIC, VM and disk follow from the claim's name, so a repeated PUT meets the same resource.
 //! *Caveats*: what a launch that failed leaves behind is not cleaned up here, but when the claim is deleted.
 
+use crate::catalog::{InstanceType, Offering, OfferingKey, node_labels};
 use crate::cluster::claim::{ClaimRef, LaunchFailure, LaunchIntent, PlannedOffering};
 use crate::cluster::cloud::{CloudResource, Detail, ProvisioningState, ResourceKind};
 use crate::cluster::naming::{ResourceIds, resource_ids};
-use crate::names::ProviderId;
+use crate::names::{ProviderId, VmSize};
 use crate::orphans::{Clause, Law};
-use crate::plan::{ClaimStep, Effect, Launch, NicSpec, Reply, Report, Script, Step, VmSpec};
+use crate::plan::{ClaimStep, Effect, KubeletSpec, Launch, NicSpec, Reply, Report, Script, Step, VmSpec};
 use crate::ports::{CloudError, CloudErrorCode, ClusterError, LaunchRefusal, OperationId, PortError};
-use crate::resources::Resources;
 use jiff::{SignedDuration, Timestamp};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How often a long-running operation is looked at.
@@ -28,8 +27,8 @@ const MOST_RETRIES: u32 = 12;
 /// Wait after a passing failure, unless Azure names one.
 const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
-/// What a size offers, by name: capacity and allocatable, for the claim's status.
-pub type Sizes = BTreeMap<crate::names::VmSize, (Resources, Resources)>;
+/// The instance types of the claim's class, sorted by name: capacity for the claim's status, labels for the kubelet.
+pub type Sizes = Arc<Vec<InstanceType>>;
 
 /// The launch of one NodeClaim.
 #[derive(Debug)]
@@ -166,8 +165,20 @@ impl LaunchScript {
             os_disk_gb: self.launch.os_disk_gb,
             tags: self.launch.tags.clone(),
             claim: self.launch.claim.name.clone(),
+            kubelet: self.kubelet(offering),
         };
         self.go(State::Vm, Effect::PutVm(Box::new(vm)))
+    }
+
+    fn size(&self, name: &VmSize) -> Option<&InstanceType> {
+        self.sizes.iter().find(|t| t.facts.name == *name)
+    }
+
+    fn kubelet(&self, offering: &PlannedOffering) -> KubeletSpec {
+        let Some(size) = self.size(&offering.key.size) else { return KubeletSpec::default() };
+        let OfferingKey { zone, capacity_type, .. } = offering.key.clone();
+        let labels = node_labels(size, &Offering { zone, capacity_type, price: offering.price });
+        KubeletSpec { labels, max_pods: u32::try_from(size.capacity.pods).unwrap_or(u32::MAX) }
     }
 
     fn delete_failed_vm(&mut self) -> Step {
@@ -176,7 +187,8 @@ impl LaunchScript {
 
     fn launched(&mut self) -> Step {
         let Some(offering) = self.launch.offerings.get(self.offering) else { return self.finish() };
-        let (capacity, allocatable) = self.sizes.get(&offering.key.size).cloned().unwrap_or_default();
+        let size = self.size(&offering.key.size);
+        let (capacity, allocatable) = size.map(|t| (t.capacity.clone(), t.allocatable.clone())).unwrap_or_default();
         let step = ClaimStep::Launched {
             provider_id: ProviderId::of_vm(&self.ids.vm),
             offering: offering.key.clone(),

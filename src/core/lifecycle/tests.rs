@@ -35,7 +35,7 @@ fn script(claim: &Claim) -> LaunchScript {
         tags: tags(claim),
         os_disk_gb: 128,
     };
-    LaunchScript::new(launch, Sizes::new(), Law::whole())
+    LaunchScript::new(launch, Sizes::default(), Law::whole())
 }
 
 fn tags(claim: &Claim) -> Tags {

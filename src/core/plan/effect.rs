@@ -169,6 +169,17 @@ pub struct VmSpec {
     pub tags: Tags,
     /// The NodeClaim that its kubelet will announce itself for.
     pub claim: ClaimName,
+    /// What its kubelet is told.
+    pub kubelet: KubeletSpec,
+}
+
+/// What the kubelet of a new VM is told.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KubeletSpec {
+    /// Labels that its Node announces itself with.
+    pub labels: Labels,
+    /// Most pods.
+    pub max_pods: u32,
 }
 
 /// A change to the durable records. All fields are applied in one write.

@@ -8,7 +8,9 @@ mod effect;
 mod script;
 
 pub use command::{Command, CommandKey, Launch, Pause, SweepDelete, Switch, Terminate, kind_word};
-pub use effect::{ClaimDraft, ClaimStep, Effect, NicSpec, NodeStep, RecordChange, Reply, SweepReport, Total, VmSpec};
+pub use effect::{
+    ClaimDraft, ClaimStep, Effect, KubeletSpec, NicSpec, NodeStep, RecordChange, Reply, SweepReport, Total, VmSpec,
+};
 pub use script::{OneEffect, Report, Script, Step};
 
 use jiff::Timestamp;

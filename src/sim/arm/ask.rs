@@ -6,11 +6,13 @@
 use super::Response;
 use super::answer::wrong;
 use crate::cloud::Cloud;
+use base64::prelude::{BASE64_STANDARD, Engine};
+use napkeeper_api::bootstrap;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::cluster::cloud::Tags;
 use napkeeper_core::labels;
 use napkeeper_core::names::{ArmId, ClaimName, VmSize, Zone};
-use napkeeper_core::plan::{NicSpec, VmSpec};
+use napkeeper_core::plan::{KubeletSpec, NicSpec, VmSpec};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -40,6 +42,7 @@ pub(super) fn vm(body: &Value, id: ArmId, cloud: &Cloud) -> Result<VmSpec, Respo
             .and_then(|gb| u32::try_from(gb).ok())
             .ok_or_else(|| invalid("storageProfile.osDisk.diskSizeGB", "must be a size in GB"))?,
         claim: claim(&tags, properties)?,
+        kubelet: kubelet(&properties["osProfile"]["customData"])?,
         tags,
     })
 }
@@ -95,6 +98,15 @@ fn claim(tags: &Tags, properties: &Value) -> Result<ClaimName, Response> {
         None => text("osProfile.computerName", &properties["osProfile"]["computerName"])?,
     };
     ClaimName::new(name).map_err(|e| invalid("osProfile.computerName", e.reason))
+}
+
+/// What the custom data tells the kubelet. A VM without custom data is no node: its kubelet is told nothing.
+fn kubelet(custom_data: &Value) -> Result<KubeletSpec, Response> {
+    let path = "osProfile.customData";
+    let Some(text) = custom_data.as_str() else { return Ok(KubeletSpec::default()) };
+    let bytes = BASE64_STANDARD.decode(text).map_err(|_| invalid(path, "must be Base64"))?;
+    let text = String::from_utf8(bytes).map_err(|_| invalid(path, "must be UTF-8 text"))?;
+    Ok(bootstrap::read(&text))
 }
 
 fn check_location(body: &Value, cloud: &Cloud) -> Result<(), Response> {

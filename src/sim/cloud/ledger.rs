@@ -5,6 +5,7 @@ use napkeeper_core::catalog::OfferingKey;
 use napkeeper_core::cluster::cloud::CloudResource;
 use napkeeper_core::money::HourlyPrice;
 use napkeeper_core::names::{ArmId, ClaimName};
+use napkeeper_core::plan::KubeletSpec;
 use std::sync::Arc;
 
 /// A change of what exists. Attaching and detaching disks is not written down.
@@ -57,6 +58,8 @@ pub enum CloudEvent {
         incarnation: Arc<str>,
         /// The NodeClaim that its kubelet announces itself for; none for a VM that is no node.
         claim: Option<ClaimName>,
+        /// What the kubelet was told.
+        kubelet: KubeletSpec,
         /// What was bought.
         offering: OfferingKey,
         /// For how much; free where the price sheet does not know it.

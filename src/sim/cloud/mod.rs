@@ -29,7 +29,7 @@ use napkeeper_core::catalog::{OfferingKey, SizeFacts};
 use napkeeper_core::cluster::cloud::{CloudResource, Detail, Nic, Tags};
 use napkeeper_core::money::HourlyPrice;
 use napkeeper_core::names::{ArmId, ClaimName, Region, VmSize};
-use napkeeper_core::plan::{Effect, NicSpec, Reply};
+use napkeeper_core::plan::{Effect, KubeletSpec, NicSpec, Reply};
 use napkeeper_core::ports::{OperationId, PortError};
 use operation::{Operations, Work};
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,6 +109,8 @@ pub struct Cloud {
 #[derive(Debug, Clone)]
 struct Machine {
     claim: Option<ClaimName>,
+    /// What its kubelet was told.
+    kubelet: KubeletSpec,
     /// Its creation failed: its NIC does not go with it.
     failed: bool,
 }

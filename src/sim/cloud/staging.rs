@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::cluster::cloud::{CloudResource, Detail, Disk, DiskState, ProvisioningState, Tags, Vm};
 use napkeeper_core::names::{ArmId, Zone};
+use napkeeper_core::plan::KubeletSpec;
 use std::sync::Arc;
 
 /// A disk that somebody else makes.
@@ -125,7 +126,7 @@ impl Cloud {
             }),
         };
         self.create(vm, Author::Outside, now);
-        let machine = Machine { claim: None, failed: false };
+        let machine = Machine { claim: None, kubelet: KubeletSpec::default(), failed: false };
         self.machines.insert(id.clone(), machine);
         self.attach_nic(&nic, &id);
         self.take_disk(&disk, &id, now);

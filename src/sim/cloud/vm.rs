@@ -27,7 +27,7 @@ impl Cloud {
         self.create(disk, Author::Cascade, now);
         let vm = self.new_vm(spec, now);
         self.create(vm, Author::Request, now);
-        let machine = Machine { claim: Some(spec.claim.clone()), failed: false };
+        let machine = Machine { claim: Some(spec.claim.clone()), kubelet: spec.kubelet.clone(), failed: false };
         self.machines.insert(spec.id.clone(), machine);
         self.attach_nic(&spec.nic, &spec.id);
         Ok(Reply::Accepted(self.begin_creation(&spec.id, &spec.offering, now)))
@@ -156,11 +156,13 @@ impl Cloud {
             zone: resource.zone.clone().unwrap_or_else(Zone::regional),
             capacity_type: vm.capacity_type,
         };
+        let machine = self.machines.get(id);
         let event = CloudEvent::VmRunning {
             at,
             vm: id.clone(),
             incarnation: Arc::clone(&resource.incarnation),
-            claim: self.machines.get(id).and_then(|m| m.claim.clone()),
+            claim: machine.and_then(|m| m.claim.clone()),
+            kubelet: machine.map(|m| m.kubelet.clone()).unwrap_or_default(),
             price: self.settings.prices.get(&offering).copied().unwrap_or_default(),
             offering,
         };

@@ -8,7 +8,6 @@ mod api;
 mod claims;
 mod controllers;
 mod daemons;
-mod delta;
 mod events;
 mod ids;
 mod kubelet;
@@ -23,7 +22,6 @@ mod what_if;
 #[cfg(test)]
 mod tests;
 
-pub use delta::{Delta, apply};
 pub use events::ClusterEvent;
 pub use kubelet::NewNode;
 pub use listing::Listed;
@@ -35,6 +33,7 @@ use crate::workload::PodBudget;
 use ids::Ids;
 use jiff::Timestamp;
 use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::cluster::delta::Delta;
 use napkeeper_core::names::{NodeName, ObjectKey, ObjectName};
 use napkeeper_core::plan::SweepReport;
 use scheduler::Scheduler;

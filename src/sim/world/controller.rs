@@ -1,10 +1,11 @@
 //! The controller of the embedded world: Snapshot, deciders and executor, and its crashes.
 
 use super::World;
-use crate::cluster::{Cluster, apply};
+use crate::cluster::Cluster;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{InstanceTypeOptions, SizeFacts, instance_types};
 use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::cluster::delta::apply;
 use napkeeper_core::decide::{Memory, decide};
 use napkeeper_core::executor::Executor;
 use napkeeper_core::labels;

@@ -5,8 +5,9 @@ use super::timeline::Kind;
 use crate::cloud::{Author, CloudEvent, DiskDraft};
 use crate::cluster::{ClusterEvent, NewNode};
 use jiff::Timestamp;
-use napkeeper_core::catalog::{InstanceType, Offering, OfferingKey, node_labels};
+use napkeeper_core::catalog::{InstanceType, OfferingKey};
 use napkeeper_core::cluster::cloud::Tags;
+use napkeeper_core::cluster::pod::Labels;
 use napkeeper_core::names::{ArmId, ClaimName, NodeName, ProviderId};
 use std::sync::Arc;
 
@@ -27,11 +28,11 @@ impl World {
 
     fn cloud_event(&mut self, event: CloudEvent) {
         match event {
-            CloudEvent::VmRunning { at, vm, incarnation, claim, offering, price } => {
+            CloudEvent::VmRunning { at, vm, incarnation, claim, kubelet, offering, price } => {
                 let on_demand = self.catalog.size(&offering.size).and_then(|s| s.on_demand).unwrap_or(price);
                 if let Some(claim) = claim {
                     self.books.vm_runs(incarnation, &offering, price, on_demand);
-                    self.start_kubelet(&claim, &vm, &offering, at);
+                    self.start_kubelet(&claim, &vm, (&offering, kubelet.labels), at);
                 }
             }
             CloudEvent::VmGone { vm, incarnation, why, .. } => {
@@ -46,19 +47,17 @@ impl World {
         }
     }
 
-    /// The kubelet of a new VM announces itself with the labels of its offering.
-    fn start_kubelet(&mut self, claim: &ClaimName, vm: &ArmId, key: &OfferingKey, at: Timestamp) {
+    /// The kubelet of a new VM announces itself with the labels that it was told.
+    fn start_kubelet(&mut self, claim: &ClaimName, vm: &ArmId, (key, labels): (&OfferingKey, Labels), at: Timestamp) {
         let class = self.cluster.state().claims().get(claim).map(|c| c.spec.class.clone());
         let types = class.and_then(|c| self.types.get(&c)).map(|(_, types)| Arc::clone(types));
         let find = |types: &Arc<Vec<InstanceType>>| types.iter().find(|t| t.facts.name == key.size).cloned();
         let Some(instance) = types.as_ref().and_then(find) else { return };
         let Ok(name) = NodeName::new(vm.name()) else { return };
-        let price = napkeeper_core::money::HourlyPrice::ZERO;
-        let offering = Offering { zone: key.zone.clone(), capacity_type: key.capacity_type, price };
         let node = NewNode {
             name,
             provider_id: ProviderId::of_vm(vm),
-            labels: node_labels(&instance, &offering),
+            labels,
             taints: Vec::new(),
             capacity: instance.capacity,
             allocatable: instance.allocatable,

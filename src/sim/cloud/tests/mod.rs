@@ -6,7 +6,7 @@ use super::testing::{at, cloud, offering};
 use super::*;
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::cluster::cloud::{Disk, DiskState, ProvisioningState, ResourceKind, Vm};
-use napkeeper_core::plan::VmSpec;
+use napkeeper_core::plan::{KubeletSpec, VmSpec};
 use napkeeper_core::ports::CloudErrorCode;
 
 fn d4s() -> OfferingKey {
@@ -31,6 +31,7 @@ fn put_vm(cloud: &mut Cloud, name: &str, offering: &OfferingKey, now: Timestamp)
         os_disk_gb: 128,
         tags: tags(name),
         claim: ClaimName::new(name).unwrap(),
+        kubelet: KubeletSpec::default(),
     };
     code(cloud.request(&Effect::PutVm(Box::new(spec)), now))
 }
@@ -144,6 +145,7 @@ fn quota_messages_say_what_the_adapter_reads() {
         os_disk_gb: 128,
         tags: Tags::new(),
         claim: ClaimName::new("a").unwrap(),
+        kubelet: KubeletSpec::default(),
     };
     let refused = cloud.perform(&Effect::PutVm(Box::new(spec)), at(0)).unwrap_err();
     let text = refused.to_string();
@@ -442,6 +444,7 @@ fn only_the_group_itself_is_written_to() {
         os_disk_gb: 128,
         tags: Tags::new(),
         claim: ClaimName::new("a").unwrap(),
+        kubelet: KubeletSpec::default(),
     };
     for put in [Effect::PutNic(Box::new(nic)), Effect::PutVm(Box::new(vm))] {
         let refused = cloud.request(&put, at(0));

@@ -3,12 +3,13 @@ mod properties;
 mod scheduling;
 mod storage;
 
-use super::{Cluster, ClusterEvent, NewNode, Timings, apply};
+use super::{Cluster, ClusterEvent, NewNode, Timings};
 use crate::workload::{PodTemplate, Workload, WorkloadKind};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::cluster::claim::{Claim, ClaimSpec};
+use napkeeper_core::cluster::delta::apply;
 use napkeeper_core::cluster::pod::{Labels, Pod, PodShape, Spread, Taint, TaintEffect};
 use napkeeper_core::labels;
 use napkeeper_core::names::*;

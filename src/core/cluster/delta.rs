@@ -1,15 +1,15 @@
 //! Deltas: what has changed in the API server since the last look?
 
-use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::cluster::claim::Claim;
-use napkeeper_core::cluster::node::Node;
-use napkeeper_core::cluster::pod::Pod;
-use napkeeper_core::cluster::pool::{DaemonSet, NodeClass, NodePool};
-use napkeeper_core::cluster::record::Records;
-use napkeeper_core::cluster::sweep::Sweep;
-use napkeeper_core::cluster::volume::Volume;
-use napkeeper_core::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName};
-use napkeeper_core::plan::Pause;
+use super::Snapshot;
+use super::claim::Claim;
+use super::node::Node;
+use super::pod::Pod;
+use super::pool::{DaemonSet, NodeClass, NodePool};
+use super::record::Records;
+use super::sweep::Sweep;
+use super::volume::Volume;
+use crate::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName};
+use crate::plan::Pause;
 use std::sync::Arc;
 
 /// One change of one object: its new state, or that it is gone.
