@@ -6,6 +6,7 @@
 pub mod catalog;
 pub mod clock;
 pub mod cluster;
+pub mod controller;
 pub mod decide;
 pub mod disruption;
 pub mod executor;

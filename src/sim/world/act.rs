@@ -21,7 +21,7 @@ impl World {
         let mut acted = false;
         while self.controller.down_until.is_none() {
             let mut ended = Vec::new();
-            let next = self.controller.executor.next_effect(self.now, &mut ended);
+            let next = self.controller.inner.next_effect(self.now, &mut ended);
             acted |= !ended.is_empty() || next.is_some();
             self.learn(ended);
             let Some((key, effect)) = next else { break };
@@ -36,7 +36,7 @@ impl World {
             }
             self.controller.writes += u64::from(write);
             let mut ended = Vec::new();
-            self.controller.executor.reply(&key, reply, self.now, &mut ended);
+            self.controller.inner.reply(&key, reply, self.now, &mut ended);
             self.learn(ended);
         }
         Ok(acted)
@@ -177,7 +177,7 @@ impl World {
 
     /// Tells why pods have no place, once per reason for as long as it lasts.
     pub(super) fn tell_waiting(&mut self) {
-        let unplaced = std::mem::take(&mut self.controller.memory.provision.unplaced);
+        let unplaced = self.controller.inner.memory().provision.unplaced.clone();
         let mut told = BTreeSet::new();
         for group in &unplaced {
             let why = |(pool, why): &(Option<NodePoolName>, WhyNot)| match pool {
@@ -194,7 +194,6 @@ impl World {
             told.insert(why);
         }
         self.told_waiting = told;
-        self.controller.memory.provision.unplaced = unplaced;
     }
 
     /// Puts what came of a command into the timeline.

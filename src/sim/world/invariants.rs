@@ -188,7 +188,7 @@ impl World {
 
     /// Voluntary disruption stays within the pool's budgets.
     fn check_budget(&self, claim: &ClaimName) -> Result<(), Violation> {
-        let planned = self.controller.planned.get(&CommandKey::Claim(claim.clone()));
+        let planned = self.controller.inner.running(&CommandKey::Claim(claim.clone()));
         let Some(Command::DeleteClaim { category, .. }) = planned.map(|p| &p.command) else { return Ok(()) };
         let reason = match *category {
             "empty" => DisruptionReason::Empty,

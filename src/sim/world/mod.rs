@@ -32,12 +32,11 @@ pub use timeline::{Entry, Kind};
 use crate::cloud::Cloud;
 use crate::cluster::Cluster;
 use crate::workload::Workload;
-use controller::Controller;
+use controller::Keeper;
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::catalog::{InstanceType, RegionCatalog};
+use napkeeper_core::catalog::RegionCatalog;
 use napkeeper_core::cluster::cloud::CloudResource;
-use napkeeper_core::cluster::pool::NodeClass;
-use napkeeper_core::names::{ArmId, ClaimName, NodeClassName, ObjectKey, Uid};
+use napkeeper_core::names::{ArmId, ClaimName, ObjectKey, Uid};
 use napkeeper_core::settings::{Mode, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -56,12 +55,11 @@ pub struct World {
     catalog: RegionCatalog,
     cloud: Cloud,
     cluster: Cluster,
-    controller: Controller,
+    controller: Keeper,
     truth: Truth,
     books: Books,
     timeline: Vec<Entry>,
     agenda: BTreeMap<(Timestamp, usize), Deed>,
-    types: BTreeMap<NodeClassName, (Arc<NodeClass>, Arc<Vec<InstanceType>>)>,
     /// Jobs that a deed starts.
     suspended: BTreeMap<ObjectKey, Workload>,
     jobs_started: u32,

@@ -95,7 +95,7 @@ impl World {
 
     /// Data disks that no VM has and something alive links to.
     fn spared(&self) -> Vec<(Arc<CloudResource>, SignOfLife)> {
-        let snapshot = &self.controller.snapshot;
+        let snapshot = self.controller.inner.snapshot();
         let Some(inventory) = &snapshot.inventory else { return Vec::new() };
         let loose = |r: &&Arc<CloudResource>| {
             r.kind() == ResourceKind::DataDisk

@@ -1,6 +1,6 @@
 //! Starting: how does a world begin?
 
-use super::controller::Controller;
+use super::controller::Keeper;
 use super::truth::Truth;
 use super::{Books, Deed, World};
 use crate::cloud::{Cloud, CloudSettings, Timings as CloudTimings};
@@ -117,12 +117,11 @@ impl World {
             catalog: region,
             cloud,
             cluster: Cluster::new(start.seed, ClusterTimings::default()),
-            controller: Controller::default(),
+            controller: Keeper::default(),
             truth: Truth::default(),
             books: Books::default(),
             timeline: Vec::new(),
             agenda: BTreeMap::new(),
-            types: BTreeMap::new(),
             suspended: start.suspended.iter().cloned().collect(),
             jobs_started: 0,
             uids: BTreeMap::new(),
