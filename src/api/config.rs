@@ -38,6 +38,8 @@ pub struct Cluster {
     /// Kubernetes version, for example 1.33.
     #[schemars(regex(pattern = r"^\d+\.\d+(\.\d+)?$"))]
     pub kubernetes_version: Option<String>,
+    /// What the nodes that napkeeper itself launches are made from; needed in provisioner mode alone.
+    pub nodes: Option<Nodes>,
     /// Network mode.
     #[schemars(with = "Option<String>", extend("enum" = ["overlay", "node-subnet", "pod-subnet", "none"]))]
     pub network_mode: Option<NetworkMode>,
@@ -62,6 +64,23 @@ pub struct Identity {
     /// Name of the node resource group.
     #[schemars(length(min = 1, max = 90))]
     pub node_resource_group: String,
+}
+
+/// What nodes are made from, beside their AKSNodeClass.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Nodes {
+    /// Resource id of the subnet for their NICs.
+    #[schemars(regex(pattern = "^/subscriptions/"))]
+    pub subnet: String,
+    /// Resource id of their image, or of a community gallery's.
+    #[schemars(regex(pattern = "^/(subscriptions|CommunityGalleries)/"))]
+    pub image: String,
+    /// Public SSH key of their administrator.
+    #[schemars(length(min = 1))]
+    pub ssh_public_key: String,
+    /// Name of their administrator; azureuser where it is absent.
+    pub admin_username: Option<String>,
 }
 
 /// How pods get their addresses.

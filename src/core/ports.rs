@@ -26,6 +26,18 @@ pub enum PortError {
     Held(&'static str),
 }
 
+impl PortError {
+    /// A word for metrics, events and reports.
+    #[must_use]
+    pub fn category(&self) -> &'static str {
+        match self {
+            Self::Cloud(error) => error.code.category(),
+            Self::Cluster(error) => error.category(),
+            Self::Held(_) => "held",
+        }
+    }
+}
+
 /// Azure refused or failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code:?}: {message}")]
@@ -135,6 +147,20 @@ pub enum ClusterError {
     /// The API server failed, or could not be reached.
     #[error("the API server cannot be reached")]
     Unavailable,
+}
+
+impl ClusterError {
+    /// A word for metrics, events and reports.
+    #[must_use]
+    pub fn category(self) -> &'static str {
+        match self {
+            Self::Conflict => "cluster_conflict",
+            Self::NotFound => "cluster_not_found",
+            Self::Budget => "disruption_budget",
+            Self::Forbidden => "cluster_forbidden",
+            Self::Unavailable => "cluster_unavailable",
+        }
+    }
 }
 
 /// Azure refused to launch an offering.

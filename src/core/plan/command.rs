@@ -10,6 +10,7 @@ use crate::cluster::record::Deletion;
 use crate::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName, Uid};
 use jiff::Timestamp;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 /// What a decider asks for.
@@ -146,6 +147,27 @@ pub enum CommandKey {
 }
 
 impl Command {
+    /// A word for logs and metrics.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::CreateClaim(_) => "create_claim",
+            Self::Launch(_) => "launch",
+            Self::AdvanceClaim { .. } => "advance_claim",
+            Self::AdvanceNode { .. } => "advance_node",
+            Self::DeleteClaim { .. } => "delete_claim",
+            Self::ConfirmGone { .. } => "confirm_gone",
+            Self::Evict { .. } => "evict",
+            Self::Terminate(_) => "terminate",
+            Self::ReleaseClaim { .. } => "release_claim",
+            Self::Observe { .. } => "observe",
+            Self::Record(_) => "record",
+            Self::SweepDelete(_) => "sweep_delete",
+            Self::Mark { .. } => "mark",
+            Self::ReportSweep(_) => "report_sweep",
+        }
+    }
+
     /// What the command is about.
     #[must_use]
     pub fn key(&self) -> CommandKey {
@@ -175,6 +197,21 @@ impl Command {
             Self::DeleteClaim { .. } | Self::Evict { .. } => Some(Switch::Disrupt),
             Self::Terminate(_) | Self::SweepDelete(_) => Some(Switch::Delete),
             _ => None,
+        }
+    }
+}
+
+/// What the command is about, by name.
+impl fmt::Display for CommandKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Claim(name) => f.pad(name.as_str()),
+            Self::Node(name) => f.pad(name.as_str()),
+            Self::Pod(key) => key.fmt(f),
+            Self::Inventory => f.pad("inventory"),
+            Self::Records => f.pad("records"),
+            Self::Resource(id) => f.pad(id.name()),
+            Self::Sweep(name) => f.pad(name.as_str()),
         }
     }
 }

@@ -230,6 +230,33 @@ pub struct SweepReport {
 }
 
 impl Effect {
+    /// A word for logs and metrics.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::CreateClaim(_) => "create_claim",
+            Self::WriteIntent(..) => "write_intent",
+            Self::AdvanceClaim(..) => "advance_claim",
+            Self::AdvanceNode(..) => "advance_node",
+            Self::DeleteClaim(_) => "delete_claim",
+            Self::ReleaseClaim(_) => "release_claim",
+            Self::DeleteNode(..) => "delete_node",
+            Self::Evict(..) => "evict",
+            Self::ReadClaim(_) => "read_claim",
+            Self::ReadNode(_) => "read_node",
+            Self::ReadVolume(_) => "read_volume",
+            Self::Record(_) => "record",
+            Self::ReportSweep(_) => "report_sweep",
+            Self::Get(_) => "get",
+            Self::PutNic(_) => "put_nic",
+            Self::PutVm(_) => "put_vm",
+            Self::Delete(..) => "delete",
+            Self::Tag(..) => "tag",
+            Self::Poll(_) => "poll",
+            Self::TakeInventory => "take_inventory",
+        }
+    }
+
     /// True when the effect changes something; reads and polls do not.
     #[must_use]
     pub fn is_write(&self) -> bool {

@@ -201,24 +201,12 @@ impl World {
         for refusal in &report.refused {
             self.books.refusals += 1;
             let text = format!("{}: {}", refusal.error.code.category(), refusal.error.message);
-            let subject = format!("{} ({})", refusal.offering, key_name(key));
+            let subject = format!("{} ({key})", refusal.offering);
             self.note(Kind::Refused, subject, text);
         }
         if let Some(refusal) = report.called_off {
-            self.note(Kind::Kept, key_name(key), format!("called off right before the DELETE: {}", refusal.category()));
+            self.note(Kind::Kept, key, format!("called off right before the DELETE: {}", refusal.category()));
         }
-    }
-}
-
-fn key_name(key: &CommandKey) -> String {
-    match key {
-        CommandKey::Claim(name) => name.to_string(),
-        CommandKey::Node(name) => name.to_string(),
-        CommandKey::Pod(key) => key.to_string(),
-        CommandKey::Inventory => "inventory".into(),
-        CommandKey::Records => "records".into(),
-        CommandKey::Resource(id) => id.name().to_owned(),
-        CommandKey::Sweep(name) => name.to_string(),
     }
 }
 

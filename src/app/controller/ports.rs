@@ -1,0 +1,104 @@
+//! Ports: which adapter performs an effect, and what must hold right before it does?
+
+use async_trait::async_trait;
+use napkeeper_azure::Azure;
+use napkeeper_core::clock::Clock;
+use napkeeper_core::cluster::inventory::Inventory;
+use napkeeper_core::plan::{Effect, Reply};
+use napkeeper_core::ports::PortError;
+use napkeeper_core::settings::Mode;
+use napkeeper_kube::{Gate, Reader, Writer};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// The way out of the controller.
+#[async_trait]
+pub(super) trait Ports: Debug + Send + Sync {
+    /// Performs one effect, within a bounded time.
+    async fn perform(&self, effect: &Effect) -> Result<Reply, PortError>;
+}
+
+/// Kubernetes and Azure.
+#[derive(Debug)]
+pub(super) struct LivePorts {
+    pub(super) mode: Mode,
+    pub(super) reader: Reader,
+    pub(super) writer: Writer,
+    pub(super) gate: Gate,
+    pub(super) azure: Azure,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+#[async_trait]
+impl Ports for LivePorts {
+    async fn perform(&self, effect: &Effect) -> Result<Reply, PortError> {
+        if self.mode == Mode::Companion && !allowed_beside_nap(effect) {
+            return Err(PortError::Held("beside managed NAP nothing of NAP's is written, and no VM is touched"));
+        }
+        self.gate.check(effect).await?;
+        match effect {
+            Effect::TakeInventory => Ok(Reply::Inventory(Arc::new(self.take_inventory().await))),
+            Effect::ReadClaim(name) => self.reader.read_claim(name).await,
+            Effect::ReadNode(provider) => self.reader.read_node(provider).await,
+            Effect::ReadVolume(name) => self.reader.read_volume(name).await,
+            _ => match self.writer.perform(effect).await {
+                Some(reply) => reply,
+                None => self.azure.perform(effect).await,
+            },
+        }
+    }
+}
+
+impl LivePorts {
+    /// The cloud first, Kubernetes after it: whatever was created in between is alive, not an orphan.
+    async fn take_inventory(&self) -> Inventory {
+        let started_at = self.clock.now();
+        let (group_managed_by, cloud) = tokio::join!(self.azure.group_managed_by(), self.azure.list());
+        let cluster = self.reader.list_for_inventory().await;
+        Inventory {
+            started_at,
+            finished_at: self.clock.now(),
+            group_managed_by,
+            cloud,
+            claims: cluster.claims,
+            nodes: cluster.nodes,
+            volumes: cluster.volumes,
+            attachments: cluster.attachments,
+            disk_uses: cluster.disk_uses,
+        }
+    }
+}
+
+/// Beside managed NAP only our own kinds are written, and only NICs and disks are touched. The deciders ask for
+/// nothing else; this holds even if one of them were wrong.
+fn allowed_beside_nap(effect: &Effect) -> bool {
+    use napkeeper_core::cluster::cloud::ResourceKind;
+    match effect {
+        Effect::Delete(_, kind) => *kind != ResourceKind::Vm,
+        Effect::Record(_) | Effect::ReportSweep(_) | Effect::Tag(..) => true,
+        other => !other.is_write(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use napkeeper_core::cluster::cloud::{ResourceKind, Tags};
+    use napkeeper_core::names::{ArmId, ObjectKey, Uid};
+
+    #[test]
+    fn beside_nap_no_vm_is_deleted_and_no_pod_evicted() {
+        let id = ArmId::new("/subscriptions/s/resourceGroups/g").unwrap();
+        let pod = ObjectKey { namespace: "a".parse().unwrap(), name: "b".parse().unwrap() };
+        for (effect, allowed) in [
+            (Effect::Delete(id.clone(), ResourceKind::Vm), false),
+            (Effect::Delete(id.clone(), ResourceKind::Nic), true),
+            (Effect::Evict(pod, Uid::new("u").unwrap()), false),
+            (Effect::Tag(id.clone(), Tags::new()), true),
+            (Effect::Get(id), true),
+            (Effect::TakeInventory, true),
+        ] {
+            assert_eq!(allowed_beside_nap(&effect), allowed, "{effect:?}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Telling: what do logs, events and metrics say of what the controller does?
+//!
+//! What is decided is an event on the object it is about; what fails is one too, with what to do where that is known.
+
+use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::names::ClaimName;
+use napkeeper_core::plan::{Command, CommandKey, Effect, Planned, Report};
+use napkeeper_core::ports::PortError;
+use napkeeper_core::scheduling::Unplaced;
+use napkeeper_kube::{Events, Regarding};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Logs, events and metrics of the controller.
+#[derive(Debug)]
+pub(super) struct Teller {
+    events: Events,
+    commands: Family<CommandLabels, Counter>,
+    failures: Family<FailureLabels, Counter>,
+    effects: Family<EffectLabels, Counter>,
+    deciding: Histogram,
+    waiting: Gauge,
+    claims: Gauge,
+    nodes: Gauge,
+    /// Why pods have no place, as last told.
+    told: BTreeSet<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CommandLabels {
+    command: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FailureLabels {
+    category: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EffectLabels {
+    effect: &'static str,
+}
+
+impl Teller {
+    pub(super) fn new(events: Events, registry: &mut Registry) -> Self {
+        let buckets = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0];
+        let teller = Self {
+            events,
+            commands: Family::default(),
+            failures: Family::default(),
+            effects: Family::default(),
+            deciding: Histogram::new(buckets),
+            waiting: Gauge::default(),
+            claims: Gauge::default(),
+            nodes: Gauge::default(),
+            told: BTreeSet::new(),
+        };
+        registry.register("napkeeper_commands", "Commands that ended, by outcome", teller.commands.clone());
+        registry.register("napkeeper_failures", "Effects that failed, by category", teller.failures.clone());
+        registry.register("napkeeper_effects", "Effects performed", teller.effects.clone());
+        registry.register("napkeeper_decision_seconds", "Time that decisions took", teller.deciding.clone());
+        registry.register("napkeeper_unplaced_pods", "Pods without a place", teller.waiting.clone());
+        registry.register("napkeeper_nodeclaims", "NodeClaims", teller.claims.clone());
+        registry.register("napkeeper_nodes", "Nodes", teller.nodes.clone());
+        teller
+    }
+
+    /// A decision was made.
+    pub(super) fn decided(&self, took: Duration) {
+        self.deciding.observe(took.as_secs_f64());
+    }
+
+    /// Tells why pods have no place, once per reason for as long as it lasts.
+    pub(super) fn waiting(&mut self, snapshot: &Snapshot, unplaced: &[Unplaced]) {
+        let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        self.waiting.set(count(unplaced.iter().map(|group| group.pods.len()).sum()));
+        self.claims.set(count(snapshot.claims().len()));
+        self.nodes.set(count(snapshot.nodes().len()));
+        let mut told = BTreeSet::new();
+        for group in unplaced {
+            let why: Vec<String> = group
+                .why
+                .iter()
+                .map(|(pool, why)| pool.as_ref().map_or_else(|| why.to_string(), |pool| format!("{pool}: {why}")))
+                .collect();
+            let why = why.join("; ");
+            if let Some(pod) = group.pods.first().filter(|_| !self.told.contains(&why)) {
+                tracing::info!(pod = %pod.key, pods = group.pods.len(), why, "no place");
+                let regarding = Regarding::pod(&pod.key, &pod.uid);
+                self.events.publish(regarding, "NoPlace", &format!("no NodePool can give it a node: {why}"), true);
+            }
+            told.insert(why);
+        }
+        self.told = told;
+    }
+
+    /// An object that cannot be understood.
+    pub(super) fn unreadable(&self, kind: &'static str, name: &str, why: &str) {
+        tracing::warn!(kind, name, why, "the object cannot be understood and is left out");
+    }
+
+    /// A command has started.
+    pub(super) fn started(&self, planned: &Planned, snapshot: &Snapshot) {
+        let (reason, command) = (&*planned.reason, planned.command.name());
+        let about = planned.command.key().to_string();
+        tracing::info!(command, about, reason, "started");
+        let event = match &planned.command {
+            Command::Launch(launch) => Some((claim(snapshot, &launch.claim.name), "Launching")),
+            Command::DeleteClaim { claim: of, .. } => Some((claim(snapshot, &of.name), "Disrupting")),
+            Command::Terminate(terminate) => Some((claim(snapshot, &terminate.claim.name), "Terminating")),
+            Command::Evict { pod, uid } => Some((Some(Regarding::pod(pod, uid)), "Evicting")),
+            Command::SweepDelete(delete) => {
+                let sweep = snapshot.sweeps().get(&delete.sweep);
+                Some((sweep.map(|s| Regarding::sweep(&s.name, &s.uid)), "Collecting"))
+            }
+            _ => None,
+        };
+        if let Some((Some(regarding), word)) = event {
+            self.events.publish(regarding, word, &format!("{about}: {reason}"), false);
+        }
+        if let Command::CreateClaim(draft) = &planned.command {
+            for key in draft.pods.iter().take(MOST_POD_EVENTS) {
+                let Some(pod) = snapshot.pods().get(key) else { continue };
+                let text = format!("should run on NodeClaim {}: {reason}", draft.name);
+                self.events.publish(Regarding::pod(key, &pod.uid), "Nominated", &text, false);
+            }
+        }
+    }
+
+    /// An effect is about to be performed.
+    pub(super) fn performing(&self, effect: &Effect) {
+        self.effects.get_or_create(&EffectLabels { effect: effect.name() }).inc();
+    }
+
+    /// An effect failed.
+    pub(super) fn refused(&self, key: &CommandKey, error: &PortError) {
+        let category = error.category();
+        tracing::warn!(about = %key, category, %error, "refused");
+        self.failures.get_or_create(&FailureLabels { category }).inc();
+    }
+
+    /// A command has ended.
+    pub(super) fn ended(&self, key: &CommandKey, planned: Option<&Planned>, report: &Report, snapshot: &Snapshot) {
+        let command = planned.map_or("unknown", |p| p.command.name());
+        let outcome = match (&report.failed, report.called_off) {
+            (Some(_), _) => "failed",
+            (None, Some(_)) => "called_off",
+            (None, None) => "done",
+        };
+        self.commands.get_or_create(&CommandLabels { command, outcome }).inc();
+        tracing::debug!(command, about = %key, outcome, "ended");
+        let regarding = match key {
+            CommandKey::Claim(name) => claim(snapshot, name),
+            CommandKey::Pod(key) => snapshot.pods().get(key).map(|p| Regarding::pod(key, &p.uid)),
+            _ => None,
+        };
+        let Some(regarding) = regarding else { return };
+        for refusal in &report.refused {
+            let text = format!("Azure refused {}: {}", refusal.offering, refusal.error);
+            self.events.publish(regarding.clone(), "OfferingRefused", &text, true);
+        }
+        if let Some(error) = &report.failed {
+            self.events.publish(regarding, "Failed", &format!("{command}: {error}; it is tried again"), true);
+        }
+    }
+}
+
+/// Most pods of a NodeClaim that an event says so of.
+const MOST_POD_EVENTS: usize = 20;
+
+fn claim(snapshot: &Snapshot, name: &ClaimName) -> Option<Regarding> {
+    snapshot.claims().get(name).map(|claim| Regarding::claim(&claim.name, &claim.uid))
+}
