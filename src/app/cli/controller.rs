@@ -1,0 +1,130 @@
+//! `napkeeper controller`: look after a cluster.
+
+use super::Outcome;
+use crate::controller::{self, Options};
+use anyhow::{Context, ensure};
+use napkeeper_core::settings::Mode;
+use napkeeper_serve::logs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  napkeeper controller --mode companion --config napkeeper.yaml      beside managed NAP: sweeps and reports
+  napkeeper controller --mode provisioner --config napkeeper.yaml    instead of it
+  napkeeper controller --mode provisioner --config napkeeper.yaml \\
+      --azure-endpoint http://127.0.0.1:8085 --azure-token-file token --kubeconfig kind.kubeconfig
+                                                                     against `napkeeper azure-sim`
+
+One replica acts at a time, by a Lease; others wait. SIGTERM lets what is under way finish.
+Exit codes: 0 stopped as asked, 2 it could not be done.";
+
+/// Look after a cluster: launch, replace and remove its nodes, and sweep what belongs to nobody.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// What to do: beside managed NAP, or instead of it.
+    #[arg(long, value_enum, value_name = "MODE")]
+    mode: ModeArg,
+    /// The napkeeper.yaml that says which cluster this is.
+    #[arg(long, value_name = "FILE", default_value = "napkeeper.yaml")]
+    config: PathBuf,
+    /// The cluster of the file; needed where it has several.
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+    /// Kubeconfig; absent is the pod's own account, else the user's default.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Namespace of the Lease and of the pause switch.
+    #[arg(long, value_name = "NAME", default_value = "napkeeper-system")]
+    namespace: String,
+    /// Address of /healthz, /readyz and /metrics.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
+    health_bind: SocketAddr,
+    /// Name in the Lease; absent is the host's name and a random part.
+    #[arg(long, value_name = "NAME")]
+    identity: Option<String>,
+    #[command(flatten)]
+    azure: AzureArgs,
+    #[command(flatten)]
+    log: super::log::Args,
+}
+
+/// Where Azure is, for clouds of one's own and for tests.
+#[derive(Debug, clap::Args)]
+struct AzureArgs {
+    /// Azure Resource Manager.
+    #[arg(long, value_name = "URL", default_value = "https://management.azure.com")]
+    azure_endpoint: String,
+    /// File with a fixed token; only for an endpoint on this machine.
+    #[arg(long, value_name = "FILE")]
+    azure_token_file: Option<PathBuf>,
+    /// File that moves this process's clock ahead; only for an endpoint on this machine.
+    #[arg(long, value_name = "FILE")]
+    time_offset_file: Option<PathBuf>,
+}
+
+/// Beside managed NAP, or instead of it.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum ModeArg {
+    /// Beside managed NAP: report on VMs, sweep NICs and disks, launch nothing.
+    Companion,
+    /// Instead of it: all that Karpenter does.
+    Provisioner,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
+    logs::init(args.log.format(), args.log.level())?;
+    let AzureArgs { azure_endpoint, azure_token_file, time_offset_file } = &args.azure;
+    let only_here = azure_token_file.is_some() || time_offset_file.is_some();
+    ensure!(
+        !only_here || is_loopback(azure_endpoint),
+        "--azure-token-file and --time-offset-file are for tests: they need an --azure-endpoint on this machine, not {azure_endpoint}"
+    );
+    let options = Options {
+        mode: match args.mode {
+            ModeArg::Companion => Mode::Companion,
+            ModeArg::Provisioner => Mode::Provisioner,
+        },
+        config: args.config.clone(),
+        cluster: args.cluster.clone(),
+        kubeconfig: args.kubeconfig.clone(),
+        namespace: args.namespace.clone(),
+        health_bind: args.health_bind,
+        identity: args.identity.clone(),
+        azure_endpoint: azure_endpoint.clone(),
+        azure_token_file: azure_token_file.clone(),
+        time_offset_file: time_offset_file.clone(),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
+    runtime.block_on(controller::run(options))?;
+    Ok(Outcome::Fine)
+}
+
+/// True for an endpoint on this machine.
+fn is_loopback(endpoint: &str) -> bool {
+    let Ok(url) = endpoint.parse::<axum::http::Uri>() else { return false };
+    let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_loopback;
+
+    #[test]
+    fn only_addresses_of_this_machine_are_loopback() {
+        for (endpoint, is) in [
+            ("http://127.0.0.1:8085", true),
+            ("http://[::1]:8085", true),
+            ("http://localhost:1", true),
+            ("https://management.azure.com", false),
+            ("http://127.0.0.1.example.com", false),
+            ("http://localhost.example.com", false),
+            ("http://user@10.0.0.1", false),
+            ("", false),
+        ] {
+            assert_eq!(is_loopback(endpoint), is, "{endpoint}");
+        }
+    }
+}

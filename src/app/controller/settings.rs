@@ -1,0 +1,120 @@
+//! Settings: which cluster is to be looked after, and by what means?
+
+use anyhow::{Context, bail, ensure};
+use napkeeper_api::config::{self, Cluster, Nodes};
+use napkeeper_api::yaml;
+use napkeeper_core::catalog::InstanceTypeOptions;
+use napkeeper_core::names::{ArmId, Region};
+use napkeeper_core::settings::{ClusterIdentity, Mode, Settings};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Default name of the nodes' administrator, as AKS has it.
+const ADMIN: &str = "azureuser";
+
+/// What the controller knows of its cluster.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) settings: Settings,
+    pub(super) options: InstanceTypeOptions,
+    pub(super) nodes: Option<Nodes>,
+}
+
+/// Reads `napkeeper.yaml` and takes the cluster of that name from it, or its only one.
+pub(super) fn read(file: &Path, name: Option<&str>, mode: Mode) -> anyhow::Result<Known> {
+    let shown = file.display().to_string();
+    let text = std::fs::read_to_string(file).with_context(|| format!("reading {shown}"))?;
+    let documents = yaml::read(&shown, &text);
+    if let Some(problem) = documents.problems.first() {
+        bail!("{problem}");
+    }
+    let Some(document) = documents.documents.first() else { bail!("{shown}: the file is empty") };
+    let config = config::read(document).map_err(|problem| anyhow::anyhow!("{problem}"))?;
+    let names = || config.clusters.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
+    let cluster = match (name, config.clusters.as_slice()) {
+        (None, [only]) => only,
+        (None, _) => bail!("{shown}: it has the clusters {}; choose one by --cluster", names()),
+        (Some(name), all) => all
+            .iter()
+            .find(|c| c.name == name)
+            .with_context(|| format!("{shown}: it has no cluster {name:?}, but {}", names()))?,
+    };
+    known(cluster, mode).with_context(|| format!("{shown}: cluster {:?}", cluster.name))
+}
+
+fn known(cluster: &Cluster, mode: Mode) -> anyhow::Result<Known> {
+    let identity = cluster.identity.as_ref().context("identity is missing: it says which cluster this is in Azure")?;
+    let region = cluster.region.as_deref().context("region is missing, for example westeurope")?;
+    let id = ArmId::new(&identity.cluster_id).context("identity.clusterId")?;
+    let group = format!("/subscriptions/{}/resourceGroups/{}", identity.subscription, identity.node_resource_group);
+    let group = ArmId::new(group).context("identity.nodeResourceGroup")?;
+    let identity =
+        ClusterIdentity { tag: Arc::from(id.name()), cluster: id, group, region: Region::new(region)? };
+    let mut settings = Settings::new(identity);
+    settings.mode = mode;
+    ensure!(
+        mode == Mode::Companion || cluster.nodes.is_some(),
+        "nodes is missing: provisioner mode needs the subnet, image and SSH key that nodes are made with"
+    );
+    Ok(Known { settings, options: options(cluster), nodes: cluster.nodes.clone() })
+}
+
+/// Most pods of a node where its class says nothing, by network mode (karpenter-provider-azure, `pkg/utils/utils.go`).
+fn options(cluster: &Cluster) -> InstanceTypeOptions {
+    let default_max_pods = match cluster.network_mode {
+        Some(config::NetworkMode::NodeSubnet) => 30,
+        Some(config::NetworkMode::PodSubnet) => 110,
+        Some(config::NetworkMode::Overlay | config::NetworkMode::None) | None => {
+            InstanceTypeOptions::default().default_max_pods
+        }
+    };
+    InstanceTypeOptions { default_max_pods }
+}
+
+/// The subnet of nodes, and the name of their administrator.
+pub(super) fn node_facts(nodes: &Nodes) -> anyhow::Result<(ArmId, String)> {
+    let subnet = ArmId::new(&nodes.subnet).context("nodes.subnet")?;
+    Ok((subnet, nodes.admin_username.clone().unwrap_or_else(|| ADMIN.to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "\
+clusters:
+- name: prod
+  region: westeurope
+  networkMode: node-subnet
+  identity:
+    subscription: 00000000-0000-4000-8000-000000000001
+    clusterId: /subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/prod
+    nodeResourceGroup: MC_g_prod_westeurope
+";
+
+    fn read_text(text: &str, name: Option<&str>, mode: Mode) -> anyhow::Result<Known> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("napkeeper.yaml");
+        std::fs::write(&file, text)?;
+        read(&file, name, mode)
+    }
+
+    #[test]
+    fn the_identity_of_the_cluster_is_read() {
+        let known = read_text(GOOD, None, Mode::Companion).unwrap();
+        assert_eq!(&*known.settings.cluster.tag, "prod");
+        assert_eq!(known.settings.cluster.group.resource_group(), Some("mc_g_prod_westeurope"));
+        assert_eq!(known.options.default_max_pods, 30);
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let error = |text: &str, name, mode| format!("{:#}", read_text(text, name, mode).unwrap_err());
+        assert!(error(GOOD, None, Mode::Provisioner).contains("nodes is missing"));
+        assert!(error(GOOD, Some("dev"), Mode::Companion).contains("no cluster \"dev\", but prod"));
+        assert!(error("clusters:\n- name: a\n", None, Mode::Companion).contains("identity is missing"));
+        assert!(error("clusters:\n- nam: a\n", None, Mode::Companion).contains("napkeeper.yaml:2:3"));
+        let two = format!("{GOOD}- name: dev\n");
+        assert!(error(&two, None, Mode::Companion).contains("choose one by --cluster"));
+    }
+}
