@@ -1,52 +1,31 @@
-//! Server start, TLS reload, graceful stop, health, metrics and logs. No domain knowledge lives here.
+//! Server start, TLS reload, graceful stop, health, metrics and logs: one lifecycle for every server of the binary.
+//! No domain knowledge lives here.
 //!
-//! Today it holds the stages that a server goes through; the servers themselves will join them.
+//! ```text
+//! let lifecycle = Lifecycle::new(GRACE);
+//! let health = Health::new(&lifecycle);           // checks that hold /readyz back until they are well
+//! let mut metrics = metrics::registry();          // everybody registers, then it is handed to the health server
+//! run(&lifecycle, vec![Part::new("health", …), Part::new("webhook", …)]).await
+//! ```
 
-/// How far a server has come. It only ever moves down this list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Stage {
-    /// Configuration is read, ports are bound, caches fill.
-    Starting,
-    /// It answers.
-    Ready,
-    /// The first signal came: no new connections, those that are open finish within the grace time.
-    Draining,
-    /// The second signal came, or all is finished.
-    Stopped,
-}
-
-impl Stage {
-    /// `/readyz`: may it be sent requests?
-    #[must_use]
-    pub fn is_ready(self) -> bool {
-        self == Self::Ready
-    }
-
-    /// `/healthz`: is it right not to restart it? A server that drains is well.
-    #[must_use]
-    pub fn is_healthy(self) -> bool {
-        self != Self::Stopped
-    }
-
-    /// The stage after a signal to stop: the first drains, the second ends it.
-    #[must_use]
-    pub fn signalled(self) -> Self {
-        match self {
-            Self::Starting | Self::Ready => Self::Draining,
-            Self::Draining | Self::Stopped => Self::Stopped,
-        }
-    }
-}
+mod expiry;
+mod health;
+mod idle;
+mod lifecycle;
+pub mod logs;
+pub mod metrics;
+mod run;
+mod server;
+mod stage;
+mod tls;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
+mod tests;
 
-    #[test]
-    fn the_first_signal_drains_and_the_second_stops() {
-        let draining = Stage::Ready.signalled();
-        assert!(!draining.is_ready() && draining.is_healthy());
-        assert_eq!(draining.signalled(), Stage::Stopped);
-        assert!(!Stage::Stopped.is_healthy());
-    }
-}
+pub use health::{Check, Health};
+pub use lifecycle::{GRACE, Lifecycle};
+pub use prometheus_client;
+pub use run::{Part, PartError, RunError, run};
+pub use server::{Limits, ServeError, bind, serve_plain, serve_tls};
+pub use stage::Stage;
+pub use tls::{Certificates, TlsError, TlsMetrics};

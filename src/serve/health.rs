@@ -1,0 +1,115 @@
+//! Health: is this process well, may it be sent requests, and if not, why?
+
+use crate::lifecycle::Lifecycle;
+use crate::metrics;
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::routing::get;
+use prometheus_client::registry::Registry;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::watch;
+
+/// One reason for which a process may not be ready. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Check {
+    name: &'static str,
+    why: watch::Sender<Option<String>>,
+}
+
+impl Check {
+    /// All is well.
+    pub fn pass(&self) {
+        self.set(None);
+    }
+
+    /// Something is wrong: what, for people.
+    pub fn fail(&self, why: impl Into<String>) {
+        self.set(Some(why.into()));
+    }
+
+    fn set(&self, new: Option<String>) {
+        self.why.send_if_modified(|old| {
+            let differs = *old != new;
+            *old = new;
+            differs
+        });
+    }
+
+    /// Why it is not ready; `None` when it is.
+    #[must_use]
+    pub fn why(&self) -> Option<String> {
+        self.why.borrow().clone()
+    }
+}
+
+/// What `/healthz` and `/readyz` answer from. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Health {
+    lifecycle: Lifecycle,
+    checks: Arc<Mutex<Vec<Check>>>,
+}
+
+impl Health {
+    /// Health of the process with this lifecycle.
+    #[must_use]
+    pub fn new(lifecycle: &Lifecycle) -> Self {
+        Self { lifecycle: lifecycle.clone(), checks: Arc::default() }
+    }
+
+    /// Adds a check, which fails until it is told that all is well.
+    #[must_use]
+    pub fn check(&self, name: &'static str) -> Check {
+        let check = Check { name, why: watch::Sender::new(Some("has not begun".to_owned())) };
+        self.checks.lock().unwrap_or_else(PoisonError::into_inner).push(check.clone());
+        check
+    }
+
+    /// True when the process is [ready](crate::Stage::Ready) and all checks pass.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.lines().iter().all(|(_, why)| why.is_none())
+    }
+
+    /// `/healthz`, `/readyz` (`?verbose` lists all checks) and `/metrics`.
+    pub fn router(&self, registry: Registry) -> Router {
+        let registry = Arc::new(registry);
+        Router::new()
+            .route("/healthz", get(healthz))
+            .route("/readyz", get(readyz))
+            .route("/metrics", get(move || async move { metrics::answer(&registry) }))
+            .with_state(self.clone())
+    }
+
+    /// The stage, then each check, with what is wrong with it.
+    fn lines(&self) -> Vec<(&'static str, Option<String>)> {
+        let stage = self.lifecycle.stage();
+        let why = (!stage.is_ready()).then(|| format!("the process is {}", format!("{stage:?}").to_lowercase()));
+        let checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
+        std::iter::once(("stage", why)).chain(checks.iter().map(|c| (c.name, c.why()))).collect()
+    }
+}
+
+async fn healthz(State(health): State<Health>) -> (StatusCode, &'static str) {
+    if health.lifecycle.stage().is_healthy() {
+        (StatusCode::OK, "ok\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "stopped\n")
+    }
+}
+
+async fn readyz(State(health): State<Health>, RawQuery(query): RawQuery) -> (StatusCode, String) {
+    let lines = health.lines();
+    let ready = lines.iter().all(|(_, why)| why.is_none());
+    let verbose = query.is_some_and(|q| q.split('&').any(|part| part == "verbose" || part.starts_with("verbose=")));
+    let mut text = String::new();
+    for (name, why) in lines {
+        match why {
+            Some(why) => text.push_str(&format!("[-] {name}: {why}\n")),
+            None if verbose => text.push_str(&format!("[+] {name}\n")),
+            None => {}
+        }
+    }
+    text.push_str(if ready { "ok\n" } else { "not ready\n" });
+    (if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
+}

@@ -1,0 +1,29 @@
+//! Metrics: how do they reach Prometheus?
+
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+
+/// A registry whose metrics are named `napkeeper_…`. Everybody registers before it is handed to the health server.
+#[must_use]
+pub fn registry() -> Registry {
+    Registry::with_prefix("napkeeper")
+}
+
+/// Bounds of latency histograms in seconds: from what a decision in memory takes to the longest time limit.
+pub const LATENCY_SECONDS: [f64; 11] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5];
+
+/// The answer to a scrape.
+pub(crate) fn answer(registry: &Registry) -> Response {
+    let mut text = String::new();
+    match encode(&mut text, registry) {
+        Ok(()) => {
+            ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+        }
+        Err(error) => {
+            (StatusCode::INTERNAL_SERVER_ERROR, format!("metrics cannot be written: {error}\n")).into_response()
+        }
+    }
+}
