@@ -1,7 +1,15 @@
 //! Adapter to Kubernetes: which objects does the cluster hold, and how are ours written?
 //!
-//! Today it holds the field managers of our writes. Reflectors that feed a [`napkeeper_core::cluster::Snapshot`],
-//! server-side apply, eviction, events and the Lease will join them. It decides nothing.
+//! [`watch`] feeds a [`napkeeper_core::cluster::Snapshot`], [`list`] reads past that cache. Both turn the times that
+//! the API server stamped into ours ([`napkeeper_core::clock`]). It decides nothing.
+
+pub mod client;
+mod error;
+pub mod list;
+mod ours;
+pub mod watch;
+
+pub use client::{ConnectError, connect};
 
 /// Who owns the fields of a server-side apply. One for each use, so that no two of our writes take fields from each
 /// other, and a user sees in `managedFields` which part of napkeeper wrote what.

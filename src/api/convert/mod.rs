@@ -6,11 +6,13 @@
 mod budget;
 mod claim;
 mod meta;
+mod node;
 mod pod;
 mod pod_affinity;
 mod pod_requests;
 mod pool;
 mod record;
+mod storage;
 mod sweep;
 mod violations;
 mod volume;
@@ -21,9 +23,11 @@ mod tests;
 
 pub use budget::{BudgetLimit, PodDisruptionBudget, disruption_budget};
 pub use claim::{claim, claim_object};
+pub use node::node;
 pub use pod::{PodTemplate, pod, pod_template};
 pub use pool::{node_class, node_pool};
 pub use record::{record_objects, records};
+pub use storage::{StorageClass, VolumeClaim, attachment, inline_disks, storage_class, volume_claim};
 pub use sweep::sweep;
 pub use violations::{Violation, Violations};
 pub use volume::volume;

@@ -6,7 +6,7 @@ use super::pod_requests;
 use super::violations::Violations;
 use crate::duration;
 use crate::path::Path;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod as WirePod, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use napkeeper_core::cluster::pod::{DoNotDisrupt, Pod, PodOwner, PodPhase, PodShape};
@@ -130,7 +130,7 @@ pub fn pod(object: &WirePod) -> Result<Pod, Violations> {
         owner: owner(metadata),
         created_at: meta::created_at(metadata),
         started_at,
-        deleting_at: metadata.deletion_timestamp.as_ref().map(|t| t.0),
+        deleting_at: deleting_at(metadata),
         node,
         phase,
         unschedulable,
@@ -138,6 +138,13 @@ pub fn pod(object: &WirePod) -> Result<Pod, Violations> {
         volumes: template.volumes,
     });
     found.finish(built)
+}
+
+/// When a pod was asked to end. Its deletionTimestamp is that plus the grace that it was given.
+fn deleting_at(metadata: &ObjectMeta) -> Option<Timestamp> {
+    let end = metadata.deletion_timestamp.as_ref()?.0;
+    let grace = SignedDuration::from_secs(metadata.deletion_grace_period_seconds.unwrap_or(0));
+    Some(end.saturating_sub(grace).unwrap_or(end))
 }
 
 fn phase(object: &WirePod, found: &mut Violations) -> Option<PodPhase> {

@@ -44,18 +44,24 @@ pub fn volume(object: &PersistentVolume) -> Result<Volume, Violations> {
     found.finish(built)
 }
 
-/// Where the volume can be used. A zone-redundant disk has one term per zone, which together are one set of zones.
+/// Where the volume can be used.
 fn affinity(object: &PersistentVolume, found: &mut Violations) -> Requirements {
     let path = Path::of("spec.nodeAffinity.required");
     let required = object.spec.as_ref().and_then(|s| s.node_affinity.as_ref()).and_then(|a| a.required.as_ref());
     let terms = required.map(|r| terms(r, &path, found)).unwrap_or_default();
-    match terms.as_slice() {
+    one_of(&terms, &path, found)
+}
+
+/// Terms of which one must hold, as one. A zone-redundant disk has one term per zone, which together are one set of
+/// zones.
+pub(super) fn one_of(terms: &[Requirements], path: &Path, found: &mut Violations) -> Requirements {
+    match terms {
         [] => Requirements::new(),
         [only] => by_node_label(only),
         several => {
             let zones: Option<Vec<_>> = several.iter().map(zones_alone).collect();
             let Some(zones) = zones else {
-                found.add(&path, "several terms are understood only where each names zones and nothing else");
+                found.add(path, "several terms are understood only where each names zones and nothing else");
                 return Requirements::new();
             };
             let mut all = Requirements::new();

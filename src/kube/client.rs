@@ -1,0 +1,126 @@
+//! The client: how is the API server reached, and as whom?
+
+use http::HeaderValue;
+use http::header::USER_AGENT;
+use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a connection may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a request may take to be sent.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a response may say nothing. Longer than a watch, which the server ends after
+/// [`crate::watch::WATCH_SECONDS`].
+const READ_TIMEOUT: Duration = Duration::from_secs(150);
+
+/// The API server cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The file does not say how.
+    #[error("reading kubeconfig {}: {why}", file.display())]
+    Kubeconfig {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Nothing says how.
+    #[error(
+        "no way to a cluster: not in a pod ({in_cluster}), and the default kubeconfig ({}) does not help: {kubeconfig}; \
+         name a kubeconfig file, or set KUBECONFIG",
+        file.display()
+    )]
+    Nowhere {
+        /// Why the pod's service account does not serve.
+        in_cluster: InClusterError,
+        /// The default kubeconfig.
+        file: PathBuf,
+        /// Why the default kubeconfig does not serve.
+        kubeconfig: String,
+    },
+    /// Certificates, keys or address do not make a client.
+    #[error("preparing the connection to {server}: {why}")]
+    Client {
+        /// The API server.
+        server: String,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// A client by a kubeconfig file; without one by the service account of the pod that we are in; else by the default
+/// kubeconfig. Nothing is sent yet.
+///
+/// # Errors
+/// [`ConnectError`] names the file and what is wrong with it.
+pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
+    let mut config = match kubeconfig {
+        Some(file) => by_file(file).await?,
+        None => by_surroundings().await?,
+    };
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    config.write_timeout = Some(WRITE_TIMEOUT);
+    config.read_timeout = Some(READ_TIMEOUT);
+    config.reset_reader_on_write = true;
+    let agent = HeaderValue::from_static(concat!("napkeeper/", env!("CARGO_PKG_VERSION")));
+    config.headers.push((USER_AGENT, agent));
+    let server = config.cluster_url.to_string();
+    Client::try_from(config).map_err(|error| ConnectError::Client { server, why: crate::error::describe(&error) })
+}
+
+async fn by_file(file: &Path) -> Result<Config, ConnectError> {
+    let wrong = |error: KubeconfigError| ConnectError::Kubeconfig { file: file.to_owned(), why: without_text(&error) };
+    let read = Kubeconfig::read_from(file).map_err(wrong)?;
+    Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(wrong)
+}
+
+async fn by_surroundings() -> Result<Config, ConnectError> {
+    let in_cluster = match Config::incluster() {
+        Ok(config) => return Ok(config),
+        Err(error) => error,
+    };
+    let default = Config::from_kubeconfig(&KubeConfigOptions::default()).await;
+    default.map_err(|error| {
+        let home = || std::env::home_dir().unwrap_or_default().join(".kube/config");
+        let file = std::env::var_os("KUBECONFIG").map_or_else(home, PathBuf::from);
+        ConnectError::Nowhere { in_cluster, file, kubeconfig: without_text(&error) }
+    })
+}
+
+/// What is wrong, without a word of the file: its text holds tokens and keys.
+fn without_text(error: &KubeconfigError) -> String {
+    match error {
+        KubeconfigError::Parse(_) => "it is no YAML of a kubeconfig".to_owned(),
+        KubeconfigError::ReadConfig(why, _) => why.to_string(),
+        KubeconfigError::ParseCertificates(_) => "certificate-authority holds no PEM certificate".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn refused(text: Option<&str>) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("kubeconfig");
+        if let Some(text) = text {
+            std::fs::write(&file, text).unwrap();
+        }
+        let Err(error) = connect(Some(&file)).await else { panic!("{text:?} makes a client") };
+        let message = error.to_string();
+        assert!(message.contains(&file.display().to_string()), "{message}");
+        message
+    }
+
+    #[tokio::test]
+    async fn a_file_that_does_not_help_is_named_with_the_reason_and_without_its_secrets() {
+        assert!(refused(None).await.contains("No such file"));
+        let secret = refused(Some("users: [{name: a, user: {token: s3cret}}\nclusters: {")).await;
+        assert!(secret.contains("no YAML") && !secret.contains("s3cret"), "{secret}");
+        let empty = refused(Some("apiVersion: v1\nkind: Config\n")).await;
+        assert!(empty.contains("context"), "{empty}");
+    }
+}

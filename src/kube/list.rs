@@ -1,0 +1,230 @@
+//! Listing: what does the API server hold, past every cache?
+//!
+//! What is deleted rests on these reads. They name no resourceVersion, which makes them quorum reads. One object that
+//! cannot be understood makes a listing a failure: it may be the sign of life that is looked for.
+
+use crate::error::{cluster_error, describe, says_absent};
+use crate::ours;
+use futures::future::join5;
+use k8s_openapi::api::core::v1::{Node as WireNode, PersistentVolume, Pod};
+use k8s_openapi::api::storage::v1::VolumeAttachment;
+use kube::api::{Api, ListParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Client, Resource, ResourceExt};
+use napkeeper_api::convert::{self, Violations};
+use napkeeper_api::karpenter::NodeClaim;
+use napkeeper_core::clock::Clock;
+use napkeeper_core::cluster::claim::Claim;
+use napkeeper_core::cluster::inventory::{ListFailure, Listing};
+use napkeeper_core::cluster::node::Node;
+use napkeeper_core::cluster::volume::{Attachment, DiskUse, Volume};
+use napkeeper_core::names::{ArmId, ClaimName, ObjectName, ProviderId};
+use napkeeper_core::plan::Reply;
+use napkeeper_core::ports::{ClusterError, PortError};
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Objects in a page.
+const PAGE: u32 = 500;
+/// Most pages of a listing: more means that the server never says it is the last.
+const MOST_PAGES: usize = 4000;
+/// How long a page may take.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a single read may take.
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What Kubernetes knows of machines and disks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterListing {
+    /// NodeClaims, deleting ones too.
+    pub claims: Listing<Claim>,
+    /// Nodes.
+    pub nodes: Listing<Node>,
+    /// PersistentVolumes.
+    pub volumes: Listing<Volume>,
+    /// VolumeAttachments.
+    pub attachments: Listing<Attachment>,
+    /// Disks that pods, VolumeAttachments and snapshots in progress name.
+    pub disk_uses: Listing<DiskUse>,
+}
+
+/// Lists all that an inventory needs. Each listing is whole, or says why it is not.
+pub async fn list_for_inventory(client: &Client, clock: &dyn Clock) -> ClusterListing {
+    let claims = objects(Api::<NodeClaim>::all(client.clone()), |o| ours::claim(o, clock).map(Some));
+    let nodes = objects(Api::<WireNode>::all(client.clone()), |o| ours::node(o, clock).map(Some));
+    let volumes = Api::<PersistentVolume>::all(client.clone());
+    let volumes = objects(volumes, |o| convert::volume(o).map(|v| Some(Arc::new(v))));
+    let attached = objects(Api::<VolumeAttachment>::all(client.clone()), |o| convert::attachment(o).map(Some));
+    let (claims, nodes, volumes, attached, uses) = join5(claims, nodes, volumes, attached, disk_uses(client)).await;
+    let disk_uses = uses.and_then(|mut uses| {
+        let named = attached.as_ref().map_err(Clone::clone)?.iter().filter_map(|(_, disk)| disk.clone());
+        uses.extend(named);
+        Ok(uses.into_iter().map(Arc::new).collect())
+    });
+    let attachments = attached.map(|list| list.into_iter().map(|(attachment, _)| Arc::new(attachment)).collect());
+    ClusterListing { claims, nodes, volumes, attachments, disk_uses }
+}
+
+/// Disks of pods and of snapshots in progress.
+async fn disk_uses(client: &Client) -> Result<Vec<DiskUse>, ListFailure> {
+    let pods = objects(Api::<Pod>::all(client.clone()), |o| {
+        let disks = convert::inline_disks(o);
+        Ok((!disks.is_empty()).then_some(disks))
+    });
+    let mut uses: Vec<DiskUse> = pods.await?.into_iter().flatten().collect();
+    uses.extend(snapshots(client).await?);
+    Ok(uses)
+}
+
+/// Disks of which a snapshot is being taken; none where snapshots are not served. A VolumeSnapshot without a content
+/// names a PersistentVolumeClaim, which it holds with a finalizer, and with it the PersistentVolume: a sign of life
+/// already.
+async fn snapshots(client: &Client) -> Result<Vec<DiskUse>, ListFailure> {
+    let kind = GroupVersionKind::gvk("snapshot.storage.k8s.io", "v1", "VolumeSnapshotContent");
+    let resource = ApiResource::from_gvk(&kind);
+    let what = resource.plural.clone();
+    let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
+    match pages(&api, |object| Ok(snapshot_in_progress(&object))).await {
+        Ok(uses) => Ok(uses),
+        Err(Failure::Refused(error)) if is_not_served(&error) => Ok(Vec::new()),
+        Err(failure) => Err(failure.of(&what)),
+    }
+}
+
+fn is_not_served(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
+fn snapshot_in_progress(object: &DynamicObject) -> Option<DiskUse> {
+    if object.data.pointer("/status/readyToUse").and_then(serde_json::Value::as_bool) == Some(true) {
+        return None;
+    }
+    let handle = object.data.pointer("/spec/source/volumeHandle")?.as_str()?;
+    let user = Arc::from(format!("VolumeSnapshotContent {}", object.name_any()));
+    Some(DiskUse { disk: ArmId::new(handle).ok()?, user })
+}
+
+/// Why a listing is not whole.
+enum Failure {
+    /// A page was refused, or never came.
+    Refused(kube::Error),
+    /// Anything else.
+    Other(String),
+}
+
+impl Failure {
+    fn of(&self, what: &str) -> ListFailure {
+        let why = match self {
+            Self::Refused(error) => describe(error),
+            Self::Other(why) => why.clone(),
+        };
+        ListFailure { what: Arc::from(what), why: Arc::from(why) }
+    }
+}
+
+/// All objects of a kind, read. `Ok(None)` leaves one out.
+async fn objects<K, T>(api: Api<K>, read: impl Fn(&K) -> Result<Option<T>, Violations>) -> Result<Vec<T>, ListFailure>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let what = K::plural(&());
+    let read = |object: K| {
+        read(&object).map_err(|why| {
+            let name = object.meta().namespace.iter().chain(&object.meta().name).cloned().collect::<Vec<_>>().join("/");
+            Failure::Other(format!("{name} cannot be understood: {why}"))
+        })
+    };
+    pages(&api, read).await.map_err(|failure| failure.of(&what))
+}
+
+/// Reads page after page.
+async fn pages<K, T>(api: &Api<K>, read: impl Fn(K) -> Result<Option<T>, Failure>) -> Result<Vec<T>, Failure>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let mut all = Vec::new();
+    let mut params = ListParams::default().limit(PAGE);
+    for _ in 0..MOST_PAGES {
+        let page = timeout(PAGE_TIMEOUT, api.list(&params)).await;
+        let page = page.map_err(|_| Failure::Other(format!("a page did not come within {} s", PAGE_TIMEOUT.as_secs())));
+        let page = page?.map_err(Failure::Refused)?;
+        for object in page.items {
+            all.extend(read(object)?);
+        }
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token),
+            None => return Ok(all),
+        }
+    }
+    Err(Failure::Other(format!("it has not ended after {MOST_PAGES} pages")))
+}
+
+/// Reads a NodeClaim: [`Reply::Claim`], with none only where the server says that there is none of that name.
+///
+/// # Errors
+/// [`PortError::Cluster`] when it cannot be read or understood.
+pub async fn read_claim(client: &Client, clock: &dyn Clock, name: &ClaimName) -> Result<Reply, PortError> {
+    let api = Api::<NodeClaim>::all(client.clone());
+    single(api, name.as_str(), |o| ours::claim(o, clock)).await.map(Reply::Claim)
+}
+
+/// Reads a PersistentVolume: [`Reply::Volume`], with none only where the server says that there is none of that name.
+///
+/// # Errors
+/// [`PortError::Cluster`] when it cannot be read or understood.
+pub async fn read_volume(client: &Client, name: &ObjectName) -> Result<Reply, PortError> {
+    let api = Api::<PersistentVolume>::all(client.clone());
+    single(api, name.as_str(), |o| convert::volume(o).map(Arc::new)).await.map(Reply::Volume)
+}
+
+/// Reads the Node of a provider id: [`Reply::Node`]. The API server finds no Node by its provider id, so this lists
+/// them all.
+///
+/// # Errors
+/// [`PortError::Cluster`] when they cannot all be read and understood.
+pub async fn read_node(client: &Client, clock: &dyn Clock, provider: &ProviderId) -> Result<Reply, PortError> {
+    let api = Api::<WireNode>::all(client.clone());
+    let read = |object: WireNode| {
+        let node = ours::node(&object, clock)
+            .map_err(|why| Failure::Other(format!("node {} cannot be understood: {why}", object.name_any())))?;
+        Ok(Some(node).filter(|node| node.provider_id.as_ref() == Some(provider)))
+    };
+    match pages(&api, read).await {
+        Ok(nodes) => Ok(Reply::Node(nodes.into_iter().next())),
+        Err(Failure::Refused(error)) => Err(refused(&error)),
+        Err(Failure::Other(why)) => Err(unreadable("nodes", &why)),
+    }
+}
+
+async fn single<K, T>(
+    api: Api<K>,
+    name: &str,
+    read: impl Fn(&K) -> Result<T, Violations>,
+) -> Result<Option<T>, PortError>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    match timeout(READ_TIMEOUT, api.get(name)).await {
+        Ok(Ok(object)) => read(&object).map(Some).map_err(|why| unreadable(name, &why.to_string())),
+        Ok(Err(error)) if says_absent(&error, name) => Ok(None),
+        Ok(Err(error)) => Err(refused(&error)),
+        Err(_) => Err(PortError::Cluster(ClusterError::Unavailable)),
+    }
+}
+
+/// A read that failed. That a kind is not served tells nothing about an object: unknown, not absent.
+fn refused(error: &kube::Error) -> PortError {
+    tracing::warn!(error = describe(error), "reading failed");
+    PortError::Cluster(match cluster_error(error) {
+        ClusterError::Forbidden => ClusterError::Forbidden,
+        _ => ClusterError::Unavailable,
+    })
+}
+
+fn unreadable(name: &str, why: &str) -> PortError {
+    tracing::warn!(name, why, "object cannot be understood");
+    PortError::Cluster(ClusterError::Unavailable)
+}

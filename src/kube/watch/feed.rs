@@ -1,0 +1,230 @@
+//! The feed: what do the steps of all reflectors together change?
+
+use super::disks::Disks;
+use super::row::{Id, Row, Seen, Step};
+use super::{Kind, WatchEvent};
+use napkeeper_api::convert;
+use napkeeper_core::cluster::delta::Delta;
+use napkeeper_core::cluster::record::Records;
+use napkeeper_core::plan::{Pause, Switch};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What is known of all kinds.
+#[derive(Debug, Default)]
+pub(super) struct Feed {
+    kinds: BTreeMap<Kind, Known>,
+    disks: Disks,
+    records: Arc<Records>,
+    pause: Pause,
+    synced: bool,
+}
+
+/// What is known of a kind.
+#[derive(Debug, Default)]
+struct Known {
+    objects: BTreeMap<Id, Seen>,
+    /// The objects of the listing that goes on.
+    listing: Option<BTreeSet<Id>>,
+    /// It has been listed once.
+    listed: bool,
+    trouble: Option<String>,
+}
+
+impl Feed {
+    pub(super) fn new(kinds: impl IntoIterator<Item = Kind>) -> Self {
+        Self { kinds: kinds.into_iter().map(|kind| (kind, Known::default())).collect(), ..Self::default() }
+    }
+
+    /// Takes a step of a kind; what it changes.
+    pub(super) fn take(&mut self, kind: Kind, step: Step) -> Vec<WatchEvent> {
+        let mut events = Vec::new();
+        match step {
+            Step::Listing => self.known(kind).listing = Some(BTreeSet::new()),
+            Step::Object(id, seen) => {
+                if let Some(listing) = &mut self.known(kind).listing {
+                    listing.insert(id.clone());
+                } else {
+                    self.recovered(kind, &mut events);
+                }
+                self.put(kind, id, seen, &mut events);
+            }
+            Step::Gone(id) => {
+                self.recovered(kind, &mut events);
+                self.remove(kind, &id, &mut events);
+                self.together(kind, &mut events);
+            }
+            Step::Listed => self.listed(kind, &mut events),
+            Step::Watching => self.recovered(kind, &mut events),
+            Step::Failed(why) => self.failed(kind, why, &mut events),
+        }
+        events
+    }
+
+    fn known(&mut self, kind: Kind) -> &mut Known {
+        self.kinds.entry(kind).or_default()
+    }
+
+    fn put(&mut self, kind: Kind, id: Id, mut seen: Seen, events: &mut Vec<WatchEvent>) {
+        let old = self.known(kind).objects.remove(&id);
+        if let Some(old) = old.as_ref().filter(|old| old.version == seen.version) {
+            self.known(kind).objects.insert(id, old.clone());
+            return;
+        }
+        if let Some(why) = &seen.wrong {
+            let name = id.to_string();
+            tracing::warn!(%kind, name, why, "object cannot be understood");
+            events.push(WatchEvent::Unreadable { kind, name, why: why.clone() });
+        }
+        let old = old.and_then(|old| old.row);
+        if seen.row.is_none() && kind.keeps_last_good() {
+            seen.row.clone_from(&old);
+        }
+        let row = seen.row.clone();
+        self.known(kind).objects.insert(id, seen);
+        match (old, row) {
+            (old, Some(row)) if old.as_ref() != Some(&row) => self.changed(&row, events),
+            (Some(old), None) => self.gone(&old, events),
+            _ => {}
+        }
+        self.together(kind, events);
+    }
+
+    fn remove(&mut self, kind: Kind, id: &Id, events: &mut Vec<WatchEvent>) {
+        if let Some(row) = self.known(kind).objects.remove(id).and_then(|old| old.row) {
+            self.gone(&row, events);
+        }
+    }
+
+    fn listed(&mut self, kind: Kind, events: &mut Vec<WatchEvent>) {
+        let known = self.known(kind);
+        let listing = known.listing.take().unwrap_or_default();
+        let gone: Vec<Id> = known.objects.keys().filter(|id| !listing.contains(id)).cloned().collect();
+        known.listed = true;
+        for id in &gone {
+            self.remove(kind, id, events);
+        }
+        self.together(kind, events);
+        self.recovered(kind, events);
+        if !self.synced && self.kinds.values().all(|known| known.listed) {
+            self.synced = true;
+            events.push(WatchEvent::Synced);
+        }
+    }
+
+    fn failed(&mut self, kind: Kind, why: Option<String>, events: &mut Vec<WatchEvent>) {
+        let known = self.known(kind);
+        if let Some(why) = why.filter(|why| known.trouble.as_ref() != Some(why)) {
+            tracing::warn!(%kind, why, "reading fails; it is tried again");
+            known.trouble = Some(why.clone());
+            events.push(WatchEvent::Trouble { kind, error: why });
+        }
+    }
+
+    fn recovered(&mut self, kind: Kind, events: &mut Vec<WatchEvent>) {
+        if self.known(kind).trouble.take().is_some() {
+            tracing::info!(%kind, "reading works again");
+            events.push(WatchEvent::Recovered { kind });
+        }
+    }
+
+    /// An object is new or has changed.
+    fn changed(&mut self, row: &Row, events: &mut Vec<WatchEvent>) {
+        let mut replaced = Vec::new();
+        let delta = match row {
+            Row::Pod(pod) => Some(Delta::Pod(self.disks.put_pod(pod))),
+            Row::Node(node) => Some(Delta::Node(Arc::clone(node))),
+            Row::Claim(claim) => Some(Delta::Claim(Arc::clone(claim))),
+            Row::Pool(pool) => Some(Delta::Pool(Arc::clone(pool))),
+            Row::Class(class) => Some(Delta::Class(Arc::clone(class))),
+            Row::DaemonSet(key, set) => Some(Delta::DaemonSet(key.clone(), Arc::clone(set))),
+            Row::Sweep(sweep) => Some(Delta::Sweep(Arc::clone(sweep))),
+            Row::Volume(volume) => {
+                replaced = self.disks.set_volume(&volume.name, Some(Arc::clone(volume)));
+                Some(Delta::Volume(Arc::clone(volume)))
+            }
+            Row::VolumeClaim(claim) => {
+                replaced = self.disks.set_claim(&claim.key, Some(Arc::clone(claim)));
+                None
+            }
+            Row::StorageClass(class) => {
+                replaced = self.disks.set_class(&class.name, Some(Arc::clone(class)));
+                None
+            }
+            Row::Record(_) | Row::Pause(_) => None,
+        };
+        let replaced = replaced.into_iter().map(Delta::Pod);
+        events.extend(delta.into_iter().chain(replaced).map(WatchEvent::Changed));
+    }
+
+    /// An object is gone.
+    fn gone(&mut self, row: &Row, events: &mut Vec<WatchEvent>) {
+        let mut replaced = Vec::new();
+        let delta = match row {
+            Row::Pod(pod) => {
+                self.disks.take_pod(&pod.key);
+                Some(Delta::PodGone(pod.key.clone()))
+            }
+            Row::Node(node) => Some(Delta::NodeGone(node.name.clone())),
+            Row::Claim(claim) => Some(Delta::ClaimGone(claim.name.clone())),
+            Row::Pool(pool) => Some(Delta::PoolGone(pool.name.clone())),
+            Row::Class(class) => Some(Delta::ClassGone(class.name.clone())),
+            Row::DaemonSet(key, _) => Some(Delta::DaemonSetGone(key.clone())),
+            Row::Sweep(sweep) => Some(Delta::SweepGone(sweep.name.clone())),
+            Row::Volume(volume) => {
+                replaced = self.disks.set_volume(&volume.name, None);
+                Some(Delta::VolumeGone(volume.name.clone()))
+            }
+            Row::VolumeClaim(claim) => {
+                replaced = self.disks.set_claim(&claim.key, None);
+                None
+            }
+            Row::StorageClass(class) => {
+                replaced = self.disks.set_class(&class.name, None);
+                None
+            }
+            Row::Record(_) | Row::Pause(_) => None,
+        };
+        let replaced = replaced.into_iter().map(Delta::Pod);
+        events.extend(delta.into_iter().chain(replaced).map(WatchEvent::Changed));
+    }
+
+    /// Changes that all objects of a kind make together: durable records, and the pause switch. Nothing is said of
+    /// them before their kind has been listed: half the records are no records.
+    fn together(&mut self, kind: Kind, events: &mut Vec<WatchEvent>) {
+        let known = self.known(kind);
+        if !known.listed || known.listing.is_some() {
+            return;
+        }
+        if kind == Kind::OrphanRecords {
+            let rows = known.objects.values().filter_map(|seen| match &seen.row {
+                Some(Row::Record(record)) => Some(&**record),
+                _ => None,
+            });
+            // Each has been read before by itself, so that all together can be read.
+            let records = convert::records(rows).ok().filter(|records| self.records.as_ref() != records);
+            if let Some(records) = records.map(Arc::new) {
+                self.records = Arc::clone(&records);
+                events.push(WatchEvent::Changed(Delta::Records(records)));
+            }
+        }
+        if matches!(kind, Kind::OrphanRecords | Kind::Pause) {
+            let pause = self.pause();
+            if pause != self.pause {
+                self.pause = pause.clone();
+                events.push(WatchEvent::Changed(Delta::Pause(pause)));
+            }
+        }
+    }
+
+    /// What the switch holds, and deletions while a record cannot be read: it may be the one that forbids them.
+    fn pause(&self) -> Pause {
+        let objects = |kind: Kind| self.kinds.get(&kind).into_iter().flat_map(|known| known.objects.values());
+        let held = objects(Kind::Pause).filter_map(|seen| match &seen.row {
+            Some(Row::Pause(switches)) => Some(switches.iter().copied()),
+            _ => None,
+        });
+        let unread = objects(Kind::OrphanRecords).any(|seen| seen.wrong.is_some());
+        Pause::of(held.flatten().chain(unread.then_some(Switch::Delete)))
+    }
+}

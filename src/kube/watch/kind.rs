@@ -1,0 +1,81 @@
+//! Kinds: what is watched?
+
+use std::fmt;
+
+/// A kind that is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Pods.
+    Pods,
+    /// Nodes.
+    Nodes,
+    /// NodeClaims.
+    NodeClaims,
+    /// NodePools.
+    NodePools,
+    /// AKSNodeClasses.
+    NodeClasses,
+    /// DaemonSets.
+    DaemonSets,
+    /// OrphanSweeps.
+    OrphanSweeps,
+    /// OrphanRecords.
+    OrphanRecords,
+    /// PersistentVolumes.
+    Volumes,
+    /// PersistentVolumeClaims.
+    VolumeClaims,
+    /// StorageClasses.
+    StorageClasses,
+    /// The pause switch: the ConfigMap `napkeeper-pause` in our namespace.
+    Pause,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 12] = [
+        Self::Pods,
+        Self::Nodes,
+        Self::NodeClaims,
+        Self::NodePools,
+        Self::NodeClasses,
+        Self::DaemonSets,
+        Self::OrphanSweeps,
+        Self::OrphanRecords,
+        Self::Volumes,
+        Self::VolumeClaims,
+        Self::StorageClasses,
+        Self::Pause,
+    ];
+
+    /// The resource as RBAC and CRDs name it.
+    #[must_use]
+    pub fn resource(self) -> &'static str {
+        match self {
+            Self::Pods => "pods",
+            Self::Nodes => "nodes",
+            Self::NodeClaims => "nodeclaims.karpenter.sh",
+            Self::NodePools => "nodepools.karpenter.sh",
+            Self::NodeClasses => "aksnodeclasses.karpenter.azure.com",
+            Self::DaemonSets => "daemonsets.apps",
+            Self::OrphanSweeps => "orphansweeps.napkeeper.io",
+            Self::OrphanRecords => "orphanrecords.napkeeper.io",
+            Self::Volumes => "persistentvolumes",
+            Self::VolumeClaims => "persistentvolumeclaims",
+            Self::StorageClasses => "storageclasses.storage.k8s.io",
+            Self::Pause => "configmaps",
+        }
+    }
+
+    /// True for kinds of which the last good version of an object stays when it cannot be understood any more: to
+    /// take them for gone would forget machines, deletions or trips of the breaker.
+    pub(super) fn keeps_last_good(self) -> bool {
+        matches!(self, Self::NodeClaims | Self::Nodes | Self::OrphanRecords)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.resource())
+    }
+}

@@ -1,0 +1,189 @@
+//! Reflectors: how does one kind become a stream of [`Step`]s?
+
+use super::row::{Id, Row, Seen, Step, pause};
+use super::trouble::trouble;
+use super::{Kind, WATCH_SECONDS, WatchOptions};
+use crate::ours;
+use futures::stream::{BoxStream, poll_fn};
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::{apps, core, storage};
+use kube::api::Api;
+use kube::client::Body;
+use kube::core::{DeserializeGuard, NamespaceResourceScope};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Client, Resource};
+use napkeeper_api::azure::AKSNodeClass;
+use napkeeper_api::convert::{self, Violations};
+use napkeeper_api::karpenter::NodePool;
+use napkeeper_api::record::OrphanRecord;
+use napkeeper_api::sweep::OrphanSweep;
+use napkeeper_core::clock::Clock;
+use napkeeper_core::cluster::pool::DaemonSet;
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+
+/// The name of the pause switch.
+const PAUSE: &str = "napkeeper-pause";
+
+/// Lists and watches a kind, for ever.
+pub(super) fn steps(kind: Kind, client: &Client, options: &WatchOptions) -> BoxStream<'static, Step> {
+    let clock = || Arc::clone(&options.clock);
+    let reflector = || Reflector::new(kind, client);
+    match kind {
+        Kind::Pods => reflector().all(timed(clock(), |o, c| ours::pod(o, c).map(Row::Pod))),
+        Kind::Nodes => reflector().all(timed(clock(), |o, c| ours::node(o, c).map(Row::Node))),
+        Kind::NodeClaims => reflector().all(timed(clock(), |o, c| ours::claim(o, c).map(Row::Claim))),
+        Kind::NodePools => reflector().all(|o: &NodePool| read(convert::node_pool(o), |p| Row::Pool(p.into()))),
+        Kind::NodeClasses => reflector().all(|o: &AKSNodeClass| read(convert::node_class(o), |c| Row::Class(c.into()))),
+        Kind::DaemonSets => reflector().all(|o: &apps::v1::DaemonSet| read(convert::daemon_set(o), daemon_set)),
+        Kind::OrphanSweeps => reflector().all(|o: &OrphanSweep| read(convert::sweep(o), |s| Row::Sweep(s.into()))),
+        Kind::OrphanRecords => reflector().all(record),
+        Kind::Volumes => {
+            reflector().all(|o: &core::v1::PersistentVolume| read(convert::volume(o), |v| Row::Volume(v.into())))
+        }
+        Kind::VolumeClaims => reflector()
+            .all(|o: &core::v1::PersistentVolumeClaim| read(convert::volume_claim(o), |c| Row::VolumeClaim(c.into()))),
+        Kind::StorageClasses => reflector()
+            .all(|o: &storage::v1::StorageClass| read(convert::storage_class(o), |c| Row::StorageClass(c.into()))),
+        Kind::Pause => reflector().named(&options.namespace, PAUSE, |o: &core::v1::ConfigMap| {
+            let (held, wrong) = pause(o);
+            (Some(Row::Pause(held)), wrong)
+        }),
+    }
+}
+
+/// What is kept of an object, and what is wrong with it.
+type Reading = (Option<Row>, Option<String>);
+
+fn read<T>(result: Result<T, Violations>, row: impl FnOnce(T) -> Row) -> Reading {
+    match result {
+        Ok(value) => (Some(row(value)), None),
+        Err(violations) => (None, Some(violations.to_string())),
+    }
+}
+
+/// A reading of an object that holds times.
+fn timed<K>(
+    clock: Arc<dyn Clock>,
+    convert: impl Fn(&K, &dyn Clock) -> Result<Row, Violations> + Send + 'static,
+) -> impl Fn(&K) -> Reading + Send + 'static {
+    move |object| read(convert(object, &*clock), |row| row)
+}
+
+fn daemon_set(set: convert::DaemonSet) -> Row {
+    Row::DaemonSet(set.key, Arc::new(DaemonSet { shape: set.template.shape }))
+}
+
+fn record(object: &OrphanRecord) -> Reading {
+    read(convert::records([&object.spec]), |_| Row::Record(Arc::new(object.spec.clone())))
+}
+
+/// One kind, and whether its last watch has begun.
+struct Reflector {
+    kind: Kind,
+    client: Client,
+    begun: Arc<AtomicBool>,
+}
+
+impl Reflector {
+    fn new(kind: Kind, client: &Client) -> Self {
+        let begun = Arc::default();
+        Self { kind, client: listening(client.clone(), Arc::clone(&begun)), begun }
+    }
+
+    /// All objects of the kind, in all namespaces.
+    fn all<K>(self, read: impl Fn(&K) -> Reading + Send + 'static) -> BoxStream<'static, Step>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let api = Api::<DeserializeGuard<K>>::all(self.client.clone());
+        self.run(api, watcher::Config::default(), read)
+    }
+
+    /// The object of this name.
+    fn named<K>(
+        self,
+        space: &str,
+        name: &str,
+        read: impl Fn(&K) -> Reading + Send + 'static,
+    ) -> BoxStream<'static, Step>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + DeserializeOwned
+            + Send
+            + 'static,
+    {
+        let api = Api::<DeserializeGuard<K>>::namespaced(self.client.clone(), space);
+        self.run(api, watcher::Config::default().fields(&format!("metadata.name={name}")), read)
+    }
+
+    fn run<K>(
+        self,
+        api: Api<DeserializeGuard<K>>,
+        config: watcher::Config,
+        read: impl Fn(&K) -> Reading + Send + 'static,
+    ) -> BoxStream<'static, Step>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let kind = self.kind;
+        let events = watcher(api, config.timeout(WATCH_SECONDS)).default_backoff();
+        let steps = events.map(move |event| match event {
+            Ok(event) => step(event, &read),
+            Err(error) => Step::Failed(trouble(kind, &error)),
+        });
+        with_beginnings(steps.boxed(), self.begun).boxed()
+    }
+}
+
+fn step<K: Resource<DynamicType = ()>>(event: Event<DeserializeGuard<K>>, read: impl Fn(&K) -> Reading) -> Step {
+    let id = |object: &DeserializeGuard<K>| Id {
+        namespace: object.meta().namespace.clone().unwrap_or_default(),
+        name: object.meta().name.clone().unwrap_or_default(),
+    };
+    match event {
+        Event::Init => Step::Listing,
+        Event::InitApply(object) | Event::Apply(object) => {
+            let version = object.meta().resource_version.clone().unwrap_or_default();
+            let id = id(&object);
+            let (row, wrong) = object.0.as_ref().map_or_else(|why| (None, Some(why.error.clone())), read);
+            Step::Object(id, Seen { version, row, wrong })
+        }
+        Event::Delete(object) => Step::Gone(id(&object)),
+        Event::InitDone => Step::Listed,
+    }
+}
+
+/// Says so where a watch has begun: kube's watcher says nothing until something changes, and a kind would look broken
+/// for as long. The watcher makes its requests while it is polled, so once it waits, `begun` tells how the last went.
+fn with_beginnings(mut steps: BoxStream<'static, Step>, begun: Arc<AtomicBool>) -> impl Stream<Item = Step> + Send {
+    poll_fn(move |context| match steps.poll_next_unpin(context) {
+        Poll::Pending if begun.swap(false, Ordering::Relaxed) => Poll::Ready(Some(Step::Watching)),
+        Poll::Ready(step) => {
+            begun.store(false, Ordering::Relaxed);
+            Poll::Ready(step)
+        }
+        Poll::Pending => Poll::Pending,
+    })
+}
+
+/// The same client, which notes when a watch has begun.
+fn listening(client: Client, begun: Arc<AtomicBool>) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let (client, begun) = (client.clone(), Arc::clone(&begun));
+        async move {
+            let watches = request.uri().query().is_some_and(|q| q.split('&').any(|p| p == "watch=true"));
+            let response = client.send(request).await?;
+            begun.store(watches && response.status().is_success(), Ordering::Relaxed);
+            Ok::<_, kube::Error>(response)
+        }
+    });
+    Client::new(service, namespace)
+}

@@ -1,0 +1,96 @@
+//! Rows: what is kept of an object, and which change does it make?
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use napkeeper_api::convert::{StorageClass, VolumeClaim};
+use napkeeper_api::record::OrphanRecordSpec;
+use napkeeper_core::cluster::claim::Claim;
+use napkeeper_core::cluster::node::Node;
+use napkeeper_core::cluster::pod::Pod;
+use napkeeper_core::cluster::pool::{DaemonSet, NodeClass, NodePool};
+use napkeeper_core::cluster::sweep::Sweep;
+use napkeeper_core::cluster::volume::Volume;
+use napkeeper_core::names::ObjectKey;
+use napkeeper_core::plan::Switch;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+/// Namespace (empty where there is none) and name, unchecked.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Id {
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            return f.write_str(&self.name);
+        }
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What is kept of an object.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Row {
+    Pod(Arc<Pod>),
+    Node(Arc<Node>),
+    Claim(Arc<Claim>),
+    Pool(Arc<NodePool>),
+    Class(Arc<NodeClass>),
+    DaemonSet(ObjectKey, Arc<DaemonSet>),
+    Sweep(Arc<Sweep>),
+    Record(Arc<OrphanRecordSpec>),
+    Volume(Arc<Volume>),
+    VolumeClaim(Arc<VolumeClaim>),
+    StorageClass(Arc<StorageClass>),
+    Pause(BTreeSet<Switch>),
+}
+
+/// An object as it was seen.
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    /// `metadata.resourceVersion`.
+    pub(super) version: String,
+    /// What is kept of it; `None` when it cannot be understood.
+    pub(super) row: Option<Row>,
+    /// What is wrong with it.
+    pub(super) wrong: Option<String>,
+}
+
+/// One thing that a reflector has learnt.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// A listing begins.
+    Listing,
+    /// An object of the listing, or of the watch after it.
+    Object(Id, Seen),
+    /// An object is gone.
+    Gone(Id),
+    /// The listing is whole.
+    Listed,
+    /// A watch has begun.
+    Watching,
+    /// A request failed; why, if that is trouble.
+    Failed(Option<String>),
+}
+
+/// What the pause switch holds, and what in it cannot be understood. Such a value pauses: that is the safe side.
+pub(super) fn pause(object: &ConfigMap) -> (BTreeSet<Switch>, Option<String>) {
+    let mut held = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for (key, switch) in [("launch", Switch::Launch), ("disrupt", Switch::Disrupt), ("delete", Switch::Delete)] {
+        match object.data.as_ref().and_then(|d| d.get(key)).map(|text| text.trim()) {
+            None | Some("false" | "") => {}
+            Some("true") => {
+                held.insert(switch);
+            }
+            Some(text) => {
+                held.insert(switch);
+                wrong.push(format!("data.{key}: {text:?} must be \"true\" or \"false\"; {key} is paused until it is"));
+            }
+        }
+    }
+    (held, (!wrong.is_empty()).then(|| wrong.join("; ")))
+}

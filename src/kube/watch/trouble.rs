@@ -1,0 +1,41 @@
+//! Trouble: what is wrong with reading a kind, and what is to be done?
+
+use super::Kind;
+use crate::error::describe;
+use kube::Error;
+use kube::core::Status;
+use kube::runtime::watcher;
+
+/// What is wrong and what to do; `None` for what is part of every watch's life: it fell behind and is listed anew, or
+/// its connection ended and is made anew. If that fails, that is the trouble.
+pub(super) fn trouble(kind: Kind, error: &watcher::Error) -> Option<String> {
+    match error {
+        watcher::Error::WatchError(status) if status.code == 410 => None,
+        watcher::Error::WatchFailed(Error::SerdeError(_)) => {
+            Some(format!("the API server's answers about {kind} cannot be read: {error}; is napkeeper too old for it?"))
+        }
+        watcher::Error::WatchFailed(_) => None,
+        watcher::Error::WatchError(status) => Some(refused(kind, status)),
+        watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => Some(match error {
+            Error::Api(status) => refused(kind, status),
+            Error::SerdeError(why) => {
+                format!("the API server's answers about {kind} cannot be read: {why}; is napkeeper too old for it?")
+            }
+            other => format!(
+                "the API server cannot be reached for {kind}: {}; check its address, certificate and network",
+                describe(other)
+            ),
+        }),
+        watcher::Error::NoResourceVersion => Some(format!("{kind} cannot be watched: lists have no resourceVersion")),
+    }
+}
+
+fn refused(kind: Kind, status: &Status) -> String {
+    let said = if status.message.is_empty() { &status.reason } else { &status.message };
+    match status.code {
+        401 => format!("the API server does not accept our credentials for {kind}: {said}; renew them"),
+        403 => format!("we may not read {kind}: {said}; grant our service account list and watch on {kind}"),
+        404 => format!("{kind} is not served by this cluster: install its CustomResourceDefinition ({said})"),
+        code => format!("the API server failed to read {kind} (HTTP {code}): {said}; it is tried again"),
+    }
+}
