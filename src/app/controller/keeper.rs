@@ -12,7 +12,7 @@ use napkeeper_core::plan::{Command, CommandKey, Effect, Reply, Report};
 use napkeeper_core::names::ClaimName;
 use napkeeper_core::ports::{ClusterError, PortError};
 use napkeeper_core::settings::Settings;
-use napkeeper_kube::WatchEvent;
+use napkeeper_kube::watch::{Kind, WatchEvent};
 use napkeeper_serve::{Check, Lifecycle};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ pub(super) struct Keeper {
     teller: Teller,
     watches: Check,
     /// Kinds whose watch fails, with the reason.
-    troubled: BTreeMap<&'static str, String>,
+    troubled: BTreeMap<Kind, String>,
     synced: bool,
     leads: bool,
     term: u64,
@@ -149,18 +149,18 @@ impl Keeper {
                 self.changed = true;
             }
             WatchEvent::Trouble { kind, error } => {
-                tracing::warn!(kind, error, "watching fails: nothing is decided until it works again");
+                tracing::warn!(kind = kind.resource(), error, "watching fails: nothing is decided until it works again");
                 self.troubled.insert(kind, error);
             }
             WatchEvent::Recovered { kind } => {
-                tracing::info!(kind, "watching works again");
+                tracing::info!(kind = kind.resource(), "watching works again");
                 self.troubled.remove(kind);
                 self.changed = true;
             }
-            WatchEvent::Unreadable { kind, name, why } => self.teller.unreadable(kind, &name, &why),
+            WatchEvent::Unreadable { kind, name, why } => self.teller.unreadable(kind.resource(), &name, &why),
         }
         match self.troubled.iter().next() {
-            Some((kind, why)) => self.watches.fail(format!("watching {kind} fails: {why}")),
+            Some((kind, why)) => self.watches.fail(format!("watching {} fails: {why}", kind.resource())),
             None if self.synced => self.watches.pass(),
             None => {}
         }

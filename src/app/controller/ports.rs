@@ -7,8 +7,9 @@ use napkeeper_core::cluster::inventory::Inventory;
 use napkeeper_core::plan::{Effect, Reply};
 use napkeeper_core::ports::PortError;
 use napkeeper_core::settings::Mode;
-use napkeeper_kube::{Gate, Reader, Writer};
-use std::fmt::Debug;
+use kube::Client;
+use napkeeper_kube::{Gate, Writer, list};
+use std::fmt::{self, Debug};
 use std::sync::Arc;
 
 /// The way out of the controller.
@@ -19,14 +20,19 @@ pub(super) trait Ports: Debug + Send + Sync {
 }
 
 /// Kubernetes and Azure.
-#[derive(Debug)]
 pub(super) struct LivePorts {
     pub(super) mode: Mode,
-    pub(super) reader: Reader,
+    pub(super) client: Client,
     pub(super) writer: Writer,
     pub(super) gate: Gate,
     pub(super) azure: Azure,
     pub(super) clock: Arc<dyn Clock>,
+}
+
+impl fmt::Debug for LivePorts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LivePorts").field("mode", &self.mode).finish_non_exhaustive()
+    }
 }
 
 #[async_trait]
@@ -38,9 +44,9 @@ impl Ports for LivePorts {
         self.gate.check(effect).await?;
         match effect {
             Effect::TakeInventory => Ok(Reply::Inventory(Arc::new(self.take_inventory().await))),
-            Effect::ReadClaim(name) => self.reader.read_claim(name).await,
-            Effect::ReadNode(provider) => self.reader.read_node(provider).await,
-            Effect::ReadVolume(name) => self.reader.read_volume(name).await,
+            Effect::ReadClaim(name) => list::read_claim(&self.client, &*self.clock, name).await,
+            Effect::ReadNode(provider) => list::read_node(&self.client, &*self.clock, provider).await,
+            Effect::ReadVolume(name) => list::read_volume(&self.client, name).await,
             _ => match self.writer.perform(effect).await {
                 Some(reply) => reply,
                 None => self.azure.perform(effect).await,
@@ -54,7 +60,7 @@ impl LivePorts {
     async fn take_inventory(&self) -> Inventory {
         let started_at = self.clock.now();
         let (group_managed_by, cloud) = tokio::join!(self.azure.group_managed_by(), self.azure.list());
-        let cluster = self.reader.list_for_inventory().await;
+        let cluster = list::list_for_inventory(&self.client, &*self.clock).await;
         Inventory {
             started_at,
             finished_at: self.clock.now(),
