@@ -31,6 +31,8 @@ pub struct Lab {
     pub azure_url: String,
     /// The node resource group, as an id.
     pub group: String,
+    /// The cluster, as an id.
+    cluster: String,
     /// Between the controller and the API server.
     pub proxy: Proxy,
     /// The control plane.
@@ -49,12 +51,23 @@ impl Lab {
     /// # Errors
     /// When a program is missing or does not start.
     pub async fn start(mode: &'static str) -> Result<Self> {
+        Self::start_with_definitions(mode, "").await
+    }
+
+    /// As [`Lab::start`], where somebody has installed definitions before.
+    ///
+    /// # Errors
+    /// As there, or when the definitions are refused.
+    pub async fn start_with_definitions(mode: &'static str, definitions: &str) -> Result<Self> {
         // Another test of this process may have done it before.
         drop(rustls::crypto::ring::default_provider().install_default());
         let plane = ControlPlane::start(Mode::Full).await?;
         let folder = tempfile::Builder::new().prefix("lab-").tempdir()?;
         std::fs::write(folder.path().join("token"), TOKEN)?;
         File::create(folder.path().join("offset"))?;
+        if !definitions.is_empty() {
+            plane.apply(definitions).await?;
+        }
         let http = reqwest::Client::builder().timeout(Duration::from_secs(30)).build()?;
         let (azure, said) = start_azure(&plane, folder.path()).await?;
         let text = |key: &str| said[key].as_str().map(ToOwned::to_owned).context("azure-sim says too little");
@@ -65,7 +78,7 @@ impl Lab {
         let proxy = Proxy::start(&plane.server(), &ca, token.trim()).await?;
         write_config(folder.path(), &group, &cluster)?;
         let offset = SignedDuration::ZERO;
-        Ok(Self { azure, azure_url, group, proxy, plane, folder, offset, http, mode })
+        Ok(Self { azure, azure_url, group, cluster, proxy, plane, folder, offset, http, mode })
     }
 
     /// Starts the controller.
@@ -84,6 +97,8 @@ impl Lab {
             format!("--azure-token-file={}", file("token")),
             format!("--time-offset-file={}", file("offset")),
             "--health-bind=127.0.0.1:0".to_owned(),
+            // A controller that is started again is the same one: it need not wait for its own Lease to expire.
+            "--identity=lab".to_owned(),
             "--log-level=info,napkeeper=debug".to_owned(),
         ];
         Process::spawn("controller", &Program::new(napkeeper_binary()?).args(args))
@@ -131,6 +146,12 @@ impl Lab {
         let mut all: Vec<String> = resources.iter().filter_map(short).collect();
         all.sort();
         Ok(all)
+    }
+
+    /// The cluster's name, which is the value of its tag.
+    #[must_use]
+    pub fn cluster(&self) -> &str {
+        self.cluster.rsplit('/').next().unwrap_or_default()
     }
 
     /// The log of the simulated Azure, its end.

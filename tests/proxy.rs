@@ -8,6 +8,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
 use http::{HeaderMap, Method, StatusCode, Uri, header};
 use serde_json::json;
 use std::collections::VecDeque;
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 /// What becomes of a request that a rule names.
@@ -73,6 +74,8 @@ struct Shared {
     token: String,
     state: Mutex<Rules>,
     met: Notify,
+    /// Answers of an older generation end.
+    generation: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -104,6 +107,7 @@ impl Proxy {
             token: token.to_owned(),
             state: Mutex::default(),
             met: Notify::new(),
+            generation: watch::Sender::new(0),
         });
         let router = Router::new().fallback(pass).with_state(Arc::clone(&shared));
         let server = tokio::spawn(async move { drop(axum::serve(listener, router).await) });
@@ -133,6 +137,17 @@ impl Proxy {
     /// No rule holds any more.
     pub fn clear(&self) {
         self.state().rules.clear();
+    }
+
+    /// The rules that have not been met as often as they should.
+    #[must_use]
+    pub fn unmet(&self) -> Vec<Rule> {
+        self.state().rules.iter().filter(|rule| rule.times > 0).cloned().collect()
+    }
+
+    /// Ends every answer that is under way, such as watches: their clients ask anew.
+    pub fn break_connections(&self) {
+        self.shared.generation.send_modify(|n| *n += 1);
     }
 
     /// The next request that meets a rule; `None` when there is none for so long.
@@ -201,6 +216,12 @@ impl Shared {
         self.met.notify_waiters();
     }
 
+    /// Ends when connections are broken.
+    fn broken(&self) -> impl Future<Output = ()> + use<> {
+        let mut generation = self.generation.subscribe();
+        async move { drop(generation.changed().await) }
+    }
+
     async fn forward(&self, method: Method, uri: &Uri, headers: &HeaderMap, body: Bytes) -> Response {
         let url = format!("{}{}", self.origin, uri.path_and_query().map_or("/", |p| p.as_str()));
         let mut request = self.client.request(method, url).bearer_auth(&self.token).body(body);
@@ -217,7 +238,7 @@ impl Shared {
                         builder = builder.header(name, value);
                     }
                 }
-                let body = Body::from_stream(response.bytes_stream());
+                let body = Body::from_stream(response.bytes_stream().take_until(self.broken()));
                 builder.body(body).unwrap_or_else(|_| StatusCode::BAD_GATEWAY.into_response())
             }
             Err(error) => (StatusCode::BAD_GATEWAY, error.to_string()).into_response(),

@@ -1,0 +1,61 @@
+//! Companion: does it leave managed NAP's objects alone?
+
+use super::one_lab_at_a_time;
+use super::story::{objects, quickstart, sweep_status};
+use anyhow::{Result, ensure};
+use jiff::SignedDuration;
+use napkeeper_tests::control_plane::upstream_crds;
+use napkeeper_tests::lab::Lab;
+use serde_json::json;
+use std::time::Duration;
+
+/// Kinds of managed NAP.
+const KINDS: [(&str, &str, &str); 3] = [
+    ("karpenter.sh", "v1", "NodePool"),
+    ("karpenter.sh", "v1", "NodeClaim"),
+    ("karpenter.azure.com", "v1beta1", "AKSNodeClass"),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_an_hour_beside_nap_no_field_of_its_objects_is_ours() -> Result<()> {
+    let _turn = one_lab_at_a_time().await;
+    let mut lab = Lab::start_with_definitions("companion", &upstream_crds().await?).await?;
+    lab.plane.apply(&quickstart()?).await?;
+    lab.plane.apply(NODE_CLAIM).await?;
+    lab.plane.create_node("system-0", "4", "16Gi").await?;
+    let tags = json!({ "napkeeper.io_cluster": lab.cluster() });
+    lab.tell_azure("stage", &json!({ "leakedNic": { "name": "leaked", "tags": tags } })).await?;
+    lab.tell_azure("stage", &json!({ "leakedVm": { "name": "leaked-vm", "tags": tags } })).await?;
+    let controller = lab.controller()?;
+    controller.line("the cluster has been listed", Duration::from_secs(60)).await?;
+    for _ in 0..60 {
+        lab.jump(SignedDuration::from_secs(60))?;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    ensure!(controller.exit_status().is_none(), "the controller ended: {}", controller.tail(30));
+    let status = sweep_status(&lab).await?;
+    ensure!(status["counts"].as_array().is_some_and(|c| !c.is_empty()), "nothing was reported: {status}");
+    for (group, version, kind) in KINDS {
+        let found = objects(&lab, group, version, kind).await?;
+        ensure!(!found.is_empty(), "there is no {kind} to be left alone");
+        for object in found {
+            let managers = object.metadata.managed_fields.unwrap_or_default();
+            let ours = managers.iter().filter_map(|m| m.manager.as_deref()).find(|m| m.starts_with("napkeeper-") && *m != "napkeeper-tests");
+            ensure!(ours.is_none(), "{kind} {:?} has fields of {ours:?}", object.metadata.name);
+        }
+    }
+    let touched: Vec<String> = lab.proxy.writes().into_iter().filter(|w| w.contains("/karpenter.")).collect();
+    ensure!(touched.is_empty(), "it wrote to NAP's kinds: {touched:?}");
+    ensure!(lab.resources().await?.iter().any(|id| id.ends_with("/leaked-vm")), "a VM was deleted beside NAP");
+    Ok(())
+}
+
+const NODE_CLAIM: &str = "\
+apiVersion: karpenter.sh/v1
+kind: NodeClaim
+metadata: {name: general-purpose-x7k2p}
+spec:
+  nodeClassRef: {group: karpenter.azure.com, kind: AKSNodeClass, name: default}
+  requirements:
+  - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
+";

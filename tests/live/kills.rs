@@ -1,0 +1,172 @@
+//! Kills: is anything leaked or doubled when the controller dies around a side effect?
+//!
+//! For every kind of side effect it is killed twice: before the effect, when the request never arrives, and after it,
+//! when the effect has taken place and nothing of it is recorded. Then it is started again.
+
+use super::story::{all_gone, quickstart, running, scale, vms_created};
+use super::{eventually, one_lab_at_a_time};
+use anyhow::{Context, Result, ensure};
+use http::Method;
+use jiff::SignedDuration;
+use napkeeper_tests::lab::Lab;
+use napkeeper_tests::proxy::{Fate, Rule};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+const STEP: Duration = Duration::from_secs(240);
+
+/// A kind of side effect on Kubernetes: its method, parts of its path, what is not in it, part of its body.
+type Kind = (&'static str, Method, &'static [&'static str], &'static [&'static str], &'static str);
+
+/// Side effects on Kubernetes.
+fn kinds() -> Vec<Kind> {
+    vec![
+        ("create the NodeClaim", Method::POST, &["/nodeclaims"], &[], ""),
+        ("write the intent", Method::PATCH, &["/nodeclaims/"], &["/status"], "launch-intent"),
+        ("note the launch", Method::PATCH, &["/nodeclaims/", "/status"], &[], "providerID"),
+        ("register the Node", Method::PATCH, &["/api/v1/nodes/"], &[], "karpenter.sh/registered"),
+        ("note the registration", Method::PATCH, &["/nodeclaims/", "/status"], &[], "nodeName"),
+        ("initialise the Node", Method::PATCH, &["/api/v1/nodes/"], &[], "karpenter.sh/initialized"),
+        ("delete the NodeClaim", Method::DELETE, &["/nodeclaims/"], &[], ""),
+        ("taint the Node", Method::PATCH, &["/api/v1/nodes/"], &[], "karpenter.sh/disrupted"),
+        ("evict a pod", Method::POST, &["/eviction"], &[], ""),
+        ("delete the Node", Method::DELETE, &["/api/v1/nodes/"], &[], ""),
+        ("release the NodeClaim", Method::PATCH, &["/nodeclaims/"], &["/status"], "\"finalizers\""),
+        ("report a sweep", Method::PATCH, &["/orphansweeps/", "/status"], &[], ""),
+    ]
+}
+
+/// Side effects on Azure: their methods, and what their paths match.
+const AZURE: [(&str, &str, &str); 5] = [
+    ("create the NIC", "PUT", "networkInterfaces/aks-[^/]*$"),
+    ("create the VM", "PUT", "virtualMachines/aks-[^/]*$"),
+    ("delete the VM", "DELETE", "virtualMachines/aks-[^/]*$"),
+    ("sweep a NIC", "DELETE", "networkInterfaces/leaked$"),
+    ("mark a disk", "PATCH", "disks/leaked-disk/.*tags"),
+];
+
+/// A controller that is killed whenever a request is held.
+struct Mortal {
+    controller: napkeeper_tests::control_plane::Process,
+    /// What it was killed at.
+    deaths: Vec<String>,
+    /// Requests to Azure that were held.
+    held: BTreeSet<String>,
+}
+
+impl Mortal {
+    /// Kills and starts again if a request is held now.
+    async fn check(&mut self, lab: &Lab) -> Result<()> {
+        let mut why = lab.proxy.met(Duration::from_millis(1)).await.map(|met| format!("{:?} {}", met.fate, met.request));
+        for held in lab.azure("held").await?.as_array().into_iter().flatten() {
+            if self.held.insert(held["id"].to_string()) {
+                why.get_or_insert_with(|| held.to_string());
+            }
+        }
+        if let Some(why) = why {
+            self.controller.kill();
+            self.controller.exited(Duration::from_secs(10)).await?;
+            self.controller = lab.controller()?;
+            self.deaths.push(why);
+        }
+        ensure!(
+            self.controller.exit_status().is_none(),
+            "the controller ended by itself: {}",
+            self.controller.tail(30)
+        );
+        Ok(())
+    }
+
+    /// Lets time run fast, killing on the way, until something is so.
+    async fn until(&mut self, what: &str, lab: &mut Lab, mut so: impl AsyncFnMut(&Lab) -> Result<bool>) -> Result<()> {
+        let end = Instant::now() + STEP;
+        while !so(lab).await? {
+            self.check(lab).await?;
+            lab.jump(SignedDuration::from_secs(2))?;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            ensure!(
+                Instant::now() < end,
+                "no {what}; killed at {:#?}; in Azure {:?}; log: {}",
+                self.deaths,
+                lab.resources().await?,
+                self.controller.tail(40)
+            );
+        }
+        Ok(())
+    }
+}
+
+fn arm(lab: &Lab) {
+    for fate in [Fate::HeldBefore, Fate::HeldAfter] {
+        for (_, method, path, not, body) in kinds() {
+            let (path, not) = (path.to_vec(), not.to_vec());
+            lab.proxy.rule(Rule { method, path, not, body, fate, times: 1 });
+        }
+    }
+}
+
+async fn arm_azure(lab: &Lab) -> Result<()> {
+    for when in ["before", "after"] {
+        for (_, method, path) in AZURE {
+            lab.tell_azure("faults", &json!({ "hang": when, "method": method, "path": path, "times": 1 })).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn is_running(lab: &Lab) -> Result<bool> {
+    let phases = super::story::phases(lab, "inflate").await?;
+    Ok(phases.len() == 1 && phases.get("Running") == Some(&1))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_controller_that_dies_around_any_side_effect_leaks_and_doubles_nothing() -> Result<()> {
+    let _turn = one_lab_at_a_time().await;
+    let mut lab = Lab::start("provisioner").await?;
+    lab.plane.apply(&quickstart()?).await?;
+    scale(&lab, "inflate", 1).await?;
+    arm(&lab);
+    arm_azure(&lab).await?;
+    let controller = lab.controller()?;
+    let mut mortal = Mortal { controller, deaths: Vec::new(), held: BTreeSet::new() };
+
+    mortal.until("running pod", &mut lab, is_running).await?;
+    // Somebody deletes the NodeClaim under the pod: the node drains, and another comes.
+    lab.plane.kubectl(&["delete", "nodeclaims", "--all", "--wait=false"]).await?;
+    let two = async |lab: &Lab| Ok(vms_created(lab).await? == 2 && is_running(lab).await? && lab.resources().await?.len() == 3);
+    mortal.until("second node alone", &mut lab, two).await?;
+    stage_orphans(&lab).await?;
+    let swept = async |lab: &Lab| Ok(lab.azure("held").await?.is_array() && !lab.resources().await?.iter().any(|id| id.ends_with("/leaked")));
+    mortal.until("swept NIC", &mut lab, swept).await?;
+    let marked = async |lab: &Lab| Ok(lab.azure("state").await?.to_string().contains("first_seen") || lab.azure("state").await?.to_string().contains("firstSeen"));
+    mortal.until("marked disk", &mut lab, marked).await?;
+    scale(&lab, "inflate", 0).await?;
+    let empty = async |lab: &Lab| Ok(lab.resources().await?.iter().all(|id| id.ends_with("/leaked-disk")) && super::story::claims(lab).await?.is_empty());
+    mortal.until("end of all nodes", &mut lab, empty).await?;
+    ensure!(vms_created(&lab).await? == 2, "VMs were doubled: {}", lab.azure("ledger").await?);
+    every_kind_was_met(&mortal, &lab).await
+}
+
+/// A test that killed nothing would prove nothing.
+async fn every_kind_was_met(mortal: &Mortal, lab: &Lab) -> Result<()> {
+    eprintln!("killed and started {} times:", mortal.deaths.len());
+    mortal.deaths.iter().for_each(|why| eprintln!("  {why}"));
+    let left = lab.proxy.unmet();
+    ensure!(left.is_empty(), "these were never met: {left:#?}");
+    let faults = lab.azure("faults").await?;
+    let waiting = faults["mishaps"].as_array().or_else(|| faults.as_array()).context("the faults are no list")?;
+    ensure!(waiting.is_empty(), "these were never met: {waiting:?}");
+    Ok(())
+}
+
+async fn stage_orphans(lab: &Lab) -> Result<()> {
+    let tags = json!({ "napkeeper.io_cluster": lab.cluster() });
+    lab.tell_azure("stage", &json!({ "leakedNic": { "name": "leaked", "tags": tags } })).await?;
+    lab.tell_azure("stage", &json!({ "leakedOsDisk": { "name": "leaked-disk", "tags": tags } })).await?;
+    let marker = "apiVersion: napkeeper.io/v1alpha1\nkind: OrphanSweep\nmetadata: {name: marker}\nspec: {mode: Mark, kinds: [OsDisk]}\n";
+    lab.plane.apply(marker).await?;
+    let only_nics = json!({ "spec": { "kinds": ["Nic"] } }).to_string();
+    lab.plane.kubectl(&["patch", "orphansweep", "default", "--type=merge", "--patch", &only_nics]).await?;
+    Ok(())
+}
