@@ -1,8 +1,25 @@
 //! Adapter to Azure Resource Manager: what exists in the node resource group, and how is it created and deleted?
 //!
-//! Today it holds the map from ARM's errors to [`napkeeper_core::ports::CloudErrorCode`]. Authentication, one HTTP
-//! transport below the ARM crates, polling of long-running operations and pacing will join it. It decides nothing.
+//! Thin: it performs [`napkeeper_core::plan::Effect`]s and lists, and decides nothing. Everything passes one transport.
+//! The ARM crates give models, URLs and serialisation, always through `.send()`: awaiting their builders of long
+//! operations would repeat the PUT at each look and lose the error. Retries belong to the deciders.
 
+mod azure;
+mod credential;
 mod error;
+mod identity;
+mod listing;
+mod nic;
+mod operation;
+mod place;
+mod read;
+mod settings;
+mod transport;
+mod wire;
+mod write;
 
+pub use azure::Azure;
+pub use credential::{Chain, Credential, CredentialError, Token};
 pub use error::classify;
+pub use settings::{AzureSettings, SettingsError};
+pub use wire::{HttpWire, Method, Wire, WireError, WireRequest, WireResponse};

@@ -91,11 +91,14 @@ fn offering(body: &Value, cloud: &Cloud) -> Result<OfferingKey, Response> {
 }
 
 /// The NodeClaim that the VM's kubelet announces itself for. A real VM learns it from its custom data; here the tag
-/// says it, else the computer's name.
+/// says it, else the computer's name, `aks-<claim>`.
 fn claim(tags: &Tags, properties: &Value) -> Result<ClaimName, Response> {
     let name = match tags.get(labels::TAG_CLAIM) {
         Some(name) => name,
-        None => text("osProfile.computerName", &properties["osProfile"]["computerName"])?,
+        None => {
+            let computer = text("osProfile.computerName", &properties["osProfile"]["computerName"])?;
+            computer.strip_prefix("aks-").unwrap_or(computer)
+        }
     };
     ClaimName::new(name).map_err(|e| invalid("osProfile.computerName", e.reason))
 }

@@ -79,16 +79,19 @@ impl Route {
     pub(super) fn parse(path: &str, group: &ArmId) -> Result<Self, Response> {
         let unknown = || wrong(404, "NotFound", &format!("Nothing is served at {path}."));
         let path = path.trim_end_matches('/');
+        // Words are compared without case; names keep the spelling that they are asked for by.
         let folded = path.to_ascii_lowercase();
-        let segments: Vec<&str> = folded.trim_start_matches('/').split('/').collect();
-        if let [_, _, "providers", _, "locations", _, "operations", id] = segments[..] {
-            return Ok(Self::Operation(OperationId(Arc::from(id))));
+        let words: Vec<&str> = folded.trim_start_matches('/').split('/').collect();
+        let names: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        if let [_, _, "providers", _, "locations", _, "operations", _] = words[..] {
+            return Ok(Self::Operation(OperationId(Arc::from(names[7]))));
         }
-        let [subscriptions, subscription, groups, name, rest @ ..] = &segments[..] else {
+        let (["subscriptions", _, "resourcegroups", _, rest @ ..], [_, _, _, name, ..]) = (&words[..], &names[..])
+        else {
             return Err(unknown());
         };
-        let within = ArmId::new(format!("/{subscriptions}/{subscription}/{groups}/{name}"));
-        if within.as_ref() != Ok(group) {
+        let id = |segments: usize| ArmId::new(format!("/{}", names[..segments].join("/"))).ok();
+        if id(4).as_ref() != Some(group) {
             let message = format!("Resource group '{name}' could not be found.");
             return Err(wrong(404, "ResourceGroupNotFound", &message));
         }
@@ -97,13 +100,9 @@ impl Route {
             ["resources"] => Some(Self::Everything),
             ["providers", provider, of] => Type::parse(provider, of).map(Self::List),
             ["providers", provider, of, _] => {
-                let id = ArmId::new(path).ok();
-                Type::parse(provider, of).zip(id).map(|(of, id)| Self::Resource(of, id))
+                Type::parse(provider, of).zip(id(8)).map(|(of, id)| Self::Resource(of, id))
             }
-            ["providers", _, _, _, "providers", "microsoft.resources", "tags", "default"] => {
-                let id = ArmId::new(format!("/{}", segments[..8].join("/"))).ok();
-                id.map(Self::Tags)
-            }
+            ["providers", _, _, _, "providers", "microsoft.resources", "tags", "default"] => id(8).map(Self::Tags),
             _ => None,
         };
         parsed.ok_or_else(unknown)

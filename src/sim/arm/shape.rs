@@ -142,6 +142,7 @@ fn disk_properties(resource: &CloudResource, disk: &Disk) -> Value {
         "uniqueId": &*resource.incarnation,
         "diskSizeGB": disk.size_gib,
         "diskState": disk_state,
+        "creationData": { "createOption": if disk.is_os { "FromImage" } else { "Empty" } },
     });
     if disk.is_os {
         properties["osType"] = "Linux".into();

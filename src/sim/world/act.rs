@@ -74,7 +74,7 @@ impl World {
         }
         let reply = match self.cluster.perform(effect, self.now) {
             Some(reply) => reply,
-            None => self.cloud.perform(effect, self.now),
+            None => self.azure.perform(&mut self.cloud, effect, self.now),
         };
         if reply.is_ok() {
             self.done(key, effect);
@@ -85,8 +85,8 @@ impl World {
     /// The cloud first, Kubernetes after it.
     fn take_inventory(&mut self) -> Inventory {
         let now = self.now;
-        let group_managed_by = self.cloud.group_managed_by(now);
-        let cloud = self.cloud.list(now);
+        let group_managed_by = self.azure.group_managed_by(&mut self.cloud, now);
+        let cloud = self.azure.list(&mut self.cloud, now);
         let cluster: &Cluster = &self.cluster;
         Inventory {
             started_at: now,

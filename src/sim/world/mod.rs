@@ -13,6 +13,7 @@ mod mischief;
 mod orphans;
 mod play;
 mod play_azure;
+mod port;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ pub use deed::{Deed, Scarce};
 pub use invariants::Violation;
 pub use mischief::Mischief;
 pub use orphans::{Collected, Kept, Orphans};
+pub use port::{ArmPort, Direct};
 pub use start::{Start, StartError};
 pub(crate) use start::{furnish, identity, region_of};
 pub use timeline::{Entry, Kind};
@@ -54,6 +56,8 @@ pub struct World {
     started_at: Timestamp,
     catalog: RegionCatalog,
     cloud: Cloud,
+    /// The deciders' way to it.
+    azure: Box<dyn ArmPort>,
     cluster: Cluster,
     controller: Keeper,
     truth: Truth,
@@ -108,6 +112,11 @@ impl World {
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// Lets effects on Azure and listings of it go this way from now on.
+    pub fn set_arm_port(&mut self, port: Box<dyn ArmPort>) {
+        self.azure = port;
     }
 
     /// Says when the faults are over: from then on, what is nobody's must go in time.

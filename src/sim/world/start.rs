@@ -2,7 +2,7 @@
 
 use super::controller::Keeper;
 use super::truth::Truth;
-use super::{Books, Deed, World};
+use super::{Books, Deed, Direct, World};
 use crate::cloud::{Cloud, CloudSettings, Timings as CloudTimings};
 use crate::cluster::{Cluster, NewNode, Timings as ClusterTimings};
 use crate::workload::{PodBudget, PodTemplate, Workload};
@@ -116,6 +116,7 @@ impl World {
             started_at: start.at,
             catalog: region,
             cloud,
+            azure: Box::new(Direct),
             cluster: Cluster::new(start.seed, ClusterTimings::default()),
             controller: Keeper::default(),
             truth: Truth::default(),

@@ -1,0 +1,178 @@
+//! The adapter: which request does an effect become, and what does the response say?
+
+use crate::credential::Credential;
+use crate::error::{invalid, unavailable};
+use crate::operation;
+use crate::place::{self, Place, Type};
+use crate::settings::{AzureSettings, SettingsError};
+use crate::transport::{AddedBelow, Transport, meant};
+use crate::wire::{Method, Wire, WireResponse};
+use crate::{nic, read, write};
+use azure_core::{RetryOptions, TransportOptions};
+use azure_mgmt_compute::package_2024_07_01 as compute;
+use azure_mgmt_resources::package_resources_2021_04 as resources;
+use napkeeper_core::cluster::cloud::{CloudResource, Tags};
+use napkeeper_core::names::ArmId;
+use napkeeper_core::plan::{Effect, NicSpec, Reply, VmSpec};
+use napkeeper_core::ports::{CloudError, CloudErrorCode, OperationId, PortError};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Azure Resource Manager, as the executor sees it.
+pub struct Azure {
+    pub(crate) settings: AzureSettings,
+    pub(crate) transport: Arc<Transport>,
+    pub(crate) compute: compute::Client,
+    pub(crate) resources: resources::Client,
+    pub(crate) subscription: String,
+    pub(crate) group: String,
+}
+
+impl Azure {
+    /// An adapter. Nothing is sent, and no token is asked for, before the first call.
+    ///
+    /// # Errors
+    /// [`SettingsError`] where the settings name no endpoint, group or image that can be used.
+    pub fn new(settings: AzureSettings, wire: Arc<dyn Wire>, credential: Credential) -> Result<Self, SettingsError> {
+        let endpoint = settings.endpoint()?;
+        settings.image()?;
+        let Some((subscription, group)) = place::group(&settings.group) else {
+            return Err(SettingsError::Group(settings.group.clone()));
+        };
+        let (subscription, group) = (subscription.to_owned(), group.to_owned());
+        let deadline = settings.deadline;
+        let transport = Arc::new(Transport { wire, credential, endpoint: endpoint.clone(), deadline });
+        let options = || TransportOptions::new(transport.clone());
+        let failed = |e: azure_core::Error| SettingsError::Clients(e.to_string().into());
+        let compute = compute::Client::builder(Arc::new(AddedBelow))
+            .endpoint(endpoint.clone())
+            .retry(RetryOptions::none())
+            .transport(options())
+            .build()
+            .map_err(failed)?;
+        let resources = resources::Client::builder(Arc::new(AddedBelow))
+            .endpoint(endpoint)
+            .retry(RetryOptions::none())
+            .transport(options())
+            .build()
+            .map_err(failed)?;
+        Ok(Self { settings, transport, compute, resources, subscription, group })
+    }
+
+    /// Performs an effect on Azure.
+    ///
+    /// # Errors
+    /// What Azure refuses, as the domain sees it; `Unavailable` where it cannot be reached or understood; `Invalid`
+    /// for an effect on Kubernetes.
+    pub async fn perform(&self, effect: &Effect) -> Result<Reply, PortError> {
+        let reply = match effect {
+            Effect::Get(id) => self.get(id).await,
+            Effect::PutNic(spec) => self.put_nic(spec).await,
+            Effect::PutVm(spec) => self.put_vm(spec).await,
+            Effect::Delete(id, _) => self.delete(id).await,
+            Effect::Tag(id, tags) => self.tag(id, tags).await,
+            Effect::Poll(operation) => self.poll(operation).await,
+            other => Err(invalid(format!("{other:?} is no request to Azure; send it to Kubernetes"))),
+        };
+        reply.map_err(PortError::Cloud)
+    }
+
+    async fn get(&self, id: &ArmId) -> Result<Reply, CloudError> {
+        match self.read(id).await {
+            Ok(resource) => Ok(Reply::Resource(Some(Arc::new(resource)))),
+            Err(error) if error.code == CloudErrorCode::NotFound => Ok(Reply::Resource(None)),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn read(&self, id: &ArmId) -> Result<CloudResource, CloudError> {
+        let Place { subscription, group, of, name } = Place::of(id)?;
+        match of {
+            Type::Vm => {
+                let request = self.compute.virtual_machines_client().get(group, name, subscription);
+                let response = request.send().await.map_err(meant)?;
+                read::vm(response.into_body().await.map_err(meant)?)
+            }
+            Type::Disk => {
+                let request = self.compute.disks_client().get(subscription, group, name);
+                let response = request.send().await.map_err(meant)?;
+                read::disk(response.into_body().await.map_err(meant)?)
+            }
+            Type::Nic => {
+                let response = self.transport.call(Method::Get, self.transport.url(id.as_str()), None).await?;
+                read::nic(parsed(&response)?, None)
+            }
+        }
+    }
+
+    async fn put_nic(&self, spec: &NicSpec) -> Result<Reply, CloudError> {
+        let body = nic::body(spec, &self.settings);
+        self.write(Method::Put, spec.id.as_str(), Some(&body)).await
+    }
+
+    async fn put_vm(&self, spec: &VmSpec) -> Result<Reply, CloudError> {
+        let Place { subscription, group, name, .. } = Place::of(&spec.id)?;
+        let body = write::vm(spec, &self.settings)?;
+        let request = self.compute.virtual_machines_client().create_or_update(group, name, body, subscription);
+        begun(&request.send().await.map_err(meant)?.into_raw_response())
+    }
+
+    async fn delete(&self, id: &ArmId) -> Result<Reply, CloudError> {
+        let Place { subscription, group, of, name } = Place::of(id)?;
+        let reply = match of {
+            Type::Vm => {
+                let request = self.compute.virtual_machines_client().delete(group, name, subscription);
+                begun(&request.send().await.map_err(meant)?.into_raw_response())
+            }
+            Type::Disk => {
+                let request = self.compute.disks_client().delete(subscription, group, name);
+                begun(&request.send().await.map_err(meant)?.into_raw_response())
+            }
+            Type::Nic => self.write(Method::Delete, id.as_str(), None).await,
+        };
+        match reply {
+            Err(error) if error.code == CloudErrorCode::NotFound => Ok(Reply::Done),
+            reply => reply,
+        }
+    }
+
+    /// `Merge` keeps the other tags.
+    async fn tag(&self, id: &ArmId, tags: &Tags) -> Result<Reply, CloudError> {
+        Place::of(id)?;
+        let body = json!({ "operation": "Merge", "properties": { "tags": tags } });
+        let path = format!("{id}/providers/Microsoft.Resources/tags/default");
+        self.write(Method::Patch, &path, Some(&body)).await
+    }
+
+    async fn poll(&self, operation: &OperationId) -> Result<Reply, CloudError> {
+        let url =
+            operation.0.parse().map_err(|_| invalid("the id of an operation must be the URL that Azure named"))?;
+        operation::outcome(&self.transport.call(Method::Get, url, None).await?)
+    }
+
+    /// A write of our own.
+    async fn write(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Reply, CloudError> {
+        let body = body.map(|body| body.to_string().into_bytes());
+        let response = self.transport.call(method, self.transport.url(path), body).await?;
+        operation::begun(response.status, |name| response.header(name).map(str::to_owned))
+    }
+}
+
+impl std::fmt::Debug for Azure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Azure").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// What a write of the ARM crates has begun.
+fn begun(response: &azure_core::Response) -> Result<Reply, CloudError> {
+    let headers = response.headers();
+    operation::begun(response.status().into(), |name| headers.get_optional_string(&name.into()))
+}
+
+/// A body that must be of a shape.
+pub(crate) fn parsed<T: DeserializeOwned>(response: &WireResponse) -> Result<T, CloudError> {
+    serde_json::from_slice(&response.body)
+        .map_err(|error| unavailable(format!("Azure's response cannot be understood: {error}")))
+}

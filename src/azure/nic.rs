@@ -1,0 +1,77 @@
+//! NICs: how does `Microsoft.Network` write a network interface?
+//!
+//! The ARM crates that are used do not know this provider; these are the few properties that matter here.
+
+use crate::settings::AzureSettings;
+use napkeeper_core::cluster::cloud::Tags;
+use napkeeper_core::plan::NicSpec;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// A network interface, as read.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct NetworkInterface {
+    pub(crate) id: String,
+    pub(crate) location: Option<String>,
+    pub(crate) tags: Option<Tags>,
+    #[serde(default)]
+    pub(crate) properties: Properties,
+}
+
+/// Its properties.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Properties {
+    pub(crate) resource_guid: Option<String>,
+    pub(crate) ip_configurations: Option<Vec<Value>>,
+    pub(crate) virtual_machine: Option<Reference>,
+    pub(crate) private_endpoint: Option<Reference>,
+    pub(crate) private_link_service: Option<Reference>,
+    pub(crate) hosted_workloads: Option<Vec<String>>,
+}
+
+/// Another resource.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Reference {
+    pub(crate) id: Option<String>,
+}
+
+/// A page of a listing.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Page {
+    pub(crate) value: Vec<NetworkInterface>,
+    pub(crate) next_link: Option<String>,
+}
+
+impl Properties {
+    /// What the NIC serves besides a VM.
+    pub(crate) fn serves(&self) -> Option<&str> {
+        let workload = self.hosted_workloads.iter().flatten().next();
+        let (endpoint, service) = (&self.private_endpoint, &self.private_link_service);
+        workload
+            .map(String::as_str)
+            .or_else(|| endpoint.as_ref().map(|r| r.id.as_deref().unwrap_or("a private endpoint")))
+            .or_else(|| service.as_ref().map(|r| r.id.as_deref().unwrap_or("a private link service")))
+    }
+}
+
+/// The body that creates a NIC: one address of the subnet.
+pub(crate) fn body(spec: &NicSpec, settings: &AzureSettings) -> Value {
+    json!({
+        "location": settings.region.as_str(),
+        "tags": spec.tags,
+        "properties": {
+            "enableAcceleratedNetworking": false,
+            "ipConfigurations": [{
+                "name": spec.id.name(),
+                "properties": {
+                    "primary": true,
+                    "privateIPAllocationMethod": "Dynamic",
+                    "subnet": { "id": settings.subnet.as_str() },
+                },
+            }],
+        },
+    })
+}

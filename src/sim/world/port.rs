@@ -1,0 +1,49 @@
+//! The port: by which way do the deciders' requests reach the simulated Azure?
+
+use crate::cloud::Cloud;
+use jiff::Timestamp;
+use napkeeper_core::cluster::cloud::CloudResource;
+use napkeeper_core::cluster::inventory::{ListFailure, Listing};
+use napkeeper_core::names::ArmId;
+use napkeeper_core::plan::{Effect, Reply};
+use napkeeper_core::ports::PortError;
+use std::fmt::Debug;
+
+/// A way to the simulated Azure. Whatever way it is, the same must come of every request.
+pub trait ArmPort: Debug + Send {
+    /// Performs an effect on Azure.
+    ///
+    /// # Errors
+    /// As [`Cloud::perform`].
+    fn perform(&mut self, cloud: &mut Cloud, effect: &Effect, now: Timestamp) -> Result<Reply, PortError>;
+
+    /// Lists VMs, NICs and disks of the group, by id.
+    ///
+    /// # Errors
+    /// As [`Cloud::list`].
+    fn list(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<CloudResource>;
+
+    /// `managedBy` of the group.
+    ///
+    /// # Errors
+    /// As [`Cloud::group_managed_by`].
+    fn group_managed_by(&mut self, cloud: &mut Cloud, now: Timestamp) -> Result<Option<ArmId>, ListFailure>;
+}
+
+/// By a call, without HTTP and without an adapter.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Direct;
+
+impl ArmPort for Direct {
+    fn perform(&mut self, cloud: &mut Cloud, effect: &Effect, now: Timestamp) -> Result<Reply, PortError> {
+        cloud.perform(effect, now)
+    }
+
+    fn list(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<CloudResource> {
+        cloud.list(now)
+    }
+
+    fn group_managed_by(&mut self, cloud: &mut Cloud, now: Timestamp) -> Result<Option<ArmId>, ListFailure> {
+        cloud.group_managed_by(now)
+    }
+}
