@@ -1,7 +1,13 @@
 //! Adapter to Kubernetes: which objects does the cluster hold, and how are ours written?
 //!
-//! Today it holds the field managers of our writes. Reflectors that feed a [`napkeeper_core::cluster::Snapshot`],
-//! server-side apply, eviction, events and the Lease will join them. It decides nothing.
+//! It decides nothing.
+
+mod error;
+mod pause;
+mod write;
+
+pub use pause::{PAUSE_CONFIG_MAP, pause, read_pause};
+pub use write::Writer;
 
 /// Who owns the fields of a server-side apply. One for each use, so that no two of our writes take fields from each
 /// other, and a user sees in `managedFields` which part of napkeeper wrote what.
