@@ -13,6 +13,7 @@ pub mod executor;
 #[cfg(test)]
 pub(crate) mod fixtures;
 pub mod labels;
+pub mod leadership;
 pub mod lifecycle;
 pub mod money;
 pub mod names;

@@ -1,32 +1,89 @@
-//! Errors of Kubernetes: which answer do they call for, and what do they say?
+//! Errors: what does an answer of the API server mean to the domain, and how long is it waited for?
+//!
+//! The domain knows a handful of errors; what the server said goes to the log, where people look for it.
 
-use kube::Error;
+use kube::core::Status;
 use napkeeper_core::ports::ClusterError;
 use std::error::Error as _;
+use std::future::Future;
+use std::time::Duration;
 
-/// The answer that an error calls for.
-pub(crate) fn cluster_error(error: &Error) -> ClusterError {
-    let Error::Api(status) = error else {
-        return ClusterError::Unavailable;
+/// Longest that a request may take.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
+/// The cause by which the API server names a PodDisruptionBudget, in an answer that may as well mean overload.
+const BUDGET_CAUSE: &str = "DisruptionBudget";
+
+/// A request, as the log names it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct What<'a> {
+    /// Verb of Kubernetes.
+    pub(crate) verb: &'static str,
+    /// Kind of the object.
+    pub(crate) kind: &'static str,
+    /// Name of the object, with its namespace where it has one.
+    pub(crate) name: &'a str,
+}
+
+/// Waits for a request, no longer than [`DEADLINE`]. A failure is logged with what the server said.
+///
+/// # Errors
+/// [`ClusterError`]; `Unavailable` when the deadline has passed.
+pub(crate) async fn call<T>(what: What<'_>, request: impl Future<Output = kube::Result<T>>) -> Result<T, ClusterError> {
+    let What { verb, kind, name } = what;
+    match tokio::time::timeout(DEADLINE, request).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => {
+            let meaning = cluster_error(&error);
+            log(what, &error, meaning);
+            Err(meaning)
+        }
+        Err(_) => {
+            tracing::warn!(verb, kind, name, seconds = DEADLINE.as_secs(), "the API server did not answer in time");
+            Err(ClusterError::Unavailable)
+        }
+    }
+}
+
+/// Refused evictions are the daily business of a drain; everything else is worth a look.
+fn log(what: What<'_>, error: &kube::Error, meaning: ClusterError) {
+    let What { verb, kind, name } = what;
+    let (status, message) = match error {
+        kube::Error::Api(status) => (status.code, status.message.clone()),
+        other => (0, describe(other)),
     };
-    let causes = status.details.iter().flat_map(|d| &d.causes);
+    if meaning == ClusterError::Budget && status == 429 {
+        tracing::debug!(verb, kind, name, status, message, "the API server refused");
+    } else {
+        tracing::warn!(verb, kind, name, status, message, "the API server refused");
+    }
+}
+
+/// What an error of the client means to the domain.
+pub(crate) fn cluster_error(error: &kube::Error) -> ClusterError {
+    let kube::Error::Api(status) = error else { return ClusterError::Unavailable };
     match status.code {
-        401 | 403 => ClusterError::Forbidden,
         404 => ClusterError::NotFound,
-        // A patch whose test does not hold is refused as invalid.
-        409 | 412 | 422 => ClusterError::Conflict,
-        429 if causes.into_iter().any(|c| c.reason == "DisruptionBudget") => ClusterError::Budget,
+        409 => ClusterError::Conflict,
+        401 | 403 => ClusterError::Forbidden,
+        429 if is_budget(status) => ClusterError::Budget,
+        // An eviction is refused so when more than one budget guards the pod.
+        500 if status.message.contains("more than one PodDisruptionBudget") => ClusterError::Budget,
         _ => ClusterError::Unavailable,
     }
 }
 
+fn is_budget(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|d| &d.causes);
+    causes.into_iter().any(|cause| cause.reason == BUDGET_CAUSE)
+}
+
 /// What an error says, for people: the server's message, or the whole chain of causes.
-pub(crate) fn describe(error: &Error) -> String {
+pub(crate) fn describe(error: &kube::Error) -> String {
     match error {
-        Error::Api(status) if status.message.is_empty() => format!("HTTP {} {}", status.code, status.reason),
-        Error::Api(status) => status.message.clone(),
+        kube::Error::Api(status) if status.message.is_empty() => format!("HTTP {} {}", status.code, status.reason),
+        kube::Error::Api(status) => status.message.clone(),
         // A credential plugin's output may hold the credential.
-        Error::Auth(_) => {
+        kube::Error::Auth(_) => {
             "the credentials of the kubeconfig or the service account cannot be read or renewed".to_owned()
         }
         other => {
@@ -46,8 +103,8 @@ pub(crate) fn describe(error: &Error) -> String {
 
 /// True when the server says that there is no such object. A kind that is not served answers 404 as well, but says
 /// nothing about the object.
-pub(crate) fn says_absent(error: &Error, name: &str) -> bool {
-    let Error::Api(status) = error else { return false };
+pub(crate) fn says_absent(error: &kube::Error, name: &str) -> bool {
+    let kube::Error::Api(status) = error else { return false };
     status.code == 404 && status.details.as_ref().is_some_and(|d| d.name == name)
 }
 
@@ -56,25 +113,32 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn refusal(code: u16, details: &serde_json::Value) -> Error {
-        Error::Api(serde_json::from_value(json!({ "code": code, "message": "m", "details": details })).unwrap())
+    #[test]
+    fn the_domain_learns_what_calls_for_another_answer() {
+        let budget = json!({ "causes": [{ "reason": "DisruptionBudget", "message": "needs 2 healthy pods" }] });
+        let several =
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+        for (code, message, details, meaning) in [
+            (404, "", json!(null), ClusterError::NotFound),
+            (409, "", json!(null), ClusterError::Conflict),
+            (401, "", json!(null), ClusterError::Forbidden),
+            (403, "", json!(null), ClusterError::Forbidden),
+            (429, "Cannot evict pod", budget, ClusterError::Budget),
+            (429, "Too many requests, please try again later.", json!(null), ClusterError::Unavailable),
+            (500, several, json!(null), ClusterError::Budget),
+            (500, "etcdserver: leader changed", json!(null), ClusterError::Unavailable),
+            (422, "spec.taints is invalid", json!(null), ClusterError::Unavailable),
+        ] {
+            let status = json!({ "status": "Failure", "code": code, "message": message, "details": details });
+            let error = kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()));
+            assert_eq!(cluster_error(&error), meaning, "{code} {message}");
+        }
+        assert_eq!(cluster_error(&kube::Error::TlsRequired), ClusterError::Unavailable);
     }
 
-    #[test]
-    fn each_refusal_calls_for_its_own_answer() {
-        let budget = json!({ "causes": [{ "reason": "DisruptionBudget", "message": "x" }] });
-        for (code, details, answer) in [
-            (401, json!({}), ClusterError::Forbidden),
-            (403, json!({}), ClusterError::Forbidden),
-            (404, json!({}), ClusterError::NotFound),
-            (409, json!({}), ClusterError::Conflict),
-            (422, json!({}), ClusterError::Conflict),
-            (429, budget, ClusterError::Budget),
-            (429, json!({}), ClusterError::Unavailable),
-            (500, json!({}), ClusterError::Unavailable),
-        ] {
-            assert_eq!(cluster_error(&refusal(code, &details)), answer, "{code} {details}");
-        }
+    fn refusal(code: u16, details: &serde_json::Value) -> kube::Error {
+        let status = json!({ "code": code, "message": "m", "details": details });
+        kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
     }
 
     #[test]

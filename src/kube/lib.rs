@@ -1,15 +1,20 @@
 //! Adapter to Kubernetes: which objects does the cluster hold, and how are ours written?
 //!
-//! [`watch`] feeds a [`napkeeper_core::cluster::Snapshot`], [`list`] reads past that cache. Both turn the times that
-//! the API server stamped into ours ([`napkeeper_core::clock`]). It decides nothing.
+//! [`watch`] feeds a [`napkeeper_core::cluster::Snapshot`], [`list`] reads past that cache; both turn the times that the
+//! API server stamped into ours ([`napkeeper_core::clock`]). [`Writer`] performs what the executor asks for. It decides
+//! nothing.
 
 pub mod client;
 mod error;
 pub mod list;
 mod ours;
+mod pause;
 pub mod watch;
+mod write;
 
 pub use client::{ConnectError, connect};
+pub use pause::{PAUSE_CONFIG_MAP, pause, read_pause};
+pub use write::Writer;
 
 /// Who owns the fields of a server-side apply. One for each use, so that no two of our writes take fields from each
 /// other, and a user sees in `managedFields` which part of napkeeper wrote what.

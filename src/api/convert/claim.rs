@@ -16,6 +16,7 @@ use kube::core::Resource;
 use napkeeper_core::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchFailure};
 use napkeeper_core::labels::{FINALIZER, LAUNCH_INTENT, NODEPOOL, PLANNED_OFFERINGS};
 use napkeeper_core::names::{ClaimName, NodeName, NodePoolName, ProviderId};
+use napkeeper_core::plan::ClaimDraft;
 use napkeeper_core::resources::Resources;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -130,13 +131,40 @@ fn read_status(wire: &NodeClaimStatus, found: &mut Violations) -> ClaimStatus {
 /// # Errors
 /// When intent or planned offerings cannot be written as JSON, which no value of theirs causes.
 pub fn claim_object(claim: &Claim) -> Result<NodeClaim, serde_json::Error> {
-    let spec = &claim.spec;
+    let mut object = unsaved(&claim.name, &claim.spec)?;
+    if let Some(intent) = &claim.intent {
+        let annotations = object.metadata.annotations.get_or_insert_default();
+        annotations.insert(LAUNCH_INTENT.to_owned(), serde_json::to_string(intent)?);
+    }
+    object.metadata = ObjectMeta {
+        uid: Some(claim.uid.as_str().to_owned()),
+        creation_timestamp: Some(Time(claim.created_at)),
+        deletion_timestamp: claim.deleting_at.map(Time),
+        finalizers: claim.has_finalizer.then(|| vec![FINALIZER.to_owned()]),
+        ..object.metadata
+    };
+    object.status = Some(write_status(&claim.status));
+    Ok(object)
+}
+
+/// Writes a NodeClaim that is to be created, with our finalizer.
+///
+/// # Errors
+/// When planned offerings cannot be written as JSON, which no value of theirs causes.
+pub fn claim_draft(draft: &ClaimDraft) -> Result<NodeClaim, serde_json::Error> {
+    let mut object = unsaved(&draft.name, &draft.spec)?;
+    object.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
+    Ok(object)
+}
+
+/// What a NodeClaim says of itself before any API server has seen it.
+fn unsaved(name: &ClaimName, spec: &ClaimSpec) -> Result<NodeClaim, serde_json::Error> {
     let mut labels = spec.labels.clone();
     if let Some(pool) = &spec.pool {
         labels.insert(Arc::from(NODEPOOL), pool.text());
     }
     let mut object = NodeClaim::new(
-        claim.name.as_str(),
+        name.as_str(),
         NodeClaimSpec {
             expire_after: Some(duration::format_or_never(spec.expire_after)),
             node_class_ref: NodeClassRef {
@@ -154,30 +182,12 @@ pub fn claim_object(claim: &Claim) -> Result<NodeClaim, serde_json::Error> {
             ..NodeClaimSpec::default()
         },
     );
-    let annotations = annotations(claim)?;
-    object.metadata = ObjectMeta {
-        uid: Some(claim.uid.as_str().to_owned()),
-        labels: meta::text_map(&labels),
-        annotations: (!annotations.is_empty()).then_some(annotations),
-        creation_timestamp: Some(Time(claim.created_at)),
-        deletion_timestamp: claim.deleting_at.map(Time),
-        finalizers: claim.has_finalizer.then(|| vec![FINALIZER.to_owned()]),
-        ..object.metadata
-    };
-    object.status = Some(write_status(&claim.status));
+    object.metadata.labels = meta::text_map(&labels);
+    if !spec.planned.is_empty() {
+        let planned = serde_json::to_string(&spec.planned)?;
+        object.metadata.annotations = Some(BTreeMap::from([(PLANNED_OFFERINGS.to_owned(), planned)]));
+    }
     Ok(object)
-}
-
-fn annotations(claim: &Claim) -> Result<BTreeMap<String, String>, serde_json::Error> {
-    let mut all = BTreeMap::new();
-    if let Some(intent) = &claim.intent {
-        all.insert(LAUNCH_INTENT.to_owned(), serde_json::to_string(intent)?);
-    }
-    if !claim.spec.planned.is_empty() {
-        let planned = serde_json::to_string(&claim.spec.planned)?;
-        all.insert(PLANNED_OFFERINGS.to_owned(), planned);
-    }
-    Ok(all)
 }
 
 fn write_status(status: &ClaimStatus) -> NodeClaimStatus {

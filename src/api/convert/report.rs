@@ -1,0 +1,164 @@
+//! Reports of sweeps: what does an OrphanSweep's status say?
+//!
+//! `Ready` is our own ability to look: findings never make it False, a listing that failed does. `Halted` says whether
+//! nothing is swept at all, and why.
+
+use crate::sweep::{KindCount, LastRun, OrphanSweep, OrphanSweepStatus, SweepFinding};
+use crate::wire::Condition;
+use jiff::Timestamp;
+use napkeeper_core::cluster::cloud::ResourceKind;
+use napkeeper_core::orphans::{Finding, REPORTED, Standing};
+use napkeeper_core::plan::SweepReport;
+use std::collections::BTreeSet;
+
+/// Most entries of a finding's lists.
+const MAX_LIST: usize = 20;
+/// Longest message of a condition.
+const MAX_MESSAGE: usize = 32_768;
+
+/// The status of a sweep after a report, written at `now`. A condition's time moves only when its status does.
+#[must_use]
+pub fn sweep_status(sweep: &OrphanSweep, report: &SweepReport, now: Timestamp) -> OrphanSweepStatus {
+    let known = sweep.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
+    let generation = sweep.metadata.generation;
+    let orphans = || report.totals.iter().filter(|((_, standing), _)| *standing == Standing::Orphan).map(|(_, t)| t);
+    let observed = report.observed_at.to_string();
+    OrphanSweepStatus {
+        addresses: Some(orphans().map(|t| i64::from(t.addresses)).sum()),
+        conditions: Some(conditions(report, known, generation, now)),
+        cost_per_hour_nano_usd: Some(orphans().map(|t| t.price.nanos()).fold(0, i64::saturating_add)),
+        counts: Some(ResourceKind::ALL.into_iter().map(|kind| count(report, kind)).collect()),
+        findings: Some(report.findings.iter().take(REPORTED).map(finding).collect()),
+        last_run: Some(LastRun { started_at: observed.clone(), finished_at: Some(observed), ..LastRun::default() }),
+        observed_generation: generation,
+        orphans: Some(orphans().map(|t| i64::from(t.resources)).sum()),
+        ..OrphanSweepStatus::default()
+    }
+}
+
+fn conditions(report: &SweepReport, known: &[Condition], generation: Option<i64>, now: Timestamp) -> Vec<Condition> {
+    let condition = |kind: &str, status: &str, reason: &str, message: &str| {
+        let before = known.iter().find(|c| c.kind == kind && c.status == status);
+        Condition {
+            kind: kind.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message: message.chars().take(MAX_MESSAGE).collect(),
+            observed_generation: generation,
+            last_transition_time: before.map_or_else(|| now.to_string(), |c| c.last_transition_time.clone()),
+            ..Condition::default()
+        }
+    };
+    // With a listing that is not whole nothing is known; where nothing at all was listed, there is no finding either.
+    let blind = report.totals.is_empty() || report.totals.keys().any(|(_, s)| *s == Standing::Unknown);
+    let ready = match &report.halted {
+        Some(why) if blind => condition("Ready", "False", "NotObserved", why),
+        _ => condition("Ready", "True", "Observed", ""),
+    };
+    let halted = match &report.halted {
+        Some(why) => condition("Halted", "True", "NothingIsSwept", why),
+        None => condition("Halted", "False", "Sweeping", ""),
+    };
+    vec![ready, halted]
+}
+
+fn count(report: &SweepReport, kind: ResourceKind) -> KindCount {
+    let of = |standing| Some(report.totals.get(&(kind, standing)).map_or(0, |total| i64::from(total.resources)));
+    KindCount {
+        alive: of(Standing::Alive),
+        foreign: of(Standing::Foreign),
+        kind: kind.as_str().to_owned(),
+        orphan: of(Standing::Orphan),
+        suspect: of(Standing::Suspect),
+        unknown: of(Standing::Unknown),
+        ..KindCount::default()
+    }
+}
+
+fn finding(found: &Finding) -> SweepFinding {
+    let evidence = found.evidence.iter().take(MAX_LIST).map(ToString::to_string).collect();
+    let refusals: BTreeSet<_> = found.refusals.iter().copied().collect();
+    SweepFinding {
+        addresses: Some(found.addresses.into()),
+        cost_per_hour_nano_usd: Some(found.price.nanos()),
+        evidence: Some(evidence),
+        first_seen: found.first_seen.map(|t| t.to_string()),
+        id: found.id.as_str().to_owned(),
+        incarnation: found.incarnation.to_string(),
+        kind: found.kind.as_str().to_owned(),
+        refusals: Some(refusals.into_iter().take(MAX_LIST).map(|r| r.category().to_owned()).collect()),
+        standing: format!("{:?}", found.standing),
+        ..SweepFinding::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use napkeeper_core::money::HourlyPrice;
+    use napkeeper_core::names::{ArmId, ObjectName};
+    use napkeeper_core::orphans::Refusal;
+    use napkeeper_core::plan::Total;
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_772_000_000 + seconds).unwrap()
+    }
+
+    fn report(standing: Standing, halted: Option<&str>) -> SweepReport {
+        let id = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/networkInterfaces/n";
+        let found = Finding {
+            id: ArmId::new(id).unwrap(),
+            kind: ResourceKind::Nic,
+            incarnation: Arc::from("guid"),
+            standing,
+            evidence: vec![Arc::from("no link")],
+            refusals: vec![Refusal::Mode, Refusal::TooYoung, Refusal::Mode],
+            price: HourlyPrice::parse_usd("0.004").unwrap(),
+            addresses: 1,
+            first_seen: Some(at(0)),
+        };
+        let total = Total { resources: 3, price: HourlyPrice::parse_usd("0.012").unwrap(), addresses: 3 };
+        SweepReport {
+            sweep: ObjectName::new("s").unwrap(),
+            observed_at: at(60),
+            findings: vec![found; 60],
+            totals: [((ResourceKind::Nic, standing), total)].into(),
+            halted: halted.map(Arc::from),
+        }
+    }
+
+    fn sweep() -> OrphanSweep {
+        serde_json::from_value(json!({ "metadata": { "name": "s", "generation": 3 }, "spec": {} })).unwrap()
+    }
+
+    fn words(status: &OrphanSweepStatus) -> Vec<String> {
+        let conditions = status.conditions.iter().flatten();
+        conditions.map(|c| format!("{}={} {} {}", c.kind, c.status, c.message, c.last_transition_time)).collect()
+    }
+
+    #[test]
+    fn a_status_holds_the_sums_of_orphans_and_no_more_findings_than_fit() {
+        let status = sweep_status(&sweep(), &report(Standing::Orphan, None), at(61));
+        assert_eq!((status.orphans, status.addresses, status.observed_generation), (Some(3), Some(3), Some(3)));
+        assert_eq!(status.cost_per_hour_nano_usd, Some(12_000_000));
+        let findings = status.findings.unwrap();
+        assert_eq!(findings.len(), 50);
+        assert_eq!(findings[0].refusals.as_deref().unwrap(), ["too_young", "mode"], "a set");
+        let counts: Vec<Value> = status.counts.unwrap().iter().map(|c| json!([c.kind, c.orphan])).collect();
+        assert_eq!(counts, [json!(["Nic", 3]), json!(["OsDisk", 0]), json!(["Vm", 0]), json!(["DataDisk", 0])]);
+    }
+
+    #[test]
+    fn findings_and_the_breaker_leave_ready_true_and_a_failed_listing_does_not() {
+        let mut object = sweep();
+        let first = sweep_status(&object, &report(Standing::Orphan, None), at(1));
+        assert_eq!(words(&first), [format!("Ready=True  {}", at(1)), format!("Halted=False  {}", at(1))]);
+        object.status = Some(first);
+        let tripped = sweep_status(&object, &report(Standing::Suspect, Some("tripped")), at(2));
+        assert_eq!(words(&tripped), [format!("Ready=True  {}", at(1)), format!("Halted=True tripped {}", at(2))]);
+        let blind = sweep_status(&object, &report(Standing::Unknown, Some("listing disks: 403")), at(3));
+        assert_eq!(words(&blind)[0], format!("Ready=False listing disks: 403 {}", at(3)));
+    }
+}

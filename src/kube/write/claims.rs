@@ -1,0 +1,115 @@
+//! NodeClaims: how is one created, advanced, asked to go, and let go?
+
+use super::{Target, Writer, delete_of};
+use crate::FieldManager;
+use crate::error::{What, call};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::PostParams;
+use kube::{Api, Resource};
+use napkeeper_api::convert;
+use napkeeper_api::karpenter::{NodeClaim, NodePool};
+use napkeeper_core::cluster::claim::{ClaimRef, LaunchIntent};
+use napkeeper_core::labels::{FINALIZER, LAUNCH_INTENT};
+use napkeeper_core::names::NodePoolName;
+use napkeeper_core::plan::{ClaimDraft, ClaimStep};
+use napkeeper_core::ports::ClusterError;
+use serde_json::json;
+
+const KIND: &str = "NodeClaim";
+
+impl Writer {
+    fn claims(&self) -> Api<NodeClaim> {
+        Api::all(self.client.clone())
+    }
+
+    fn claim<'a>(&self, claim: &'a ClaimRef, manager: FieldManager, status: bool) -> Target<'a, NodeClaim> {
+        Target { api: self.claims(), kind: KIND, name: claim.name.as_str(), uid: &claim.uid, manager, status }
+    }
+
+    /// Creates a NodeClaim that goes when its NodePool goes.
+    pub(super) async fn create_claim(&self, draft: &ClaimDraft) -> Result<(), ClusterError> {
+        let mut object = convert::claim_draft(draft).map_err(|error| unwritable(draft.name.as_str(), &error))?;
+        if let Some(pool) = &draft.spec.pool {
+            object.metadata.owner_references = Some(vec![self.owner(pool).await?]);
+        }
+        let manager = Some(FieldManager::Provisioner.as_str().to_owned());
+        let params = PostParams { field_manager: manager, ..PostParams::default() };
+        let what = What { verb: "create", kind: KIND, name: draft.name.as_str() };
+        call(what, self.claims().create(&params, &object)).await.map(drop)
+    }
+
+    /// The NodePool as an owner. One that is gone owns nothing: no claim is made for it.
+    async fn owner(&self, pool: &NodePoolName) -> Result<OwnerReference, ClusterError> {
+        let pools: Api<NodePool> = Api::all(self.client.clone());
+        let what = What { verb: "get", kind: "NodePool", name: pool.as_str() };
+        let found = call(what, pools.get_metadata_opt(pool.as_str())).await?;
+        let metadata = found.ok_or(ClusterError::NotFound)?.metadata;
+        Ok(OwnerReference {
+            api_version: NodePool::api_version(&()).into_owned(),
+            kind: NodePool::kind(&()).into_owned(),
+            name: pool.as_str().to_owned(),
+            uid: metadata.uid.unwrap_or_default(),
+            ..OwnerReference::default()
+        })
+    }
+
+    pub(super) async fn write_intent(&self, claim: &ClaimRef, intent: &LaunchIntent) -> Result<(), ClusterError> {
+        let text = serde_json::to_string(intent).map_err(|error| unwritable(claim.name.as_str(), &error))?;
+        let target = self.claim(claim, FieldManager::Provisioner, false);
+        self.update(&target, |found| {
+            let meta = &found.metadata;
+            // Without our finalizer nobody would clean up what the intent names.
+            if meta.deletion_timestamp.is_some() || !has_finalizer(meta.finalizers.as_deref()) {
+                return Err(ClusterError::Conflict);
+            }
+            let known = meta.annotations.as_ref().and_then(|all| all.get(LAUNCH_INTENT));
+            let patch = || json!({ "metadata": { "annotations": { LAUNCH_INTENT: text } } });
+            Ok((known != Some(&text)).then(patch))
+        })
+        .await
+    }
+
+    pub(super) async fn advance_claim(&self, claim: &ClaimRef, step: &ClaimStep) -> Result<(), ClusterError> {
+        let target = self.claim(claim, FieldManager::Lifecycle, true);
+        self.update(&target, |found| {
+            let status = convert::advance(found, step, self.clock.now());
+            let known = found.status.as_ref() == Some(&status);
+            Ok((!known).then(|| json!({ "status": status })))
+        })
+        .await
+    }
+
+    /// Asks for a NodeClaim's deletion; our finalizer holds it.
+    pub(super) async fn delete_claim(&self, claim: &ClaimRef) -> Result<(), ClusterError> {
+        let name = claim.name.as_str();
+        let what = What { verb: "delete", kind: KIND, name };
+        call(what, self.claims().delete(name, &delete_of(&claim.uid))).await.map(drop)
+    }
+
+    /// Takes our finalizer off. A claim that is gone has none.
+    pub(super) async fn release_claim(&self, claim: &ClaimRef) -> Result<(), ClusterError> {
+        let target = self.claim(claim, FieldManager::Provisioner, false);
+        let released = self.update(&target, |found| Ok(without_finalizer(found.metadata.finalizers.as_deref()))).await;
+        match released {
+            Err(ClusterError::NotFound) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+/// The patch that takes our finalizer off; `None` when it is not there.
+pub(super) fn without_finalizer(finalizers: Option<&[String]>) -> Option<serde_json::Value> {
+    let kept = || finalizers.into_iter().flatten().filter(|f| *f != FINALIZER).collect::<Vec<_>>();
+    has_finalizer(finalizers).then(|| json!({ "metadata": { "finalizers": kept() } }))
+}
+
+/// True when our finalizer is there.
+pub(super) fn has_finalizer(finalizers: Option<&[String]>) -> bool {
+    finalizers.into_iter().flatten().any(|f| f == FINALIZER)
+}
+
+/// No value of the domain's causes this; if one did, it must not look like a success.
+fn unwritable(name: &str, error: &serde_json::Error) -> ClusterError {
+    tracing::error!(kind = KIND, name, %error, "a NodeClaim cannot be written as JSON");
+    ClusterError::Unavailable
+}

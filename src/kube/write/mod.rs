@@ -1,0 +1,165 @@
+//! Writing: how does an effect on Kubernetes become requests to the API server?
+//!
+//! *Guarantees*: every write but a creation is guarded by the object's UID, and where it depends on what was read, by
+//! its resourceVersion; a conflict is read again and retried a few times; every request has a deadline; an effect may
+//! be repeated. *Caveats*: a client that repeats requests by itself would turn the refusal of a
+//! PodDisruptionBudget into a timeout: [`Writer::new`] needs one that does not (`Config::default_retry`).
+
+mod claims;
+mod nodes;
+mod pods;
+mod records;
+mod shards;
+mod sweeps;
+
+use crate::FieldManager;
+use crate::error::{What, call};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Api, Client, Resource};
+use napkeeper_core::clock::Clock;
+use napkeeper_core::names::Uid;
+use napkeeper_core::plan::{Effect, Reply};
+use napkeeper_core::ports::{ClusterError, PortError};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+
+/// How often a write is tried when others keep writing to the same object.
+const ATTEMPTS: u32 = 5;
+/// Wait before the second attempt; it doubles for each further one.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+
+/// Performs effects on Kubernetes. Cheap to clone.
+#[derive(Clone)]
+pub struct Writer {
+    client: Client,
+    clock: Arc<dyn Clock>,
+    /// The records are read, changed and written as a whole: one at a time.
+    records: Arc<Mutex<()>>,
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}
+
+impl Writer {
+    /// A writer that stamps what it writes with this clock. The client must not repeat requests by itself.
+    #[must_use]
+    pub fn new(client: Client, clock: Arc<dyn Clock>) -> Self {
+        Self { client, clock, records: Arc::default() }
+    }
+
+    /// Performs an effect that writes to Kubernetes. `None` when the effect is a read or one on Azure.
+    ///
+    /// # Errors
+    /// [`PortError::Cluster`] as the API server refused it.
+    pub async fn perform(&self, effect: &Effect) -> Option<Result<Reply, PortError>> {
+        let done = match effect {
+            Effect::CreateClaim(draft) => self.create_claim(draft).await,
+            Effect::WriteIntent(claim, intent) => self.write_intent(claim, intent).await,
+            Effect::AdvanceClaim(claim, step) => self.advance_claim(claim, step).await,
+            Effect::AdvanceNode(name, uid, step) => self.advance_node(name, uid, step).await,
+            Effect::DeleteClaim(claim) => self.delete_claim(claim).await,
+            Effect::ReleaseClaim(claim) => self.release_claim(claim).await,
+            Effect::DeleteNode(name, uid) => self.delete_node(name, uid).await,
+            Effect::Evict(pod, uid) => self.evict(pod, uid).await,
+            Effect::Record(change) => self.record(change).await,
+            Effect::ReportSweep(report) => self.report_sweep(report).await,
+            Effect::ReadClaim(_)
+            | Effect::ReadNode(_)
+            | Effect::ReadVolume(_)
+            | Effect::Get(_)
+            | Effect::PutNic(_)
+            | Effect::PutVm(_)
+            | Effect::Delete(..)
+            | Effect::Tag(..)
+            | Effect::Poll(_)
+            | Effect::TakeInventory => return None,
+        };
+        Some(done.map(|()| Reply::Done).map_err(PortError::Cluster))
+    }
+
+    /// Reads an object, and writes what `change` makes of it, unless another wrote in between; then it reads again.
+    /// `change` gives a merge patch, or `None` when nothing is to be changed.
+    ///
+    /// # Errors
+    /// `NotFound` when it is gone, `Conflict` when it is another's by now or others keep writing.
+    async fn update<K>(
+        &self,
+        target: &Target<'_, K>,
+        change: impl Fn(&K) -> Result<Option<Value>, ClusterError>,
+    ) -> Result<(), ClusterError>
+    where
+        K: Resource + Clone + DeserializeOwned + fmt::Debug,
+    {
+        let params = PatchParams { field_manager: Some(target.manager.as_str().to_owned()), ..PatchParams::default() };
+        for attempt in 1..=ATTEMPTS {
+            let found = call(target.what("get"), target.api.get_opt(target.name)).await?;
+            let found = found.ok_or(ClusterError::NotFound)?;
+            if found.meta().uid.as_deref() != Some(target.uid.as_str()) {
+                return Err(ClusterError::Conflict);
+            }
+            let Some(mut patch) = change(&found)? else { return Ok(()) };
+            guard(&mut patch, target.uid, found.meta().resource_version.as_deref());
+            let patch = Patch::Merge(patch);
+            let written = if target.status {
+                call(target.what("patch status"), target.api.patch_status(target.name, &params, &patch)).await
+            } else {
+                call(target.what("patch"), target.api.patch(target.name, &params, &patch)).await
+            };
+            match written {
+                Err(ClusterError::Conflict) if attempt < ATTEMPTS => pause_before(attempt).await,
+                other => return other.map(drop),
+            }
+        }
+        Err(ClusterError::Conflict)
+    }
+}
+
+/// An object that is to be changed.
+struct Target<'a, K> {
+    api: Api<K>,
+    kind: &'static str,
+    name: &'a str,
+    uid: &'a Uid,
+    manager: FieldManager,
+    /// The status is written, which is a resource of its own.
+    status: bool,
+}
+
+impl<K> Target<'_, K> {
+    fn what(&self, verb: &'static str) -> What<'_> {
+        What { verb, kind: self.kind, name: self.name }
+    }
+}
+
+/// Makes a patch apply only to this incarnation and version of the object.
+fn guard(patch: &mut Value, uid: &Uid, version: Option<&str>) {
+    patch["metadata"]["uid"] = json!(uid.as_str());
+    patch["metadata"]["resourceVersion"] = json!(version);
+}
+
+/// Deletes only this incarnation.
+fn delete_of(uid: &Uid) -> DeleteParams {
+    let preconditions = Preconditions { uid: Some(uid.as_str().to_owned()), resource_version: None };
+    DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
+}
+
+/// Waits before the next attempt, longer after each, never equally long for two writers.
+async fn pause_before(attempt: u32) {
+    let wait = FIRST_WAIT * 2_u32.pow(attempt.min(8).saturating_sub(1));
+    tokio::time::sleep(jittered(wait)).await;
+}
+
+/// Between the wait and twice the wait.
+pub(crate) fn jittered(wait: Duration) -> Duration {
+    // A new hasher's keys are as good as chance.
+    let chance = u32::try_from(RandomState::new().hash_one(0_u8) % 1000).unwrap_or_default();
+    wait + wait * chance / 1000
+}

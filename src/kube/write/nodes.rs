@@ -1,0 +1,166 @@
+//! Nodes: how does one become ours, ready, disrupted, and gone?
+//!
+//! Taints are one list that kubelet, node controllers and others write too, so it is written only upon the version that
+//! was read.
+
+use super::claims::{has_finalizer, without_finalizer};
+use super::{Target, Writer, delete_of};
+use crate::FieldManager;
+use crate::error::{What, call};
+use k8s_openapi::api::core::v1::{Node, Taint as WireTaint};
+use kube::Api;
+use napkeeper_core::cluster::pod::{Labels, Taint, TaintEffect};
+use napkeeper_core::labels::{FINALIZER, INITIALIZED, REGISTERED, TAINT_DISRUPTED, TAINT_UNREGISTERED};
+use napkeeper_core::names::{NodeName, Uid};
+use napkeeper_core::plan::NodeStep;
+use napkeeper_core::ports::ClusterError;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+impl Writer {
+    fn node<'a>(&self, name: &'a NodeName, uid: &'a Uid) -> Target<'a, Node> {
+        let api = Api::all(self.client.clone());
+        Target { api, kind: "Node", name: name.as_str(), uid, manager: FieldManager::Registration, status: false }
+    }
+
+    pub(super) async fn advance_node(&self, name: &NodeName, uid: &Uid, step: &NodeStep) -> Result<(), ClusterError> {
+        self.update(&self.node(name, uid), |node| match step {
+            // The API server takes no new finalizer on an object that is being deleted.
+            NodeStep::Register { .. } if node.metadata.deletion_timestamp.is_some() => Err(ClusterError::Conflict),
+            NodeStep::Register { labels, taints } => Ok(register(node, labels, taints)),
+            NodeStep::Initialize => Ok(initialize(node)),
+            NodeStep::Disrupt => Ok(disrupt(node)),
+        })
+        .await
+    }
+
+    /// Asks for the deletion, then takes our finalizer off: a crash in between leaves a Node that is being deleted.
+    pub(super) async fn delete_node(&self, name: &NodeName, uid: &Uid) -> Result<(), ClusterError> {
+        let target = self.node(name, uid);
+        let what = What { verb: "delete", kind: "Node", name: name.as_str() };
+        let deleted = call(what, target.api.delete(name.as_str(), &delete_of(uid))).await.map(drop);
+        let freed = match deleted {
+            Ok(()) => self.update(&target, |node| Ok(without_finalizer(node.metadata.finalizers.as_deref()))).await,
+            failed => failed,
+        };
+        match freed {
+            Err(ClusterError::NotFound) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+/// What makes a Node ours. One that is ours already stays as it is: its startup taints may be gone for a reason.
+fn register(node: &Node, labels: &Labels, taints: &[Taint]) -> Option<Value> {
+    let finalizers = node.metadata.finalizers.as_deref();
+    let there = taints_of(node);
+    let mut wanted: Vec<WireTaint> = there.iter().filter(|t| t.key != TAINT_UNREGISTERED).cloned().collect();
+    if has_finalizer(finalizers) && label(node, REGISTERED) == Some("true") && wanted.len() == there.len() {
+        return None;
+    }
+    taints.iter().for_each(|taint| put_taint(&mut wanted, taint));
+    let mut labels = labels.clone();
+    labels.insert(Arc::from(REGISTERED), Arc::from("true"));
+    let mut finalizers = finalizers.unwrap_or_default().to_vec();
+    if !has_finalizer(Some(&finalizers)) {
+        finalizers.push(FINALIZER.to_owned());
+    }
+    let labels: serde_json::Map<String, Value> = labels.iter().map(|(k, v)| (k.to_string(), json!(&**v))).collect();
+    Some(json!({ "metadata": { "labels": labels, "finalizers": finalizers }, "spec": { "taints": wanted } }))
+}
+
+fn initialize(node: &Node) -> Option<Value> {
+    let patch = || json!({ "metadata": { "labels": { INITIALIZED: "true" } } });
+    (label(node, INITIALIZED) != Some("true")).then(patch)
+}
+
+fn disrupt(node: &Node) -> Option<Value> {
+    let disrupted = Taint { key: Arc::from(TAINT_DISRUPTED), value: Arc::from(""), effect: TaintEffect::NoSchedule };
+    let mut taints = taints_of(node).to_vec();
+    put_taint(&mut taints, &disrupted);
+    (taints != taints_of(node)).then(|| json!({ "spec": { "taints": taints } }))
+}
+
+fn taints_of(node: &Node) -> &[WireTaint] {
+    node.spec.as_ref().and_then(|s| s.taints.as_deref()).unwrap_or_default()
+}
+
+fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
+    node.metadata.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+/// Adds a taint. A node has at most one of a key and effect: another value replaces the one that is there.
+fn put_taint(taints: &mut Vec<WireTaint>, taint: &Taint) {
+    let (key, effect) = (&*taint.key, format!("{:?}", taint.effect));
+    let value = (!taint.value.is_empty()).then(|| taint.value.to_string());
+    match taints.iter_mut().find(|t| t.key == key && t.effect == effect) {
+        Some(there) if there.value.as_deref().unwrap_or_default() == &*taint.value => {}
+        Some(there) => there.value = value,
+        None => taints.push(WireTaint { key: key.to_owned(), value, effect, time_added: None }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(value: Value) -> Node {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn taint(key: &str, value: &str) -> Taint {
+        Taint { key: Arc::from(key), value: Arc::from(value), effect: TaintEffect::NoSchedule }
+    }
+
+    #[test]
+    fn registering_keeps_what_others_wrote_and_takes_only_the_unregistered_taint() {
+        let joined = node(json!({
+            "metadata": { "finalizers": ["others.example/x"], "labels": { "a": "b" } },
+            "spec": { "taints": [
+                { "key": "karpenter.sh/unregistered", "effect": "NoExecute" },
+                { "key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z" },
+                { "key": "team", "value": "old", "effect": "NoSchedule" },
+            ] },
+        }));
+        let labels = Labels::from([(Arc::from("zone"), Arc::from("1"))]);
+        let patch = register(&joined, &labels, &[taint("team", "new"), taint("setup", "")]).unwrap();
+        assert_eq!(
+            patch,
+            json!({
+                "metadata": {
+                    "labels": { "karpenter.sh/registered": "true", "zone": "1" },
+                    "finalizers": ["others.example/x", "karpenter.sh/termination"],
+                },
+                "spec": { "taints": [
+                    { "key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z" },
+                    { "key": "team", "value": "new", "effect": "NoSchedule" },
+                    { "key": "setup", "effect": "NoSchedule" },
+                ] },
+            })
+        );
+    }
+
+    #[test]
+    fn a_node_that_is_ours_already_gets_no_startup_taint_again() {
+        let ours = |taints: Value| {
+            node(json!({
+                "metadata": { "finalizers": [FINALIZER], "labels": { REGISTERED: "true" } },
+                "spec": { "taints": taints },
+            }))
+        };
+        let startup = [taint("setup", "")];
+        assert_eq!(register(&ours(json!([])), &Labels::new(), &startup), None);
+        let half = ours(json!([{ "key": TAINT_UNREGISTERED, "effect": "NoExecute" }]));
+        assert!(register(&half, &Labels::new(), &startup).is_some());
+    }
+
+    #[test]
+    fn what_is_so_already_is_not_written_again() {
+        let bare = node(json!({ "metadata": {}, "spec": {} }));
+        let taint = json!({ "key": TAINT_DISRUPTED, "effect": "NoSchedule" });
+        assert_eq!(disrupt(&bare).unwrap(), json!({ "spec": { "taints": [taint] } }));
+        assert_eq!(disrupt(&node(json!({ "metadata": {}, "spec": { "taints": [taint] } }))), None);
+        assert_eq!(initialize(&bare).unwrap(), json!({ "metadata": { "labels": { INITIALIZED: "true" } } }));
+        assert_eq!(initialize(&node(json!({ "metadata": { "labels": { INITIALIZED: "true" } } }))), None);
+    }
+}

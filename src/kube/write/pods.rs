@@ -1,0 +1,40 @@
+//! Pods: how is one evicted?
+
+use super::Writer;
+use crate::error::{What, call};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::Eviction;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
+use kube::Api;
+use kube::api::PostParams;
+use kube::core::Status;
+use napkeeper_core::names::{ObjectKey, Uid};
+use napkeeper_core::ports::ClusterError;
+
+impl Writer {
+    /// Asks for an eviction of this incarnation of a pod.
+    ///
+    /// The eviction is written here: the client's own spells `deleteOptions` so that the API server ignores it, and
+    /// with it the precondition.
+    pub(super) async fn evict(&self, pod: &ObjectKey, uid: &Uid) -> Result<(), ClusterError> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), pod.namespace.as_str());
+        let eviction = eviction(pod, uid);
+        let text = pod.to_string();
+        let what = What { verb: "evict", kind: "Pod", name: &text };
+        let params = PostParams::default();
+        let request = api.create_subresource::<_, Status>("eviction", pod.name.as_str(), &params, &eviction);
+        call(what, request).await.map(drop)
+    }
+}
+
+fn eviction(pod: &ObjectKey, uid: &Uid) -> Eviction {
+    let preconditions = Preconditions { uid: Some(uid.as_str().to_owned()), resource_version: None };
+    Eviction {
+        delete_options: Some(DeleteOptions { preconditions: Some(preconditions), ..DeleteOptions::default() }),
+        metadata: ObjectMeta {
+            name: Some(pod.name.as_str().to_owned()),
+            namespace: Some(pod.namespace.as_str().to_owned()),
+            ..ObjectMeta::default()
+        },
+    }
+}

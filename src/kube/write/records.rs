@@ -1,0 +1,95 @@
+//! Records: how does a change to what sweeps remember become durable?
+//!
+//! All OrphanRecords are read, the change is applied, and only the objects that differ are written, each upon the version that
+//! was read. When another wrote in between, all of it is done again: applying a change twice is the same as once.
+
+use super::shards::{Writes, place};
+use super::{ATTEMPTS, Writer, pause_before};
+use crate::FieldManager;
+use crate::error::{What, call};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use napkeeper_api::convert;
+use napkeeper_api::record::{OrphanRecord, OrphanRecordSpec};
+use napkeeper_core::orphans::apply;
+use napkeeper_core::plan::RecordChange;
+use napkeeper_core::ports::ClusterError;
+use std::collections::BTreeMap;
+
+const KIND: &str = "OrphanRecord";
+
+impl Writer {
+    fn records(&self) -> Api<OrphanRecord> {
+        Api::all(self.client.clone())
+    }
+
+    /// Makes a change to the records durable.
+    pub(super) async fn record(&self, change: &RecordChange) -> Result<(), ClusterError> {
+        let _one_at_a_time = self.records.lock().await;
+        for attempt in 1..=ATTEMPTS {
+            match self.record_once(change).await {
+                Err(ClusterError::Conflict | ClusterError::NotFound) if attempt < ATTEMPTS => {
+                    pause_before(attempt).await;
+                }
+                other => return other,
+            }
+        }
+        Err(ClusterError::Conflict)
+    }
+
+    async fn record_once(&self, change: &RecordChange) -> Result<(), ClusterError> {
+        let what = What { verb: "list", kind: KIND, name: "" };
+        let listed = call(what, self.records().list(&ListParams::default())).await?;
+        let mut objects: BTreeMap<String, OrphanRecord> =
+            listed.items.into_iter().filter_map(|o| Some((o.metadata.name.clone()?, o))).collect();
+        let mut records = convert::records(objects.values().map(|o| &o.spec)).map_err(|violations| {
+            // What cannot be read must not be written over: it may be the only proof of a deletion.
+            tracing::error!(kind = KIND, %violations, "the records cannot be read; mend or delete the object");
+            ClusterError::Unavailable
+        })?;
+        apply(&mut records, change.clone());
+        let there = objects.iter().map(|(name, object)| (name.clone(), object.spec.clone())).collect();
+        let Writes { put, remove } = place(&there, &records);
+        for (name, spec) in put {
+            self.put_record(&name, objects.remove(&name), spec).await?;
+        }
+        for name in remove {
+            if let Some(object) = objects.get(&name) {
+                self.remove_record(&name, object).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn put_record(
+        &self,
+        name: &str,
+        there: Option<OrphanRecord>,
+        spec: OrphanRecordSpec,
+    ) -> Result<(), ClusterError> {
+        let manager = Some(FieldManager::Records.as_str().to_owned());
+        let params = PostParams { field_manager: manager, ..PostParams::default() };
+        match there {
+            Some(mut object) => {
+                object.spec = spec;
+                let what = What { verb: "update", kind: KIND, name };
+                call(what, self.records().replace(name, &params, &object)).await.map(drop)
+            }
+            None => {
+                let what = What { verb: "create", kind: KIND, name };
+                call(what, self.records().create(&params, &OrphanRecord::new(name, spec))).await.map(drop)
+            }
+        }
+    }
+
+    async fn remove_record(&self, name: &str, object: &OrphanRecord) -> Result<(), ClusterError> {
+        let meta = &object.metadata;
+        let preconditions = Preconditions { uid: meta.uid.clone(), resource_version: meta.resource_version.clone() };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let what = What { verb: "delete", kind: KIND, name };
+        match call(what, self.records().delete(name, &params)).await {
+            Err(ClusterError::NotFound) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Shards: which OrphanRecord holds which entry?
+//!
+//! An entry stays in the object that has it, so that a change writes few objects, and a crash between two writes
+//! loses no entry that was there before. What is new goes where there is room: trips of the breaker first, so that no
+//! sighting is durable without the trip that it caused. The time of the last inventory is written last: with it, all
+//! that the inventory showed is durable.
+
+use napkeeper_api::convert;
+use napkeeper_api::record::{DeletionEntry, MAX_ENTRIES, OrphanRecordSpec, SightingEntry, TripEntry, VolumeEntry};
+use napkeeper_core::cluster::record::Records;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Name of an object, without its number.
+const PREFIX: &str = "napkeeper-records-";
+
+/// What is to be written, in this order, and then removed.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Writes {
+    /// Objects that are new or have changed.
+    pub(super) put: Vec<(String, OrphanRecordSpec)>,
+    /// Objects that hold nothing any more.
+    pub(super) remove: Vec<String>,
+}
+
+/// An object as it is to be.
+struct Shard {
+    name: String,
+    spec: OrphanRecordSpec,
+    /// The most urgent sort of entry that it gained.
+    gained: Gain,
+}
+
+/// Sorts of entry, the most urgent first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Gain {
+    Trip,
+    Deletion,
+    Other,
+    Nothing,
+}
+
+/// Spreads records over the objects that are there, and over new ones as needed.
+pub(super) fn place(there: &BTreeMap<String, OrphanRecordSpec>, records: &Records) -> Writes {
+    let mut wanted = Wanted::of(records);
+    let mut shards: Vec<Shard> = there.iter().map(|(name, spec)| wanted.keep(name, spec)).collect();
+    wanted.put_rest(&mut shards);
+    if shards.is_empty() {
+        shards.push(new_shard(&shards));
+    }
+    let observed = records.last_observed.map(|t| t.to_string());
+    let known = there.values().any(|spec| spec.last_observed == observed);
+    // One object is kept: the time of the last inventory needs a place.
+    let spare = if shards.iter().all(|s| entries(&s.spec) == 0) { 1 } else { 0 };
+    let empty: Vec<usize> = (0..shards.len()).filter(|i| entries(&shards[*i].spec) == 0).skip(spare).collect();
+    let mut writes = Writes::default();
+    let (mut changed, mut same) = (Vec::new(), Vec::new());
+    for (at, shard) in shards.into_iter().enumerate() {
+        if empty.contains(&at) {
+            writes.remove.push(shard.name);
+        } else if there.get(&shard.name) == Some(&shard.spec) {
+            same.push(shard);
+        } else {
+            changed.push(shard);
+        }
+    }
+    changed.sort_by_key(|shard| shard.gained);
+    if changed.is_empty() && (!known || !writes.remove.is_empty()) {
+        changed.extend(same.into_iter().next());
+    }
+    if let Some(last) = changed.last_mut().filter(|_| observed.is_some()) {
+        last.spec.last_observed = observed;
+    }
+    writes.put = changed.into_iter().map(|shard| (shard.name, shard.spec)).collect();
+    writes
+}
+
+/// Entries that have no place yet.
+struct Wanted {
+    sightings: BTreeMap<String, SightingEntry>,
+    volumes: BTreeMap<String, VolumeEntry>,
+    deletions: VecDeque<DeletionEntry>,
+    trips: VecDeque<TripEntry>,
+}
+
+impl Wanted {
+    fn of(records: &Records) -> Self {
+        let all = convert::record_objects(records);
+        Self {
+            sightings: all
+                .iter()
+                .flat_map(|o| o.sightings.iter().flatten())
+                .map(|s| (s.id.clone(), s.clone()))
+                .collect(),
+            volumes: all.iter().flat_map(|o| o.volumes.iter().flatten()).map(|v| (v.disk.clone(), v.clone())).collect(),
+            deletions: all.iter().flat_map(|o| o.deletions.iter().flatten()).cloned().collect(),
+            trips: all.iter().flat_map(|o| o.trips.iter().flatten()).cloned().collect(),
+        }
+    }
+
+    /// The object with those of its entries that are still wanted, as they are now.
+    fn keep(&mut self, name: &str, spec: &OrphanRecordSpec) -> Shard {
+        let mut kept = spec.clone();
+        let sightings = spec.sightings.iter().flatten().filter_map(|e| self.sightings.remove(&e.id));
+        kept.sightings = some(sightings.collect());
+        let volumes = spec.volumes.iter().flatten().filter_map(|e| self.volumes.remove(&e.disk));
+        kept.volumes = some(volumes.collect());
+        kept.deletions = some(spec.deletions.iter().flatten().filter_map(|e| take(&mut self.deletions, e)).collect());
+        kept.trips = some(spec.trips.iter().flatten().filter_map(|e| take(&mut self.trips, e)).collect());
+        Shard { name: name.to_owned(), spec: kept, gained: Gain::Nothing }
+    }
+
+    /// Puts what is left where there is room.
+    fn put_rest(self, shards: &mut Vec<Shard>) {
+        let mut at = 0;
+        for trip in self.trips {
+            room(shards, &mut at, Gain::Trip).trips.get_or_insert_default().push(trip);
+        }
+        for deletion in self.deletions {
+            room(shards, &mut at, Gain::Deletion).deletions.get_or_insert_default().push(deletion);
+        }
+        for sighting in self.sightings.into_values() {
+            room(shards, &mut at, Gain::Other).sightings.get_or_insert_default().push(sighting);
+        }
+        for volume in self.volumes.into_values() {
+            room(shards, &mut at, Gain::Other).volumes.get_or_insert_default().push(volume);
+        }
+    }
+}
+
+/// The first object from `at` on that has room for one more entry.
+fn room<'a>(shards: &'a mut Vec<Shard>, at: &mut usize, gain: Gain) -> &'a mut OrphanRecordSpec {
+    while shards.get(*at).is_some_and(|shard| entries(&shard.spec) >= MAX_ENTRIES) {
+        *at += 1;
+    }
+    if *at == shards.len() {
+        let shard = new_shard(shards);
+        shards.push(shard);
+    }
+    let shard = &mut shards[*at];
+    shard.gained = shard.gained.min(gain);
+    &mut shard.spec
+}
+
+/// An empty object with the first number that is free.
+fn new_shard(shards: &[Shard]) -> Shard {
+    let names = (0..=shards.len()).map(|i| format!("{PREFIX}{i}"));
+    let free = names.into_iter().find(|name| !shards.iter().any(|s| s.name == *name));
+    Shard { name: free.unwrap_or_default(), spec: OrphanRecordSpec::default(), gained: Gain::Nothing }
+}
+
+fn entries(spec: &OrphanRecordSpec) -> usize {
+    let lengths = [
+        spec.sightings.as_ref().map(Vec::len),
+        spec.volumes.as_ref().map(Vec::len),
+        spec.deletions.as_ref().map(Vec::len),
+        spec.trips.as_ref().map(Vec::len),
+    ];
+    lengths.into_iter().flatten().sum()
+}
+
+/// Takes one equal entry out of a list.
+fn take<T: PartialEq>(from: &mut VecDeque<T>, entry: &T) -> Option<T> {
+    let at = from.iter().position(|e| e == entry)?;
+    from.remove(at)
+}
+
+fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
+    (!list.is_empty()).then_some(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::Timestamp;
+    use napkeeper_core::cluster::cloud::ResourceKind;
+    use napkeeper_core::cluster::record::{Deletion, Sighting, Trip};
+    use napkeeper_core::names::ArmId;
+    use napkeeper_core::orphans::apply;
+    use napkeeper_core::plan::RecordChange;
+    use std::sync::Arc;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_772_000_000 + seconds).unwrap()
+    }
+
+    fn id(n: u32) -> ArmId {
+        ArmId::new(format!("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/d{n:05}")).unwrap()
+    }
+
+    fn sighting(seconds: i64) -> Sighting {
+        Sighting {
+            kind: ResourceKind::OsDisk,
+            incarnation: Arc::from("i"),
+            tags: Default::default(),
+            first_seen: at(0),
+            last_seen: at(seconds),
+            times: 1,
+        }
+    }
+
+    fn sighted(ids: impl IntoIterator<Item = u32>) -> RecordChange {
+        RecordChange { sighted: ids.into_iter().map(|n| (id(n), sighting(0))).collect(), ..RecordChange::default() }
+    }
+
+    /// What is there after the first writes up to `crash`.
+    fn written(
+        there: &BTreeMap<String, OrphanRecordSpec>,
+        writes: &Writes,
+        crash: usize,
+    ) -> BTreeMap<String, OrphanRecordSpec> {
+        let mut after = there.clone();
+        let put = writes.put.iter().map(|(name, spec)| (name, Some(spec)));
+        let remove = writes.remove.iter().map(|name| (name, None));
+        for (name, spec) in put.chain(remove).take(crash) {
+            match spec {
+                Some(spec) => drop(after.insert(name.clone(), spec.clone())),
+                None => drop(after.remove(name)),
+            }
+        }
+        after
+    }
+
+    fn read(there: &BTreeMap<String, OrphanRecordSpec>) -> Records {
+        convert::records(there.values()).unwrap()
+    }
+
+    /// Applies a change and writes all of it, with a crash after each write looked at on the way.
+    fn step(
+        there: &BTreeMap<String, OrphanRecordSpec>,
+        change: RecordChange,
+        check: impl Fn(&Records, usize),
+    ) -> (BTreeMap<String, OrphanRecordSpec>, Writes) {
+        let mut records = read(there);
+        apply(&mut records, change);
+        let writes = place(there, &records);
+        let all = writes.put.len() + writes.remove.len();
+        (0..=all).for_each(|crash| check(&read(&written(there, &writes, crash)), crash));
+        let after = written(there, &writes, all);
+        assert_eq!(read(&after), records, "what was meant is what is read");
+        assert!(after.values().all(|spec| entries(spec) <= MAX_ENTRIES));
+        assert_eq!(place(&after, &records), Writes::default(), "nothing is written twice");
+        (after, writes)
+    }
+
+    #[test]
+    fn entries_stay_where_they_are_and_only_what_changed_is_written() {
+        let (there, writes) = step(&BTreeMap::new(), sighted((0..1200).map(|n| n * 2)), |_, _| ());
+        let names: Vec<&str> = writes.put.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["napkeeper-records-0", "napkeeper-records-1", "napkeeper-records-2"]);
+        let (there, writes) = step(&there, sighted([3]), |_, _| ());
+        assert_eq!(writes.put.len(), 1, "an entry in the middle moves no other");
+        let gone = RecordChange { cleared: (0..500).map(|n| id(n * 2)).collect(), ..RecordChange::default() };
+        let (there, writes) = step(&there, gone, |_, _| ());
+        assert_eq!(writes.remove, ["napkeeper-records-0"]);
+        let (_, writes) = step(&there, sighted((0..400).map(|n| n * 2 + 1001)), |_, _| ());
+        let names: Vec<&str> = writes.put.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["napkeeper-records-2", "napkeeper-records-0"], "a number that is free is used again");
+    }
+
+    #[test]
+    fn a_crash_between_two_writes_loses_nothing_that_was_recorded_and_shows_trips_first() {
+        let deletion = Deletion {
+            id: id(9999),
+            incarnation: Arc::from("i"),
+            kind: ResourceKind::Nic,
+            at: at(1),
+            evidence: vec![],
+        };
+        let mut first = sighted(0..990);
+        first.deletions = vec![deletion.clone()];
+        let (there, _) = step(&BTreeMap::new(), first, |_, _| ());
+        let trip = Trip { at: at(2), kind: ResourceKind::OsDisk, suspects: 60, owned: 100 };
+        let change = RecordChange {
+            sighted: (980..1600).map(|n| (id(n), sighting(600))).collect(),
+            cleared: (0..500).map(id).collect(),
+            trips: vec![trip],
+            observed: Some(at(600)),
+            ..RecordChange::default()
+        };
+        let (_, writes) = step(&there, change, |records, crash| {
+            assert!(records.deletions.contains(&deletion), "crash {crash}");
+            assert!((500..990).all(|n| records.sightings.contains_key(&id(n))), "crash {crash}");
+            let news = records.sightings.keys().any(|known| *known >= id(990));
+            assert!(!news || !records.trips.is_empty(), "crash {crash}: a sighting without the trip that it caused");
+            let whole = records.sightings.contains_key(&id(1599));
+            assert!(records.last_observed.is_none() || whole, "crash {crash}: observed, and not all is durable");
+        });
+        assert!(writes.put.len() > 1);
+    }
+
+    #[test]
+    fn the_time_of_the_last_inventory_always_has_a_place() {
+        let observed = |s: i64| RecordChange { observed: Some(at(s)), ..RecordChange::default() };
+        let (there, writes) = step(&BTreeMap::new(), observed(1), |_, _| ());
+        assert_eq!(writes.put.len(), 1);
+        let (there, writes) = step(&there, observed(2), |_, _| ());
+        assert_eq!((writes.put.len(), there.len()), (1, 1));
+        let (there, _) = step(&there, sighted(0..501), |_, _| ());
+        let mut all_gone = observed(3);
+        all_gone.cleared = (0..501).map(id).collect();
+        let (there, _) = step(&there, all_gone, |_, _| ());
+        assert_eq!((there.len(), read(&there).last_observed), (1, Some(at(3))));
+    }
+}
