@@ -1,6 +1,8 @@
 //! napkeeper looks after AKS Node Auto-Provisioning.
 
+mod azure_sim;
 mod cli;
+mod clock;
 
 use std::process::ExitCode;
 

@@ -2,12 +2,15 @@
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 findings, 2 it could not be done.
 
+mod azure_sim;
 mod output;
 mod simulate;
 mod validate;
 mod version;
 
 use clap::{Parser, Subcommand};
+use napkeeper_core::catalog::Catalog;
+use napkeeper_core::names::Region;
 use std::io;
 use std::process::ExitCode;
 
@@ -33,6 +36,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    AzureSim(azure_sim::Args),
     Simulate(simulate::Args),
     Validate(validate::Args),
     Version(version::Args),
@@ -54,6 +58,7 @@ pub(crate) fn run() -> ExitCode {
     let cli = Cli::parse();
     cli.color.apply();
     let result = match &cli.command {
+        Command::AzureSim(args) => azure_sim::run(args),
         Command::Simulate(args) => simulate::run(args),
         Command::Validate(args) => validate::run(args),
         Command::Version(args) => version::run(args),
@@ -69,6 +74,15 @@ pub(crate) fn run() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// A region that the catalogue has.
+fn known_region(text: &str, catalog: &Catalog) -> anyhow::Result<Region> {
+    let known = Region::new(text).ok().filter(|region| catalog.regions().any(|r| r == region));
+    known.ok_or_else(|| {
+        let near = catalog.nearest_region(text).map(|r| format!("; did you mean {r}?")).unwrap_or_default();
+        anyhow::anyhow!("region {text:?}: the catalogue of {} does not have it{near}", catalog.as_of())
+    })
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

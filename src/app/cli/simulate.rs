@@ -13,7 +13,6 @@ use input::{Asked, Input};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_api::duration::parse_with_days;
 use napkeeper_core::catalog::Catalog;
-use napkeeper_core::names::Region;
 use napkeeper_sim::autoscaler::{self, Baseline};
 use napkeeper_sim::scenario::{LONGEST, Scenario};
 use napkeeper_sim::world::{Violation, World};
@@ -64,7 +63,7 @@ fn lasting(text: &str) -> Result<SignedDuration, String> {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let catalog = Catalog::embedded()?;
-    let region = args.region.as_deref().map(|text| region(text, &catalog)).transpose()?;
+    let region = args.region.as_deref().map(|text| super::known_region(text, &catalog)).transpose()?;
     let change = |scenario: &mut Scenario| {
         scenario.region = region.clone().unwrap_or_else(|| scenario.region.clone());
         scenario.seed = args.seed.unwrap_or(scenario.seed);
@@ -100,15 +99,6 @@ impl Args {
         let time = napkeeper_api::duration::format(scenario.lasting);
         command + &format!(" --region {} --seed {} --for {time}", scenario.region, scenario.seed)
     }
-}
-
-/// A region that the catalogue has.
-fn region(text: &str, catalog: &Catalog) -> anyhow::Result<Region> {
-    let known = Region::new(text).ok().filter(|region| catalog.regions().any(|r| r == region));
-    known.ok_or_else(|| {
-        let near = catalog.nearest_region(text).map(|r| format!("; did you mean {r}?")).unwrap_or_default();
-        anyhow::anyhow!("region {text:?}: the catalogue of {} does not have it{near}", catalog.as_of())
-    })
 }
 
 /// A simulation that is over.

@@ -9,8 +9,50 @@ pub(super) fn ok(body: Value) -> Response {
     Response { status: 200, headers: Vec::new(), body: Some(body) }
 }
 
-pub(super) fn accepted(operation: String) -> Response {
-    Response { status: 202, headers: vec![("azure-asyncoperation", operation)], body: None }
+/// Where an operation can be watched, and how often.
+#[derive(Debug, Clone)]
+pub(super) struct Watch {
+    /// URL of the operation's status.
+    pub(super) url: String,
+    /// Seconds to wait between two looks.
+    pub(super) every: i64,
+}
+
+impl Watch {
+    /// The headers of a response that begins an operation. `location` answers with the operation's own result,
+    /// `azure-asyncoperation` with a status.
+    pub(super) fn headers(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("azure-asyncoperation", self.url.clone()),
+            ("location", format!("{}&monitor=true", self.url)),
+            ("retry-after", self.every.to_string()),
+        ]
+    }
+}
+
+pub(super) fn accepted(watch: &Watch) -> Response {
+    Response { status: 202, headers: watch.headers(), body: None }
+}
+
+/// The answer to a request without a token, or with another one than was agreed on.
+#[must_use]
+pub fn unauthorized(has_token: bool) -> Response {
+    let (code, message) = if has_token {
+        ("InvalidAuthenticationToken", "The access token is invalid.")
+    } else {
+        ("AuthenticationFailed", "Authentication failed. The 'Authorization' header is missing.")
+    };
+    let mut response = wrong(401, code, message);
+    response
+        .headers
+        .push(("www-authenticate", format!("Bearer error=\"invalid_token\", error_description=\"{message}\"")));
+    response
+}
+
+/// An error in ARM's shape.
+#[must_use]
+pub fn failure(status: u16, code: &str, message: &str) -> Response {
+    wrong(status, code, message)
 }
 
 pub(super) fn no_content() -> Response {
@@ -33,17 +75,30 @@ pub fn refused(refusal: &Refusal) -> Response {
     response
 }
 
-/// What the URL of an operation answers. The operation's own failure is part of a 200.
-pub(super) fn status(polled: Result<Reply, Refusal>) -> Response {
+/// What `azure-asyncoperation` answers. The operation's own failure is part of a 200.
+pub(super) fn status(polled: Result<Reply, Refusal>, every: i64) -> Response {
     match polled {
-        Ok(Reply::Running) => ok(json!({ "status": "InProgress" })),
+        Ok(Reply::Running) => {
+            let mut response = ok(json!({ "status": "InProgress" }));
+            response.headers.push(("retry-after", every.to_string()));
+            response
+        }
         Ok(_) => ok(json!({ "status": "Succeeded" })),
-        Err(refusal @ Refusal::OperationNotFound(_)) => refused(&refusal),
+        Err(refusal @ (Refusal::OperationNotFound(_) | Refusal::Throttled { .. })) => refused(&refusal),
         Err(refusal) => {
             let mut body = error(code_of(&refusal).1, &refusal.to_string());
             body["status"] = Value::from("Failed");
             ok(body)
         }
+    }
+}
+
+/// What `location` answers: 202 until the operation has ended, then its result.
+pub(super) fn result(polled: Result<Reply, Refusal>, watch: &Watch) -> Response {
+    match polled {
+        Ok(Reply::Running) => accepted(watch),
+        Ok(_) => no_content(),
+        Err(refusal) => refused(&refusal),
     }
 }
 

@@ -6,18 +6,20 @@
 
 mod answer;
 mod ask;
+mod offers;
 mod route;
 mod shape;
 #[cfg(test)]
 mod tests;
 
 use crate::cloud::{Cloud, ListingFault, Refusal};
-pub use answer::refused;
-use answer::{accepted, ok, wrong};
+use answer::{Watch, accepted, ok, wrong};
+pub use answer::{failure, refused, unauthorized};
 use jiff::Timestamp;
 use napkeeper_core::cluster::cloud::{CloudResource, ResourceKind};
 use napkeeper_core::names::ArmId;
 use napkeeper_core::plan::{Effect, Reply};
+use napkeeper_core::ports::OperationId;
 use route::{Query, Route, Type};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -67,7 +69,7 @@ pub fn handle(cloud: &mut Cloud, request: &Request<'_>, now: Timestamp) -> Respo
     }
     let (path, query) = request.path_and_query.split_once('?').unwrap_or((request.path_and_query, ""));
     let query = Query::parse(query);
-    let route = match Route::parse(path, &cloud.settings().group) {
+    let route = match Route::parse(path, cloud.settings()) {
         Ok(route) => route,
         Err(response) => return response,
     };
@@ -76,6 +78,12 @@ pub fn handle(cloud: &mut Cloud, request: &Request<'_>, now: Timestamp) -> Respo
     }
     let mut call = Call { cloud, request, query, now };
     call.answer(route).unwrap_or_else(|response| response)
+}
+
+/// A resource as its own provider's GET shows it.
+#[must_use]
+pub fn describe(cloud: &Cloud, resource: &CloudResource) -> Value {
+    shape::resource(cloud, resource)
 }
 
 /// A request on its way.
@@ -97,7 +105,10 @@ impl Call<'_> {
             ("PUT", Route::Resource(Type::Nic, id)) => self.put_nic(id),
             ("DELETE", Route::Resource(of, id)) => self.delete(of, id),
             ("PATCH", Route::Tags(id)) => self.merge_tags(id),
-            ("GET", Route::Operation(id)) => Ok(answer::status(self.perform(Effect::Poll(id)))),
+            ("GET", Route::Operation(id)) => Ok(self.poll(id)),
+            ("GET", Route::Skus) => Ok(ok(offers::skus(self.cloud, self.query.get("$filter"), self.now))),
+            ("GET", Route::Usages) => Ok(ok(offers::usages(self.cloud))),
+            ("GET", Route::Locks) => Ok(ok(offers::locks(self.cloud, self.now))),
             (method, _) => {
                 let message = format!("The method {method} is not supported here.");
                 Err(wrong(405, "MethodNotAllowed", &message))
@@ -187,8 +198,7 @@ impl Call<'_> {
         let reply = self.perform(effect).map_err(|r| refused(&r))?;
         let mut response = Response { status, ..self.get(id)? };
         if let Reply::Accepted(operation) = reply {
-            let url = route::operation_url(self.request.origin, self.cloud, id, &operation);
-            response.headers.push(("azure-asyncoperation", url));
+            response.headers.extend(self.watch(id, &operation).headers());
         }
         Ok(response)
     }
@@ -200,13 +210,31 @@ impl Call<'_> {
             Type::Disk => ResourceKind::DataDisk,
         };
         match self.perform(Effect::Delete(id.clone(), kind)) {
-            Ok(Reply::Accepted(operation)) => {
-                let origin = self.request.origin;
-                Ok(accepted(route::operation_url(origin, self.cloud, &id, &operation)))
-            }
+            Ok(Reply::Accepted(operation)) => Ok(accepted(&self.watch(&id, &operation))),
             Ok(_) => Ok(answer::no_content()),
             Err(refusal) => Err(refused(&refusal)),
         }
+    }
+
+    fn poll(&mut self, id: OperationId) -> Response {
+        let polled = self.perform(Effect::Poll(id));
+        let every = self.poll_every();
+        if self.query.get("monitor") != Some("true") {
+            return answer::status(polled, every);
+        }
+        let Request { origin, path_and_query, .. } = self.request;
+        let kept = path_and_query.replace("&monitor=true", "");
+        answer::result(polled, &Watch { url: format!("{origin}{kept}"), every })
+    }
+
+    fn watch(&self, target: &ArmId, operation: &OperationId) -> Watch {
+        let url = route::operation_url(self.request.origin, self.cloud, target, operation);
+        Watch { url, every: self.poll_every() }
+    }
+
+    /// Seconds that callers are asked to wait between two polls: Azure's 10, or less where VMs come faster.
+    fn poll_every(&self) -> i64 {
+        (self.cloud.settings().timings.vm_create.1.as_secs() / 9).clamp(1, 10)
     }
 
     fn merge_tags(&mut self, id: ArmId) -> Result<Response, Response> {

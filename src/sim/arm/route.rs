@@ -2,7 +2,7 @@
 
 use super::Response;
 use super::answer::wrong;
-use crate::cloud::Cloud;
+use crate::cloud::{Cloud, CloudSettings};
 use napkeeper_core::cluster::cloud::{CloudResource, Detail};
 use napkeeper_core::names::ArmId;
 use napkeeper_core::ports::OperationId;
@@ -54,7 +54,16 @@ pub(super) enum Route {
     Resource(Type, ArmId),
     Tags(ArmId),
     Operation(OperationId),
+    Skus,
+    Usages,
+    Locks,
 }
+
+/// Versions of `Microsoft.Compute/skus`, which has its own.
+const SKU_VERSIONS: [&str; 4] = ["2017-03-30", "2017-09-01", "2019-04-01", "2021-07-01"];
+
+/// Versions of `Microsoft.Authorization/locks`.
+const LOCK_VERSIONS: [&str; 5] = ["2015-01-01", "2016-09-01", "2017-04-01", "2020-04-01-preview", "2020-05-01"];
 
 /// Versions of Microsoft.Network that exist. Its dates are its own: 2021-04-01, which a client made for
 /// Microsoft.Resources sends to everybody, is none of them.
@@ -76,36 +85,59 @@ const NETWORK_VERSIONS: [&str; 14] = [
 ];
 
 impl Route {
-    pub(super) fn parse(path: &str, group: &ArmId) -> Result<Self, Response> {
-        let unknown = || wrong(404, "NotFound", &format!("Nothing is served at {path}."));
+    pub(super) fn parse(path: &str, settings: &CloudSettings) -> Result<Self, Response> {
         let path = path.trim_end_matches('/');
         // Words are compared without case; names keep the spelling that they are asked for by.
         let folded = path.to_ascii_lowercase();
         let words: Vec<&str> = folded.trim_start_matches('/').split('/').collect();
         let names: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-        if let [_, _, "providers", _, "locations", _, "operations", _] = words[..] {
-            return Ok(Self::Operation(OperationId(Arc::from(names[7]))));
-        }
-        let (["subscriptions", _, "resourcegroups", _, rest @ ..], [_, _, _, name, ..]) = (&words[..], &names[..])
-        else {
-            return Err(unknown());
-        };
         let id = |segments: usize| ArmId::new(format!("/{}", names[..segments].join("/"))).ok();
-        if id(4).as_ref() != Some(group) {
-            let message = format!("Resource group '{name}' could not be found.");
-            return Err(wrong(404, "ResourceGroupNotFound", &message));
+        let parsed = match (&words[..], &names[..]) {
+            (["subscriptions", subscription, "providers", rest @ ..], [_, _, _, names @ ..]) => {
+                check_subscription(subscription, settings)?;
+                Self::of_subscription(rest, names, settings)?
+            }
+            (["subscriptions", _, "resourcegroups", _, rest @ ..], [_, _, _, name, ..]) => {
+                if id(4).as_ref() != Some(&settings.group) {
+                    let message = format!("Resource group '{name}' could not be found.");
+                    return Err(wrong(404, "ResourceGroupNotFound", &message));
+                }
+                Self::of_group(rest, id)
+            }
+            _ => None,
+        };
+        parsed.ok_or_else(|| wrong(404, "NotFound", &format!("Nothing is served at {path}.")))
+    }
+
+    /// What lies below `/subscriptions/{id}/providers`.
+    fn of_subscription(rest: &[&str], names: &[&str], settings: &CloudSettings) -> Result<Option<Self>, Response> {
+        match rest {
+            ["microsoft.compute", "skus"] => Ok(Some(Self::Skus)),
+            ["microsoft.compute", "locations", location, "usages"] => {
+                if *location == settings.region.as_str() {
+                    return Ok(Some(Self::Usages));
+                }
+                let message = format!("The provided location '{location}' is not available here.");
+                Err(wrong(400, "LocationNotAvailableForResourceType", &message))
+            }
+            [_, "locations", _, "operations", _] => Ok(Some(Self::Operation(OperationId(Arc::from(names[4]))))),
+            _ => Ok(None),
         }
-        let parsed = match rest {
+    }
+
+    /// What lies below the group; `id` makes an id of so many segments of the path.
+    fn of_group(rest: &[&str], id: impl Fn(usize) -> Option<ArmId>) -> Option<Self> {
+        match rest {
             [] => Some(Self::Group),
             ["resources"] => Some(Self::Everything),
+            ["providers", "microsoft.authorization", "locks"] => Some(Self::Locks),
             ["providers", provider, of] => Type::parse(provider, of).map(Self::List),
             ["providers", provider, of, _] => {
                 Type::parse(provider, of).zip(id(8)).map(|(of, id)| Self::Resource(of, id))
             }
             ["providers", _, _, _, "providers", "microsoft.resources", "tags", "default"] => id(8).map(Self::Tags),
             _ => None,
-        };
-        parsed.ok_or_else(unknown)
+        }
     }
 
     /// Refuses a request without an `api-version`, or with one that the provider does not have.
@@ -114,14 +146,26 @@ impl Route {
             let message = "The api-version query parameter (?api-version=) is required for all requests.";
             return Err(wrong(400, "MissingApiVersionParameter", message));
         };
-        let is_network = matches!(self, Self::List(Type::Nic) | Self::Resource(Type::Nic, _));
-        if is_network && !NETWORK_VERSIONS.contains(&version) {
-            let of = Type::Nic.as_str();
+        let (of, versions): (&str, &[&str]) = match self {
+            Self::List(Type::Nic) | Self::Resource(Type::Nic, _) => (Type::Nic.as_str(), &NETWORK_VERSIONS),
+            Self::Skus => ("Microsoft.Compute/skus", &SKU_VERSIONS),
+            Self::Locks => ("Microsoft.Authorization/locks", &LOCK_VERSIONS),
+            _ => return Ok(()),
+        };
+        if !versions.contains(&version) {
             let message = format!("No registered resource provider found for API version '{version}' for type '{of}'.");
             return Err(wrong(400, "NoRegisteredProviderFound", &message));
         }
         Ok(())
     }
+}
+
+fn check_subscription(subscription: &str, settings: &CloudSettings) -> Result<(), Response> {
+    if settings.group.folded().split('/').nth(2) == Some(subscription) {
+        return Ok(());
+    }
+    let message = format!("The subscription '{subscription}' could not be found.");
+    Err(wrong(404, "SubscriptionNotFound", &message))
 }
 
 /// Where the outcome of an operation is served.

@@ -1,5 +1,6 @@
 //! Shapes: how does ARM write resources as JSON?
 
+use super::offers::number;
 use super::route::Type;
 use crate::cloud::{Cloud, CloudSettings};
 use napkeeper_core::catalog::CapacityType;
@@ -63,8 +64,7 @@ fn head(cloud: &Cloud, resource: &CloudResource) -> Map<String, Value> {
     put("location", cloud.settings().region.as_str().into());
     put("tags", json!(resource.tags));
     if let Some(zone) = &resource.zone {
-        let n = zone.as_str().rsplit('-').next().unwrap_or_default();
-        put("zones", json!([n]));
+        put("zones", json!([number(zone)]));
     }
     head
 }

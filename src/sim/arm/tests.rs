@@ -274,3 +274,102 @@ fn the_group_says_who_manages_it_and_tags_are_merged() {
     let replace = json!({ "operation": "Replace", "properties": { "tags": {} } });
     assert_eq!(ask(&mut cloud, "PATCH", &tags, &replace, 1).status, 400);
 }
+
+#[test]
+fn an_operation_can_be_watched_by_either_of_its_urls_as_often_as_it_says() {
+    let mut cloud = cloud(1);
+    let begun = launch(&mut cloud);
+    assert_eq!(begun.header("retry-after"), Some("10"));
+    let result = begun.header("location").unwrap().strip_prefix(ORIGIN).unwrap().to_owned();
+    let running = get(&mut cloud, &result, 1);
+    assert_eq!((running.status, running.header("location")), (202, begun.header("location")));
+    assert_eq!(get(&mut cloud, &operation(&begun), 1).header("retry-after"), Some("10"));
+    assert_eq!(get(&mut cloud, &result, 90).status, 204);
+
+    let mut cloud = crate::cloud::testing::cloud(1);
+    cloud.faults.unallocatable = vec![Shortage::of_all(Lasting::Times(1))];
+    let begun = launch(&mut cloud);
+    let result = begun.header("location").unwrap().strip_prefix(ORIGIN).unwrap().to_owned();
+    assert_eq!(error_of(&get(&mut cloud, &result, 90)), (409, "ZonalAllocationFailed"));
+}
+
+#[test]
+fn skus_say_what_a_size_has_where_it_is_and_whether_it_may_be_bought() {
+    let mut cloud = cloud(1);
+    let url =
+        |filter: &str| format!("/subscriptions/s/providers/Microsoft.Compute/skus?api-version=2021-07-01{filter}");
+    let here = url("&%24filter=location%20eq%20%27westeurope%27");
+    let find = |cloud: &mut Cloud, name: &str| {
+        let all = body(get(cloud, &here, 0))["value"].take();
+        let all = all.as_array().unwrap().clone();
+        all.into_iter().find(|sku| sku["name"] == name).unwrap()
+    };
+    let sku = find(&mut cloud, "Standard_D4s_v5");
+    assert_eq!((&sku["resourceType"], &sku["family"]), (&json!("virtualMachines"), &json!("standardDSv5Family")));
+    assert_eq!(sku["locationInfo"][0]["zones"], json!(["1"]), "the zones with a price");
+    assert_eq!(sku["restrictions"], json!([]));
+    let capability = |name: &str| {
+        let all = sku["capabilities"].as_array().unwrap();
+        all.iter().find(|c| c["name"] == name).map(|c| c["value"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(capability("vCPUs").as_deref(), Some("4"));
+    assert_eq!(capability("MemoryGB").as_deref(), Some("16"));
+    assert_eq!(capability("HyperVGenerations").as_deref(), Some("V1,V2"));
+    assert_eq!(capability("LowPriorityCapable").as_deref(), Some("True"));
+    assert_eq!(capability("GPUs"), None);
+
+    let size = offering("Standard_D4s_v5", 1, CapacityType::Spot).size;
+    cloud.faults.refused = vec![Shortage { size: Some(size), ..Shortage::of_all(Lasting::Until(at(60))) }];
+    let restricted = &find(&mut cloud, "Standard_D4s_v5")["restrictions"];
+    assert_eq!(
+        (&restricted[0]["type"], &restricted[0]["reasonCode"]),
+        (&json!("Location"), &json!("NotAvailableForSubscription"))
+    );
+    assert_eq!(find(&mut cloud, "Standard_D2s_v5")["restrictions"], json!([]));
+
+    assert_eq!(body(get(&mut cloud, &url("&$filter=location eq 'eastus'"), 0))["value"], json!([]));
+    let generic = here.replace("2021-07-01", "2021-04-01");
+    assert_eq!(error_of(&get(&mut cloud, &generic, 0)), (400, "NoRegisteredProviderFound"));
+}
+
+#[test]
+fn usages_count_what_runs_and_name_the_limits() {
+    let mut cloud = cloud(1);
+    cloud.limits.regional = Some(100);
+    cloud.limits.families.insert(Arc::from("standardDSv5Family"), 10);
+    cloud.add_vm("vm", Tags::new(), &offering("Standard_D4s_v5", 1, CapacityType::OnDemand), at(0)).unwrap();
+    launch(&mut cloud);
+    let path = "/subscriptions/s/providers/Microsoft.Compute/locations/westeurope/usages?api-version=2024-07-01";
+    let all = body(get(&mut cloud, path, 1))["value"].take();
+    let entry = |name: &str| {
+        let all = all.as_array().unwrap();
+        let found = all.iter().find(|usage| usage["name"]["value"] == name).unwrap();
+        (found["currentValue"].as_u64().unwrap(), found["limit"].as_u64().unwrap())
+    };
+    assert_eq!(entry("cores"), (4, 100));
+    assert_eq!(entry("standardDSv5Family"), (4, 10));
+    assert_eq!(entry("standardESv5Family").0, 0);
+    assert_eq!(entry("lowPriorityCores").0, 4);
+    let elsewhere = path.replace("westeurope", "eastus");
+    assert_eq!(error_of(&get(&mut cloud, &elsewhere, 1)), (400, "LocationNotAvailableForResourceType"));
+    let other = path.replace("/s/", "/other/");
+    assert_eq!(error_of(&get(&mut cloud, &other, 1)), (404, "SubscriptionNotFound"));
+}
+
+#[test]
+fn a_lock_is_listed_and_refuses_deletes_until_it_goes() {
+    let mut cloud = cloud(1);
+    ask(&mut cloud, "PUT", &nic_path(), &nic_body(), 0);
+    cloud.faults.deletes_locked_until = Some(at(60));
+    let locks = format!("{GROUP}/providers/Microsoft.Authorization/locks?api-version=2020-05-01");
+    assert_eq!(body(get(&mut cloud, &locks, 1))["value"][0]["properties"]["level"], "CanNotDelete");
+    assert_eq!(error_of(&ask(&mut cloud, "DELETE", &nic_path(), &Value::Null, 1)), (409, "ScopeLocked"));
+    assert_eq!(body(get(&mut cloud, &locks, 60))["value"], json!([]));
+    assert_eq!(ask(&mut cloud, "DELETE", &nic_path(), &Value::Null, 60).status, 202);
+}
+
+#[test]
+fn a_caller_without_the_token_is_told_as_arm_tells_it() {
+    assert_eq!(error_of(&unauthorized(false)), (401, "AuthenticationFailed"));
+    assert_eq!(error_of(&unauthorized(true)), (401, "InvalidAuthenticationToken"));
+}

@@ -71,6 +71,12 @@ impl Shortage {
         Self { size: None, zone: None, capacity_type: None, lasting }
     }
 
+    /// The size that may not be bought in any way until a time that has not come, as a listing of sizes shows it.
+    pub(crate) fn restricts(&self, size: &VmSize, now: Timestamp) -> bool {
+        let lasts = matches!(self.lasting, Lasting::Until(end) if now < end);
+        lasts && self.capacity_type.is_none() && self.size.as_ref().is_none_or(|s| s == size)
+    }
+
     fn covers(&self, offering: &OfferingKey) -> bool {
         self.size.as_ref().is_none_or(|s| *s == offering.size)
             && self.zone.as_ref().is_none_or(|z| *z == offering.zone)

@@ -12,6 +12,7 @@ mod ledger;
 mod listing;
 mod operation;
 mod refusal;
+mod settings;
 mod staging;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -21,68 +22,19 @@ mod vm;
 
 pub use faults::{Faults, Lasting, Limits, ListingFault, Shortage, Usage};
 pub use ledger::{Act, Author, CloudEvent, LedgerEntry};
+pub use operation::RunningOperation;
 pub use refusal::{Quota, Refusal};
+pub use settings::{CloudSettings, Timings};
 pub use staging::DiskDraft;
 
-use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::catalog::{OfferingKey, SizeFacts};
+use jiff::Timestamp;
 use napkeeper_core::cluster::cloud::{CloudResource, Detail, Nic, Tags};
-use napkeeper_core::money::HourlyPrice;
-use napkeeper_core::names::{ArmId, ClaimName, Region, VmSize};
+use napkeeper_core::names::{ArmId, ClaimName};
 use napkeeper_core::plan::{Effect, KubeletSpec, NicSpec, Reply};
 use napkeeper_core::ports::{OperationId, PortError};
 use operation::{Operations, Work};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// What does not change while the world runs.
-#[derive(Debug, Clone)]
-pub struct CloudSettings {
-    /// The node resource group: `/subscriptions/…/resourceGroups/MC_…`.
-    pub group: ArmId,
-    /// `managedBy` of the group: the cluster.
-    pub managed_by: Option<ArmId>,
-    /// The region.
-    pub region: Region,
-    /// Seed of all durations and ids.
-    pub seed: u64,
-    /// Every VM size that exists.
-    pub sizes: BTreeMap<VmSize, Arc<SizeFacts>>,
-    /// What offerings cost.
-    pub prices: BTreeMap<OfferingKey, HourlyPrice>,
-    /// How long things take.
-    pub timings: Timings,
-}
-
-/// How long things take: the least and the most.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Timings {
-    /// Creating a VM.
-    pub vm_create: (SignedDuration, SignedDuration),
-    /// Deleting a VM.
-    pub vm_delete: (SignedDuration, SignedDuration),
-    /// Deleting a NIC or a disk.
-    pub child_delete: (SignedDuration, SignedDuration),
-    /// How long a NIC is kept for a VM whose creation failed.
-    pub nic_reservation: SignedDuration,
-    /// From the notice of a spot eviction to the end of the VM.
-    pub eviction_notice: SignedDuration,
-}
-
-impl Default for Timings {
-    /// The reservation is the 180 s of Azure's error message `NicReservedForAnotherVm`; the notice is the 30 s of
-    /// Azure's scheduled event `Preempt`; the rest is what VMs of Linux images commonly take.
-    fn default() -> Self {
-        let secs = SignedDuration::from_secs;
-        Self {
-            vm_create: (secs(30), secs(90)),
-            vm_delete: (secs(20), secs(60)),
-            child_delete: (secs(1), secs(5)),
-            nic_reservation: secs(180),
-            eviction_notice: secs(30),
-        }
-    }
-}
 
 /// The simulated Azure.
 #[derive(Debug, Clone)]
@@ -235,6 +187,16 @@ impl Cloud {
     #[must_use]
     pub fn settings(&self) -> &CloudSettings {
         &self.settings
+    }
+
+    /// Operations that have not ended, by when they will.
+    #[must_use]
+    pub fn running(&self) -> Vec<RunningOperation> {
+        let ends = self.agenda.iter().filter_map(|(at, due)| match due {
+            Due::Operation(id) => self.operations.running(id, *at),
+            Due::Eviction(..) => None,
+        });
+        ends.collect()
     }
 
     /// True while a resource is being deleted.

@@ -1,6 +1,7 @@
 //! Long-running operations: what has been begun, and how did it end?
 
 use super::refusal::Refusal;
+use jiff::Timestamp;
 use napkeeper_core::names::ArmId;
 use napkeeper_core::plan::Reply;
 use napkeeper_core::ports::OperationId;
@@ -13,6 +14,19 @@ pub(super) enum Work {
     Create(Result<(), Refusal>),
     /// Takes a resource away.
     Delete,
+}
+
+/// An operation that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunningOperation {
+    /// Its id.
+    pub id: OperationId,
+    /// What it changes.
+    pub target: ArmId,
+    /// It takes its target away; else it brings it up.
+    pub deletes: bool,
+    /// When it ends.
+    pub ends_at: Timestamp,
 }
 
 /// All operations. A resource has at most one that has not ended.
@@ -37,6 +51,12 @@ impl Operations {
     /// True while a resource is being deleted.
     pub(super) fn deletes(&self, target: &ArmId) -> bool {
         self.on(target).and_then(|id| self.running.get(id)).is_some_and(|(_, work)| *work == Work::Delete)
+    }
+
+    /// An operation that ends at this time; `None` when it has been ended before.
+    pub(super) fn running(&self, id: &OperationId, ends_at: Timestamp) -> Option<RunningOperation> {
+        let (target, work) = self.running.get(id)?;
+        Some(RunningOperation { id: id.clone(), target: target.clone(), deletes: *work == Work::Delete, ends_at })
     }
 
     /// Ends an operation when its time has come; `None` when it has been ended before.

@@ -1,8 +1,9 @@
 //! A small Azure for tests: three sizes, no limits.
 
 use super::*;
-use napkeeper_core::catalog::{Arch, CapacityType};
-use napkeeper_core::names::Zone;
+use napkeeper_core::catalog::{Arch, CapacityType, OfferingKey, SizeFacts};
+use napkeeper_core::money::HourlyPrice;
+use napkeeper_core::names::{Region, VmSize, Zone};
 
 const GROUP: &str = "/subscriptions/s/resourceGroups/MC_group";
 

@@ -3,16 +3,15 @@
 use super::controller::Keeper;
 use super::truth::Truth;
 use super::{Books, Deed, Direct, World};
-use crate::cloud::{Cloud, CloudSettings, Timings as CloudTimings};
+use crate::cloud::{Cloud, CloudSettings};
 use crate::cluster::{Cluster, NewNode, Timings as ClusterTimings};
 use crate::workload::{PodBudget, PodTemplate, Workload};
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::catalog::{CapacityType, Catalog, OfferingKey, RegionCatalog, capacity, overhead};
+use napkeeper_core::catalog::{Catalog, RegionCatalog, capacity, overhead};
 use napkeeper_core::cluster::pod::{Labels, Taint, TaintEffect};
 use napkeeper_core::cluster::pool::{NodeClass, NodePool};
 use napkeeper_core::cluster::sweep::Sweep;
 use napkeeper_core::labels;
-use napkeeper_core::money::HourlyPrice;
 use napkeeper_core::names::{ArmId, NameError, NodeName, ObjectKey, ProviderId, Region, Zone};
 use napkeeper_core::orphans::Law;
 use napkeeper_core::settings::{ClusterIdentity, Settings};
@@ -98,15 +97,7 @@ impl World {
     pub fn begin(catalog: &Catalog, start: Start) -> Result<Self, StartError> {
         let region = region_of(catalog, &start)?;
         let identity = identity(&start.region)?;
-        let cloud = Cloud::new(CloudSettings {
-            group: identity.group.clone(),
-            managed_by: Some(identity.cluster.clone()),
-            region: start.region.clone(),
-            seed: start.seed,
-            sizes: region.sizes.iter().map(|s| (s.facts.name.clone(), Arc::clone(&s.facts))).collect(),
-            prices: prices(&region),
-            timings: CloudTimings::default(),
-        });
+        let cloud = Cloud::new(CloudSettings::of_region(&identity, &region, start.seed));
         let mut settings = Settings::new(identity);
         settings.law = start.law;
         let mut world = Self {
@@ -205,22 +196,4 @@ fn system_node(region: &RegionCatalog, group: &ArmId, index: u32) -> Result<Opti
         allocatable: has.minus(&overhead(&facts)),
         capacity: has,
     }))
-}
-
-fn prices(region: &RegionCatalog) -> BTreeMap<OfferingKey, HourlyPrice> {
-    let mut prices = BTreeMap::new();
-    for size in &region.sizes {
-        let zones = if size.zones.is_empty() { vec![Zone::regional()] } else { size.zones.clone() };
-        for zone in zones {
-            for (capacity_type, price) in [(CapacityType::OnDemand, size.on_demand), (CapacityType::Spot, size.spot)] {
-                if let Some(price) = price {
-                    prices.insert(
-                        OfferingKey { size: size.facts.name.clone(), zone: zone.clone(), capacity_type },
-                        price,
-                    );
-                }
-            }
-        }
-    }
-    prices
 }

@@ -1,0 +1,174 @@
+//! `napkeeper azure-sim`: which simulated Azure does the user want to serve?
+
+use super::Outcome;
+use super::output::Format;
+use crate::azure_sim::{self, Settings, SimClock, Token};
+use crate::clock::WallClock;
+use anyhow::Context;
+use jiff::Timestamp;
+use napkeeper_core::catalog::Catalog;
+use napkeeper_core::names::{ArmId, Region};
+use napkeeper_core::settings::ClusterIdentity;
+use napkeeper_sim::cloud::CloudSettings;
+use serde_json::json;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+const EXAMPLES: &str = "\
+Examples:
+  napkeeper azure-sim                                     on any free port of this machine, in real time
+  napkeeper azure-sim --bind 127.0.0.1:8081 --speed 30    VMs come in 1 to 3 s instead of 30 to 90
+  napkeeper azure-sim --clock virtual -o json             time stands still until a test moves it
+  napkeeper azure-sim --join kubeconfig.yaml              VMs of NodeClaims become Nodes of that cluster
+
+Nothing is sent to Azure. It runs until SIGINT or SIGTERM. What it serves is in docs/azure-sim.md.";
+
+/// Serve a simulated Azure (ARM) over HTTP, for tests and trials.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// Address and port to listen on; port 0 is any that is free.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    bind: SocketAddr,
+    /// Listen on an address that other machines can reach. There is no TLS.
+    #[arg(long)]
+    allow_remote: bool,
+    /// Azure region: its sizes, zones and prices.
+    #[arg(long, value_name = "REGION", default_value = "westeurope")]
+    region: String,
+    /// Name of the managed cluster that the group belongs to.
+    #[arg(long, value_name = "NAME", default_value = "demo", value_parser = segment)]
+    cluster: String,
+    /// Subscription id.
+    #[arg(long, value_name = "ID", default_value = "00000000-0000-4000-8000-000000000001", value_parser = segment)]
+    subscription: String,
+    /// Name of the node resource group; absent is `MC_<cluster>_<cluster>_<region>`.
+    #[arg(long, value_name = "NAME", value_parser = segment)]
+    group: Option<String>,
+    /// Seed of all chance: how long VMs take, and ids.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Bearer token that callers must have; absent is everybody.
+    #[arg(long, value_name = "TOKEN", value_parser = token)]
+    token: Option<Token>,
+    /// Real time, or a clock that stands still until the control endpoint moves it.
+    #[arg(long, value_enum, default_value_t = Clock::Wall, value_name = "CLOCK")]
+    clock: Clock,
+    /// First instant of a virtual clock; absent is now.
+    #[arg(long, value_name = "TIME")]
+    start: Option<Timestamp>,
+    /// File that says by how much the wall clock is ahead: lines of a real time and an offset. It may change.
+    #[arg(long, value_name = "FILE")]
+    time_offset_file: Option<PathBuf>,
+    /// How many times faster than in Azure VMs come and go.
+    #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    speed: u32,
+    /// Kubeconfig of a cluster in which VMs of NodeClaims become Nodes.
+    #[arg(long, value_name = "KUBECONFIG")]
+    join: Option<PathBuf>,
+    /// How to print where it is served.
+    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
+    output: Format,
+}
+
+/// Which clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Clock {
+    /// Real time.
+    Wall,
+    /// It stands still until it is moved.
+    Virtual,
+}
+
+fn segment(text: &str) -> Result<String, String> {
+    let good = |c: char| c.is_ascii_alphanumeric() || "-_.()".contains(c);
+    let fits = !text.is_empty() && text.len() <= 90 && text.chars().all(good);
+    fits.then(|| text.to_owned()).ok_or_else(|| "must be 1 to 90 letters, digits, '-', '_', '.' or brackets".to_owned())
+}
+
+fn token(text: &str) -> Result<Token, String> {
+    let fits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic());
+    fits.then(|| Token(text.to_owned())).ok_or_else(|| "must be visible ASCII characters without spaces".to_owned())
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
+    args.check()?;
+    log();
+    let identity = args.identity()?;
+    let settings = args.settings(&identity)?;
+    let runtime = tokio::runtime::Runtime::new().context("starting the runtime")?;
+    runtime.block_on(azure_sim::run(settings, |url| args.tell(url, &identity)))?;
+    Ok(Outcome::Fine)
+}
+
+/// Logs to stderr.
+fn log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env();
+    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second start in one process keeps the first one's logs.
+    drop(logs.try_init());
+}
+
+impl Args {
+    /// Refuses flags that do not go together.
+    fn check(&self) -> anyhow::Result<()> {
+        if !self.bind.ip().is_loopback() && !self.allow_remote {
+            anyhow::bail!(
+                "--bind {}: other machines could reach it, and there is no TLS; add --allow-remote if that is meant",
+                self.bind
+            );
+        }
+        match self.clock {
+            Clock::Wall if self.start.is_some() => anyhow::bail!("--start needs --clock virtual"),
+            Clock::Virtual if self.time_offset_file.is_some() => {
+                anyhow::bail!("--time-offset-file needs --clock wall; a virtual clock is moved by the control endpoint")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn identity(&self) -> anyhow::Result<ClusterIdentity> {
+        let Self { subscription, cluster, region, .. } = self;
+        let group = self.group.clone().unwrap_or_else(|| format!("MC_{cluster}_{cluster}_{region}"));
+        Ok(ClusterIdentity {
+            cluster: ArmId::new(format!(
+                "/subscriptions/{subscription}/resourceGroups/{cluster}/providers/Microsoft.ContainerService/managedClusters/{cluster}"
+            ))?,
+            tag: Arc::from(cluster.as_str()),
+            group: ArmId::new(format!("/subscriptions/{subscription}/resourceGroups/{group}"))?,
+            region: Region::new(region)?,
+        })
+    }
+
+    fn settings(&self, identity: &ClusterIdentity) -> anyhow::Result<Settings> {
+        let catalog = Catalog::embedded()?;
+        let region = super::known_region(&self.region, &catalog)?;
+        let region = catalog.region(&region).context("the catalogue lost the region")?;
+        let mut cloud = CloudSettings::of_region(identity, &region, self.seed);
+        cloud.timings = cloud.timings.faster(self.speed);
+        let clock = match self.clock {
+            Clock::Wall => SimClock::Wall(WallClock::new(self.time_offset_file.clone())),
+            Clock::Virtual => SimClock::at(self.start.unwrap_or_else(Timestamp::now)),
+        };
+        Ok(Settings { bind: self.bind, cloud, clock, token: self.token.clone(), join: self.join.clone() })
+    }
+
+    /// Says on stdout where it is served.
+    fn tell(&self, url: &str, identity: &ClusterIdentity) -> anyhow::Result<()> {
+        let mut out = anstream::stdout().lock();
+        let (group, cluster) = (identity.group.as_str(), identity.cluster.as_str());
+        match self.output {
+            Format::Text => {
+                writeln!(out, "url      {url}\ngroup    {group}\ncluster  {cluster}\ncontrol  {url}/control")?;
+            }
+            Format::Json => {
+                let control = format!("{url}/control");
+                writeln!(out, "{}", json!({ "url": url, "group": group, "cluster": cluster, "control": control }))?;
+            }
+        }
+        Ok(out.flush()?)
+    }
+}
