@@ -68,6 +68,12 @@ struct Place {
 }
 
 impl Document {
+    /// An object that comes from no file, under a name to show: all of it stands at line 1, column 1.
+    #[must_use]
+    pub fn without_text(name: &str, value: Value) -> Self {
+        Self { file: Arc::from(name), value, places: BTreeMap::new() }
+    }
+
     /// Where the value at a path stands; where it is absent, the nearest object around it.
     #[must_use]
     pub fn position(&self, path: &Path) -> Position {

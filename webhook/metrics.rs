@@ -1,0 +1,43 @@
+//! Metrics: how often is the webhook asked, how does it answer, and how fast?
+
+use napkeeper_serve::metrics::LATENCY_SECONDS;
+use napkeeper_serve::prometheus_client::metrics::counter::Counter;
+use napkeeper_serve::prometheus_client::metrics::family::Family;
+use napkeeper_serve::prometheus_client::metrics::histogram::Histogram;
+use napkeeper_serve::prometheus_client::registry::Registry;
+use std::time::Duration;
+
+type Label = (&'static str, &'static str);
+
+/// Counters and histograms of the webhook.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    requests: Family<[Label; 2], Counter>,
+    failures: Family<[Label; 2], Counter>,
+    duration: Family<[Label; 1], Histogram, fn() -> Histogram>,
+}
+
+impl Metrics {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            requests: Family::default(),
+            failures: Family::default(),
+            duration: Family::new_with_constructor(|| Histogram::new(LATENCY_SECONDS)),
+        };
+        let help = "Admission requests, by path and outcome: allowed, refused, patched, passed, failed_open, malformed";
+        registry.register("admission_requests", help, metrics.requests.clone());
+        let help = "Admission requests without a proper answer, by path and reason";
+        registry.register("admission_failures", help, metrics.failures.clone());
+        registry.register("admission_duration_seconds", "Time to answer, by path", metrics.duration.clone());
+        metrics
+    }
+
+    pub(crate) fn answered(&self, path: &'static str, outcome: &'static str, took: Duration) {
+        self.requests.get_or_create(&[("path", path), ("outcome", outcome)]).inc();
+        self.duration.get_or_create(&[("path", path)]).observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn failed(&self, path: &'static str, reason: &'static str) {
+        self.failures.get_or_create(&[("path", path), ("reason", reason)]).inc();
+    }
+}

@@ -1,0 +1,127 @@
+//! AdmissionReview: what does the API server ask, and how is it answered?
+//!
+//! `admission.k8s.io/v1`. An answer with a wrong uid is refused, and a patch that does not apply fails the request
+//! whatever the failure policy is, so both are made in one place.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+const API_VERSION: &str = "admission.k8s.io/v1";
+
+/// Largest uid; the API server's own have 36 characters.
+const LONGEST_UID: usize = 256;
+
+/// Why a body cannot be answered.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReviewError {
+    /// It is not JSON, or not of the form of a review.
+    #[error("the body is no AdmissionReview: {0}")]
+    Form(#[from] serde_json::Error),
+    /// It is of another version or kind.
+    #[error("the body is {api_version} {kind}; only {API_VERSION} AdmissionReview is understood")]
+    Kind {
+        /// Its `apiVersion`.
+        api_version: String,
+        /// Its `kind`.
+        kind: String,
+    },
+    /// It asks nothing.
+    #[error("the AdmissionReview has no request with a uid")]
+    NoRequest,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Review {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    request: Option<Request>,
+}
+
+/// What the API server asks about.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Request {
+    /// Ties the answer to the question.
+    #[serde(default)]
+    pub(crate) uid: String,
+    /// The kind of the object.
+    pub(crate) kind: GroupVersionKind,
+    /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
+    pub(crate) operation: String,
+    /// For example `status`.
+    #[serde(default)]
+    pub(crate) sub_resource: Option<String>,
+    /// The namespace, if the kind has one.
+    #[serde(default)]
+    pub(crate) namespace: Option<String>,
+    /// The object as it would be; null when it is deleted.
+    #[serde(default)]
+    pub(crate) object: Value,
+    /// The object as it is; null when it is created.
+    #[serde(default)]
+    pub(crate) old_object: Value,
+}
+
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+pub(crate) struct GroupVersionKind {
+    #[serde(default)]
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) kind: String,
+}
+
+impl Request {
+    /// Reads a body.
+    pub(crate) fn read(body: &[u8]) -> Result<Self, ReviewError> {
+        let Review { api_version, kind, request } = serde_json::from_slice(body)?;
+        if api_version != API_VERSION || kind != "AdmissionReview" {
+            let short = |text: String| crate::hint::shorten(&text, 100);
+            return Err(ReviewError::Kind { api_version: short(api_version), kind: short(kind) });
+        }
+        request.filter(|r| !r.uid.is_empty() && r.uid.len() <= LONGEST_UID).ok_or(ReviewError::NoRequest)
+    }
+
+    /// True for writes of the object itself.
+    pub(crate) fn is_write(&self) -> bool {
+        matches!(&*self.operation, "CREATE" | "UPDATE") && self.sub_resource.as_deref().unwrap_or_default().is_empty()
+    }
+}
+
+/// What is answered.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Answer {
+    /// Why it is refused; `None` when it is allowed.
+    pub(crate) refusal: Option<String>,
+    /// For whoever asked the API server.
+    pub(crate) warnings: Vec<String>,
+    /// Operations of a JSON patch; empty for none.
+    pub(crate) patch: Vec<Value>,
+}
+
+impl Answer {
+    /// It is allowed, and nothing is said about it.
+    pub(crate) fn allow() -> Self {
+        Self::default()
+    }
+
+    /// The review that carries this answer to the question with this uid.
+    pub(crate) fn review(&self, uid: &str) -> Value {
+        let mut response = json!({ "uid": uid, "allowed": self.refusal.is_none() });
+        if let Some(message) = &self.refusal {
+            response["status"] = json!({ "code": 422, "reason": "Invalid", "message": message });
+        }
+        if !self.warnings.is_empty() {
+            response["warnings"] = json!(self.warnings);
+        }
+        if !self.patch.is_empty() {
+            response["patchType"] = json!("JSONPatch");
+            response["patch"] = json!(STANDARD.encode(json!(self.patch).to_string()));
+        }
+        json!({ "apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response })
+    }
+}

@@ -1,0 +1,188 @@
+//! The router: which path answers what, within which limits?
+
+use crate::hinter::{Hinter, NoAnswer, Snapshots};
+use crate::metrics::Metrics;
+use crate::review::{Answer, Request};
+use crate::{mutate, validate};
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use napkeeper_core::cluster::Snapshot;
+use napkeeper_serve::prometheus_client::registry::Registry;
+use napkeeper_verdict::{SchemaError, Verdict};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{Semaphore, watch};
+
+const VALIDATE: &str = "/validate";
+const MUTATE: &str = "/mutate";
+
+/// Within what the webhook answers; past it, requests are allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Objects that are judged at once, and pods that may wait for a hint.
+    pub concurrency: usize,
+    /// Longest time to judge an object; below the timeout of the hook configuration.
+    pub verdict: Duration,
+    /// Longest time to wait for a hint.
+    pub hint: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { concurrency: 64, verdict: Duration::from_millis(1000), hint: Duration::from_millis(5) }
+    }
+}
+
+/// The webhook cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The embedded rules are broken.
+    #[error(transparent)]
+    Schemas(#[from] SchemaError),
+    /// The thread for hints cannot be started.
+    #[error("cannot start the thread that computes placement hints: {0}")]
+    Thread(#[from] io::Error),
+}
+
+/// What the paths answer from.
+#[derive(Debug)]
+pub struct Webhook {
+    verdict: Arc<Verdict>,
+    hinter: Hinter,
+    namespace: String,
+    limits: Limits,
+    judging: Arc<Semaphore>,
+    metrics: Metrics,
+}
+
+impl Webhook {
+    /// A webhook that runs in `namespace`, whose pods it leaves alone. Hints begin with the first of the `snapshots`,
+    /// which must have [`Snapshot::instance_types`].
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn new(
+        namespace: &str,
+        snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
+        limits: Limits,
+        registry: &mut Registry,
+    ) -> Result<Self, StartError> {
+        let snapshots: Snapshots = snapshots;
+        Ok(Self {
+            verdict: Arc::new(Verdict::embedded()?),
+            hinter: Hinter::start(snapshots, limits.concurrency)?,
+            namespace: namespace.to_owned(),
+            limits,
+            judging: Arc::new(Semaphore::new(limits.concurrency)),
+            metrics: Metrics::register(registry),
+        })
+    }
+
+    /// Judges on a thread for blocking work. One that is late keeps its place until it ends.
+    async fn judge(&self, request: Request) -> Result<Option<Answer>, NoAnswer> {
+        let place = Arc::clone(&self.judging).try_acquire_owned().map_err(|_| NoAnswer::Overload)?;
+        let verdict = Arc::clone(&self.verdict);
+        let judging = tokio::task::spawn_blocking(move || {
+            let answer = validate::judge(&verdict, request);
+            drop(place);
+            answer
+        });
+        match tokio::time::timeout(self.limits.verdict, judging).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(_)) => Err(NoAnswer::Internal),
+            Err(_) => Err(NoAnswer::Deadline),
+        }
+    }
+
+    /// Hints at where a pod will run.
+    async fn hint(&self, request: Request) -> Result<Option<Answer>, NoAnswer> {
+        let Some(pod) = mutate::subject(&request, &self.namespace) else { return Ok(None) };
+        let hint = self.hinter.ask(pod, self.limits.hint).await?;
+        let patch = hint.map(|hint| mutate::patch(&request.object, &hint)).filter(|patch| !patch.is_empty());
+        Ok(patch.map(|patch| Answer { patch, ..Answer::allow() }))
+    }
+
+    fn finish(
+        &self,
+        path: &'static str,
+        since: Instant,
+        uid: &str,
+        answer: Result<Option<Answer>, NoAnswer>,
+    ) -> Response {
+        let (outcome, answer) = match answer {
+            Ok(None) => ("passed", Answer::allow()),
+            Ok(Some(answer)) if answer.refusal.is_some() => ("refused", answer),
+            Ok(Some(answer)) if !answer.patch.is_empty() => ("patched", answer),
+            Ok(Some(answer)) => ("allowed", answer),
+            Err(why) => {
+                self.metrics.failed(path, why.as_str());
+                tracing::warn!(path, reason = why.as_str(), "allowed without an opinion");
+                ("failed_open", Answer { warnings: vec![unanswered(path, why)], ..Answer::allow() })
+            }
+        };
+        self.metrics.answered(path, outcome, since.elapsed());
+        let body = answer.review(uid).to_string();
+        ([(CONTENT_TYPE, "application/json")], body).into_response()
+    }
+
+    fn refuse_body(&self, path: &'static str, since: Instant, status: StatusCode, why: &str) -> Response {
+        self.metrics.failed(path, "malformed");
+        self.metrics.answered(path, "malformed", since.elapsed());
+        (status, format!("{why}\n")).into_response()
+    }
+
+    /// The request in a body, or what is answered when there is none.
+    fn read(
+        &self,
+        path: &'static str,
+        since: Instant,
+        body: Result<Bytes, BytesRejection>,
+    ) -> Result<Request, Response> {
+        let body = body.map_err(|e| self.refuse_body(path, since, e.status(), &e.body_text()))?;
+        Request::read(&body).map_err(|e| self.refuse_body(path, since, StatusCode::BAD_REQUEST, &e.to_string()))
+    }
+}
+
+fn unanswered(path: &str, why: NoAnswer) -> String {
+    let what = if path == MUTATE { "this pod has no placement hint" } else { "this object was not checked" };
+    let why = match why {
+        NoAnswer::Overload => "too many requests at once",
+        NoAnswer::Deadline => "it took too long",
+        NoAnswer::Internal => "an internal error",
+    };
+    format!("napkeeper: {what}: {why}")
+}
+
+/// `POST /validate` for NodePools and AKSNodeClasses, `POST /mutate` for pods.
+pub fn router(webhook: Arc<Webhook>) -> Router {
+    Router::new().route(VALIDATE, post(on_validate)).route(MUTATE, post(on_mutate)).with_state(webhook)
+}
+
+async fn on_validate(State(webhook): State<Arc<Webhook>>, body: Result<Bytes, BytesRejection>) -> Response {
+    let since = Instant::now();
+    let request = match webhook.read(VALIDATE, since, body) {
+        Ok(request) => request,
+        Err(response) => return response,
+    };
+    let uid = request.uid.clone();
+    let answer = webhook.judge(request).await;
+    webhook.finish(VALIDATE, since, &uid, answer)
+}
+
+async fn on_mutate(State(webhook): State<Arc<Webhook>>, body: Result<Bytes, BytesRejection>) -> Response {
+    let since = Instant::now();
+    let request = match webhook.read(MUTATE, since, body) {
+        Ok(request) => request,
+        Err(response) => return response,
+    };
+    let uid = request.uid.clone();
+    let answer = webhook.hint(request).await;
+    webhook.finish(MUTATE, since, &uid, answer)
+}

@@ -1,0 +1,76 @@
+//! `/validate`: may this NodePool or AKSNodeClass be written?
+//!
+//! The findings are those of `napkeeper validate`. What was wrong before is no reason to refuse: it becomes a warning,
+//! so that an object from before a rule can still be changed.
+
+use crate::hint::shorten;
+use crate::review::{Answer, GroupVersionKind, Request};
+use napkeeper_api::yaml::Document;
+use napkeeper_verdict::{Finding, Severity, Verdict};
+use serde_json::Value;
+
+/// What is judged: API group, versions, kind.
+const JUDGED: [(&str, &[&str], &str); 2] =
+    [("karpenter.sh", &["v1"], "NodePool"), ("karpenter.azure.com", &["v1alpha2", "v1beta1"], "AKSNodeClass")];
+
+/// Most findings that a refusal lists, and most warnings.
+const MOST: usize = 10;
+/// Longest line of a refusal in characters.
+const LONGEST_LINE: usize = 400;
+/// Longest warning in characters: the API server cuts at 256.
+const LONGEST_WARNING: usize = 256;
+
+/// Judges a request; `None` when there is no opinion.
+pub(crate) fn judge(verdict: &Verdict, request: Request) -> Option<Answer> {
+    let Request { object, old_object, .. } = &request;
+    let deleting = !object["metadata"]["deletionTimestamp"].is_null();
+    if !request.is_write() || !is_judged(&request.kind) || deleting {
+        return None;
+    }
+    let update = request.operation == "UPDATE";
+    if update && object["spec"] == old_object["spec"] && object["apiVersion"] == old_object["apiVersion"] {
+        return None;
+    }
+    let before = if update { findings(verdict, request.old_object) } else { Vec::new() };
+    let (wrong, doubtful): (Vec<_>, Vec<_>) = findings(verdict, request.object)
+        .into_iter()
+        .partition(|f| f.severity == Severity::Error && !before.iter().any(|b| is_same(f, b)));
+    let title = |n: usize| format!("{} is refused, {n} finding{}", request.kind.kind, if n == 1 { "" } else { "s" });
+    Some(Answer {
+        refusal: (!wrong.is_empty()).then(|| {
+            let lines = lines(&wrong, LONGEST_LINE);
+            format!("{}:\n{}", title(wrong.len()), lines.join("\n"))
+        }),
+        warnings: lines(&doubtful, LONGEST_WARNING),
+        patch: Vec::new(),
+    })
+}
+
+fn is_judged(asked: &GroupVersionKind) -> bool {
+    JUDGED.iter().any(|(group, versions, kind)| {
+        asked.group == *group && asked.kind == *kind && versions.contains(&&*asked.version)
+    })
+}
+
+/// Errors before warnings, and those about the object as a whole (whose rules have the lower ids) before its fields.
+fn findings(verdict: &Verdict, object: Value) -> Vec<Finding> {
+    let mut findings = verdict.document(&Document::without_text("request", object)).findings;
+    findings.sort_by(|a, b| (a.severity, a.rule, &a.path).cmp(&(b.severity, b.rule, &b.path)));
+    findings
+}
+
+fn is_same(a: &Finding, b: &Finding) -> bool {
+    (a.rule, &a.path, &a.message) == (b.rule, &b.path, &b.message)
+}
+
+/// One line each: rule, path, what is wrong, what would be right.
+fn lines(findings: &[Finding], longest: usize) -> Vec<String> {
+    let line = |Finding { rule, path, message, fix, .. }: &Finding| {
+        let at = if path.is_empty() { String::new() } else { format!(" {path}") };
+        let fix = fix.as_ref().map(|fix| format!("; {fix}")).unwrap_or_default();
+        shorten(&format!("{rule}{at}: {message}{fix}"), longest)
+    };
+    let mut lines: Vec<_> = findings.iter().take(MOST).map(line).collect();
+    lines.extend(findings.len().checked_sub(MOST).filter(|n| *n > 0).map(|n| format!("and {n} more")));
+    lines
+}
