@@ -3,6 +3,7 @@
 mod azure_sim;
 mod cli;
 mod clock;
+mod controller;
 
 use std::process::ExitCode;
 

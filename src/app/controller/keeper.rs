@@ -8,7 +8,8 @@ use super::telling::Teller;
 use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog};
 use napkeeper_core::clock::Clock;
 use napkeeper_core::controller::{Answer, Controller, Rules};
-use napkeeper_core::plan::{Command, CommandKey, Effect, Reply, Report};
+use napkeeper_core::cluster::delta::Delta;
+use napkeeper_core::plan::{Command, CommandKey, Effect, Pause, Reply, Report};
 use napkeeper_core::names::ClaimName;
 use napkeeper_core::ports::{ClusterError, PortError};
 use napkeeper_core::settings::Settings;
@@ -38,6 +39,8 @@ pub(super) struct Fixed {
     pub(super) seed: u64,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) ports: Arc<dyn Ports>,
+    /// Where the pause switch is told to those who write.
+    pub(super) pause: watch::Sender<Pause>,
 }
 
 impl Fixed {
@@ -145,6 +148,9 @@ impl Keeper {
             }
             WatchEvent::Changed(delta) => {
                 self.settling.seen(&delta);
+                if let Delta::Pause(pause) = &delta {
+                    self.fixed.pause.send_replace(pause.clone());
+                }
                 self.controller.apply(&delta);
                 self.changed = true;
             }

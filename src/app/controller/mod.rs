@@ -7,28 +7,31 @@ mod settling;
 mod telling;
 
 use crate::clock::WallClock;
-use anyhow::Context;
+use anyhow::{Context, Result};
+use jiff::{SignedDuration, Timestamp};
 use keeper::{Fixed, Inlets, Keeper};
 use napkeeper_azure::{Azure, AzureSettings, Credential, HttpWire, Token};
-use napkeeper_core::catalog::Catalog;
+use napkeeper_core::catalog::{Catalog, RegionCatalog};
 use napkeeper_core::clock::Clock;
+use napkeeper_core::plan::Pause;
 use napkeeper_core::settings::Mode;
-use napkeeper_kube::{Events, Gate, Lease, Reader, WatchOptions, Writer, connect};
-use napkeeper_serve::{Health, Lifecycle, Part, bind, registry, run as run_parts, serve_plain};
+use napkeeper_kube::watch::{WatchOptions, watch as watch_cluster};
+use napkeeper_kube::{Events, Gate, Writer, connect, stand};
+use napkeeper_serve::prometheus_client::registry::Registry;
+use napkeeper_serve::{Health, Lifecycle, Limits, Part, PartError, bind, metrics, serve_plain};
 use ports::LivePorts;
-use prometheus_client::registry::Registry;
 use settings::Known;
+use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 use telling::Teller;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// Changes that may wait to be taken in; then the watches wait.
 const CHANGES: usize = 10_000;
-/// Longest that one call to Azure may take.
-const AZURE_DEADLINE: Duration = Duration::from_secs(30);
+/// A fixed token is for tests, which are over by then.
+const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(24 * 365);
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -46,44 +49,100 @@ pub(crate) struct Options {
 }
 
 /// Runs the controller until it is told to stop.
-pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
+pub(crate) async fn run(options: Options) -> Result<()> {
     let known = settings::read(&options.config, options.cluster.as_deref(), options.mode)?;
-    let region = &known.settings.cluster.region;
-    let catalog = Catalog::embedded()?;
-    let nearest = catalog.nearest_region(region.as_str()).map(|r| format!("; did you mean {r}?")).unwrap_or_default();
-    let catalog = catalog.region(region).with_context(|| format!("the catalogue has no region {region}{nearest}"))?;
-    let clock: Arc<dyn Clock> = Arc::new(WallClock::new(options.time_offset_file.clone())?);
+    let catalog = region(&known)?;
+    let clock: Arc<dyn Clock> = Arc::new(WallClock::new(options.time_offset_file.clone()));
     let client = connect(options.kubeconfig.as_deref())?;
     let azure = azure(&options, &known)?;
-
     let lifecycle = Lifecycle::default();
     let health = Health::new(&lifecycle);
-    let mut registry = registry();
-    let (events, recording) = Events::new(client.clone(), &options.namespace);
-    let (lease, holding) = Lease::new(client.clone(), &options.namespace, &identity(&options));
-    let (send, changes) = mpsc::channel(CHANGES);
-    let watch = WatchOptions { clock: Arc::clone(&clock), namespace: options.namespace.clone() };
-    let watching = napkeeper_kube::watch(client.clone(), watch, send);
+    let listener = bind(options.health_bind)?;
+    tracing::info!(mode = ?options.mode, cluster = %known.settings.cluster.cluster, health = %listener.local_addr()?, "napkeeper controller starts");
+
+    let identity = options.identity.clone().unwrap_or_else(identity);
+    let (work_ended, ended) = oneshot::channel();
+    let stop = async move { drop::<Result<(), _>>(ended.await) };
+    let (lease, standing) = stand(client.clone(), &options.namespace, &identity, stop);
+    let (pause, paused) = watch::channel(Pause::default());
+    let (events, writing) = Events::start(client.clone(), &identity);
+    let (sender, changes) = mpsc::channel(CHANGES);
+    let watching = WatchOptions::new(Arc::clone(&clock), options.namespace.clone());
+    let watching = tokio::spawn(watch_cluster(client.clone(), watching, sender));
+    let inlets = Inlets { changes, leading: lease.leads() };
     let ports = LivePorts {
         mode: options.mode,
-        reader: Reader::new(client.clone(), Arc::clone(&clock)),
         writer: Writer::new(client.clone(), Arc::clone(&clock)),
-        gate: Gate::new(client, &options.namespace, lease.clone()),
+        gate: Gate::new(lease, paused, client.clone(), &options.namespace),
+        client,
         azure,
         clock: Arc::clone(&clock),
     };
-    let fixed = Fixed {
-        settings: Arc::new(known.settings),
-        catalog,
-        options: known.options,
-        seed: seed(),
-        clock,
-        ports: Arc::new(ports),
+    let seed = u64::from_le_bytes(uuid::Uuid::new_v4().as_bytes()[..8].try_into()?);
+    let Known { settings, options, .. } = known;
+    let fixed = Fixed { settings: Arc::new(settings), catalog, options, seed, clock, ports: Arc::new(ports), pause };
+    let mut registry = metrics::registry();
+    let keeper = Keeper::new(fixed, Teller::new(events, &mut registry), health.check("watches"));
+    lifecycle.ready();
+    let keeping = keep(keeper, inlets, lifecycle.clone(), work_ended);
+    let parts = vec![
+        Part::new("the controller", async move {
+            keeping.await;
+            watching.abort();
+            standing.await?;
+            // Events are news: those that are still unwritten are dropped with the process.
+            writing.abort();
+            Ok::<_, PartError>(())
+        }),
+        Part::new("the health server", serve_health(lifecycle.clone(), health, registry, listener)),
+    ];
+    Ok(napkeeper_serve::run(&lifecycle, parts).await?)
+}
+
+async fn keep(keeper: Keeper, inlets: Inlets, lifecycle: Lifecycle, ended: oneshot::Sender<Infallible>) {
+    keeper.run(inlets, lifecycle).await;
+    // Only now may the Lease go to another: nothing of ours is under way any more.
+    drop(ended);
+}
+
+async fn serve_health(
+    lifecycle: Lifecycle,
+    health: Health,
+    registry: Registry,
+    listener: std::net::TcpListener,
+) -> Result<(), PartError> {
+    Ok(serve_plain(&lifecycle, listener, health.router(registry), Limits::default()).await?)
+}
+
+fn region(known: &Known) -> Result<RegionCatalog> {
+    let region = &known.settings.cluster.region;
+    let catalog = Catalog::embedded()?;
+    let nearest = catalog.nearest_region(region.as_str()).map(|r| format!("; did you mean {r}?")).unwrap_or_default();
+    catalog.region(region).with_context(|| format!("the embedded catalogue does not have region {region}{nearest}"))
+}
+
+fn azure(options: &Options, known: &Known) -> Result<Azure> {
+    let credential = match &options.azure_token_file {
+        Some(file) => {
+            let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+            Credential::Static(Token::new(text.trim(), Timestamp::now().saturating_add(TOKEN_LASTS)?))
+        }
+        None => Credential::default_chain()?,
     };
-    let teller = Teller::new(events, &mut registry);
-    let keeper = Keeper::new(fixed, teller, health.check("watches"));
-    let inlets = Inlets { changes, leading: lease.leading() };
-    tracing::info!(mode = ?options.mode, config = %options.config.display(), "napkeeper controller starts");
-    todo(lifecycle, health, registry);
-    Ok(())
+    let cluster = &known.settings.cluster;
+    let settings = AzureSettings {
+        group: cluster.group.clone(),
+        region: cluster.region.clone(),
+        machines: known.nodes.as_ref().map(settings::machines).transpose()?,
+        endpoint: Arc::from(options.azure_endpoint.as_str()),
+        deadline: AzureSettings::DEADLINE,
+    };
+    Ok(Azure::new(settings, Arc::new(HttpWire::new(AzureSettings::DEADLINE)?), credential)?)
+}
+
+/// The host's name, which is the pod's in a cluster, and a random part.
+fn identity() -> String {
+    let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+    let host = host.unwrap_or_else(|| "napkeeper".to_owned());
+    format!("{host}-{}", uuid::Uuid::new_v4().simple())
 }

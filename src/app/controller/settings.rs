@@ -3,6 +3,7 @@
 use anyhow::{Context, bail, ensure};
 use napkeeper_api::config::{self, Cluster, Nodes};
 use napkeeper_api::yaml;
+use napkeeper_azure::Machines;
 use napkeeper_core::catalog::InstanceTypeOptions;
 use napkeeper_core::names::{ArmId, Region};
 use napkeeper_core::settings::{ClusterIdentity, Mode, Settings};
@@ -71,10 +72,14 @@ fn options(cluster: &Cluster) -> InstanceTypeOptions {
     InstanceTypeOptions { default_max_pods }
 }
 
-/// The subnet of nodes, and the name of their administrator.
-pub(super) fn node_facts(nodes: &Nodes) -> anyhow::Result<(ArmId, String)> {
-    let subnet = ArmId::new(&nodes.subnet).context("nodes.subnet")?;
-    Ok((subnet, nodes.admin_username.clone().unwrap_or_else(|| ADMIN.to_owned())))
+/// What goes into every VM.
+pub(super) fn machines(nodes: &Nodes) -> anyhow::Result<Machines> {
+    Ok(Machines {
+        subnet: ArmId::new(&nodes.subnet).context("nodes.subnet")?,
+        image: Arc::from(nodes.image.as_str()),
+        ssh_public_key: Arc::from(nodes.ssh_public_key.as_str()),
+        admin_username: Arc::from(nodes.admin_username.as_deref().unwrap_or(ADMIN)),
+    })
 }
 
 #[cfg(test)]
