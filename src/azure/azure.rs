@@ -36,7 +36,7 @@ impl Azure {
     /// [`SettingsError`] where the settings name no endpoint, group or image that can be used.
     pub fn new(settings: AzureSettings, wire: Arc<dyn Wire>, credential: Credential) -> Result<Self, SettingsError> {
         let endpoint = settings.endpoint()?;
-        settings.image()?;
+        settings.machines.as_ref().map(Machines::image).transpose()?;
         let Some((subscription, group)) = place::group(&settings.group) else {
             return Err(SettingsError::Group(settings.group.clone()));
         };
@@ -106,14 +106,19 @@ impl Azure {
         }
     }
 
+    fn machines(&self) -> Result<&Machines, CloudError> {
+        let none = || error::invalid("no subnet and image are configured for VMs");
+        self.settings.machines.as_ref().ok_or_else(none)
+    }
+
     async fn put_nic(&self, spec: &NicSpec) -> Result<Reply, CloudError> {
-        let body = nic::body(spec, &self.settings);
+        let body = nic::body(spec, &self.settings.region, self.machines()?);
         self.write(Method::Put, spec.id.as_str(), Some(&body)).await
     }
 
     async fn put_vm(&self, spec: &VmSpec) -> Result<Reply, CloudError> {
         let Place { subscription, group, name, .. } = Place::of(&spec.id)?;
-        let body = write::vm(spec, &self.settings)?;
+        let body = write::vm(spec, &self.settings.region, self.machines()?)?;
         let request = self.compute.virtual_machines_client().create_or_update(group, name, body, subscription);
         begun(&request.send().await.map_err(meant)?.into_raw_response())
     }

@@ -21,5 +21,5 @@ mod write;
 pub use azure::Azure;
 pub use credential::{Chain, Credential, CredentialError, Token};
 pub use error::classify;
-pub use settings::{AzureSettings, SettingsError};
+pub use settings::{AzureSettings, Machines, SettingsError, on_this_machine};
 pub use wire::{HttpWire, Method, Wire, WireError, WireRequest, WireResponse};

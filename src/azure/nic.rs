@@ -58,9 +58,9 @@ impl Properties {
 }
 
 /// The body that creates a NIC: one address of the subnet.
-pub(crate) fn body(spec: &NicSpec, settings: &AzureSettings) -> Value {
+pub(crate) fn body(spec: &NicSpec, region: &Region, machines: &Machines) -> Value {
     json!({
-        "location": settings.region.as_str(),
+        "location": region.as_str(),
         "tags": spec.tags,
         "properties": {
             "enableAcceleratedNetworking": false,
@@ -69,7 +69,7 @@ pub(crate) fn body(spec: &NicSpec, settings: &AzureSettings) -> Value {
                 "properties": {
                     "primary": true,
                     "privateIPAllocationMethod": "Dynamic",
-                    "subnet": { "id": settings.subnet.as_str() },
+                    "subnet": { "id": machines.subnet.as_str() },
                 },
             }],
         },

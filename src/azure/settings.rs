@@ -5,13 +5,24 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where the adapter works, and what goes into every VM.
+/// Where the adapter works.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AzureSettings {
     /// The node resource group.
     pub group: ArmId,
     /// Its region.
     pub region: Region,
+    /// What VMs are made with; none where none are made, beside managed NAP.
+    pub machines: Option<Machines>,
+    /// Where Azure Resource Manager is.
+    pub endpoint: Arc<str>,
+    /// Longest wait for one response.
+    pub deadline: Duration,
+}
+
+/// What goes into every VM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machines {
     /// The subnet of NICs.
     pub subnet: ArmId,
     /// The OS image: a resource id, or the id of a community gallery's image (`/CommunityGalleries/…`).
@@ -20,10 +31,6 @@ pub struct AzureSettings {
     pub ssh_public_key: Arc<str>,
     /// The administrator's name.
     pub admin_username: Arc<str>,
-    /// Where Azure Resource Manager is.
-    pub endpoint: Arc<str>,
-    /// Longest wait for one response.
-    pub deadline: Duration,
 }
 
 /// What is wrong with the settings.
@@ -59,14 +66,25 @@ impl AzureSettings {
     pub(crate) fn endpoint(&self) -> Result<azure_core::Url, SettingsError> {
         let wrong = || SettingsError::Endpoint(Arc::clone(&self.endpoint));
         let url: azure_core::Url = self.endpoint.parse().map_err(|_| wrong())?;
-        let host = url.host_str().unwrap_or_default();
-        let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
-        let near = host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback());
-        let safe = url.scheme() == "https" || (url.scheme() == "http" && near);
+        let safe = url.scheme() == "https" || (url.scheme() == "http" && is_loopback(&url));
         let bare = url.path() == "/" && url.query().is_none() && url.username().is_empty() && url.password().is_none();
         if safe && bare { Ok(url) } else { Err(wrong()) }
     }
+}
 
+/// True for an endpoint on this machine, where a fixed token does no harm.
+#[must_use]
+pub fn on_this_machine(endpoint: &str) -> bool {
+    endpoint.parse::<azure_core::Url>().is_ok_and(|url| is_loopback(&url))
+}
+
+fn is_loopback(url: &azure_core::Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+}
+
+impl Machines {
     pub(crate) fn image(&self) -> Result<Image<'_>, SettingsError> {
         let folded = self.image.to_ascii_lowercase();
         match () {

@@ -13,12 +13,12 @@ use napkeeper_core::ports::CloudError;
 use serde_json::json;
 
 /// The body that creates a VM. Its NIC and OS disk are deleted with it.
-pub(crate) fn vm(spec: &VmSpec, settings: &AzureSettings) -> Result<models::VirtualMachine, CloudError> {
+pub(crate) fn vm(spec: &VmSpec, region: &Region, machines: &Machines) -> Result<models::VirtualMachine, CloudError> {
     let resource = models::Resource {
         id: None,
         name: None,
         type_: None,
-        location: settings.region.to_string(),
+        location: region.to_string(),
         tags: Some(json!(spec.tags)),
     };
     let spot = spec.offering.capacity_type == CapacityType::Spot;
@@ -29,8 +29,8 @@ pub(crate) fn vm(spec: &VmSpec, settings: &AzureSettings) -> Result<models::Virt
     };
     let properties = models::VirtualMachineProperties {
         hardware_profile: Some(hardware),
-        storage_profile: Some(storage(spec, settings)?),
-        os_profile: Some(os(spec, settings)),
+        storage_profile: Some(storage(spec, machines)?),
+        os_profile: Some(os(spec, machines)),
         network_profile: Some(network(spec)),
         priority: Some(priority),
         eviction_policy: spot.then_some(models::EvictionPolicy::Delete),
@@ -50,7 +50,7 @@ fn zone_number(zone: &Zone) -> Option<String> {
     (!zone.is_regional()).then(|| number.to_owned())
 }
 
-fn storage(spec: &VmSpec, settings: &AzureSettings) -> Result<models::StorageProfile, CloudError> {
+fn storage(spec: &VmSpec, machines: &Machines) -> Result<models::StorageProfile, CloudError> {
     let size = i32::try_from(spec.os_disk_gb)
         .map_err(|_| invalid(format!("an OS disk of {} GB is larger than any", spec.os_disk_gb)))?;
     let mut disk = models::OsDisk::new(models::CreateOption::FromImage);
@@ -62,7 +62,7 @@ fn storage(spec: &VmSpec, settings: &AzureSettings) -> Result<models::StoragePro
         ..models::ManagedDiskParameters::default()
     });
     let mut image = models::ImageReference::default();
-    match settings.image().map_err(|e: SettingsError| invalid(e.to_string()))? {
+    match machines.image().map_err(|e: SettingsError| invalid(e.to_string()))? {
         Image::Resource(id) => image.sub_resource.id = Some(id.to_owned()),
         Image::CommunityGallery(id) => image.community_gallery_image_id = Some(id.to_owned()),
     }
@@ -73,10 +73,10 @@ fn storage(spec: &VmSpec, settings: &AzureSettings) -> Result<models::StoragePro
     })
 }
 
-fn os(spec: &VmSpec, settings: &AzureSettings) -> models::OsProfile {
+fn os(spec: &VmSpec, machines: &Machines) -> models::OsProfile {
     let key = models::SshPublicKey {
-        path: Some(format!("/home/{}/.ssh/authorized_keys", settings.admin_username)),
-        key_data: Some(settings.ssh_public_key.to_string()),
+        path: Some(format!("/home/{}/.ssh/authorized_keys", machines.admin_username)),
+        key_data: Some(machines.ssh_public_key.to_string()),
     };
     let linux = models::LinuxConfiguration {
         disable_password_authentication: Some(true),
@@ -85,7 +85,7 @@ fn os(spec: &VmSpec, settings: &AzureSettings) -> models::OsProfile {
     };
     models::OsProfile {
         computer_name: Some(spec.id.name().to_owned()),
-        admin_username: Some(settings.admin_username.to_string()),
+        admin_username: Some(machines.admin_username.to_string()),
         custom_data: Some(BASE64_STANDARD.encode(bootstrap::write(&spec.kubelet))),
         linux_configuration: Some(linux),
         ..models::OsProfile::default()

@@ -78,7 +78,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let AzureArgs { azure_endpoint, azure_token_file, time_offset_file } = &args.azure;
     let only_here = azure_token_file.is_some() || time_offset_file.is_some();
     ensure!(
-        !only_here || is_loopback(azure_endpoint),
+        !only_here || napkeeper_azure::on_this_machine(azure_endpoint),
         "--azure-token-file and --time-offset-file are for tests: they need an --azure-endpoint on this machine, not {azure_endpoint}"
     );
     let options = Options {
@@ -99,32 +99,4 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
     runtime.block_on(controller::run(options))?;
     Ok(Outcome::Fine)
-}
-
-/// True for an endpoint on this machine.
-fn is_loopback(endpoint: &str) -> bool {
-    let Ok(url) = endpoint.parse::<axum::http::Uri>() else { return false };
-    let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_loopback;
-
-    #[test]
-    fn only_addresses_of_this_machine_are_loopback() {
-        for (endpoint, is) in [
-            ("http://127.0.0.1:8085", true),
-            ("http://[::1]:8085", true),
-            ("http://localhost:1", true),
-            ("https://management.azure.com", false),
-            ("http://127.0.0.1.example.com", false),
-            ("http://localhost.example.com", false),
-            ("http://user@10.0.0.1", false),
-            ("", false),
-        ] {
-            assert_eq!(is_loopback(endpoint), is, "{endpoint}");
-        }
-    }
 }

@@ -3,6 +3,8 @@
 //! Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 findings, 2 it could not be done.
 
 mod azure_sim;
+mod controller;
+mod log;
 mod output;
 mod simulate;
 mod validate;
@@ -37,6 +39,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     AzureSim(azure_sim::Args),
+    Controller(controller::Args),
     Simulate(simulate::Args),
     Validate(validate::Args),
     Version(version::Args),
@@ -59,6 +62,7 @@ pub(crate) fn run() -> ExitCode {
     cli.color.apply();
     let result = match &cli.command {
         Command::AzureSim(args) => azure_sim::run(args),
+        Command::Controller(args) => controller::run(args),
         Command::Simulate(args) => simulate::run(args),
         Command::Validate(args) => validate::run(args),
         Command::Version(args) => version::run(args),

@@ -3,17 +3,17 @@
 //! What is decided is an event on the object it is about; what fails is one too, with what to do where that is known.
 
 use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::names::ClaimName;
+use napkeeper_core::names::{ClaimName, ObjectKey, Uid};
 use napkeeper_core::plan::{Command, CommandKey, Effect, Planned, Report};
 use napkeeper_core::ports::PortError;
 use napkeeper_core::scheduling::Unplaced;
 use napkeeper_kube::{Events, Regarding};
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use napkeeper_serve::prometheus_client::encoding::EncodeLabelSet;
+use napkeeper_serve::prometheus_client::metrics::counter::Counter;
+use napkeeper_serve::prometheus_client::metrics::family::Family;
+use napkeeper_serve::prometheus_client::metrics::gauge::Gauge;
+use napkeeper_serve::prometheus_client::metrics::histogram::Histogram;
+use napkeeper_serve::prometheus_client::registry::Registry;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -93,7 +93,7 @@ impl Teller {
             let why = why.join("; ");
             if let Some(pod) = group.pods.first().filter(|_| !self.told.contains(&why)) {
                 tracing::info!(pod = %pod.key, pods = group.pods.len(), why, "no place");
-                let regarding = Regarding::pod(&pod.key, &pod.uid);
+                let regarding = pod_of(&pod.key, &pod.uid);
                 self.events.publish(regarding, "NoPlace", &format!("no NodePool can give it a node: {why}"), true);
             }
             told.insert(why);
@@ -115,10 +115,10 @@ impl Teller {
             Command::Launch(launch) => Some((claim(snapshot, &launch.claim.name), "Launching")),
             Command::DeleteClaim { claim: of, .. } => Some((claim(snapshot, &of.name), "Disrupting")),
             Command::Terminate(terminate) => Some((claim(snapshot, &terminate.claim.name), "Terminating")),
-            Command::Evict { pod, uid } => Some((Some(Regarding::pod(pod, uid)), "Evicting")),
+            Command::Evict { pod, uid } => Some((Some(pod_of(pod, uid)), "Evicting")),
             Command::SweepDelete(delete) => {
                 let sweep = snapshot.sweeps().get(&delete.sweep);
-                Some((sweep.map(|s| Regarding::sweep(&s.name, &s.uid)), "Collecting"))
+                Some((sweep.map(|s| of_cluster(("napkeeper.io/v1alpha1", "OrphanSweep"), s.name.as_str(), &s.uid)), "Collecting"))
             }
             _ => None,
         };
@@ -129,7 +129,7 @@ impl Teller {
             for key in draft.pods.iter().take(MOST_POD_EVENTS) {
                 let Some(pod) = snapshot.pods().get(key) else { continue };
                 let text = format!("should run on NodeClaim {}: {reason}", draft.name);
-                self.events.publish(Regarding::pod(key, &pod.uid), "Nominated", &text, false);
+                self.events.publish(pod_of(key, &pod.uid), "Nominated", &text, false);
             }
         }
     }
@@ -158,7 +158,7 @@ impl Teller {
         tracing::debug!(command, about = %key, outcome, "ended");
         let regarding = match key {
             CommandKey::Claim(name) => claim(snapshot, name),
-            CommandKey::Pod(key) => snapshot.pods().get(key).map(|p| Regarding::pod(key, &p.uid)),
+            CommandKey::Pod(key) => snapshot.pods().get(key).map(|p| pod_of(key, &p.uid)),
             _ => None,
         };
         let Some(regarding) = regarding else { return };
@@ -176,5 +176,15 @@ impl Teller {
 const MOST_POD_EVENTS: usize = 20;
 
 fn claim(snapshot: &Snapshot, name: &ClaimName) -> Option<Regarding> {
-    snapshot.claims().get(name).map(|claim| Regarding::claim(&claim.name, &claim.uid))
+    let claim = snapshot.claims().get(name)?;
+    Some(of_cluster(("karpenter.sh/v1", "NodeClaim"), name.as_str(), &claim.uid))
+}
+
+fn of_cluster(kind: (&'static str, &'static str), name: &str, uid: &Uid) -> Regarding {
+    Regarding { kind, namespace: None, name: name.to_owned(), uid: Some(uid.to_string()) }
+}
+
+fn pod_of(key: &ObjectKey, uid: &Uid) -> Regarding {
+    let namespace = Some(key.namespace.to_string());
+    Regarding { kind: ("v1", "Pod"), namespace, name: key.name.to_string(), uid: Some(uid.to_string()) }
 }
