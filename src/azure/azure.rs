@@ -4,7 +4,7 @@ use crate::credential::Credential;
 use crate::error::{invalid, unavailable};
 use crate::operation;
 use crate::place::{self, Place, Type};
-use crate::settings::{AzureSettings, SettingsError};
+use crate::settings::{AzureSettings, Machines, SettingsError};
 use crate::transport::{AddedBelow, Transport, meant};
 use crate::wire::{Method, Wire, WireResponse};
 use crate::{nic, read, write};
@@ -107,7 +107,7 @@ impl Azure {
     }
 
     fn machines(&self) -> Result<&Machines, CloudError> {
-        let none = || error::invalid("no subnet and image are configured for VMs");
+        let none = || invalid("no subnet and image are configured for VMs");
         self.settings.machines.as_ref().ok_or_else(none)
     }
 

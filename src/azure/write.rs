@@ -1,13 +1,13 @@
 //! Writing: how is a VM described to ARM?
 
 use crate::error::invalid;
-use crate::settings::{AzureSettings, Image, SettingsError};
+use crate::settings::{Image, Machines, SettingsError};
 use azure_mgmt_compute::package_2024_07_01::models;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use models::network_interface_reference_properties::DeleteOption as NicDeleteOption;
 use napkeeper_api::bootstrap;
 use napkeeper_core::catalog::CapacityType;
-use napkeeper_core::names::Zone;
+use napkeeper_core::names::{Region, Zone};
 use napkeeper_core::plan::VmSpec;
 use napkeeper_core::ports::CloudError;
 use serde_json::json;

@@ -108,6 +108,7 @@ impl Keeper {
         loop {
             self.ask();
             self.act();
+            let sleep = tokio::time::sleep(self.sleep());
             tokio::select! {
                 biased;
                 () = lifecycle.draining() => break,
@@ -132,7 +133,7 @@ impl Keeper {
                         self.learn(event);
                     }
                 }
-                () = tokio::time::sleep(self.sleep()) => {}
+                () = sleep => {}
             }
         }
         tracing::info!(under_way = self.effects.len(), "draining: no new work is begun");
@@ -160,7 +161,7 @@ impl Keeper {
             }
             WatchEvent::Recovered { kind } => {
                 tracing::info!(kind = kind.resource(), "watching works again");
-                self.troubled.remove(kind);
+                self.troubled.remove(&kind);
                 self.changed = true;
             }
             WatchEvent::Unreadable { kind, name, why } => self.teller.unreadable(kind.resource(), &name, &why),

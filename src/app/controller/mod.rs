@@ -53,7 +53,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     let known = settings::read(&options.config, options.cluster.as_deref(), options.mode)?;
     let catalog = region(&known)?;
     let clock: Arc<dyn Clock> = Arc::new(WallClock::new(options.time_offset_file.clone()));
-    let client = connect(options.kubeconfig.as_deref())?;
+    let client = connect(options.kubeconfig.as_deref()).await?;
     let azure = azure(&options, &known)?;
     let lifecycle = Lifecycle::default();
     let health = Health::new(&lifecycle);
@@ -61,8 +61,8 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     tracing::info!(mode = ?options.mode, cluster = %known.settings.cluster.cluster, health = %listener.local_addr()?, "napkeeper controller starts");
 
     let identity = options.identity.clone().unwrap_or_else(identity);
-    let (work_ended, ended) = oneshot::channel();
-    let stop = async move { drop::<Result<(), _>>(ended.await) };
+    let (work_ended, ended) = oneshot::channel::<Infallible>();
+    let stop = async move { drop(ended.await) };
     let (lease, standing) = stand(client.clone(), &options.namespace, &identity, stop);
     let (pause, paused) = watch::channel(Pause::default());
     let (events, writing) = Events::start(client.clone(), &identity);

@@ -27,7 +27,7 @@ pub(super) fn read(file: &Path, name: Option<&str>, mode: Mode) -> anyhow::Resul
     let text = std::fs::read_to_string(file).with_context(|| format!("reading {shown}"))?;
     let documents = yaml::read(&shown, &text);
     if let Some(problem) = documents.problems.first() {
-        bail!("{problem}");
+        bail!("{shown}:{}: {}", problem.at, problem.message);
     }
     let Some(document) = documents.documents.first() else { bail!("{shown}: the file is empty") };
     let config = config::read(document).map_err(|problem| anyhow::anyhow!("{problem}"))?;

@@ -8,7 +8,6 @@ use napkeeper_core::plan::{Command, CommandKey, Effect, Planned, Report};
 use napkeeper_core::ports::PortError;
 use napkeeper_core::scheduling::Unplaced;
 use napkeeper_kube::{Events, Regarding};
-use napkeeper_serve::prometheus_client::encoding::EncodeLabelSet;
 use napkeeper_serve::prometheus_client::metrics::counter::Counter;
 use napkeeper_serve::prometheus_client::metrics::family::Family;
 use napkeeper_serve::prometheus_client::metrics::gauge::Gauge;
@@ -21,9 +20,9 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Teller {
     events: Events,
-    commands: Family<CommandLabels, Counter>,
-    failures: Family<FailureLabels, Counter>,
-    effects: Family<EffectLabels, Counter>,
+    commands: Family<Labels<2>, Counter>,
+    failures: Family<Labels<1>, Counter>,
+    effects: Family<Labels<1>, Counter>,
     deciding: Histogram,
     waiting: Gauge,
     claims: Gauge,
@@ -32,21 +31,8 @@ pub(super) struct Teller {
     told: BTreeSet<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CommandLabels {
-    command: &'static str,
-    outcome: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct FailureLabels {
-    category: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct EffectLabels {
-    effect: &'static str,
-}
+/// Labels of a metric.
+type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 impl Teller {
     pub(super) fn new(events: Events, registry: &mut Registry) -> Self {
@@ -136,14 +122,14 @@ impl Teller {
 
     /// An effect is about to be performed.
     pub(super) fn performing(&self, effect: &Effect) {
-        self.effects.get_or_create(&EffectLabels { effect: effect.name() }).inc();
+        self.effects.get_or_create(&[("effect", effect.name())]).inc();
     }
 
     /// An effect failed.
     pub(super) fn refused(&self, key: &CommandKey, error: &PortError) {
         let category = error.category();
         tracing::warn!(about = %key, category, %error, "refused");
-        self.failures.get_or_create(&FailureLabels { category }).inc();
+        self.failures.get_or_create(&[("category", category)]).inc();
     }
 
     /// A command has ended.
@@ -154,7 +140,7 @@ impl Teller {
             (None, Some(_)) => "called_off",
             (None, None) => "done",
         };
-        self.commands.get_or_create(&CommandLabels { command, outcome }).inc();
+        self.commands.get_or_create(&[("command", command), ("outcome", outcome)]).inc();
         tracing::debug!(command, about = %key, outcome, "ended");
         let regarding = match key {
             CommandKey::Claim(name) => claim(snapshot, name),
