@@ -3,9 +3,15 @@
 //! It decides nothing.
 
 mod error;
+mod events;
+mod gate;
+mod lease;
 mod pause;
 mod write;
 
+pub use events::{Events, Regarding};
+pub use gate::Gate;
+pub use lease::{LEASE, LeaseHandle, stand};
 pub use pause::{PAUSE_CONFIG_MAP, pause, read_pause};
 pub use write::Writer;
 
