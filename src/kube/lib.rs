@@ -6,6 +6,9 @@
 
 pub mod client;
 mod error;
+mod events;
+mod gate;
+mod lease;
 pub mod list;
 mod ours;
 mod pause;
@@ -13,6 +16,9 @@ pub mod watch;
 mod write;
 
 pub use client::{ConnectError, connect};
+pub use events::{Events, Regarding};
+pub use gate::Gate;
+pub use lease::{LEASE, LeaseHandle, stand};
 pub use pause::{PAUSE_CONFIG_MAP, pause, read_pause};
 pub use write::Writer;
 

@@ -7,10 +7,10 @@ use super::settling::Settling;
 use super::telling::Teller;
 use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog};
 use napkeeper_core::clock::Clock;
-use napkeeper_core::controller::{Answer, Controller, Rules};
 use napkeeper_core::cluster::delta::Delta;
-use napkeeper_core::plan::{Command, CommandKey, Effect, Pause, Reply, Report};
+use napkeeper_core::controller::{Answer, Controller, Rules};
 use napkeeper_core::names::ClaimName;
+use napkeeper_core::plan::{Command, CommandKey, Effect, Pause, Reply, Report};
 use napkeeper_core::ports::{ClusterError, PortError};
 use napkeeper_core::settings::Settings;
 use napkeeper_kube::watch::{Kind, WatchEvent};
@@ -156,7 +156,11 @@ impl Keeper {
                 self.changed = true;
             }
             WatchEvent::Trouble { kind, error } => {
-                tracing::warn!(kind = kind.resource(), error, "watching fails: nothing is decided until it works again");
+                tracing::warn!(
+                    kind = kind.resource(),
+                    error,
+                    "watching fails: nothing is decided until it works again"
+                );
                 self.troubled.insert(kind, error);
             }
             WatchEvent::Recovered { kind } => {

@@ -1,13 +1,13 @@
 //! Ports: which adapter performs an effect, and what must hold right before it does?
 
 use async_trait::async_trait;
+use kube::Client;
 use napkeeper_azure::Azure;
 use napkeeper_core::clock::Clock;
 use napkeeper_core::cluster::inventory::Inventory;
 use napkeeper_core::plan::{Effect, Reply};
 use napkeeper_core::ports::PortError;
 use napkeeper_core::settings::Mode;
-use kube::Client;
 use napkeeper_kube::{Gate, Writer, list};
 use std::fmt::{self, Debug};
 use std::sync::Arc;

@@ -49,8 +49,7 @@ fn known(cluster: &Cluster, mode: Mode) -> anyhow::Result<Known> {
     let id = ArmId::new(&identity.cluster_id).context("identity.clusterId")?;
     let group = format!("/subscriptions/{}/resourceGroups/{}", identity.subscription, identity.node_resource_group);
     let group = ArmId::new(group).context("identity.nodeResourceGroup")?;
-    let identity =
-        ClusterIdentity { tag: Arc::from(id.name()), cluster: id, group, region: Region::new(region)? };
+    let identity = ClusterIdentity { tag: Arc::from(id.name()), cluster: id, group, region: Region::new(region)? };
     let mut settings = Settings::new(identity);
     settings.mode = mode;
     ensure!(

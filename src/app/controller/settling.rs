@@ -28,10 +28,8 @@ pub(super) struct Settling {
 impl Settling {
     /// A command that wrote to an object has ended well.
     pub(super) fn ended(&mut self, key: &CommandKey, now: Instant) {
-        let comes_back = matches!(
-            key,
-            CommandKey::Claim(_) | CommandKey::Node(_) | CommandKey::Pod(_) | CommandKey::Records
-        );
+        let comes_back =
+            matches!(key, CommandKey::Claim(_) | CommandKey::Node(_) | CommandKey::Pod(_) | CommandKey::Records);
         if comes_back {
             self.changed.insert(key.clone(), now);
         }

@@ -104,7 +104,10 @@ impl Teller {
             Command::Evict { pod, uid } => Some((Some(pod_of(pod, uid)), "Evicting")),
             Command::SweepDelete(delete) => {
                 let sweep = snapshot.sweeps().get(&delete.sweep);
-                Some((sweep.map(|s| of_cluster(("napkeeper.io/v1alpha1", "OrphanSweep"), s.name.as_str(), &s.uid)), "Collecting"))
+                Some((
+                    sweep.map(|s| of_cluster(("napkeeper.io/v1alpha1", "OrphanSweep"), s.name.as_str(), &s.uid)),
+                    "Collecting",
+                ))
             }
             _ => None,
         };

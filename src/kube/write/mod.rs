@@ -12,6 +12,9 @@ mod records;
 mod shards;
 mod sweeps;
 
+#[cfg(test)]
+mod fake;
+
 use crate::FieldManager;
 use crate::error::{What, call};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};

@@ -1,0 +1,67 @@
+//! The gate: may this effect be performed now?
+//!
+//! Reads always may. A write needs the Lease, and no pause switch that holds it back. What changes Azure needs enough
+//! of the Lease left for the request to arrive, and a deletion a pause switch that was read right before it.
+
+use crate::lease::LeaseHandle;
+use crate::pause::read_pause;
+use kube::Client;
+use napkeeper_core::plan::{Effect, Pause};
+use napkeeper_core::ports::PortError;
+use std::fmt;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// What must be left of the Lease before Azure is asked to change anything.
+const LEASE_LEFT: Duration = Duration::from_secs(5);
+
+/// Lets effects pass or holds them back. Cheap to clone.
+#[derive(Clone)]
+pub struct Gate {
+    lease: LeaseHandle,
+    pause: watch::Receiver<Pause>,
+    client: Client,
+    namespace: String,
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").field("lease", &self.lease).field("pause", &self.pause).finish_non_exhaustive()
+    }
+}
+
+impl Gate {
+    /// A gate on the Lease and on the pause switch of this namespace: as it was last seen, and read anew for deletions.
+    #[must_use]
+    pub fn new(lease: LeaseHandle, pause: watch::Receiver<Pause>, client: Client, namespace: &str) -> Self {
+        Self { lease, pause, client, namespace: namespace.to_owned() }
+    }
+
+    /// Passes when the effect may be performed now. Ask right before performing it.
+    ///
+    /// # Errors
+    /// [`PortError::Held`] says what holds it back.
+    pub async fn check(&self, effect: &Effect) -> Result<(), PortError> {
+        if !effect.is_write() {
+            return Ok(());
+        }
+        let cached = self.pause.borrow().clone();
+        admit(effect, &cached)?;
+        if matches!(effect, Effect::Delete(..)) {
+            let unreadable = PortError::Held("the pause switch cannot be read");
+            admit(effect, &read_pause(&self.client, &self.namespace).await.map_err(|_| unreadable)?)?;
+        }
+        // Last, for reading the switch takes time.
+        let needed = if changes_azure(effect) { LEASE_LEFT } else { Duration::ZERO };
+        if self.lease.held_for(needed) { Ok(()) } else { Err(PortError::Held("the lease is lost or about to be")) }
+    }
+}
+
+fn admit(effect: &Effect, pause: &Pause) -> Result<(), PortError> {
+    let held = effect.held_by().is_some_and(|switch| pause.holds(switch));
+    if held { Err(PortError::Held("the pause switch is set")) } else { Ok(()) }
+}
+
+fn changes_azure(effect: &Effect) -> bool {
+    matches!(effect, Effect::PutNic(_) | Effect::PutVm(_) | Effect::Delete(..) | Effect::Tag(..))
+}

@@ -1,0 +1,209 @@
+//! The Lease: which process may write?
+//!
+//! The loop reads, asks [`Candidate`] what to do, and writes upon the version that it read. Time is the process's
+//! steady one; the times in the object are for people and for other tools.
+
+use crate::error::{What, call};
+use crate::write::jittered;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use napkeeper_core::leadership::{
+    Candidate, Decision, LEASE_DURATION, LeaseRecord, RENEW_DEADLINE, RETRY_PERIOD, remaining,
+};
+use napkeeper_core::ports::ClusterError;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Name of the Lease.
+pub const LEASE: &str = "napkeeper-controller";
+
+/// What others may know of the Lease. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct LeaseHandle {
+    renewed: watch::Receiver<Option<Instant>>,
+    leads: watch::Receiver<bool>,
+}
+
+impl LeaseHandle {
+    /// For how long nobody else can take the Lease; `None` when we do not hold it. Counted from when the last renewal
+    /// was sent.
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        let since = self.renewed.borrow().map(|sent| sent.elapsed())?;
+        Duration::try_from(remaining(SignedDuration::try_from(since).ok()?)?).ok()
+    }
+
+    /// True when we hold the Lease, and nobody can take it for at least this long.
+    #[must_use]
+    pub fn held_for(&self, at_least: Duration) -> bool {
+        self.remaining().is_some_and(|left| left >= at_least)
+    }
+
+    /// Tells when we become and cease to be the holder.
+    #[must_use]
+    pub fn leads(&self) -> watch::Receiver<bool> {
+        self.leads.clone()
+    }
+}
+
+/// Stands for election until `stop`, then releases the Lease, so that a successor need not wait. What writes must
+/// have ended before `stop`. No two processes may share an identity; a pod's name with a random part will do.
+pub fn stand(
+    client: Client,
+    namespace: &str,
+    identity: &str,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> (LeaseHandle, JoinHandle<()>) {
+    let (renewed, renewed_at) = watch::channel(None);
+    let (leads, leads_now) = watch::channel(false);
+    let election = Election {
+        api: Api::namespaced(client, namespace),
+        identity: Arc::from(identity),
+        candidate: Candidate::new(Arc::from(identity)),
+        start: Instant::now(),
+        renewed,
+        leads,
+    };
+    (LeaseHandle { renewed: renewed_at, leads: leads_now }, tokio::spawn(election.run(stop)))
+}
+
+struct Election {
+    api: Api<Lease>,
+    identity: Arc<str>,
+    candidate: Candidate,
+    start: Instant,
+    renewed: watch::Sender<Option<Instant>>,
+    leads: watch::Sender<bool>,
+}
+
+impl Election {
+    async fn run(mut self, stop: impl Future<Output = ()>) {
+        tokio::pin!(stop);
+        loop {
+            let patience = self.patience();
+            tokio::select! {
+                () = &mut stop => break,
+                round = tokio::time::timeout(patience, self.round()) => {
+                    if round.is_err() {
+                        tracing::warn!(lease = LEASE, "the API server did not answer in time");
+                    }
+                }
+            }
+            self.publish();
+            let wait = jittered(unsigned(RETRY_PERIOD)).min(self.patience());
+            tokio::select! {
+                () = &mut stop => break,
+                () = tokio::time::sleep(wait) => {}
+            }
+            self.publish();
+        }
+        self.release().await;
+    }
+
+    /// Longest wait after which it must be said that the Lease is lost, if it is.
+    fn patience(&self) -> Duration {
+        let since = self.candidate.renewed_at().map(|at| self.now() - at);
+        let left = since.map_or(RENEW_DEADLINE, |since| (RENEW_DEADLINE - since).max(SignedDuration::from_millis(10)));
+        unsigned(left)
+    }
+
+    /// Reads the Lease, and acquires or renews it if it is ours to take.
+    async fn round(&mut self) {
+        let what = |verb| What { verb, kind: "Lease", name: LEASE };
+        let Ok(lease) = call(what("get"), self.api.get_opt(LEASE)).await else { return };
+        let decision = self.candidate.decide(lease.as_ref().map(record).as_ref(), self.now());
+        let anew = match decision {
+            Decision::Wait(_) => return,
+            Decision::Acquire => true,
+            Decision::Renew => false,
+        };
+        let (sent, at) = (self.now(), Timestamp::now());
+        let written = match lease {
+            None => {
+                let metadata = ObjectMeta { name: Some(LEASE.to_owned()), ..ObjectMeta::default() };
+                let lease = Lease { metadata, spec: Some(self.spec(None, true, at)) };
+                call(what("create"), self.api.create(&PostParams::default(), &lease)).await
+            }
+            Some(mut lease) => {
+                lease.spec = Some(self.spec(lease.spec.as_ref(), anew, at));
+                call(what("update"), self.api.replace(LEASE, &PostParams::default(), &lease)).await
+            }
+        };
+        match written {
+            Ok(_) => self.candidate.renewed(sent),
+            Err(ClusterError::Conflict) => tracing::debug!(lease = LEASE, "another was faster"),
+            Err(_) => {}
+        }
+    }
+
+    fn spec(&self, before: Option<&LeaseSpec>, anew: bool, at: Timestamp) -> LeaseSpec {
+        let mut spec = before.cloned().unwrap_or_default();
+        if anew {
+            spec.acquire_time = Some(MicroTime(at));
+            spec.lease_transitions = Some(spec.lease_transitions.map_or(0, |n| n.saturating_add(1)));
+        }
+        spec.holder_identity = Some(self.identity.to_string());
+        spec.lease_duration_seconds = i32::try_from(LEASE_DURATION.as_secs()).ok();
+        spec.renew_time = Some(MicroTime(at));
+        spec
+    }
+
+    /// Tells others how things stand.
+    fn publish(&mut self) {
+        let renewed = self.candidate.renewed_at();
+        let leads = renewed.is_some_and(|at| remaining(self.now() - at).is_some());
+        if !leads {
+            self.candidate.forget();
+        }
+        let sent = renewed.filter(|_| leads).map(|at| self.start + unsigned(at));
+        self.renewed.send_replace(sent);
+        let changed = self.leads.send_if_modified(|known| std::mem::replace(known, leads) != leads);
+        if changed {
+            tracing::info!(lease = LEASE, identity = &*self.identity, leads, "leadership changed");
+        }
+    }
+
+    /// Gives the Lease back. Nobody acts on it from here on, whether the API server hears of it or not.
+    async fn release(mut self) {
+        let held = self.candidate.renewed_at().is_some();
+        self.candidate.forget();
+        self.publish();
+        if !held {
+            return;
+        }
+        let what = |verb| What { verb, kind: "Lease", name: LEASE };
+        let Ok(Some(mut lease)) = call(what("get"), self.api.get_opt(LEASE)).await else { return };
+        let ours = lease.spec.as_ref().and_then(|s| s.holder_identity.as_deref()) == Some(&*self.identity);
+        if let Some(spec) = lease.spec.as_mut().filter(|_| ours) {
+            spec.holder_identity = None;
+            spec.renew_time = Some(MicroTime(Timestamp::now()));
+            // A failure is logged: the successor then waits until the Lease expires.
+            let _ = call(what("release"), self.api.replace(LEASE, &PostParams::default(), &lease)).await;
+        }
+    }
+
+    fn now(&self) -> SignedDuration {
+        SignedDuration::try_from(self.start.elapsed()).unwrap_or(SignedDuration::MAX)
+    }
+}
+
+fn record(lease: &Lease) -> LeaseRecord {
+    let spec = lease.spec.as_ref();
+    let holder = spec.and_then(|s| s.holder_identity.as_deref()).filter(|holder| !holder.is_empty());
+    let seconds = spec.and_then(|s| s.lease_duration_seconds).unwrap_or_default();
+    LeaseRecord {
+        holder: holder.map(Arc::from),
+        version: Arc::from(lease.metadata.resource_version.as_deref().unwrap_or_default()),
+        duration: SignedDuration::from_secs(seconds.into()),
+    }
+}
+
+fn unsigned(time: SignedDuration) -> Duration {
+    Duration::try_from(time).unwrap_or_default()
+}

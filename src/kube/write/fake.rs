@@ -1,0 +1,162 @@
+//! Tests against an API server that answers by a list: what is sent, and what follows from the answers?
+
+use super::Writer;
+use http::{Request, Response};
+use jiff::Timestamp;
+use kube::Client;
+use kube::client::Body;
+use napkeeper_core::clock::Clock;
+use napkeeper_core::cluster::claim::ClaimRef;
+use napkeeper_core::names::{ClaimName, NodeName, ObjectKey, Uid};
+use napkeeper_core::plan::{ClaimStep, Effect, NodeStep, Reply};
+use napkeeper_core::ports::{ClusterError, PortError};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+
+#[derive(Debug)]
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_second(1_772_000_000).unwrap()
+    }
+
+    fn ours(&self, real: Timestamp) -> Timestamp {
+        real
+    }
+}
+
+/// What was asked: method and path, and the body.
+type Asked = Arc<Mutex<Vec<(String, Value)>>>;
+
+/// A writer whose requests get these answers, one after the other.
+fn writer(answers: impl IntoIterator<Item = (u16, Value)>) -> (Writer, Asked) {
+    let asked = Asked::default();
+    let log = Arc::clone(&asked);
+    let answers: Vec<_> = answers.into_iter().collect();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (log, answers) = (Arc::clone(&log), answers.clone());
+        async move {
+            let line = format!("{} {}", request.method(), request.uri().path());
+            let bytes = request.into_body().collect_bytes().await?;
+            let body = serde_json::from_slice(&bytes).unwrap_or_default();
+            let mut log = log.lock().unwrap();
+            let (code, answer) = answers.get(log.len()).cloned().expect("no more requests");
+            log.push((line, body));
+            let answer = Body::from(serde_json::to_vec(&answer)?);
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Response::builder().status(code).body(answer)?)
+        }
+    });
+    (Writer::new(Client::new(service, "default"), Arc::new(Still)), asked)
+}
+
+fn refusal(code: u16, cause: &str) -> (u16, Value) {
+    let details = json!({ "causes": [{ "reason": cause }] });
+    (code, json!({ "kind": "Status", "status": "Failure", "code": code, "message": "no", "details": details }))
+}
+
+async fn perform(effect: Effect, answers: impl IntoIterator<Item = (u16, Value)>) -> (Outcome, Vec<(String, Value)>) {
+    let (writer, asked) = writer(answers);
+    let outcome = writer.perform(&effect).await.unwrap();
+    let asked = asked.lock().unwrap().clone();
+    (outcome, asked)
+}
+
+type Outcome = Result<Reply, PortError>;
+
+fn failed(error: ClusterError) -> Outcome {
+    Err(PortError::Cluster(error))
+}
+
+fn claim() -> ClaimRef {
+    ClaimRef { name: ClaimName::new("a-1").unwrap(), uid: Uid::new("u-1").unwrap() }
+}
+
+fn claim_object(uid: &str, version: &str) -> (u16, Value) {
+    let reference = json!({ "group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "c" });
+    let object = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {
+            "name": "a-1", "uid": uid, "resourceVersion": version,
+            "finalizers": ["karpenter.sh/termination", "others.example/x"],
+        },
+        "spec": { "nodeClassRef": reference, "requirements": [] },
+    });
+    (200, object)
+}
+
+#[tokio::test]
+async fn an_eviction_names_the_incarnation_and_a_budget_is_told_from_overload() {
+    let pod = ObjectKey {
+        namespace: napkeeper_core::names::Namespace::new("shop").unwrap(),
+        name: napkeeper_core::names::ObjectName::new("web-0").unwrap(),
+    };
+    let evict = || Effect::Evict(pod.clone(), Uid::new("p-1").unwrap());
+    let (done, asked) = perform(evict(), [(201, json!({ "kind": "Status", "status": "Success" }))]).await;
+    assert_eq!(done, Ok(Reply::Done));
+    assert_eq!(asked[0].0, "POST /api/v1/namespaces/shop/pods/web-0/eviction");
+    assert_eq!(asked[0].1["deleteOptions"]["preconditions"]["uid"], "p-1");
+    assert_eq!(asked[0].1["apiVersion"], "policy/v1");
+    for (answer, error) in [
+        (refusal(429, "DisruptionBudget"), ClusterError::Budget),
+        (refusal(429, ""), ClusterError::Unavailable),
+        (refusal(404, ""), ClusterError::NotFound),
+        (refusal(409, ""), ClusterError::Conflict),
+    ] {
+        assert_eq!(perform(evict(), [answer]).await.0, failed(error));
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_another_overtook_is_done_again_upon_the_new_version() {
+    let step = Effect::AdvanceClaim(claim(), ClaimStep::Initialized);
+    let answers = [claim_object("u-1", "7"), refusal(409, ""), claim_object("u-1", "8"), claim_object("u-1", "9")];
+    let (done, asked) = perform(step, answers).await;
+    assert_eq!(done, Ok(Reply::Done));
+    let versions: Vec<&Value> = asked.iter().map(|(_, body)| &body["metadata"]["resourceVersion"]).collect();
+    assert_eq!(versions, [&Value::Null, &json!("7"), &Value::Null, &json!("8")]);
+    assert_eq!(asked[3].0, "PATCH /apis/karpenter.sh/v1/nodeclaims/a-1/status");
+    assert_eq!(asked[3].1["metadata"]["uid"], "u-1");
+}
+
+#[tokio::test]
+async fn retries_of_a_conflict_end() {
+    let answers = (0..5).flat_map(|_| [claim_object("u-1", "7"), refusal(409, "")]);
+    let (outcome, asked) = perform(Effect::AdvanceClaim(claim(), ClaimStep::Initialized), answers).await;
+    assert_eq!((outcome, asked.len()), (failed(ClusterError::Conflict), 10));
+}
+
+#[tokio::test]
+async fn what_is_anothers_by_now_is_not_written_and_what_is_gone_is_released() {
+    for effect in [Effect::ReleaseClaim(claim()), Effect::AdvanceClaim(claim(), ClaimStep::Initialized)] {
+        let (outcome, asked) = perform(effect, [claim_object("u-2", "7")]).await;
+        assert_eq!((outcome, asked.len()), (failed(ClusterError::Conflict), 1));
+    }
+    assert_eq!(perform(Effect::ReleaseClaim(claim()), [refusal(404, "")]).await.0, Ok(Reply::Done));
+    let (done, asked) =
+        perform(Effect::ReleaseClaim(claim()), [claim_object("u-1", "7"), claim_object("u-1", "8")]).await;
+    assert_eq!((done, &asked[1].1["metadata"]["finalizers"]), (Ok(Reply::Done), &json!(["others.example/x"])));
+}
+
+#[tokio::test]
+async fn a_node_is_deleted_by_uid_and_then_freed() {
+    let (name, uid) = (NodeName::new("n").unwrap(), Uid::new("n-1").unwrap());
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": "n", "uid": "n-1", "resourceVersion": "3", "finalizers": ["karpenter.sh/termination"],
+            "deletionTimestamp": "2026-03-01T00:00:00Z",
+        },
+    });
+    let delete = || Effect::DeleteNode(name.clone(), uid.clone());
+    let (done, asked) = perform(delete(), [(200, node.clone()), (200, node.clone()), (200, node.clone())]).await;
+    assert_eq!(done, Ok(Reply::Done));
+    assert_eq!(asked[0].0, "DELETE /api/v1/nodes/n");
+    assert_eq!(asked[0].1["preconditions"]["uid"], "n-1");
+    assert_eq!(asked[2].1["metadata"]["finalizers"], json!([]));
+    assert_eq!(perform(delete(), [refusal(404, "")]).await.0, Ok(Reply::Done));
+    assert_eq!(perform(delete(), [refusal(409, "")]).await.0, failed(ClusterError::Conflict));
+    let register = NodeStep::Register { labels: Default::default(), taints: vec![] };
+    let (outcome, asked) = perform(Effect::AdvanceNode(name.clone(), uid.clone(), register), [(200, node)]).await;
+    assert_eq!((outcome, asked.len()), (failed(ClusterError::Conflict), 1), "it is being deleted");
+}
