@@ -11,7 +11,7 @@ use napkeeper_core::names::{ArmId, Region};
 use napkeeper_core::settings::ClusterIdentity;
 use napkeeper_sim::cloud::CloudSettings;
 use serde_json::json;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -103,11 +103,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-/// Logs to stderr.
+/// Logs to stderr, in colours on a terminal.
 fn log() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env();
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
     // A second start in one process keeps the first one's logs.
     drop(logs.try_init());
 }

@@ -4,7 +4,8 @@ mod books;
 
 use super::testing::{at, cloud, offering};
 use super::*;
-use napkeeper_core::catalog::CapacityType;
+use jiff::SignedDuration;
+use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::cluster::cloud::{Disk, DiskState, ProvisioningState, ResourceKind, Vm};
 use napkeeper_core::plan::{KubeletSpec, VmSpec};
 use napkeeper_core::ports::CloudErrorCode;
