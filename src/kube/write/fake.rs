@@ -92,18 +92,25 @@ async fn an_eviction_names_the_incarnation_and_a_budget_is_told_from_overload() 
         name: napkeeper_core::names::ObjectName::new("web-0").unwrap(),
     };
     let evict = || Effect::Evict(pod.clone(), Uid::new("p-1").unwrap());
-    let (done, asked) = perform(evict(), [(201, json!({ "kind": "Status", "status": "Success" }))]).await;
-    assert_eq!(done, Ok(Reply::Done));
-    assert_eq!(asked[0].0, "POST /api/v1/namespaces/shop/pods/web-0/eviction");
-    assert_eq!(asked[0].1["deleteOptions"]["preconditions"]["uid"], "p-1");
-    assert_eq!(asked[0].1["apiVersion"], "policy/v1");
+    let there = |uid: &str| {
+        let metadata = json!({ "name": "web-0", "namespace": "shop", "uid": uid });
+        (200, json!({ "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata }))
+    };
+    let done = (201, json!({ "kind": "Status", "status": "Success" }));
+    let (outcome, asked) = perform(evict(), [there("p-1"), done]).await;
+    assert_eq!(outcome, Ok(Reply::Done));
+    assert_eq!(asked[1].0, "POST /api/v1/namespaces/shop/pods/web-0/eviction");
+    assert_eq!(asked[1].1["deleteOptions"]["preconditions"]["uid"], "p-1");
+    assert_eq!(asked[1].1["apiVersion"], "policy/v1");
+    let (outcome, asked) = perform(evict(), [there("p-2")]).await;
+    assert_eq!((outcome, asked.len()), (failed(ClusterError::Conflict), 1));
     for (answer, error) in [
         (refusal(429, "DisruptionBudget"), ClusterError::Budget),
         (refusal(429, ""), ClusterError::Unavailable),
         (refusal(404, ""), ClusterError::NotFound),
         (refusal(409, ""), ClusterError::Conflict),
     ] {
-        assert_eq!(perform(evict(), [answer]).await.0, failed(error));
+        assert_eq!(perform(evict(), [there("p-1"), answer]).await.0, failed(error));
     }
 }
 

@@ -15,15 +15,20 @@ impl Writer {
     /// Asks for an eviction of this incarnation of a pod.
     ///
     /// The eviction is written here: the client's own spells `deleteOptions` so that the API server ignores it, and
-    /// with it the precondition.
+    /// with it the precondition. The UID is looked at beforehand, for the API server tries an eviction whose
+    /// precondition fails again and again, for longer than we wait.
     pub(super) async fn evict(&self, pod: &ObjectKey, uid: &Uid) -> Result<(), ClusterError> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), pod.namespace.as_str());
+        let (name, text) = (pod.name.as_str(), pod.to_string());
+        let what = |verb| What { verb, kind: "Pod", name: &text };
+        let found = call(what("get"), api.get_metadata_opt(name)).await?.ok_or(ClusterError::NotFound)?;
+        if found.metadata.uid.as_deref() != Some(uid.as_str()) {
+            return Err(ClusterError::Conflict);
+        }
         let eviction = eviction(pod, uid);
-        let text = pod.to_string();
-        let what = What { verb: "evict", kind: "Pod", name: &text };
         let params = PostParams::default();
-        let request = api.create_subresource::<_, Status>("eviction", pod.name.as_str(), &params, &eviction);
-        call(what, request).await.map(drop)
+        let request = api.create_subresource::<_, Status>("eviction", name, &params, &eviction);
+        call(what("evict"), request).await.map(drop)
     }
 }
 
