@@ -64,6 +64,8 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> 
     config.write_timeout = Some(WRITE_TIMEOUT);
     config.read_timeout = Some(READ_TIMEOUT);
     config.reset_reader_on_write = true;
+    // A write is repeated by who decided on it, and never after the checks that allowed it have aged.
+    config.default_retry = false;
     let agent = HeaderValue::from_static(concat!("napkeeper/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, agent));
     let server = config.cluster_url.to_string();
