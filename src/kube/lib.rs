@@ -5,6 +5,8 @@
 
 pub mod client;
 mod error;
+#[cfg(test)]
+mod fake;
 pub mod list;
 mod ours;
 pub mod watch;

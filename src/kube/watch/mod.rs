@@ -8,6 +8,8 @@ mod feed;
 mod kind;
 mod reflector;
 mod row;
+#[cfg(test)]
+mod tests;
 mod trouble;
 
 pub use kind::Kind;
