@@ -35,7 +35,7 @@ fn row(kind: Kind, name: &str, variant: u8) -> Option<Row> {
         Kind::Pods => {
             let claim = json!({ "name": "v", "persistentVolumeClaim": { "claimName": format!("x{}", variant % 3) } });
             let volumes = if variant < 6 { vec![claim] } else { Vec::new() };
-            let node = (variant % 2 == 0).then(|| format!("x{}", variant % 3));
+            let node = variant.is_multiple_of(2).then(|| format!("x{}", variant % 3));
             let waits = json!([{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable" }]);
             let operator = if variant == 5 { "Perhaps" } else { "Exists" };
             let pod = json!({ "metadata": meta, "status": { "conditions": waits }, "spec": {
@@ -61,7 +61,7 @@ fn row(kind: Kind, name: &str, variant: u8) -> Option<Row> {
             convert::volume_claim(&wire(claim)).ok().map(|c| Row::VolumeClaim(c.into()))
         }
         _ => {
-            let mode = if variant % 2 == 0 { "WaitForFirstConsumer" } else { "Immediate" };
+            let mode = if variant.is_multiple_of(2) { "WaitForFirstConsumer" } else { "Immediate" };
             let zone = json!({ "key": "topology.kubernetes.io/zone", "values": [format!("z{variant}")] });
             let class = json!({ "metadata": bare, "provisioner": "p", "volumeBindingMode": mode,
                 "allowedTopologies": [{ "matchLabelExpressions": [zone] }] });
