@@ -9,6 +9,8 @@ mod error;
 mod events;
 mod gate;
 mod lease;
+#[cfg(test)]
+mod fake;
 pub mod list;
 mod ours;
 mod pause;

@@ -292,3 +292,80 @@ fn records_are_spread_over_objects_and_found_again() {
     assert_eq!(objects.len(), 3);
     assert_eq!(records(&objects).unwrap(), before);
 }
+
+fn wire<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+#[test]
+fn a_node_is_read_with_all_that_matters() {
+    let vm = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/v";
+    let object = wire(serde_json::json!({
+        "metadata": { "name": "n", "uid": "u", "creationTimestamp": "2026-03-01T10:00:00Z",
+            "labels": { "a": "b" }, "finalizers": [labels::FINALIZER],
+            "annotations": { labels::DO_NOT_DISRUPT: "true" } },
+        "spec": { "providerID": format!("azure://{vm}"), "unschedulable": true,
+            "taints": [{ "key": "k", "effect": "NoExecute" }] },
+        "status": { "capacity": { "cpu": "2", "memory": "8Gi", "pods": "30" },
+            "allocatable": { "cpu": "1900m", "memory": "7Gi", "nvidia.com/gpu": "1" },
+            "conditions": [
+                { "type": "MemoryPressure", "status": "True", "lastTransitionTime": "2026-03-01T10:09:00Z" },
+                { "type": "Ready", "status": "True", "lastTransitionTime": "2026-03-01T10:01:00Z" }] },
+    }));
+    let node = node(&object).unwrap();
+    assert_eq!(node.provider_id.unwrap().vm().as_str(), vm);
+    assert_eq!((node.ready, node.ready_since.to_string().as_str()), (true, "2026-03-01T10:01:00Z"));
+    assert!(node.cordoned && node.has_finalizer && node.do_not_disrupt);
+    assert_eq!((node.capacity.cpu_millis, node.capacity.pods), (2000, 30));
+    assert_eq!((node.allocatable.memory, node.allocatable.extended("nvidia.com/gpu")), (7 << 30, 1));
+    assert_eq!(format!("{:?}", node.taints[0].effect), "NoExecute");
+}
+
+#[test]
+fn a_node_of_no_azure_vm_has_no_provider_id_and_one_of_azure_must_have_a_good_one() {
+    let read = |id: &str| {
+        let object = serde_json::json!({ "metadata": { "name": "n", "creationTimestamp": "2026-03-01T10:00:00Z" },
+            "spec": { "providerID": id } });
+        node(&wire(object))
+    };
+    let other = read("kind://docker/n").unwrap();
+    assert_eq!((other.provider_id, other.ready), (None, false));
+    assert_eq!(other.ready_since, other.created_at);
+    let wrong = read("azure://x").unwrap_err();
+    assert_eq!(wrong.0[0].path.to_string(), "spec.providerID");
+}
+
+#[test]
+fn claims_classes_and_attachments_tell_where_disks_are_and_who_uses_them() {
+    let disk = arm("disks/d");
+    let free = volume_claim(&wire(serde_json::json!({
+        "metadata": { "name": "c", "namespace": "x" }, "spec": { "storageClassName": "fast", "volumeName": "" } })));
+    let free = free.unwrap();
+    assert_eq!((free.key.to_string().as_str(), free.volume, free.deleting), ("x/c", None, false));
+    assert_eq!(free.class.unwrap().as_str(), "fast");
+
+    let zones = |values: &[&str]| serde_json::json!({ "matchLabelExpressions": [{ "key": "topology.disk.csi.azure.com/zone", "values": values }] });
+    let class = storage_class(&wire(serde_json::json!({
+        "metadata": { "name": "fast" }, "provisioner": "disk.csi.azure.com",
+        "volumeBindingMode": "WaitForFirstConsumer", "allowedTopologies": [zones(&["e-1"]), zones(&["e-2"])] })));
+    let class = class.unwrap();
+    assert!(class.waits_for_pod && class.topologies.allows(labels::ZONE, Some("e-2")));
+    assert!(!class.topologies.allows(labels::ZONE, Some("e-3")));
+
+    let attached = |source: serde_json::Value| {
+        let object = serde_json::json!({ "metadata": { "name": "a" },
+            "spec": { "attacher": "disk.csi.azure.com", "nodeName": "n", "source": source } });
+        attachment(&wire(object)).unwrap()
+    };
+    let (by_name, none) = attached(serde_json::json!({ "persistentVolumeName": "p" }));
+    assert_eq!((by_name.volume.unwrap().as_str(), none), ("p", None));
+    let inline = serde_json::json!({ "csi": { "driver": "disk.csi.azure.com", "volumeHandle": disk.as_str() } });
+    let (_, named) = attached(serde_json::json!({ "inlineVolumeSpec": inline }));
+    assert_eq!(named.unwrap().disk, disk);
+
+    let volume = |uri: &str| serde_json::json!({ "name": "v", "azureDisk": { "diskName": "d", "diskURI": uri } });
+    let uses = inline_disks(&wire(serde_json::json!({ "metadata": { "name": "p", "namespace": "x" },
+        "spec": { "containers": [], "volumes": [volume(disk.as_str()), volume("https://blob/d.vhd")] } })));
+    assert_eq!(uses.len(), 1);
+    assert_eq!((&uses[0].disk, &*uses[0].user), (&disk, "Pod x/p"));
+}

@@ -228,3 +228,7 @@ impl Feed {
         Pause::of(held.flatten().chain(unread.then_some(Switch::Delete)))
     }
 }
+
+#[cfg(test)]
+#[path = "feed_tests.rs"]
+mod tests;

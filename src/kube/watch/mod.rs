@@ -1,6 +1,6 @@
 //! Watching: what does the API server hold now, and what changes?
 //!
-//! One reflector for each kind lists it in pages and then watches it; all of them feed one [`Feed`], which says what
+//! One reflector for each kind lists it in pages and then watches it; all of them feed one table, which says what
 //! has changed as [`Delta`]s. An error is said once and retried for ever, with back-off and jitter.
 
 mod disks;
@@ -8,6 +8,8 @@ mod feed;
 mod kind;
 mod reflector;
 mod row;
+#[cfg(test)]
+mod tests;
 mod trouble;
 
 pub use kind::Kind;

@@ -1,0 +1,200 @@
+//! After any series of steps, the Snapshot is the one that a fresh listing gives.
+
+use super::*;
+use crate::ours;
+use crate::watch::fold;
+use jiff::Timestamp;
+use napkeeper_core::clock::Clock;
+use napkeeper_core::cluster::Snapshot;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+const KINDS: [Kind; 5] = [Kind::Pods, Kind::Nodes, Kind::Volumes, Kind::VolumeClaims, Kind::StorageClasses];
+
+#[derive(Debug)]
+struct Real;
+
+impl Clock for Real {
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+    fn ours(&self, real: Timestamp) -> Timestamp {
+        real
+    }
+}
+
+fn wire<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+/// One of a few variants of an object of a kind. Some pods cannot be understood.
+fn row(kind: Kind, name: &str, variant: u8) -> Option<Row> {
+    let meta = json!({ "name": name, "namespace": "default", "uid": name });
+    let bare = json!({ "name": name, "uid": name });
+    match kind {
+        Kind::Pods => {
+            let claim = json!({ "name": "v", "persistentVolumeClaim": { "claimName": format!("x{}", variant % 3) } });
+            let volumes = if variant < 6 { vec![claim] } else { Vec::new() };
+            let node = variant.is_multiple_of(2).then(|| format!("x{}", variant % 3));
+            let waits = json!([{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable" }]);
+            let operator = if variant == 5 { "Perhaps" } else { "Exists" };
+            let pod = json!({ "metadata": meta, "status": { "conditions": waits }, "spec": {
+                "containers": [], "volumes": volumes, "nodeName": node, "tolerations": [{ "operator": operator }] } });
+            ours::pod(&wire(pod), &Real).ok().map(Row::Pod)
+        }
+        Kind::Nodes => {
+            let id = format!("azure:///subscriptions/s/{}", variant % 3);
+            let node = json!({ "metadata": bare, "spec": { "providerID": id } });
+            ours::node(&wire(node), &Real).ok().map(Row::Node)
+        }
+        Kind::Volumes => {
+            let term = json!({ "matchExpressions": [
+                { "key": "topology.kubernetes.io/zone", "operator": "In", "values": [format!("z{}", variant % 2)] }] });
+            let affinity = json!({ "required": { "nodeSelectorTerms": [term] } });
+            let volume = json!({ "metadata": bare, "spec": { "nodeAffinity": affinity } });
+            convert::volume(&wire(volume)).ok().map(|v| Row::Volume(v.into()))
+        }
+        Kind::VolumeClaims => {
+            let volume = (variant < 4).then(|| format!("x{}", variant % 3));
+            let spec = json!({ "volumeName": volume, "storageClassName": format!("x{}", variant % 3) });
+            let claim = json!({ "metadata": meta, "spec": spec });
+            convert::volume_claim(&wire(claim)).ok().map(|c| Row::VolumeClaim(c.into()))
+        }
+        _ => {
+            let mode = if variant.is_multiple_of(2) { "WaitForFirstConsumer" } else { "Immediate" };
+            let zone = json!({ "key": "topology.kubernetes.io/zone", "values": [format!("z{variant}")] });
+            let class = json!({ "metadata": bare, "provisioner": "p", "volumeBindingMode": mode,
+                "allowedTopologies": [{ "matchLabelExpressions": [zone] }] });
+            convert::storage_class(&wire(class)).ok().map(|c| Row::StorageClass(c.into()))
+        }
+    }
+}
+
+/// What the API server holds.
+#[derive(Default)]
+struct Server {
+    version: u32,
+    objects: BTreeMap<(Kind, Id), Seen>,
+}
+
+impl Server {
+    /// One change; the step that a watch makes of it.
+    fn change(&mut self, kind: Kind, which: u8, variant: u8) -> Option<Step> {
+        self.version += 1;
+        let id = Id { namespace: "default".to_owned(), name: format!("x{which}") };
+        if variant >= 8 {
+            return self.objects.remove(&(kind, id.clone())).map(|_| Step::Gone(id));
+        }
+        let row = row(kind, &id.name, variant);
+        let wrong = row.is_none().then(|| "wrong".to_owned());
+        let seen = Seen { version: self.version.to_string(), row, wrong };
+        self.objects.insert((kind, id.clone()), seen.clone());
+        Some(Step::Object(id, seen))
+    }
+
+    fn listing(&self, kind: Kind) -> Vec<Step> {
+        let objects = self.objects.iter().filter(|((k, _), _)| *k == kind);
+        let objects = objects.map(|((_, id), seen)| Step::Object(id.clone(), seen.clone()));
+        std::iter::once(Step::Listing).chain(objects).chain([Step::Listed]).collect()
+    }
+}
+
+fn take(feed: &mut Feed, snapshot: &mut Snapshot, kind: Kind, step: Step) -> bool {
+    let events = feed.take(kind, step);
+    events.iter().for_each(|event| fold(event, snapshot));
+    events.contains(&WatchEvent::Synced)
+}
+
+fn relist(server: &Server, feed: &mut Feed, snapshot: &mut Snapshot, kind: Kind) {
+    for step in server.listing(kind) {
+        take(feed, snapshot, kind, step);
+    }
+}
+
+fn rows(snapshot: &Snapshot) -> String {
+    let pods: Vec<_> = snapshot.pods().values().collect();
+    let nodes: Vec<_> = snapshot.nodes().values().collect();
+    let volumes: Vec<_> = snapshot.volumes().values().collect();
+    format!("{pods:#?} {nodes:#?} {volumes:#?}")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_snapshot_fed_by_changes_is_one_that_is_listed(
+        changes in prop::collection::vec((0_usize..5, 0_u8..3, 0_u8..11, 0_u8..5), 0..80)
+    ) {
+        let (mut server, mut feed, mut fed) = (Server::default(), Feed::new(KINDS), Snapshot::default());
+        let mut unseen = BTreeSet::from(KINDS);
+        for (kind, which, variant, how) in changes {
+            let kind = KINDS[kind];
+            let step = server.change(kind, which, variant);
+            if how == 0 {
+                // The watch breaks: this change goes by, and so do all until the next listing.
+                unseen.insert(kind);
+                take(&mut feed, &mut fed, kind, Step::Failed(Some("broken".to_owned())));
+            } else if how == 1 {
+                unseen.remove(&kind);
+                relist(&server, &mut feed, &mut fed, kind);
+            } else if let Some(step) = step.filter(|_| !unseen.contains(&kind)) {
+                take(&mut feed, &mut fed, kind, step);
+            }
+            prop_assert!(fed.same_indexes(&fed.reindexed()));
+        }
+        for kind in unseen {
+            relist(&server, &mut feed, &mut fed, kind);
+        }
+        let (mut anew, mut listed, mut synced) = (Feed::new(KINDS), Snapshot::default(), 0);
+        for kind in KINDS.into_iter().rev() {
+            for step in server.listing(kind) {
+                synced += u32::from(take(&mut anew, &mut listed, kind, step));
+            }
+        }
+        prop_assert_eq!(rows(&fed), rows(&listed));
+        prop_assert!(fed.same_indexes(&listed));
+        prop_assert_eq!(synced, 1);
+    }
+}
+
+#[test]
+fn a_pod_goes_where_its_volumes_are_and_waits_for_those_that_no_node_brings() {
+    let (mut feed, mut snapshot) = (Feed::new(KINDS), Snapshot::default());
+    let mut put = |kind: Kind, name: &str, variant: u8| {
+        let id = Id { namespace: String::new(), name: name.to_owned() };
+        let version = format!("{variant}");
+        let seen = Seen { version, row: row(kind, name, variant), wrong: None };
+        take(&mut feed, &mut snapshot, kind, Step::Object(id, seen));
+        let shapes: Vec<_> = snapshot.pending().keys().map(|shape| shape.selector.clone()).collect();
+        shapes
+    };
+    let zone = |selector: &napkeeper_core::requirements::Requirements, zone: &str| {
+        selector.allows(napkeeper_core::labels::ZONE, Some(zone))
+    };
+    assert_eq!(put(Kind::Pods, "p", 1), [], "its claim x1 is missing");
+    assert_eq!(put(Kind::VolumeClaims, "x1", 4), [], "the class is missing");
+    assert_eq!(put(Kind::StorageClasses, "x1", 3), [], "the class makes the volume by itself, anywhere");
+    let allowed = put(Kind::StorageClasses, "x1", 2);
+    assert!(allowed.len() == 1 && zone(&allowed[0], "z2") && !zone(&allowed[0], "z1"), "{allowed:?}");
+    assert_eq!(put(Kind::VolumeClaims, "x1", 1), [], "bound to a volume that is not there");
+    let bound = put(Kind::Volumes, "x1", 1);
+    assert!(bound.len() == 1 && zone(&bound[0], "z1") && !zone(&bound[0], "z2"), "{bound:?}");
+}
+
+#[test]
+fn deletions_are_paused_while_a_record_cannot_be_read() {
+    let mut feed = Feed::new([Kind::OrphanRecords, Kind::Pause]);
+    let mut snapshot = Snapshot::default();
+    let id = Id { namespace: String::new(), name: "r".to_owned() };
+    let seen = |version: &str, good: bool| Seen {
+        version: version.to_owned(),
+        row: good.then(|| Row::Record(Arc::default())),
+        wrong: (!good).then(|| "wrong".to_owned()),
+    };
+    for step in [Step::Listing, Step::Object(id.clone(), seen("1", false)), Step::Listed] {
+        take(&mut feed, &mut snapshot, Kind::OrphanRecords, step);
+    }
+    assert!(snapshot.pause.holds(Switch::Delete) && !snapshot.pause.holds(Switch::Launch));
+    take(&mut feed, &mut snapshot, Kind::OrphanRecords, Step::Object(id, seen("2", true)));
+    assert!(!snapshot.pause.holds(Switch::Delete));
+}

@@ -1,0 +1,228 @@
+//! Watching a small API server: what is said of what happens there, and of its failures?
+
+use super::*;
+use crate::fake::{Fake, Fault};
+use jiff::Timestamp;
+use napkeeper_core::names::{ClaimName, NodeName};
+use napkeeper_core::plan::Switch;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::sync::mpsc::{Receiver, channel};
+use tokio::time::timeout;
+
+const PODS: &str = "/api/v1/pods";
+const NODES: &str = "/api/v1/nodes";
+const CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
+const PAUSE: &str = "/api/v1/namespaces/napkeeper/configmaps";
+
+/// Real time.
+#[derive(Debug)]
+struct Real;
+
+impl Clock for Real {
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+    fn ours(&self, real: Timestamp) -> Timestamp {
+        real
+    }
+}
+
+/// A watch, what it has said, and what came of it.
+struct Watching {
+    events: Receiver<WatchEvent>,
+    said: Vec<WatchEvent>,
+    snapshot: Snapshot,
+}
+
+impl Watching {
+    fn start(fake: &Fake, kinds: &[Kind]) -> Self {
+        let (sender, events) = channel(4);
+        let options =
+            WatchOptions { kinds: kinds.iter().copied().collect(), ..WatchOptions::new(Arc::new(Real), "napkeeper") };
+        tokio::spawn(watch(fake.client(), options, sender));
+        Self { events, said: Vec::new(), snapshot: Snapshot::default() }
+    }
+
+    /// Everything that is said until an event fits, that one too.
+    async fn until(&mut self, fits: impl Fn(&WatchEvent) -> bool) -> Vec<WatchEvent> {
+        let mut said = Vec::new();
+        loop {
+            let next = timeout(Duration::from_secs(20), self.events.recv()).await;
+            let event = next.unwrap_or_else(|_| panic!("nothing more after {said:?}")).unwrap();
+            fold(&event, &mut self.snapshot);
+            assert!(self.snapshot.same_indexes(&self.snapshot.reindexed()));
+            self.said.push(event.clone());
+            let ends = fits(&event);
+            said.push(event);
+            if ends {
+                return said;
+            }
+        }
+    }
+
+    async fn synced(&mut self) {
+        self.until(|e| *e == WatchEvent::Synced).await;
+    }
+
+    fn pods(&self) -> Vec<&str> {
+        self.snapshot.pods().iter().map(|(key, _)| key.name.as_str()).collect()
+    }
+}
+
+fn pod(name: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": name, "namespace": "default", "uid": format!("uid-{name}") },
+        "spec": { "containers": [{ "name": "a" }] } })
+}
+
+fn claim(name: &str, class: &str) -> Value {
+    json!({ "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": { "name": name, "uid": "u" },
+        "spec": { "nodeClassRef": { "group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": class },
+            "requirements": [] } })
+}
+
+fn trouble_of(event: &WatchEvent) -> Option<&str> {
+    match event {
+        WatchEvent::Trouble { error, .. } => Some(error),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn all_pages_are_listed_and_changes_follow() {
+    let fake = Fake::serving(&[PODS, NODES]);
+    ["a", "b", "c", "d", "e", "f", "g"].iter().for_each(|name| fake.put(PODS, pod(name)));
+    let mut watching = Watching::start(&fake, &[Kind::Pods, Kind::Nodes]);
+    watching.synced().await;
+    assert_eq!(watching.pods(), ["a", "b", "c", "d", "e", "f", "g"]);
+
+    let mut running = pod("a");
+    running["spec"]["nodeName"] = json!("n");
+    fake.put(PODS, running);
+    fake.delete(PODS, "b");
+    fake.put(NODES, json!({ "metadata": { "name": "n", "uid": "u" } }));
+    for _ in 0..2 {
+        watching.until(|e| matches!(e, WatchEvent::Changed(Delta::PodGone(_) | Delta::Node(_)))).await;
+    }
+    assert_eq!(watching.pods(), ["a", "c", "d", "e", "f", "g"]);
+    assert!(watching.snapshot.usage(&NodeName::new("n").unwrap()).is_some());
+    assert_eq!(watching.said.iter().filter(|e| **e == WatchEvent::Synced).count(), 1);
+}
+
+#[tokio::test]
+async fn what_went_unseen_is_gone_after_a_new_listing_and_the_rest_is_not_said_again() {
+    let fake = Fake::serving(&[PODS]);
+    ["a", "b", "c", "d"].iter().for_each(|name| fake.put(PODS, pod(name)));
+    let mut watching = Watching::start(&fake, &[Kind::Pods]);
+    watching.synced().await;
+    fake.fail(PODS, Some(Fault::Unreachable));
+    watching.until(|e| trouble_of(e).is_some_and(|t| t.contains("cannot be reached"))).await;
+    fake.delete(PODS, "a");
+    fake.delete(PODS, "c");
+    fake.put(PODS, pod("e"));
+    fake.compact();
+    fake.fail(PODS, None);
+    let said = watching.until(|e| matches!(e, WatchEvent::Changed(Delta::PodGone(k)) if k.name.as_str() == "c")).await;
+    assert_eq!(watching.pods(), ["b", "d", "e"]);
+    let again = said.iter().filter(|e| matches!(e, WatchEvent::Changed(Delta::Pod(_)))).count();
+    assert_eq!(again, 1, "only what is new: {said:?}");
+}
+
+#[tokio::test]
+async fn a_watch_that_works_again_says_so_without_a_change_and_without_a_listing() {
+    let fake = Fake::serving(&[PODS]);
+    fake.put(PODS, pod("a"));
+    let mut watching = Watching::start(&fake, &[Kind::Pods]);
+    watching.synced().await;
+    let listings = |fake: &Fake| fake.requests().iter().filter(|r| !r.contains("watch=true")).count();
+    let before = listings(&fake);
+    fake.fail(PODS, Some(Fault::Unreachable));
+    watching.until(|e| trouble_of(e).is_some()).await;
+    fake.fail(PODS, None);
+    watching.until(|e| *e == WatchEvent::Recovered { kind: Kind::Pods }).await;
+    assert_eq!(listings(&fake), before);
+}
+
+#[tokio::test]
+async fn a_refusal_and_a_missing_kind_say_what_to_do_and_are_tried_again_slowly() {
+    let fake = Fake::serving(&[PODS, NODES]);
+    fake.fail(NODES, Some(Fault::Status(403)));
+    fake.put(PODS, pod("a"));
+    let mut watching = Watching::start(&fake, &[Kind::Pods, Kind::Nodes, Kind::NodeClaims]);
+    let mut sentences = watching.until(|e| trouble_of(e).is_some()).await;
+    sentences.extend(watching.until(|e| trouble_of(e).is_some()).await);
+    let sentences: Vec<&str> = sentences.iter().filter_map(trouble_of).collect();
+    let said = |words: &str| sentences.iter().any(|s| s.contains(words));
+    assert!(said("grant our service account list and watch on nodes"), "{sentences:?}");
+    assert!(said("nodeclaims.karpenter.sh is not served by this cluster: install"), "{sentences:?}");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let tries = fake.requests().iter().filter(|r| r.starts_with(NODES)).count();
+    assert!((2..=5).contains(&tries), "{tries} tries in 3 s");
+
+    fake.fail(NODES, None);
+    fake.put(CLAIMS, claim("c", "default"));
+    watching.synced().await;
+    let recovered = |kind| watching.said.contains(&WatchEvent::Recovered { kind });
+    assert!(recovered(Kind::Nodes) && recovered(Kind::NodeClaims) && !recovered(Kind::Pods), "{:?}", watching.said);
+    let troubles = watching.said.iter().filter(|e| trouble_of(e).is_some()).count();
+    assert_eq!(troubles, 2, "each is said once");
+}
+
+#[tokio::test]
+async fn what_cannot_be_understood_is_gone_but_for_claims_and_said_once() {
+    let fake = Fake::serving(&[PODS, CLAIMS]);
+    fake.put(PODS, pod("a"));
+    fake.put(CLAIMS, claim("c", "default"));
+    let mut watching = Watching::start(&fake, &[Kind::Pods, Kind::NodeClaims]);
+    watching.synced().await;
+    let mut wrong = pod("a");
+    wrong["spec"]["tolerations"] = json!([{ "operator": "Perhaps" }]);
+    fake.put(PODS, wrong);
+    let said = watching.until(|e| matches!(e, WatchEvent::Changed(Delta::PodGone(_)))).await;
+    let WatchEvent::Unreadable { kind, name, why } = &said[0] else { panic!("{said:?}") };
+    assert_eq!((*kind, name.as_str()), (Kind::Pods, "default/a"));
+    assert!(why.contains("spec.tolerations[0].operator: must be Exists or Equal"), "{why}");
+
+    // Neither the domain's rules nor the wire types.
+    fake.put(CLAIMS, claim("c", "Not A Name"));
+    watching.until(|e| matches!(e, WatchEvent::Unreadable { kind: Kind::NodeClaims, .. })).await;
+    let mut undecodable = claim("c", "default");
+    undecodable["spec"]["requirements"] = json!("none");
+    fake.put(CLAIMS, undecodable);
+    watching.until(|e| matches!(e, WatchEvent::Unreadable { kind: Kind::NodeClaims, .. })).await;
+    fake.compact();
+    fake.put(CLAIMS, claim("d", "default"));
+    let said = watching.until(|e| matches!(e, WatchEvent::Changed(Delta::Claim(c)) if c.name.as_str() == "d")).await;
+    assert!(!said.iter().any(|e| matches!(e, WatchEvent::Unreadable { .. })), "{said:?}");
+    let kept = watching.snapshot.claims().get(&ClaimName::new("c").unwrap()).unwrap();
+    assert_eq!(kept.spec.class.as_str(), "default");
+}
+
+#[tokio::test]
+async fn the_pause_switch_holds_what_it_says_and_what_it_does_not_say_well() {
+    let fake = Fake::serving(&[PAUSE]);
+    let mut watching = Watching::start(&fake, &[Kind::Pause]);
+    watching.synced().await;
+    assert_eq!(watching.snapshot.pause, Default::default());
+    let switch =
+        |data: Value| json!({ "metadata": { "name": "napkeeper-pause", "namespace": "napkeeper" }, "data": data });
+    fake.put(PAUSE, switch(json!({ "launch": "true", "disrupt": "false", "delete": "yes" })));
+    let said = watching.until(|e| matches!(e, WatchEvent::Changed(_))).await;
+    let holds = [Switch::Launch, Switch::Disrupt, Switch::Delete].map(|s| watching.snapshot.pause.holds(s));
+    assert_eq!(holds, [true, false, true]);
+    assert!(matches!(&said[0], WatchEvent::Unreadable { why, .. } if why.contains("data.delete")), "{said:?}");
+    fake.delete(PAUSE, "napkeeper-pause");
+    watching.until(|e| matches!(e, WatchEvent::Changed(_))).await;
+    assert_eq!(watching.snapshot.pause, Default::default());
+}
+
+#[tokio::test]
+async fn watching_ends_when_nobody_listens() {
+    let fake = Fake::serving(&[PODS]);
+    let (sender, events) = channel(1);
+    let options = WatchOptions { kinds: [Kind::Pods].into(), ..WatchOptions::new(Arc::new(Real), "napkeeper") };
+    let task = tokio::spawn(watch(fake.client(), options, sender));
+    drop(events);
+    timeout(Duration::from_secs(5), task).await.unwrap().unwrap();
+}
