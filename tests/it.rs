@@ -1,6 +1,7 @@
 //! One integration-test binary: each area of tests is a module.
 
 mod architecture;
+mod azure;
 mod errors;
 mod simulate;
 mod sources;

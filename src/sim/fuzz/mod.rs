@@ -36,10 +36,24 @@ pub enum Failure {
 /// # Errors
 /// [`Failure`] with the first invariant that broke.
 pub fn run(catalog: &Catalog, seed: u64, law: Law) -> Result<World, Failure> {
+    run_prepared(catalog, seed, law, |_| {})
+}
+
+/// Plays the history of a seed under a law, in a world that the caller prepares.
+///
+/// # Errors
+/// [`Failure`] with the first invariant that broke.
+pub fn run_prepared(
+    catalog: &Catalog,
+    seed: u64,
+    law: Law,
+    prepare: impl FnOnce(&mut World),
+) -> Result<World, Failure> {
     let History { start, crashes, mode, lasting } = history(seed);
     let mut world = World::begin(catalog, Start { law, ..start })?;
     world.set_mode(mode);
     world.plan_crashes(crashes);
+    prepare(&mut world);
     world.expect_order_after(world.now() + FAULTS);
     let end = world.now() + lasting;
     world.run_until(end)?;

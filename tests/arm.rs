@@ -1,0 +1,120 @@
+//! The simulated Azure under the real adapter: how does one reach it in-process?
+
+use jiff::Timestamp;
+use napkeeper_azure::{Azure, AzureSettings, Credential, Token, Wire, WireError, WireRequest, WireResponse};
+use napkeeper_core::cluster::cloud::CloudResource;
+use napkeeper_core::cluster::inventory::{ListFailure, Listing};
+use napkeeper_core::names::ArmId;
+use napkeeper_core::plan::{Effect, Reply};
+use napkeeper_core::ports::PortError;
+use napkeeper_sim::arm::{Request, handle};
+use napkeeper_sim::cloud::{Cloud, CloudSettings};
+use napkeeper_sim::world::ArmPort;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use tokio::runtime::{Builder, Runtime};
+
+/// A wire whose other end is a simulated Azure on a clock that stands still.
+#[derive(Debug)]
+pub struct InProcess {
+    state: Mutex<(Cloud, Timestamp)>,
+}
+
+impl InProcess {
+    /// A wire to this Azure.
+    pub fn new(cloud: Cloud, now: Timestamp) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new((cloud, now)) })
+    }
+
+    /// Sets the clock.
+    pub fn set_now(&self, now: Timestamp) {
+        self.with(|_, clock| *clock = now);
+    }
+
+    /// Looks at the Azure, or changes it.
+    pub fn with<T>(&self, look: impl FnOnce(&mut Cloud, &mut Timestamp) -> T) -> T {
+        let mut state = self.state.lock().expect("nobody has panicked");
+        let (cloud, now) = &mut *state;
+        look(cloud, now)
+    }
+}
+
+#[async_trait::async_trait]
+impl Wire for InProcess {
+    async fn send(&self, request: WireRequest) -> Result<WireResponse, WireError> {
+        let path = request.url.match_indices('/').nth(2).map_or(request.url.len(), |(at, _)| at);
+        let (origin, path_and_query) = request.url.split_at(path);
+        let asked = Request { method: request.method.as_str(), origin, path_and_query, body: &request.body };
+        let answer = self.with(|cloud, now| handle(cloud, &asked, *now));
+        let headers = answer.headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let body = answer.body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
+        Ok(WireResponse { status: answer.status, headers, body })
+    }
+}
+
+/// Settings of an adapter to a simulated Azure.
+pub fn settings(cloud: &CloudSettings) -> AzureSettings {
+    let subnet = "/subscriptions/s/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/v/subnets/aks-subnet";
+    AzureSettings {
+        group: cloud.group.clone(),
+        region: cloud.region.clone(),
+        subnet: ArmId::new(subnet).expect("an id"),
+        image: Arc::from("/CommunityGalleries/AKSUbuntu/images/2204gen2containerd/versions/202607.01.0"),
+        ssh_public_key: Arc::from("ssh-ed25519 AAAA napkeeper"),
+        admin_username: Arc::from("azureuser"),
+        endpoint: Arc::from(AzureSettings::ENDPOINT),
+        deadline: AzureSettings::DEADLINE,
+    }
+}
+
+/// A token that any simulated Azure takes.
+pub fn credential() -> Credential {
+    Credential::Static(Token::new("a-secret-token", Timestamp::MAX))
+}
+
+/// The real adapter over a wire.
+pub fn azure(cloud: &CloudSettings, wire: Arc<dyn Wire>) -> Azure {
+    Azure::new(settings(cloud), wire, credential()).expect("good settings")
+}
+
+/// A world's way to its Azure through the real adapter.
+#[derive(Debug)]
+pub struct ThroughAdapter {
+    wire: Arc<InProcess>,
+    azure: Azure,
+    runtime: Runtime,
+}
+
+impl ThroughAdapter {
+    /// A way to the Azure of these settings.
+    pub fn new(cloud: &CloudSettings) -> Self {
+        let empty = CloudSettings { sizes: BTreeMap::new(), prices: BTreeMap::new(), ..cloud.clone() };
+        let wire = InProcess::new(Cloud::new(empty), Timestamp::UNIX_EPOCH);
+        let azure = azure(cloud, wire.clone());
+        let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+        Self { wire, azure, runtime }
+    }
+
+    /// Lends the world's Azure to the wire while the adapter works.
+    fn lend<T>(&self, cloud: &mut Cloud, now: Timestamp, work: impl Future<Output = T>) -> T {
+        self.wire.set_now(now);
+        self.wire.with(|held, _| std::mem::swap(held, cloud));
+        let done = self.runtime.block_on(work);
+        self.wire.with(|held, _| std::mem::swap(held, cloud));
+        done
+    }
+}
+
+impl ArmPort for ThroughAdapter {
+    fn perform(&mut self, cloud: &mut Cloud, effect: &Effect, now: Timestamp) -> Result<Reply, PortError> {
+        self.lend(cloud, now, self.azure.perform(effect))
+    }
+
+    fn list(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<CloudResource> {
+        self.lend(cloud, now, self.azure.list())
+    }
+
+    fn group_managed_by(&mut self, cloud: &mut Cloud, now: Timestamp) -> Result<Option<ArmId>, ListFailure> {
+        self.lend(cloud, now, self.azure.group_managed_by())
+    }
+}

@@ -1,0 +1,11 @@
+//! The adapter to Azure: does the same come of everything, whether asked directly or through it?
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests: a broken fixture should stop the test at once"
+)]
+
+mod http;
+mod same;
+mod world;

@@ -1,0 +1,150 @@
+//! HTTP: what does the adapter make of servers that are broken, slow, or closed to us?
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use napkeeper_azure::{Azure, AzureSettings, HttpWire, SettingsError};
+use napkeeper_core::names::{ArmId, Region};
+use napkeeper_core::plan::{Effect, NicSpec, Reply};
+use napkeeper_core::ports::{CloudError, CloudErrorCode, PortError};
+use napkeeper_tests::arm::credential;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+
+const NIC: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/networkInterfaces/n";
+const VM: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/v";
+
+fn settings(endpoint: &str) -> AzureSettings {
+    AzureSettings {
+        group: ArmId::new("/subscriptions/s/resourceGroups/g").unwrap(),
+        region: Region::new("westeurope").unwrap(),
+        subnet: ArmId::new("/subscriptions/s/subnet").unwrap(),
+        image: Arc::from("/subscriptions/s/image"),
+        ssh_public_key: Arc::from("ssh-ed25519 AAAA"),
+        admin_username: Arc::from("azureuser"),
+        endpoint: Arc::from(endpoint),
+        deadline: Duration::from_millis(500),
+    }
+}
+
+/// An adapter to a server that answers everything in this way.
+async fn served<F>(answer: fn(Request) -> F) -> Azure
+where
+    F: Future<Output = Response> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await });
+    let wire = HttpWire::new(Duration::from_secs(5)).unwrap();
+    Azure::new(settings(&endpoint), Arc::new(wire), credential()).unwrap()
+}
+
+fn get(id: &str) -> Effect {
+    Effect::Get(ArmId::new(id).unwrap())
+}
+
+fn error(reply: Result<Reply, PortError>) -> CloudError {
+    match reply {
+        Err(PortError::Cloud(error)) => error,
+        other => panic!("{other:?} is no error of Azure"),
+    }
+}
+
+#[tokio::test]
+async fn garbage_is_unavailable_and_never_a_shorter_list() {
+    let azure = served(|_| async { "<html>maintenance</html>".into_response() }).await;
+    for id in [NIC, VM] {
+        let error = error(azure.perform(&get(id)).await);
+        assert_eq!(error.code, CloudErrorCode::Unavailable, "{error:?}");
+        assert!(error.message.contains("cannot be understood"), "{error:?}");
+    }
+    assert!(azure.list().await.is_err());
+    assert!(azure.group_managed_by().await.is_err());
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_left_at_the_deadline() {
+    let azure = served(|_| async { std::future::pending::<Response>().await }).await;
+    let began = Instant::now();
+    assert_eq!(error(azure.perform(&get(VM)).await).code, CloudErrorCode::Unavailable);
+    let body = |_| async {
+        Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>()).into_response()
+    };
+    let azure = served(body).await;
+    assert_eq!(error(azure.perform(&get(NIC)).await).code, CloudErrorCode::Unavailable);
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn nobody_at_home_is_unavailable() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let wire = HttpWire::new(Duration::from_secs(5)).unwrap();
+    let azure = Azure::new(settings(&endpoint), Arc::new(wire), credential()).unwrap();
+    let error = error(azure.perform(&get(VM)).await);
+    assert_eq!(error.code, CloudErrorCode::Unavailable);
+    assert!(error.message.contains("no connection"), "{error:?}");
+}
+
+#[tokio::test]
+async fn the_status_decides_where_the_body_says_nothing() {
+    let azure = served(|_| async { StatusCode::UNAUTHORIZED.into_response() }).await;
+    assert_eq!(error(azure.perform(&get(VM)).await).code, CloudErrorCode::Forbidden);
+    let azure = served(|_| async { (StatusCode::INTERNAL_SERVER_ERROR, "oops").into_response() }).await;
+    assert_eq!(error(azure.perform(&get(VM)).await).code, CloudErrorCode::Unavailable);
+    let azure = served(|_| async { (StatusCode::FOUND, [("location", "https://evil.example")]).into_response() }).await;
+    assert_eq!(error(azure.perform(&get(VM)).await).code, CloudErrorCode::Unavailable, "redirects are not followed");
+    let azure = served(|_| async { StatusCode::NOT_FOUND.into_response() }).await;
+    assert_eq!(azure.perform(&get(VM)).await, Ok(Reply::Resource(None)));
+    assert!(azure.list().await.is_err(), "a missing group is no empty one");
+}
+
+#[tokio::test]
+async fn a_request_says_who_asks_and_by_which_version() {
+    let echo = |request: Request| async move {
+        let header = |headers: &HeaderMap, name: &str| headers.get(name).is_some_and(|value| !value.is_empty());
+        let headers = request.headers();
+        let good = headers["authorization"] == "Bearer a-secret-token"
+            && headers["user-agent"].to_str().is_ok_and(|agent| agent.starts_with("napkeeper/"))
+            && headers["content-type"] == "application/json"
+            && header(headers, "x-ms-client-request-id")
+            && request.uri().query() == Some("api-version=2024-05-01");
+        if good { StatusCode::OK.into_response() } else { StatusCode::BAD_REQUEST.into_response() }
+    };
+    let azure = served(echo).await;
+    let nic = NicSpec { id: ArmId::new(NIC).unwrap(), tags: std::collections::BTreeMap::new() };
+    assert_eq!(azure.perform(&Effect::PutNic(Box::new(nic))).await, Ok(Reply::Done));
+}
+
+#[tokio::test]
+async fn pages_that_lead_elsewhere_or_in_circles_end_the_listing() {
+    const ELSEWHERE: &str = r#"{"value":[],"nextLink":"https://evil.example/next"}"#;
+    let azure = served(|_| async { ELSEWHERE.into_response() }).await;
+    let failure = azure.list().await.unwrap_err();
+    assert!(failure.why.contains("evil.example"), "{failure}");
+    let circle = |request: Request| async move {
+        let host = request.headers()["host"].to_str().unwrap_or_default().to_owned();
+        format!(r#"{{"value":[],"nextLink":"http://{host}{}"}}"#, request.uri()).into_response()
+    };
+    let failure = served(circle).await.list().await.unwrap_err();
+    assert!(failure.why.contains("pages"), "{failure}");
+}
+
+#[test]
+fn settings_that_would_leak_a_token_are_refused() {
+    let wire = || Arc::new(HttpWire::new(Duration::from_secs(1)).unwrap());
+    for endpoint in ["http://management.azure.com", "https://a/path", "ftp://127.0.0.1", "nothing", "http://10.0.0.1"] {
+        let made = Azure::new(settings(endpoint), wire(), credential());
+        assert!(matches!(made, Err(SettingsError::Endpoint(_))), "{endpoint}");
+    }
+    let made =
+        Azure::new(AzureSettings { image: Arc::from("ubuntu"), ..settings("http://[::1]:1") }, wire(), credential());
+    assert!(matches!(made, Err(SettingsError::Image(_))));
+    let made = Azure::new(settings("https://management.azure.com/"), wire(), credential());
+    let shown = format!("{:?} {:?}", made.unwrap(), credential());
+    assert!(!shown.contains("a-secret-token"), "{shown}");
+}

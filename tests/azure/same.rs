@@ -1,0 +1,379 @@
+//! Effects, listings and errors: the adapter over the simulated ARM, against the simulated Azure asked directly.
+
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_azure::Azure;
+use napkeeper_core::catalog::{CapacityType, Catalog, OfferingKey};
+use napkeeper_core::cluster::cloud::{CloudResource, Detail, ResourceKind, Tags};
+use napkeeper_core::cluster::pod::Labels;
+use napkeeper_core::labels;
+use napkeeper_core::names::{ArmId, ClaimName, ObjectName, Region, VmSize, Zone};
+use napkeeper_core::plan::{Effect, KubeletSpec, NicSpec, Reply, VmSpec};
+use napkeeper_core::ports::{CloudErrorCode, OperationId, PortError};
+use napkeeper_sim::cloud::{Cloud, CloudSettings, DiskDraft, Lasting, ListingFault, Shortage, Timings};
+use napkeeper_tests::arm::{InProcess, azure};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::runtime::{Builder, Runtime};
+
+const SIZES: [&str; 3] = ["Standard_D2s_v5", "Standard_D4s_v5", "Standard_E4s_v5"];
+
+fn region() -> Region {
+    Region::new("westeurope").unwrap()
+}
+
+fn cloud_settings() -> CloudSettings {
+    let catalog = Catalog::embedded().unwrap().region(&region()).unwrap();
+    let sizes = catalog.sizes.iter().filter(|size| SIZES.contains(&size.facts.name.as_str()));
+    let group = "/subscriptions/0000-S/resourceGroups/MC_Group";
+    CloudSettings {
+        group: ArmId::new(group).unwrap(),
+        managed_by: Some(ArmId::new("/subscriptions/s/resourceGroups/g/providers/M.CS/managedClusters/c").unwrap()),
+        region: region(),
+        seed: 7,
+        sizes: sizes.map(|size| (size.facts.name.clone(), Arc::clone(&size.facts))).collect(),
+        prices: BTreeMap::new(),
+        timings: Timings::default(),
+    }
+}
+
+/// The same Azure twice: asked directly, and through the adapter.
+struct Twins {
+    direct: Cloud,
+    wire: Arc<InProcess>,
+    azure: Azure,
+    now: Timestamp,
+    /// Operations begun, as either side names them.
+    operations: Vec<(OperationId, OperationId)>,
+    runtime: Runtime,
+}
+
+impl Twins {
+    fn new() -> Self {
+        let (settings, now) = (cloud_settings(), Timestamp::from_second(1_800_000_000).unwrap());
+        let wire = InProcess::new(Cloud::new(settings.clone()), now);
+        let azure = azure(&settings, wire.clone());
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        Self { direct: Cloud::new(settings), wire, azure, now, operations: Vec::new(), runtime }
+    }
+
+    fn pass(&mut self, seconds: i64) {
+        self.now += SignedDuration::from_secs(seconds);
+        self.wire.set_now(self.now);
+    }
+
+    /// Does the same to both Azures.
+    fn both(&mut self, change: impl Fn(&mut Cloud, Timestamp)) {
+        change(&mut self.direct, self.now);
+        self.wire.with(|cloud, now| change(cloud, *now));
+    }
+
+    /// Performs an effect on both sides: the reply, which must be the same but for names of operations.
+    fn perform(&mut self, effect: &Effect) -> Result<Reply, PortError> {
+        let theirs = match effect {
+            Effect::Poll(ours) => {
+                let known = self.operations.iter().find(|(direct, _)| direct == ours);
+                Effect::Poll(known.map_or(ours, |(_, url)| url).clone())
+            }
+            other => other.clone(),
+        };
+        let direct = self.direct.perform(effect, self.now);
+        let through = self.runtime.block_on(self.azure.perform(&theirs));
+        let told = format!("{effect:?}");
+        match (&direct, through) {
+            (Ok(Reply::Accepted(ours)), Ok(Reply::Accepted(url))) => {
+                assert!(url.0.ends_with("?api-version=2024-07-01") || url.0.contains("Microsoft.Network"), "{url}");
+                self.operations.push((ours.clone(), url));
+            }
+            (Ok(Reply::Resource(Some(ours))), Ok(Reply::Resource(Some(read)))) => {
+                assert_eq!(shown(&of_get(ours)), shown(&read), "{told}");
+            }
+            (direct, through) => assert_eq!(direct, &through, "{told}"),
+        }
+        self.same();
+        direct
+    }
+
+    /// Both Azures hold the same, in the same spelling, and have done the same.
+    fn same(&self) {
+        self.wire.with(|cloud, _| {
+            assert_eq!(shown(self.direct.resources()), shown(cloud.resources()));
+            assert_eq!(self.direct.ledger(), cloud.ledger());
+            assert_eq!(self.direct.next_event(), cloud.next_event());
+        });
+    }
+
+    fn list(&mut self) -> Result<Vec<Arc<CloudResource>>, napkeeper_core::cluster::inventory::ListFailure> {
+        let direct = self.direct.list(self.now);
+        let through = self.runtime.block_on(self.azure.list());
+        assert_eq!(shown(&direct), shown(&through));
+        let owner = self.direct.group_managed_by(self.now);
+        assert_eq!(shown(&owner), shown(&self.runtime.block_on(self.azure.group_managed_by())));
+        direct
+    }
+
+    fn events(&mut self) {
+        let direct = self.direct.take_events();
+        let through = self.wire.with(|cloud, _| cloud.take_events());
+        assert_eq!(direct, through, "what VMs tell their kubelets");
+    }
+
+    fn nic(&self, name: &str) -> ArmId {
+        self.direct.nic_id(name)
+    }
+
+    fn vm(&self, name: &str) -> ArmId {
+        self.direct.vm_id(name)
+    }
+
+    fn put_nic(&self, name: &str) -> Effect {
+        Effect::PutNic(Box::new(NicSpec { id: self.nic(name), tags: tags(name) }))
+    }
+
+    fn put_vm(&self, name: &str, size: usize, zone: u8, spot: bool) -> Effect {
+        let label = |key: &str, value: &str| (Arc::from(key), Arc::from(value));
+        Effect::PutVm(Box::new(VmSpec {
+            id: self.vm(name),
+            offering: OfferingKey {
+                size: VmSize::new(SIZES[size]).unwrap(),
+                zone: if zone == 0 { Zone::regional() } else { Zone::of(&region(), zone) },
+                capacity_type: if spot { CapacityType::Spot } else { CapacityType::OnDemand },
+            },
+            nic: self.nic(name),
+            os_disk: self.direct.disk_id(name),
+            os_disk_gb: 64,
+            tags: tags(name),
+            claim: ClaimName::new(name).unwrap(),
+            kubelet: KubeletSpec { labels: Labels::from([label("pool", name), label("empty", "")]), max_pods: 30 },
+        }))
+    }
+}
+
+/// With ids as spelled, which comparing ids would not see.
+fn shown(value: &impl std::fmt::Debug) -> String {
+    format!("{value:#?}")
+}
+
+/// A GET of a NIC does not tell its age; Azure knows it only in the listing of the group.
+fn of_get(resource: &CloudResource) -> CloudResource {
+    let created_at = resource.created_at.filter(|_| !matches!(resource.detail, Detail::Nic(_)));
+    CloudResource { created_at, ..resource.clone() }
+}
+
+fn tags(name: &str) -> Tags {
+    let tag = |key: &str, value: &str| (Arc::from(key), Arc::from(value));
+    Tags::from([tag(labels::TAG_CLUSTER, "c"), tag(labels::TAG_CLAIM, name), tag(labels::TAG_CLAIM_UID, "Uid-1")])
+}
+
+fn code(reply: &Result<Reply, PortError>) -> CloudErrorCode {
+    let Err(PortError::Cloud(error)) = reply else { panic!("{reply:?} is no error of Azure") };
+    error.code
+}
+
+#[test]
+fn a_vm_comes_and_goes_with_all_that_belongs_to_it() {
+    let mut twins = Twins::new();
+    assert_eq!(twins.perform(&twins.put_nic("a")), Ok(Reply::Done));
+    let begun = twins.perform(&twins.put_vm("a", 1, 2, true)).unwrap();
+    let Reply::Accepted(operation) = begun else { panic!("{begun:?}") };
+    let poll = Effect::Poll(operation);
+    assert_eq!(twins.perform(&poll), Ok(Reply::Running));
+    assert!(twins.perform(&Effect::Get(twins.vm("a"))).is_ok());
+    twins.pass(100);
+    assert_eq!(twins.perform(&poll), Ok(Reply::Done));
+    twins.events();
+    for id in [twins.vm("a"), twins.nic("a"), twins.direct.disk_id("a")] {
+        assert!(matches!(twins.perform(&Effect::Get(id)), Ok(Reply::Resource(Some(_)))));
+    }
+    assert_eq!(twins.list().unwrap().len(), 3);
+    let suspect = Tags::from([(Arc::from("Suspect since"), Arc::from("2026-08-03T08:00:00Z"))]);
+    assert_eq!(twins.perform(&Effect::Tag(twins.nic("a"), suspect)), Ok(Reply::Done));
+    assert_eq!(twins.perform(&twins.put_vm("a", 1, 2, true)), Ok(Reply::Done));
+    assert_eq!(code(&twins.perform(&twins.put_vm("a", 2, 2, true))), CloudErrorCode::Conflict);
+    assert_eq!(code(&twins.perform(&Effect::Delete(twins.nic("a"), ResourceKind::Nic))), CloudErrorCode::InUse);
+    assert!(matches!(twins.perform(&Effect::Delete(twins.vm("a"), ResourceKind::Vm)), Ok(Reply::Accepted(_))));
+    twins.pass(100);
+    assert_eq!(twins.perform(&Effect::Get(twins.vm("a"))), Ok(Reply::Resource(None)));
+    assert_eq!(twins.perform(&Effect::Delete(twins.vm("a"), ResourceKind::Vm)), Ok(Reply::Done));
+    assert_eq!(twins.list().unwrap().len(), 0);
+}
+
+#[test]
+fn refusals_keep_code_words_and_wait() {
+    let mut twins = Twins::new();
+    twins.perform(&twins.put_nic("a")).unwrap();
+    twins.both(|cloud, _| cloud.limits.spot = Some(0));
+    assert_eq!(code(&twins.perform(&twins.put_vm("a", 0, 1, true))), CloudErrorCode::SpotQuota);
+    twins.both(|cloud, _| cloud.limits.regional = Some(0));
+    assert_eq!(code(&twins.perform(&twins.put_vm("a", 0, 1, false))), CloudErrorCode::RegionalQuota);
+    twins.both(|cloud, _| {
+        cloud.limits = napkeeper_sim::cloud::Limits { subnet: Some(1), ..Default::default() };
+    });
+    assert_eq!(code(&twins.perform(&twins.put_nic("b"))), CloudErrorCode::SubnetFull);
+    twins.both(|cloud, now| {
+        cloud.faults.throttled = Some((now + SignedDuration::from_secs(9), SignedDuration::from_secs(17)))
+    });
+    let throttled = twins.perform(&twins.put_nic("a"));
+    assert_eq!(code(&throttled), CloudErrorCode::Throttled);
+    let Err(PortError::Cloud(error)) = throttled else { unreachable!() };
+    assert_eq!(error.retry_after, Some(SignedDuration::from_secs(17)));
+    assert!(twins.list().is_err(), "a throttled listing is no listing");
+    twins.both(|cloud, _| cloud.faults.throttled = None);
+    twins.both(|cloud, now| cloud.faults.unavailable_until = Some(now + SignedDuration::from_secs(9)));
+    assert_eq!(code(&twins.perform(&Effect::Get(twins.nic("a")))), CloudErrorCode::Unavailable);
+}
+
+#[test]
+fn an_operation_that_fails_says_why() {
+    for (zone, expected) in [(0, CloudErrorCode::AllocationFailed), (3, CloudErrorCode::ZonalAllocationFailed)] {
+        let mut twins = Twins::new();
+        twins.both(|cloud, _| cloud.faults.unallocatable = vec![Shortage::of_all(Lasting::Times(1))]);
+        twins.perform(&twins.put_nic("a")).unwrap();
+        let Ok(Reply::Accepted(operation)) = twins.perform(&twins.put_vm("a", 1, zone, false)) else { panic!("no VM") };
+        twins.pass(100);
+        assert_eq!(code(&twins.perform(&Effect::Poll(operation))), expected);
+    }
+}
+
+#[test]
+fn a_listing_of_many_pages_is_whole_or_fails() {
+    let mut twins = Twins::new();
+    let draft = |n: usize, zone| DiskDraft {
+        name: Arc::from(format!("pvc-{n}")),
+        tags: tags("x"),
+        size_gib: 32,
+        sku: Arc::from("StandardSSD_LRS"),
+        is_os: n.is_multiple_of(2),
+        zone,
+    };
+    for n in 0..120 {
+        let zone = (n % 3 == 0).then(|| Zone::of(&region(), 1));
+        twins.both(|cloud, now| {
+            cloud.add_disk(draft(n, zone.clone()), now).unwrap();
+            cloud.leak_nic(&format!("nic-{n}"), tags("x"), now).unwrap();
+        });
+        twins.pass(1);
+    }
+    twins.both(|cloud, now| {
+        let offering = OfferingKey {
+            size: VmSize::new(SIZES[0]).unwrap(),
+            zone: Zone::regional(),
+            capacity_type: CapacityType::OnDemand,
+        };
+        let vm = cloud.add_vm("vm", tags("x"), &offering, now).unwrap();
+        let disk = cloud.disk_id("pvc-1");
+        cloud.attach_disk(&disk, &vm, now).unwrap();
+        cloud.set_serves(&cloud.nic_id("nic-1"), Some(Arc::from("a private endpoint")), now).unwrap();
+        cloud.set_copied(&cloud.disk_id("pvc-3"), now).unwrap();
+        cloud.faults.shouting_ids = true;
+    });
+    assert_eq!(twins.list().unwrap().len(), 243);
+    for fault in [ListingFault::BrokenPage, ListingFault::Forbidden] {
+        twins.both(|cloud, now| cloud.faults.listing = Some((now + SignedDuration::from_secs(5), fault)));
+        assert!(twins.list().is_err(), "{fault:?}");
+    }
+}
+
+#[test]
+fn no_token_goes_to_another_host() {
+    let mut twins = Twins::new();
+    for url in ["https://evil.example/operations/1", "http://management.azure.com/operations/1", "no-url"] {
+        let poll = Effect::Poll(OperationId(Arc::from(url)));
+        let reply = twins.runtime.block_on(twins.azure.perform(&poll));
+        assert_eq!(code(&reply), CloudErrorCode::Invalid, "{url}");
+    }
+    let read = Effect::ReadVolume(ObjectName::new("pv").unwrap());
+    assert_eq!(code(&twins.perform(&read)), CloudErrorCode::Invalid, "Kubernetes is elsewhere");
+}
+
+/// One step of a random history.
+#[derive(Debug, Clone)]
+enum Deed {
+    PutNic(usize),
+    PutVm(usize, usize, u8, bool),
+    Delete(usize, ResourceKind),
+    Get(usize, ResourceKind),
+    Tag(usize, ResourceKind, u8),
+    Poll(usize),
+    List,
+    Pass(i64),
+    Fault(u8, i64),
+}
+
+const NAMES: [&str; 4] = ["one-aaaaa", "one-bbbbb", "two-ccccc", "two-ddddd"];
+
+fn deed() -> impl Strategy<Value = Deed> {
+    let name = 0..NAMES.len();
+    let kind = prop::sample::select(ResourceKind::ALL.to_vec());
+    prop_oneof![
+        3 => name.clone().prop_map(Deed::PutNic),
+        4 => (name.clone(), 0..SIZES.len(), 0..5_u8, any::<bool>()).prop_map(|(n, s, z, p)| Deed::PutVm(n, s, z, p)),
+        3 => (name.clone(), kind.clone()).prop_map(|(n, k)| Deed::Delete(n, k)),
+        3 => (name.clone(), kind.clone()).prop_map(|(n, k)| Deed::Get(n, k)),
+        1 => (name, kind, any::<u8>()).prop_map(|(n, k, v)| Deed::Tag(n, k, v)),
+        4 => (0..8_usize).prop_map(Deed::Poll),
+        2 => Just(Deed::List),
+        4 => (1..120_i64).prop_map(Deed::Pass),
+        2 => (0..9_u8, 1..60_i64).prop_map(|(what, lasting)| Deed::Fault(what, lasting)),
+    ]
+}
+
+fn fault(cloud: &mut Cloud, now: Timestamp, what: u8, lasting: i64) {
+    cloud.advance(now);
+    let until = now + SignedDuration::from_secs(lasting);
+    let times = Lasting::Times(u32::try_from(lasting % 3).unwrap_or(1));
+    match what {
+        0 => cloud.faults.refused.push(Shortage::of_all(times)),
+        1 => cloud.faults.unallocatable.push(Shortage::of_all(times)),
+        2 => cloud.faults.throttled = Some((until, SignedDuration::from_secs(lasting))),
+        3 => cloud.faults.unavailable_until = Some(until),
+        4 => cloud.faults.deletes_locked_until = Some(until),
+        5 => cloud.faults.listing = Some((until, ListingFault::BrokenPage)),
+        6 => cloud.faults.list_lag = SignedDuration::from_secs(lasting),
+        7 => cloud.faults.keep_children = !cloud.faults.keep_children,
+        _ => cloud.faults.shouting_ids = !cloud.faults.shouting_ids,
+    }
+}
+
+impl Twins {
+    fn id(&self, name: usize, kind: ResourceKind) -> ArmId {
+        match kind {
+            ResourceKind::Vm => self.vm(NAMES[name]),
+            ResourceKind::Nic => self.nic(NAMES[name]),
+            ResourceKind::OsDisk | ResourceKind::DataDisk => self.direct.disk_id(NAMES[name]),
+        }
+    }
+
+    fn play(&mut self, deed: &Deed) {
+        let effect = match *deed {
+            Deed::PutNic(name) => self.put_nic(NAMES[name]),
+            Deed::PutVm(name, size, zone, spot) => self.put_vm(NAMES[name], size, zone, spot),
+            Deed::Delete(name, kind) => Effect::Delete(self.id(name, kind), kind),
+            Deed::Get(name, kind) => Effect::Get(self.id(name, kind)),
+            Deed::Tag(name, kind, value) => {
+                Effect::Tag(self.id(name, kind), Tags::from([(Arc::from("k"), Arc::from(value.to_string()))]))
+            }
+            Deed::Poll(which) => match self.operations.iter().rev().nth(which) {
+                Some((operation, _)) => Effect::Poll(operation.clone()),
+                None => return,
+            },
+            Deed::List => return drop(self.list()),
+            Deed::Pass(seconds) => return self.pass(seconds),
+            Deed::Fault(what, lasting) => return self.both(|cloud, now| fault(cloud, now, what, lasting)),
+        };
+        drop(self.perform(&effect));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn whatever_happens_the_adapter_changes_nothing(deeds in prop::collection::vec(deed(), 1..60)) {
+        let mut twins = Twins::new();
+        for deed in &deeds {
+            twins.play(deed);
+            twins.events();
+        }
+        drop(twins.list());
+    }
+}

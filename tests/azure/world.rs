@@ -1,0 +1,61 @@
+//! Whole worlds: the same history, whether the deciders reach Azure directly or through the adapter.
+
+use napkeeper_api::manifests;
+use napkeeper_core::catalog::Catalog;
+use napkeeper_core::orphans::Law;
+use napkeeper_sim::fuzz;
+use napkeeper_sim::scenario::{self, Manifests, is_scenario};
+use napkeeper_sim::world::World;
+use napkeeper_tests::arm::ThroughAdapter;
+use std::error::Error;
+use std::path::Path;
+
+fn adapt(world: &mut World) {
+    world.set_arm_port(Box::new(ThroughAdapter::new(world.cloud().settings())));
+}
+
+fn assert_same(direct: &World, through: &World, what: &str) {
+    for (ours, theirs) in direct.timeline().iter().zip(through.timeline()) {
+        assert_eq!(ours, theirs, "{what}");
+    }
+    assert_eq!(direct.timeline().len(), through.timeline().len(), "{what}");
+    assert!(!direct.timeline().is_empty(), "{what}");
+    assert_eq!(direct.summary(), through.summary(), "{what}");
+    assert_eq!(direct.orphans(), through.orphans(), "{what}");
+    assert_eq!(direct.cloud().ledger(), through.cloud().ledger(), "{what}");
+}
+
+#[test]
+fn the_quickstart_is_the_same_through_the_adapter() -> Result<(), Box<dyn Error>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/quickstart");
+    let loaded = manifests::load(&[path]);
+    let documents: Vec<_> = loaded.sources.iter().flat_map(|s| &s.reading.documents).collect();
+    let file = documents.iter().find(|d| is_scenario(d)).ok_or("there is no scenario")?;
+    let catalog = Catalog::embedded()?;
+    let run = |through: bool| -> Result<World, Box<dyn Error>> {
+        let scenario = scenario::read(file).map_err(|wrong| format!("{wrong:?}"))?;
+        let others = documents.iter().copied().filter(|d| !is_scenario(d));
+        let manifests = Manifests::gather(others).map_err(|wrong| format!("{wrong:?}"))?;
+        let end = scenario.start + scenario.lasting;
+        let mut world = World::begin(&catalog, scenario.start(manifests))?;
+        if through {
+            adapt(&mut world);
+        }
+        world.run_until(end)?;
+        Ok(world)
+    };
+    assert_same(&run(false)?, &run(true)?, "the quickstart");
+    Ok(())
+}
+
+/// One history of each dozen hazards, crashes and faults of Azure included.
+#[test]
+fn histories_of_faults_are_the_same_through_the_adapter() -> Result<(), Box<dyn Error>> {
+    let catalog = Catalog::embedded()?;
+    for seed in 0..12 {
+        let direct = fuzz::run(&catalog, seed, Law::whole())?;
+        let through = fuzz::run_prepared(&catalog, seed, Law::whole(), adapt)?;
+        assert_same(&direct, &through, &format!("seed {seed} ({:?})", fuzz::Theme::of(seed)));
+    }
+    Ok(())
+}
