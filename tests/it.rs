@@ -2,5 +2,6 @@
 
 mod architecture;
 mod errors;
+mod live;
 mod simulate;
 mod sources;

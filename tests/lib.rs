@@ -2,4 +2,5 @@
 
 #![expect(clippy::expect_used, reason = "test support: a broken fixture should stop the test at once")]
 
+pub mod control_plane;
 pub mod worlds;
