@@ -3,5 +3,6 @@
 mod architecture;
 mod azure;
 mod errors;
+mod live;
 mod simulate;
 mod sources;

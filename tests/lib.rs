@@ -3,4 +3,7 @@
 #![expect(clippy::expect_used, reason = "test support: a broken fixture should stop the test at once")]
 
 pub mod arm;
+pub mod control_plane;
+pub mod lab;
+pub mod proxy;
 pub mod worlds;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// A CustomResourceDefinition and the name of its file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Crd {
-    /// `<group>_<plural>.yaml`.
+    /// `<folder>/<group>_<plural>.yaml`; the folder is by whose kind it is.
     pub file: String,
     /// The object.
     pub definition: Value,
@@ -43,7 +43,9 @@ fn finish(mut definition: Value) -> Crd {
     }
     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
     let spec = &definition["spec"];
-    let file = format!("{}_{}.yaml", text(&spec["group"]), text(&spec["names"]["plural"]));
+    let group = text(&spec["group"]);
+    let folder = if group == "napkeeper.io" { "napkeeper" } else { "karpenter" };
+    let file = format!("{folder}/{group}_{}.yaml", text(&spec["names"]["plural"]));
     Crd { file, definition }
 }
 
@@ -117,8 +119,17 @@ mod tests {
                 crd.file
             );
         }
-        let files = std::fs::read_dir(&folder).unwrap().count();
-        assert_eq!(files, crds.len(), "{} holds a file of no type", folder.display());
+        // kustomize reads no folder, only a list of files: none may be forgotten, and none may stay without its type.
+        for part in ["karpenter", "napkeeper"] {
+            let here = crds.iter().filter_map(|crd| crd.file.strip_prefix(part)?.strip_prefix('/'));
+            let mut expected: Vec<_> = here.map(ToOwned::to_owned).collect();
+            expected.sort();
+            let list = std::fs::read_to_string(folder.join(part).join("kustomization.yaml")).unwrap();
+            let listed: Vec<_> = list.lines().filter_map(|line| line.strip_prefix("  - ")).collect();
+            assert_eq!(listed, expected, "{part}/kustomization.yaml");
+            let files = std::fs::read_dir(folder.join(part)).unwrap().count();
+            assert_eq!(files, expected.len() + 1, "{part} holds a file of no type");
+        }
     }
 
     #[test]

@@ -1,0 +1,27 @@
+//! Live: does what we ship hold before a real Kubernetes control plane?
+
+mod definitions;
+mod harness;
+mod overlays;
+mod processes;
+
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A file or folder of the repository.
+fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+/// Asks again and again until there is an answer.
+async fn eventually<T>(what: &str, within: Duration, mut ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+    let start = Instant::now();
+    while start.elapsed() < within {
+        if let Some(answer) = ask().await.with_context(|| format!("waiting for {what}"))? {
+            return Ok(answer);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    bail!("no {what} within {within:?}")
+}

@@ -1,0 +1,151 @@
+//! Do the overlays of kustomize apply, and do they give no more rights than their mode has?
+
+use super::definitions::established;
+use super::repository;
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use kube::api::{Api, PostParams};
+use napkeeper_api::yaml;
+use napkeeper_tests::control_plane::{ControlPlane, Mode, upstream_crds};
+use serde_json::{Value, json};
+
+/// Groups that AKS owns beside managed NAP.
+const KARPENTER: [&str; 2] = ["karpenter.sh", "karpenter.azure.com"];
+const READS: [&str; 3] = ["get", "list", "watch"];
+
+async fn overlay(plane: &ControlPlane, name: &str) -> Result<String> {
+    let folder = repository("kustomize/overlays").join(name).display().to_string();
+    plane.kubectl(&["kustomize", &folder]).await
+}
+
+/// All objects of an overlay.
+fn objects(text: &str) -> Result<Vec<Value>> {
+    let read = yaml::read("overlay", text);
+    ensure!(read.problems.is_empty(), "{:?}", read.problems);
+    read.documents.iter().map(|document| serde_json::to_value(&document.value).context("reading an object")).collect()
+}
+
+fn strings(list: &Value) -> Vec<&str> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// What an overlay has of Karpenter's that only its owner may have: definitions, and rights to write.
+fn ownership(objects: &[Value]) -> Vec<String> {
+    let mut found = Vec::new();
+    for object in objects {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        if object["kind"] == "CustomResourceDefinition"
+            && KARPENTER.iter().any(|group| object["spec"]["group"] == *group)
+        {
+            found.push(format!("definition {name}"));
+        }
+        for rule in object["rules"].as_array().into_iter().flatten() {
+            let theirs = strings(&rule["apiGroups"]).iter().any(|group| *group == "*" || KARPENTER.contains(group));
+            let writes = strings(&rule["verbs"]).iter().any(|verb| !READS.contains(verb));
+            if theirs && writes {
+                found.push(format!("{name} may {} {}", rule["verbs"], rule["resources"]));
+            }
+        }
+    }
+    found
+}
+
+/// Whether a ServiceAccount of ours may do something.
+async fn may(plane: &ControlPlane, who: &str, verb: &str, resource: (&str, &str)) -> Result<bool> {
+    let (group, resource) = resource;
+    let (resource, sub) = resource.split_once('/').unwrap_or((resource, ""));
+    let review = serde_json::from_value(json!({
+        "metadata": {},
+        "spec": {
+            "user": format!("system:serviceaccount:napkeeper-system:napkeeper-{who}"),
+            "resourceAttributes": { "verb": verb, "group": group, "resource": resource, "subresource": sub },
+        },
+    }))?;
+    let reviews = Api::<SubjectAccessReview>::all(plane.client().await?);
+    let review = reviews.create(&PostParams::default(), &review).await?;
+    Ok(review.status.context("an access review without an answer")?.allowed)
+}
+
+async fn rights(plane: &ControlPlane, table: &[(&str, &str, (&str, &str), bool)]) -> Result<()> {
+    for (who, verb, resource, expected) in table {
+        let allowed = may(plane, who, verb, *resource).await?;
+        ensure!(allowed == *expected, "may the {who} {verb} {resource:?}? {allowed}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_companion_applies_beside_what_upstream_installs_and_cannot_touch_it() -> Result<()> {
+    let plane = ControlPlane::start(Mode::Api).await?;
+    plane.apply(&upstream_crds().await?).await?;
+    established(&plane).await?;
+    let theirs = ["get", "crd", "nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "--output=yaml"];
+    let before = plane.kubectl(&theirs).await?;
+
+    let text = overlay(&plane, "companion").await?;
+    let owned = ownership(&objects(&text)?);
+    ensure!(owned.is_empty(), "the companion owns: {owned:?}");
+    plane.apply(&text).await?;
+    established(&plane).await?;
+    ensure!(plane.kubectl(&theirs).await? == before, "the companion changed a definition of upstream's");
+    rights(
+        &plane,
+        &[
+            ("controller", "watch", ("karpenter.sh", "nodeclaims"), true),
+            ("controller", "patch", ("karpenter.sh", "nodeclaims"), false),
+            ("controller", "patch", ("karpenter.sh", "nodepools/status"), false),
+            ("controller", "patch", ("karpenter.azure.com", "aksnodeclasses/status"), false),
+            ("controller", "delete", ("", "nodes"), false),
+            ("controller", "create", ("", "pods/eviction"), false),
+            ("controller", "patch", ("napkeeper.io", "orphansweeps/status"), true),
+            ("controller", "patch", ("napkeeper.io", "orphansweeps"), false),
+            ("controller", "update", ("napkeeper.io", "orphanrecords"), true),
+            ("controller", "list", ("", "secrets"), false),
+        ],
+    )
+    .await
+}
+
+#[tokio::test]
+async fn the_provisioner_applies_to_an_empty_cluster_and_may_make_nodes_come_and_go() -> Result<()> {
+    let plane = ControlPlane::start(Mode::Api).await?;
+    let text = overlay(&plane, "provisioner").await?;
+    ensure!(!ownership(&objects(&text)?).is_empty(), "somebody must own Karpenter's kinds here");
+    ensure!(text.contains("- provisioner\n"), "the controller runs in another mode");
+    plane.apply(&text).await?;
+    established(&plane).await?;
+    rights(
+        &plane,
+        &[
+            ("controller", "create", ("karpenter.sh", "nodeclaims"), true),
+            ("controller", "patch", ("karpenter.sh", "nodeclaims/status"), true),
+            ("controller", "patch", ("karpenter.sh", "nodepools"), false),
+            ("controller", "patch", ("", "nodes"), true),
+            ("controller", "create", ("", "pods/eviction"), true),
+            ("controller", "delete", ("", "pods"), false),
+            ("webhook", "watch", ("", "pods"), true),
+            ("webhook", "patch", ("", "pods"), false),
+            ("webhook", "create", ("karpenter.sh", "nodeclaims"), false),
+            ("webhook", "get", ("", "secrets"), false),
+        ],
+    )
+    .await
+}
+
+#[tokio::test]
+async fn hooks_fail_open_and_leave_the_system_alone() -> Result<()> {
+    let plane = ControlPlane::start(Mode::Api).await?;
+    let objects = objects(&overlay(&plane, "companion").await?)?;
+    let hooks: Vec<_> = objects.iter().flat_map(|object| object["webhooks"].as_array().into_iter().flatten()).collect();
+    ensure!(hooks.len() == 2, "there are {} hooks", hooks.len());
+    for hook in hooks {
+        ensure!(hook["failurePolicy"] == "Ignore" && hook["sideEffects"] == "None", "{hook}");
+        ensure!(hook["timeoutSeconds"].as_i64().is_some_and(|seconds| seconds <= 2), "{hook}");
+        let excluded = &hook["namespaceSelector"]["matchExpressions"][0];
+        ensure!(excluded["operator"] == "NotIn", "{hook}");
+        for namespace in ["kube-system", "napkeeper-system"] {
+            ensure!(strings(&excluded["values"]).contains(&namespace), "{hook}");
+        }
+    }
+    Ok(())
+}
