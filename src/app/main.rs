@@ -1,6 +1,7 @@
 //! napkeeper looks after AKS Node Auto-Provisioning.
 
 mod cli;
+mod webhook;
 
 use std::process::ExitCode;
 

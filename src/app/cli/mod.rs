@@ -2,10 +2,12 @@
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 findings, 2 it could not be done.
 
+mod logs;
 mod output;
 mod simulate;
 mod validate;
 mod version;
+mod webhook;
 
 use clap::{Parser, Subcommand};
 use std::io;
@@ -36,6 +38,7 @@ enum Command {
     Simulate(simulate::Args),
     Validate(validate::Args),
     Version(version::Args),
+    Webhook(webhook::Args),
 }
 
 /// How a command ended that could do its work.
@@ -57,6 +60,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Simulate(args) => simulate::run(args),
         Command::Validate(args) => validate::run(args),
         Command::Version(args) => version::run(args),
+        Command::Webhook(args) => webhook::run(args),
     };
     match result {
         Ok(Outcome::Fine) => ExitCode::SUCCESS,
