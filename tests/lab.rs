@@ -99,6 +99,7 @@ impl Lab {
             "--health-bind=127.0.0.1:0".to_owned(),
             // A controller that is started again is the same one: it need not wait for its own Lease to expire.
             "--identity=lab".to_owned(),
+            "--log-format=text".to_owned(),
             "--log-level=info,napkeeper=debug".to_owned(),
         ];
         Process::spawn("controller", &Program::new(napkeeper_binary()?).args(args))

@@ -121,3 +121,24 @@ fn same_market(a: &Snapshot, b: &Snapshot) -> bool {
     };
     generations(a) == generations(b) && same_types()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Pod as WirePod;
+    use napkeeper_api::convert;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn who_finds_the_queue_full_or_waits_for_too_long_goes_without() {
+        let (asks, received) = mpsc::channel(1);
+        let hinter = Hinter { asks };
+        let wire = json!({ "metadata": { "name": "a" }, "spec": { "containers": [] } });
+        let pod = convert::pod(&serde_json::from_value::<WirePod>(wire).unwrap()).unwrap();
+        let ask = || hinter.ask(pod.clone(), Duration::from_millis(5));
+        assert_eq!(ask().await, Err(NoAnswer::Deadline));
+        assert_eq!(ask().await, Err(NoAnswer::Overload), "the first is still in the queue");
+        drop(received);
+        assert_eq!(ask().await, Err(NoAnswer::Internal));
+    }
+}

@@ -36,7 +36,7 @@ fn named(object: &Value, namespace: &str) -> Option<WirePod> {
     let metadata = object.get_mut("metadata")?.as_object_mut()?;
     metadata.insert("namespace".to_owned(), json!(namespace));
     if metadata.get("name").and_then(Value::as_str).is_none_or(str::is_empty) {
-        let prefix = metadata.get("generateName")?.as_str()?;
+        let prefix = metadata.get("generateName")?.as_str().filter(|prefix| !prefix.is_empty())?;
         let prefix: String = prefix.chars().take(LONGEST_GENERATE_NAME).collect();
         metadata.insert("name".to_owned(), json!(format!("{prefix}0")));
     }

@@ -118,11 +118,11 @@ impl Controller {
     }
 
     /// Works out the instance types of classes that are new or have changed.
-    pub fn refresh_types(&mut self, rules: Rules<'_>) {
+    pub fn refresh_types(&mut self, catalog: &RegionCatalog, options: &InstanceTypeOptions) {
         let classes: Vec<_> = self.snapshot.classes().iter().map(|(n, c)| (n.clone(), Arc::clone(c))).collect();
         for (name, class) in classes {
             let known = self.types.get(&name).filter(|(of, _)| *of == class).map(|(_, types)| Arc::clone(types));
-            let types = known.unwrap_or_else(|| Arc::new(instance_types(rules.catalog, &class, &rules.options)));
+            let types = known.unwrap_or_else(|| Arc::new(instance_types(catalog, &class, options)));
             self.types.insert(name.clone(), (class, Arc::clone(&types)));
             self.snapshot.instance_types.insert(name, types);
         }

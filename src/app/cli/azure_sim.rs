@@ -71,6 +71,8 @@ pub(super) struct Args {
     /// How to print where it is served.
     #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
     output: Format,
+    #[command(flatten)]
+    logs: super::logs::Args,
 }
 
 /// Which clock.
@@ -95,24 +97,12 @@ fn token(text: &str) -> Result<Token, String> {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     args.check()?;
-    log();
+    args.logs.init()?;
     let identity = args.identity()?;
     let settings = args.settings(&identity)?;
     let runtime = tokio::runtime::Runtime::new().context("starting the runtime")?;
     runtime.block_on(azure_sim::run(settings, |url| args.tell(url, &identity)))?;
     Ok(Outcome::Fine)
-}
-
-/// Logs to stderr, in colours on a terminal.
-fn log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env();
-    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    let logs = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
-    // A second start in one process keeps the first one's logs.
-    drop(logs.try_init());
 }
 
 impl Args {

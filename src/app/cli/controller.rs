@@ -4,7 +4,6 @@ use super::Outcome;
 use crate::controller::{self, Options};
 use anyhow::{Context, ensure};
 use napkeeper_core::settings::Mode;
-use napkeeper_serve::logs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -47,7 +46,7 @@ pub(super) struct Args {
     #[command(flatten)]
     azure: AzureArgs,
     #[command(flatten)]
-    log: super::log::Args,
+    logs: super::logs::Args,
 }
 
 /// Where Azure is, for clouds of one's own and for tests.
@@ -74,7 +73,7 @@ enum ModeArg {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
-    logs::init(args.log.format(), args.log.level())?;
+    args.logs.init()?;
     let AzureArgs { azure_endpoint, azure_token_file, time_offset_file } = &args.azure;
     let only_here = azure_token_file.is_some() || time_offset_file.is_some();
     ensure!(

@@ -4,11 +4,12 @@
 
 mod azure_sim;
 mod controller;
-mod log;
+mod logs;
 mod output;
 mod simulate;
 mod validate;
 mod version;
+mod webhook;
 
 use clap::{Parser, Subcommand};
 use napkeeper_core::catalog::Catalog;
@@ -43,6 +44,7 @@ enum Command {
     Simulate(simulate::Args),
     Validate(validate::Args),
     Version(version::Args),
+    Webhook(webhook::Args),
 }
 
 /// How a command ended that could do its work.
@@ -66,6 +68,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Simulate(args) => simulate::run(args),
         Command::Validate(args) => validate::run(args),
         Command::Version(args) => version::run(args),
+        Command::Webhook(args) => webhook::run(args),
     };
     match result {
         Ok(Outcome::Fine) => ExitCode::SUCCESS,

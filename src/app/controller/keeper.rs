@@ -209,7 +209,7 @@ impl Keeper {
             });
         }
         if self.changed {
-            self.controller.refresh_types(self.fixed.rules());
+            self.controller.refresh_types(&self.fixed.catalog, &self.fixed.options);
         }
         let Some(question) = self.controller.ask(self.settling.keys(Instant::now())) else { return };
         self.changed = false;

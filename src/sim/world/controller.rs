@@ -108,7 +108,7 @@ impl World {
             self.books.measure(self.cluster.state(), |node| node.label(labels::NODEPOOL).is_some());
         }
         if !deltas.is_empty() || keeper.inner.snapshot().instance_types.is_empty() {
-            keeper.inner.refresh_types(rules(&self.settings, &self.catalog, self.seed));
+            keeper.inner.refresh_types(&self.catalog, &InstanceTypeOptions::default());
         }
         !deltas.is_empty()
     }

@@ -1,0 +1,34 @@
+//! How do commands that run for long write their log?
+
+use napkeeper_serve::logs::{self, LogError};
+
+/// How a line of the log looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// For people.
+    Text,
+    /// For programs: one JSON object a line.
+    Json,
+}
+
+/// Flags of the log.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// How a line of the log looks.
+    #[arg(long, value_enum, default_value_t = Format::Json, value_name = "FORMAT")]
+    log_format: Format,
+    /// What is logged, for example debug or info,napkeeper_webhook=debug; absent is RUST_LOG, or info.
+    #[arg(long, value_name = "FILTER")]
+    log_level: Option<String>,
+}
+
+impl Args {
+    /// Sends logs to stderr.
+    pub(super) fn init(&self) -> Result<(), LogError> {
+        let format = match self.log_format {
+            Format::Text => logs::Format::Text,
+            Format::Json => logs::Format::Json,
+        };
+        logs::init(format, self.log_level.as_deref())
+    }
+}

@@ -1,0 +1,174 @@
+//! Does `napkeeper webhook` serve, stop, and leave Azure's credentials alone?
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longest wait for the process.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Ends the process with the test, however that ends.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// An address that counts who calls it and answers nobody: metadata service, authority and proxy in one.
+fn trap() -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&calls);
+    std::thread::spawn(move || {
+        for _ in listener.incoming() {
+            counter.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    (url, calls)
+}
+
+fn pair(folder: &Path) -> String {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap().pem();
+    std::fs::write(folder.join("tls.crt"), &certificate).unwrap();
+    std::fs::write(folder.join("tls.key"), key.serialize_pem()).unwrap();
+    certificate
+}
+
+fn webhook(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_napkeeper"));
+    command.args(["webhook", "--tls-cert", "tls.crt", "--tls-key", "tls.key", "--bind", "127.0.0.1:0"]);
+    command.args(["--health-bind", "127.0.0.1:0"]).current_dir(folder).stderr(Stdio::piped()).stdout(Stdio::null());
+    command
+}
+
+/// The ports that the log names.
+fn ports(child: &mut Child) -> (u16, u16) {
+    let mut log = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while log.read_line(&mut line).unwrap() > 0 {
+        let entry: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line}"));
+        if entry["message"] == "webhook listens" {
+            let port = |key: &str| entry[key].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
+            let found = (port("admission"), port("health"));
+            // Whoever logs to a closed pipe would end by that.
+            std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+            return found;
+        }
+        line.clear();
+    }
+    panic!("the webhook ended before it listened");
+}
+
+fn review(uid: &str, kind: (&str, &str, &str), object: &Value) -> Value {
+    let (group, version, kind) = kind;
+    json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": uid, "kind": { "group": group, "version": version, "kind": kind },
+            "operation": "CREATE", "namespace": "shop", "object": object,
+        },
+    })
+}
+
+async fn ask(client: &reqwest::Client, url: &str, review: &Value) -> Value {
+    let mut answer: Value = client.post(url).json(review).send().await.unwrap().json().await.unwrap();
+    answer["response"].take()
+}
+
+fn ends(child: &mut Child) -> Option<i32> {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+    panic!("the webhook did not end");
+}
+
+#[test]
+fn admission_is_served_and_no_azure_credential_is_looked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = pair(folder.path());
+    std::fs::write(folder.path().join("token"), "secret").unwrap();
+    let (url, calls) = trap();
+    let mut command = webhook(folder.path());
+    command.env("AZURE_CLIENT_ID", "client").env("AZURE_TENANT_ID", "tenant").env("IDENTITY_HEADER", "secret");
+    command.env("AZURE_FEDERATED_TOKEN_FILE", folder.path().join("token"));
+    for variable in [
+        "AZURE_AUTHORITY_HOST",
+        "IDENTITY_ENDPOINT",
+        "MSI_ENDPOINT",
+        "AZURE_POD_IDENTITY_AUTHORITY_HOST",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+    ] {
+        command.env(variable, &url);
+    }
+    let mut process = Running(command.spawn().unwrap());
+    let (admission, health) = ports(&mut process.0);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let root = reqwest::Certificate::from_pem(root.as_bytes()).unwrap();
+        let client =
+            reqwest::Client::builder().add_root_certificate(root).no_proxy().timeout(PATIENCE).build().unwrap();
+        let base = format!("https://localhost:{admission}");
+        let class = json!({
+            "apiVersion": "karpenter.azure.com/v1beta1", "kind": "AKSNodeClass", "metadata": { "name": "a" },
+            "spec": { "maxPods": 9 },
+        });
+        let refused = review("a", ("karpenter.azure.com", "v1beta1", "AKSNodeClass"), &class);
+        let answer = ask(&client, &format!("{base}/validate?timeout=2s"), &refused).await;
+        assert_eq!(
+            (&answer["allowed"], &answer["uid"], &answer["status"]["code"]),
+            (&json!(false), &json!("a"), &json!(422))
+        );
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": { "generateName": "a-" },
+            "spec": { "containers": [{ "name": "a" }] },
+        });
+        let answer = ask(&client, &format!("{base}/mutate?timeout=2s"), &review("b", ("", "v1", "Pod"), &pod)).await;
+        assert_eq!(answer, json!({ "uid": "b", "allowed": true }));
+        let get = |path: &str| client.get(format!("http://127.0.0.1:{health}{path}")).send();
+        assert_eq!(get("/readyz").await.unwrap().status(), 200);
+        let metrics = get("/metrics").await.unwrap().text().await.unwrap();
+        assert!(
+            metrics.contains(r#"napkeeper_admission_requests_total{path="/validate",outcome="refused"} 1"#),
+            "{metrics}"
+        );
+    });
+    let pid = process.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(ends(&mut process.0), Some(0));
+    assert_eq!(calls.load(Ordering::SeqCst), 0, "somebody was asked for an Azure credential, or for anything");
+    // The trap does count.
+    drop(TcpStream::connect(url.trim_start_matches("http://")).unwrap());
+    let deadline = Instant::now() + PATIENCE;
+    while calls.load(Ordering::SeqCst) == 0 && Instant::now() < deadline {
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_missing_certificate_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = webhook(folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("cannot read the TLS certificate tls.crt"), "{text}");
+}

@@ -1,0 +1,104 @@
+//! Where does the webhook's picture of the cluster come from?
+//!
+//! It watches as the controller does, and publishes what it sees. Without a cluster it answers all the same: verdicts
+//! need none, and hints then say nothing.
+
+use crate::clock::WallClock;
+use anyhow::Context;
+use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, RegionCatalog};
+use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::controller::Controller;
+use napkeeper_core::labels;
+use napkeeper_core::names::Region;
+use napkeeper_kube::connect;
+use napkeeper_kube::watch::{WatchEvent, WatchOptions, watch as watch_cluster};
+use napkeeper_serve::Lifecycle;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+/// Changes that may wait to be taken in; then the watches wait.
+const CHANGES: usize = 10_000;
+/// Snapshots are published at most this often: each one makes the next change copy a table.
+const PUBLISH_EVERY: Duration = Duration::from_millis(200);
+
+/// Follows the cluster for placement hints.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// How to reach the cluster; absent is the pod's service account.
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The namespace of the pause switch.
+    pub(crate) namespace: String,
+    /// The Azure region; absent is what the nodes' labels say.
+    pub(crate) region: Option<Region>,
+    /// Where the latest Snapshot goes, with its instance types, once all kinds have been listed.
+    pub(crate) snapshots: watch::Sender<Option<Arc<Snapshot>>>,
+}
+
+impl Source {
+    /// Publishes Snapshots until the process drains.
+    ///
+    /// # Errors
+    /// When the embedded catalogue cannot be read.
+    pub(crate) async fn follow(self, lifecycle: Lifecycle) -> anyhow::Result<()> {
+        let client = match connect(self.kubeconfig.as_deref()).await {
+            Ok(client) => client,
+            Err(error) => {
+                tracing::warn!(%error, "no cluster can be reached: pods get no placement hints");
+                lifecycle.draining().await;
+                return Ok(());
+            }
+        };
+        let (sender, changes) = mpsc::channel(CHANGES);
+        let options = WatchOptions::new(Arc::new(WallClock::new(None)), self.namespace.clone());
+        tokio::select! {
+            () = watch_cluster(client, options, sender) => Ok(()),
+            published = self.publish(changes) => published,
+            () = lifecycle.draining() => Ok(()),
+        }
+    }
+
+    async fn publish(self, mut changes: mpsc::Receiver<WatchEvent>) -> anyhow::Result<()> {
+        let catalog = Catalog::embedded().context("reading the embedded catalogue")?;
+        let mut region: Option<RegionCatalog> = None;
+        let mut seen = Controller::default();
+        let (mut synced, mut news) = (false, false);
+        let mut beat = tokio::time::interval(PUBLISH_EVERY);
+        beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                event = changes.recv() => match event {
+                    None => return Ok(()),
+                    Some(WatchEvent::Changed(delta)) => {
+                        seen.apply(&delta);
+                        news = true;
+                    }
+                    Some(WatchEvent::Synced) => (synced, news) = (true, true),
+                    Some(WatchEvent::Trouble { kind, error }) => {
+                        tracing::warn!(kind = kind.resource(), error, "watching fails: hints go by what was seen last");
+                    }
+                    Some(WatchEvent::Recovered { kind }) => tracing::info!(kind = kind.resource(), "watching works again"),
+                    Some(WatchEvent::Unreadable { kind, name, why }) => {
+                        tracing::warn!(kind = kind.resource(), name, why, "the object cannot be understood and is left out");
+                    }
+                },
+                _ = beat.tick(), if synced && news => {
+                    if region.is_none() {
+                        region = self.region_of(seen.snapshot()).and_then(|region| catalog.region(&region));
+                    }
+                    if let Some(region) = &region {
+                        seen.refresh_types(region, &InstanceTypeOptions::default());
+                    }
+                    self.snapshots.send_replace(Some(Arc::new(seen.snapshot().clone())));
+                    news = false;
+                }
+            }
+        }
+    }
+
+    fn region_of(&self, snapshot: &Snapshot) -> Option<Region> {
+        let of_nodes = || snapshot.nodes().values().find_map(|node| Region::new(node.label(labels::REGION)?).ok());
+        self.region.clone().or_else(of_nodes)
+    }
+}
