@@ -48,11 +48,11 @@ fn the_quickstart_is_the_same_through_the_adapter() -> Result<(), Box<dyn Error>
     Ok(())
 }
 
-/// One history of each dozen hazards, crashes and faults of Azure included.
+/// Histories of several hazards, crashes and faults of Azure included; few, since each request is JSON here.
 #[test]
 fn histories_of_faults_are_the_same_through_the_adapter() -> Result<(), Box<dyn Error>> {
     let catalog = Catalog::embedded()?;
-    for seed in 0..12 {
+    for seed in [0, 3, 6, 9] {
         let direct = fuzz::run(&catalog, seed, Law::whole())?;
         let through = fuzz::run_prepared(&catalog, seed, Law::whole(), adapt)?;
         assert_same(&direct, &through, &format!("seed {seed} ({:?})", fuzz::Theme::of(seed)));
