@@ -1,7 +1,7 @@
 //! The simulated Azure under the real adapter: how does one reach it in-process?
 
 use jiff::Timestamp;
-use napkeeper_azure::{Azure, AzureSettings, Credential, Token, Wire, WireError, WireRequest, WireResponse};
+use napkeeper_azure::{Azure, AzureSettings, Credential, Machines, Token, Wire, WireError, WireRequest, WireResponse};
 use napkeeper_core::cluster::cloud::CloudResource;
 use napkeeper_core::cluster::inventory::{ListFailure, Listing};
 use napkeeper_core::names::ArmId;
@@ -58,10 +58,12 @@ pub fn settings(cloud: &CloudSettings) -> AzureSettings {
     AzureSettings {
         group: cloud.group.clone(),
         region: cloud.region.clone(),
-        subnet: ArmId::new(subnet).expect("an id"),
-        image: Arc::from("/CommunityGalleries/AKSUbuntu/images/2204gen2containerd/versions/202607.01.0"),
-        ssh_public_key: Arc::from("ssh-ed25519 AAAA napkeeper"),
-        admin_username: Arc::from("azureuser"),
+        machines: Some(Machines {
+            subnet: ArmId::new(subnet).expect("an id"),
+            image: Arc::from("/CommunityGalleries/AKSUbuntu/images/2204gen2containerd/versions/202607.01.0"),
+            ssh_public_key: Arc::from("ssh-ed25519 AAAA napkeeper"),
+            admin_username: Arc::from("azureuser"),
+        }),
         endpoint: Arc::from(AzureSettings::ENDPOINT),
         deadline: AzureSettings::DEADLINE,
     }

@@ -7,10 +7,10 @@
 pub mod client;
 mod error;
 mod events;
-mod gate;
-mod lease;
 #[cfg(test)]
 mod fake;
+mod gate;
+mod lease;
 pub mod list;
 mod ours;
 mod pause;

@@ -40,7 +40,10 @@ async fn after_an_hour_beside_nap_no_field_of_its_objects_is_ours() -> Result<()
         ensure!(!found.is_empty(), "there is no {kind} to be left alone");
         for object in found {
             let managers = object.metadata.managed_fields.unwrap_or_default();
-            let ours = managers.iter().filter_map(|m| m.manager.as_deref()).find(|m| m.starts_with("napkeeper-") && *m != "napkeeper-tests");
+            let ours = managers
+                .iter()
+                .filter_map(|m| m.manager.as_deref())
+                .find(|m| m.starts_with("napkeeper-") && *m != "napkeeper-tests");
             ensure!(ours.is_none(), "{kind} {:?} has fields of {ours:?}", object.metadata.name);
         }
     }

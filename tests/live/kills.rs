@@ -58,7 +58,8 @@ struct Mortal {
 impl Mortal {
     /// Kills and starts again if a request is held now.
     async fn check(&mut self, lab: &Lab) -> Result<()> {
-        let mut why = lab.proxy.met(Duration::from_millis(1)).await.map(|met| format!("{:?} {}", met.fate, met.request));
+        let mut why =
+            lab.proxy.met(Duration::from_millis(1)).await.map(|met| format!("{:?} {}", met.fate, met.request));
         for held in lab.azure("held").await?.as_array().into_iter().flatten() {
             if self.held.insert(held["id"].to_string()) {
                 why.get_or_insert_with(|| held.to_string());
@@ -134,15 +135,25 @@ async fn a_controller_that_dies_around_any_side_effect_leaks_and_doubles_nothing
     mortal.until("running pod", &mut lab, is_running).await?;
     // Somebody deletes the NodeClaim under the pod: the node drains, and another comes.
     lab.plane.kubectl(&["delete", "nodeclaims", "--all", "--wait=false"]).await?;
-    let two = async |lab: &Lab| Ok(vms_created(lab).await? == 2 && is_running(lab).await? && lab.resources().await?.len() == 3);
+    let two = async |lab: &Lab| {
+        Ok(vms_created(lab).await? == 2 && is_running(lab).await? && lab.resources().await?.len() == 3)
+    };
     mortal.until("second node alone", &mut lab, two).await?;
     stage_orphans(&lab).await?;
-    let swept = async |lab: &Lab| Ok(lab.azure("held").await?.is_array() && !lab.resources().await?.iter().any(|id| id.ends_with("/leaked")));
+    let swept = async |lab: &Lab| {
+        Ok(lab.azure("held").await?.is_array() && !lab.resources().await?.iter().any(|id| id.ends_with("/leaked")))
+    };
     mortal.until("swept NIC", &mut lab, swept).await?;
-    let marked = async |lab: &Lab| Ok(lab.azure("state").await?.to_string().contains("first_seen") || lab.azure("state").await?.to_string().contains("firstSeen"));
+    let marked = async |lab: &Lab| {
+        Ok(lab.azure("state").await?.to_string().contains("first_seen")
+            || lab.azure("state").await?.to_string().contains("firstSeen"))
+    };
     mortal.until("marked disk", &mut lab, marked).await?;
     scale(&lab, "inflate", 0).await?;
-    let empty = async |lab: &Lab| Ok(lab.resources().await?.iter().all(|id| id.ends_with("/leaked-disk")) && super::story::claims(lab).await?.is_empty());
+    let empty = async |lab: &Lab| {
+        Ok(lab.resources().await?.iter().all(|id| id.ends_with("/leaked-disk"))
+            && super::story::claims(lab).await?.is_empty())
+    };
     mortal.until("end of all nodes", &mut lab, empty).await?;
     ensure!(vms_created(&lab).await? == 2, "VMs were doubled: {}", lab.azure("ledger").await?);
     every_kind_was_met(&mortal, &lab).await

@@ -1,9 +1,14 @@
 //! Live: does what we ship hold before a real Kubernetes control plane?
 
+mod companion;
 mod definitions;
 mod harness;
+mod kills;
 mod overlays;
 mod processes;
+mod story;
+mod surroundings;
+mod writer;
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -24,4 +29,10 @@ async fn eventually<T>(what: &str, within: Duration, mut ask: impl AsyncFnMut() 
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     bail!("no {what} within {within:?}")
+}
+
+/// A lab runs some ten programs: two at once would only make both slow.
+async fn one_lab_at_a_time() -> tokio::sync::MutexGuard<'static, ()> {
+    static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+    TURN.lock().await
 }

@@ -139,7 +139,9 @@ async fn tell_launch_time(lab: &Lab) -> Result<()> {
     let created = pods.iter().filter_map(|p| p.metadata.creation_timestamp.as_ref()).map(|t| t.0).min();
     let log = lab.azure("requests").await?;
     let requests = log.as_array().or_else(|| log["requests"].as_array()).context("no requests")?;
-    let put = |r: &&Value| r["method"] == "PUT" && r["path"].as_str().is_some_and(|p| p.to_lowercase().contains("virtualmachines"));
+    let put = |r: &&Value| {
+        r["method"] == "PUT" && r["path"].as_str().is_some_and(|p| p.to_lowercase().contains("virtualmachines"))
+    };
     let mut waits: Vec<i64> = requests
         .iter()
         .filter(put)

@@ -3,6 +3,7 @@
 //! Needs our CRDs and Karpenter's, nothing else in the cluster of the names that it uses, and a client that does not
 //! repeat requests by itself.
 
+use super::repository;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -29,6 +30,7 @@ use napkeeper_core::ports::{ClusterError, PortError};
 use napkeeper_core::requirements::Requirements;
 use napkeeper_core::resources::Resources;
 use napkeeper_kube::Writer;
+use napkeeper_tests::control_plane::{ControlPlane, Mode};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -277,4 +279,18 @@ async fn sweeps(client: &Client, writer: &Writer) {
     let conditions = api.get("live").await.unwrap().status.unwrap().conditions.unwrap();
     let words: Vec<String> = conditions.iter().map(|c| format!("{}={}", c.kind, c.status)).collect();
     assert_eq!(words, ["Ready=True", "Halted=True"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_written_reads_back_and_only_that_is_touched() -> anyhow::Result<()> {
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let plane = ControlPlane::start(Mode::Api).await?;
+    for folder in ["karpenter", "napkeeper"] {
+        let path = repository("manifests/crds").join(folder).display().to_string();
+        plane.kubectl(&["apply", "--server-side", "--kustomize", &path]).await?;
+    }
+    plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).await?;
+    let client = napkeeper_kube::connect(Some(&plane.admin_kubeconfig())).await?;
+    everything_reads_back(&client).await;
+    Ok(())
 }

@@ -11,7 +11,7 @@ use napkeeper_core::names::{ArmId, Region};
 use napkeeper_core::settings::ClusterIdentity;
 use napkeeper_sim::cloud::CloudSettings;
 use serde_json::json;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
