@@ -136,6 +136,33 @@ impl Lab {
         read(response).await.with_context(|| format!("telling {url} {body}"))
     }
 
+    /// Lets something go wrong in the simulated Azure; its number.
+    ///
+    /// # Errors
+    /// When the fault is not understood.
+    pub async fn fault(&self, fault: &Value) -> Result<u64> {
+        self.tell_azure("faults", fault).await?["id"].as_u64().context("the fault has no id")
+    }
+
+    /// As [`Lab::fault`], for what goes wrong inside Azure and has no number.
+    ///
+    /// # Errors
+    /// When the fault is not understood.
+    pub async fn fault_inside(&self, fault: &Value) -> Result<()> {
+        self.tell_azure("faults", fault).await.map(drop)
+    }
+
+    /// Lets all go well again, and answers what was held.
+    ///
+    /// # Errors
+    /// When the simulated Azure cannot be told.
+    pub async fn cure_azure(&self) -> Result<()> {
+        let url = format!("{}/control/faults", self.azure_url);
+        read(self.http.delete(&url).send().await?).await?;
+        self.tell_azure("release", &Value::Object(serde_json::Map::new())).await?;
+        Ok(())
+    }
+
     /// Ids of everything in the node resource group, sorted, the part after `providers/`.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use napkeeper_azure::{Azure, AzureSettings, HttpWire, SettingsError};
+use napkeeper_azure::{Azure, AzureSettings, HttpWire, Machines, SettingsError};
 use napkeeper_core::names::{ArmId, Region};
 use napkeeper_core::plan::{Effect, NicSpec, Reply};
 use napkeeper_core::ports::{CloudError, CloudErrorCode, PortError};
@@ -17,14 +17,20 @@ use tokio::net::TcpListener;
 const NIC: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/networkInterfaces/n";
 const VM: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/v";
 
+fn machines(image: &str) -> Machines {
+    Machines {
+        subnet: ArmId::new("/subscriptions/s/subnet").unwrap(),
+        image: Arc::from(image),
+        ssh_public_key: Arc::from("ssh-ed25519 AAAA"),
+        admin_username: Arc::from("azureuser"),
+    }
+}
+
 fn settings(endpoint: &str) -> AzureSettings {
     AzureSettings {
         group: ArmId::new("/subscriptions/s/resourceGroups/g").unwrap(),
         region: Region::new("westeurope").unwrap(),
-        subnet: ArmId::new("/subscriptions/s/subnet").unwrap(),
-        image: Arc::from("/subscriptions/s/image"),
-        ssh_public_key: Arc::from("ssh-ed25519 AAAA"),
-        admin_username: Arc::from("azureuser"),
+        machines: Some(machines("/subscriptions/s/image")),
         endpoint: Arc::from(endpoint),
         deadline: Duration::from_millis(500),
     }
@@ -141,8 +147,11 @@ fn settings_that_would_leak_a_token_are_refused() {
         let made = Azure::new(settings(endpoint), wire(), credential());
         assert!(matches!(made, Err(SettingsError::Endpoint(_))), "{endpoint}");
     }
-    let made =
-        Azure::new(AzureSettings { image: Arc::from("ubuntu"), ..settings("http://[::1]:1") }, wire(), credential());
+    let made = Azure::new(
+        AzureSettings { machines: Some(machines("ubuntu")), ..settings("http://[::1]:1") },
+        wire(),
+        credential(),
+    );
     assert!(matches!(made, Err(SettingsError::Image(_))));
     let made = Azure::new(settings("https://management.azure.com/"), wire(), credential());
     let shown = format!("{:?} {:?}", made.unwrap(), credential());

@@ -5,7 +5,7 @@ use super::story::{objects, quickstart, sweep_status};
 use anyhow::{Result, ensure};
 use jiff::SignedDuration;
 use napkeeper_tests::control_plane::upstream_crds;
-use napkeeper_tests::lab::Lab;
+use napkeeper_tests::lab::{Lab, repository};
 use serde_json::json;
 use std::time::Duration;
 
@@ -19,13 +19,14 @@ const KINDS: [(&str, &str, &str); 3] = [
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_an_hour_beside_nap_no_field_of_its_objects_is_ours() -> Result<()> {
     let _turn = one_lab_at_a_time().await;
-    let mut lab = Lab::start_with_definitions("companion", &upstream_crds().await?).await?;
+    let mut lab = Lab::start_with_definitions("companion", &definitions().await?).await?;
     lab.plane.apply(&quickstart()?).await?;
     lab.plane.apply(NODE_CLAIM).await?;
     lab.plane.create_node("system-0", "4", "16Gi").await?;
     let tags = json!({ "napkeeper.io_cluster": lab.cluster() });
-    lab.tell_azure("stage", &json!({ "leakedNic": { "name": "leaked", "tags": tags } })).await?;
-    lab.tell_azure("stage", &json!({ "leakedVm": { "name": "leaked-vm", "tags": tags } })).await?;
+    lab.tell_azure("stage", &json!({ "leakNic": { "name": "leaked", "tags": tags } })).await?;
+    lab.tell_azure("stage", &json!({ "leakVm": { "name": "leaked-vm", "tags": tags, "size": "Standard_D2s_v5" } }))
+        .await?;
     let controller = lab.controller()?;
     controller.line("the cluster has been listed", Duration::from_secs(60)).await?;
     for _ in 0..60 {
@@ -51,6 +52,12 @@ async fn after_an_hour_beside_nap_no_field_of_its_objects_is_ours() -> Result<()
     ensure!(touched.is_empty(), "it wrote to NAP's kinds: {touched:?}");
     ensure!(lab.resources().await?.iter().any(|id| id.ends_with("/leaked-vm")), "a VM was deleted beside NAP");
     Ok(())
+}
+
+/// Karpenter's own definitions as its Go module has them, and that of its Azure provider, which cannot be had so.
+async fn definitions() -> Result<String> {
+    let class = repository("manifests/crds/karpenter/karpenter.azure.com_aksnodeclasses.yaml");
+    Ok(format!("{}\n---\n{}", upstream_crds().await?, std::fs::read_to_string(class)?))
 }
 
 const NODE_CLAIM: &str = "\

@@ -3,14 +3,14 @@
 //! For every kind of side effect it is killed twice: before the effect, when the request never arrives, and after it,
 //! when the effect has taken place and nothing of it is recorded. Then it is started again.
 
-use super::story::{all_gone, quickstart, running, scale, vms_created};
-use super::{eventually, one_lab_at_a_time};
+use super::one_lab_at_a_time;
+use super::story::{quickstart, scale, vms_created};
 use anyhow::{Context, Result, ensure};
 use http::Method;
 use jiff::SignedDuration;
 use napkeeper_tests::lab::Lab;
 use napkeeper_tests::proxy::{Fate, Rule};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -60,7 +60,7 @@ impl Mortal {
     async fn check(&mut self, lab: &Lab) -> Result<()> {
         let mut why =
             lab.proxy.met(Duration::from_millis(1)).await.map(|met| format!("{:?} {}", met.fate, met.request));
-        for held in lab.azure("held").await?.as_array().into_iter().flatten() {
+        for held in lab.azure("held").await?["held"].as_array().into_iter().flatten() {
             if self.held.insert(held["id"].to_string()) {
                 why.get_or_insert_with(|| held.to_string());
             }
@@ -110,7 +110,8 @@ fn arm(lab: &Lab) {
 async fn arm_azure(lab: &Lab) -> Result<()> {
     for when in ["before", "after"] {
         for (_, method, path) in AZURE {
-            lab.tell_azure("faults", &json!({ "hang": when, "method": method, "path": path, "times": 1 })).await?;
+            let requests = json!({ "method": method, "path": path, "times": 1 });
+            lab.fault(&json!({ "hang": { "when": when, "requests": requests } })).await?;
         }
     }
     Ok(())
@@ -140,9 +141,7 @@ async fn a_controller_that_dies_around_any_side_effect_leaks_and_doubles_nothing
     };
     mortal.until("second node alone", &mut lab, two).await?;
     stage_orphans(&lab).await?;
-    let swept = async |lab: &Lab| {
-        Ok(lab.azure("held").await?.is_array() && !lab.resources().await?.iter().any(|id| id.ends_with("/leaked")))
-    };
+    let swept = async |lab: &Lab| Ok(!lab.resources().await?.iter().any(|id| id.ends_with("/leaked")));
     mortal.until("swept NIC", &mut lab, swept).await?;
     let marked = async |lab: &Lab| {
         Ok(lab.azure("state").await?.to_string().contains("first_seen")
@@ -166,15 +165,15 @@ async fn every_kind_was_met(mortal: &Mortal, lab: &Lab) -> Result<()> {
     let left = lab.proxy.unmet();
     ensure!(left.is_empty(), "these were never met: {left:#?}");
     let faults = lab.azure("faults").await?;
-    let waiting = faults["mishaps"].as_array().or_else(|| faults.as_array()).context("the faults are no list")?;
+    let waiting = faults["requests"].as_array().context("the faults are no list")?;
     ensure!(waiting.is_empty(), "these were never met: {waiting:?}");
     Ok(())
 }
 
 async fn stage_orphans(lab: &Lab) -> Result<()> {
     let tags = json!({ "napkeeper.io_cluster": lab.cluster() });
-    lab.tell_azure("stage", &json!({ "leakedNic": { "name": "leaked", "tags": tags } })).await?;
-    lab.tell_azure("stage", &json!({ "leakedOsDisk": { "name": "leaked-disk", "tags": tags } })).await?;
+    lab.tell_azure("stage", &json!({ "leakNic": { "name": "leaked", "tags": tags } })).await?;
+    lab.tell_azure("stage", &json!({ "leakOsDisk": { "name": "leaked-disk", "tags": tags } })).await?;
     let marker = "apiVersion: napkeeper.io/v1alpha1\nkind: OrphanSweep\nmetadata: {name: marker}\nspec: {mode: Mark, kinds: [OsDisk]}\n";
     lab.plane.apply(marker).await?;
     let only_nics = json!({ "spec": { "kinds": ["Nic"] } }).to_string();

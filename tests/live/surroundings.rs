@@ -36,10 +36,10 @@ async fn every_trouble_is_said_borne_and_got_over() -> Result<()> {
         json!({ "fail": { "status": 401, "code": "ExpiredAuthenticationToken", "message": "expired" } }),
         json!({ "fail": { "status": 403, "code": "AuthorizationFailed", "message": "no right" } }),
         json!({ "fail": { "status": 404, "code": "ResourceGroupNotFound", "message": "no group" } }),
-        json!({ "throttle": 2 }),
+        json!({ "throttle": { "retryAfter": "2s" } }),
         json!({ "fail": { "status": 500, "code": "InternalServerError", "message": "oops" } }),
-        json!({ "garbage": true }),
-        json!({ "hang": "before" }),
+        json!({ "garbage": {} }),
+        json!({ "hang": { "when": "before" } }),
     ] {
         bad_azure(&mut lab, &controller, &fault).await?;
     }
@@ -80,14 +80,14 @@ async fn no_api_server(lab: &mut Lab, controller: &Process) -> Result<()> {
 
 /// Azure is not well while a node is wanted; afterwards it comes.
 async fn bad_azure(lab: &mut Lab, controller: &Process, fault: &serde_json::Value) -> Result<()> {
-    let id = lab.tell_azure("faults", fault).await?;
+    lab.fault(fault).await?;
     scale(lab, "inflate", 12).await?;
     let before = lab.proxy.requests();
     tokio::time::sleep(TROUBLE).await;
     let asked = lab.proxy.requests() - before;
     ensure!(asked < BUSY * 2, "{asked} requests in {TROUBLE:?} with {fault}: a busy loop");
     ensure!(controller.exit_status().is_none(), "it ended with {fault}: {}", controller.tail(20));
-    lab.tell_azure("faults", &json!({ "clear": id["id"] })).await?;
+    lab.cure_azure().await?;
     // Back-offs and held answers end sooner.
     for _ in 0..12 {
         lab.jump(SignedDuration::from_secs(5))?;

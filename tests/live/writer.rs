@@ -63,13 +63,17 @@ fn arm(rest: &str) -> ArmId {
 
 async fn create<K>(api: &Api<K>, object: Value) -> K
 where
-    K: kube::Resource + Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
+    K: kube::Resource
+        + Clone
+        + std::fmt::Debug
+        + k8s_openapi::serde::Serialize
+        + k8s_openapi::serde::de::DeserializeOwned,
 {
     api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap()
 }
 
 /// Plays a claim's, a node's, a pod's and the records' life.
-pub async fn everything_reads_back(client: Client) {
+async fn everything_reads_back(client: Client) {
     let writer = Writer::new(client.clone(), Arc::new(Real));
     claims(&client, &writer).await;
     nodes(&client, &writer).await;
@@ -291,6 +295,6 @@ async fn what_is_written_reads_back_and_only_that_is_touched() -> anyhow::Result
     }
     plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).await?;
     let client = napkeeper_kube::connect(Some(&plane.admin_kubeconfig())).await?;
-    everything_reads_back(&client).await;
+    everything_reads_back(client).await;
     Ok(())
 }

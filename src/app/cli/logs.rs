@@ -11,6 +11,9 @@ enum Format {
     Json,
 }
 
+/// Azure's crate logs whole bodies at debug, and the body of a VM holds what its kubelet is told: never, whoever asks.
+const QUIET: &str = "azure_core=info";
+
 /// Flags of the log.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -29,6 +32,8 @@ impl Args {
             Format::Text => logs::Format::Text,
             Format::Json => logs::Format::Json,
         };
-        logs::init(format, self.log_level.as_deref())
+        let asked = self.log_level.clone().or_else(|| std::env::var("RUST_LOG").ok()).filter(|text| !text.is_empty());
+        let filter = format!("{},{QUIET}", asked.as_deref().unwrap_or("info"));
+        logs::init(format, Some(&filter))
     }
 }
