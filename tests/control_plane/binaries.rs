@@ -133,7 +133,7 @@ pub fn napkeeper_binary() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A file that has changed since the program was built from it. Cargo writes beside a program what that was.
+/// A source that has changed since the program was built from it. Files of tests do not go into a program.
 fn newer_source(program: &Path) -> Result<Option<String>> {
     let modified = |path: &Path| -> Result<SystemTime> {
         fs::metadata(path)
@@ -141,14 +141,20 @@ fn newer_source(program: &Path) -> Result<Option<String>> {
             .with_context(|| format!("asking for the age of {}", path.display()))
     };
     let built = modified(program)?;
-    let list = program.with_extension("d");
-    let list = fs::read_to_string(&list).with_context(|| format!("reading {}", list.display()))?;
-    // Make's syntax: `target: source source…`, with spaces in names escaped.
-    let sources = list.split_once(": ").map_or("", |(_, sources)| sources).replace("\\ ", "\0");
-    for source in sources.split_whitespace().map(|source| source.replace('\0', " ")) {
-        // A source that is gone has changed too.
-        if modified(Path::new(&source)).map_or(true, |at| at > built) {
-            return Ok(Some(source));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut folders = vec![root.join("src"), root.join("webhook")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))? {
+            let path = entry?.path();
+            let named = |name: &str| path.file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with(name));
+            if named("tests") || named("examples") {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") && modified(&path)? > built {
+                return Ok(Some(path.display().to_string()));
+            }
         }
     }
     Ok(None)

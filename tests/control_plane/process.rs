@@ -7,6 +7,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
+use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -145,8 +146,8 @@ impl Process {
         let guard = Arc::new(Mutex::new(child.stdin.take().context("a pipe to the guard")?));
         let board = Arc::new(Board { seen: Mutex::default(), changed: watch::Sender::new(()) });
         let readers = [
-            child.stdout.take().map(|pipe| read_lines(pipe, Arc::clone(&board))),
-            child.stderr.take().map(|pipe| read_lines(pipe, Arc::clone(&board))),
+            child.stdout.take().map(|pipe| read_lines(name, pipe, Arc::clone(&board))),
+            child.stderr.take().map(|pipe| read_lines(name, pipe, Arc::clone(&board))),
         ];
         let (is_gone, gone) = channel();
         let (waiting, told) = (Arc::clone(&board), Arc::clone(&guard));
@@ -272,15 +273,21 @@ fn tell(guard: &Mutex<ChildStdin>, word: &str) -> std::io::Result<()> {
     pipe.write_all(format!("{word}\n").as_bytes())
 }
 
-/// Reads lines until the pipe closes, then answers.
-fn read_lines(pipe: impl Read + Send + 'static, board: Arc<Board>) -> Receiver<()> {
+/// Reads lines until the pipe closes, then answers. With `NAPKEEPER_TEST_LOGS=FOLDER` they go to a file there too, to
+/// see why a test failed.
+fn read_lines(name: &str, pipe: impl Read + Send + 'static, board: Arc<Board>) -> Receiver<()> {
     let (done, closed) = channel();
+    let file = std::env::var_os("NAPKEEPER_TEST_LOGS").map(|folder| PathBuf::from(folder).join(format!("{name}.log")));
+    let mut copy = file.and_then(|file| OpenOptions::new().create(true).append(true).open(file).ok());
     std::thread::spawn(move || {
         let mut pipe = BufReader::new(pipe);
         let mut line = Vec::new();
         while pipe.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
             let text = String::from_utf8_lossy(&line).trim_end().to_owned();
             line.clear();
+            if let Some(copy) = &mut copy {
+                writeln!(copy, "{text}").ok();
+            }
             board.change(|seen| {
                 if seen.lines.len() == KEPT_LINES {
                     seen.lines.pop_front();

@@ -72,7 +72,7 @@ pub(super) struct Args {
     #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
     output: Format,
     #[command(flatten)]
-    logs: super::logs::Args,
+    logs: super::logs::LogArgs,
 }
 
 /// Which clock.

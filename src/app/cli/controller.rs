@@ -46,7 +46,7 @@ pub(super) struct Args {
     #[command(flatten)]
     azure: AzureArgs,
     #[command(flatten)]
-    logs: super::logs::Args,
+    logs: super::logs::LogArgs,
 }
 
 /// Where Azure is, for clouds of one's own and for tests.

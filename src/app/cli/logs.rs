@@ -16,7 +16,7 @@ const QUIET: &str = "azure_core=info";
 
 /// Flags of the log.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct LogArgs {
     /// How a line of the log looks.
     #[arg(long, value_enum, default_value_t = Format::Json, value_name = "FORMAT")]
     log_format: Format,
@@ -25,7 +25,7 @@ pub(super) struct Args {
     log_level: Option<String>,
 }
 
-impl Args {
+impl LogArgs {
     /// Sends logs to stderr.
     pub(super) fn init(&self) -> Result<(), LogError> {
         let format = match self.log_format {

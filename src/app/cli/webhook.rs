@@ -41,7 +41,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "REGION")]
     region: Option<String>,
     #[command(flatten)]
-    logs: super::logs::Args,
+    logs: super::logs::LogArgs,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {

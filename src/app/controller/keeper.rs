@@ -246,6 +246,7 @@ impl Keeper {
             let Some((key, effect)) = next else { break };
             let (ports, term) = (Arc::clone(&self.fixed.ports), self.term);
             self.teller.performing(&effect);
+            self.settling.began(&key);
             self.effects.spawn(async move {
                 let reply = ports.perform(&effect).await;
                 (term, key, reply)
@@ -261,6 +262,7 @@ impl Keeper {
             return;
         }
         if let Some(Command::CreateClaim(draft)) = self.controller.running(&key).map(|p| &p.command)
+            && self.controller.snapshot().claims().get(&draft.name).is_none()
             && matches!(reply, Ok(_) | Err(PortError::Cluster(ClusterError::Unavailable)))
         {
             self.settling.created(draft.name.clone(), Instant::now());
@@ -283,9 +285,7 @@ impl Keeper {
     fn ended(&mut self, ended: Vec<(CommandKey, Report)>) {
         for (key, report) in ended {
             self.teller.ended(&key, self.controller.running(&key), &report, self.controller.snapshot());
-            if report.failed.is_none() {
-                self.settling.ended(&key, Instant::now());
-            }
+            self.settling.ended(&key, Instant::now());
             self.controller.learn(&key, report, self.fixed.rules(), self.fixed.clock.now());
         }
     }

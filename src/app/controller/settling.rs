@@ -19,6 +19,8 @@ const UNSEEN: Duration = Duration::from_secs(5);
 /// Commands that have ended and not settled, each with the time of its end.
 #[derive(Debug, Default)]
 pub(super) struct Settling {
+    /// Commands under way: has their object come back since their last effect began?
+    begun: BTreeMap<CommandKey, bool>,
     /// Changes of objects.
     changed: BTreeMap<CommandKey, Instant>,
     /// Creations of NodeClaims.
@@ -26,8 +28,16 @@ pub(super) struct Settling {
 }
 
 impl Settling {
-    /// A command that wrote to an object has ended well.
+    /// An effect of a command begins.
+    pub(super) fn began(&mut self, key: &CommandKey) {
+        self.begun.insert(key.clone(), false);
+    }
+
+    /// A command has ended; a change that was faster than the reply has been seen already.
     pub(super) fn ended(&mut self, key: &CommandKey, now: Instant) {
+        if self.begun.remove(key) == Some(true) {
+            return;
+        }
         let comes_back =
             matches!(key, CommandKey::Claim(_) | CommandKey::Node(_) | CommandKey::Pod(_) | CommandKey::Records);
         if comes_back {
@@ -53,6 +63,9 @@ impl Settling {
             _ => return,
         };
         self.changed.remove(&key);
+        if let Some(seen) = self.begun.get_mut(&key) {
+            *seen = true;
+        }
         if let CommandKey::Claim(name) = key {
             self.created.remove(&name);
         }
@@ -102,7 +115,11 @@ mod tests {
         assert_eq!(settling.overdue(start + UNSEEN), Some(name.clone()));
         assert_eq!(settling.overdue(start + UNSEEN), None);
         settling.ended(&key, start);
-        settling.seen(&Delta::ClaimGone(name));
+        settling.seen(&Delta::ClaimGone(name.clone()));
         assert_eq!(settling.keys(start), BTreeSet::new());
+        settling.began(&key);
+        settling.seen(&Delta::ClaimGone(name));
+        settling.ended(&key, start);
+        assert_eq!(settling.keys(start), BTreeSet::new(), "the change was faster than the reply");
     }
 }
