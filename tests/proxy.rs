@@ -251,17 +251,30 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let Ok(body) = axum::body::to_bytes(body, 8 << 20).await else { return StatusCode::BAD_REQUEST.into_response() };
     let (method, uri) = (parts.method.clone(), parts.uri.clone());
     match shared.fate(&method, &uri, &body) {
-        None => shared.forward(method, &uri, &parts.headers, body).await,
+        None if method == Method::GET => shared.forward(method, &uri, &parts.headers, body).await,
+        // A write that has arrived takes its course, even if its client is killed meanwhile.
+        None => {
+            let headers = parts.headers.clone();
+            let course = tokio::spawn(async move { shared.forward(method, &uri, &headers, body).await });
+            course.await.unwrap_or_else(|_| StatusCode::BAD_GATEWAY.into_response())
+        }
         Some(fate @ Fate::Refused(status)) => {
             shared.tell(&method, &uri, fate);
             refuse(status)
         }
         Some(fate) => {
             if fate == Fate::HeldAfter {
-                let answer = shared.forward(method.clone(), &uri, &parts.headers, body).await;
-                drop(axum::body::to_bytes(answer.into_body(), 8 << 20).await);
+                let (shared, headers) = (Arc::clone(&shared), parts.headers.clone());
+                let (method, uri) = (method.clone(), uri.clone());
+                let course = tokio::spawn(async move {
+                    let answer = shared.forward(method.clone(), &uri, &headers, body).await;
+                    drop(axum::body::to_bytes(answer.into_body(), 8 << 20).await);
+                    shared.tell(&method, &uri, fate);
+                });
+                drop(course.await);
+            } else {
+                shared.tell(&method, &uri, fate);
             }
-            shared.tell(&method, &uri, fate);
             std::future::pending().await
         }
     }

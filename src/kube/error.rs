@@ -44,14 +44,15 @@ pub(crate) async fn call<T>(what: What<'_>, request: impl Future<Output = kube::
     }
 }
 
-/// Refused evictions are the daily business of a drain; everything else is worth a look.
+/// Refused evictions are the daily business of a drain, and a conflict is answered by reading again; everything else is
+/// worth a look.
 fn log(what: What<'_>, error: &kube::Error, meaning: ClusterError) {
     let What { verb, kind, name } = what;
     let (status, message) = match error {
         kube::Error::Api(status) => (status.code, status.message.clone()),
         other => (0, describe(other)),
     };
-    if meaning == ClusterError::Budget && status == 429 {
+    if matches!(meaning, ClusterError::Budget | ClusterError::Conflict) {
         tracing::debug!(verb, kind, name, status, message, "the API server refused");
     } else {
         tracing::warn!(verb, kind, name, status, message, "the API server refused");

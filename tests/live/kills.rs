@@ -33,6 +33,7 @@ fn kinds() -> Vec<Kind> {
         ("evict a pod", Method::POST, &["/eviction"], &[], ""),
         ("delete the Node", Method::DELETE, &["/api/v1/nodes/"], &[], ""),
         ("release the NodeClaim", Method::PATCH, &["/nodeclaims/"], &["/status"], "\"finalizers\""),
+        ("write the records", Method::PATCH, &["/orphanrecords/"], &[], ""),
         ("report a sweep", Method::PATCH, &["/orphansweeps/", "/status"], &[], ""),
     ]
 }
@@ -42,7 +43,7 @@ const AZURE: [(&str, &str, &str); 5] = [
     ("create the NIC", "PUT", "networkInterfaces/aks-[^/]*$"),
     ("create the VM", "PUT", "virtualMachines/aks-[^/]*$"),
     ("delete the VM", "DELETE", "virtualMachines/aks-[^/]*$"),
-    ("sweep a NIC", "DELETE", "networkInterfaces/leaked$"),
+    ("sweep a NIC", "DELETE", "networkInterfaces/leaked[?]"),
     ("mark a disk", "PATCH", "disks/leaked-disk/.*tags"),
 ];
 
@@ -143,10 +144,7 @@ async fn a_controller_that_dies_around_any_side_effect_leaks_and_doubles_nothing
     stage_orphans(&lab).await?;
     let swept = async |lab: &Lab| Ok(!lab.resources().await?.iter().any(|id| id.ends_with("/leaked")));
     mortal.until("swept NIC", &mut lab, swept).await?;
-    let marked = async |lab: &Lab| {
-        Ok(lab.azure("state").await?.to_string().contains("first_seen")
-            || lab.azure("state").await?.to_string().contains("firstSeen"))
-    };
+    let marked = async |lab: &Lab| Ok(lab.azure("state").await?.to_string().contains("suspect-since"));
     mortal.until("marked disk", &mut lab, marked).await?;
     scale(&lab, "inflate", 0).await?;
     let empty = async |lab: &Lab| {

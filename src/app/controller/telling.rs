@@ -5,7 +5,7 @@
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::names::{ClaimName, ObjectKey, Uid};
 use napkeeper_core::plan::{Command, CommandKey, Effect, Planned, Report};
-use napkeeper_core::ports::PortError;
+use napkeeper_core::ports::{ClusterError, PortError};
 use napkeeper_core::scheduling::Unplaced;
 use napkeeper_kube::{Events, Regarding};
 use napkeeper_serve::prometheus_client::metrics::counter::Counter;
@@ -131,7 +131,11 @@ impl Teller {
     /// An effect failed.
     pub(super) fn refused(&self, key: &CommandKey, error: &PortError) {
         let category = error.category();
-        tracing::warn!(about = %key, category, %error, "refused");
+        match error {
+            // The daily business of a drain.
+            PortError::Cluster(ClusterError::Budget) => tracing::debug!(about = %key, category, "refused"),
+            _ => tracing::warn!(about = %key, category, %error, "refused"),
+        }
         self.failures.get_or_create(&[("category", category)]).inc();
     }
 
