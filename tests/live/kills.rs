@@ -33,7 +33,7 @@ fn kinds() -> Vec<Kind> {
         ("evict a pod", Method::POST, &["/eviction"], &[], ""),
         ("delete the Node", Method::DELETE, &["/api/v1/nodes/"], &[], ""),
         ("release the NodeClaim", Method::PATCH, &["/nodeclaims/"], &["/status"], "\"finalizers\""),
-        ("write the records", Method::PATCH, &["/orphanrecords/"], &[], ""),
+        ("write the records", Method::PUT, &["/orphanrecords/"], &[], ""),
         ("report a sweep", Method::PATCH, &["/orphansweeps/", "/status"], &[], ""),
     ]
 }
