@@ -15,6 +15,7 @@ use azure_core::error::ErrorKind;
 use azure_core::headers::{HeaderName, HeaderValue, Headers};
 use azure_core::{Body, BytesStream, HttpClient, Request, Response, StatusCode, Url};
 use napkeeper_core::ports::CloudError;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,7 +84,15 @@ impl Transport {
         if response.status == 401 {
             self.credential.forget().await;
         }
-        if (200..300).contains(&response.status) { Ok(response) } else { Err(of_response(&response)) }
+        if !(200..300).contains(&response.status) {
+            return Err(of_response(&response));
+        }
+        // A page of something in between, say a proxy that asks for a password, must not pass for a success.
+        if !response.body.is_empty() && serde_json::from_slice::<IgnoredAny>(&response.body).is_err() {
+            let status = response.status;
+            return Err(unavailable(format!("{method} {path}: answered {status} with a body that is no JSON")));
+        }
+        Ok(response)
     }
 
     /// Reads the resource at a path below the endpoint.

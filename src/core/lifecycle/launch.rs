@@ -206,6 +206,13 @@ impl LaunchScript {
         self.go(State::Noted, Effect::AdvanceClaim(claim, ClaimStep::LaunchFailed(failure)))
     }
 
+    /// What Azure refused is not asked for again at once, by this launch or by the next.
+    fn note_refusal(&mut self, error: CloudError, now: Timestamp) {
+        if let Some(offering) = self.launch.offerings.get(self.offering) {
+            self.report.refused.push(LaunchRefusal { offering: offering.key.clone(), error, at: now });
+        }
+    }
+
     fn go(&mut self, state: State, effect: Effect) -> Step {
         self.state = state;
         Step::perform(effect)
@@ -276,14 +283,14 @@ impl LaunchScript {
         match &self.state {
             State::Vm | State::Polling(_) if cloud.code.is_capacity() => {
                 let polled = matches!(self.state, State::Polling(_));
-                if let Some(offering) = self.launch.offerings.get(self.offering) {
-                    let refusal = LaunchRefusal { offering: offering.key.clone(), error: cloud, at: now };
-                    self.report.refused.push(refusal);
-                }
+                self.note_refusal(cloud, now);
                 if polled { self.delete_failed_vm() } else { self.try_next(self.offering + 1, now) }
             }
             State::Polling(_) if !cloud.code.is_transient() => self.delete_failed_vm(),
-            State::Nic | State::Vm if !cloud.code.is_transient() => self.give_up(&cloud, now),
+            State::Nic | State::Vm if !cloud.code.is_transient() => {
+                self.note_refusal(cloud.clone(), now);
+                self.give_up(&cloud, now)
+            }
             _ => self.fail(error),
         }
     }

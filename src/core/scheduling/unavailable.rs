@@ -32,6 +32,7 @@ pub struct Unavailable {
     generation: u64,
 }
 
+const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 const MINUTES_10: SignedDuration = SignedDuration::from_mins(10);
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const HOURS_23: SignedDuration = SignedDuration::from_hours(23);
@@ -60,7 +61,17 @@ impl Unavailable {
                     self.block(Scope::SizeInZone(key.size.clone(), key.zone.clone(), c), refusal.at, HOUR);
                 }
             }
-            _ => {}
+            // Another offering would meet the same; but not for long, for a person may lift it at any time.
+            CloudErrorCode::Forbidden | CloudErrorCode::NotFound | CloudErrorCode::SubnetFull => {
+                self.block(Scope::All(own), refusal.at, MINUTE);
+            }
+            // Azure does not want this size as we ask for it, and perhaps no other.
+            CloudErrorCode::Invalid => both.into_iter().for_each(|c| self.block(size(c), refusal.at, MINUTES_10)),
+            CloudErrorCode::NicReserved
+            | CloudErrorCode::InUse
+            | CloudErrorCode::Throttled
+            | CloudErrorCode::Conflict
+            | CloudErrorCode::Unavailable => {}
         }
     }
 
