@@ -151,6 +151,8 @@ fn admission_is_served_and_no_azure_credential_is_looked_for() {
             "{metrics}"
         );
     });
+    // A connection whose end nobody plays any more would be waited for until the grace time is over.
+    drop(runtime);
     let pid = process.0.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert_eq!(ends(&mut process.0), Some(0));
