@@ -73,9 +73,7 @@ impl Feed {
             return;
         }
         if let Some(why) = &seen.wrong {
-            let name = id.to_string();
-            tracing::warn!(%kind, name, why, "object cannot be understood");
-            events.push(WatchEvent::Unreadable { kind, name, why: why.clone() });
+            events.push(WatchEvent::Unreadable { kind, name: id.to_string(), why: why.clone() });
         }
         let old = old.and_then(|old| old.row);
         if seen.row.is_none() && kind.keeps_last_good() {
@@ -116,7 +114,6 @@ impl Feed {
     fn failed(&mut self, kind: Kind, why: Option<String>, events: &mut Vec<WatchEvent>) {
         let known = self.known(kind);
         if let Some(why) = why.filter(|why| known.trouble.as_ref() != Some(why)) {
-            tracing::warn!(%kind, why, "reading fails; it is tried again");
             known.trouble = Some(why.clone());
             events.push(WatchEvent::Trouble { kind, error: why });
         }
@@ -124,7 +121,6 @@ impl Feed {
 
     fn recovered(&mut self, kind: Kind, events: &mut Vec<WatchEvent>) {
         if self.known(kind).trouble.take().is_some() {
-            tracing::info!(%kind, "reading works again");
             events.push(WatchEvent::Recovered { kind });
         }
     }
