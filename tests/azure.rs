@@ -6,6 +6,7 @@
     reason = "helpers of tests: a broken fixture should stop the test at once"
 )]
 
+mod agreement;
 mod http;
 mod same;
 mod world;

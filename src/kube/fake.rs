@@ -1,7 +1,9 @@
-//! A small API server for tests: what does a client see of listings in pages, watches, and their failures?
+//! API servers for tests: a small one that lists and watches, and one that answers by a list.
 
+use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
+use napkeeper_core::clock::Clock;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -39,13 +41,51 @@ struct State {
     requests: Vec<String>,
 }
 
+/// Real time.
+#[derive(Debug)]
+pub(crate) struct Real;
+
+impl Clock for Real {
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    fn ours(&self, real: Timestamp) -> Timestamp {
+        real
+    }
+}
+
+/// What was asked: method and path, and the body.
+pub(crate) type Asked = Arc<Mutex<Vec<(String, Value)>>>;
+
+/// A client whose requests get these answers, one after the other.
+pub(crate) fn scripted(answers: impl IntoIterator<Item = (u16, Value)>) -> (Client, Asked) {
+    let asked = Asked::default();
+    let log = Arc::clone(&asked);
+    let answers: Vec<_> = answers.into_iter().collect();
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let (log, answers) = (Arc::clone(&log), answers.clone());
+        async move {
+            let line = format!("{} {}", request.method(), request.uri().path());
+            let bytes = request.into_body().collect_bytes().await?;
+            let body = serde_json::from_slice(&bytes).unwrap_or_default();
+            let mut log = log.lock().unwrap();
+            let (code, object) = answers.get(log.len()).cloned().expect("no more requests");
+            log.push((line, body));
+            answer(code, serde_json::to_vec(&object)?)
+        }
+    });
+    (Client::new(service, "default"), asked)
+}
+
 type Answer = Result<http::Response<Body>, Box<dyn std::error::Error + Send + Sync>>;
 
 fn answer(status: u16, body: Vec<u8>) -> Answer {
     Ok(http::Response::builder().status(status).body(Body::from(body))?)
 }
 
-fn refusal(code: u16, details: Value) -> Value {
+/// A `Status` that refuses.
+pub(crate) fn refusal(code: u16, details: Value) -> Value {
     json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": format!("code {code}"),
         "reason": if code == 410 { "Expired" } else { "Other" }, "details": details })
 }

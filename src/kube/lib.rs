@@ -21,7 +21,7 @@ pub use client::{ConnectError, connect};
 pub use events::{Events, Regarding};
 pub use gate::Gate;
 pub use lease::{LEASE, LeaseHandle, stand};
-pub use pause::{PAUSE_CONFIG_MAP, pause, read_pause};
+pub use pause::{PAUSE_CONFIG_MAP, read_pause};
 pub use write::Writer;
 
 /// Who owns the fields of a server-side apply. One for each use, so that no two of our writes take fields from each

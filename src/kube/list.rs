@@ -232,8 +232,7 @@ fn unreadable(name: &str, why: &str) -> PortError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::{Fake, Fault};
-    use jiff::Timestamp;
+    use crate::fake::{Fake, Fault, Real};
     use serde_json::{Value, json};
 
     const CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
@@ -243,18 +242,6 @@ mod tests {
     const PODS: &str = "/api/v1/pods";
     const SNAPSHOTS: &str = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents";
     const DISKS: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks";
-
-    #[derive(Debug)]
-    struct Real;
-
-    impl Clock for Real {
-        fn now(&self) -> Timestamp {
-            Timestamp::now()
-        }
-        fn ours(&self, real: Timestamp) -> Timestamp {
-            real
-        }
-    }
 
     fn cluster() -> Fake {
         let fake = Fake::serving(&[CLAIMS, NODES, VOLUMES, ATTACHMENTS, PODS]);

@@ -11,7 +11,8 @@ use napkeeper_core::ports::PortError;
 
 /// Name of the ConfigMap.
 pub const PAUSE_CONFIG_MAP: &str = "napkeeper-pause";
-const SWITCHES: [(&str, Switch); 3] =
+/// Its keys, and what each holds back.
+pub(crate) const SWITCHES: [(&str, Switch); 3] =
     [("launch", Switch::Launch), ("disrupt", Switch::Disrupt), ("delete", Switch::Delete)];
 
 /// Reads the pause switch from the API server, past every cache. No ConfigMap is nothing paused.
@@ -22,19 +23,27 @@ pub async fn read_pause(client: &Client, namespace: &str) -> Result<Pause, PortE
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let what = What { verb: "get", kind: "ConfigMap", name: PAUSE_CONFIG_MAP };
     let map = call(what, api.get_opt(PAUSE_CONFIG_MAP)).await.map_err(PortError::Cluster)?;
-    Ok(map.as_ref().map(pause).unwrap_or_default())
+    Ok(map.map(|map| pause(&map).0).unwrap_or_default())
 }
 
-/// What the ConfigMap holds back.
-#[must_use]
-pub fn pause(map: &ConfigMap) -> Pause {
-    let value = |key: &str| {
+/// What the ConfigMap holds back, and what in it cannot be understood.
+pub(crate) fn pause(map: &ConfigMap) -> (Pause, Option<String>) {
+    let mut held = Vec::new();
+    let mut wrong = Vec::new();
+    for (key, switch) in SWITCHES {
         let text = map.data.as_ref().and_then(|data| data.get(key)).map(|text| text.trim());
         // Bytes are no text that says false.
-        text.or_else(|| map.binary_data.as_ref()?.contains_key(key).then_some("?"))
-    };
-    let set = SWITCHES.into_iter().filter(|(key, _)| !matches!(value(key), None | Some("false")));
-    Pause::of(set.map(|(_, switch)| switch))
+        let bytes = || map.binary_data.as_ref()?.contains_key(key).then_some("(bytes)");
+        match text.or_else(bytes) {
+            None | Some("false") => continue,
+            Some("true") => {}
+            Some(text) => {
+                wrong.push(format!("data.{key}: {text:?} must be \"true\" or \"false\"; {key} is paused until it is"));
+            }
+        }
+        held.push(switch);
+    }
+    (Pause::of(held), (!wrong.is_empty()).then(|| wrong.join("; ")))
 }
 
 #[cfg(test)]
@@ -44,12 +53,19 @@ mod tests {
 
     #[test]
     fn what_cannot_be_understood_holds_back() {
-        for (text, held) in [("true", true), ("false", false), (" false\n", false), ("no", true), ("", true)] {
+        let delete = || Pause::of([Switch::Delete]);
+        for (text, held) in [("true", delete()), ("false", Pause::default()), (" false\n", Pause::default())] {
             let map = serde_json::from_value(json!({ "metadata": {}, "data": { "delete": text } })).unwrap();
-            assert_eq!(pause(&map), if held { Pause::of([Switch::Delete]) } else { Pause::default() }, "{text:?}");
+            assert_eq!(pause(&map), (held, None), "{text:?}");
+        }
+        for text in ["no", "", "TRUE"] {
+            let map = serde_json::from_value(json!({ "metadata": {}, "data": { "delete": text } })).unwrap();
+            let (held, wrong) = pause(&map);
+            assert_eq!(held, delete(), "{text:?}");
+            assert!(wrong.unwrap().contains("data.delete"), "{text:?}");
         }
         let map = serde_json::from_value(json!({ "metadata": {}, "binaryData": { "launch": "AAAA" } })).unwrap();
-        assert_eq!(pause(&map), Pause::of([Switch::Launch]));
-        assert_eq!(pause(&ConfigMap::default()), Pause::default());
+        assert_eq!(pause(&map).0, Pause::of([Switch::Launch]));
+        assert_eq!(pause(&ConfigMap::default()), (Pause::default(), None));
     }
 }

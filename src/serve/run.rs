@@ -8,8 +8,13 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{Id, JoinError, JoinSet};
+
+/// Servers cut open requests off when the grace time is over; they may take this long to say so. Ending them at the
+/// same instant would let chance decide whether the process failed.
+const AFTER_GRACE: Duration = Duration::from_secs(1);
 
 /// Why a part ended badly.
 pub type PartError = Box<dyn Error + Send + Sync>;
@@ -95,7 +100,7 @@ impl Running {
     async fn wait(&mut self, lifecycle: &Lifecycle) -> bool {
         let over = async {
             lifecycle.draining().await;
-            tokio::time::sleep(lifecycle.grace()).await;
+            tokio::time::sleep(lifecycle.grace() + AFTER_GRACE).await;
         };
         tokio::pin!(over);
         loop {

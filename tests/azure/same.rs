@@ -150,12 +150,12 @@ impl Twins {
 }
 
 /// With ids as spelled, which comparing ids would not see.
-fn shown(value: &impl std::fmt::Debug) -> String {
+pub(super) fn shown(value: &impl std::fmt::Debug) -> String {
     format!("{value:#?}")
 }
 
 /// A GET of a NIC does not tell its age; Azure knows it only in the listing of the group.
-fn of_get(resource: &CloudResource) -> CloudResource {
+pub(super) fn of_get(resource: &CloudResource) -> CloudResource {
     let created_at = resource.created_at.filter(|_| !matches!(resource.detail, Detail::Nic(_)));
     CloudResource { created_at, ..resource.clone() }
 }

@@ -1,10 +1,11 @@
 //! Whole worlds: the same history, whether the deciders reach Azure directly or through the adapter.
 
+use jiff::Timestamp;
 use napkeeper_api::manifests;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::orphans::Law;
 use napkeeper_sim::fuzz;
-use napkeeper_sim::scenario::{self, Manifests, is_scenario};
+use napkeeper_sim::scenario::{self, Manifests, Scenario, is_scenario};
 use napkeeper_sim::world::World;
 use napkeeper_tests::arm::ThroughAdapter;
 use std::error::Error;
@@ -14,7 +15,8 @@ fn adapt(world: &mut World) {
     world.set_arm_port(Box::new(ThroughAdapter::new(world.cloud().settings())));
 }
 
-fn assert_same(direct: &World, through: &World, what: &str) {
+/// Both have the same history, in every word.
+pub(super) fn assert_same(direct: &World, through: &World, what: &str) {
     for (ours, theirs) in direct.timeline().iter().zip(through.timeline()) {
         assert_eq!(ours, theirs, "{what}");
     }
@@ -25,26 +27,28 @@ fn assert_same(direct: &World, through: &World, what: &str) {
     assert_eq!(direct.cloud().ledger(), through.cloud().ledger(), "{what}");
 }
 
-#[test]
-fn the_quickstart_is_the_same_through_the_adapter() -> Result<(), Box<dyn Error>> {
+/// The world of the quickstart, with its scenario changed so, and the end of that scenario.
+pub(super) fn quickstart(change: impl FnOnce(&mut Scenario)) -> Result<(World, Timestamp), Box<dyn Error>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/quickstart");
     let loaded = manifests::load(&[path]);
     let documents: Vec<_> = loaded.sources.iter().flat_map(|s| &s.reading.documents).collect();
     let file = documents.iter().find(|d| is_scenario(d)).ok_or("there is no scenario")?;
-    let catalog = Catalog::embedded()?;
-    let run = |through: bool| -> Result<World, Box<dyn Error>> {
-        let scenario = scenario::read(file).map_err(|wrong| format!("{wrong:?}"))?;
-        let others = documents.iter().copied().filter(|d| !is_scenario(d));
-        let manifests = Manifests::gather(others).map_err(|wrong| format!("{wrong:?}"))?;
-        let end = scenario.start + scenario.lasting;
-        let mut world = World::begin(&catalog, scenario.start(manifests))?;
-        if through {
-            adapt(&mut world);
-        }
-        world.run_until(end)?;
-        Ok(world)
-    };
-    assert_same(&run(false)?, &run(true)?, "the quickstart");
+    let mut scenario = scenario::read(file).map_err(|wrong| format!("{wrong:?}"))?;
+    change(&mut scenario);
+    let others = documents.iter().copied().filter(|d| !is_scenario(d));
+    let manifests = Manifests::gather(others).map_err(|wrong| format!("{wrong:?}"))?;
+    let end = scenario.start + scenario.lasting;
+    Ok((World::begin(&Catalog::embedded()?, scenario.start(manifests))?, end))
+}
+
+#[test]
+fn the_quickstart_is_the_same_through_the_adapter() -> Result<(), Box<dyn Error>> {
+    let (mut direct, end) = quickstart(|_| {})?;
+    direct.run_until(end)?;
+    let (mut through, _) = quickstart(|_| {})?;
+    adapt(&mut through);
+    through.run_until(end)?;
+    assert_same(&direct, &through, "the quickstart");
     Ok(())
 }
 

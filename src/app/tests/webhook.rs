@@ -102,9 +102,8 @@ fn ends(child: &mut Child) -> Option<i32> {
 #[test]
 fn admission_is_served_and_no_azure_credential_is_looked_for() {
     let folder = tempfile::tempdir().unwrap();
-    let root = pair(folder.path());
+    let (root, (url, calls)) = (pair(folder.path()), trap());
     std::fs::write(folder.path().join("token"), "secret").unwrap();
-    let (url, calls) = trap();
     let mut command = webhook(folder.path());
     command.env("AZURE_CLIENT_ID", "client").env("AZURE_TENANT_ID", "tenant").env("IDENTITY_HEADER", "secret");
     command.env("AZURE_FEDERATED_TOKEN_FILE", folder.path().join("token"));
@@ -151,6 +150,7 @@ fn admission_is_served_and_no_azure_credential_is_looked_for() {
             "{metrics}"
         );
     });
+    drop(runtime); // An open connection would be waited for until the grace time is over.
     let pid = process.0.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert_eq!(ends(&mut process.0), Some(0));

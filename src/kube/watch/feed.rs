@@ -3,6 +3,7 @@
 use super::disks::Disks;
 use super::row::{Id, Row, Seen, Step};
 use super::{Kind, WatchEvent};
+use crate::pause::SWITCHES;
 use napkeeper_api::convert;
 use napkeeper_core::cluster::delta::Delta;
 use napkeeper_core::cluster::record::Records;
@@ -72,8 +73,7 @@ impl Feed {
             return;
         }
         if let Some(why) = &seen.wrong {
-            let name = id.to_string();
-            events.push(WatchEvent::Unreadable { kind, name, why: why.clone() });
+            events.push(WatchEvent::Unreadable { kind, name: id.to_string(), why: why.clone() });
         }
         let old = old.and_then(|old| old.row);
         if seen.row.is_none() && kind.keeps_last_good() {
@@ -217,12 +217,11 @@ impl Feed {
     /// What the switch holds, and deletions while a record cannot be read: it may be the one that forbids them.
     fn pause(&self) -> Pause {
         let objects = |kind: Kind| self.kinds.get(&kind).into_iter().flat_map(|known| known.objects.values());
-        let held = objects(Kind::Pause).filter_map(|seen| match &seen.row {
-            Some(Row::Pause(switches)) => Some(switches.iter().copied()),
-            _ => None,
-        });
+        let says = |seen: &Seen, switch| matches!(&seen.row, Some(Row::Pause(pause)) if pause.holds(switch));
+        let held = SWITCHES.map(|(_, switch)| switch).into_iter();
+        let held = held.filter(|switch| objects(Kind::Pause).any(|seen| says(seen, *switch)));
         let unread = objects(Kind::OrphanRecords).any(|seen| seen.wrong.is_some());
-        Pause::of(held.flatten().chain(unread.then_some(Switch::Delete)))
+        Pause::of(held.chain(unread.then_some(Switch::Delete)))
     }
 }
 

@@ -1,27 +1,14 @@
 //! After any series of steps, the Snapshot is the one that a fresh listing gives.
 
 use super::*;
+use crate::fake::Real;
 use crate::ours;
 use crate::watch::fold;
-use jiff::Timestamp;
-use napkeeper_core::clock::Clock;
 use napkeeper_core::cluster::Snapshot;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 const KINDS: [Kind; 5] = [Kind::Pods, Kind::Nodes, Kind::Volumes, Kind::VolumeClaims, Kind::StorageClasses];
-
-#[derive(Debug)]
-struct Real;
-
-impl Clock for Real {
-    fn now(&self) -> Timestamp {
-        Timestamp::UNIX_EPOCH
-    }
-    fn ours(&self, real: Timestamp) -> Timestamp {
-        real
-    }
-}
 
 fn wire<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()

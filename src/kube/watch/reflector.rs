@@ -1,9 +1,10 @@
 //! Reflectors: how does one kind become a stream of [`Step`]s?
 
-use super::row::{Id, Row, Seen, Step, pause};
+use super::row::{Id, Row, Seen, Step};
 use super::trouble::trouble;
 use super::{Kind, WATCH_SECONDS, WatchOptions};
 use crate::ours;
+use crate::pause::{PAUSE_CONFIG_MAP, pause};
 use futures::stream::{BoxStream, poll_fn};
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::{apps, core, storage};
@@ -26,9 +27,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
-/// The name of the pause switch.
-const PAUSE: &str = "napkeeper-pause";
-
 /// Lists and watches a kind, for ever.
 pub(super) fn steps(kind: Kind, client: &Client, options: &WatchOptions) -> BoxStream<'static, Step> {
     let clock = || Arc::clone(&options.clock);
@@ -49,7 +47,7 @@ pub(super) fn steps(kind: Kind, client: &Client, options: &WatchOptions) -> BoxS
             .all(|o: &core::v1::PersistentVolumeClaim| read(convert::volume_claim(o), |c| Row::VolumeClaim(c.into()))),
         Kind::StorageClasses => reflector()
             .all(|o: &storage::v1::StorageClass| read(convert::storage_class(o), |c| Row::StorageClass(c.into()))),
-        Kind::Pause => reflector().named(&options.namespace, PAUSE, |o: &core::v1::ConfigMap| {
+        Kind::Pause => reflector().named(&options.namespace, PAUSE_CONFIG_MAP, |o: &core::v1::ConfigMap| {
             let (held, wrong) = pause(o);
             (Some(Row::Pause(held)), wrong)
         }),

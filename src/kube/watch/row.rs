@@ -1,6 +1,5 @@
 //! Rows: what is kept of an object, and which change does it make?
 
-use k8s_openapi::api::core::v1::ConfigMap;
 use napkeeper_api::convert::{StorageClass, VolumeClaim};
 use napkeeper_api::record::OrphanRecordSpec;
 use napkeeper_core::cluster::claim::Claim;
@@ -10,8 +9,7 @@ use napkeeper_core::cluster::pool::{DaemonSet, NodeClass, NodePool};
 use napkeeper_core::cluster::sweep::Sweep;
 use napkeeper_core::cluster::volume::Volume;
 use napkeeper_core::names::ObjectKey;
-use napkeeper_core::plan::Switch;
-use std::collections::BTreeSet;
+use napkeeper_core::plan::Pause;
 use std::fmt;
 use std::sync::Arc;
 
@@ -45,7 +43,7 @@ pub(super) enum Row {
     Volume(Arc<Volume>),
     VolumeClaim(Arc<VolumeClaim>),
     StorageClass(Arc<StorageClass>),
-    Pause(BTreeSet<Switch>),
+    Pause(Pause),
 }
 
 /// An object as it was seen.
@@ -74,23 +72,4 @@ pub(super) enum Step {
     Watching,
     /// A request failed; why, if that is trouble.
     Failed(Option<String>),
-}
-
-/// What the pause switch holds, and what in it cannot be understood. Such a value pauses: that is the safe side.
-pub(super) fn pause(object: &ConfigMap) -> (BTreeSet<Switch>, Option<String>) {
-    let mut held = BTreeSet::new();
-    let mut wrong = Vec::new();
-    for (key, switch) in [("launch", Switch::Launch), ("disrupt", Switch::Disrupt), ("delete", Switch::Delete)] {
-        match object.data.as_ref().and_then(|d| d.get(key)).map(|text| text.trim()) {
-            None | Some("false" | "") => {}
-            Some("true") => {
-                held.insert(switch);
-            }
-            Some(text) => {
-                held.insert(switch);
-                wrong.push(format!("data.{key}: {text:?} must be \"true\" or \"false\"; {key} is paused until it is"));
-            }
-        }
-    }
-    (held, (!wrong.is_empty()).then(|| wrong.join("; ")))
 }

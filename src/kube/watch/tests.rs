@@ -1,8 +1,7 @@
 //! Watching a small API server: what is said of what happens there, and of its failures?
 
 use super::*;
-use crate::fake::{Fake, Fault};
-use jiff::Timestamp;
+use crate::fake::{Fake, Fault, Real};
 use napkeeper_core::names::{ClaimName, NodeName};
 use napkeeper_core::plan::Switch;
 use serde_json::{Value, json};
@@ -14,19 +13,6 @@ const PODS: &str = "/api/v1/pods";
 const NODES: &str = "/api/v1/nodes";
 const CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
 const PAUSE: &str = "/api/v1/namespaces/napkeeper/configmaps";
-
-/// Real time.
-#[derive(Debug)]
-struct Real;
-
-impl Clock for Real {
-    fn now(&self) -> Timestamp {
-        Timestamp::now()
-    }
-    fn ours(&self, real: Timestamp) -> Timestamp {
-        real
-    }
-}
 
 /// A watch, what it has said, and what came of it.
 struct Watching {

@@ -13,7 +13,7 @@ mod shards;
 mod sweeps;
 
 #[cfg(test)]
-mod fake;
+mod tests;
 
 use crate::FieldManager;
 use crate::error::{What, call};

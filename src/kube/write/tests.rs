@@ -1,62 +1,21 @@
 //! Tests against an API server that answers by a list: what is sent, and what follows from the answers?
 
 use super::Writer;
-use http::{Request, Response};
-use jiff::Timestamp;
-use kube::Client;
-use kube::client::Body;
-use napkeeper_core::clock::Clock;
+use crate::fake;
 use napkeeper_core::cluster::claim::ClaimRef;
 use napkeeper_core::names::{ClaimName, NodeName, ObjectKey, Uid};
 use napkeeper_core::plan::{ClaimStep, Effect, NodeStep, Reply};
 use napkeeper_core::ports::{ClusterError, PortError};
 use serde_json::{Value, json};
-use std::sync::{Arc, Mutex};
-
-#[derive(Debug)]
-struct Still;
-
-impl Clock for Still {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_second(1_772_000_000).unwrap()
-    }
-
-    fn ours(&self, real: Timestamp) -> Timestamp {
-        real
-    }
-}
-
-/// What was asked: method and path, and the body.
-type Asked = Arc<Mutex<Vec<(String, Value)>>>;
-
-/// A writer whose requests get these answers, one after the other.
-fn writer(answers: impl IntoIterator<Item = (u16, Value)>) -> (Writer, Asked) {
-    let asked = Asked::default();
-    let log = Arc::clone(&asked);
-    let answers: Vec<_> = answers.into_iter().collect();
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let (log, answers) = (Arc::clone(&log), answers.clone());
-        async move {
-            let line = format!("{} {}", request.method(), request.uri().path());
-            let bytes = request.into_body().collect_bytes().await?;
-            let body = serde_json::from_slice(&bytes).unwrap_or_default();
-            let mut log = log.lock().unwrap();
-            let (code, answer) = answers.get(log.len()).cloned().expect("no more requests");
-            log.push((line, body));
-            let answer = Body::from(serde_json::to_vec(&answer)?);
-            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Response::builder().status(code).body(answer)?)
-        }
-    });
-    (Writer::new(Client::new(service, "default"), Arc::new(Still)), asked)
-}
+use std::sync::Arc;
 
 fn refusal(code: u16, cause: &str) -> (u16, Value) {
-    let details = json!({ "causes": [{ "reason": cause }] });
-    (code, json!({ "kind": "Status", "status": "Failure", "code": code, "message": "no", "details": details }))
+    (code, fake::refusal(code, json!({ "causes": [{ "reason": cause }] })))
 }
 
 async fn perform(effect: Effect, answers: impl IntoIterator<Item = (u16, Value)>) -> (Outcome, Vec<(String, Value)>) {
-    let (writer, asked) = writer(answers);
+    let (client, asked) = fake::scripted(answers);
+    let writer = Writer::new(client, Arc::new(fake::Real));
     let outcome = writer.perform(&effect).await.unwrap();
     let asked = asked.lock().unwrap().clone();
     (outcome, asked)
