@@ -8,8 +8,12 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{Id, JoinError, JoinSet};
+
+/// Past the grace time: a server that cuts off its last clients then must still come to its own end.
+const CUTTING_OFF: Duration = Duration::from_secs(1);
 
 /// Why a part ended badly.
 pub type PartError = Box<dyn Error + Send + Sync>;
@@ -95,7 +99,7 @@ impl Running {
     async fn wait(&mut self, lifecycle: &Lifecycle) -> bool {
         let over = async {
             lifecycle.draining().await;
-            tokio::time::sleep(lifecycle.grace()).await;
+            tokio::time::sleep(lifecycle.grace() + CUTTING_OFF).await;
         };
         tokio::pin!(over);
         loop {

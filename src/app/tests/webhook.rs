@@ -151,6 +151,8 @@ fn admission_is_served_and_no_azure_credential_is_looked_for() {
             "{metrics}"
         );
     });
+    // The client's connections close with it; else the webhook would wait for it as long as it may.
+    drop(runtime);
     let pid = process.0.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert_eq!(ends(&mut process.0), Some(0));

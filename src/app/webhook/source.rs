@@ -11,7 +11,7 @@ use napkeeper_core::controller::Controller;
 use napkeeper_core::labels;
 use napkeeper_core::names::Region;
 use napkeeper_kube::connect;
-use napkeeper_kube::watch::{WatchEvent, WatchOptions, watch as watch_cluster};
+use napkeeper_kube::watch::{Kind, WatchEvent, WatchOptions, watch as watch_cluster};
 use napkeeper_serve::Lifecycle;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,6 +22,10 @@ use tokio::sync::{mpsc, watch};
 const CHANGES: usize = 10_000;
 /// Snapshots are published at most this often: each one makes the next change copy a table.
 const PUBLISH_EVERY: Duration = Duration::from_millis(200);
+
+/// What a hint depends on. kustomize/base/webhook-rbac.yaml lets the webhook read no more.
+const KINDS: [Kind; 6] =
+    [Kind::Pods, Kind::Nodes, Kind::NodeClaims, Kind::NodePools, Kind::NodeClasses, Kind::DaemonSets];
 
 /// Follows the cluster for placement hints.
 #[derive(Debug)]
@@ -51,7 +55,8 @@ impl Source {
             }
         };
         let (sender, changes) = mpsc::channel(CHANGES);
-        let options = WatchOptions::new(Arc::new(WallClock::new(None)), self.namespace.clone());
+        let clock = Arc::new(WallClock::new(None));
+        let options = WatchOptions { kinds: KINDS.into(), ..WatchOptions::new(clock, self.namespace.clone()) };
         tokio::select! {
             () = watch_cluster(client, options, sender) => Ok(()),
             published = self.publish(changes) => published,
@@ -74,7 +79,10 @@ impl Source {
                         seen.apply(&delta);
                         news = true;
                     }
-                    Some(WatchEvent::Synced) => (synced, news) = (true, true),
+                    Some(WatchEvent::Synced) => {
+                        tracing::info!("the cluster has been listed: pods get placement hints from now on");
+                        (synced, news) = (true, true);
+                    }
                     Some(WatchEvent::Trouble { kind, error }) => {
                         tracing::warn!(kind = kind.resource(), error, "watching fails: hints go by what was seen last");
                     }
