@@ -57,6 +57,8 @@ struct Hooked {
 /// A webhook that runs.
 struct Running {
     process: Process,
+    /// From its start until it answers, and until it can hint.
+    took: (Duration, Duration),
     admission: String,
     health: String,
 }
@@ -96,17 +98,16 @@ impl Hooked {
             let rest = line.split(key).nth(1).with_context(|| format!("no {key} in {line}"))?;
             Ok(rest.split_whitespace().next().unwrap_or_default().to_owned())
         };
-        let running = Running { admission: address("admission=")?, health: address("health=")?, process };
-        let ready = format!("http://{}/readyz", running.health);
+        let (admission, health) = (address("admission=")?, address("health=")?);
+        let ready = format!("http://{health}/readyz");
         eventually("readiness", STEP, async || {
             let answer = self.http.get(&ready).send().await;
             Ok(answer.is_ok_and(|a| a.status().is_success()).then_some(()))
         })
         .await?;
-        eprintln!("webhook ready: {} ms", start.elapsed().as_millis());
-        running.process.line("the cluster has been listed", STEP).await?;
-        eprintln!("webhook knows the cluster: {} ms", start.elapsed().as_millis());
-        Ok(running)
+        let answers = start.elapsed();
+        process.line("the cluster has been listed", STEP).await?;
+        Ok(Running { process, took: (answers, start.elapsed()), admission, health })
     }
 
     /// Runs kubectl with manifests in a file.
@@ -154,10 +155,12 @@ async fn the_hooks_refuse_and_hint_and_nobody_waits_for_them() -> Result<()> {
     hooked.plane.create_node("system-0", "1", "2Gi").await?;
 
     let webhook = hooked.webhook("127.0.0.1:0").await?;
+    let (answers, hints) = webhook.took;
+    println!("webhook ready: {} ms, knows the cluster: {} ms", answers.as_millis(), hints.as_millis());
     hooked.plane.apply(&hooks(&webhook.admission, &ca)?).await?;
-    a_bad_pool_is_refused(&hooked).await?;
+    println!("{}", a_bad_pool_is_refused(&hooked).await?);
     changes_of_pools(&hooked, &webhook).await?;
-    a_pod_is_hinted(&hooked).await?;
+    println!("{}", a_pod_is_hinted(&hooked).await?);
     pods_of_a_deployment_are_hinted(&hooked).await?;
     others_are_left_alone(&hooked, &webhook).await?;
 
@@ -165,31 +168,32 @@ async fn the_hooks_refuse_and_hint_and_nobody_waits_for_them() -> Result<()> {
     webhook.process.terminate()?;
     let exit = webhook.process.exited(STEP).await?;
     ensure!(exit.code() == Some(0), "the webhook ended with {exit}: {}", webhook.process.tail(20));
-    nobody_misses_it(&hooked, "ended").await?;
+    let took = nobody_misses_it(&hooked).await?;
+    println!("pod admitted with the webhook ended: {} ms", took.as_millis());
 
     let webhook = hooked.webhook(&address).await?;
     eventually("a hint from the second webhook", STEP, async || Ok(hint(&hooked.admit("again").await?.0).map(drop)))
         .await?;
     webhook.process.signal("STOP")?;
     let (admitted, took) = hooked.admit("frozen").await?;
-    eprintln!("pod admitted beside a frozen webhook: {} ms", took.as_millis());
+    println!("pod admitted beside a frozen webhook: {} ms", took.as_millis());
     ensure!(hint(&admitted).is_none(), "a frozen webhook cannot hint");
     ensure!(took < TIMEOUT + SLACK, "a frozen webhook held a pod up for {took:?}");
     webhook.process.kill();
-    nobody_misses_it(&hooked, "killed").await?;
+    let took = nobody_misses_it(&hooked).await?;
+    println!("pod admitted with the webhook killed: {} ms", took.as_millis());
     let calls = hooked.trap.calls.load(Ordering::SeqCst);
     ensure!(calls == 0, "the webhook asked {calls} times for an Azure credential");
     Ok(())
 }
 
 /// The API server notices a new hook within about a second.
-async fn a_bad_pool_is_refused(hooked: &Hooked) -> Result<()> {
+async fn a_bad_pool_is_refused(hooked: &Hooked) -> Result<String> {
     let bad = bad_pool("bad")?;
     let error = eventually("refusal", STEP, async || {
         Ok(hooked.kubectl(&["apply", "--dry-run=server"], &bad).await.err().map(|e| format!("{e:#}")))
     })
     .await?;
-    eprintln!("{error}");
     for part in ["validate.napkeeper.io", "NK1020 spec.disruption.budgets[0].schedule", "from 0 to 59"] {
         ensure!(error.contains(part), "the refusal does not say {part:?}: {error}");
     }
@@ -197,7 +201,7 @@ async fn a_bad_pool_is_refused(hooked: &Hooked) -> Result<()> {
         let answer = hooked.kubectl(how, &bad).await;
         ensure!(answer.as_ref().is_err_and(|e| format!("{e:#}").contains("NK1020")), "kubectl {how:?}: {answer:?}");
     }
-    Ok(())
+    Ok(error)
 }
 
 async fn changes_of_pools(hooked: &Hooked, webhook: &Running) -> Result<()> {
@@ -223,11 +227,9 @@ async fn changes_of_pools(hooked: &Hooked, webhook: &Running) -> Result<()> {
 }
 
 /// A hint may miss its time on a busy machine; then the pod is asked for anew.
-async fn a_pod_is_hinted(hooked: &Hooked) -> Result<()> {
+async fn a_pod_is_hinted(hooked: &Hooked) -> Result<Value> {
     let manifest = pod("default", "web").to_string();
-    let mut tries = 0;
     let found = eventually("hint", STEP, async || {
-        tries += 1;
         hooked.kubectl(&["apply"], &manifest).await?;
         let api: Api<Pod> = Api::namespaced(hooked.plane.client().await?, "default");
         let found = hint(&api.get("web").await?);
@@ -237,7 +239,6 @@ async fn a_pod_is_hinted(hooked: &Hooked) -> Result<()> {
         Ok(found)
     })
     .await?;
-    eprintln!("hint after {tries} tries: {found}");
     ensure!(found["fits"] == "newNode" && found["pool"] == "spot-preferred", "{found}");
     ensure!(found["size"].as_str().is_some_and(|s| s.starts_with("Standard_")), "{found}");
     ensure!(found["zone"].as_str().is_some_and(|z| z.starts_with("westeurope-")), "{found}");
@@ -256,7 +257,7 @@ async fn a_pod_is_hinted(hooked: &Hooked) -> Result<()> {
     let said = hooked.kubectl(&["apply"], &manifest).await?;
     ensure!(said.contains("pod/web unchanged"), "{said}");
     ensure!(hooked.plane.kubectl(&whole).await? == before, "a second apply has changed the pod");
-    Ok(())
+    Ok(found)
 }
 
 async fn pods_of_a_deployment_are_hinted(hooked: &Hooked) -> Result<()> {
@@ -316,17 +317,17 @@ async fn others_are_left_alone(hooked: &Hooked, webhook: &Running) -> Result<()>
 }
 
 /// With nobody at the hooks' address, pods and even bad pools are admitted, and at once.
-async fn nobody_misses_it(hooked: &Hooked, how: &str) -> Result<()> {
+async fn nobody_misses_it(hooked: &Hooked) -> Result<Duration> {
     let mut fastest = Duration::MAX;
     for n in 0..3 {
         let (admitted, took) = hooked.admit(&format!("alone-{n}")).await?;
         ensure!(hint(&admitted).is_none(), "who has hinted?");
         fastest = fastest.min(took);
     }
-    eprintln!("pod admitted with the webhook {how}: {} ms", fastest.as_millis());
     ensure!(fastest < TIMEOUT, "pods wait {fastest:?} for a webhook that is not there");
     hooked.kubectl(&["apply"], &bad_pool("unchecked")?).await?;
-    hooked.plane.kubectl(&["delete", "nodepool", "unchecked"]).await.map(drop)
+    hooked.plane.kubectl(&["delete", "nodepool", "unchecked"]).await?;
+    Ok(fastest)
 }
 
 /// The hint on a pod.

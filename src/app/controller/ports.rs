@@ -90,12 +90,12 @@ fn allowed_beside_nap(effect: &Effect) -> bool {
 mod tests {
     use super::*;
     use napkeeper_core::cluster::cloud::{ResourceKind, Tags};
-    use napkeeper_core::names::{ArmId, ObjectKey, Uid};
+    use napkeeper_core::names::{ArmId, Namespace, ObjectKey, ObjectName, Uid};
 
     #[test]
     fn beside_nap_no_vm_is_deleted_and_no_pod_evicted() {
         let id = ArmId::new("/subscriptions/s/resourceGroups/g").unwrap();
-        let pod = ObjectKey { namespace: "a".parse().unwrap(), name: "b".parse().unwrap() };
+        let pod = ObjectKey { namespace: Namespace::new("a").unwrap(), name: ObjectName::new("b").unwrap() };
         for (effect, allowed) in [
             (Effect::Delete(id.clone(), ResourceKind::Vm), false),
             (Effect::Delete(id.clone(), ResourceKind::Nic), true),

@@ -117,7 +117,7 @@ clusters:
         assert!(error(GOOD, None, Mode::Provisioner).contains("nodes is missing"));
         assert!(error(GOOD, Some("dev"), Mode::Companion).contains("no cluster \"dev\", but prod"));
         assert!(error("clusters:\n- name: a\n", None, Mode::Companion).contains("identity is missing"));
-        assert!(error("clusters:\n- nam: a\n", None, Mode::Companion).contains("napkeeper.yaml:2:3"));
+        assert!(error("clusters:\n- nam: a\n", None, Mode::Companion).contains("napkeeper.yaml:2:8: clusters[0].nam"));
         let two = format!("{GOOD}- name: dev\n");
         assert!(error(&two, None, Mode::Companion).contains("choose one by --cluster"));
     }
