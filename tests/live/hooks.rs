@@ -72,7 +72,7 @@ impl Hooked {
     }
 
     /// Starts the webhook and waits until it answers.
-    async fn webhook(&self, bind: &str) -> Result<Running> {
+    async fn webhook(&self, bind: &str, region: Option<&str>) -> Result<Running> {
         let start = Instant::now();
         let file = |name: &str| self.folder.path().join(name).display().to_string();
         let kubeconfig = self.plane.service_account_kubeconfig(NAMESPACE, "napkeeper-webhook").await?;
@@ -83,10 +83,10 @@ impl Hooked {
             format!("--tls-key={}", file("tls.key")),
             format!("--bind={bind}"),
             "--health-bind=127.0.0.1:0".to_owned(),
-            "--region=westeurope".to_owned(),
             "--log-format=text".to_owned(),
         ];
-        let mut program = Program::new(napkeeper_binary()?).args(args);
+        let region = region.map(|region| format!("--region={region}"));
+        let mut program = Program::new(napkeeper_binary()?).args(args.into_iter().chain(region));
         program = program.env("AZURE_CLIENT_ID", "client").env("AZURE_TENANT_ID", "tenant");
         program = program.env("AZURE_FEDERATED_TOKEN_FILE", file("token")).env("IDENTITY_HEADER", "secret");
         for name in ["AZURE_AUTHORITY_HOST", "AZURE_POD_IDENTITY_AUTHORITY_HOST", "IDENTITY_ENDPOINT", "MSI_ENDPOINT"] {
@@ -154,7 +154,7 @@ async fn the_hooks_refuse_and_hint_and_nobody_waits_for_them() -> Result<()> {
     // Too small for the pods that want a hint at a new node.
     hooked.plane.create_node("system-0", "1", "2Gi").await?;
 
-    let webhook = hooked.webhook("127.0.0.1:0").await?;
+    let webhook = hooked.webhook("127.0.0.1:0", Some("westeurope")).await?;
     let (answers, hints) = webhook.took;
     println!("webhook ready: {} ms, knows the cluster: {} ms", answers.as_millis(), hints.as_millis());
     hooked.plane.apply(&hooks(&webhook.admission, &ca)?).await?;
@@ -171,9 +171,8 @@ async fn the_hooks_refuse_and_hint_and_nobody_waits_for_them() -> Result<()> {
     let took = nobody_misses_it(&hooked).await?;
     println!("pod admitted with the webhook ended: {} ms", took.as_millis());
 
-    let webhook = hooked.webhook(&address).await?;
-    eventually("a hint from the second webhook", STEP, async || Ok(hint(&hooked.admit("again").await?.0).map(drop)))
-        .await?;
+    let webhook = hooked.webhook(&address, None).await?;
+    a_region_comes_with_a_node(&hooked, &webhook).await?;
     webhook.process.signal("STOP")?;
     let (admitted, took) = hooked.admit("frozen").await?;
     println!("pod admitted beside a frozen webhook: {} ms", took.as_millis());
@@ -185,6 +184,20 @@ async fn the_hooks_refuse_and_hint_and_nobody_waits_for_them() -> Result<()> {
     let calls = hooked.trap.calls.load(Ordering::SeqCst);
     ensure!(calls == 0, "the webhook asked {calls} times for an Azure credential");
     Ok(())
+}
+
+/// Without a region nothing is said about pods, least of all that they fit nowhere.
+async fn a_region_comes_with_a_node(hooked: &Hooked, webhook: &Running) -> Result<()> {
+    webhook.process.line("the region is not known", STEP).await?;
+    eventually("question about a pod", STEP, async || {
+        let (admitted, _) = hooked.admit("early").await?;
+        ensure!(hint(&admitted).is_none(), "a hint without a region: {:?}", hint(&admitted));
+        Ok((hooked.answered(webhook, r#"path="/mutate",outcome="passed""#).await? > 0).then_some(()))
+    })
+    .await?;
+    hooked.plane.kubectl(&["label", "node", "system-0", "topology.kubernetes.io/region=westeurope"]).await?;
+    eventually("a hint from the second webhook", STEP, async || Ok(hint(&hooked.admit("late").await?.0).map(drop)))
+        .await
 }
 
 /// The API server notices a new hook within about a second.

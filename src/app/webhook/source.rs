@@ -68,7 +68,7 @@ impl Source {
         let catalog = Catalog::embedded().context("reading the embedded catalogue")?;
         let mut region: Option<RegionCatalog> = None;
         let mut seen = Controller::default();
-        let (mut synced, mut news) = (false, false);
+        let (mut synced, mut news, mut warned) = (false, false, false);
         let mut beat = tokio::time::interval(PUBLISH_EVERY);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -80,7 +80,7 @@ impl Source {
                         news = true;
                     }
                     Some(WatchEvent::Synced) => {
-                        tracing::info!("the cluster has been listed: pods get placement hints from now on");
+                        tracing::info!("the cluster has been listed");
                         (synced, news) = (true, true);
                     }
                     Some(WatchEvent::Trouble { kind, error }) => {
@@ -92,17 +92,33 @@ impl Source {
                     }
                 },
                 _ = beat.tick(), if synced && news => {
-                    if region.is_none() {
-                        region = self.region_of(seen.snapshot()).and_then(|region| catalog.region(&region));
-                    }
-                    if let Some(region) = &region {
-                        seen.refresh_types(region, &InstanceTypeOptions::default());
-                    }
-                    self.snapshots.send_replace(Some(Arc::new(seen.snapshot().clone())));
                     news = false;
+                    if region.is_none() {
+                        region = self.types_of(&catalog, seen.snapshot(), !warned);
+                        warned = true;
+                    }
+                    // Without sizes every pod would seem to fit nowhere.
+                    let Some(region) = &region else { continue };
+                    seen.refresh_types(region, &InstanceTypeOptions::default());
+                    self.snapshots.send_replace(Some(Arc::new(seen.snapshot().clone())));
                 }
             }
         }
+    }
+
+    /// The sizes of the region, once that is known; says whether they are.
+    fn types_of(&self, catalog: &Catalog, snapshot: &Snapshot, warn: bool) -> Option<RegionCatalog> {
+        let region = self.region_of(snapshot);
+        let types = region.as_ref().and_then(|region| catalog.region(region));
+        if types.is_some() {
+            tracing::info!(region = region.as_ref().map(Region::as_str), "pods get placement hints from now on");
+        } else if warn {
+            tracing::warn!(
+                region = region.as_ref().map(Region::as_str),
+                "the region is not known: no hints until a node's label says it; see --region"
+            );
+        }
+        types
     }
 
     fn region_of(&self, snapshot: &Snapshot) -> Option<Region> {
