@@ -218,7 +218,10 @@ async fn start_azure(plane: &ControlPlane, folder: &Path) -> Result<(Process, Va
 }
 
 /// Installs an overlay of kustomize, but what would run pods or call hooks.
-async fn install(plane: &ControlPlane, mode: &str) -> Result<()> {
+///
+/// # Errors
+/// When the API server refuses an object of it, or is not ready for pods in time.
+pub async fn install(plane: &ControlPlane, mode: &str) -> Result<()> {
     let overlay = repository(&format!("kustomize/overlays/{mode}")).display().to_string();
     let text = plane.kubectl(&["kustomize", &overlay]).await?;
     let left_out = ["kind: Deployment\n", "WebhookConfiguration\n", "kind: PodDisruptionBudget\n"];

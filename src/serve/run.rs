@@ -12,9 +12,8 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{Id, JoinError, JoinSet};
 
-/// Servers cut open requests off when the grace time is over; they may take this long to say so. Ending them at the
-/// same instant would let chance decide whether the process failed.
-const AFTER_GRACE: Duration = Duration::from_secs(1);
+/// Past the grace time: a server that cuts off its last clients then must still come to its own end.
+const CUTTING_OFF: Duration = Duration::from_secs(1);
 
 /// Why a part ended badly.
 pub type PartError = Box<dyn Error + Send + Sync>;
@@ -100,7 +99,7 @@ impl Running {
     async fn wait(&mut self, lifecycle: &Lifecycle) -> bool {
         let over = async {
             lifecycle.draining().await;
-            tokio::time::sleep(lifecycle.grace() + AFTER_GRACE).await;
+            tokio::time::sleep(lifecycle.grace() + CUTTING_OFF).await;
         };
         tokio::pin!(over);
         loop {

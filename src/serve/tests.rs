@@ -79,6 +79,24 @@ async fn the_grace_time_ends_what_does_not_end() {
 }
 
 #[tokio::test]
+async fn a_client_that_is_cut_off_after_the_grace_time_is_no_failure() {
+    let lifecycle = Lifecycle::new(Duration::from_millis(200));
+    let listener = bind(LOOPBACK).unwrap();
+    let url = format!("http://{}/never", listener.local_addr().unwrap());
+    let (router, handle) = (slow_router(), lifecycle.clone());
+    let server = async move { serve_plain(&handle, listener, router, Limits::default()).await };
+    let open = tokio::spawn(reqwest::get(url));
+    let running = run(&lifecycle, vec![Part::new("server", server)]);
+    let told = async {
+        sleep(Duration::from_millis(150)).await;
+        lifecycle.drain();
+    };
+    let (ended, ()) = timeout(LONG, async { tokio::join!(running, told) }).await.unwrap();
+    ended.unwrap();
+    assert!(open.await.unwrap().is_err());
+}
+
+#[tokio::test]
 async fn a_part_that_fails_stops_the_others_and_is_named() {
     let lifecycle = Lifecycle::new(LONG);
     let waiting = lifecycle.clone();

@@ -97,6 +97,15 @@ impl ControlPlane {
         self.write_kubeconfig(&format!("bootstrap-{id}"), &Credential::Token(&format!("{id}.{secret}")))
     }
 
+    /// A kubeconfig with a token of a ServiceAccount that exists. What it may do is what RBAC says.
+    ///
+    /// # Errors
+    /// When the API server gives no token.
+    pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
+        let token = self.kubectl(&["create", "token", name, "--namespace", namespace]).await?;
+        self.write_kubeconfig(&format!("{namespace}-{name}"), &Credential::Token(token.trim()))
+    }
+
     /// Runs kubectl with all rights and returns what it writes to stdout.
     ///
     /// # Errors

@@ -9,6 +9,7 @@
 mod companion;
 mod definitions;
 mod harness;
+mod hooks;
 mod kills;
 mod overlays;
 mod processes;

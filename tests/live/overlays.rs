@@ -6,8 +6,9 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::api::{Api, PostParams};
 use napkeeper_api::yaml;
-use napkeeper_tests::control_plane::{ControlPlane, Mode, upstream_crds};
+use napkeeper_tests::control_plane::{ControlPlane, Mode, Process, Program, napkeeper_binary, upstream_crds};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Groups that AKS owns beside managed NAP.
 const KARPENTER: [&str; 2] = ["karpenter.sh", "karpenter.azure.com"];
@@ -145,6 +146,47 @@ async fn hooks_fail_open_and_leave_the_system_alone() -> Result<()> {
         ensure!(excluded["operator"] == "NotIn", "{hook}");
         for namespace in ["kube-system", "napkeeper-system"] {
             ensure!(strings(&excluded["values"]).contains(&namespace), "{hook}");
+        }
+    }
+    Ok(())
+}
+
+/// The arguments of a Deployment's only container, and the ports that it names.
+fn container(objects: &[Value], name: &str) -> Result<(Vec<String>, Vec<i64>)> {
+    let deployment = objects.iter().find(|o| o["kind"] == "Deployment" && o["metadata"]["name"] == name);
+    let container =
+        &deployment.with_context(|| format!("no Deployment {name}"))?["spec"]["template"]["spec"]["containers"][0];
+    let args = strings(&container["args"]).into_iter().map(ToOwned::to_owned).collect();
+    let ports =
+        container["ports"].as_array().into_iter().flatten().filter_map(|p| p["containerPort"].as_i64()).collect();
+    Ok((args, ports))
+}
+
+/// What the program says before it gives up, which it must.
+async fn complaint(args: &[String]) -> Result<String> {
+    let program = Process::spawn("napkeeper", &Program::new(napkeeper_binary()?).args(args))?;
+    let exit = program.exited(Duration::from_secs(60)).await?;
+    ensure!(exit.code() == Some(2), "{args:?} ended with {exit}");
+    Ok(program.tail(20))
+}
+
+#[tokio::test]
+async fn the_program_takes_the_arguments_of_its_deployments() -> Result<()> {
+    let plane = ControlPlane::start(Mode::Api).await?;
+    for name in ["companion", "provisioner"] {
+        let objects = objects(&overlay(&plane, name).await?)?;
+        // A mounted file that is not here is what they complain of: all arguments have been understood then.
+        for (program, file) in [("webhook", "/tls/tls.crt"), ("controller", "/etc/napkeeper/napkeeper.yaml")] {
+            let (mut args, ports) = container(&objects, &format!("napkeeper-{program}"))?;
+            ensure!(args.first().is_some_and(|first| first == program), "{program} is started with {args:?}");
+            ensure!(args.iter().any(|arg| arg == file), "{args:?} does not name {file}");
+            let bound: Vec<i64> = args.iter().filter_map(|a| a.strip_prefix("0.0.0.0:")?.parse().ok()).collect();
+            ensure!(bound == ports, "{program} listens on {bound:?}, its container names {ports:?}");
+            let said = complaint(&args).await?;
+            ensure!(said.contains(file) && !said.contains("Usage"), "{program} {args:?}: {said}");
+            args.push("--no-such-flag".to_owned());
+            let said = complaint(&args).await?;
+            ensure!(said.contains("--no-such-flag") && !said.contains(file), "{program} {args:?}: {said}");
         }
     }
     Ok(())

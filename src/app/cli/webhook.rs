@@ -32,7 +32,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     tls_key: PathBuf,
     /// Where to serve /healthz, /readyz and /metrics.
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8081")]
     health_bind: SocketAddr,
     /// The namespace it runs in, whose pods it leaves alone.
     #[arg(long, value_name = "NAME", default_value = "napkeeper-system")]

@@ -38,6 +38,16 @@ fn trap() -> (String, Arc<AtomicUsize>) {
     (url, calls)
 }
 
+/// A trap that nobody has called counts the first call.
+fn counts(url: &str, calls: &AtomicUsize) {
+    drop(TcpStream::connect(url.trim_start_matches("http://")).unwrap());
+    let deadline = Instant::now() + PATIENCE;
+    while calls.load(Ordering::SeqCst) == 0 && Instant::now() < deadline {
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+}
+
 fn pair(folder: &Path) -> String {
     let key = rcgen::KeyPair::generate().unwrap();
     let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -155,13 +165,7 @@ fn admission_is_served_and_no_azure_credential_is_looked_for() {
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert_eq!(ends(&mut process.0), Some(0));
     assert_eq!(calls.load(Ordering::SeqCst), 0, "somebody was asked for an Azure credential, or for anything");
-    // The trap does count.
-    drop(TcpStream::connect(url.trim_start_matches("http://")).unwrap());
-    let deadline = Instant::now() + PATIENCE;
-    while calls.load(Ordering::SeqCst) == 0 && Instant::now() < deadline {
-        std::thread::park_timeout(Duration::from_millis(20));
-    }
-    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    counts(&url, &calls);
 }
 
 #[test]

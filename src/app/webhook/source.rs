@@ -11,7 +11,7 @@ use napkeeper_core::controller::Controller;
 use napkeeper_core::labels;
 use napkeeper_core::names::Region;
 use napkeeper_kube::connect;
-use napkeeper_kube::watch::{WatchEvent, WatchOptions, watch as watch_cluster};
+use napkeeper_kube::watch::{Kind, WatchEvent, WatchOptions, watch as watch_cluster};
 use napkeeper_serve::Lifecycle;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,6 +22,10 @@ use tokio::sync::{mpsc, watch};
 const CHANGES: usize = 10_000;
 /// Snapshots are published at most this often: each one makes the next change copy a table.
 const PUBLISH_EVERY: Duration = Duration::from_millis(200);
+
+/// What a hint depends on. kustomize/base/webhook-rbac.yaml lets the webhook read no more.
+const KINDS: [Kind; 6] =
+    [Kind::Pods, Kind::Nodes, Kind::NodeClaims, Kind::NodePools, Kind::NodeClasses, Kind::DaemonSets];
 
 /// Follows the cluster for placement hints.
 #[derive(Debug)]
@@ -51,7 +55,8 @@ impl Source {
             }
         };
         let (sender, changes) = mpsc::channel(CHANGES);
-        let options = WatchOptions::new(Arc::new(WallClock::new(None)), self.namespace.clone());
+        let clock = Arc::new(WallClock::new(None));
+        let options = WatchOptions { kinds: KINDS.into(), ..WatchOptions::new(clock, self.namespace.clone()) };
         tokio::select! {
             () = watch_cluster(client, options, sender) => Ok(()),
             published = self.publish(changes) => published,
@@ -63,7 +68,7 @@ impl Source {
         let catalog = Catalog::embedded().context("reading the embedded catalogue")?;
         let mut region: Option<RegionCatalog> = None;
         let mut seen = Controller::default();
-        let (mut synced, mut news) = (false, false);
+        let (mut synced, mut news, mut warned) = (false, false, false);
         let mut beat = tokio::time::interval(PUBLISH_EVERY);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -74,7 +79,10 @@ impl Source {
                         seen.apply(&delta);
                         news = true;
                     }
-                    Some(WatchEvent::Synced) => (synced, news) = (true, true),
+                    Some(WatchEvent::Synced) => {
+                        tracing::info!("the cluster has been listed");
+                        (synced, news) = (true, true);
+                    }
                     Some(WatchEvent::Trouble { kind, error }) => {
                         tracing::warn!(kind = kind.resource(), error, "watching fails: hints go by what was seen last");
                     }
@@ -84,17 +92,33 @@ impl Source {
                     }
                 },
                 _ = beat.tick(), if synced && news => {
-                    if region.is_none() {
-                        region = self.region_of(seen.snapshot()).and_then(|region| catalog.region(&region));
-                    }
-                    if let Some(region) = &region {
-                        seen.refresh_types(region, &InstanceTypeOptions::default());
-                    }
-                    self.snapshots.send_replace(Some(Arc::new(seen.snapshot().clone())));
                     news = false;
+                    if region.is_none() {
+                        region = self.types_of(&catalog, seen.snapshot(), !warned);
+                        warned = true;
+                    }
+                    // Without sizes every pod would seem to fit nowhere.
+                    let Some(region) = &region else { continue };
+                    seen.refresh_types(region, &InstanceTypeOptions::default());
+                    self.snapshots.send_replace(Some(Arc::new(seen.snapshot().clone())));
                 }
             }
         }
+    }
+
+    /// The sizes of the region, once that is known; says whether they are.
+    fn types_of(&self, catalog: &Catalog, snapshot: &Snapshot, warn: bool) -> Option<RegionCatalog> {
+        let region = self.region_of(snapshot);
+        let types = region.as_ref().and_then(|region| catalog.region(region));
+        if types.is_some() {
+            tracing::info!(region = region.as_ref().map(Region::as_str), "pods get placement hints from now on");
+        } else if warn {
+            tracing::warn!(
+                region = region.as_ref().map(Region::as_str),
+                "the region is not known: no hints until a node's label says it; see --region"
+            );
+        }
+        types
     }
 
     fn region_of(&self, snapshot: &Snapshot) -> Option<Region> {
