@@ -1,7 +1,7 @@
 //! Bootstrap: what does the custom data of a VM tell its kubelet?
 //!
 //! AKS node images start the kubelet with `/etc/default/kubelet`: `KUBELET_NODE_LABELS` holds the labels, and
-//! `KUBELET_FLAGS` the rest (Azure/AgentBaker, `parts/linux/cloud-init`). [`write`] and [`read`] are each other's
+//! `KUBELET_FLAGS` the rest (Azure/AgentBaker, `parts/linux/cloud-init`). [`write()`] and [`read`] are each other's
 //! reverse.
 
 use napkeeper_core::cluster::pod::Labels;
