@@ -172,6 +172,9 @@ async fn the_hooks_refuse_and_hint_and_nobody_waits_for_them() -> Result<()> {
     println!("pod admitted with the webhook ended: {} ms", took.as_millis());
 
     let webhook = hooked.webhook(&address, None).await?;
+    let lines = webhook.process.lines();
+    let unread: Vec<_> = lines.iter().filter(|line| line.contains("cannot be understood")).collect();
+    ensure!(unread.is_empty(), "what Kubernetes itself makes, such as a DaemonSet's pod: {unread:?}");
     a_region_comes_with_a_node(&hooked, &webhook).await?;
     webhook.process.signal("STOP")?;
     let (admitted, took) = hooked.admit("frozen").await?;

@@ -9,9 +9,13 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use napkeeper_core::cluster::pod::{Labels, Spread, Toleration};
-use napkeeper_core::labels::normalize;
+use napkeeper_core::labels::{HOSTNAME, normalize};
 use napkeeper_core::requirements::{Operator, Requirement, Requirements};
 use std::sync::Arc;
+
+/// The field by which a pod is tied to one node, as the controller of DaemonSets ties each of its pods. Read as the label
+/// with the host's name: in AKS that is the Node's name.
+const NAME_FIELD: &str = "metadata.name";
 
 /// `nodeSelector` with a lone affinity term, and the alternatives when there are several.
 pub(super) fn node_affinity(spec: &PodSpec, at: &Path, found: &mut Violations) -> (Requirements, Vec<Requirements>) {
@@ -41,26 +45,38 @@ pub(super) fn terms(selector: &NodeSelector, path: &Path, found: &mut Violations
 }
 
 fn term(term: &NodeSelectorTerm, path: &Path, found: &mut Violations) -> Requirements {
-    if term.match_fields.as_ref().is_some_and(|f| !f.is_empty()) {
-        found.add(&path.key("matchFields"), "is not supported: use matchExpressions on labels");
-    }
+    let fields = term.match_fields.as_deref().unwrap_or_default();
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
-    if expressions.is_empty() {
+    if expressions.is_empty() && fields.is_empty() {
         found.add(path, "matches no node: name at least one of matchExpressions, or drop the term");
     }
     let mut all = Requirements::new();
+    for (i, field) in fields.iter().enumerate() {
+        let at = path.key("matchFields").index(i);
+        if field.key == NAME_FIELD {
+            add_expression(&mut all, HOSTNAME, field, &at, found);
+        } else {
+            found.add(&at.key("key"), "must be metadata.name, the only field that can be matched");
+        }
+    }
     for (i, expression) in expressions.iter().enumerate() {
         let at = path.key("matchExpressions").index(i);
-        add_expression(&mut all, expression, &at, found);
+        add_expression(&mut all, normalize(&expression.key), expression, &at, found);
     }
     all
 }
 
-fn add_expression(all: &mut Requirements, expression: &NodeSelectorRequirement, at: &Path, found: &mut Violations) {
+fn add_expression(
+    all: &mut Requirements,
+    key: &str,
+    expression: &NodeSelectorRequirement,
+    at: &Path,
+    found: &mut Violations,
+) {
     let operator = found.take(&at.key("operator"), expression.operator.parse::<Operator>());
     let Some(operator) = operator else { return };
     let values = expression.values.as_deref().unwrap_or_default();
-    let added = all.add_entry(normalize(&expression.key), operator, values);
+    let added = all.add_entry(key, operator, values);
     found.take(&at.key("values"), added);
 }
 

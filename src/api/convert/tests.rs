@@ -139,8 +139,15 @@ fn affinity_with_one_term_narrows_and_with_several_gives_alternatives() {
     assert!(one.shape.alternatives.is_empty() && !one.shape.selector.allows(labels::ZONE, Some("b")));
     let Ok(Object::Pod(two)) = pod(&format!("{}, {}", term("a"), term("b"))) else { panic!() };
     assert_eq!((two.shape.alternatives.len(), two.shape.selector.is_empty()), (2, true));
-    let refused = pod("{matchFields: [{key: metadata.name, operator: In, values: [x]}]}").unwrap_err();
-    assert!(refused[0].contains("matchFields"), "{refused:?}");
+    let Ok(Object::Pod(tied)) = pod("{matchFields: [{key: metadata.name, operator: In, values: [x]}]}") else {
+        panic!()
+    };
+    let allows = |name| tied.shape.selector.allows(labels::HOSTNAME, name);
+    assert_eq!((allows(Some("x")), allows(Some("y")), allows(None)), (true, false, false));
+    let refused = pod("{matchFields: [{key: spec.unschedulable, operator: In, values: [x]}]}").unwrap_err();
+    assert!(refused[0].contains("matchFields[0].key"), "{refused:?}");
+    let refused = pod("{}").unwrap_err();
+    assert!(refused[0].contains("matches no node"), "{refused:?}");
 }
 
 #[test]
