@@ -48,13 +48,13 @@ impl Teller {
             nodes: Gauge::default(),
             told: BTreeSet::new(),
         };
-        registry.register("napkeeper_commands", "Commands that ended, by outcome", teller.commands.clone());
-        registry.register("napkeeper_failures", "Effects that failed, by category", teller.failures.clone());
-        registry.register("napkeeper_effects", "Effects performed", teller.effects.clone());
-        registry.register("napkeeper_decision_seconds", "Time that decisions took", teller.deciding.clone());
-        registry.register("napkeeper_unplaced_pods", "Pods without a place", teller.waiting.clone());
-        registry.register("napkeeper_nodeclaims", "NodeClaims", teller.claims.clone());
-        registry.register("napkeeper_nodes", "Nodes", teller.nodes.clone());
+        registry.register("commands", "Commands that ended, by outcome", teller.commands.clone());
+        registry.register("failures", "Effects that failed, by category", teller.failures.clone());
+        registry.register("effects", "Effects performed", teller.effects.clone());
+        registry.register("decision_seconds", "Time that decisions took", teller.deciding.clone());
+        registry.register("unplaced_pods", "Pods without a place", teller.waiting.clone());
+        registry.register("nodeclaims", "NodeClaims", teller.claims.clone());
+        registry.register("nodes", "Nodes", teller.nodes.clone());
         teller
     }
 
