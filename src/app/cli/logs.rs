@@ -14,6 +14,9 @@ enum Format {
 /// Azure's crate logs whole bodies at debug, and the body of a VM holds what its kubelet is told: never, whoever asks.
 const QUIET: &str = "azure_core=info";
 
+/// Troubles of the client of Kubernetes: we say them once, in our own words. Who asks for them by name gets them.
+const TOLD_BY_US: &str = "kube_client=off,kube_runtime=off";
+
 /// Flags of the log.
 #[derive(Debug, clap::Args)]
 pub(super) struct LogArgs {
@@ -33,7 +36,7 @@ impl LogArgs {
             Format::Json => logs::Format::Json,
         };
         let asked = self.log_level.clone().or_else(|| std::env::var("RUST_LOG").ok()).filter(|text| !text.is_empty());
-        let filter = format!("{},{QUIET}", asked.as_deref().unwrap_or("info"));
+        let filter = format!("{TOLD_BY_US},{},{QUIET}", asked.as_deref().unwrap_or("info"));
         logs::init(format, Some(&filter))
     }
 }

@@ -150,7 +150,10 @@ impl Keeper {
             WatchEvent::Changed(delta) => {
                 self.settling.seen(&delta);
                 if let Delta::Pause(pause) = &delta {
-                    self.fixed.pause.send_replace(pause.clone());
+                    let before = self.fixed.pause.send_replace(pause.clone());
+                    if before != *pause {
+                        tracing::warn!(held_back = %pause, "the pause switch has changed");
+                    }
                 }
                 self.controller.apply(&delta);
                 self.changed = true;

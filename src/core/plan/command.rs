@@ -246,6 +246,19 @@ impl Pause {
     }
 }
 
+/// What is held back, joined by commas, or `nothing`.
+impl fmt::Display for Pause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = |switch: &Switch| match switch {
+            Switch::Launch => "launch",
+            Switch::Disrupt => "disrupt",
+            Switch::Delete => "delete",
+        };
+        let words: Vec<&str> = self.0.iter().map(word).collect();
+        f.pad(&if words.is_empty() { "nothing".to_owned() } else { words.join(", ") })
+    }
+}
+
 /// Kinds by name, for reports.
 #[must_use]
 pub fn kind_word(kind: ResourceKind) -> &'static str {

@@ -61,9 +61,9 @@ impl Unavailable {
                     self.block(Scope::SizeInZone(key.size.clone(), key.zone.clone(), c), refusal.at, HOUR);
                 }
             }
-            // Another offering would meet the same; but not for long, for a person may lift it at any time.
+            // Every other offering would meet the same; but not for long, for a person may lift it at any time.
             CloudErrorCode::Forbidden | CloudErrorCode::NotFound | CloudErrorCode::SubnetFull => {
-                self.block(Scope::All(own), refusal.at, MINUTE);
+                both.into_iter().for_each(|c| self.block(Scope::All(c), refusal.at, MINUTE));
             }
             // Azure does not want this size as we ask for it, and perhaps no other.
             CloudErrorCode::Invalid => both.into_iter().for_each(|c| self.block(size(c), refusal.at, MINUTES_10)),
