@@ -1,7 +1,7 @@
 //! The gate: may this effect be performed now?
 //!
-//! Reads always may. A write needs the Lease, and no pause switch that holds it back. What changes Azure needs enough
-//! of the Lease left for the request to arrive, and a deletion a pause switch that was read right before it.
+//! Reads always may. A write needs enough of the Lease left for the request to arrive, and no pause switch that
+//! holds it back; a deletion a pause switch that was read right before it.
 
 use crate::lease::LeaseHandle;
 use crate::pause::read_pause;
@@ -12,7 +12,7 @@ use std::fmt;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// What must be left of the Lease before Azure is asked to change anything.
+/// What must be left of the Lease before anything is written: the request must arrive before another may lead.
 const LEASE_LEFT: Duration = Duration::from_secs(5);
 
 /// Lets effects pass or holds them back. Cheap to clone.
@@ -52,16 +52,11 @@ impl Gate {
             admit(effect, &read_pause(&self.client, &self.namespace).await.map_err(|_| unreadable)?)?;
         }
         // Last, for reading the switch takes time.
-        let needed = if changes_azure(effect) { LEASE_LEFT } else { Duration::ZERO };
-        if self.lease.held_for(needed) { Ok(()) } else { Err(PortError::Held("the lease is lost or about to be")) }
+        if self.lease.held_for(LEASE_LEFT) { Ok(()) } else { Err(PortError::Held("the lease is lost or about to be")) }
     }
 }
 
 fn admit(effect: &Effect, pause: &Pause) -> Result<(), PortError> {
     let held = effect.held_by().is_some_and(|switch| pause.holds(switch));
     if held { Err(PortError::Held("the pause switch is set")) } else { Ok(()) }
-}
-
-fn changes_azure(effect: &Effect) -> bool {
-    matches!(effect, Effect::PutNic(_) | Effect::PutVm(_) | Effect::Delete(..) | Effect::Tag(..))
 }

@@ -7,6 +7,7 @@ use super::settling::Settling;
 use super::telling::Teller;
 use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog};
 use napkeeper_core::clock::Clock;
+use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::cluster::delta::Delta;
 use napkeeper_core::controller::{Answer, Controller, Rules};
 use napkeeper_core::names::ClaimName;
@@ -19,7 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 /// Most effects under way at once.
 const MOST_AT_ONCE: usize = 64;
@@ -27,6 +28,12 @@ const MOST_AT_ONCE: usize = 64;
 const MOST_CHANGES: usize = 4_096;
 /// Decisions are made at most this often, however fast changes come.
 const BETWEEN_DECISIONS: Duration = Duration::from_millis(20);
+/// Changes that may wait to be taken in; then the watches wait.
+const CHANGES: usize = 10_000;
+/// After something broke off that never should.
+const AFTER_BREAKING: Duration = Duration::from_secs(30);
+/// Decisions that may break off in a row.
+const MOST_BROKEN: u32 = 3;
 /// Longest sleep: our clock may be moved ahead by a test while it lasts.
 const LONGEST_SLEEP: Duration = Duration::from_millis(250);
 
@@ -50,16 +57,29 @@ impl Fixed {
 }
 
 /// What reaches the keeper from outside.
-#[derive(Debug)]
 pub(super) struct Inlets {
-    /// Changes in the cluster.
-    pub(super) changes: mpsc::Receiver<WatchEvent>,
+    /// Starts to watch the cluster.
+    pub(super) watch: Box<dyn Fn(mpsc::Sender<WatchEvent>) -> JoinHandle<()> + Send>,
     /// This replica leads.
     pub(super) leading: watch::Receiver<bool>,
 }
 
-/// A reply with the term of leadership that its effect belongs to.
-type Replied = (u64, CommandKey, Result<Reply, PortError>);
+/// A term of leadership: it begins with a fresh listing of everything, after all effects of the term before have ended.
+/// So nothing that an earlier term made is made again.
+#[derive(Debug)]
+struct Term {
+    watching: JoinHandle<()>,
+    changes: mpsc::Receiver<WatchEvent>,
+}
+
+impl Drop for Term {
+    fn drop(&mut self) {
+        self.watching.abort();
+    }
+}
+
+/// A reply to an effect of a command.
+type Replied = (CommandKey, Result<Reply, PortError>);
 
 /// The state of the controller.
 #[derive(Debug)]
@@ -71,20 +91,26 @@ pub(super) struct Keeper {
     watches: Check,
     /// Kinds whose watch fails, with the reason.
     troubled: BTreeMap<Kind, String>,
+    term: Option<Term>,
     synced: bool,
     leads: bool,
-    term: u64,
     changed: bool,
     decided: Option<Instant>,
     answers: JoinSet<Answer>,
     effects: JoinSet<Replied>,
+    /// Effects of terms that are over: their replies do not matter any more, but that they end does.
+    stale: JoinSet<Replied>,
+    /// Decisions that broke off in a row, and until when none is made.
+    broken: u32,
+    hold: Option<Instant>,
     /// Looks for NodeClaims that were created and have not been seen.
     looks: JoinSet<(ClaimName, Result<Reply, PortError>)>,
 }
 
 impl Keeper {
     pub(super) fn new(fixed: Fixed, teller: Teller, watches: Check) -> Self {
-        watches.fail("the cluster has not been listed yet");
+        // A replica that stands by is ready to take over.
+        watches.pass();
         Self {
             fixed,
             controller: Controller::default(),
@@ -92,20 +118,24 @@ impl Keeper {
             teller,
             watches,
             troubled: BTreeMap::new(),
+            term: None,
             synced: false,
             leads: false,
-            term: 0,
             changed: false,
             decided: None,
             answers: JoinSet::new(),
             effects: JoinSet::new(),
+            stale: JoinSet::new(),
+            broken: 0,
+            hold: None,
             looks: JoinSet::new(),
         }
     }
 
     /// Runs until the process drains; effects under way are then waited for.
     pub(super) async fn run(mut self, mut inlets: Inlets, lifecycle: Lifecycle) {
-        loop {
+        while self.broken < MOST_BROKEN {
+            self.begin_term(&inlets);
             self.ask();
             self.act();
             let sleep = tokio::time::sleep(self.sleep());
@@ -116,28 +146,69 @@ impl Keeper {
                     let leads = *inlets.leading.borrow_and_update();
                     self.lead(leads);
                 }
-                Some(reply) = self.effects.join_next() => match reply {
-                    Ok(reply) => self.replied(reply),
-                    Err(error) => tracing::error!(%error, "an effect broke off; its command is given up at its next timeout"),
-                },
+                Some(Ok((key, reply))) = self.effects.join_next() => self.replied(&key, reply),
+                Some(_) = self.stale.join_next() => {}
                 Some(answer) = self.answers.join_next() => match answer {
                     Ok(answer) => self.answered(answer),
                     Err(error) => self.broke_off(&error),
                 },
                 Some(Ok((claim, reply))) = self.looks.join_next() => self.looked(&claim, &reply),
-                event = inlets.changes.recv() => {
-                    let Some(event) = event else { break };
-                    self.learn(event);
-                    for _ in 0..MOST_CHANGES {
-                        let Ok(event) = inlets.changes.try_recv() else { break };
-                        self.learn(event);
-                    }
-                }
+                event = next_event(&mut self.term) => self.take_in(event),
                 () = sleep => {}
             }
         }
-        tracing::info!(under_way = self.effects.len(), "draining: no new work is begun");
-        while self.effects.join_next().await.is_some() {}
+        let under_way = self.effects.len() + self.stale.len();
+        tracing::info!(under_way, "draining: no new work is begun");
+        while self.effects.join_next().await.is_some() || self.stale.join_next().await.is_some() {}
+    }
+
+    /// Begins a term, if we lead and nothing of an earlier term is under way.
+    fn begin_term(&mut self, inlets: &Inlets) {
+        let held = self.hold.is_some_and(|until| Instant::now() < until);
+        if !self.leads || self.term.is_some() || !self.stale.is_empty() || held {
+            return;
+        }
+        self.watches.fail("the cluster has not been listed yet");
+        let (sender, changes) = mpsc::channel(CHANGES);
+        self.term = Some(Term { watching: (inlets.watch)(sender), changes });
+    }
+
+    /// Ends the term. What it had under way is forgotten, as in a crash.
+    fn end_term(&mut self) {
+        self.term = None;
+        self.synced = false;
+        self.troubled.clear();
+        self.settling = Settling::default();
+        self.controller.restart(Snapshot::default());
+        self.answers.abort_all();
+        self.answers = JoinSet::new();
+        while self.effects.try_join_next().is_some() {}
+        if self.stale.is_empty() {
+            std::mem::swap(&mut self.stale, &mut self.effects);
+        } else {
+            // Two terms that ended one right after the other: wait for the effects of both.
+            let effects = std::mem::take(&mut self.effects);
+            self.stale.spawn(async move {
+                drop(effects.join_all().await);
+                (CommandKey::Inventory, Ok(Reply::Done))
+            });
+        }
+        self.watches.pass();
+    }
+
+    /// Takes in an event, and all that wait behind it.
+    fn take_in(&mut self, event: Option<WatchEvent>) {
+        let Some(event) = event else {
+            tracing::error!("the watches have ended, which is a bug; beginning anew");
+            self.end_term();
+            self.hold = Some(Instant::now() + AFTER_BREAKING);
+            return;
+        };
+        self.learn(event);
+        for _ in 0..MOST_CHANGES {
+            let Some(Ok(event)) = self.term.as_mut().map(|term| term.changes.try_recv()) else { break };
+            self.learn(event);
+        }
     }
 
     /// Takes in an event of the watches.
@@ -180,36 +251,25 @@ impl Keeper {
         }
     }
 
-    /// Leadership was won or lost. What a lost term had under way is forgotten, as in a crash.
+    /// Leadership was won or lost.
     fn lead(&mut self, leads: bool) {
         if self.leads == leads {
             return;
         }
         tracing::info!(leads, "leadership has changed");
         self.leads = leads;
-        self.term += 1;
-        let snapshot = self.controller.snapshot().clone();
-        self.controller.restart(snapshot);
-        self.answers.abort_all();
-        self.answers = JoinSet::new();
-        self.changed = true;
+        self.end_term();
     }
 
     /// Asks for a decision on a thread of its own, if there is reason to. A decision on half of the objects would be a
     /// wrong one: a NodeClaim that is not seen is made again.
     fn ask(&mut self) {
+        self.look();
         let now = self.fixed.clock.now();
         let due = self.changed || self.controller.next_decision().is_some_and(|at| at <= now);
         let rested = self.decided.is_none_or(|at| at.elapsed() >= BETWEEN_DECISIONS);
         if !(self.leads && self.synced && self.troubled.is_empty() && due && rested) {
             return;
-        }
-        if let Some(claim) = self.settling.overdue(Instant::now()) {
-            let ports = Arc::clone(&self.fixed.ports);
-            self.looks.spawn(async move {
-                let reply = ports.perform(&Effect::ReadClaim(claim.clone())).await;
-                (claim, reply)
-            });
         }
         if self.changed {
             self.controller.refresh_types(&self.fixed.catalog, &self.fixed.options);
@@ -221,7 +281,18 @@ impl Keeper {
         self.answers.spawn_blocking(move || question.answer(&settings, now, seed));
     }
 
+    /// Looks for a NodeClaim that was created and should have been seen long ago.
+    fn look(&mut self) {
+        let Some(claim) = self.settling.overdue(Instant::now()) else { return };
+        let ports = Arc::clone(&self.fixed.ports);
+        self.looks.spawn(async move {
+            let reply = ports.perform(&Effect::ReadClaim(claim.clone())).await;
+            (claim, reply)
+        });
+    }
+
     fn answered(&mut self, answer: Answer) {
+        self.broken = 0;
         self.teller.decided(self.decided.map(|at| at.elapsed()).unwrap_or_default());
         let started = self.controller.follow(answer, self.fixed.rules(), self.fixed.clock.now());
         self.teller.waiting(self.controller.snapshot(), &self.controller.memory().provision.unplaced);
@@ -230,14 +301,13 @@ impl Keeper {
         }
     }
 
-    /// A decision panicked: it begins anew from what is durable.
-    fn broke_off(&mut self, error: &tokio::task::JoinError) {
-        tracing::error!(%error, "a decision broke off, which is a bug; starting anew from the cluster");
-        let snapshot = self.controller.snapshot().clone();
-        self.controller.restart(snapshot);
-        self.term += 1;
-        let now = self.fixed.clock.now();
-        self.controller.wake_at(now + jiff::SignedDuration::from_secs(30));
+    /// A decision panicked: all begins anew, after a while; several times in a row, this process gives up, and with it
+    /// the Lease.
+    fn broke_off(&mut self, error: &JoinError) {
+        tracing::error!(%error, "a decision broke off, which is a bug; beginning anew from the cluster");
+        self.broken += 1;
+        self.end_term();
+        self.hold = Some(Instant::now() + AFTER_BREAKING);
     }
 
     /// Hands out all effects that are due.
@@ -247,31 +317,29 @@ impl Keeper {
             let next = self.controller.next_effect(self.fixed.clock.now(), &mut ended);
             self.ended(ended);
             let Some((key, effect)) = next else { break };
-            let (ports, term) = (Arc::clone(&self.fixed.ports), self.term);
+            let ports = Arc::clone(&self.fixed.ports);
             self.teller.performing(&effect);
             self.settling.began(&key);
             self.effects.spawn(async move {
-                let reply = ports.perform(&effect).await;
-                (term, key, reply)
+                // On a task of its own, so that a panic is an answer too, and the command does not wait for ever.
+                let reply = tokio::spawn(async move { ports.perform(&effect).await }).await;
+                (key, reply.unwrap_or(Err(PortError::Cluster(ClusterError::Unavailable))))
             });
         }
     }
 
-    fn replied(&mut self, (term, key, reply): Replied) {
+    fn replied(&mut self, key: &CommandKey, reply: Result<Reply, PortError>) {
         if let Err(error) = &reply {
-            self.teller.refused(&key, error);
+            self.teller.refused(key, error);
         }
-        if term != self.term {
-            return;
-        }
-        if let Some(Command::CreateClaim(draft)) = self.controller.running(&key).map(|p| &p.command)
+        if let Some(Command::CreateClaim(draft)) = self.controller.running(key).map(|p| &p.command)
             && self.controller.snapshot().claims().get(&draft.name).is_none()
             && matches!(reply, Ok(_) | Err(PortError::Cluster(ClusterError::Unavailable)))
         {
             self.settling.created(draft.name.clone(), Instant::now());
         }
         let mut ended = Vec::new();
-        self.controller.reply(&key, reply, self.fixed.clock.now(), &mut ended);
+        self.controller.reply(key, reply, self.fixed.clock.now(), &mut ended);
         self.ended(ended);
     }
 
@@ -301,5 +369,13 @@ impl Keeper {
         let settled = self.settling.next().map(|at| at.saturating_duration_since(Instant::now()));
         let due = [wake.map(until), settled].into_iter().flatten().min().unwrap_or(LONGEST_SLEEP);
         due.clamp(Duration::from_millis(1), LONGEST_SLEEP)
+    }
+}
+
+/// The next event of the term; never, between terms.
+async fn next_event(term: &mut Option<Term>) -> Option<WatchEvent> {
+    match term {
+        Some(term) => term.changes.recv().await,
+        None => std::future::pending().await,
     }
 }

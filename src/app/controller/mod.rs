@@ -21,15 +21,12 @@ use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_serve::{Health, Lifecycle, Limits, Part, PartError, bind, metrics, serve_plain};
 use ports::LivePorts;
 use settings::Known;
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use telling::Teller;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
-/// Changes that may wait to be taken in; then the watches wait.
-const CHANGES: usize = 10_000;
 /// A fixed token is for tests, which are over by then.
 const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(24 * 365);
 
@@ -61,15 +58,19 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     tracing::info!(mode = ?options.mode, cluster = %known.settings.cluster.cluster, health = %listener.local_addr()?, "napkeeper controller starts");
 
     let identity = options.identity.clone().unwrap_or_else(identity);
-    let (work_ended, ended) = oneshot::channel::<Infallible>();
-    let stop = async move { drop(ended.await) };
+    let (work_ended, ended) = oneshot::channel();
+    let stop = async move {
+        // A controller that was cut off may have something under way: then the Lease has to run out.
+        if ended.await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
     let (lease, standing) = stand(client.clone(), &options.namespace, &identity, stop);
     let (pause, paused) = watch::channel(Pause::default());
     let (events, writing) = Events::start(client.clone(), &identity);
-    let (sender, changes) = mpsc::channel(CHANGES);
-    let watching = WatchOptions::new(Arc::clone(&clock), options.namespace.clone());
-    let watching = tokio::spawn(watch_cluster(client.clone(), watching, sender));
-    let inlets = Inlets { changes, leading: lease.leads() };
+    let (watched, watching) = (client.clone(), WatchOptions::new(Arc::clone(&clock), options.namespace.clone()));
+    let watch_anew = move |sender| tokio::spawn(watch_cluster(watched.clone(), watching.clone(), sender));
+    let inlets = Inlets { watch: Box::new(watch_anew), leading: lease.leads() };
     let ports = LivePorts {
         mode: options.mode,
         writer: Writer::new(client.clone(), Arc::clone(&clock)),
@@ -88,7 +89,6 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     let parts = vec![
         Part::new("the controller", async move {
             keeping.await;
-            watching.abort();
             standing.await?;
             // Events are news: those that are still unwritten are dropped with the process.
             writing.abort();
@@ -99,10 +99,11 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     Ok(napkeeper_serve::run(&lifecycle, parts).await?)
 }
 
-async fn keep(keeper: Keeper, inlets: Inlets, lifecycle: Lifecycle, ended: oneshot::Sender<Infallible>) {
+async fn keep(keeper: Keeper, inlets: Inlets, lifecycle: Lifecycle, ended: oneshot::Sender<()>) {
     keeper.run(inlets, lifecycle).await;
-    // Only now may the Lease go to another: nothing of ours is under way any more.
-    drop(ended);
+    // Only now may the Lease go to another: nothing of ours is under way any more. Whoever stands for election may
+    // have gone already, with the process.
+    let _ = ended.send(());
 }
 
 async fn serve_health(

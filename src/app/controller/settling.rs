@@ -78,9 +78,11 @@ impl Settling {
         self.changed.keys().cloned().chain(created).collect()
     }
 
-    /// When the next one settles by itself.
+    /// When the next one settles by itself, or is to be looked for.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.changed.values().min().map(|ended| *ended + LONGEST)
+        let changed = self.changed.values().min().map(|ended| *ended + LONGEST);
+        let created = self.created.values().min().map(|since| *since + UNSEEN);
+        [changed, created].into_iter().flatten().min()
     }
 
     /// A NodeClaim that should have been seen long ago; it is named again only after the same time.
