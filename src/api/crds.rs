@@ -31,6 +31,8 @@ pub fn all() -> Result<Vec<Crd>, serde_json::Error> {
 /// our kinds are cluster-scoped, and AKSNodeClass is served in its older version too.
 fn finish(mut definition: Value) -> Crd {
     definition["spec"]["scope"] = json!("Cluster");
+    // Whoever finds a definition without it knows that somebody else installed it.
+    definition["metadata"]["labels"] = json!({ "app.kubernetes.io/part-of": "napkeeper" });
     clean(&mut definition["spec"]["versions"]);
     let kind = definition["spec"]["names"]["kind"].clone();
     if kind == "AKSNodeClass" || kind == "OrphanSweep" {

@@ -13,6 +13,7 @@ mod gate;
 mod lease;
 pub mod list;
 mod ours;
+mod owner;
 mod pause;
 pub mod watch;
 mod write;
@@ -21,6 +22,7 @@ pub use client::{ConnectError, connect};
 pub use events::{Events, Regarding};
 pub use gate::Gate;
 pub use lease::{LEASE, LeaseHandle, stand};
+pub use owner::foreign_definitions;
 pub use pause::{PAUSE_CONFIG_MAP, read_pause};
 pub use write::Writer;
 

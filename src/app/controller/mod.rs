@@ -10,23 +10,27 @@ use crate::clock::WallClock;
 use anyhow::{Context, Result};
 use jiff::{SignedDuration, Timestamp};
 use keeper::{Fixed, Inlets, Keeper};
+use kube::Client;
 use napkeeper_azure::{Azure, AzureSettings, Credential, HttpWire, Token};
 use napkeeper_core::catalog::{Catalog, RegionCatalog};
 use napkeeper_core::clock::Clock;
 use napkeeper_core::plan::Pause;
 use napkeeper_core::settings::Mode;
 use napkeeper_kube::watch::{WatchOptions, watch as watch_cluster};
-use napkeeper_kube::{Events, Gate, Writer, connect, stand};
+use napkeeper_kube::{Events, Gate, Writer, connect, foreign_definitions, stand};
 use napkeeper_serve::prometheus_client::registry::Registry;
-use napkeeper_serve::{Health, Lifecycle, Limits, Part, PartError, bind, metrics, serve_plain};
+use napkeeper_serve::{Check, Health, Lifecycle, Limits, Part, PartError, bind, metrics, serve_plain};
 use ports::LivePorts;
 use settings::Known;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use telling::Teller;
 use tokio::sync::{oneshot, watch};
 
+/// How often it is looked who owns the definitions of Karpenter's kinds, until it is us.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// A fixed token is for tests, which are over by then.
 const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(24 * 365);
 
@@ -69,7 +73,17 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     let (pause, paused) = watch::channel(Pause::default());
     let (events, writing) = Events::start(client.clone(), &identity);
     let (watched, watching) = (client.clone(), WatchOptions::new(Arc::clone(&clock), options.namespace.clone()));
-    let watch_anew = move |sender| tokio::spawn(watch_cluster(watched.clone(), watching.clone(), sender));
+    let (mode, definitions) = (options.mode, health.check("definitions"));
+    definitions.pass();
+    let watch_anew = move |sender| {
+        let (client, options, definitions) = (watched.clone(), watching.clone(), definitions.clone());
+        tokio::spawn(async move {
+            if mode == Mode::Provisioner {
+                own_definitions(&client, &definitions).await;
+            }
+            watch_cluster(client, options, sender).await;
+        })
+    };
     let inlets = Inlets { watch: Box::new(watch_anew), leading: lease.leads() };
     let ports = LivePorts {
         mode: options.mode,
@@ -97,6 +111,24 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         Part::new("the health server", serve_health(lifecycle.clone(), health, registry, listener)),
     ];
     Ok(napkeeper_serve::run(&lifecycle, parts).await?)
+}
+
+/// Waits until the definitions of Karpenter's kinds are ours: beside another Karpenter nothing may be decided.
+async fn own_definitions(client: &Client, check: &Check) {
+    loop {
+        match foreign_definitions(client).await {
+            Ok(None) => return check.pass(),
+            Ok(Some(names)) => {
+                let why = format!(
+                    "{names}: installed by somebody else, who may run Karpenter here; use --mode companion, or remove that Karpenter and install our definitions"
+                );
+                tracing::error!(why, "nothing is decided");
+                check.fail(why);
+            }
+            Err(error) => check.fail(format!("the definitions of Karpenter's kinds cannot be read: {error}")),
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
 }
 
 async fn keep(keeper: Keeper, inlets: Inlets, lifecycle: Lifecycle, ended: oneshot::Sender<()>) {
