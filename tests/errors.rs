@@ -1,4 +1,6 @@
 //! The adapter's error map understands every way in which the simulated Azure says no.
+//!
+//! But one: that an operation is forgotten is known only from the URL that was asked.
 
 use jiff::SignedDuration;
 use napkeeper_azure::classify;
@@ -29,7 +31,6 @@ fn every_refusal_means_over_http_what_it_means_inside() {
         Refusal::Locked(id("v")),
         Refusal::Throttled { retry_after: SignedDuration::from_secs(20) },
         Refusal::NotFound(id("v")),
-        Refusal::OperationNotFound(Arc::from("o")),
         Refusal::PropertyChange { property: "zones", vm: id("v") },
         Refusal::Taken(id("v")),
         Refusal::Busy(id("v")),

@@ -223,7 +223,7 @@ async fn what_is_right_is_allowed_in_silence() {
 #[tokio::test]
 async fn what_is_wrong_is_refused_with_rule_path_and_remedy() {
     let rig = Rig::new(None, PATIENT);
-    let bad = class("v1beta1", &json!({ "imageFamily": "ubuntu", "maxPods": 9, "vnetSubnetId": "x" }));
+    let bad = class("v1beta1", &json!({ "maxPods": 9, "osDiskSizeGB": 1, "vnetSubnetId": "x" }));
     let answer = rig.ask("/validate", &review("CREATE", "karpenter.azure.com", &bad, &Value::Null)).await;
     assert_eq!(
         answer,
@@ -231,21 +231,34 @@ async fn what_is_wrong_is_refused_with_rule_path_and_remedy() {
             "uid": UID, "allowed": false,
             "status": {
                 "code": 422, "reason": "Invalid",
-                "message": "AKSNodeClass is refused, 3 findings:\n\
-                    NK1010 spec.vnetSubnetId: unknown field vnetSubnetId; did you mean vnetSubnetID?\n\
-                    NK1013 spec.imageFamily: \"ubuntu\" is not one of Ubuntu, Ubuntu2204, Ubuntu2404, AzureLinux; did you mean Ubuntu?\n\
-                    NK1015 spec.maxPods: must be at least 10, not 9",
+                "message": "AKSNodeClass is refused, 2 findings:\n\
+                    NK1015 spec.maxPods: must be at least 10, not 9\n\
+                    NK1015 spec.osDiskSizeGB: must be at least 30, not 1",
             },
+            "warnings": ["NK1010 spec.vnetSubnetId: unknown field vnetSubnetId; did you mean vnetSubnetID?"],
         })
     );
     assert!(rig.metrics().contains(r#"outcome="refused"} 1"#));
 }
 
 #[tokio::test]
+async fn what_a_newer_schema_may_allow_is_a_warning() {
+    let rig = Rig::new(None, PATIENT);
+    let newer = class("v1beta1", &json!({ "imageFamily": "Ubuntu2604", "newField": { "a": 1 } }));
+    let answer = rig.ask("/validate", &review("CREATE", "karpenter.azure.com", &newer, &Value::Null)).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+    let warnings = answer["warnings"].as_array().unwrap();
+    let rule = |warning: &Value| warning.as_str().unwrap().split(' ').take(2).collect::<Vec<_>>().join(" ");
+    let rules: Vec<_> = warnings.iter().map(rule).collect();
+    assert_eq!(rules, ["NK1010 spec.newField:", "NK1013 spec.imageFamily:"]);
+}
+
+#[tokio::test]
 async fn a_refusal_is_bounded() {
     let rig = Rig::new(None, PATIENT);
-    let spec: serde_json::Map<_, _> = (0..500).map(|n| (format!("a{n}{}", "x".repeat(1000)), json!(1))).collect();
-    let bad = class("v1beta1", &Value::Object(spec));
+    let tags: serde_json::Map<_, _> =
+        (0..500).map(|n| (format!("a{n}"), json!(format!("<{}>", "x".repeat(1000))))).collect();
+    let bad = class("v1beta1", &json!({ "tags": tags }));
     let answer = rig.ask("/validate", &review("CREATE", "karpenter.azure.com", &bad, &Value::Null)).await;
     let message = answer["status"]["message"].as_str().unwrap();
     assert!(message.ends_with("\nand 490 more"), "{message}");

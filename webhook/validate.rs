@@ -1,17 +1,21 @@
 //! `/validate`: may this NodePool or AKSNodeClass be written?
 //!
 //! The findings are those of `napkeeper validate`. What was wrong before is no reason to refuse: it becomes a warning,
-//! so that an object from before a rule can still be changed.
+//! so that an object from before a rule can still be changed. So does what only the schema forbids that is built in here:
+//! the API server has checked the object by its own schema before it asks, and that may be newer.
 
 use crate::hint::shorten;
 use crate::review::{Answer, GroupVersionKind, Request};
 use napkeeper_api::yaml::Document;
-use napkeeper_verdict::{Finding, Severity, Verdict};
+use napkeeper_verdict::{Finding, Severity, Verdict, rules};
 use serde_json::Value;
 
 /// What is judged: API group, versions, kind.
 const JUDGED: [(&str, &[&str], &str); 2] =
     [("karpenter.sh", &["v1"], "NodePool"), ("karpenter.azure.com", &["v1alpha2", "v1beta1"], "AKSNodeClass")];
+
+/// Rules by which a newer schema may allow more: fields and values of which we have not heard.
+const OF_THE_SCHEMA: [&str; 2] = [rules::UNKNOWN_FIELD.id, rules::ENUM.id];
 
 /// Most findings that a refusal lists, and most warnings.
 const MOST: usize = 10;
@@ -34,7 +38,7 @@ pub(crate) fn judge(verdict: &Verdict, request: Request) -> Option<Answer> {
     let before = if update { findings(verdict, request.old_object) } else { Vec::new() };
     let (wrong, doubtful): (Vec<_>, Vec<_>) = findings(verdict, request.object)
         .into_iter()
-        .partition(|f| f.severity == Severity::Error && !before.iter().any(|b| is_same(f, b)));
+        .partition(|f| is_ours(f) && !before.iter().any(|b| is_same(f, b)));
     let title = |n: usize| format!("{} is refused, {n} finding{}", request.kind.kind, if n == 1 { "" } else { "s" });
     Some(Answer {
         refusal: (!wrong.is_empty()).then(|| {
@@ -50,6 +54,11 @@ fn is_judged(asked: &GroupVersionKind) -> bool {
     JUDGED.iter().any(|(group, versions, kind)| {
         asked.group == *group && asked.kind == *kind && versions.contains(&&*asked.version)
     })
+}
+
+/// True for an error that the API server cannot have judged better.
+fn is_ours(finding: &Finding) -> bool {
+    finding.severity == Severity::Error && !OF_THE_SCHEMA.contains(&finding.rule)
 }
 
 /// Errors before warnings, and those about the object as a whole (whose rules have the lower ids) before its fields.

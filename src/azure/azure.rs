@@ -60,6 +60,21 @@ impl Azure {
         Ok(Self { settings, transport, compute, resources, subscription, group })
     }
 
+    /// True for an effect that changes something on Azure.
+    #[must_use]
+    pub fn writes(effect: &Effect) -> bool {
+        matches!(effect, Effect::PutNic(_) | Effect::PutVm(_) | Effect::Delete(..) | Effect::Tag(..))
+    }
+
+    /// Fetches the token for the next request, unless it is at hand. That may take a minute: whoever has to check
+    /// something right before a write does this before the check.
+    ///
+    /// # Errors
+    /// `Unavailable` where no credential yields a token; for some seconds that is then the answer for everybody.
+    pub async fn authenticate(&self) -> Result<(), PortError> {
+        self.transport.authenticate().await.map_err(PortError::Cloud)
+    }
+
     /// Performs an effect on Azure.
     ///
     /// # Errors
@@ -124,8 +139,15 @@ impl Azure {
     }
 
     async fn delete(&self, id: &ArmId) -> Result<Reply, CloudError> {
+        match self.begin_delete(id).await {
+            Err(error) if error.code == CloudErrorCode::NotFound => Ok(Reply::Done),
+            reply => reply,
+        }
+    }
+
+    async fn begin_delete(&self, id: &ArmId) -> Result<Reply, CloudError> {
         let Place { subscription, group, of, name } = Place::of(id)?;
-        let reply = match of {
+        match of {
             Type::Vm => {
                 let request = self.compute.virtual_machines_client().delete(group, name, subscription);
                 begun(&request.send().await.map_err(meant)?.into_raw_response())
@@ -135,10 +157,6 @@ impl Azure {
                 begun(&request.send().await.map_err(meant)?.into_raw_response())
             }
             Type::Nic => self.write(Method::Delete, id.as_str(), None).await,
-        };
-        match reply {
-            Err(error) if error.code == CloudErrorCode::NotFound => Ok(Reply::Done),
-            reply => reply,
         }
     }
 
@@ -153,7 +171,7 @@ impl Azure {
     async fn poll(&self, operation: &OperationId) -> Result<Reply, CloudError> {
         let url =
             operation.0.parse().map_err(|_| invalid("the id of an operation must be the URL that Azure named"))?;
-        operation::outcome(&self.transport.call(Method::Get, url, None).await?)
+        operation::outcome(&self.transport.poll(url).await?)
     }
 
     /// A write of our own.

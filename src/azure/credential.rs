@@ -9,11 +9,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 /// A token is not used in its last minutes: requests take time.
 const MARGIN: SignedDuration = SignedDuration::from_mins(5);
+/// How long before it is used a token is fetched.
+const AHEAD: SignedDuration = SignedDuration::from_mins(1);
 /// Longest that one way to a token may take.
 const LONGEST: Duration = Duration::from_secs(20);
+/// How long a failure of all ways is the answer for everybody: many callers must not try them one after another.
+const FAILURE_LASTS: Duration = Duration::from_secs(5);
 
 /// A bearer token. Its `Debug` does not show it.
 #[derive(Clone)]
@@ -58,7 +63,14 @@ pub enum Credential {
 #[derive(Debug, Clone)]
 pub struct Chain {
     ways: Vec<Way>,
-    kept: Arc<Mutex<Option<Token>>>,
+    kept: Arc<Mutex<Kept>>,
+}
+
+/// What the ways have last come to.
+#[derive(Debug, Default)]
+struct Kept {
+    token: Option<Token>,
+    failed: Option<(Instant, CredentialError)>,
 }
 
 /// There is no token.
@@ -84,16 +96,25 @@ impl Credential {
 
     /// A token for a scope.
     pub(crate) async fn token(&self, scope: &str) -> Result<Token, CredentialError> {
+        self.token_at(scope, Timestamp::now()).await
+    }
+
+    /// Sees to it that [`token`](Self::token) has one at hand for the next minute.
+    pub(crate) async fn prepare(&self, scope: &str) -> Result<(), CredentialError> {
+        self.token_at(scope, Timestamp::now() + AHEAD).await.map(drop)
+    }
+
+    async fn token_at(&self, scope: &str, now: Timestamp) -> Result<Token, CredentialError> {
         match self {
             Self::Static(token) => Ok(token.clone()),
-            Self::Chain(chain) => chain.token(scope, Timestamp::now()).await,
+            Self::Chain(chain) => chain.token(scope, now).await,
         }
     }
 
     /// Forgets the token that Azure has just refused.
     pub(crate) async fn forget(&self) {
         if let Self::Chain(chain) = self {
-            *chain.kept.lock().await = None;
+            chain.kept.lock().await.token = None;
         }
     }
 }
@@ -106,8 +127,11 @@ impl Chain {
     /// The kept token, else a new one; callers at the same time wait for one answer.
     async fn token(&self, scope: &str, now: Timestamp) -> Result<Token, CredentialError> {
         let mut kept = self.kept.lock().await;
-        if let Some(token) = kept.as_ref().filter(|token| token.is_fresh(now)) {
+        if let Some(token) = kept.token.as_ref().filter(|token| token.is_fresh(now)) {
             return Ok(token.clone());
+        }
+        if let Some((_, error)) = kept.failed.as_ref().filter(|(at, _)| at.elapsed() < FAILURE_LASTS) {
+            return Err(error.clone());
         }
         let mut failures = Vec::new();
         for (name, way) in &self.ways {
@@ -115,14 +139,16 @@ impl Chain {
                 Ok(Ok(found)) => {
                     let expires_at = Timestamp::from_second(found.expires_on.unix_timestamp()).unwrap_or(now);
                     let token = Token::new(found.token.secret(), expires_at);
-                    *kept = Some(token.clone());
+                    *kept = Kept { token: Some(token.clone()), failed: None };
                     return Ok(token);
                 }
                 Ok(Err(error)) => failures.push(format!("{name}: {error}")),
                 Err(_) => failures.push(format!("{name}: no answer in {} s", LONGEST.as_secs())),
             }
         }
-        Err(CredentialError::Failed(failures.join("; ").into()))
+        let error = CredentialError::Failed(failures.join("; ").into());
+        kept.failed = Some((Instant::now(), error.clone()));
+        Err(error)
     }
 }
 
@@ -169,6 +195,21 @@ mod tests {
         assert_eq!(chain.token("s", at(0)).await.unwrap().secret(), "secret-2");
         assert_eq!(bad.1.load(Ordering::SeqCst), 3);
         assert!(!format!("{credential:?}").contains("secret"), "{credential:?}");
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_the_answer_for_some_seconds() {
+        let bad = way(None);
+        let chain = Chain::new(vec![("bad", bad.clone())]);
+        let asks = (0..8).map(|_| chain.token("s", at(0)));
+        for answer in futures::future::join_all(asks).await {
+            assert_eq!(answer.unwrap_err().to_string(), "no token from bad: not here");
+        }
+        assert_eq!(bad.1.load(Ordering::SeqCst), 1);
+        let long_ago = Instant::now().checked_sub(FAILURE_LASTS).unwrap();
+        chain.kept.lock().await.failed.as_mut().unwrap().0 = long_ago;
+        chain.token("s", at(0)).await.unwrap_err();
+        assert_eq!(bad.1.load(Ordering::SeqCst), 2);
     }
 
     #[tokio::test]

@@ -30,8 +30,9 @@ const BY_CODE: [(&str, CloudErrorCode); 27] = [
     ("TooManyRequests", CloudErrorCode::Throttled),
     ("SubscriptionRequestsThrottled", CloudErrorCode::Throttled),
     ("ResourceNotFound", CloudErrorCode::NotFound),
-    ("ResourceGroupNotFound", CloudErrorCode::NotFound),
-    ("NotFound", CloudErrorCode::NotFound),
+    // Without its group nothing can be said of a resource; the bare word says not even what was not found.
+    ("ResourceGroupNotFound", CloudErrorCode::Unavailable),
+    ("NotFound", CloudErrorCode::Unavailable),
     ("PropertyChangeNotAllowed", CloudErrorCode::Conflict),
     ("Conflict", CloudErrorCode::Conflict),
     ("AnotherOperationInProgress", CloudErrorCode::Conflict),
@@ -80,6 +81,8 @@ pub(crate) fn of_response(response: &WireResponse) -> CloudError {
     let by_status = by_status(response.status);
     let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
     let (code, message) = match told(&body) {
+        // Whoever hears that a resource is absent lets go of it for ever: only the plain statement counts.
+        Some((Some(CloudErrorCode::NotFound), message)) if !says_absent(response.status, &body) => (by_status, message),
         // Compute throttles with codes that mean something else under other statuses.
         Some((_, message)) if by_status == CloudErrorCode::Throttled => (by_status, message),
         Some((code, message)) => (code.unwrap_or(by_status), message),
@@ -87,7 +90,28 @@ pub(crate) fn of_response(response: &WireResponse) -> CloudError {
             (by_status, format!("status {} without an error that Azure Resource Manager would send", response.status))
         }
     };
+    let message = match (response.status, code) {
+        (404, CloudErrorCode::Unavailable) => format!("whether the resource is absent is not known: {message}"),
+        _ => message,
+    };
     CloudError { code, message: message.into(), retry_after: retry_after(response) }
+}
+
+/// The error of an operation's URL. Azure forgets operations and then answers 404, which says nothing of the resource.
+pub(crate) fn of_operation_url(response: &WireResponse) -> CloudError {
+    let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
+    let is_forgotten = response.status == 404 && outer_code(&body).eq_ignore_ascii_case("NotFound");
+    let error = of_response(response);
+    if is_forgotten { CloudError { code: CloudErrorCode::NotFound, ..error } } else { error }
+}
+
+/// True where Azure Resource Manager itself says that there is no such resource.
+fn says_absent(status: u16, body: &Value) -> bool {
+    status == 404 && outer_code(body).eq_ignore_ascii_case("ResourceNotFound")
+}
+
+fn outer_code(body: &Value) -> &str {
+    body.get("error").unwrap_or(body)["code"].as_str().unwrap_or_default()
 }
 
 /// The error of an operation that has ended badly, from the body that its URL answers.
@@ -133,10 +157,9 @@ fn known(error: &Value, depth: usize) -> Option<(CloudErrorCode, &Value)> {
 fn by_status(status: u16) -> CloudErrorCode {
     match status {
         401 | 403 => CloudErrorCode::Forbidden,
-        404 => CloudErrorCode::NotFound,
         409 | 412 => CloudErrorCode::Conflict,
         429 => CloudErrorCode::Throttled,
-        300..=399 | 408 | 500.. => CloudErrorCode::Unavailable,
+        300..=399 | 404 | 408 | 500.. => CloudErrorCode::Unavailable,
         _ => CloudErrorCode::Invalid,
     }
 }
@@ -188,7 +211,7 @@ mod tests {
             (400, CloudErrorCode::Invalid),
             (401, CloudErrorCode::Forbidden),
             (403, CloudErrorCode::Forbidden),
-            (404, CloudErrorCode::NotFound),
+            (404, CloudErrorCode::Unavailable),
             (409, CloudErrorCode::Conflict),
             (429, CloudErrorCode::Throttled),
             (302, CloudErrorCode::Unavailable),
@@ -200,6 +223,31 @@ mod tests {
         let unclear = json!({ "error": { "code": "OperationNotAllowed", "message": "not now" } });
         assert_eq!(code(409, &unclear), CloudErrorCode::Invalid, "a known code is not overruled");
         assert_eq!(code(429, &unclear), CloudErrorCode::Throttled, "but throttling is throttling");
+    }
+
+    #[test]
+    fn absent_is_only_what_azure_calls_so() {
+        let says = |code: &str| json!({ "error": { "code": code, "message": "m" } });
+        let within = json!({ "error": { "code": "x", "details": [{ "code": "ResourceNotFound" }] } });
+        for (status, body, meant) in [
+            (404, says("ResourceNotFound"), CloudErrorCode::NotFound),
+            (404, says("ResourceGroupNotFound"), CloudErrorCode::Unavailable),
+            (404, says("SubscriptionNotFound"), CloudErrorCode::Unavailable),
+            (404, says("NotFound"), CloudErrorCode::Unavailable),
+            (404, says("AuthorizationFailed"), CloudErrorCode::Forbidden),
+            (404, within, CloudErrorCode::Unavailable),
+            (404, json!("gone"), CloudErrorCode::Unavailable),
+            (400, says("ResourceNotFound"), CloudErrorCode::Invalid),
+            (503, says("ResourceNotFound"), CloudErrorCode::Unavailable),
+        ] {
+            assert_eq!(code(status, &body), meant, "{status} {body}");
+        }
+        let page = WireResponse { status: 404, headers: Vec::new(), body: b"<html>ResourceNotFound</html>".to_vec() };
+        assert_eq!(of_response(&page).code, CloudErrorCode::Unavailable);
+        let forgotten = |body: &Value| of_operation_url(&response(404, &[], body)).code;
+        assert_eq!(forgotten(&says("NotFound")), CloudErrorCode::NotFound);
+        assert_eq!(forgotten(&says("ResourceGroupNotFound")), CloudErrorCode::Unavailable);
+        assert_eq!(of_operation_url(&page).code, CloudErrorCode::Unavailable);
     }
 
     #[test]

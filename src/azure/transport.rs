@@ -7,7 +7,7 @@
 //! shows `authorization` alone.
 
 use crate::credential::Credential;
-use crate::error::{invalid, of_response, unavailable};
+use crate::error::{invalid, of_operation_url, of_response, unavailable};
 use crate::wire::{Method, Wire, WireRequest, WireResponse};
 use async_trait::async_trait;
 use azure_core::auth::{AccessToken, TokenCredential};
@@ -40,20 +40,43 @@ pub(crate) struct Transport {
 }
 
 impl Transport {
+    /// Fetches the token for the next request, unless it is at hand.
+    pub(crate) async fn authenticate(&self) -> Result<(), CloudError> {
+        self.credential.prepare(&self.scope()).await.map_err(|e| unavailable(e.to_string()))
+    }
+
+    fn scope(&self) -> String {
+        format!("{}/.default", self.endpoint.origin().ascii_serialization())
+    }
+
     /// Sends a request; its success.
     pub(crate) async fn call(
         &self,
         method: Method,
-        mut url: Url,
+        url: Url,
         body: Option<Vec<u8>>,
     ) -> Result<WireResponse, CloudError> {
+        self.answer(method, url, body).await?.map_err(|response| of_response(&response))
+    }
+
+    /// Asks an operation's URL; its success.
+    pub(crate) async fn poll(&self, url: Url) -> Result<WireResponse, CloudError> {
+        self.answer(Method::Get, url, None).await?.map_err(|response| of_operation_url(&response))
+    }
+
+    /// Sends a request; the response, as `Err` where it is no success.
+    async fn answer(
+        &self,
+        method: Method,
+        mut url: Url,
+        body: Option<Vec<u8>>,
+    ) -> Result<Result<WireResponse, WireResponse>, CloudError> {
         if url.origin() != self.endpoint.origin() {
             let host = url.host_str().unwrap_or_default();
             return Err(invalid(format!("{host} is not Azure's endpoint: no token is sent to it")));
         }
         put_version(&mut url)?;
-        let scope = format!("{}/.default", self.endpoint.origin().ascii_serialization());
-        let token = self.credential.token(&scope).await.map_err(|e| unavailable(e.to_string()))?;
+        let token = self.credential.token(&self.scope()).await.map_err(|e| unavailable(e.to_string()))?;
         let id = Uuid::new_v4().to_string();
         let mut headers = vec![
             ("accept".to_owned(), "application/json".to_owned()),
@@ -85,14 +108,14 @@ impl Transport {
             self.credential.forget().await;
         }
         if !(200..300).contains(&response.status) {
-            return Err(of_response(&response));
+            return Ok(Err(response));
         }
         // A page of something in between, say a proxy that asks for a password, must not pass for a success.
         if !response.body.is_empty() && serde_json::from_slice::<IgnoredAny>(&response.body).is_err() {
             let status = response.status;
             return Err(unavailable(format!("{method} {path}: answered {status} with a body that is no JSON")));
         }
-        Ok(response)
+        Ok(Ok(response))
     }
 
     /// Reads the resource at a path below the endpoint.

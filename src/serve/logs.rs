@@ -1,8 +1,10 @@
 //! Logs: where do they go, and how do they look?
 
 use std::io::IsTerminal;
+use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::prelude::*;
 
 /// How a line of the log looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,22 +36,31 @@ pub enum LogError {
 }
 
 /// Sends logs to stderr, in colour only on a terminal. `filter` goes before `RUST_LOG`; without either it is `info`.
+/// Targets that begin with one of `quiet` are never more verbose than `info`, whatever the filter says.
 ///
 /// # Errors
 /// [`LogError`]: the filter cannot be read, or logging is set up already.
-pub fn init(format: Format, filter: Option<&str>) -> Result<(), LogError> {
+pub fn init(format: Format, filter: Option<&str>, quiet: &'static [&'static str]) -> Result<(), LogError> {
     let filter = filter.map(str::to_owned).or_else(|| std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty()));
     let filter = filter.unwrap_or_else(|| DEFAULT_FILTER.to_owned());
     let parsed = EnvFilter::try_new(&filter).map_err(|e| LogError::Filter { filter, why: e.to_string() })?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(parsed)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
-    match format {
-        Format::Text => builder.finish().try_init(),
-        Format::Json => builder.json().flatten_event(true).finish().try_init(),
-    }
-    .map_err(|_| LogError::Twice)
+    let layer =
+        tracing_subscriber::fmt::layer().with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr);
+    let lines = match format {
+        Format::Text => layer.boxed(),
+        Format::Json => layer.json().flatten_event(true).boxed(),
+    };
+    tracing_subscriber::registry()
+        .with(lines)
+        .with(parsed)
+        .with(filter_fn(move |line| is_told(quiet, line)))
+        .try_init()
+        .map_err(|_| LogError::Twice)
+}
+
+/// A filter's directives can be beaten by more specific ones; this cannot.
+fn is_told(quiet: &[&str], line: &Metadata<'_>) -> bool {
+    *line.level() <= Level::INFO || !quiet.iter().any(|target| line.target().starts_with(target))
 }
 
 #[cfg(test)]
@@ -57,9 +68,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_set_up_and_a_bad_filter_are_errors() {
-        assert!(matches!(init(Format::Json, Some("a=b=c")), Err(LogError::Filter { .. })));
-        init(Format::Json, Some("info")).unwrap();
-        assert!(matches!(init(Format::Text, None), Err(LogError::Twice)));
+    fn logging_is_set_up_once_and_quiet_targets_stay_quiet() {
+        assert!(matches!(init(Format::Json, Some("a=b=c"), &[]), Err(LogError::Filter { .. })));
+        init(Format::Json, Some("chatty::inside=trace,other=trace"), &["chatty"]).unwrap();
+        assert!(matches!(init(Format::Text, None, &[]), Err(LogError::Twice)));
+        assert!(!tracing::enabled!(target: "chatty::inside", Level::DEBUG), "no directive beats quiet");
+        assert!(tracing::enabled!(target: "chatty::inside", Level::INFO));
+        assert!(tracing::enabled!(target: "other", Level::TRACE));
     }
 }

@@ -6,6 +6,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use napkeeper_azure::{Azure, AzureSettings, HttpWire, Machines, SettingsError};
+use napkeeper_core::cluster::cloud::ResourceKind;
 use napkeeper_core::names::{ArmId, Region};
 use napkeeper_core::plan::{Effect, NicSpec, Reply};
 use napkeeper_core::ports::{CloudError, CloudErrorCode, PortError};
@@ -65,7 +66,7 @@ async fn garbage_is_unavailable_and_never_a_shorter_list() {
     for id in [NIC, VM] {
         let error = error(azure.perform(&get(id)).await);
         assert_eq!(error.code, CloudErrorCode::Unavailable, "{error:?}");
-        assert!(error.message.contains("cannot be understood"), "{error:?}");
+        assert!(error.message.contains("a body that is no JSON"), "{error:?}");
     }
     assert!(azure.list().await.is_err());
     assert!(azure.group_managed_by().await.is_err());
@@ -105,8 +106,34 @@ async fn the_status_decides_where_the_body_says_nothing() {
     let azure = served(|_| async { (StatusCode::FOUND, [("location", "https://evil.example")]).into_response() }).await;
     assert_eq!(error(azure.perform(&get(VM)).await).code, CloudErrorCode::Unavailable, "redirects are not followed");
     let azure = served(|_| async { StatusCode::NOT_FOUND.into_response() }).await;
-    assert_eq!(azure.perform(&get(VM)).await, Ok(Reply::Resource(None)));
     assert!(azure.list().await.is_err(), "a missing group is no empty one");
+}
+
+#[tokio::test]
+async fn a_resource_is_gone_only_where_azure_says_so() {
+    const ABSENT: &str = r#"{"error":{"code":"ResourceNotFound","message":"m"}}"#;
+    const NO_GROUP: &str = r#"{"error":{"code":"ResourceGroupNotFound","message":"no such group"}}"#;
+    const BARE: &str = r#"{"error":{"code":"NotFound","message":"m"}}"#;
+    let delete = |id: &str, kind| Effect::Delete(ArmId::new(id).unwrap(), kind);
+    let effects = [get(VM), get(NIC), delete(VM, ResourceKind::Vm), delete(NIC, ResourceKind::Nic)];
+    let azure = served(|_| async { (StatusCode::NOT_FOUND, ABSENT).into_response() }).await;
+    for effect in &effects {
+        let gone = if effect.is_write() { Reply::Done } else { Reply::Resource(None) };
+        assert_eq!(azure.perform(effect).await, Ok(gone), "{effect:?}");
+    }
+    let no_group = served(|_| async { (StatusCode::NOT_FOUND, NO_GROUP).into_response() }).await;
+    let bare = served(|_| async { (StatusCode::NOT_FOUND, BARE).into_response() }).await;
+    let page = served(|_| async { (StatusCode::NOT_FOUND, "<html>not here</html>").into_response() }).await;
+    let empty = served(|_| async { StatusCode::NOT_FOUND.into_response() }).await;
+    for (azure, effect) in
+        [&no_group, &bare, &page, &empty].into_iter().flat_map(|a| effects.iter().map(move |e| (a, e)))
+    {
+        let error = error(azure.perform(effect).await);
+        assert_eq!(error.code, CloudErrorCode::Unavailable, "{effect:?} {error:?}");
+        assert!(error.message.contains("absent is not known"), "{error:?}");
+    }
+    let error = error(no_group.perform(&get(VM)).await);
+    assert!(error.message.contains("no such group"), "{error:?}");
 }
 
 #[tokio::test]

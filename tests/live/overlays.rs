@@ -101,6 +101,8 @@ async fn the_companion_applies_beside_what_upstream_installs_and_cannot_touch_it
             ("controller", "patch", ("napkeeper.io", "orphansweeps/status"), true),
             ("controller", "patch", ("napkeeper.io", "orphansweeps"), false),
             ("controller", "update", ("napkeeper.io", "orphanrecords"), true),
+            ("controller", "patch", ("napkeeper.io", "orphanrecords"), false),
+            ("controller", "list", ("policy", "poddisruptionbudgets"), false),
             ("controller", "list", ("", "secrets"), false),
         ],
     )
@@ -121,6 +123,8 @@ async fn the_provisioner_applies_to_an_empty_cluster_and_may_make_nodes_come_and
             ("controller", "create", ("karpenter.sh", "nodeclaims"), true),
             ("controller", "patch", ("karpenter.sh", "nodeclaims/status"), true),
             ("controller", "patch", ("karpenter.sh", "nodepools"), false),
+            ("controller", "patch", ("karpenter.sh", "nodepools/status"), false),
+            ("controller", "patch", ("karpenter.azure.com", "aksnodeclasses/status"), false),
             ("controller", "patch", ("", "nodes"), true),
             ("controller", "create", ("", "pods/eviction"), true),
             ("controller", "delete", ("", "pods"), false),
@@ -182,6 +186,11 @@ async fn the_program_takes_the_arguments_of_its_deployments() -> Result<()> {
             ensure!(args.iter().any(|arg| arg == file), "{args:?} does not name {file}");
             let bound: Vec<i64> = args.iter().filter_map(|a| a.strip_prefix("0.0.0.0:")?.parse().ok()).collect();
             ensure!(bound == ports, "{program} listens on {bound:?}, its container names {ports:?}");
+            if args.iter().any(|arg| arg == "provisioner") {
+                let said = complaint(&args).await?;
+                ensure!(said.contains("could not join the cluster"), "{program} {args:?}: {said}");
+                args.push("--azure-endpoint=http://127.0.0.1:1".to_owned());
+            }
             let said = complaint(&args).await?;
             ensure!(said.contains(file) && !said.contains("Usage"), "{program} {args:?}: {said}");
             args.push("--no-such-flag".to_owned());

@@ -10,13 +10,18 @@ use std::path::PathBuf;
 const EXAMPLES: &str = "\
 Examples:
   napkeeper controller --mode companion --config napkeeper.yaml      beside managed NAP: sweeps and reports
-  napkeeper controller --mode provisioner --config napkeeper.yaml    instead of it
   napkeeper controller --mode provisioner --config napkeeper.yaml \\
       --azure-endpoint http://127.0.0.1:8085 --azure-token-file token --kubeconfig kind.kubeconfig
-                                                                     against `napkeeper azure-sim`
+                                                                     instead of it: against `napkeeper azure-sim`
 
 One replica acts at a time, by a Lease; others wait. SIGTERM lets what is under way finish.
 Exit codes: 0 stopped as asked, 2 it could not be done.";
+
+/// VMs that nothing boots into a node are bought, paid for and replaced, over and over.
+const NOT_YET: &str = "\
+provisioner mode does not work on Azure itself yet: the VMs that it would buy could not join the cluster, because their \
+custom data has no bootstrap token, API server address and certificate of the cluster. What works: --mode companion, \
+and provisioner mode with an --azure-endpoint on this machine, where `napkeeper azure-sim` listens";
 
 /// Look after a cluster: launch, replace and remove its nodes, and sweep what belongs to nobody.
 #[derive(Debug, clap::Args)]
@@ -68,7 +73,7 @@ struct AzureArgs {
 enum ModeArg {
     /// Beside managed NAP: report on VMs, sweep NICs and disks, launch nothing.
     Companion,
-    /// Instead of it: all that Karpenter does.
+    /// Instead of it: all that Karpenter does. Only against `napkeeper azure-sim` so far.
     Provisioner,
 }
 
@@ -80,11 +85,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         !only_here || napkeeper_azure::on_this_machine(azure_endpoint),
         "--azure-token-file and --time-offset-file are for tests: they need an --azure-endpoint on this machine, not {azure_endpoint}"
     );
+    let mode = match args.mode {
+        ModeArg::Companion => Mode::Companion,
+        ModeArg::Provisioner => Mode::Provisioner,
+    };
+    ensure!(mode == Mode::Companion || napkeeper_azure::on_this_machine(azure_endpoint), NOT_YET);
     let options = Options {
-        mode: match args.mode {
-            ModeArg::Companion => Mode::Companion,
-            ModeArg::Provisioner => Mode::Provisioner,
-        },
+        mode,
         config: args.config.clone(),
         cluster: args.cluster.clone(),
         kubeconfig: args.kubeconfig.clone(),

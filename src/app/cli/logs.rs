@@ -11,8 +11,8 @@ enum Format {
     Json,
 }
 
-/// Azure's crate logs whole bodies at debug, and the body of a VM holds what its kubelet is told: never, whoever asks.
-const QUIET: &str = "azure_core=info";
+/// Azure's crates log whole bodies at debug, and the body of a VM holds what its kubelet is told: never, whoever asks.
+const QUIET: &[&str] = &["azure_core", "azure_identity", "azure_mgmt", "typespec"];
 
 /// Troubles of the client of Kubernetes: we say them once, in our own words. Who asks for them by name gets them.
 const TOLD_BY_US: &str = "kube_client=off,kube_runtime=off";
@@ -36,7 +36,7 @@ impl LogArgs {
             Format::Json => logs::Format::Json,
         };
         let asked = self.log_level.clone().or_else(|| std::env::var("RUST_LOG").ok()).filter(|text| !text.is_empty());
-        let filter = format!("{TOLD_BY_US},{},{QUIET}", asked.as_deref().unwrap_or("info"));
-        logs::init(format, Some(&filter))
+        let filter = format!("{TOLD_BY_US},{}", asked.as_deref().unwrap_or("info"));
+        logs::init(format, Some(&filter), QUIET)
     }
 }
