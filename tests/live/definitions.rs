@@ -2,7 +2,7 @@
 
 use super::repository;
 use anyhow::{Context, Result, ensure};
-use napkeeper_tests::control_plane::{ControlPlane, Mode};
+use napkeeper_tests::control_plane::{ControlPlane, Mode, upstream_crds};
 use std::fs;
 use std::time::Instant;
 
@@ -83,5 +83,20 @@ async fn mistakes_in_a_node_pool_are_refused_by_its_schema() -> Result<()> {
             "{wrong:?} should be refused with {complaint:?}: {answer:?}"
         );
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn definitions_of_somebody_else_are_known_as_such() -> Result<()> {
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let plane = ControlPlane::start(Mode::Api).await?;
+    let client = plane.client().await?;
+    assert_eq!(napkeeper_kube::foreign_definitions(&client).await?, None, "what is not there belongs to nobody");
+    plane.apply(&upstream_crds().await?).await?;
+    let foreign = napkeeper_kube::foreign_definitions(&client).await?;
+    assert_eq!(foreign.as_deref(), Some("nodepools.karpenter.sh, nodeclaims.karpenter.sh"));
+    let ours = repository("manifests/crds/karpenter").display().to_string();
+    plane.kubectl(&["apply", "--server-side", "--force-conflicts", "--kustomize", &ours]).await?;
+    assert_eq!(napkeeper_kube::foreign_definitions(&client).await?, None);
     Ok(())
 }
