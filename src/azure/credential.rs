@@ -198,6 +198,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_is_prepared_lasts_for_the_next_minute() {
+        let ends_soon = Timestamp::now() + MARGIN + AHEAD / 2;
+        let good = way(Some(ends_soon.as_second()));
+        let credential = Credential::Chain(Chain::new(vec![("good", good.clone())]));
+        for _ in 0..3 {
+            assert_eq!(credential.token("s").await.unwrap().secret(), "secret-0");
+        }
+        credential.prepare("s").await.unwrap();
+        assert_eq!(credential.token("s").await.unwrap().secret(), "secret-1");
+        assert_eq!(good.1.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test]
     async fn a_failure_is_the_answer_for_some_seconds() {
         let bad = way(None);
         let chain = Chain::new(vec![("bad", bad.clone())]);
