@@ -15,7 +15,7 @@ use crate::cluster::Snapshot;
 use crate::cluster::claim::Claim;
 use crate::cluster::cloud::Tags;
 use crate::cluster::node::Node;
-use crate::cluster::pod::{Pod, PodOwner, Taint, TaintEffect};
+use crate::cluster::pod::{Pod, Taint, TaintEffect};
 use crate::labels;
 use crate::names::{ClaimName, Uid};
 use crate::plan::{ClaimStep, Command, CommandKey, Launch, NodeStep, Plan, Switch, Terminate};
@@ -266,8 +266,7 @@ impl Stepper<'_> {
             return Vec::new();
         }
         let Some(usage) = self.snapshot.usage(&node.name) else { return Vec::new() };
-        let moves = |p: &&Arc<Pod>| !p.is_terminal() && !matches!(p.owner, PodOwner::DaemonSet | PodOwner::Static);
-        usage.pods.iter().filter_map(|key| self.snapshot.pods().get(key)).filter(moves).cloned().collect()
+        usage.pods.iter().filter_map(|key| self.snapshot.pods().get(key)).filter(|p| p.holds_drain()).cloned().collect()
     }
 
     fn evict(&mut self, claim: &Claim, pods: &[Arc<Pod>]) {
