@@ -117,6 +117,7 @@ pub fn pod(shape: &Arc<PodShape>, name: &str, node: Option<&NodeName>) -> Pod {
         phase: if node.is_some() { PodPhase::Running } else { PodPhase::Pending },
         unschedulable: node.is_none(),
         do_not_disrupt: None,
+        opaque: false,
         volumes: Vec::new(),
     }
 }

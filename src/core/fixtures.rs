@@ -155,6 +155,7 @@ pub(crate) fn pod(name: &str, shape: &Arc<PodShape>) -> Pod {
         unschedulable: true,
         do_not_disrupt: None,
         volumes: Vec::new(),
+        opaque: false,
     }
 }
 

@@ -138,7 +138,7 @@ fn waiting(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
         .filter(|c| c.deleting_at.is_some())
         .filter_map(|c| snapshot.usage(c.status.node_name.as_ref()?))
         .flat_map(|usage| usage.pods.iter().filter_map(|key| snapshot.pods().get(key)))
-        .filter(|pod| pod.is_reschedulable() && pod.owner == crate::cluster::pod::PodOwner::Controller);
+        .filter(|pod| !pod.opaque && pod.is_reschedulable() && pod.owner == crate::cluster::pod::PodOwner::Controller);
     pending.chain(leaving).cloned().collect()
 }
 

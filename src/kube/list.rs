@@ -18,7 +18,7 @@ use napkeeper_core::cluster::claim::Claim;
 use napkeeper_core::cluster::inventory::{ListFailure, Listing};
 use napkeeper_core::cluster::node::Node;
 use napkeeper_core::cluster::volume::{Attachment, DiskUse, Volume};
-use napkeeper_core::names::{ArmId, ClaimName, ObjectName, ProviderId};
+use napkeeper_core::names::{ArmId, ClaimName, NodeName, ObjectName, ProviderId};
 use napkeeper_core::plan::Reply;
 use napkeeper_core::ports::{ClusterError, PortError};
 use serde::de::DeserializeOwned;
@@ -145,8 +145,20 @@ async fn pages<K, T>(api: &Api<K>, read: impl Fn(K) -> Result<Option<T>, Failure
 where
     K: Clone + Debug + DeserializeOwned,
 {
+    selected(api, ListParams::default(), read).await
+}
+
+/// Reads page after page of what a selection leaves.
+async fn selected<K, T>(
+    api: &Api<K>,
+    selection: ListParams,
+    read: impl Fn(K) -> Result<Option<T>, Failure>,
+) -> Result<Vec<T>, Failure>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
     let mut all = Vec::new();
-    let mut params = ListParams::default().limit(PAGE);
+    let mut params = selection.limit(PAGE);
     for _ in 0..MOST_PAGES {
         let page = timeout(PAGE_TIMEOUT, api.list(&params)).await;
         let page = page.map_err(|_| Failure::Other(format!("a page did not come within {} s", PAGE_TIMEOUT.as_secs())));
@@ -196,6 +208,25 @@ pub async fn read_node(client: &Client, clock: &dyn Clock, provider: &ProviderId
         Ok(nodes) => Ok(Reply::Node(nodes.into_iter().next())),
         Err(Failure::Refused(error)) => Err(refused(&error)),
         Err(Failure::Other(why)) => Err(unreadable("nodes", &why)),
+    }
+}
+
+/// Reads the pods of a Node: [`Reply::Pods`], those that cannot be understood as opaque ones.
+///
+/// # Errors
+/// [`PortError::Cluster`] when they cannot all be read.
+pub async fn read_pods(client: &Client, clock: &dyn Clock, node: &NodeName) -> Result<Reply, PortError> {
+    let api = Api::<Pod>::all(client.clone());
+    let of_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
+    let read = |object: Pod| {
+        let (pod, _) = ours::pod(&object, clock)
+            .map_err(|why| Failure::Other(format!("pod {} cannot be understood: {why}", object.name_any())))?;
+        Ok(Some(pod))
+    };
+    match selected(&api, of_node, read).await {
+        Ok(pods) => Ok(Reply::Pods(pods)),
+        Err(Failure::Refused(error)) => Err(refused(&error)),
+        Err(Failure::Other(why)) => Err(unreadable("pods", &why)),
     }
 }
 

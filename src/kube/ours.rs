@@ -11,13 +11,13 @@ use napkeeper_core::cluster::node::Node;
 use napkeeper_core::cluster::pod::Pod;
 use std::sync::Arc;
 
-/// A pod in our time.
-pub(crate) fn pod(object: &wire::Pod, clock: &dyn Clock) -> Result<Arc<Pod>, Violations> {
-    let mut pod = convert::pod(object)?;
+/// A pod in our time, opaque where it cannot be understood, and what is wrong with it.
+pub(crate) fn pod(object: &wire::Pod, clock: &dyn Clock) -> Result<(Arc<Pod>, Option<Violations>), Violations> {
+    let (mut pod, wrong) = convert::pod_or_opaque(object)?;
     pod.created_at = clock.ours(pod.created_at);
     pod.started_at = pod.started_at.map(|t| clock.ours(t));
     pod.deleting_at = pod.deleting_at.map(|t| clock.ours(t));
-    Ok(Arc::new(pod))
+    Ok((Arc::new(pod), wrong))
 }
 
 /// A Node in our time.
@@ -72,7 +72,8 @@ mod tests {
             "spec": { "containers": [] },
             "status": { "startTime": "2026-03-01T10:01:00Z" },
         }));
-        let pod = pod(&pod_object, &Ahead).unwrap();
+        let (pod, wrong) = pod(&pod_object, &Ahead).unwrap();
+        assert_eq!(wrong, None);
         assert_eq!(pod.created_at, at("2026-03-01T11:00:00Z"));
         assert_eq!(pod.started_at, Some(at("2026-03-01T11:01:00Z")));
         assert_eq!(pod.deleting_at, Some(at("2026-03-01T11:30:00Z")), "asked to end, its grace not counted");

@@ -26,7 +26,7 @@ mod tests;
 pub use budget::{BudgetLimit, PodDisruptionBudget, disruption_budget};
 pub use claim::{claim, claim_draft, claim_object};
 pub use node::node;
-pub use pod::{PodTemplate, pod, pod_template};
+pub use pod::{PodTemplate, pod, pod_or_opaque, pod_template};
 pub use pool::{node_class, node_pool};
 pub use record::{record_objects, records};
 pub use report::sweep_status;

@@ -69,20 +69,18 @@ fn read(
     };
     PodTemplate {
         shape: Arc::new(shape),
-        do_not_disrupt: do_not_disrupt(metadata, &at.key("metadata"), found),
+        do_not_disrupt: do_not_disrupt(metadata),
         volumes: volumes(spec, metadata.name.as_deref(), &at_spec, found),
         grace: spec.termination_grace_period_seconds.map(SignedDuration::from_secs),
     }
 }
 
-fn do_not_disrupt(metadata: &ObjectMeta, at: &Path, found: &mut Violations) -> Option<DoNotDisrupt> {
+fn do_not_disrupt(metadata: &ObjectMeta) -> Option<DoNotDisrupt> {
     match metadata.annotations.as_ref()?.get(DO_NOT_DISRUPT)?.as_str() {
         "true" => Some(DoNotDisrupt::Always),
         "false" | "" => None,
-        text => {
-            let path = at.key("annotations").key(DO_NOT_DISRUPT);
-            found.take(&path, duration::parse(text)).map(DoNotDisrupt::For)
-        }
+        // Whoever wrote anything else asks for something, and what errs on its side is to disrupt it never.
+        text => Some(duration::parse(text).map_or(DoNotDisrupt::Always, DoNotDisrupt::For)),
     }
 }
 
@@ -104,26 +102,49 @@ fn volumes(spec: &PodSpec, pod: Option<&str>, at: &Path, found: &mut Violations)
 /// [`Violations`]: all that is wrong with it.
 pub fn pod(object: &WirePod) -> Result<Pod, Violations> {
     let mut found = Violations::default();
+    let pod = as_far_as_readable(object, &mut found);
+    found.finish(pod)
+}
+
+/// Reads a Pod that runs somewhere, whatever it says: what cannot be understood makes it opaque, and with it the node
+/// that it is on is not empty. The second is all that is wrong with it.
+///
+/// # Errors
+/// [`Violations`] when not even its name and UID can be read.
+pub fn pod_or_opaque(object: &WirePod) -> Result<(Pod, Option<Violations>), Violations> {
+    let mut found = Violations::default();
+    let pod = as_far_as_readable(object, &mut found);
+    match pod {
+        Some(pod) if found.0.is_empty() => Ok((pod, None)),
+        Some(pod) => Ok((Pod { opaque: true, ..pod }, Some(found))),
+        None => Err(found),
+    }
+}
+
+/// All that can be read of a Pod; none without name and UID.
+fn as_far_as_readable(object: &WirePod, found: &mut Violations) -> Option<Pod> {
     let metadata = &object.metadata;
-    let key = meta::key(metadata, &mut found);
-    let uid = meta::uid(metadata, &mut found);
-    let Some(spec) = &object.spec else {
+    let key = meta::key(metadata, found);
+    let uid = meta::uid(metadata, found);
+    if object.spec.is_none() {
         found.add(&Path::of("spec"), "is required");
-        return Err(found);
-    };
-    let phase = phase(object, &mut found);
+    }
+    let nothing = PodSpec::default();
+    let spec = object.spec.as_ref().unwrap_or(&nothing);
     let node = spec.node_name.as_deref().filter(|n| !n.is_empty());
     let node = found.take_some(&Path::of("spec.nodeName"), node, |n| NodeName::new(n));
-    let namespace = key.as_ref().map(|k| k.namespace.clone());
-    let template = namespace.map(|n| read(metadata, spec, &n, &Path::root(), &mut found));
+    // What is on a node may run.
+    let unknown = if node.is_some() { PodPhase::Running } else { PodPhase::Pending };
+    let phase = phase(object, found).unwrap_or(unknown);
+    let (key, uid) = key.zip(uid)?;
+    let template = read(metadata, spec, &key.namespace, &Path::root(), found);
     let status = object.status.as_ref();
     let started_at = status.and_then(|s| s.start_time.as_ref()).map(|t| t.0);
     let unschedulable = status.and_then(|s| s.conditions.as_ref()).is_some_and(|list| {
         list.iter()
             .any(|c| c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable"))
     });
-    let built = key.zip(uid).zip(template).zip(phase);
-    let built = built.map(|(((key, uid), template), phase)| Pod {
+    Some(Pod {
         key,
         uid,
         shape: template.shape,
@@ -136,8 +157,8 @@ pub fn pod(object: &WirePod) -> Result<Pod, Violations> {
         unschedulable,
         do_not_disrupt: template.do_not_disrupt,
         volumes: template.volumes,
-    });
-    found.finish(built)
+        opaque: false,
+    })
 }
 
 /// When a pod was asked to end. Its deletionTimestamp is that plus the grace that it was given.

@@ -376,3 +376,45 @@ fn claims_classes_and_attachments_tell_where_disks_are_and_who_uses_them() {
     assert_eq!(uses.len(), 1);
     assert_eq!((&uses[0].disk, &*uses[0].user), (&disk, "Pod x/p"));
 }
+
+#[test]
+fn a_pod_that_cannot_be_understood_is_opaque_and_refuses_all_disruption() {
+    let base = serde_json::json!({
+        "metadata": { "name": "p", "namespace": "a", "uid": "u",
+            "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true }] },
+        "spec": { "nodeName": "n", "containers": [{ "name": "c", "resources": { "requests": { "cpu": "500m" } } }] },
+        "status": { "phase": "Running" },
+    });
+    let read = |at: &str, value: serde_json::Value| {
+        let mut object = base.clone();
+        let (parent, field) = at.rsplit_once('/').unwrap();
+        object.pointer_mut(parent).unwrap()[field] = value;
+        let object: k8s_openapi::api::core::v1::Pod = serde_json::from_value(object).unwrap();
+        let strict = super::pod(&object);
+        let (pod, wrong) = super::pod_or_opaque(&object).unwrap();
+        assert_eq!(strict.err(), wrong);
+        assert_eq!((pod.node.as_ref().map(|n| n.as_str()), pod.uid.as_str()), (Some("n"), "u"));
+        assert_eq!(pod.shape.requests.cpu_millis, 500);
+        (pod, wrong.is_some())
+    };
+    let never = jiff::Timestamp::MAX;
+    let term = serde_json::json!({ "matchExpressions": [{ "key": "k", "operator": "Perhaps" }] });
+    let affinity = serde_json::json!({ "nodeAffinity":
+        { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [term] } } });
+    for (at, value) in [
+        ("/status/phase", serde_json::json!("Pondering")),
+        ("/spec/tolerations", serde_json::json!([{ "operator": "Perhaps" }])),
+        ("/spec/affinity", affinity),
+    ] {
+        let (pod, wrong) = read(at, value);
+        assert!(wrong && pod.opaque && pod.holds_drain() && pod.refuses_disruption(never), "{at}: {pod:?}");
+        let waiting = napkeeper_core::cluster::pod::Pod { node: None, unschedulable: true, ..pod };
+        assert!(!waiting.is_provisionable(), "{at}");
+    }
+    for text in ["True", "yes"] {
+        let (pod, wrong) = read("/metadata/annotations", serde_json::json!({ "karpenter.sh/do-not-disrupt": text }));
+        assert!(!wrong && !pod.opaque && pod.refuses_disruption(never), "{text}");
+    }
+    let (pod, _) = read("/metadata/annotations", serde_json::json!({ "karpenter.sh/do-not-disrupt": "false" }));
+    assert!(!pod.refuses_disruption(never));
+}

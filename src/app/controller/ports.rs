@@ -50,6 +50,7 @@ impl Ports for LivePorts {
             Effect::TakeInventory => Ok(Reply::Inventory(Arc::new(self.take_inventory().await))),
             Effect::ReadClaim(name) => list::read_claim(&self.client, &*self.clock, name).await,
             Effect::ReadNode(provider) => list::read_node(&self.client, &*self.clock, provider).await,
+            Effect::ReadPods(node) => list::read_pods(&self.client, &*self.clock, node).await,
             Effect::ReadVolume(name) => list::read_volume(&self.client, name).await,
             _ => match self.writer.perform(effect).await {
                 Some(reply) => reply,

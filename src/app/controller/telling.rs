@@ -89,7 +89,7 @@ impl Teller {
 
     /// An object that cannot be understood.
     pub(super) fn unreadable(&self, kind: &'static str, name: &str, why: &str) {
-        tracing::warn!(kind, name, why, "the object cannot be understood and is left out");
+        tracing::warn!(kind, name, why, "the object cannot be understood");
     }
 
     /// A command has started.

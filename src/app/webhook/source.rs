@@ -88,7 +88,7 @@ impl Source {
                     }
                     Some(WatchEvent::Recovered { kind }) => tracing::info!(kind = kind.resource(), "watching works again"),
                     Some(WatchEvent::Unreadable { kind, name, why }) => {
-                        tracing::warn!(kind = kind.resource(), name, why, "the object cannot be understood and is left out");
+                        tracing::warn!(kind = kind.resource(), name, why, "the object cannot be understood");
                     }
                 },
                 _ = beat.tick(), if synced && news => {

@@ -128,6 +128,13 @@ impl Claim {
         self.deleting_at?.saturating_add(self.spec.termination_grace_period?).ok()
     }
 
+    /// We launched it, or are about to: it carries our plan or our intent. Karpenter's claims carry neither, though
+    /// the same finalizer, and are Karpenter's to look after.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.intent.is_some() || !self.spec.planned.is_empty()
+    }
+
     /// Name and UID together: a name alone may be another's tomorrow.
     #[must_use]
     pub fn reference(&self) -> ClaimRef {

@@ -166,6 +166,8 @@ pub struct Pod {
     pub do_not_disrupt: Option<DoNotDisrupt>,
     /// PersistentVolumeClaims that it uses.
     pub volumes: Vec<ObjectName>,
+    /// Not all of it could be understood. It keeps its node in use, is never disrupted, and no node is made for it.
+    pub opaque: bool,
 }
 
 impl Pod {
@@ -180,6 +182,7 @@ impl Pod {
     pub fn is_provisionable(&self) -> bool {
         self.node.is_none()
             && self.unschedulable
+            && !self.opaque
             && self.deleting_at.is_none()
             && !self.is_terminal()
             && !matches!(self.owner, PodOwner::DaemonSet | PodOwner::Static)
@@ -194,10 +197,17 @@ impl Pod {
             && !matches!(self.owner, PodOwner::DaemonSet | PodOwner::Static)
     }
 
+    /// It must have left its node before the VM goes.
+    #[must_use]
+    pub fn holds_drain(&self) -> bool {
+        !self.is_terminal() && !matches!(self.owner, PodOwner::DaemonSet | PodOwner::Static)
+    }
+
     /// It refuses to be disrupted at this time.
     #[must_use]
     pub fn refuses_disruption(&self, now: Timestamp) -> bool {
         match self.do_not_disrupt {
+            _ if self.opaque => !self.is_terminal(),
             None => false,
             Some(DoNotDisrupt::Always) => !self.is_terminal(),
             Some(DoNotDisrupt::For(time)) => {

@@ -53,7 +53,10 @@ fn candidate<'a>(
     now: Timestamp,
     plan: &mut Plan,
 ) -> Option<Candidate<'a>> {
-    let initialized = claim.status.initialized.filter(|_| claim.deleting_at.is_none() && !busy(snapshot, claim))?;
+    let initialized = claim
+        .status
+        .initialized
+        .filter(|_| claim.is_ours() && claim.deleting_at.is_none() && !busy(snapshot, claim))?;
     let node = snapshot.node_of(claim.status.provider_id.as_ref()?)?;
     let pool = snapshot.pools().get(claim.spec.pool.as_ref()?).filter(|p| p.replicas.is_none())?;
     let after = pool.disruption.consolidate_after?;

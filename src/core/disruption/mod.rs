@@ -79,7 +79,7 @@ pub fn disrupt(
 
 /// Asks for the deletion of nodes past their time.
 fn expire(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan) {
-    for claim in snapshot.claims().values().filter(|c| c.deleting_at.is_none()) {
+    for claim in snapshot.claims().values().filter(|c| c.is_ours() && c.deleting_at.is_none()) {
         let Some(after) = claim.spec.expire_after else { continue };
         let at = claim.created_at.saturating_add(after).unwrap_or(Timestamp::MAX);
         if at > now {

@@ -15,7 +15,7 @@ use crate::cluster::Snapshot;
 use crate::cluster::claim::Claim;
 use crate::cluster::cloud::Tags;
 use crate::cluster::node::Node;
-use crate::cluster::pod::{Pod, PodOwner, Taint, TaintEffect};
+use crate::cluster::pod::{Pod, Taint, TaintEffect};
 use crate::labels;
 use crate::names::{ClaimName, Uid};
 use crate::plan::{ClaimStep, Command, CommandKey, Launch, NodeStep, Plan, Switch, Terminate};
@@ -57,7 +57,7 @@ pub fn lifecycle(snapshot: &Snapshot, memory: &mut LifecycleMemory, settings: &S
     }
     memory.forget(snapshot);
     let mut step = Stepper { snapshot, memory, settings, now, plan: &mut plan };
-    for claim in snapshot.claims().values() {
+    for claim in snapshot.claims().values().filter(|claim| claim.is_ours()) {
         if !snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone())) {
             step.advance(claim);
         }
@@ -222,17 +222,14 @@ impl Stepper<'_> {
     /// Drains the node, then deletes all that the intent names.
     fn drain(&mut self, claim: &Claim, node: Option<&Node>) {
         let forced = claim.drain_deadline().map(|deadline| deadline + FORCE_AFTER);
-        let pods = match forced.filter(|at| *at <= self.now) {
-            Some(_) => Vec::new(),
-            None => node.map(|n| self.pods_to_move(n)).unwrap_or_default(),
-        };
+        // The pods of a lost node cannot be moved, and past the deadline they need not be.
+        let node = node.filter(|n| forced.is_none_or(|at| at > self.now) && !self.is_lost(n));
+        if let Some(node) = node.filter(|n| !is_tainted(n)) {
+            self.keep_pods_off(node, forced);
+            return;
+        }
+        let pods = node.map(|n| self.pods_to_move(n)).unwrap_or_default();
         if let Some(node) = node.filter(|_| !pods.is_empty()) {
-            let tainted = node.taints.iter().any(|t| &*t.key == labels::TAINT_DISRUPTED);
-            if !tainted && !self.busy(node) {
-                let (name, uid) = (node.name.clone(), node.uid.clone());
-                self.plan
-                    .push(Command::AdvanceNode { node: name, uid, step: NodeStep::Disrupt }, "no new pods: it drains");
-            }
             if !node.ready {
                 self.plan.wake_at(node.ready_since + GONE_AFTER);
             }
@@ -256,18 +253,33 @@ impl Stepper<'_> {
             return;
         }
         self.memory.terminated.insert(claim.name.clone(), self.now);
-        let terminate = Terminate { claim: claim.reference(), intent: intent.clone() };
+        let node = node.map(|n| n.name.clone());
+        let terminate = Terminate { claim: claim.reference(), intent: intent.clone(), drained: node };
         self.plan.push(Command::Terminate(Box::new(terminate)), "drained; its VM, NIC and OS disk go");
     }
 
-    /// Pods that must have left before the VM goes. A lost node's pods cannot be moved, only forgotten.
-    fn pods_to_move(&self, node: &Node) -> Vec<Arc<Pod>> {
-        if !node.ready && self.now >= node.ready_since + GONE_AFTER {
-            return Vec::new();
+    /// Taints a node that drains, pods or none: until that is seen, kube-scheduler may put pods on it.
+    fn keep_pods_off(&mut self, node: &Node, forced: Option<Timestamp>) {
+        if !node.ready {
+            self.plan.wake_at(node.ready_since + GONE_AFTER);
         }
+        if let Some(at) = forced {
+            self.plan.wake_at(at);
+        }
+        if !self.busy(node) {
+            let (name, uid) = (node.name.clone(), node.uid.clone());
+            self.plan.push(Command::AdvanceNode { node: name, uid, step: NodeStep::Disrupt }, "no new pods: it drains");
+        }
+    }
+
+    fn is_lost(&self, node: &Node) -> bool {
+        !node.ready && self.now >= node.ready_since + GONE_AFTER
+    }
+
+    /// Pods that must have left before the VM goes.
+    fn pods_to_move(&self, node: &Node) -> Vec<Arc<Pod>> {
         let Some(usage) = self.snapshot.usage(&node.name) else { return Vec::new() };
-        let moves = |p: &&Arc<Pod>| !p.is_terminal() && !matches!(p.owner, PodOwner::DaemonSet | PodOwner::Static);
-        usage.pods.iter().filter_map(|key| self.snapshot.pods().get(key)).filter(moves).cloned().collect()
+        usage.pods.iter().filter_map(|key| self.snapshot.pods().get(key)).filter(|p| p.holds_drain()).cloned().collect()
     }
 
     fn evict(&mut self, claim: &Claim, pods: &[Arc<Pod>]) {
@@ -322,6 +334,10 @@ fn tags(claim: &Claim, class: &Tags, settings: &Settings) -> Tags {
         set(labels::TAG_KARPENTER_NODEPOOL, pool.text());
     }
     tags
+}
+
+fn is_tainted(node: &Node) -> bool {
+    node.taints.iter().any(|t| &*t.key == labels::TAINT_DISRUPTED)
 }
 
 fn is_registered(node: &Node) -> bool {

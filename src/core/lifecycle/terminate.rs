@@ -6,7 +6,7 @@
 
 use crate::cluster::claim::{ClaimRef, LaunchIntent};
 use crate::cluster::cloud::{CloudResource, Detail, ResourceKind};
-use crate::names::{ArmId, ProviderId};
+use crate::names::{ArmId, NodeName, ProviderId};
 use crate::orphans::{Clause, Law};
 use crate::plan::{Effect, Reply, Report, Script, Step, Terminate};
 use crate::ports::{CloudErrorCode, ClusterError, OperationId, PortError};
@@ -25,6 +25,8 @@ pub struct TerminateScript {
     claim: ClaimRef,
     provider_id: ProviderId,
     law: Law,
+    /// The Node whose pods must have left, until its VM is being deleted.
+    drained: Option<NodeName>,
     /// What is still to be looked at, last one first.
     left: Vec<(ArmId, ResourceKind)>,
     /// The VM of the intent's name is somebody else's by now, and with it what is attached to it.
@@ -39,6 +41,7 @@ pub struct TerminateScript {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Next,
+    PodsRead,
     Looked,
     Deleted,
     Polling(OperationId),
@@ -58,11 +61,23 @@ impl TerminateScript {
             claim: command.claim,
             provider_id,
             law,
+            drained: command.drained,
             left,
             vm_stays: false,
             deleted: false,
             state: State::Next,
             started: None,
+        }
+    }
+
+    /// Reads the pods of the Node first, as long as its VM may still be kept; then looks at the next resource.
+    fn begin(&mut self) -> Step {
+        match &self.drained {
+            Some(node) => {
+                let effect = Effect::ReadPods(node.clone());
+                self.go(State::PodsRead, effect)
+            }
+            None => self.next(),
         }
     }
 
@@ -87,6 +102,7 @@ impl TerminateScript {
     fn done_with_one(&mut self) -> Step {
         self.left.pop();
         self.deleted = false;
+        self.drained = None;
         self.next()
     }
 
@@ -112,15 +128,19 @@ impl TerminateScript {
         match (self.state.clone(), reply) {
             (State::Next, _) => {
                 if self.law.holds(Clause::FinalizerLast) {
-                    self.next()
+                    self.begin()
                 } else {
                     self.go(State::Released, Effect::ReleaseClaim(self.claim.clone()))
                 }
             }
+            (State::PodsRead, Some(Reply::Pods(pods))) if !pods.iter().any(|p| p.holds_drain()) => self.next(),
+            // A pod came after the drain, or nothing is known: the lifecycle looks again.
+            (State::PodsRead, _) => Step::finished(),
             (State::Looked, Some(Reply::Resource(Some(found)))) => self.looked(&found),
             (State::Looked, _) => self.done_with_one(),
             (State::Deleted, Some(Reply::Accepted(op))) | (State::Polling(op), Some(Reply::Running)) => {
                 self.state = State::Polling(op);
+                self.drained = None;
                 Step::Wait(POLL_EVERY)
             }
             (State::Polling(op), None) => self.go(State::Polling(op.clone()), Effect::Poll(op)),

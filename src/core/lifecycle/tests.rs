@@ -81,6 +81,7 @@ fn word(effect: &Effect) -> &'static str {
         Effect::Delete(..) => "delete disk",
         Effect::AdvanceClaim(_, ClaimStep::Launched { .. }) => "launched",
         Effect::AdvanceClaim(_, ClaimStep::LaunchFailed(_)) => "launch failed",
+        Effect::ReadPods(_) => "read pods",
         Effect::ReadNode(_) => "read node",
         Effect::DeleteNode(..) => "delete node",
         Effect::ReleaseClaim(_) => "release",
@@ -113,6 +114,7 @@ fn fine(effect: &Effect) -> Result<Reply, PortError> {
     Ok(match effect {
         Effect::PutVm(_) | Effect::Delete(..) => Reply::Accepted(OperationId(Arc::from("op"))),
         Effect::Get(_) => Reply::Resource(None),
+        Effect::ReadPods(_) => Reply::Pods(Vec::new()),
         Effect::ReadNode(_) => Reply::Node(None),
         _ => Reply::Done,
     })
@@ -237,7 +239,7 @@ fn throttling_is_sat_out_as_long_as_azure_asks_and_not_for_ever() {
 }
 
 fn terminate(claim: &Claim) -> TerminateScript {
-    let command = Terminate { claim: claim.reference(), intent: claim.intent.clone().unwrap() };
+    let command = Terminate { claim: claim.reference(), intent: claim.intent.clone().unwrap(), drained: None };
     TerminateScript::new(command, Law::whole())
 }
 
@@ -344,12 +346,62 @@ fn words(plan: &Plan) -> Vec<&'static str> {
 fn a_node_drains_before_its_vm_goes_and_refused_evictions_are_repeated() {
     let mut snapshot = draining(|_, _, _| {});
     let mut memory = LifecycleMemory::default();
-    assert_eq!(words(&decided(&snapshot, &mut memory, 0)), ["taint", "evict"]);
-    assert_eq!(words(&decided(&snapshot, &mut memory, 5)), ["taint"]);
-    assert_eq!(words(&decided(&snapshot, &mut memory, 10)), ["taint", "evict"]);
+    assert_eq!(words(&decided(&snapshot, &mut memory, 0)), ["taint"], "nothing else before the taint is seen");
+    taint(&mut snapshot);
+    assert_eq!(words(&decided(&snapshot, &mut memory, 1)), ["evict"]);
+    assert_eq!(words(&decided(&snapshot, &mut memory, 5)), Vec::<&str>::new());
+    assert_eq!(words(&decided(&snapshot, &mut memory, 11)), ["evict"]);
     let key = snapshot.pods().values().next().unwrap().key.clone();
     snapshot.take_pod(&key);
-    assert_eq!(words(&decided(&snapshot, &mut memory, 11)), ["terminate"]);
+    assert_eq!(words(&decided(&snapshot, &mut memory, 12)), ["terminate"]);
+}
+
+fn taint(snapshot: &mut Snapshot) {
+    let drains = snapshot.nodes().values().next().unwrap();
+    let mut drains = crate::cluster::node::Node::clone(drains);
+    drains.taints.push(disrupted());
+    snapshot.put_node(drains);
+}
+
+fn disrupted() -> crate::cluster::pod::Taint {
+    crate::cluster::pod::Taint {
+        key: Arc::from(labels::TAINT_DISRUPTED),
+        value: Arc::from(""),
+        effect: crate::cluster::pod::TaintEffect::NoSchedule,
+    }
+}
+
+#[test]
+fn an_empty_node_is_tainted_and_its_pods_are_read_once_more_before_its_vm_goes() {
+    let mut snapshot = draining(|_, _, _| {});
+    let pod = Arc::clone(snapshot.pods().values().next().unwrap());
+    snapshot.take_pod(&pod.key);
+    let mut memory = LifecycleMemory::default();
+    assert_eq!(words(&decided(&snapshot, &mut memory, 0)), ["taint"]);
+    taint(&mut snapshot);
+    let plan = decided(&snapshot, &mut memory, 1);
+    let Command::Terminate(command) = &plan.commands[0].command else { panic!("{plan:?}") };
+    assert_eq!(command.drained, pod.node);
+    let pods = |list: Vec<Arc<crate::cluster::pod::Pod>>| {
+        let mut script = TerminateScript::new(Terminate::clone(command), Law::whole());
+        let (words, _) = play(&mut script, |_, effect| match effect {
+            Effect::ReadPods(_) => Ok(Reply::Pods(list.clone())),
+            other => fine(other),
+        });
+        words
+    };
+    assert_eq!(pods(vec![Arc::clone(&pod)]), ["read pods"], "it came after the drain");
+    assert_eq!(pods(vec![])[..2], ["read pods", "get"]);
+}
+
+#[test]
+fn a_claim_that_somebody_else_launched_is_left_alone() {
+    let foreign = |claim: &mut Claim| (claim.intent, claim.spec.planned) = (None, Vec::new());
+    let mut snapshot = draining(|claim, _, _| foreign(claim));
+    let mut fresh = claim("general-b", &pool("general"), vec![offering(LARGE, 1, Spot)]);
+    foreign(&mut fresh);
+    snapshot.put_claim(fresh);
+    assert_eq!(words(&decided(&snapshot, &mut LifecycleMemory::default(), 86_400)), Vec::<&str>::new());
 }
 
 #[test]
@@ -357,11 +409,7 @@ fn a_pod_that_asks_not_to_be_disrupted_holds_the_drain_until_the_grace_period_en
     let snapshot = draining(|claim, node, pod| {
         claim.spec.termination_grace_period = Some(SignedDuration::from_mins(10));
         pod.do_not_disrupt = Some(DoNotDisrupt::Always);
-        node.taints.push(crate::cluster::pod::Taint {
-            key: Arc::from(labels::TAINT_DISRUPTED),
-            value: Arc::from(""),
-            effect: crate::cluster::pod::TaintEffect::NoSchedule,
-        });
+        node.taints.push(disrupted());
     });
     let mut memory = LifecycleMemory::default();
     let early = decided(&snapshot, &mut memory, 60);
@@ -376,7 +424,10 @@ fn a_pod_that_asks_not_to_be_disrupted_holds_the_drain_until_the_grace_period_en
 
 #[test]
 fn a_node_that_is_not_ready_for_a_moment_is_drained_all_the_same() {
-    let snapshot = draining(|_, node, _| node.ready = false);
+    let snapshot = draining(|_, node, _| {
+        node.ready = false;
+        node.taints.push(disrupted());
+    });
     let mut memory = LifecycleMemory::default();
     let early = decided(&snapshot, &mut memory, 10);
     assert!(words(&early).contains(&"evict") && early.next.is_some_and(|t| t <= at(60)), "{early:?}");
@@ -385,7 +436,7 @@ fn a_node_that_is_not_ready_for_a_moment_is_drained_all_the_same() {
 
 #[test]
 fn a_paused_cluster_launches_and_deletes_nothing() {
-    let mut snapshot = draining(|_, _, _| {});
+    let mut snapshot = draining(|_, node, _| node.taints.push(disrupted()));
     let key = snapshot.pods().values().next().unwrap().key.clone();
     snapshot.take_pod(&key);
     snapshot.put_claim(claim("general-b", &pool("general"), vec![offering(LARGE, 1, Spot)]));

@@ -110,6 +110,8 @@ pub struct Terminate {
     pub claim: ClaimRef,
     /// What its intent names. Nothing else is touched.
     pub intent: LaunchIntent,
+    /// Its Node, if pods must have left that: they are read once more right before the VM goes.
+    pub drained: Option<NodeName>,
 }
 
 /// Delete a proven orphan.

@@ -7,7 +7,7 @@ use crate::cluster::claim::{Claim, ClaimRef, ClaimSpec, LaunchFailure, LaunchInt
 use crate::cluster::cloud::{CloudResource, ResourceKind, Tags};
 use crate::cluster::inventory::Inventory;
 use crate::cluster::node::Node;
-use crate::cluster::pod::{Labels, Taint};
+use crate::cluster::pod::{Labels, Pod, Taint};
 use crate::cluster::record::{Deletion, SeenVolume, Sighting, Trip};
 use crate::cluster::volume::Volume;
 use crate::money::HourlyPrice;
@@ -43,6 +43,8 @@ pub enum Effect {
     ReadClaim(ClaimName),
     /// Read the Node of a provider id, past the cache. Replies `Node`.
     ReadNode(ProviderId),
+    /// Read the pods of a Node, past the cache. Replies `Pods`.
+    ReadPods(NodeName),
     /// Read a PersistentVolume, past the cache. Replies `Volume`.
     ReadVolume(ObjectName),
     /// Write to the durable records.
@@ -80,6 +82,8 @@ pub enum Reply {
     Claim(Option<Arc<Claim>>),
     /// A Node, or none.
     Node(Option<Arc<Node>>),
+    /// Pods, opaque ones too.
+    Pods(Vec<Arc<Pod>>),
     /// A PersistentVolume, or none.
     Volume(Option<Arc<Volume>>),
     /// A whole inventory.
@@ -244,6 +248,7 @@ impl Effect {
             Self::Evict(..) => "evict",
             Self::ReadClaim(_) => "read_claim",
             Self::ReadNode(_) => "read_node",
+            Self::ReadPods(_) => "read_pods",
             Self::ReadVolume(_) => "read_volume",
             Self::Record(_) => "record",
             Self::ReportSweep(_) => "report_sweep",
@@ -264,6 +269,7 @@ impl Effect {
             self,
             Self::ReadClaim(_)
                 | Self::ReadNode(_)
+                | Self::ReadPods(_)
                 | Self::ReadVolume(_)
                 | Self::Get(_)
                 | Self::Poll(_)

@@ -77,7 +77,7 @@ impl Feed {
         }
         let old = old.and_then(|old| old.row);
         if seen.row.is_none() && kind.keeps_last_good() {
-            seen.row.clone_from(&old);
+            seen.row = old.clone().map(Row::unreadable_now);
         }
         let row = seen.row.clone();
         self.known(kind).objects.insert(id, seen);

@@ -27,7 +27,7 @@ fn row(kind: Kind, name: &str, variant: u8) -> Option<Row> {
             let operator = if variant == 5 { "Perhaps" } else { "Exists" };
             let pod = json!({ "metadata": meta, "status": { "conditions": waits }, "spec": {
                 "containers": [], "volumes": volumes, "nodeName": node, "tolerations": [{ "operator": operator }] } });
-            ours::pod(&wire(pod), &Real).ok().map(Row::Pod)
+            ours::pod(&wire(pod), &Real).ok().map(|(pod, _)| Row::Pod(pod))
         }
         Kind::Nodes => {
             let id = format!("azure:///subscriptions/s/{}", variant % 3);

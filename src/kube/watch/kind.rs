@@ -68,9 +68,9 @@ impl Kind {
     }
 
     /// True for kinds of which the last good version of an object stays when it cannot be understood any more: to
-    /// take them for gone would forget machines, deletions or trips of the breaker.
+    /// take them for gone would forget machines, what runs on them, deletions or trips of the breaker.
     pub(super) fn keeps_last_good(self) -> bool {
-        matches!(self, Self::NodeClaims | Self::Nodes | Self::OrphanRecords)
+        matches!(self, Self::Pods | Self::NodeClaims | Self::Nodes | Self::OrphanRecords)
     }
 }
 

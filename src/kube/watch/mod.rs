@@ -54,7 +54,8 @@ pub enum WatchEvent {
     Synced,
     /// An object is new, has changed or is gone.
     Changed(Delta),
-    /// An object cannot be understood. It counts as gone, but for NodeClaims, Nodes and OrphanRecords, whose last good
+    /// An object cannot be understood. A pod that runs stays, and is never disrupted; anything else
+    /// counts as gone, but for NodeClaims, Nodes and OrphanRecords, whose last good
     /// version stays.
     Unreadable {
         /// Its kind.

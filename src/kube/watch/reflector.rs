@@ -32,7 +32,7 @@ pub(super) fn steps(kind: Kind, client: &Client, options: &WatchOptions) -> BoxS
     let clock = || Arc::clone(&options.clock);
     let reflector = || Reflector::new(kind, client);
     match kind {
-        Kind::Pods => reflector().all(timed(clock(), |o, c| ours::pod(o, c).map(Row::Pod))),
+        Kind::Pods => reflector().all(pod(clock())),
         Kind::Nodes => reflector().all(timed(clock(), |o, c| ours::node(o, c).map(Row::Node))),
         Kind::NodeClaims => reflector().all(timed(clock(), |o, c| ours::claim(o, c).map(Row::Claim))),
         Kind::NodePools => reflector().all(|o: &NodePool| read(convert::node_pool(o), |p| Row::Pool(p.into()))),
@@ -70,6 +70,14 @@ fn timed<K>(
     convert: impl Fn(&K, &dyn Clock) -> Result<Row, Violations> + Send + 'static,
 ) -> impl Fn(&K) -> Reading + Send + 'static {
     move |object| read(convert(object, &*clock), |row| row)
+}
+
+/// A pod that cannot be understood is kept all the same: it runs.
+fn pod(clock: Arc<dyn Clock>) -> impl Fn(&core::v1::Pod) -> Reading + Send + 'static {
+    move |object| match ours::pod(object, &*clock) {
+        Ok((pod, wrong)) => (Some(Row::Pod(pod)), wrong.map(|why| why.to_string())),
+        Err(violations) => (None, Some(violations.to_string())),
+    }
 }
 
 fn daemon_set(set: convert::DaemonSet) -> Row {

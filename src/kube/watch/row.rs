@@ -46,6 +46,16 @@ pub(super) enum Row {
     Pause(Pause),
 }
 
+impl Row {
+    /// What is kept of an object that could be understood before: all of it, and of a pod, that it cannot now.
+    pub(super) fn unreadable_now(self) -> Self {
+        match self {
+            Self::Pod(pod) => Self::Pod(Arc::new(Pod { opaque: true, ..Pod::clone(&pod) })),
+            row => row,
+        }
+    }
+}
+
 /// An object as it was seen.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {

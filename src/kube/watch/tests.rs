@@ -156,7 +156,7 @@ async fn a_refusal_and_a_missing_kind_say_what_to_do_and_are_tried_again_slowly(
 }
 
 #[tokio::test]
-async fn what_cannot_be_understood_is_gone_but_for_claims_and_said_once() {
+async fn what_cannot_be_understood_stays_as_far_as_it_matters_and_is_said_once() {
     let fake = Fake::serving(&[PODS, CLAIMS]);
     fake.put(PODS, pod("a"));
     fake.put(CLAIMS, claim("c", "default"));
@@ -164,13 +164,24 @@ async fn what_cannot_be_understood_is_gone_but_for_claims_and_said_once() {
     watching.synced().await;
     let mut wrong = pod("a");
     wrong["spec"]["tolerations"] = json!([{ "operator": "Perhaps" }]);
-    fake.put(PODS, wrong);
-    let said = watching.until(|e| matches!(e, WatchEvent::Changed(Delta::PodGone(_)))).await;
+    wrong["spec"]["nodeName"] = json!("n");
+    fake.put(PODS, wrong.clone());
+    let said = watching.until(|e| matches!(e, WatchEvent::Changed(Delta::Pod(_)))).await;
+    let opaque = |s: &Snapshot| {
+        let on_node = s.usage(&NodeName::new("n").unwrap()).map_or(0, |u| u.pods.len());
+        let mut pods = s.pods().values();
+        (on_node, pods.all(|p| p.opaque && p.refuses_disruption(jiff::Timestamp::MAX)))
+    };
+    assert_eq!(opaque(&watching.snapshot), (1, true), "its node is in use");
     let WatchEvent::Unreadable { kind, name, why } = &said[0] else { panic!("{said:?}") };
     assert_eq!((*kind, name.as_str()), (Kind::Pods, "default/a"));
     assert!(why.contains("spec.tolerations[0].operator: must be Exists or Equal"), "{why}");
 
     // Neither the domain's rules nor the wire types.
+    wrong["spec"]["tolerations"] = json!("none");
+    fake.put(PODS, wrong);
+    watching.until(|e| matches!(e, WatchEvent::Unreadable { kind: Kind::Pods, .. })).await;
+    assert_eq!(opaque(&watching.snapshot), (1, true), "the last that was known of it holds");
     fake.put(CLAIMS, claim("c", "Not A Name"));
     watching.until(|e| matches!(e, WatchEvent::Unreadable { kind: Kind::NodeClaims, .. })).await;
     let mut undecodable = claim("c", "default");

@@ -76,6 +76,7 @@ impl Writer {
             Effect::ReportSweep(report) => self.report_sweep(report).await,
             Effect::ReadClaim(_)
             | Effect::ReadNode(_)
+            | Effect::ReadPods(_)
             | Effect::ReadVolume(_)
             | Effect::Get(_)
             | Effect::PutNic(_)

@@ -51,6 +51,10 @@ impl Cluster {
                 self.faults.check_allowed(Listed::Nodes)?;
                 return Ok(Reply::Node(self.store.node_of(provider).cloned()));
             }
+            Effect::ReadPods(node) => {
+                let keys = self.store.usage(node).map(|u| &u.pods).into_iter().flatten();
+                return Ok(Reply::Pods(keys.filter_map(|key| self.store.pods().get(key)).cloned().collect()));
+            }
             Effect::ReadVolume(name) => {
                 self.faults.check_allowed(Listed::Volumes)?;
                 return Ok(Reply::Volume(self.store.volumes().get(name).cloned()));

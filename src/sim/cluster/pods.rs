@@ -108,6 +108,7 @@ impl Cluster {
             unschedulable: false,
             do_not_disrupt: template.do_not_disrupt,
             volumes,
+            opaque: false,
         }
     }
 

@@ -6,7 +6,6 @@ use crate::cloud::{Act, Author};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::cluster::cloud::{CloudResource, Detail, ProvisioningState, ResourceKind};
-use napkeeper_core::cluster::pod::PodOwner;
 use napkeeper_core::cluster::pool::{DisruptionReason, amount};
 use napkeeper_core::cluster::sweep::{Exclusion, Sweep, SweepMode};
 use napkeeper_core::disruption::allowed;
@@ -107,11 +106,8 @@ impl World {
         if deadline.is_some_and(|deadline| deadline + FORCE_AFTER <= self.now) {
             return Ok(());
         }
-        let stays = |p: &Arc<napkeeper_core::cluster::pod::Pod>| {
-            !p.is_terminal() && !matches!(p.owner, PodOwner::DaemonSet | PodOwner::Static)
-        };
         let pods = cluster.usage(&node.name).map(|u| &u.pods).into_iter().flatten();
-        match pods.filter_map(|key| cluster.pods().get(key)).find(|p| stays(p)) {
+        match pods.filter_map(|key| cluster.pods().get(key)).find(|p| p.holds_drain()) {
             Some(pod) => Err(self.violation("drained", format!("{id} is deleted under pod {}", pod.key))),
             None => Ok(()),
         }
