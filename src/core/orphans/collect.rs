@@ -21,6 +21,10 @@ use std::sync::Arc;
 const POLL_EVERY: SignedDuration = SignedDuration::from_secs(10);
 /// After so many polls the script gives up; the next inventory shows whether the resource has gone.
 const MOST_POLLS: u32 = 90;
+/// What was looked up is believed for so long: a slow API, or a wait for a turn, may let it grow old.
+const FRESH: SignedDuration = SignedDuration::from_secs(30);
+/// So often everything is looked up anew; then the deletion is called off.
+const MOST_LOOKS: u32 = 3;
 
 /// The script of a sweep delete.
 #[derive(Debug)]
@@ -29,6 +33,11 @@ pub struct CollectScript {
     todo: VecDeque<Task>,
     doing: Option<Task>,
     polls: u32,
+    /// When the resource was last asked for, and how often.
+    looked_at: Option<Timestamp>,
+    looks: u32,
+    /// What is looked up before the deletion.
+    checks: Vec<Task>,
 }
 
 /// One step of the script.
@@ -47,26 +56,40 @@ impl CollectScript {
     /// The script of one deletion.
     #[must_use]
     pub fn new(delete: SweepDelete, settings: &Settings) -> Self {
-        let mut todo = VecDeque::new();
+        let mut checks = Vec::new();
         if settings.law.holds(Clause::RecheckResource) {
-            todo.push_back(Task::Resource);
+            checks.push(Task::Resource);
         }
         if settings.law.holds(Clause::RecheckOwners) {
-            todo.extend(owners(&delete, &settings.cluster.group));
+            checks.extend(owners(&delete, &settings.cluster.group));
         }
+        let mut todo = VecDeque::from(checks.clone());
         // The record comes first, or a crash between the two would hide the deletion from the cap.
         if settings.law.holds(Clause::RecordFirst) {
             todo.extend([Task::Record, Task::Delete]);
         } else {
             todo.extend([Task::Delete, Task::Record]);
         }
-        Self { delete, todo, doing: None, polls: 0 }
+        Self { delete, todo, doing: None, polls: 0, looked_at: None, looks: 0, checks }
     }
 
     fn next(&mut self, now: Timestamp) -> Step {
+        let stale = self.looked_at.is_some_and(|at| now.duration_since(at) > FRESH);
+        if stale && matches!(self.todo.front(), Some(Task::Record | Task::Delete)) {
+            if self.looks >= MOST_LOOKS {
+                return called_off(Refusal::Changed);
+            }
+            self.checks.iter().rev().for_each(|check| self.todo.push_front(check.clone()));
+        }
         let Some(task) = self.todo.pop_front() else {
             return Step::finished();
         };
+        match task {
+            Task::Resource => (self.looked_at, self.looks) = (Some(now), self.looks + 1),
+            // What comes after it needs no fresh look.
+            Task::Delete => self.looked_at = None,
+            _ => {}
+        }
         self.doing = Some(task.clone());
         let id = &self.delete.resource.id;
         Step::perform(match task {
@@ -247,6 +270,40 @@ mod tests {
                 Step::End(report) => return (asked, report),
             };
         }
+    }
+
+    #[test]
+    fn what_was_looked_up_too_long_ago_is_looked_up_again_and_not_for_ever() {
+        let asked_when = |slow_reads: usize| {
+            let mut script = CollectScript::new(delete_of(leaked()), &settings());
+            let (mut now, mut asked, mut reads, mut reply) = (start(), Vec::new(), 0, None);
+            loop {
+                let effect = match script.step(reply.take(), now) {
+                    Step::Do(effect) => *effect,
+                    Step::Wait(_) => continue,
+                    Step::End(report) => return (asked, report.called_off),
+                };
+                reply = Some(Ok(match effect {
+                    Effect::Get(_) => Reply::Resource(Some(Arc::new(leaked()))),
+                    Effect::ReadClaim(_) => Reply::Claim(None),
+                    Effect::ReadNode(_) => Reply::Node(None),
+                    Effect::ReadVolume(_) => Reply::Volume(None),
+                    _ => Reply::Done,
+                }));
+                asked.push(effect.name());
+                if matches!(effect, Effect::ReadNode(_)) {
+                    reads += 1;
+                    now += SignedDuration::from_secs(if reads <= slow_reads { 31 } else { 1 });
+                }
+            }
+        };
+        let checks = ["get", "read_claim", "read_node", "read_volume"];
+        let (asked, ended) = asked_when(1);
+        assert_eq!(asked, [&checks[..], &checks[..], &["record", "delete"]].concat());
+        assert_eq!(ended, None);
+        let (asked, ended) = asked_when(usize::MAX);
+        assert_eq!(asked, [checks; 3].concat(), "neither recorded nor deleted");
+        assert_eq!(ended, Some(Refusal::Changed));
     }
 
     fn absent() -> Vec<Result<Reply, PortError>> {
