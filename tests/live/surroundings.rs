@@ -38,7 +38,8 @@ async fn every_trouble_is_said_borne_and_got_over() -> Result<()> {
     for (fault, category) in [
         (fail(401, "ExpiredAuthenticationToken"), "forbidden"),
         (fail(403, "AuthorizationFailed"), "forbidden"),
-        (fail(404, "ResourceGroupNotFound"), "not_found"),
+        // A group that is not there proves nothing about what is in it.
+        (fail(404, "ResourceGroupNotFound"), "unavailable"),
         (json!({ "throttle": { "retryAfter": "2s" } }), "throttled"),
         (fail(500, "InternalServerError"), "unavailable"),
         (json!({ "garbage": {} }), "unavailable"),
@@ -46,6 +47,8 @@ async fn every_trouble_is_said_borne_and_got_over() -> Result<()> {
     ] {
         bad_azure(&mut lab, &controller, &fault, category).await?;
     }
+    let events = lab.plane.kubectl(&["get", "events", "--all-namespaces"]).await?;
+    ensure!(events.contains("OfferingRefused"), "no event says what Azure refused: {events}");
     the_sweep_says_that_it_cannot_see(&mut lab).await?;
     scale(&lab, "inflate", 0).await?;
     all_gone(&mut lab).await

@@ -1,0 +1,7 @@
+//! The built program, as a user runs it: one binary of tests, a module for each command.
+
+mod azure_sim;
+mod controller;
+mod simulate;
+mod validate;
+mod webhook;
