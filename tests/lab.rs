@@ -26,7 +26,8 @@ const STARTS_WITHIN: Duration = Duration::from_secs(60);
 /// A lab.
 #[derive(Debug)]
 pub struct Lab {
-    azure: Process,
+    /// Stops when it is dropped.
+    _azure: Process,
     /// URL of the simulated Azure.
     pub azure_url: String,
     /// The node resource group, as an id.
@@ -78,7 +79,7 @@ impl Lab {
         let proxy = Proxy::start(&plane.server(), &ca, token.trim()).await?;
         write_config(folder.path(), &group, &cluster)?;
         let offset = SignedDuration::ZERO;
-        Ok(Self { azure, azure_url, group, cluster, proxy, plane, folder, offset, http, mode })
+        Ok(Self { _azure: azure, azure_url, group, cluster, proxy, plane, folder, offset, http, mode })
     }
 
     /// Starts the controller.
@@ -180,12 +181,6 @@ impl Lab {
     #[must_use]
     pub fn cluster(&self) -> &str {
         self.cluster.rsplit('/').next().unwrap_or_default()
-    }
-
-    /// The log of the simulated Azure, its end.
-    #[must_use]
-    pub fn azure_log(&self) -> String {
-        self.azure.tail(40)
     }
 
     /// A folder for files of the test.

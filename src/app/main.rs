@@ -4,6 +4,7 @@ mod azure_sim;
 mod cli;
 mod clock;
 mod controller;
+mod region;
 mod webhook;
 
 use std::process::ExitCode;

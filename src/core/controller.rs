@@ -131,7 +131,13 @@ impl Controller {
     /// When it wants to do something by itself; `None` is only on change.
     #[must_use]
     pub fn next_wake(&self) -> Option<Timestamp> {
-        [self.wake, self.executor.next_wake()].into_iter().flatten().min()
+        [self.wake, self.next_step()].into_iter().flatten().min()
+    }
+
+    /// When a command that runs takes its next step; `None` when all wait for a reply.
+    #[must_use]
+    pub fn next_step(&self) -> Option<Timestamp> {
+        self.executor.next_wake()
     }
 
     /// When the deciders want to be asked again; `None` is only on change.

@@ -200,12 +200,6 @@ impl ControlPlane {
         self.pki.pair("ca").certificate
     }
 
-    /// What kube-apiserver has logged since it was started.
-    #[must_use]
-    pub fn apiserver_log(&self) -> Vec<String> {
-        self.apiserver.as_ref().map(Process::lines).unwrap_or_default()
-    }
-
     /// Process ids of everything that runs.
     #[must_use]
     pub fn pids(&self) -> Vec<u32> {

@@ -18,13 +18,8 @@ mod surroundings;
 mod writer;
 
 use anyhow::{Context, Result, bail};
-use std::path::{Path, PathBuf};
+use napkeeper_tests::lab::repository;
 use std::time::{Duration, Instant};
-
-/// A file or folder of the repository.
-fn repository(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
-}
 
 /// Asks again and again until there is an answer.
 async fn eventually<T>(what: &str, within: Duration, mut ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {

@@ -138,7 +138,7 @@ impl Args {
 
     fn settings(&self, identity: &ClusterIdentity) -> anyhow::Result<Settings> {
         let catalog = Catalog::embedded()?;
-        let region = super::known_region(&self.region, &catalog)?;
+        let region = crate::region::known(&self.region, &catalog)?;
         let region = catalog.region(&region).context("the catalogue lost the region")?;
         let mut cloud = CloudSettings::of_region(identity, &region, self.seed);
         cloud.timings = cloud.timings.faster(self.speed);

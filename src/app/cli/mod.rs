@@ -12,8 +12,6 @@ mod version;
 mod webhook;
 
 use clap::{Parser, Subcommand};
-use napkeeper_core::catalog::Catalog;
-use napkeeper_core::names::Region;
 use std::io;
 use std::process::ExitCode;
 
@@ -81,15 +79,6 @@ pub(crate) fn run() -> ExitCode {
             ExitCode::from(2)
         }
     }
-}
-
-/// A region that the catalogue has.
-fn known_region(text: &str, catalog: &Catalog) -> anyhow::Result<Region> {
-    let known = Region::new(text).ok().filter(|region| catalog.regions().any(|r| r == region));
-    known.ok_or_else(|| {
-        let near = catalog.nearest_region(text).map(|r| format!("; did you mean {r}?")).unwrap_or_default();
-        anyhow::anyhow!("region {text:?}: the catalogue of {} does not have it{near}", catalog.as_of())
-    })
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -63,7 +63,7 @@ fn lasting(text: &str) -> Result<SignedDuration, String> {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let catalog = Catalog::embedded()?;
-    let region = args.region.as_deref().map(|text| super::known_region(text, &catalog)).transpose()?;
+    let region = args.region.as_deref().map(|text| crate::region::known(text, &catalog)).transpose()?;
     let change = |scenario: &mut Scenario| {
         scenario.region = region.clone().unwrap_or_else(|| scenario.region.clone());
         scenario.seed = args.seed.unwrap_or(scenario.seed);

@@ -47,7 +47,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     args.logs.init()?;
     let catalog = Catalog::embedded()?;
-    let region = args.region.as_deref().map(|text| super::known_region(text, &catalog)).transpose()?;
+    let region = args.region.as_deref().map(|text| crate::region::known(text, &catalog)).transpose()?;
     webhook::serve(&Options {
         kubeconfig: args.kubeconfig.clone(),
         bind: args.bind,

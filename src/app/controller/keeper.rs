@@ -5,6 +5,7 @@
 use super::ports::Ports;
 use super::settling::Settling;
 use super::telling::Teller;
+use jiff::Timestamp;
 use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog};
 use napkeeper_core::clock::Clock;
 use napkeeper_core::cluster::Snapshot;
@@ -98,8 +99,8 @@ pub(super) struct Keeper {
     decided: Option<Instant>,
     answers: JoinSet<Answer>,
     effects: JoinSet<Replied>,
-    /// Effects of terms that are over: their replies do not matter any more, but that they end does.
-    stale: JoinSet<Replied>,
+    /// All effects of each term that is over: their replies do not matter any more, but that they end does.
+    stale: JoinSet<()>,
     /// Decisions that broke off in a row, and until when none is made.
     broken: u32,
     hold: Option<Instant>,
@@ -157,8 +158,7 @@ impl Keeper {
                 () = sleep => {}
             }
         }
-        let under_way = self.effects.len() + self.stale.len();
-        tracing::info!(under_way, "draining: no new work is begun");
+        tracing::info!(under_way = self.effects.len(), "draining: no new work is begun");
         while self.effects.join_next().await.is_some() || self.stale.join_next().await.is_some() {}
     }
 
@@ -182,17 +182,8 @@ impl Keeper {
         self.controller.restart(Snapshot::default());
         self.answers.abort_all();
         self.answers = JoinSet::new();
-        while self.effects.try_join_next().is_some() {}
-        if self.stale.is_empty() {
-            std::mem::swap(&mut self.stale, &mut self.effects);
-        } else {
-            // Two terms that ended one right after the other: wait for the effects of both.
-            let effects = std::mem::take(&mut self.effects);
-            self.stale.spawn(async move {
-                drop(effects.join_all().await);
-                (CommandKey::Inventory, Ok(Reply::Done))
-            });
-        }
+        let mut effects = std::mem::take(&mut self.effects);
+        self.stale.spawn(async move { while effects.join_next().await.is_some() {} });
         self.watches.pass();
     }
 
@@ -266,9 +257,7 @@ impl Keeper {
     fn ask(&mut self) {
         self.look();
         let now = self.fixed.clock.now();
-        let due = self.changed || self.controller.next_decision().is_some_and(|at| at <= now);
-        let rested = self.decided.is_none_or(|at| at.elapsed() >= BETWEEN_DECISIONS);
-        if !(self.leads && self.synced && self.troubled.is_empty() && due && rested) {
+        if self.until_decision(now) != Some(Duration::ZERO) {
             return;
         }
         if self.changed {
@@ -279,6 +268,15 @@ impl Keeper {
         self.decided = Some(Instant::now());
         let (settings, seed) = (Arc::clone(&self.fixed.settings), self.fixed.seed);
         self.answers.spawn_blocking(move || question.answer(&settings, now, seed));
+    }
+
+    /// How long until a decision is due; `None` while none may be made, is under way, or is wanted.
+    fn until_decision(&self, now: Timestamp) -> Option<Duration> {
+        let may = self.leads && self.synced && self.troubled.is_empty() && self.answers.is_empty();
+        let wanted = if self.changed { Some(now) } else { self.controller.next_decision() };
+        let due = wanted.filter(|_| may).map(|at| until(at, now))?;
+        let rest = self.decided.map_or(Duration::ZERO, |at| BETWEEN_DECISIONS.saturating_sub(at.elapsed()));
+        Some(due.max(rest))
     }
 
     /// Looks for a NodeClaim that was created and should have been seen long ago.
@@ -364,12 +362,16 @@ impl Keeper {
     /// How long nothing is to be done unless something happens.
     fn sleep(&self) -> Duration {
         let now = self.fixed.clock.now();
-        let wake = if self.effects.len() < MOST_AT_ONCE { self.controller.next_wake() } else { None };
-        let until = |at: jiff::Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or_default();
+        let step = self.controller.next_step().filter(|_| self.effects.len() < MOST_AT_ONCE);
         let settled = self.settling.next().map(|at| at.saturating_duration_since(Instant::now()));
-        let due = [wake.map(until), settled].into_iter().flatten().min().unwrap_or(LONGEST_SLEEP);
+        let all = [self.until_decision(now), step.map(|at| until(at, now)), settled];
+        let due = all.into_iter().flatten().min().unwrap_or(LONGEST_SLEEP);
         due.clamp(Duration::from_millis(1), LONGEST_SLEEP)
     }
+}
+
+fn until(at: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(at.duration_since(now)).unwrap_or_default()
 }
 
 /// The next event of the term; never, between terms.

@@ -148,10 +148,9 @@ async fn serve_health(
 }
 
 fn region(known: &Known) -> Result<RegionCatalog> {
-    let region = &known.settings.cluster.region;
     let catalog = Catalog::embedded()?;
-    let nearest = catalog.nearest_region(region.as_str()).map(|r| format!("; did you mean {r}?")).unwrap_or_default();
-    catalog.region(region).with_context(|| format!("the embedded catalogue does not have region {region}{nearest}"))
+    let region = crate::region::known(known.settings.cluster.region.as_str(), &catalog)?;
+    catalog.region(&region).context("the catalogue lost the region")
 }
 
 fn azure(options: &Options, known: &Known) -> Result<Azure> {

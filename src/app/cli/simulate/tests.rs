@@ -128,7 +128,7 @@ fn what_cannot_run_is_refused_with_place_and_remedy() {
 
 #[test]
 fn a_region_that_does_not_exist_is_refused_with_the_nearest() {
-    let said = crate::cli::known_region("West Europ", &catalog()).unwrap_err().to_string();
+    let said = crate::region::known("West Europ", &catalog()).unwrap_err().to_string();
     assert!(said.ends_with("did you mean westeurope?"), "{said}");
 }
 
