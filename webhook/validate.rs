@@ -7,7 +7,8 @@
 use crate::hint::shorten;
 use crate::review::{Answer, GroupVersionKind, Request};
 use napkeeper_api::yaml::Document;
-use napkeeper_verdict::{Finding, Severity, Verdict, rules};
+use napkeeper_verdict::rules::structure as rules;
+use napkeeper_verdict::{Finding, Severity, Verdict};
 use serde_json::Value;
 
 /// What is judged: API group, versions, kind.

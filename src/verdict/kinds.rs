@@ -1,7 +1,7 @@
 //! Is this a kind that we know, in a version that is served?
 
 use crate::finding::Issue;
-use crate::rules;
+use crate::rules::structure as rules;
 use crate::schemas::{Kind, Schemas, Version};
 use napkeeper_api::path::Path;
 use napkeeper_core::suggest::nearest;

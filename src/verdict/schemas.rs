@@ -10,6 +10,9 @@ pub enum SchemaError {
     /// The definitions cannot be written.
     #[error("writing the embedded definitions: {0}")]
     Definitions(#[from] serde_json::Error),
+    /// The catalogue cannot be read.
+    #[error(transparent)]
+    Catalog(#[from] napkeeper_core::catalog::CatalogError),
     /// A pattern is not a regular expression.
     #[error("compiling the pattern {pattern}: {source}")]
     Pattern {

@@ -1,12 +1,14 @@
 //! What is there to say about a file?
 
+use crate::facts::Facts;
 use crate::finding::{Finding, Issue};
 use crate::kinds::{Standing, identify};
-use crate::rules;
+use crate::rules::structure as rules;
 use crate::schemas::{SchemaError, Schemas};
+use crate::semantic::{self, Digest, Render, Subject};
 use crate::structural;
 use napkeeper_api::config;
-use napkeeper_api::manifests::{Source, items, object};
+use napkeeper_api::manifests::{Object, Source, items, object};
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::{Document, ProblemKind};
 use napkeeper_core::names::{NodePoolName, ObjectName};
@@ -39,20 +41,44 @@ impl Report {
 #[derive(Debug)]
 pub struct Verdict {
     schemas: Schemas,
+    facts: Facts,
 }
 
 impl Verdict {
-    /// The rules for the kinds of this build.
+    /// The rules for the kinds of this build, and what its catalogue says of all regions.
     ///
     /// # Errors
-    /// [`SchemaError`] when the embedded schemas are broken, which a test rules out.
+    /// [`SchemaError`] when what is embedded is broken, which a test rules out.
     pub fn embedded() -> Result<Self, SchemaError> {
-        Ok(Self { schemas: Schemas::embedded()? })
+        Ok(Self { schemas: Schemas::embedded()?, facts: Facts::embedded(None)? })
     }
 
-    /// Judges a file.
+    /// The same rules, with other facts.
     #[must_use]
-    pub fn source(&self, source: &Source) -> Report {
+    pub fn with_facts(self, facts: Facts) -> Self {
+        Self { facts, ..self }
+    }
+
+    /// Judges all files of an input: each by itself, then their objects together. One report a file.
+    #[must_use]
+    pub fn judge(&self, sources: &[Source]) -> Vec<Report> {
+        let mut render = Render::default();
+        let judged = |(i, source): (usize, &Source)| self.source(i, source, &mut render);
+        let mut reports: Vec<Report> = sources.iter().enumerate().map(judged).collect();
+        for (object, issue) in semantic::render(&render, &self.facts) {
+            let Some(Digest { at: (source, document), root, .. }) = render.digests.get(object) else { continue };
+            let Some(document) = sources.get(*source).and_then(|s| s.reading.documents.get(*document)) else {
+                continue;
+            };
+            if let Some(report) = reports.get_mut(*source) {
+                report.findings.push(issue.locate(document, root));
+            }
+        }
+        reports.iter_mut().for_each(|report| report.findings.sort_by_key(|f| (f.line, f.column, f.rule)));
+        reports
+    }
+
+    fn source(&self, index: usize, source: &Source, render: &mut Render) -> Report {
         let mut report = Report::default();
         for problem in &source.reading.problems {
             let rule = match problem.kind {
@@ -70,19 +96,25 @@ impl Verdict {
                 fix: None,
             });
         }
-        for document in &source.reading.documents {
-            report.add(self.document(document));
+        for (i, document) in source.reading.documents.iter().enumerate() {
+            report.add(self.objects(document, |root, value, object| {
+                render.digests.push(Digest::of((index, i), root, value, object));
+            }));
         }
-        report.findings.sort_by_key(|f| (f.line, f.column));
         report
     }
 
-    /// Judges a document, or each item of one that is a `v1` List.
+    /// Judges a document, or each item of one that is a `v1` List, by itself.
     #[must_use]
     pub fn document(&self, document: &Document) -> Report {
+        self.objects(document, |_, _, _| {})
+    }
+
+    /// Judges the objects of a document, and hands on each whose form is right.
+    fn objects(&self, document: &Document, mut keep: impl FnMut(Path, &Value, Object)) -> Report {
         let mut report = Report::default();
         if config::is_config(&document.file) {
-            let found = structural::check(&document.value, &self.schemas.config, &self.schemas.patterns);
+            let (_, found) = structural::check(&document.value, &self.schemas.config, &self.schemas.patterns);
             report.checked = 1;
             report.findings = found.into_iter().map(|i| i.locate(document, &Path::root())).collect();
             return report;
@@ -90,18 +122,25 @@ impl Verdict {
         for (root, value) in items(document) {
             let mut found = Vec::new();
             match identify(&self.schemas, value, &mut found) {
-                Standing::Foreign(kind) => *report.skipped.entry(kind).or_default() += 1,
+                Standing::Foreign(kind) => {
+                    *report.skipped.entry(kind).or_default() += 1;
+                    if let Ok(object) = object(value) {
+                        semantic::object(&Subject { value, stored: value, object: &object }, &self.facts, &mut found);
+                        keep(root.clone(), value, object);
+                    }
+                }
                 Standing::Lost => report.checked += 1,
                 Standing::Known(version) => {
                     report.checked += 1;
                     let version_is_served = found.iter().all(|i| *i.rule != rules::VERSION);
-                    let form = structural::check(value, &version.schema, &self.schemas.patterns);
+                    let (stored, form) = structural::check(value, &version.schema, &self.schemas.patterns);
                     let sound = form.is_empty() && version_is_served;
                     found.extend(form);
                     name(value, &mut found);
                     placeholders(&value["spec"], &Path::of("spec"), &mut found);
-                    if sound {
-                        meaning(value, &mut found);
+                    if let Some(object) = sound.then(|| meaning(value, &mut found)).flatten() {
+                        semantic::object(&Subject { value, stored: &stored, object: &object }, &self.facts, &mut found);
+                        keep(root.clone(), value, object);
                     }
                 }
             }
@@ -159,18 +198,20 @@ fn placeholder(text: &str) -> Option<&str> {
     (!inner.is_empty() && inner.chars().all(is_word)).then(|| &text[start..=end])
 }
 
-/// What the domain cannot make sense of, though its form is right.
-fn meaning(value: &Value, found: &mut Vec<Issue>) {
-    if value["metadata"]["name"].as_str().is_none() {
-        return;
-    }
+/// What the domain cannot make sense of, though its form is right; else the object.
+fn meaning(value: &Value, found: &mut Vec<Issue>) -> Option<Object> {
+    value["metadata"]["name"].as_str()?;
     // As the API server does with what is created.
     let mut value = value.clone();
     drop(value.as_object_mut().and_then(|map| map.shift_remove("status")));
-    if let Err(violations) = object(&value) {
-        let known = |path: &Path| found.iter().any(|i| i.path == *path);
-        let new: Vec<_> = violations.0.into_iter().filter(|v| !known(&v.path)).collect();
-        found.extend(new.into_iter().map(|v| Issue::new(&rules::MEANING, &v.path, v.message)));
+    match object(&value) {
+        Ok(object) => Some(object),
+        Err(violations) => {
+            let known = |path: &Path| found.iter().any(|i| i.path == *path);
+            let new: Vec<_> = violations.0.into_iter().filter(|v| !known(&v.path)).collect();
+            found.extend(new.into_iter().map(|v| Issue::new(&rules::MEANING, &v.path, v.message)));
+            None
+        }
     }
 }
 
@@ -179,10 +220,14 @@ mod tests {
     use super::*;
     use napkeeper_api::manifests::load_text;
 
+    fn judged(source: Source) -> Report {
+        Verdict::embedded().unwrap().judge(&[source]).remove(0)
+    }
+
     /// `path rule` of everything that is found.
     fn findings(text: &str) -> Vec<String> {
         let source = load_text("t.yaml", text.to_owned());
-        let report = Verdict::embedded().unwrap().source(&source);
+        let report = judged(source);
         let shown = |f: &Finding| format!("{} {}", f.path, f.rule);
         report.findings.iter().map(shown).collect()
     }
@@ -251,7 +296,7 @@ mod tests {
     #[test]
     fn other_groups_and_other_yaml_are_counted_and_nothing_else() {
         let source = load_text("t.yaml", "{apiVersion: v1, kind: Pod, x: 1}\n---\nservices: {}\n".to_owned());
-        let report = Verdict::embedded().unwrap().source(&source);
+        let report = judged(source);
         assert_eq!((report.checked, report.findings.len()), (0, 0));
         assert_eq!(report.skipped.len(), 2);
     }

@@ -6,7 +6,7 @@ use anyhow::bail;
 use napkeeper_api::config;
 use napkeeper_api::manifests::{self, Loaded, STDIN, Source};
 use napkeeper_sim::scenario::{KIND, is_scenario, read};
-use napkeeper_verdict::rules::{self, Rule};
+use napkeeper_verdict::rules::{Rule, structure as rules};
 use napkeeper_verdict::{Finding, Report, Severity, Verdict};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -43,7 +43,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         bail!("no manifests in {}: there is no .yaml, .yml or .json file", shown.join(", "));
     }
     add_config(&mut loaded, &args.paths);
-    let reports: Vec<Report> = loaded.sources.iter().map(|s| with_scenarios(s, verdict.source(s))).collect();
+    let judged = verdict.judge(&loaded.sources);
+    let reports: Vec<Report> = loaded.sources.iter().zip(judged).map(|(s, r)| with_scenarios(s, r)).collect();
     let mut out = anstream::stdout().lock();
     let summary = Summary::of(&loaded, &reports);
     match args.output {

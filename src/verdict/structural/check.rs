@@ -2,7 +2,7 @@
 
 use crate::finding::Issue;
 use crate::patterns::Patterns;
-use crate::rules::{self, Rule};
+use crate::rules::{Rule, structure as rules};
 use napkeeper_api::path::{Path, Segment};
 use napkeeper_api::wire::describe_pattern;
 use napkeeper_core::suggest::nearest;

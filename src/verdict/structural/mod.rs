@@ -11,8 +11,8 @@ use crate::patterns::Patterns;
 use napkeeper_api::path::Path;
 use serde_json::Value;
 
-/// All that is wrong with the form of a value.
-pub(crate) fn check(value: &Value, schema: &Value, patterns: &Patterns) -> Vec<Issue> {
+/// The value as it would be stored, and all that is wrong with its form.
+pub(crate) fn check(value: &Value, schema: &Value, patterns: &Patterns) -> (Value, Vec<Issue>) {
     let mut found = Vec::new();
     unknown::check(value, schema, &Path::root(), &mut found);
     let mut value = value.clone();
@@ -22,5 +22,5 @@ pub(crate) fn check(value: &Value, schema: &Value, patterns: &Patterns) -> Vec<I
     }
     defaults::apply(&mut value, schema);
     check::Check { patterns, found: &mut found }.value(&value, schema, &Path::root());
-    found
+    (value, found)
 }

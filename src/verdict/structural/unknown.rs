@@ -1,7 +1,7 @@
 //! Which fields does the schema not know?
 
 use crate::finding::Issue;
-use crate::rules;
+use crate::rules::structure as rules;
 use napkeeper_api::path::Path;
 use napkeeper_core::suggest::nearest;
 use serde_json::Value;

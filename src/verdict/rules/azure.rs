@@ -1,0 +1,3 @@
+//! NK2xxx: would Azure launch what is asked for?
+
+rules! {}

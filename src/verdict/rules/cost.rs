@@ -1,0 +1,3 @@
+//! NK5xxx: what may it cost, and what is bought first?
+
+rules! {}

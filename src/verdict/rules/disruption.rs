@@ -1,0 +1,3 @@
+//! NK3xxx: may nodes be replaced, and when?
+
+rules! {}

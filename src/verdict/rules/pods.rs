@@ -1,0 +1,3 @@
+//! NK6xxx: will the pods be placed?
+
+rules! {}

@@ -1,0 +1,3 @@
+//! NK7xxx: what do the platform team's policies say?
+
+rules! {}

@@ -1,0 +1,3 @@
+//! NK8xxx: are ignores and baselines still needed?
+
+rules! {}

@@ -1,0 +1,36 @@
+//! What could not work, or is probably not meant, though the API server takes it?
+//!
+//! Each family looks at one object at a time ([`Subject`]), and at all objects of the input together ([`Render`]).
+//! What is true of Azure or of scheduling is computed in the core; a family says where and why it matters.
+
+mod azure;
+mod cost;
+mod disruption;
+mod gitops;
+mod pods;
+mod render;
+
+pub(crate) use render::{Digest, Render, Subject};
+
+use crate::facts::Facts;
+use crate::finding::Issue;
+
+/// Looks at one object.
+type ObjectCheck = fn(&Subject<'_>, &Facts, &mut Vec<Issue>);
+/// Looks at all objects together. Each issue comes with the index of its object.
+type RenderCheck = fn(&Render, &Facts, &mut Vec<(usize, Issue)>);
+
+const OBJECT_CHECKS: [ObjectCheck; 5] = [azure::object, disruption::object, gitops::object, cost::object, pods::object];
+const RENDER_CHECKS: [RenderCheck; 5] = [azure::render, disruption::render, gitops::render, cost::render, pods::render];
+
+/// All that is to be said of one object.
+pub(crate) fn object(subject: &Subject<'_>, facts: &Facts, found: &mut Vec<Issue>) {
+    OBJECT_CHECKS.iter().for_each(|check| check(subject, facts, found));
+}
+
+/// All that is to be said of the objects together.
+pub(crate) fn render(render: &Render, facts: &Facts) -> Vec<(usize, Issue)> {
+    let mut found = Vec::new();
+    RENDER_CHECKS.iter().for_each(|check| check(render, facts, &mut found));
+    found
+}

@@ -1,0 +1,70 @@
+//! The objects of an input: one at a time, and what is kept of each to compare them.
+
+use napkeeper_api::manifests::Object;
+use napkeeper_api::path::Path;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// One object whose form is right.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Subject<'s> {
+    /// As it is given: what a person wrote.
+    pub(crate) value: &'s Value,
+    /// As it would be stored: with defaults, without nulls.
+    pub(crate) stored: &'s Value,
+    /// As the domain knows it.
+    pub(crate) object: &'s Object,
+}
+
+/// What is kept of an object, to look at it together with all others. Small: there may be thousands.
+#[derive(Debug, Clone)]
+pub(crate) struct Digest {
+    /// Which of the sources it stands in, and which document of it.
+    pub(crate) at: (usize, usize),
+    /// Its root in the document; not the document's own for an item of a List.
+    pub(crate) root: Path,
+    /// As the domain knows it.
+    pub(crate) object: Object,
+    /// `metadata.annotations`.
+    pub(crate) annotations: BTreeMap<Arc<str>, Arc<str>>,
+    /// The whole object, of kinds that only a family of rules reads (CustomResourceDefinitions' metadata, and the
+    /// objects of Argo CD and Flux).
+    pub(crate) raw: Option<Arc<Value>>,
+}
+
+/// All objects of an input.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Render {
+    /// In the order of the input.
+    pub(crate) digests: Vec<Digest>,
+}
+
+/// API groups of which the whole object is kept.
+const KEPT_WHOLE: [&str; 4] =
+    ["kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "argoproj.io", "source.toolkit.fluxcd.io"];
+
+impl Digest {
+    /// What is kept of an object.
+    pub(crate) fn of(at: (usize, usize), root: Path, value: &Value, object: Object) -> Self {
+        let annotations = value["metadata"]["annotations"].as_object().into_iter().flatten();
+        let text = |(k, v): (&String, &Value)| Some((Arc::from(k.as_str()), Arc::from(v.as_str()?)));
+        let annotations = annotations.filter_map(text).collect();
+        Self { at, root, annotations, raw: raw(value), object }
+    }
+}
+
+fn raw(value: &Value) -> Option<Arc<Value>> {
+    let api_version = value["apiVersion"].as_str().unwrap_or_default();
+    let group = api_version.split('/').next().unwrap_or_default();
+    if value["kind"] == "CustomResourceDefinition" {
+        // Its schemas would be the largest part of all that is kept.
+        let mut small = value.clone();
+        if let Some(map) = small.as_object_mut() {
+            map.shift_remove("spec");
+            map.shift_remove("status");
+        }
+        return Some(Arc::new(small));
+    }
+    KEPT_WHOLE.contains(&group).then(|| Arc::new(value.clone()))
+}
