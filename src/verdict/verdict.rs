@@ -67,7 +67,7 @@ impl Verdict {
         let mut reports: Vec<Report> = sources.iter().enumerate().map(judged).collect();
         for (object, issue) in semantic::render(&render, &self.facts) {
             let Some(Digest { at: (source, document), root, .. }) = render.digests.get(object) else { continue };
-            let Some(document) = sources.get(*source).and_then(|s| s.reading.documents.get(*document)) else {
+            let Some(document) = sources.get(*source).and_then(|s| s.reading().documents.get(*document)) else {
                 continue;
             };
             if let Some(report) = reports.get_mut(*source) {
@@ -80,7 +80,7 @@ impl Verdict {
 
     fn source(&self, index: usize, source: &Source, render: &mut Render) -> Report {
         let mut report = Report::default();
-        for problem in &source.reading.problems {
+        for problem in &source.reading().problems {
             let rule = match problem.kind {
                 ProblemKind::Syntax => &rules::SYNTAX,
                 ProblemKind::DuplicateKey => &rules::DUPLICATE_KEY,
@@ -96,7 +96,7 @@ impl Verdict {
                 fix: None,
             });
         }
-        for (i, document) in source.reading.documents.iter().enumerate() {
+        for (i, document) in source.reading().documents.iter().enumerate() {
             report.add(self.objects(document, |root, value, object| {
                 render.digests.push(Digest::of((index, i), root, value, object));
             }));
