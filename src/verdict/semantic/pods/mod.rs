@@ -2,6 +2,8 @@
 
 mod eviction;
 mod placement;
+#[cfg(test)]
+mod tests;
 mod workload;
 
 use super::{Render, Subject};
