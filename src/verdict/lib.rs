@@ -5,7 +5,9 @@
 
 mod facts;
 mod finding;
+mod judge;
 mod kinds;
+mod parallel;
 mod patterns;
 pub mod rules;
 mod schemas;

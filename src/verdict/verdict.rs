@@ -5,12 +5,12 @@ use crate::finding::{Finding, Issue};
 use crate::kinds::{Standing, identify};
 use crate::rules::structure as rules;
 use crate::schemas::{SchemaError, Schemas};
-use crate::semantic::{self, Digest, Render, Subject};
+use crate::semantic::{self, Subject};
 use crate::structural;
 use napkeeper_api::config;
-use napkeeper_api::manifests::{Object, Source, items, object};
+use napkeeper_api::manifests::{Object, items, object};
 use napkeeper_api::path::Path;
-use napkeeper_api::yaml::{Document, ProblemKind};
+use napkeeper_api::yaml::Document;
 use napkeeper_core::names::{NodePoolName, ObjectName};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -59,49 +59,9 @@ impl Verdict {
         Self { facts, ..self }
     }
 
-    /// Judges all files of an input: each by itself, then their objects together. One report a file.
-    #[must_use]
-    pub fn judge(&self, sources: &[Source]) -> Vec<Report> {
-        let mut render = Render::default();
-        let judged = |(i, source): (usize, &Source)| self.source(i, source, &mut render);
-        let mut reports: Vec<Report> = sources.iter().enumerate().map(judged).collect();
-        for (object, issue) in semantic::render(&render, &self.facts) {
-            let Some(Digest { at: (source, document), root, .. }) = render.digests.get(object) else { continue };
-            let Some(document) = sources.get(*source).and_then(|s| s.reading().documents.get(*document)) else {
-                continue;
-            };
-            if let Some(report) = reports.get_mut(*source) {
-                report.findings.push(issue.locate(document, root));
-            }
-        }
-        reports.iter_mut().for_each(|report| report.findings.sort_by_key(|f| (f.line, f.column, f.rule)));
-        reports
-    }
-
-    fn source(&self, index: usize, source: &Source, render: &mut Render) -> Report {
-        let mut report = Report::default();
-        for problem in &source.reading().problems {
-            let rule = match problem.kind {
-                ProblemKind::Syntax => &rules::SYNTAX,
-                ProblemKind::DuplicateKey => &rules::DUPLICATE_KEY,
-            };
-            report.findings.push(Finding {
-                rule: rule.id,
-                severity: rule.severity,
-                file: source.file.to_string(),
-                line: problem.at.line,
-                column: problem.at.column,
-                path: String::new(),
-                message: problem.message.clone(),
-                fix: None,
-            });
-        }
-        for (i, document) in source.reading().documents.iter().enumerate() {
-            report.add(self.objects(document, |root, value, object| {
-                render.digests.push(Digest::of((index, i), root, value, object));
-            }));
-        }
-        report
+    /// What is known beside the manifests.
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     /// Judges a document, or each item of one that is a `v1` List, by itself.
@@ -111,7 +71,7 @@ impl Verdict {
     }
 
     /// Judges the objects of a document, and hands on each whose form is right.
-    fn objects(&self, document: &Document, mut keep: impl FnMut(Path, &Value, Object)) -> Report {
+    pub(crate) fn objects(&self, document: &Document, mut keep: impl FnMut(Path, &Value, Object)) -> Report {
         let mut report = Report::default();
         if config::is_config(&document.file) {
             let (_, found) = structural::check(&document.value, &self.schemas.config, &self.schemas.patterns);
@@ -218,7 +178,7 @@ fn meaning(value: &Value, found: &mut Vec<Issue>) -> Option<Object> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use napkeeper_api::manifests::load_text;
+    use napkeeper_api::manifests::{Source, load_text};
 
     fn judged(source: Source) -> Report {
         Verdict::embedded().unwrap().judge(&[source]).remove(0)
