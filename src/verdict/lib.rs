@@ -3,6 +3,7 @@
 //! So far the structural part: syntax, kinds and versions, schemas as the API server checks them, and what the domain
 //! cannot make sense of. [`rules`] is the table of all rules.
 
+mod definitions;
 mod facts;
 mod finding;
 mod judge;
@@ -10,12 +11,13 @@ mod kinds;
 mod parallel;
 mod patterns;
 pub mod rules;
-mod schemas;
 mod semantic;
 mod structural;
 mod verdict;
 
+pub use definitions::{Cause, Definitions, SchemaError, ServerVerdict};
 pub use facts::Facts;
 pub use finding::{Finding, Severity};
-pub use schemas::SchemaError;
+pub use patterns::PatternError;
+pub use structural::{CompileError, Reason};
 pub use verdict::{Report, Verdict};

@@ -1,12 +1,12 @@
 //! What is there to say about a file?
 
+use crate::definitions::{Definitions, Kind, SchemaError, Version};
 use crate::facts::Facts;
 use crate::finding::{Finding, Issue};
 use crate::kinds::{Standing, identify};
 use crate::rules::structure as rules;
-use crate::schemas::{SchemaError, Schemas};
 use crate::semantic::{self, Subject};
-use crate::structural;
+use crate::structural::{self, Manner, Node};
 use napkeeper_api::config;
 use napkeeper_api::manifests::{Object, items, object};
 use napkeeper_api::path::Path;
@@ -40,7 +40,10 @@ impl Report {
 /// The rules, ready to be applied.
 #[derive(Debug)]
 pub struct Verdict {
-    schemas: Schemas,
+    definitions: Definitions,
+    /// The definitions of this build, where others are judged by: what do those lack?
+    ours: Option<Definitions>,
+    config: Node,
     facts: Facts,
 }
 
@@ -50,7 +53,23 @@ impl Verdict {
     /// # Errors
     /// [`SchemaError`] when what is embedded is broken, which a test rules out.
     pub fn embedded() -> Result<Self, SchemaError> {
-        Ok(Self { schemas: Schemas::embedded()?, facts: Facts::embedded(None)? })
+        let config = structural::compile(&config::schema(), Manner::Plain)
+            .map_err(|source| SchemaError::Own { what: "napkeeper.yaml", source })?;
+        Ok(Self { definitions: Definitions::embedded()?, ours: None, config, facts: Facts::embedded(None)? })
+    }
+
+    /// The same rules, by other definitions.
+    #[must_use]
+    pub fn with_definitions(self, definitions: Definitions) -> Self {
+        let Self { definitions: before, ours, config, facts } = self;
+        let ours = if definitions.is_embedded() { None } else { ours.or(Some(before)) };
+        Self { definitions, ours, config, facts }
+    }
+
+    /// What is judged by.
+    #[must_use]
+    pub const fn definitions(&self) -> &Definitions {
+        &self.definitions
     }
 
     /// The same rules, with other facts.
@@ -74,14 +93,14 @@ impl Verdict {
     pub(crate) fn objects(&self, document: &Document, mut keep: impl FnMut(Path, &Value, Object)) -> Report {
         let mut report = Report::default();
         if config::is_config(&document.file) {
-            let (_, found) = structural::check(&document.value, &self.schemas.config, &self.schemas.patterns);
+            let found = structural::issues(&structural::plain(&document.value, &self.config));
             report.checked = 1;
             report.findings = found.into_iter().map(|i| i.locate(document, &Path::root())).collect();
             return report;
         }
         for (root, value) in items(document) {
             let mut found = Vec::new();
-            match identify(&self.schemas, value, &mut found) {
+            match identify(&self.definitions, value, &mut found) {
                 Standing::Foreign(kind) => {
                     *report.skipped.entry(kind).or_default() += 1;
                     if let Ok(object) = object(value) {
@@ -90,16 +109,9 @@ impl Verdict {
                     }
                 }
                 Standing::Lost => report.checked += 1,
-                Standing::Known(version) => {
+                Standing::Known(kind, version) => {
                     report.checked += 1;
-                    let version_is_served = found.iter().all(|i| *i.rule != rules::VERSION);
-                    let (stored, form) = structural::check(value, &version.schema, &self.schemas.patterns);
-                    let sound = form.is_empty() && version_is_served;
-                    found.extend(form);
-                    name(value, &mut found);
-                    placeholders(&value["spec"], &Path::of("spec"), &mut found);
-                    if let Some(object) = sound.then(|| meaning(value, &mut found)).flatten() {
-                        semantic::object(&Subject { value, stored: &stored, object: &object }, &self.facts, &mut found);
+                    if let Some(object) = self.known(kind, version, value, &mut found) {
                         keep(root.clone(), value, object);
                     }
                 }
@@ -107,6 +119,38 @@ impl Verdict {
             report.findings.extend(found.into_iter().map(|i| i.locate(document, &root)));
         }
         report
+    }
+
+    /// Judges an object of a kind that is defined; it is handed back when its form is right.
+    fn known(&self, kind: &Kind, version: &Version, value: &Value, found: &mut Vec<Issue>) -> Option<Object> {
+        let version_is_served = found.iter().all(|i| *i.rule != rules::VERSION);
+        let judged = structural::create(value, &version.form);
+        let mut form = structural::issues(&judged);
+        if let Some(ours) = &self.ours {
+            form.iter_mut().for_each(|issue| self.lacks(ours, kind, version, issue));
+        }
+        name(value, &mut form);
+        let sound = form.is_empty() && version_is_served;
+        found.extend(form);
+        placeholders(&value["spec"], &Path::of("spec"), found);
+        let object = sound.then(|| meaning(value, found)).flatten()?;
+        semantic::object(&Subject { value, stored: &judged.stored, object: &object }, &self.facts, found);
+        Some(object)
+    }
+
+    /// A field that this build knows and the chosen definitions do not is no misspelt one.
+    fn lacks(&self, ours: &Definitions, kind: &Kind, version: &Version, issue: &mut Issue) {
+        if *issue.rule != rules::UNKNOWN_FIELD {
+            return;
+        }
+        let Some((_, known)) = ours.version(&kind.group, &kind.name, &version.name) else { return };
+        if !known.form.schema.knows(&issue.path) {
+            return;
+        }
+        let (origin, ours) = (self.definitions.origin(), Definitions::embedded_version());
+        issue.rule = &rules::DEFINITION;
+        issue.message = format!("the definitions of {origin} do not know this field; those of napkeeper do ({ours})");
+        issue.fix = Some("update the definitions, or do without the field".to_owned());
     }
 }
 
@@ -220,7 +264,7 @@ mod tests {
             ("spec: {maxPods: '50'}", "spec.maxPods NK1011"),
             ("spec: {maxPods: 50.5}", "spec.maxPods NK1011"),
             ("spec: {imageFamily: ubuntu}", "spec.imageFamily NK1013"),
-            ("spec: {tags: {a: 1}}", "spec.tags.a NK1011"),
+            ("spec: {tags: {a: 1}}", "spec.tags.a NK1022"),
             ("spec: {kubelet: {allowedUnsafeSysctls: [null]}}", "spec.kubelet.allowedUnsafeSysctls[0] NK1011"),
             ("spec: {kubelet: {podPidsLimit: 1e30}}", "spec.kubelet.podPidsLimit NK1011"),
             ("spec: {localDNS: {mode: Required, kubeDNSOverrides: []}}", "spec.localDNS.vnetDNSOverrides NK1012"),

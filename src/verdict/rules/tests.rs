@@ -1,10 +1,14 @@
 //! Is every rule in order, and does its page tell the truth?
 
 use super::*;
+use crate::definitions::Definitions;
 use crate::facts::Facts;
 use crate::verdict::Verdict;
+use napkeeper_api::crds;
 use napkeeper_api::manifests::load_text;
 use napkeeper_core::names::Region;
+use serde_json::Value;
+use std::sync::LazyLock;
 
 #[test]
 fn ids_are_in_order_and_unique() {
@@ -51,13 +55,43 @@ fn examples<'p>(page: &'p str, heading: &str) -> Vec<Example<'p>> {
     found
 }
 
-/// Ids of what is found in an example. `file=` says what it is called, `region=` and `kubernetes=` are facts.
+/// The embedded definitions without a field, as an older version would have them.
+fn older(path: &str) -> Definitions {
+    let mut crds: Vec<Value> = crds::all().unwrap().into_iter().map(|crd| crd.definition).collect();
+    let versions = crds.iter_mut().flat_map(|crd| crd["spec"]["versions"].as_array_mut().unwrap());
+    let (parent, field) = path.rsplit_once('.').unwrap();
+    let at = parent.replace('.', "/properties/");
+    let mut found = 0;
+    for version in versions {
+        let properties = format!("/schema/openAPIV3Schema/properties/{at}/properties");
+        let map = version.pointer_mut(&properties).and_then(Value::as_object_mut);
+        found += usize::from(map.and_then(|map| map.shift_remove(field)).is_some());
+    }
+    assert!(found > 0, "no definition has {path}");
+    Definitions::from_crds("crds", crds.iter()).unwrap()
+}
+
+/// Ids of what is found in an example. `file=` says what it is called, `region=` and `kubernetes=` are facts, and
+/// `without=` takes a field out of the definitions.
 fn found(example: &Example<'_>) -> Vec<&'static str> {
-    let region = example.fact("region").map(|name| Region::new(name).unwrap());
-    let mut facts = Facts::embedded(region.as_ref()).unwrap();
-    facts.kubernetes = example.fact("kubernetes").map(ToOwned::to_owned);
+    /// Most examples need no facts.
+    static PLAIN: LazyLock<Verdict> = LazyLock::new(|| Verdict::embedded().unwrap());
     let source = load_text(example.fact("file").unwrap_or("example.yaml"), example.text.clone());
-    let reports = Verdict::embedded().unwrap().with_facts(facts).judge(&[source]);
+    let facts = ["region", "kubernetes", "without"].map(|key| example.fact(key));
+    let reports = match facts {
+        [None, None, None] => PLAIN.judge(&[source]),
+        [region, kubernetes, without] => {
+            let region = region.map(|name| Region::new(name).unwrap());
+            let mut facts = Facts::embedded(region.as_ref()).unwrap();
+            facts.kubernetes = kubernetes.map(ToOwned::to_owned);
+            let verdict = Verdict::embedded().unwrap().with_facts(facts);
+            let verdict = match without {
+                Some(path) => verdict.with_definitions(older(path)),
+                None => verdict,
+            };
+            verdict.judge(&[source])
+        }
+    };
     reports.iter().flat_map(|report| &report.findings).map(|finding| finding.rule).collect()
 }
 
