@@ -6,6 +6,7 @@
 mod facts;
 mod finding;
 mod kinds;
+pub mod migrate;
 mod patterns;
 pub mod rules;
 mod schemas;

@@ -3,7 +3,9 @@
 //! Plain scalars are resolved as kubectl does (YAML 1.1). Duplicate keys are reported, though kubectl would let the
 //! last one win in silence. Aliases and merge keys work, up to [`MAX_NODES`] values in a file.
 
+pub mod edit;
 mod scalar;
+pub mod spans;
 mod tree;
 
 use crate::path::{Path, Segment};
