@@ -8,6 +8,7 @@ mod facts;
 mod finding;
 mod judge;
 mod kinds;
+pub mod migrate;
 mod parallel;
 mod patterns;
 pub mod rules;

@@ -7,7 +7,9 @@
 //! take longer to note, and more memory, than the document itself.
 
 mod chunk;
+pub mod edit;
 mod scalar;
+pub mod spans;
 mod tree;
 
 use crate::path::{Path, Segment};
