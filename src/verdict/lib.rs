@@ -4,6 +4,7 @@
 //! cannot make sense of. [`rules`] is the table of all rules.
 
 mod definitions;
+pub mod cel;
 mod facts;
 mod finding;
 mod judge;
