@@ -60,11 +60,6 @@ const MANAGED: &[(&str, Kind)] = &[
     ("time", Kind::Time),
 ];
 
-/// Names of all fields.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    META.iter().map(|(name, _)| *name)
-}
-
 /// What reading metadata gives.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {

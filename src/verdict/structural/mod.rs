@@ -33,13 +33,12 @@ pub(crate) use ratchet::as_read;
 pub(crate) use scale::Scale;
 
 use crate::finding::Issue;
-use crate::rules::structure as rules;
 use fault::Faults;
 use metadata::Owner;
 use napkeeper_api::path::Path;
 use place::Place;
 use ratchet::Past;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// The form of a kind.
 #[derive(Debug)]
@@ -48,6 +47,8 @@ pub(crate) struct Form {
     /// Status is written through its own subresource only.
     pub(crate) has_status: bool,
     pub(crate) scale: Option<Scale>,
+    /// There are cross-field rules, which wait for the schema to be satisfied.
+    pub(crate) has_rules: bool,
 }
 
 /// A field that is unknown.
@@ -157,10 +158,4 @@ pub(crate) fn plain(value: &Value, schema: &Node) -> Judged {
     check::check_into(&stored, schema, None, &mut faults);
     lists::check(&stored, schema, &Place::ROOT, &mut faults);
     Judged { stored, unreadable: Vec::new(), unknown, faults: faults.into_list() }
-}
-
-/// A value that is not even a map.
-pub(crate) fn no_object() -> Judged {
-    let issue = Issue::new(&rules::NO_KIND, &Path::root(), "a manifest is a map with apiVersion and kind");
-    Judged { stored: Value::Object(Map::new()), unreadable: vec![issue], ..Judged::default() }
 }
