@@ -79,6 +79,7 @@ pub(crate) fn create(value: &Value, form: &Form) -> Judged {
     {
         map.shift_remove("status");
     }
+    metadata::generate_name(&mut judged.stored["metadata"]);
     let mut faults = Faults::default();
     metadata::check(&judged.stored["metadata"], Owner::Created, &Place::ROOT.field("metadata"), &mut faults);
     check::check_into(&judged.stored, &form.schema, None, &mut faults);
@@ -102,7 +103,9 @@ pub(crate) fn update(old: &Value, new: &Value, form: &Form) -> (Value, Judged) {
         }
     }
     let mut faults = Faults::default();
-    metadata::check(&judged.stored["metadata"], Owner::Updated, &Place::ROOT.field("metadata"), &mut faults);
+    let meta = Place::ROOT.field("metadata");
+    metadata::check(&judged.stored["metadata"], Owner::Updated, &meta, &mut faults);
+    metadata::check_deletion(&old["metadata"], &judged.stored["metadata"], &meta, &mut faults);
     let past = Past { value: &old, shape: &form.schema };
     check::check_into(&judged.stored, &form.schema, Some(past), &mut faults);
     others(&judged.stored, form, &mut faults);
