@@ -65,7 +65,6 @@ pub enum SchemaError {
 pub(crate) struct Kind {
     pub(crate) group: String,
     pub(crate) name: String,
-    pub(crate) namespaced: bool,
     /// Versions that are served, the one to write last.
     pub(crate) versions: Vec<Version>,
 }
@@ -193,7 +192,7 @@ fn kind(origin: &str, crd: &Value) -> Result<Kind, SchemaError> {
             name: version,
         });
     }
-    Ok(Kind { group, name: kind, namespaced: spec["scope"] == "Namespaced", versions })
+    Ok(Kind { group, name: kind, versions })
 }
 
 fn form(schema: &Value, subresources: &Value) -> Result<Form, CompileError> {
@@ -201,5 +200,17 @@ fn form(schema: &Value, subresources: &Value) -> Result<Form, CompileError> {
         schema: compile(schema, Manner::Structural)?,
         has_status: subresources["status"].is_object(),
         scale: Scale::of(&subresources["scale"]),
+        has_rules: has_rules(schema),
     })
+}
+
+fn has_rules(schema: &Value) -> bool {
+    match schema {
+        Value::Object(map) => {
+            let own = map.get("x-kubernetes-validations").and_then(Value::as_array);
+            own.is_some_and(|rules| !rules.is_empty()) || map.values().any(has_rules)
+        }
+        Value::Array(items) => items.iter().any(has_rules),
+        _ => false,
+    }
 }

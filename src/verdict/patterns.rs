@@ -6,8 +6,8 @@
 mod class;
 
 use class::{Piece, escape, hex};
-use regex::{Regex, RegexBuilder};
-use std::collections::BTreeSet;
+// Of bytes, since only there a boundary that is none may know ASCII alone.
+use regex::bytes::{Regex, RegexBuilder};
 
 /// Most repetitions of anything, nested ones multiplied, as in Go.
 const MOST_REPEATS: u32 = 1000;
@@ -56,15 +56,14 @@ impl Pattern {
 
     /// True when it is found in the text.
     pub(crate) fn matches(&self, text: &str) -> bool {
-        self.regex.is_match(text)
+        self.regex.is_match(text.as_bytes())
     }
 }
 
 /// A pattern of Go in the syntax of the `regex` crate.
 pub(crate) fn translate(pattern: &str) -> Result<String, &'static str> {
     let chars: Vec<char> = pattern.chars().collect();
-    let mut translator =
-        Translator { chars: &chars, at: 0, out: String::new(), names: BTreeSet::new(), open: Vec::new() };
+    let mut translator = Translator { chars: &chars, at: 0, out: String::new(), open: Vec::new() };
     translator.run()?;
     Ok(translator.out)
 }
@@ -90,7 +89,6 @@ struct Translator<'c> {
     chars: &'c [char],
     at: usize,
     out: String,
-    names: BTreeSet<String>,
     open: Vec<Open>,
 }
 
@@ -157,9 +155,6 @@ impl Translator<'_> {
             if name.is_empty() || !name.chars().all(word) || self.at > self.chars.len() {
                 return Err("a group has an invalid name; look-around does not exist");
             }
-            if !self.names.insert(name) {
-                return Err("two groups have the same name");
-            }
             return Ok(self.enter("(?:", repeats));
         }
         self.at += 1;
@@ -172,9 +167,11 @@ impl Translator<'_> {
                 self.at += 1;
                 Ok(self.enter(&format!("(?{flags}:"), repeats))
             }
-            Some(')') if known && !flags.is_empty() => {
+            Some(')') if known => {
                 self.at += 1;
-                self.out.push_str(&format!("(?{flags})"));
+                if !flags.is_empty() {
+                    self.out.push_str(&format!("(?{flags})"));
+                }
                 Ok(Before::Nothing)
             }
             _ => Err("a group has unknown flags; look-around does not exist"),
@@ -281,7 +278,7 @@ impl Translator<'_> {
             Some('A') => self.out.push_str(r"\A"),
             Some('z') => self.out.push_str(r"\z"),
             Some('b') => self.out.push_str(r"(?-u:\b)"),
-            Some('B') => self.out.push_str(r"\B"),
+            Some('B') => self.out.push_str(r"(?-u:\B)"),
             _ => {
                 let text = match escape(self.chars, &mut self.at)? {
                     Piece::Char(c) => hex(c),

@@ -1,6 +1,6 @@
 //! What would the API server answer?
 
-use super::{Definitions, Kind, Version};
+use super::{Definitions, Version};
 use crate::structural::{self, Judged, NO_FIELD, Reason};
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ impl ServerVerdict {
         Self { causes: vec![Cause { field: field.to_owned(), reason }], ..Self::bare(422) }
     }
 
-    fn of(judged: &Judged, rules: Vec<Cause>, accepted: u16) -> Self {
+    fn of(judged: &Judged, version: &Version, rules: Vec<Cause>, accepted: u16) -> Self {
         if !judged.unreadable.is_empty() {
             return Self::bare(400);
         }
@@ -50,7 +50,7 @@ impl ServerVerdict {
         }
         let faults = judged.faults.iter().map(|fault| Cause { field: fault.field.clone(), reason: fault.reason });
         let mut causes: Vec<Cause> = faults.chain(rules).collect();
-        if causes.iter().any(|cause| cause.reason.blocks()) {
+        if version.form.has_rules && judged.faults.iter().any(|fault| fault.reason.blocks()) {
             causes.push(Cause { field: NO_FIELD.to_owned(), reason: Reason::Invalid });
         }
         causes.sort();
@@ -78,19 +78,19 @@ impl Definitions {
     /// What the API server would answer to a new object.
     #[must_use]
     pub fn create(&self, value: &Value) -> ServerVerdict {
-        let (_, version) = match self.addressed(value) {
+        let version = match self.addressed(value) {
             Ok(found) => found,
             Err(refused) => return refused,
         };
         let judged = structural::create(value, &version.form);
         let rules = rules(&judged, version, None);
-        ServerVerdict::of(&judged, rules, 201)
+        ServerVerdict::of(&judged, version, rules, 201)
     }
 
     /// What the API server would answer to an object that is to replace another.
     #[must_use]
     pub fn update(&self, old: &Value, new: &Value) -> ServerVerdict {
-        let (_, version) = match self.addressed(new) {
+        let version = match self.addressed(new) {
             Ok(found) => found,
             Err(refused) => return refused,
         };
@@ -110,17 +110,17 @@ impl Definitions {
             return ServerVerdict::bare(409);
         }
         let rules = rules(&judged, version, Some(&stored));
-        ServerVerdict::of(&judged, rules, 200)
+        ServerVerdict::of(&judged, version, rules, 200)
     }
 
     /// The version that an object says it is of, or what is answered when there is none.
-    fn addressed(&self, value: &Value) -> Result<(&Kind, &Version), ServerVerdict> {
+    fn addressed(&self, value: &Value) -> Result<&Version, ServerVerdict> {
         let text = |key: &str| value[key].as_str().filter(|text| !text.is_empty());
         let (Some(api_version), Some(kind)) = (text("apiVersion"), text("kind")) else {
             return Err(ServerVerdict::bare(400));
         };
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        if let Some(found) = self.version(group, kind, version) {
+        if let Some((_, found)) = self.version(group, kind, version) {
             return Ok(found);
         }
         let kinds = self.group(group);

@@ -70,7 +70,7 @@ impl Check {
             return fitted.saturating_sub(1);
         }
         if let Some(junctors) = &node.junctors {
-            fitted += self.junctors(value, junctors, place, past);
+            fitted += self.junctors(value, junctors, place);
         }
         // The combined schemas count twice though there are none: once as a keyword, once as what fitted.
         fitted += 2;
@@ -174,7 +174,8 @@ impl Check {
         fitted
     }
 
-    fn junctors(&mut self, value: &Value, j: &Junctors, place: &Place<'_>, past: Option<Past<'_>>) -> usize {
+    /// An update forgives nothing inside of combined schemas, only around them.
+    fn junctors(&mut self, value: &Value, j: &Junctors, place: &Place<'_>) -> usize {
         let mut fitted = 0;
         let obvious = j.int_or_string
             && match value {
@@ -183,22 +184,22 @@ impl Check {
                 _ => false,
             };
         if !j.any_of.is_empty() && !obvious {
-            fitted += self.any_of(value, &j.any_of, place, past);
+            fitted += self.any_of(value, &j.any_of, place);
         }
         if !j.one_of.is_empty() {
-            fitted += self.exactly_one_of(value, &j.one_of, place, past);
+            fitted += self.exactly_one_of(value, &j.one_of, place);
         }
         let mut failed = false;
         for schema in &j.all_of {
             let mark = self.faults.mark();
-            fitted += self.keywords(value, schema, place, past);
+            fitted += self.keywords(value, schema, place, None);
             failed |= self.faults.mark() > mark;
         }
         if failed {
             self.refuse_somewhere(|| describe::combined(place, "does not fit all forms that the definition asks for"));
         }
         if let Some(schema) = &j.not
-            && self.try_one(value, schema, place, past).0
+            && self.try_one(value, schema, place).0
         {
             self.refuse_somewhere(|| describe::combined(place, "has a form that the definition forbids"));
         }
@@ -206,20 +207,20 @@ impl Check {
     }
 
     /// Whether a schema takes the value, and how much of it fitted.
-    fn try_one(&mut self, value: &Value, node: &Node, place: &Place<'_>, past: Option<Past<'_>>) -> (bool, usize) {
+    fn try_one(&mut self, value: &Value, node: &Node, place: &Place<'_>) -> (bool, usize) {
         let mark = self.faults.mark();
         self.faults.quiet();
-        let fitted = self.keywords(value, node, place, past);
+        let fitted = self.keywords(value, node, place, None);
         let fits = self.faults.mark() == mark;
         self.faults.forget(mark);
         self.faults.loud();
         (fits, fitted)
     }
 
-    fn any_of(&mut self, value: &Value, nodes: &[Node], place: &Place<'_>, past: Option<Past<'_>>) -> usize {
+    fn any_of(&mut self, value: &Value, nodes: &[Node], place: &Place<'_>) -> usize {
         let mut best: Option<(&Node, usize)> = None;
         for node in nodes {
-            let (fits, fitted) = self.try_one(value, node, place, past);
+            let (fits, fitted) = self.try_one(value, node, place);
             if fits {
                 return fitted;
             }
@@ -231,15 +232,15 @@ impl Check {
         self.refuse_somewhere(|| {
             describe::combined(place, &format!("fits none of the {many} forms that the definition allows"))
         });
-        best.map_or(0, |(node, _)| self.keywords(value, node, place, past))
+        best.map_or(0, |(node, _)| self.keywords(value, node, place, None))
     }
 
-    fn exactly_one_of(&mut self, value: &Value, nodes: &[Node], place: &Place<'_>, past: Option<Past<'_>>) -> usize {
+    fn exactly_one_of(&mut self, value: &Value, nodes: &[Node], place: &Place<'_>) -> usize {
         let mut best: Option<(&Node, usize)> = None;
         let mut fitting = 0;
         let mut first = 0;
         for node in nodes {
-            let (fits, fitted) = self.try_one(value, node, place, past);
+            let (fits, fitted) = self.try_one(value, node, place);
             if fits {
                 first = if fitting == 0 { fitted } else { first };
                 fitting += 1;
@@ -255,7 +256,7 @@ impl Check {
             let said = format!("fits {fitting} of the {many} forms that the definition allows, not exactly one");
             describe::combined(place, &said)
         });
-        best.filter(|_| fitting == 0).map_or(0, |(node, _)| self.keywords(value, node, place, past))
+        best.filter(|_| fitting == 0).map_or(0, |(node, _)| self.keywords(value, node, place, None))
     }
 }
 

@@ -41,13 +41,15 @@ const NEVER: [&str; 6] = ["$ref", "definitions", "dependencies", "patternPropert
 
 /// Reads a schema.
 pub(crate) fn compile(schema: &Value, manner: Manner) -> Result<Node, CompileError> {
-    let mut compiler = Compiler { manner, path: Vec::new() };
+    let mut compiler = Compiler { manner, path: Vec::new(), may_repeat: false };
     compiler.node(schema, false)
 }
 
 struct Compiler {
     manner: Manner,
     path: Vec<String>,
+    /// The first of `allOf` of an int-or-string is being read.
+    may_repeat: bool,
 }
 
 type Compiled<T> = Result<T, CompileError>;
@@ -205,29 +207,19 @@ impl Compiler {
     }
 
     fn junctors(&mut self, map: &Map<String, Value>, int_or_string: bool) -> Compiled<Option<Box<Junctors>>> {
-        let either = || json!([{ "type": "integer" }, { "type": "string" }]);
-        let strict = self.is_strict();
-        let mut all = |key: &str| -> Compiled<Vec<Node>> {
-            let list = map.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-            let mut nodes = Vec::with_capacity(list.len());
-            for (i, schema) in list.iter().enumerate() {
-                self.path.push(format!("{key}[{i}]"));
-                // The two forms in which int-or-string may be said a second time.
-                let repeats = schema.get("anyOf") == Some(&either()) || map.get(key) == Some(&either());
-                if strict && schema.get("type").is_some() && !(int_or_string && repeats) {
-                    return self.refuse("type", "must not be used inside of allOf, anyOf, oneOf or not");
-                }
-                nodes.push(self.nested(schema)?);
-                self.path.pop();
-            }
-            Ok(nodes)
-        };
-        let (all_of, any_of, one_of) = (all("allOf")?, all("anyOf")?, all("oneOf")?);
+        let either = json!([{ "type": "integer" }, { "type": "string" }]);
+        // An int-or-string may say a second time that it is one, in two ways: here, or in the first of allOf.
+        let repeats = (int_or_string || self.may_repeat) && map.get("anyOf") == Some(&either);
+        let first = map.get("allOf").and_then(|all| all.get(0)).and_then(|first| first.get("anyOf"));
+        let repeats_below = int_or_string && first == Some(&either);
+        let all_of = self.branches(map, "allOf", false, repeats_below)?;
+        let any_of = self.branches(map, "anyOf", repeats, false)?;
+        let one_of = self.branches(map, "oneOf", false, false)?;
         let not = match map.get("not") {
             None => None,
             Some(schema) => {
                 self.path.push("not".to_owned());
-                let node = self.nested(schema)?;
+                let node = self.branch(schema, false)?;
                 self.path.pop();
                 Some(node)
             }
@@ -235,11 +227,33 @@ impl Compiler {
         if all_of.is_empty() && any_of.is_empty() && one_of.is_empty() && not.is_none() {
             return Ok(None);
         }
-        let int_or_string = int_or_string && map.get("anyOf") == Some(&either());
-        Ok(Some(Box::new(Junctors { all_of, any_of, one_of, not, int_or_string })))
+        Ok(Some(Box::new(Junctors { all_of, any_of, one_of, not, int_or_string: repeats })))
     }
 
-    fn nested(&mut self, schema: &Value) -> Compiled<Node> {
+    fn branches(
+        &mut self,
+        map: &Map<String, Value>,
+        key: &str,
+        types: bool,
+        repeats_below: bool,
+    ) -> Compiled<Vec<Node>> {
+        let list = map.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let mut nodes = Vec::with_capacity(list.len());
+        for (i, schema) in list.iter().enumerate() {
+            self.path.push(format!("{key}[{i}]"));
+            let before = std::mem::replace(&mut self.may_repeat, repeats_below && i == 0);
+            nodes.push(self.branch(schema, types)?);
+            self.may_repeat = before;
+            self.path.pop();
+        }
+        Ok(nodes)
+    }
+
+    /// A schema of a combination; it may name types only to say that an int-or-string is one.
+    fn branch(&mut self, schema: &Value, types: bool) -> Compiled<Node> {
+        if self.is_strict() && !types && schema.get("type").is_some() {
+            return self.refuse("type", "must not be used inside of allOf, anyOf, oneOf or not");
+        }
         self.node(schema, true)
     }
 
@@ -289,7 +303,8 @@ impl Compiler {
             if let Some(unknown) = unknown.first() {
                 return self.refuse("default", format!("has the unknown field {}", unknown.name));
             }
-            if let Some(fault) = super::check::check(&stored, node, None).first() {
+            // As it is written: what is required in it must be there without further defaults.
+            if let Some(fault) = super::check::check(default, node, None).first() {
                 let said = fault.issue.as_ref().map_or_else(|| fault.reason.to_string(), |i| i.message.clone());
                 return self.refuse("default", format!("does not fit its own schema: {said} ({})", fault.field));
             }

@@ -85,14 +85,14 @@ regexes! {
     UUID5 = r"^(?i-u)[0-9a-f]{8}-?[0-9a-f]{4}-?5[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$";
     HEX_COLOUR = r"^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$";
     RGB_COLOUR = r"^rgb\([\t\n\x0C\r ]*(0|[1-9][0-9]?|1[0-9]{2}|2[0-4][0-9]|25[0-5])[\t\n\x0C\r ]*,[\t\n\x0C\r ]*(0|[1-9][0-9]?|1[0-9]{2}|2[0-4][0-9]|25[0-5])[\t\n\x0C\r ]*,[\t\n\x0C\r ]*(0|[1-9][0-9]?|1[0-9]{2}|2[0-4][0-9]|25[0-5])[\t\n\x0C\r ]*\)$";
-    SSN = r"^[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}$";
+    SSN = r"^[0-9]{3}[- ][0-9]{2}[- ][0-9]{4}$";
     CARD = r"^(?:4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|(?:222[1-9]|22[3-9][0-9]|2[3-6][0-9]{2}|27[01][0-9]|2720)[0-9]{12}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35[0-9]{3})[0-9]{11}|6[27][0-9]{14}|[0-9]{19})$";
     LABEL = r"^[a-z0-9](?:[-a-z0-9]*[a-z0-9])?$";
     SUBDOMAIN = r"^[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*$";
     BASE64 = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$";
     TIME = r"^([0-9]{2}):([0-9]{2}):([0-9]{2})(?:.[0-9]+)?(?:z|[+-][0-9]{2}:[0-9]{2})$";
     HOST = r"^(?:[a-zA-Z0-9\p{S}\p{L}](?:-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?|(?:[a-zA-Z0-9\p{S}\p{L}](?:[-a-zA-Z0-9\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?\.)+[a-zA-Z\p{L}]{2,63})$";
-    DURATION_PART = r"[0-9]+[\t\n\x0C\r ]*([A-Za-zµ]+)";
+    DURATION_PART = r"([0-9]+)[\t\n\x0C\r ]*([A-Za-zµ]+)";
 }
 
 impl Format {
@@ -155,10 +155,16 @@ fn date_time(text: &str) -> bool {
 
 /// Go's durations, and any text with a number before something that begins like a unit.
 fn duration(text: &str) -> bool {
-    go_duration(text)
-        || DURATION_PART.0.as_ref().is_some_and(|part| {
-            part.captures_iter(text).any(|found| found.get(1).is_some_and(|unit| is_unit(unit.as_str())))
+    let Some(part) = &DURATION_PART.0 else { return false };
+    let parts: Result<Vec<bool>, _> = part
+        .captures_iter(text)
+        .map(|found| {
+            let (_, [number, unit]) = found.extract();
+            number.parse::<i64>().map(|_| is_unit(unit))
         })
+        .collect();
+    // A number that is too large spoils all.
+    go_duration(text) || parts.is_ok_and(|units| units.contains(&true))
 }
 
 fn is_unit(text: &str) -> bool {
@@ -257,7 +263,11 @@ fn escapes(path: &str) -> bool {
 
 fn authority(rest: &str) -> bool {
     let authority = rest.split('/').next().unwrap_or_default();
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let is_of_user = |c: char| c.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(c);
+    if !user.chars().all(is_of_user) {
+        return false;
+    }
     let (name, port) = match host.strip_prefix('[') {
         Some(inner) => match inner.split_once(']') {
             Some((address, after)) => {

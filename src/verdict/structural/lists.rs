@@ -5,6 +5,7 @@
 use super::fault::{Fault, Faults, Reason};
 use super::node::{ListType, Node};
 use super::place::Place;
+use super::ratchet::as_read;
 use crate::finding::Issue;
 use crate::rules::structure as rules;
 use serde_json::Value;
@@ -48,24 +49,42 @@ fn map(items: &[Value], keys: &[String], place: &Place<'_>, faults: &mut Faults)
         faults.add(|| Fault { field, reason: Reason::Invalid, issue, weak: true });
         return;
     }
-    // One key is compared by its value; of several a number is compared as it is written.
+    // One key is compared by its value; several make a map of their own.
     let of = |item: &Value| match keys {
-        [key] => item.get(key).map_or_else(|| "absent".to_owned(), key_of),
-        keys => keys.iter().map(|key| format!("{key}={:?};", item.get(key).map(Value::to_string))).collect(),
+        [key] => item.get(key).map_or_else(|| ABSENT.to_owned(), key_of),
+        keys => {
+            let given = keys.iter().filter_map(|key| Some(format!("{key}: {}", text_of(item.get(key)?))));
+            given.collect::<Vec<_>>().join(", ")
+        }
     };
     repeated(&items.iter().map(of).collect::<Vec<_>>(), place, faults);
 }
 
-/// What tells a value from others.
+/// What stands for a key that is not there.
+const ABSENT: &str = "an item without key";
+
+/// What tells a value from others: an integer and a float are never the same, except inside of lists and maps.
 fn key_of(value: &Value) -> String {
     match value {
-        // A float is written with its point, so it is no integer.
+        Value::Object(_) | Value::Array(_) => text_of(value),
+        scalar => scalar.to_string(),
+    }
+}
+
+/// A value as Go writes it: whole floats lose their point, and keys are in order.
+fn text_of(value: &Value) -> String {
+    match value {
         Value::Object(map) => {
-            let mut entries: Vec<_> = map.iter().map(|(k, v)| format!("{k:?}:{}", key_of(v))).collect();
+            let mut entries: Vec<_> = map.iter().map(|(k, v)| format!("{k:?}:{}", text_of(v))).collect();
             entries.sort();
             format!("{{{}}}", entries.join(","))
         }
-        Value::Array(items) => format!("[{}]", items.iter().map(key_of).collect::<Vec<_>>().join(",")),
+        Value::Array(items) => format!("[{}]", items.iter().map(text_of).collect::<Vec<_>>().join(",")),
+        Value::Number(n) => {
+            let mut read = Value::Number(n.clone());
+            as_read(&mut read);
+            read.to_string()
+        }
         scalar => scalar.to_string(),
     }
 }
@@ -80,8 +99,7 @@ fn repeated(keys: &[String], place: &Place<'_>, faults: &mut Faults) {
             continue;
         }
         let at = place.index(i);
-        let shown = if key == "absent" { "an item without key" } else { key };
-        let message = format!("{shown} is given twice, first as item {first}");
+        let message = format!("{key} is given twice, first as item {first}");
         let issue = Some(Issue::new(&rules::LIST, &at.path(), message));
         faults.add(|| Fault { field: at.bracketed(), reason: Reason::Duplicate, issue, weak: false });
     }

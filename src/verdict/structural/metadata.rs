@@ -60,11 +60,6 @@ const MANAGED: &[(&str, Kind)] = &[
     ("time", Kind::Time),
 ];
 
-/// Names of all fields.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    META.iter().map(|(name, _)| *name)
-}
-
 /// What reading metadata gives.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
@@ -112,7 +107,7 @@ impl Reading {
                 let near = napkeeper_core::suggest::nearest(key, kinds.iter().map(|(name, _)| *name));
                 let fix = near.map(|name| format!("did you mean {name}?"));
                 let issue = Issue::new(&rules::UNKNOWN_FIELD, &at.path(), format!("unknown field {key}"));
-                self.unknown.push((at.dotted(), issue.at_key().fix(fix)));
+                self.unknown.push((at.bracketed(), issue.at_key().fix(fix)));
                 continue;
             };
             if let Some(value) = self.field(value, *kind, &at) {
@@ -127,7 +122,7 @@ impl Reading {
             (Value::Null, _) => return None,
             (_, Kind::Anything) | (Value::Bool(_), Kind::Bool) => return Some(value.clone()),
             (Value::String(text), Kind::Text) => return (!text.is_empty()).then(|| value.clone()),
-            (Value::Number(n), Kind::Integer) if n.is_i64() || n.as_f64().is_some_and(|f| f.fract() == 0.0) => {
+            (Value::Number(n), Kind::Integer) if n.is_i64() || n.as_f64().is_some_and(is_64_bits) => {
                 return Some(value.clone());
             }
             (Value::String(text), Kind::Time) if is_time(text) => return Some(value.clone()),
@@ -179,6 +174,11 @@ impl Reading {
     }
 }
 
+/// Whole, and within 64 bits.
+fn is_64_bits(f: f64) -> bool {
+    f.fract() == 0.0 && f.abs() < 9.2e18
+}
+
 /// RFC 3339 with capital `T` and `Z`.
 fn is_time(text: &str) -> bool {
     !text.contains([' ', 't', 'z']) && text.contains('T') && text.parse::<jiff::Timestamp>().is_ok()
@@ -200,30 +200,48 @@ const ANNOTATIONS: usize = 256 << 10;
 /// Where the API server cuts a name off before it adds five characters to it.
 const GENERATED: usize = 58;
 
+/// Makes a name where only its beginning is given, as the API server does; its five characters are random.
+pub(crate) fn generate_name(meta: &mut Value) {
+    let Some(map) = meta.as_object_mut().filter(|map| !map.contains_key("name")) else { return };
+    if let Some(prefix) = map.get("generateName").and_then(Value::as_str) {
+        let cut: String = prefix.chars().take(GENERATED).collect();
+        map.insert("name".to_owned(), Value::String(format!("{cut}00000")));
+    }
+}
+
+/// What an update may not set: when an object is deleted is up to the API server.
+pub(crate) fn check_deletion(old: &Value, new: &Value, place: &Place<'_>, faults: &mut Faults) {
+    let differs = |key: &str| !new[key].is_null() && new[key] != old[key];
+    // A time of deletion that there is already stays, whatever is given.
+    let time = old["deletionTimestamp"].is_null() && differs("deletionTimestamp");
+    let period = differs("deletionGracePeriodSeconds");
+    for (key, changed) in [("deletionTimestamp", time), ("deletionGracePeriodSeconds", period)] {
+        if changed {
+            let at = place.field(key);
+            refuse(&at, Some((&at, "only the API server sets it".to_owned())), Reason::Invalid, faults);
+        }
+    }
+}
+
 /// Checks metadata that has been read.
 pub(crate) fn check(meta: &Value, owner: Owner, place: &Place<'_>, faults: &mut Faults) {
     let text = |key: &str| meta[key].as_str().unwrap_or_default();
     let (name, prefix) = (text("name"), text("generateName"));
     if owner != Owner::Updated {
         naming(name, prefix, owner, place, faults);
-        for (i, finalizer) in strings(&meta["finalizers"]).enumerate() {
-            if !is_qualified_name(finalizer) {
-                let at = place.field("finalizers");
-                let message = format!("{finalizer:?} is no finalizer such as example.com/name");
-                refuse(&at, Some((&at.index(i), message)), Reason::Invalid, faults);
-            }
-        }
-        let both = ["orphan", "foregroundDeletion"].iter().all(|name| strings(&meta["finalizers"]).any(|f| f == *name));
-        if both {
-            let at = place.field("finalizers");
-            let message = "orphan and foregroundDeletion exclude each other".to_owned();
+    }
+    finalizers(&meta["finalizers"], &place.field("finalizers"), faults);
+    if owner == Owner::Embedded {
+        // Of the object itself, the address of the request says the namespace, and the API server counts generations.
+        if let Some(namespace) = meta["namespace"].as_str().filter(|n| !is_label(n)) {
+            let at = place.field("namespace");
+            let message = format!("{namespace:?} is no name of a namespace: lower-case letters, digits and '-'");
             refuse(&at, Some((&at, message)), Reason::Invalid, faults);
         }
-    }
-    if let Some(namespace) = meta["namespace"].as_str().filter(|n| !is_label(n) && owner != Owner::Updated) {
-        let at = place.field("namespace");
-        let message = format!("{namespace:?} is no name of a namespace: lower-case letters, digits and '-'");
-        refuse(&at, Some((&at, message)), Reason::Invalid, faults);
+        if meta["generation"].as_f64().is_some_and(|generation| generation < 0.0) {
+            let at = place.field("generation");
+            refuse(&at, Some((&at, "must be at least 0".to_owned())), Reason::Invalid, faults);
+        }
     }
     labels(&meta["labels"], &place.field("labels"), faults);
     annotations(&meta["annotations"], &place.field("annotations"), faults);
@@ -256,18 +274,29 @@ fn naming(name: &str, prefix: &str, owner: Owner, place: &Place<'_>, faults: &mu
             refuse(&at, Some((&at, message)), Reason::Invalid, faults);
         }
     }
-    let cut: String = prefix.chars().take(GENERATED).collect();
-    let generated = if name.is_empty() && !cut.is_empty() { format!("{cut}00000") } else { name.to_owned() };
     let at = place.field("name");
     if embedded {
         if !name.is_empty() && !is_path_segment(name) {
             let message = format!("{name:?} is no name: it may not hold '/' or '%'");
             refuse(&at, Some((&at, message)), Reason::Invalid, faults);
         }
-    } else if generated.is_empty() {
+    } else if name.is_empty() {
         refuse(&at, None, Reason::Required, faults);
-    } else if !is_subdomain(&generated) {
+    } else if !is_subdomain(name) {
         refuse(&at, None, Reason::Invalid, faults);
+    }
+}
+
+fn finalizers(finalizers: &Value, place: &Place<'_>, faults: &mut Faults) {
+    for (i, finalizer) in strings(finalizers).enumerate() {
+        if !is_qualified_name(finalizer) {
+            let message = format!("{finalizer:?} is no finalizer such as example.com/name");
+            refuse(place, Some((&place.index(i), message)), Reason::Invalid, faults);
+        }
+    }
+    if ["orphan", "foregroundDeletion"].iter().all(|name| strings(finalizers).any(|f| f == *name)) {
+        let message = "orphan and foregroundDeletion exclude each other".to_owned();
+        refuse(place, Some((place, message)), Reason::Invalid, faults);
     }
 }
 

@@ -33,13 +33,12 @@ pub(crate) use ratchet::as_read;
 pub(crate) use scale::Scale;
 
 use crate::finding::Issue;
-use crate::rules::structure as rules;
 use fault::Faults;
 use metadata::Owner;
 use napkeeper_api::path::Path;
 use place::Place;
 use ratchet::Past;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// The form of a kind.
 #[derive(Debug)]
@@ -48,6 +47,8 @@ pub(crate) struct Form {
     /// Status is written through its own subresource only.
     pub(crate) has_status: bool,
     pub(crate) scale: Option<Scale>,
+    /// There are cross-field rules, which wait for the schema to be satisfied.
+    pub(crate) has_rules: bool,
 }
 
 /// A field that is unknown.
@@ -78,6 +79,7 @@ pub(crate) fn create(value: &Value, form: &Form) -> Judged {
     {
         map.shift_remove("status");
     }
+    metadata::generate_name(&mut judged.stored["metadata"]);
     let mut faults = Faults::default();
     metadata::check(&judged.stored["metadata"], Owner::Created, &Place::ROOT.field("metadata"), &mut faults);
     check::check_into(&judged.stored, &form.schema, None, &mut faults);
@@ -101,7 +103,9 @@ pub(crate) fn update(old: &Value, new: &Value, form: &Form) -> (Value, Judged) {
         }
     }
     let mut faults = Faults::default();
-    metadata::check(&judged.stored["metadata"], Owner::Updated, &Place::ROOT.field("metadata"), &mut faults);
+    let meta = Place::ROOT.field("metadata");
+    metadata::check(&judged.stored["metadata"], Owner::Updated, &meta, &mut faults);
+    metadata::check_deletion(&old["metadata"], &judged.stored["metadata"], &meta, &mut faults);
     let past = Past { value: &old, shape: &form.schema };
     check::check_into(&judged.stored, &form.schema, Some(past), &mut faults);
     others(&judged.stored, form, &mut faults);
@@ -157,10 +161,4 @@ pub(crate) fn plain(value: &Value, schema: &Node) -> Judged {
     check::check_into(&stored, schema, None, &mut faults);
     lists::check(&stored, schema, &Place::ROOT, &mut faults);
     Judged { stored, unreadable: Vec::new(), unknown, faults: faults.into_list() }
-}
-
-/// A value that is not even a map.
-pub(crate) fn no_object() -> Judged {
-    let issue = Issue::new(&rules::NO_KIND, &Path::root(), "a manifest is a map with apiVersion and kind");
-    Judged { stored: Value::Object(Map::new()), unreadable: vec![issue], ..Judged::default() }
 }

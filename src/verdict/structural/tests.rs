@@ -11,7 +11,8 @@ pub(super) fn definitions(schema: &Value) -> Definitions {
         "spec": { "group": "example.com", "names": { "kind": "Thing", "plural": "things" }, "scope": "Cluster",
             "versions": [{ "name": "v1", "served": true, "storage": true, "subresources": { "status": {} },
                 "schema": { "openAPIV3Schema": { "type": "object", "properties": {
-                    "spec": { "type": "object", "properties": { "a": schema } },
+                    "spec": { "type": "object", "properties": { "a": schema },
+                        "x-kubernetes-validations": [{ "rule": "true" }] },
                     "status": { "type": "object", "properties": { "n": { "type": "integer" } } } } } } }] },
     });
     Definitions::from_crds("test", [crd].iter()).unwrap()

@@ -1,6 +1,11 @@
 //! Is a text a mail address, as Go's `net/mail` reads it: `a@b`, `<a@b>` or `A Name <a@b>`?
 
 pub(super) fn address(text: &str) -> bool {
+    // A comment may stand at the end.
+    let text = match text.strip_suffix(')').and_then(|inner| inner.rsplit_once('(')) {
+        Some((before, comment)) if !comment.contains(')') => before,
+        _ => text,
+    };
     let text = text.trim_matches([' ', '\t']);
     match text.strip_suffix('>').and_then(|inner| inner.rsplit_once('<')) {
         Some((name, inner)) => phrase(name.trim_matches([' ', '\t'])) && plain(inner),
