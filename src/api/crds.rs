@@ -1,6 +1,7 @@
 //! Which CustomResourceDefinitions do the types make?
 
 use crate::azure::AKSNodeClass;
+use crate::cel_rules;
 use crate::karpenter::{NodeClaim, NodePool};
 use crate::record::OrphanRecord;
 use crate::sweep::OrphanSweep;
@@ -19,25 +20,26 @@ pub struct Crd {
 /// All CustomResourceDefinitions.
 ///
 /// # Errors
-/// When a generated definition cannot be written as JSON, which a test rules out.
+/// When a generated definition cannot be written as JSON, or lacks a field that a rule is about, which a test rules out.
 pub fn all() -> Result<Vec<Crd>, serde_json::Error> {
     [NodePool::crd(), NodeClaim::crd(), AKSNodeClass::crd(), OrphanSweep::crd(), OrphanRecord::crd()]
         .into_iter()
-        .map(|crd| serde_json::to_value(crd).map(finish))
+        .map(|crd| finish(serde_json::to_value(crd)?))
         .collect()
 }
 
 /// What the derive does not do: absent is the only way to say nothing (upstream's fields are not nullable), all of
 /// our kinds are cluster-scoped, and AKSNodeClass is served in its older version too.
-fn finish(mut definition: Value) -> Crd {
+fn finish(mut definition: Value) -> Result<Crd, serde_json::Error> {
     definition["spec"]["scope"] = json!("Cluster");
     // Whoever finds a definition without it knows that somebody else installed it.
     definition["metadata"]["labels"] = json!({ "app.kubernetes.io/part-of": "napkeeper" });
     clean(&mut definition["spec"]["versions"]);
-    let kind = definition["spec"]["names"]["kind"].clone();
+    let kind = definition["spec"]["names"]["kind"].as_str().unwrap_or_default().to_owned();
+    let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    cel_rules::apply(&kind, schema).map_err(serde::ser::Error::custom)?;
     if kind == "AKSNodeClass" || kind == "OrphanSweep" {
         // Every field of theirs has a default or may be absent, and so may the spec.
-        let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
         drop(schema.as_object_mut().and_then(|s| s.shift_remove("required")));
     }
     if kind == "AKSNodeClass" {
@@ -48,7 +50,7 @@ fn finish(mut definition: Value) -> Crd {
     let group = text(&spec["group"]);
     let folder = if group == "napkeeper.io" { "napkeeper" } else { "karpenter" };
     let file = format!("{folder}/{group}_{}.yaml", text(&spec["names"]["plural"]));
-    Crd { file, definition }
+    Ok(Crd { file, definition })
 }
 
 /// The schemas of `v1alpha2` and `v1beta1` are the same.

@@ -3,7 +3,9 @@
 //! Fields, defaults and limits are those of `karpenter-core` v1.14. As upstream, the values of a requirement are not
 //! checked by the schema.
 
-use crate::wire::{Condition, DURATION, DURATION_OR_NEVER, LABEL_VALUE, OPERATORS, QUALIFIED_NAME, ResourceList, wire};
+use crate::wire::{
+    CONDITION_TYPE, Condition, DURATION, DURATION_OR_NEVER, LABEL_VALUE, OPERATORS, QUALIFIED_NAME, ResourceList, wire,
+};
 use kube::CustomResource;
 use std::collections::BTreeMap;
 
@@ -15,6 +17,10 @@ pub const DEFAULT_CONSOLIDATE_AFTER: &str = "0s";
 pub const DEFAULT_CONSOLIDATION_POLICY: &str = "WhenEmptyOrUnderutilized";
 /// Default of a budget's `nodes`.
 pub const DEFAULT_BUDGET_NODES: &str = "10%";
+
+fn without_format(schema: &mut schemars::Schema) {
+    schema.remove("format");
+}
 
 wire! {
     /// NodePoolSpec says which nodes Karpenter may make, and when it may disrupt them.
@@ -66,7 +72,9 @@ wire! {
         budgets?: Vec<Budget>,
         /// Quiet time before a node may be consolidated; Never turns consolidation off, and the removal of empty
         /// nodes with it.
-        #[schemars(extend("default" = DEFAULT_CONSOLIDATE_AFTER, "pattern" = DURATION_OR_NEVER))]
+        //
+        // As upstream, it must be there as soon as `disruption` is: only a `disruption` that is absent gets a default.
+        #[schemars(required, extend("pattern" = DURATION_OR_NEVER))]
         consolidate_after?: String,
         /// Which nodes may be consolidated.
         #[schemars(extend(
@@ -113,10 +121,12 @@ wire! {
     /// Labels and annotations for the nodes.
     TemplateMeta {
         /// Annotations.
+        #[schemars(extend("x-kubernetes-map-type" = "granular"))]
         annotations?: BTreeMap<String, String>,
         /// Labels.
         #[schemars(extend(
             "maxProperties" = 100,
+            "x-kubernetes-map-type" = "atomic",
             "additionalProperties" = { "type": "string", "maxLength": 63, "pattern": LABEL_VALUE }
         ))]
         labels?: BTreeMap<String, String>,
@@ -150,13 +160,11 @@ wire! {
     /// Reference to a node class.
     NodeClassRef {
         /// API group, `karpenter.azure.com`.
-        #[schemars(extend("minLength" = 1, "pattern" = "^[^/]*$"))]
+        #[schemars(extend("pattern" = "^[^/]*$"))]
         group: String,
         /// Kind, `AKSNodeClass`.
-        #[schemars(extend("minLength" = 1))]
         kind: String,
         /// Name.
-        #[schemars(extend("minLength" = 1))]
         name: String,
     }
 }
@@ -168,7 +176,8 @@ wire! {
         #[schemars(extend("maxLength" = 316, "pattern" = QUALIFIED_NAME))]
         key: String,
         /// At least this many distinct values must remain on offer (alpha).
-        #[schemars(extend("minimum" = 1, "maximum" = 50))]
+        // As upstream, without a format.
+        #[schemars(transform = without_format, extend("minimum" = 1, "maximum" = 50))]
         min_values?: i64,
         /// How values constrain the label.
         #[schemars(extend("enum" = OPERATORS))]
@@ -201,6 +210,7 @@ wire! {
     /// State of a NodePool.
     NodePoolStatus {
         /// Aspects of the state.
+        #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
         conditions?: Vec<Condition>,
         /// Generation of the node class that was last looked at.
         node_class_observed_generation?: i64,
@@ -275,6 +285,7 @@ wire! {
         /// All that the node has.
         capacity?: ResourceList,
         /// Aspects of the state.
+        #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
         conditions?: Vec<ClaimCondition>,
         /// Image of the node.
         #[serde(rename = "imageID")]
@@ -309,7 +320,7 @@ wire! {
         #[schemars(extend("enum" = ["True", "False", "Unknown"]))]
         status: String,
         /// Type of the condition, in CamelCase.
-        #[schemars(extend("maxLength" = 316))]
+        #[schemars(extend("maxLength" = 316, "pattern" = CONDITION_TYPE))]
         #[serde(rename = "type")]
         kind: String,
     }

@@ -5,6 +5,7 @@
 
 pub mod azure;
 pub mod bootstrap;
+pub mod cel_rules;
 pub mod config;
 pub mod convert;
 pub mod crds;

@@ -10,6 +10,10 @@ use std::collections::BTreeMap;
 
 /// Most entries of an OrphanRecord, of all sorts together.
 pub const MAX_ENTRIES: usize = 500;
+/// What is counted fits 32 bits.
+const MOST: i64 = u32::MAX as i64;
+/// The id of something in Azure.
+const ARM_ID: &str = "(?i)^/subscriptions/";
 
 wire! {
     /// OrphanRecordSpec is what has been seen and done, kept across restarts.
@@ -30,7 +34,7 @@ wire! {
             "(has(self.sightings) ? size(self.sightings) : 0) + (has(self.volumes) ? size(self.volumes) : 0) \
              + (has(self.deletions) ? size(self.deletions) : 0) + (has(self.trips) ? size(self.trips) : 0) <= {MAX_ENTRIES}"
         ),
-        "message": format!("must have at most {MAX_ENTRIES} entries"),
+        "message": format!("an OrphanRecord has at most {MAX_ENTRIES} entries: put the others into another object"),
     }]))]
     OrphanRecordSpec {
         /// Deletions of the last 24 h, oldest first.
@@ -58,6 +62,7 @@ wire! {
         #[schemars(extend("format" = "date-time"))]
         first_seen: String,
         /// Resource id.
+        #[schemars(extend("pattern" = ARM_ID))]
         id: String,
         /// Incarnation.
         incarnation: String,
@@ -70,7 +75,7 @@ wire! {
         /// Tags as first seen.
         tags?: BTreeMap<String, String>,
         /// How many times.
-        #[schemars(extend("minimum" = 1))]
+        #[schemars(extend("minimum" = 1, "maximum" = MOST))]
         times: i64,
     }
 }
@@ -79,11 +84,13 @@ wire! {
     /// A PersistentVolume that this cluster has had.
     VolumeEntry {
         /// Resource id of its disk.
+        #[schemars(extend("pattern" = ARM_ID))]
         disk: String,
         /// When last seen.
         #[schemars(extend("format" = "date-time"))]
         last_seen: String,
         /// Name of the PersistentVolume.
+        #[schemars(extend("minLength" = 1, "maxLength" = 253))]
         name: String,
         /// Reclaim policy when last seen.
         #[schemars(extend("enum" = ["Delete", "Retain"]))]
@@ -101,6 +108,7 @@ wire! {
         #[schemars(extend("maxItems" = 20, "x-kubernetes-list-type" = "atomic"))]
         evidence?: Vec<String>,
         /// Resource id.
+        #[schemars(extend("pattern" = ARM_ID))]
         id: String,
         /// Incarnation.
         incarnation: String,
@@ -120,10 +128,10 @@ wire! {
         #[schemars(extend("enum" = KINDS))]
         kind: String,
         /// Of how many that are owned.
-        #[schemars(extend("minimum" = 0))]
+        #[schemars(extend("minimum" = 0, "maximum" = MOST))]
         owned: i64,
         /// How many turned suspect within the hour.
-        #[schemars(extend("minimum" = 0))]
+        #[schemars(extend("minimum" = 0, "maximum" = MOST))]
         suspects: i64,
     }
 }

@@ -19,11 +19,14 @@ pub const DEFAULT_MINIMUM_AGE: &str = "30m";
 /// Default of `minimumAge` for data disks.
 pub const DEFAULT_MINIMUM_AGE_DATA_DISK: &str = "168h";
 
+/// Id of a resource in a resource group. Azure compares ids without case.
+const RESOURCE: &str = "(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/[^/]+(/[^/]+/[^/]+)+$";
+
 /// The floor of the law of deleting, as a rule of the API server.
 fn at_least(floor: &str) -> Value {
     json!([{
         "rule": format!("duration(self) >= duration('{floor}')"),
-        "message": format!("must be at least {floor}"),
+        "message": format!("must be at least {floor}: write {floor} or more"),
     }])
 }
 
@@ -77,6 +80,7 @@ wire! {
             "default" = KINDS,
             "items" = kinds_items(),
             "maxItems" = 4,
+            "minItems" = 1,
             "x-kubernetes-list-type" = "set"
         ))]
         kinds?: Vec<String>,
@@ -151,11 +155,11 @@ wire! {
     /// A resource that is never touched: by tag or by name.
     #[schemars(extend("x-kubernetes-validations" = [{
         "rule": "has(self.tag) != has(self.name)",
-        "message": "must have either tag or name",
+        "message": "an exclusion is by tag or by name: give one of them, and two exclusions for both",
     }]))]
     Exclusion {
         /// Name of the resource, compared without case.
-        #[schemars(extend("minLength" = 1, "maxLength" = 260))]
+        #[schemars(extend("minLength" = 1, "maxLength" = 260, "pattern" = r"^\S+$"))]
         name?: String,
         /// A tag that the resource carries.
         tag?: ExcludedTag,
@@ -181,7 +185,7 @@ wire! {
         #[schemars(extend("format" = "date-time"))]
         expires_at: String,
         /// Resource id.
-        #[schemars(extend("maxLength" = 1024, "pattern" = "^/subscriptions/"))]
+        #[schemars(extend("maxLength" = 1024, "pattern" = RESOURCE))]
         id: String,
         /// `vmId`, `resourceGuid` or `uniqueId`, as the finding shows it.
         #[schemars(extend("minLength" = 1, "maxLength" = 128))]

@@ -15,6 +15,7 @@ mod overlays;
 mod processes;
 mod story;
 mod surroundings;
+mod verdicts;
 mod writer;
 
 use anyhow::{Context, Result, bail};
