@@ -27,7 +27,7 @@ use std::sync::Arc;
 static DATA: &[u8] = include_bytes!("data/catalog.bin");
 
 /// The month that a catalogue's data was taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Month {
     /// For example 2026.
     pub year: u16,
@@ -53,8 +53,8 @@ pub struct CatalogError {
     pub cause: &'static str,
 }
 
-/// All regions and sizes.
-#[derive(Debug, Clone)]
+/// All regions and sizes. By default there are none.
+#[derive(Debug, Clone, Default)]
 pub struct Catalog {
     as_of: Month,
     sizes: Vec<Arc<SizeFacts>>,
@@ -137,6 +137,14 @@ impl Catalog {
     /// All regions, sorted by name.
     pub fn regions(&self) -> impl Iterator<Item = &Region> {
         self.regions.keys()
+    }
+
+    /// All regions, those with most sizes first.
+    #[must_use]
+    pub fn by_number_of_sizes(&self) -> Vec<Region> {
+        let mut regions: Vec<(usize, &Region)> = self.regions.iter().map(|(r, offers)| (offers.len(), r)).collect();
+        regions.sort_by_key(|(sizes, region)| (std::cmp::Reverse(*sizes), *region));
+        regions.into_iter().map(|(_, region)| region.clone()).collect()
     }
 
     /// What a region offers; `None` for a region that is not in the data, see [`Catalog::nearest_region`].
