@@ -13,7 +13,7 @@ mod semantic;
 mod structural;
 mod verdict;
 
-pub use facts::Facts;
+pub use facts::{Facts, Lazy};
 pub use finding::{Finding, Severity};
 pub use schemas::SchemaError;
 pub use verdict::{Report, Verdict};

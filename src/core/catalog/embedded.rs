@@ -80,6 +80,19 @@ impl Catalog {
         Self::decode(DATA)
     }
 
+    /// The month of the catalogue that is part of this program, without reading the rest of it.
+    ///
+    /// # Errors
+    /// [`CatalogError`] when the data does not begin as a catalogue does.
+    pub fn embedded_as_of() -> Result<Month, CatalogError> {
+        let mut reader = Reader::new(DATA);
+        read_as_of(&mut reader).map_err(|Broken(cause)| CatalogError {
+            part: reader.part(),
+            at: reader.position(),
+            cause,
+        })
+    }
+
     /// Reads a catalogue in the format of this module.
     ///
     /// # Errors
@@ -94,11 +107,7 @@ impl Catalog {
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, Broken> {
-        reader.enter("the header");
-        if reader.take(4)? != b"NKC1" {
-            return Err(Broken("it does not begin with NKC1"));
-        }
-        let as_of = Month { year: reader.number()?, month: reader.number()? };
+        let as_of = read_as_of(reader)?;
         reader.enter("families");
         let families = reader.list(|r| r.text().map(Arc::<str>::from))?;
         reader.enter("GPUs");
@@ -177,6 +186,14 @@ impl Catalog {
             .min()
             .map(|(_, region)| region)
     }
+}
+
+fn read_as_of(reader: &mut Reader<'_>) -> Result<Month, Broken> {
+    reader.enter("the header");
+    if reader.take(4)? != b"NKC1" {
+        return Err(Broken("it does not begin with NKC1"));
+    }
+    Ok(Month { year: reader.number()?, month: reader.number()? })
 }
 
 fn read_gpu(reader: &mut Reader<'_>) -> Result<Gpu, Broken> {

@@ -125,6 +125,13 @@ impl<'a> Selection<'a> {
         steps(index, asked, false).iter().fold(Self::everything(index), |all, (_, effect)| all.after(effect))
     }
 
+    /// What the NodePool itself asks for, whatever its class and AKS make of it.
+    #[must_use]
+    pub fn of_entries(index: &'a SizeIndex, asked: Asked<'a>) -> Self {
+        let of_entry = |entry| effect(index, asked.class, entry);
+        asked.entries.iter().map(of_entry).fold(Self::everything(index), |all, effect| all.after(&effect))
+    }
+
     /// No condition at all.
     pub(super) fn everything(index: &SizeIndex) -> Self {
         Self {
