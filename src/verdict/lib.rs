@@ -3,8 +3,8 @@
 //! So far the structural part: syntax, kinds and versions, schemas as the API server checks them, and what the domain
 //! cannot make sense of. [`rules`] is the table of all rules.
 
-mod definitions;
 pub mod cel;
+mod definitions;
 mod facts;
 mod finding;
 mod judge;
@@ -18,7 +18,7 @@ mod structural;
 mod verdict;
 
 pub use definitions::{Cause, Definitions, SchemaError, ServerVerdict};
-pub use facts::Facts;
+pub use facts::{Facts, Lazy};
 pub use finding::{Finding, Severity};
 pub use patterns::PatternError;
 pub use structural::{CompileError, Reason};

@@ -249,7 +249,7 @@ mod tests {
             "spec: {maxPods: null, tags: {a: null}, gpu: {}}",
             "spec: {osDiskSizeGB: 1e2, maxPods: 50.0}",
             "status: {conditions: text}",
-            "spec: {vnetSubnetID: /SUBSCRIPTIONS/s/resourcegroups/rg/providers/microsoft.network/virtualnetworks/v/subnets/s}",
+            "spec: {vnetSubnetID: /SUBSCRIPTIONS/5f2c1d3e-8a4b-4c6d-9e0f-1a2b3c4d5e6f/resourcegroups/rg/providers/microsoft.network/virtualnetworks/v/subnets/s}",
         ] {
             assert_eq!(class(spec), [] as [&str; 0], "{spec}");
         }
