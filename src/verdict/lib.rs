@@ -7,11 +7,13 @@ mod definitions;
 mod facts;
 mod finding;
 mod kinds;
+mod natives;
 mod patterns;
 pub mod rules;
 mod semantic;
 mod structural;
 mod verdict;
+mod written;
 
 pub use definitions::{Cause, Definitions, SchemaError, ServerVerdict};
 pub use facts::Facts;

@@ -7,6 +7,7 @@ use crate::kinds::{Standing, identify};
 use crate::rules::structure as rules;
 use crate::semantic::{self, Digest, Render, Subject};
 use crate::structural::{self, Manner, Node};
+use crate::written;
 use napkeeper_api::config;
 use napkeeper_api::manifests::{Object, Source, items, object};
 use napkeeper_api::path::Path;
@@ -116,9 +117,11 @@ impl Verdict {
             });
         }
         for (i, document) in source.reading.documents.iter().enumerate() {
-            report.add(self.objects(document, |root, value, object| {
+            let mut found = self.objects(document, |root, value, object| {
                 render.digests.push(Digest::of((index, i), root, value, object));
-            }));
+            });
+            found.findings.iter_mut().for_each(|finding| written::explain(finding, &source.text));
+            report.add(found);
         }
         report
     }
@@ -145,6 +148,18 @@ impl Verdict {
                     *report.skipped.entry(kind).or_default() += 1;
                     if let Ok(object) = object(value) {
                         semantic::object(&Subject { value, stored: value, object: &object }, &self.facts, &mut found);
+                        keep(root.clone(), value, object);
+                    }
+                }
+                Standing::Native(native) => {
+                    report.checked += 1;
+                    let (stored, mut form) = native.judge(value, &self.facts);
+                    name(value, &mut form);
+                    let sound = form.is_empty();
+                    found.extend(form);
+                    placeholders(&value["spec"], &Path::of("spec"), &mut found);
+                    if let Some(object) = sound.then(|| object(value).ok()).flatten() {
+                        semantic::object(&Subject { value, stored: &stored, object: &object }, &self.facts, &mut found);
                         keep(root.clone(), value, object);
                     }
                 }
@@ -339,7 +354,7 @@ mod tests {
 
     #[test]
     fn other_groups_and_other_yaml_are_counted_and_nothing_else() {
-        let source = load_text("t.yaml", "{apiVersion: v1, kind: Pod, x: 1}\n---\nservices: {}\n".to_owned());
+        let source = load_text("t.yaml", "{apiVersion: v1, kind: Service, x: 1}\n---\nservices: {}\n".to_owned());
         let report = judged(source);
         assert_eq!((report.checked, report.findings.len()), (0, 0));
         assert_eq!(report.skipped.len(), 2);
