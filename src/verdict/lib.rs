@@ -10,12 +10,14 @@ mod finding;
 mod judge;
 mod kinds;
 pub mod migrate;
+mod natives;
 mod parallel;
 mod patterns;
 pub mod rules;
 mod semantic;
 mod structural;
 mod verdict;
+mod written;
 
 pub use definitions::{Cause, Definitions, SchemaError, ServerVerdict};
 pub use facts::{Facts, Lazy};
