@@ -10,26 +10,25 @@ use crate::cluster::pool::NodeClass;
 use crate::labels;
 use crate::names::Zone;
 use crate::requirements::Requirement;
-use std::sync::Arc;
 
 /// What a NodePool asks for, in the order that it says so, and its class.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
     /// Requirements, then labels of the template.
-    pub entries: &'a [AskedEntry],
+    pub entries: &'a [AskedEntry<'a>],
     /// The AKSNodeClass.
     pub class: &'a NodeClass,
 }
 
 /// One requirement on one label.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AskedEntry {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AskedEntry<'a> {
     /// Where the pool says so.
     pub at: AskedAt,
     /// The label, under its current key.
-    pub key: Arc<str>,
+    pub key: &'a str,
     /// What is asked of it.
-    pub requirement: Requirement,
+    pub requirement: &'a Requirement,
 }
 
 /// Where a NodePool asks for something.
@@ -75,7 +74,7 @@ pub(super) enum Origin {
 
 /// The steps of a selection. When `sure`, restrictions and unknown prices count too.
 pub(super) fn steps<'a>(index: &'a SizeIndex, asked: Asked<'a>, sure: bool) -> Vec<(Origin, Effect<'a>)> {
-    let of_entry = |(i, entry): (usize, &'a AskedEntry)| (Origin::Entry(i), effect(index, asked.class, entry));
+    let of_entry = |(i, entry): (usize, &AskedEntry<'a>)| (Origin::Entry(i), effect(index, asked.class, entry));
     let entries = asked.entries.iter().enumerate().map(of_entry);
     let reasons = index.drops(asked.class).map(|(reason, sizes)| (Origin::Reason(reason), Effect::Drop(sizes)));
     let offers = [(Dropped::NoPrice, Effect::Priced), (Dropped::Restricted, Effect::Unrestricted)];
@@ -83,14 +82,14 @@ pub(super) fn steps<'a>(index: &'a SizeIndex, asked: Asked<'a>, sure: bool) -> V
     entries.chain(reasons).chain(offers).collect()
 }
 
-fn effect<'a>(index: &SizeIndex, class: &NodeClass, entry: &'a AskedEntry) -> Effect<'a> {
-    let asked = &entry.requirement;
+fn effect<'a>(index: &SizeIndex, class: &NodeClass, entry: &AskedEntry<'a>) -> Effect<'a> {
+    let asked = entry.requirement;
     let allows = |value: &str| asked.allows(Some(value));
     let unless = |holds: bool| match holds {
         true => Effect::Nothing,
         false => Effect::Keep(SizeSet::none(index.sizes().len())),
     };
-    match &*entry.key {
+    match entry.key {
         labels::ZONE => Effect::Zone(asked),
         labels::REGION => Effect::Region(asked),
         labels::CAPACITY_TYPE => Effect::Capacity(CapacityType::ALL.map(|c| allows(c.as_str()))),

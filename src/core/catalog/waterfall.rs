@@ -118,8 +118,8 @@ impl Waterfall {
     }
 }
 
-/// Leaves out one step after the other that is shown. A size of which nothing but its name speaks against AKS is not
-/// brought back by removing what AKS refuses, so only entries, and what a class asks for, count.
+/// Leaves out one step after the other. Nobody can change what AKS refuses or what a subscription may buy, so only
+/// entries, and what a class asks for, count.
 fn culprit(
     index: &SizeIndex,
     supply: &Supply,
@@ -131,11 +131,11 @@ fn culprit(
             Origin::Entry(_) => true,
             Origin::Reason(reason) => Dropped::OF_CLASS.contains(reason),
         };
-        let step = shown.get(i).copied().flatten().or(removable.then_some(usize::MAX))?;
+        let step = shown.get(i).copied().flatten().filter(|_| removable)?;
         let others = steps.iter().enumerate().filter(|(j, _)| *j != i);
         let left = others.fold(Selection::everything(index), |left, (_, (_, effect))| left.after(effect));
         let (sizes, offerings) = left.count(supply);
-        (removable && sizes > 0 && step != usize::MAX).then_some(Culprit { step, sizes, offerings })
+        (sizes > 0).then_some(Culprit { step, sizes, offerings })
     };
     let found = steps.iter().enumerate().filter_map(without);
     // The first of equals.

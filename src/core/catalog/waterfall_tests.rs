@@ -79,17 +79,17 @@ fn any_entry() -> impl Strategy<Value = (&'static str, Requirement)> {
 }
 
 /// The sizes and the number of offerings, one instance type at a time.
-fn by_force(region: &RegionCatalog, class: &NodeClass, entries: &[AskedEntry]) -> (BTreeSet<String>, usize) {
+fn by_force(region: &RegionCatalog, class: &NodeClass, entries: &[AskedEntry<'_>]) -> (BTreeSet<String>, usize) {
     let (mut sizes, mut count) = (BTreeSet::new(), 0);
     for instance in instance_types(region, class, &InstanceTypeOptions::default()) {
-        let of_size = entries.iter().all(|e| match &*e.key {
+        let of_size = entries.iter().all(|e| match e.key {
             labels::ZONE | labels::CAPACITY_TYPE | labels::PLACEMENT_SCOPE => true,
-            key => instance.requirements.get(key).is_none_or(|offered| offered.intersects(&e.requirement)),
+            key => instance.requirements.get(key).is_none_or(|offered| offered.intersects(e.requirement)),
         });
         let sold = instance.offerings.iter().filter(|o| {
             entries.iter().all(|e| {
                 let scope = if o.zone.is_regional() { "regional" } else { "zonal" };
-                match &*e.key {
+                match e.key {
                     labels::ZONE => e.requirement.allows(Some(o.zone.as_str())),
                     labels::CAPACITY_TYPE => e.requirement.allows(Some(o.capacity_type.as_str())),
                     labels::PLACEMENT_SCOPE => e.requirement.allows(Some(scope)),
@@ -110,13 +110,9 @@ fn names(sizes: &SizeSet) -> BTreeSet<String> {
     sizes.iter().map(|i| SUPPLIES.index().sizes()[i].name.to_string()).collect()
 }
 
-fn entries(asked: Vec<(&'static str, Requirement)>) -> Vec<AskedEntry> {
-    let entry = |(i, (key, requirement)): (usize, (&str, Requirement))| AskedEntry {
-        at: AskedAt::Requirement(i),
-        key: Arc::from(key),
-        requirement,
-    };
-    asked.into_iter().enumerate().map(entry).collect()
+fn entries<'a>(asked: &'a [(&'static str, Requirement)]) -> Vec<AskedEntry<'a>> {
+    let entry = |(i, (key, requirement))| AskedEntry { at: AskedAt::Requirement(i), key, requirement };
+    asked.iter().map(|(key, requirement)| (*key, requirement)).enumerate().map(entry).collect()
 }
 
 fn supply(region: &str) -> &'static Supply {
@@ -130,7 +126,7 @@ proptest! {
     fn a_selection_is_what_brute_force_finds(
         class in any_class(), asked in prop::collection::vec(any_entry(), 0..4), region in 0..REGIONS.len(),
     ) {
-        let entries = entries(asked);
+        let entries = entries(&asked);
         let asked = Asked { entries: &entries, class: &class };
         let (expected, offerings) = by_force(&CATALOGS[region], &class, &entries);
         let supply = supply(REGIONS[region]);
@@ -166,7 +162,7 @@ proptest! {
 
     #[test]
     fn distinct_values_are_those_of_the_sizes(asked in prop::collection::vec(any_entry(), 0..3), key in 0..14_usize) {
-        let entries = entries(asked);
+        let entries = entries(&asked);
         let class = class();
         let (key, _) = VALUES[key];
         let selection = Selection::new(SUPPLIES.index(), Asked { entries: &entries, class: &class });
@@ -183,13 +179,15 @@ proptest! {
 
 #[test]
 fn a_waterfall_names_what_leaves_nothing() {
-    let asked = entries(vec![
+    let asked = [
         (labels::SKU_FAMILY, Requirement::any_of(["D"])),
         (labels::SKU_GPU_COUNT, Requirement::new(Operator::Gt, &["0"]).unwrap()),
         (labels::ARCH, Requirement::any_of(["amd64"])),
-    ]);
+    ];
+    let entries = entries(&asked);
     let class = class();
-    let fall = Waterfall::new(SUPPLIES.index(), supply("westeurope"), Asked { entries: &asked, class: &class }, false);
+    let fall =
+        Waterfall::new(SUPPLIES.index(), supply("westeurope"), Asked { entries: &entries, class: &class }, false);
     let left: Vec<usize> = fall.steps.iter().map(|s| s.sizes).collect();
     assert!(left[0] > left[1] && left[1] > 0 && left[2..].iter().all(|n| *n == 0), "{fall}");
     assert!(matches!(fall.culprit_step().unwrap().what, StepKind::Requirement { index: 1, .. }), "{fall}");
@@ -203,10 +201,12 @@ fn a_waterfall_names_what_leaves_nothing() {
 
 #[test]
 fn a_class_can_be_to_blame() {
-    let asked = entries(vec![(labels::ARCH, Requirement::any_of(["arm64"]))]);
+    let asked = [(labels::ARCH, Requirement::any_of(["arm64"]))];
+    let entries = entries(&asked);
     let mut class = class();
     class.trusted_launch = true;
-    let fall = Waterfall::new(SUPPLIES.index(), supply("westeurope"), Asked { entries: &asked, class: &class }, false);
+    let fall =
+        Waterfall::new(SUPPLIES.index(), supply("westeurope"), Asked { entries: &entries, class: &class }, false);
     assert_eq!(fall.left(), 0, "{fall}");
     // Either would help: amd64 brings back more.
     assert!(matches!(fall.culprit_step().unwrap().what, StepKind::Requirement { index: 0, .. }), "{fall}");
@@ -215,12 +215,13 @@ fn a_class_can_be_to_blame() {
 
 #[test]
 fn a_size_beside_its_zones_is_offered_in_none_where_the_provider_does_so() {
-    let asked = entries(vec![(labels::PLACEMENT_SCOPE, Requirement::any_of(["regional"]))]);
+    let asked = [(labels::PLACEMENT_SCOPE, Requirement::any_of(["regional"]))];
+    let entries = entries(&asked);
     let class = class();
     let region = Region::new("westeurope").unwrap();
     for (beside, some) in [(true, true), (false, false)] {
         let supplies = Supplies::of_catalog(&CATALOG, Some(&region), beside);
-        let selection = Selection::new(supplies.index(), Asked { entries: &asked, class: &class });
+        let selection = Selection::new(supplies.index(), Asked { entries: &entries, class: &class });
         let supply = supplies.regions().next().unwrap();
         let d4 = supplies.index().place("Standard_D4s_v5").unwrap();
         assert_eq!(selection.in_region(supply).contains(d4), some);

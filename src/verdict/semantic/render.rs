@@ -1,10 +1,9 @@
 //! The objects of an input: one at a time, and what is kept of each to compare them.
 
-use super::azure;
+use super::azure::{self, Said};
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::Chunk;
-use napkeeper_core::catalog::AskedEntry;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +42,7 @@ pub(crate) struct Digest {
     /// `metadata.annotations`.
     pub(crate) annotations: BTreeMap<Arc<str>, Arc<str>>,
     /// What a NodePool asks for, entry by entry in its order: the domain knows only all of it together.
-    pub(crate) asked: Option<Arc<[AskedEntry]>>,
+    pub(crate) asked: Option<Box<[Said]>>,
     /// The whole object, of kinds that only a family of rules reads (CustomResourceDefinitions' metadata, and the
     /// objects of Argo CD, Flux and Azure's networks).
     pub(crate) raw: Option<Arc<Value>>,

@@ -149,12 +149,11 @@ fn kubelet(kubelet: &Value, found: &mut Vec<Issue>) {
     }
     // Karpenter takes any Go duration; AKS, which sets up the node, takes milliseconds, and the kernel 1 s at most.
     let millis = |text: &str| text.strip_suffix("ms")?.parse::<u32>().ok();
-    if let Some(text) = kubelet["cpuCFSQuotaPeriod"].as_str() {
-        if !millis(text).is_some_and(|ms| (1..=1000).contains(&ms)) {
-            let message = format!("cpuCFSQuotaPeriod {text:?}: AKS takes milliseconds, 1ms to 1000ms");
-            let fix = "write 100ms, which is the default".to_owned();
-            found.push(Issue::new(&rules::KUBELET, &path.key("cpuCFSQuotaPeriod"), message).fix(fix));
-        }
+    let fits = |text: &&str| millis(text).is_some_and(|ms| (1..=1000).contains(&ms));
+    if let Some(text) = kubelet["cpuCFSQuotaPeriod"].as_str().filter(|text| !fits(text)) {
+        let message = format!("cpuCFSQuotaPeriod {text:?}: AKS takes milliseconds, 1ms to 1000ms");
+        let fix = "write 100ms, which is the default".to_owned();
+        found.push(Issue::new(&rules::KUBELET, &path.key("cpuCFSQuotaPeriod"), message).fix(fix));
     }
     if let Some(pids) = kubelet["podPidsLimit"].as_i64().filter(|n| *n == 0 || *n < -1) {
         let message = format!("podPidsLimit {pids}: pods could start no process");

@@ -3,6 +3,7 @@
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
 use napkeeper_core::catalog::{AskedAt, AskedEntry};
+use napkeeper_core::cluster::pool::NodePool;
 use napkeeper_core::labels;
 use napkeeper_core::requirements::{Operator, Requirement};
 use serde_json::{Map, Value};
@@ -54,6 +55,11 @@ impl<'v> Entries<'v> {
         })
     }
 
+    /// Their keys as written, with their places.
+    fn keys(&self) -> impl Iterator<Item = (usize, &'v str)> {
+        self.list.iter().enumerate().filter_map(|(i, entry)| Some((i, entry["key"].as_str()?)))
+    }
+
     /// The labels of the template.
     pub(super) fn labels(&self) -> impl Iterator<Item = (&'v str, &'v str)> {
         let labels = self.labels.into_iter().flatten();
@@ -89,23 +95,47 @@ pub(super) fn label_path(key: &str) -> Path {
     Path::of(LABELS).key(key)
 }
 
+/// One thing that a NodePool asks for, as it is kept beside the NodePool.
+#[derive(Debug, Clone)]
+pub(crate) struct Said {
+    at: AskedAt,
+    key: Arc<str>,
+    /// Where the pool says more than one thing of the key; else the domain's NodePool has it.
+    own: Option<Requirement>,
+}
+
 /// What a NodePool asks for: requirements in their order, then the labels of its template.
-pub(in crate::semantic) fn asked(value: &Value, object: &Object) -> Option<Arc<[AskedEntry]>> {
-    let Object::NodePool(_) = object else { return None };
+pub(in crate::semantic) fn asked(value: &Value, object: &Object) -> Option<Box<[Said]>> {
+    let Object::NodePool(pool) = object else { return None };
     let entries = Entries::of_pool(value);
-    let requirements = entries.iter().filter_map(|entry| {
-        Some(AskedEntry {
-            at: AskedAt::Requirement(entry.index),
-            key: Arc::from(labels::normalize(entry.key)),
-            requirement: entry.requirement()?,
-        })
-    });
-    let of_labels = entries.labels().map(|(key, value)| AskedEntry {
-        at: AskedAt::Label,
-        key: Arc::from(labels::normalize(key)),
-        requirement: Requirement::any_of([value]),
-    });
+    let normal = |key: &'_ str| labels::normalize(key).to_owned();
+    // Most pools say one thing of each key, and the domain has it.
+    let any_repeated = entries.keys().count() + entries.labels().count() > pool.requirements.iter().count();
+    let all: Vec<String> = match any_repeated {
+        true => {
+            entries.keys().map(|(_, key)| normal(key)).chain(entries.labels().map(|(key, _)| normal(key))).collect()
+        }
+        false => Vec::new(),
+    };
+    let said = |at, key: &str, own: &dyn Fn() -> Option<Requirement>| {
+        let (key, _) = pool.requirements.get_key_value(labels::normalize(key))?;
+        let repeated = all.iter().filter(|k| **k == **key).count() > 1;
+        Some(Said { at, own: repeated.then(own).flatten(), key: Arc::clone(key) })
+    };
+    let own = |index| entries.iter().find(|e| e.index == index).and_then(|e| e.requirement());
+    let requirements = entries.keys().filter_map(|(i, key)| said(AskedAt::Requirement(i), key, &|| own(i)));
+    let of_labels =
+        entries.labels().filter_map(|(key, value)| said(AskedAt::Label, key, &|| Some(Requirement::any_of([value]))));
     Some(requirements.chain(of_labels).collect())
+}
+
+/// What a NodePool asks for, as the core takes it.
+pub(super) fn as_asked<'r>(pool: &'r NodePool, said: &'r [Said]) -> Vec<AskedEntry<'r>> {
+    let entry = |said: &'r Said| {
+        let requirement = said.own.as_ref().or_else(|| pool.requirements.get(&said.key))?;
+        Some(AskedEntry { at: said.at, key: &said.key, requirement })
+    };
+    said.iter().filter_map(entry).collect()
 }
 
 fn list(value: &Value) -> &[Value] {

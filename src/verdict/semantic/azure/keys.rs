@@ -1,7 +1,7 @@
 //! NK2005, NK2009, NK2010, NK2022: can a node satisfy the keys and operators of requirements at all?
 
 use super::entries::{Entries, Entry, label_path};
-use super::values::{Domain, domain};
+use super::values::Domain;
 use crate::finding::Issue;
 use crate::rules::azure as rules;
 use napkeeper_api::path::Path;
@@ -22,32 +22,37 @@ const OTHER_KEYS: [&str; 6] = [
 /// Domains in which no other labels exist.
 const CLOSED_DOMAINS: [&str; 2] = ["karpenter.azure.com", "kubernetes.azure.com"];
 
-pub(super) fn judge(entries: &Entries<'_>, found: &mut Vec<Issue>) {
+/// Looks at the key and the operator of a requirement.
+pub(super) fn judge(entry: &Entry<'_>, domain: Domain, entries: &Entries<'_>, found: &mut Vec<Issue>) {
+    found.extend(unknown(entry.key, || entries.path(entry.index).key("key")));
+    if entry.is_bound() && !matches!(domain, Domain::Number | Domain::Open) {
+        found.push(bound(entry, &entries.path(entry.index)));
+    }
+}
+
+/// Looks at the key of a template's label.
+pub(super) fn judge_label(key: &str, found: &mut Vec<Issue>) {
+    found.extend(unknown(key, || label_path(key)).map(Issue::at_key));
+}
+
+/// Requirements that leave nothing of those before them, and labels of the template that do.
+pub(super) fn contradictions(entries: &Entries<'_>, found: &mut Vec<Issue>) {
     let mut merged: BTreeMap<&str, (Requirement, Vec<usize>)> = BTreeMap::new();
     for entry in entries.iter() {
-        let path = entries.path(entry.index);
-        if let Some(issue) = unknown(entry.key, &path.key("key")) {
-            found.push(issue);
-        }
-        if entry.is_bound() && !matches!(domain(labels::normalize(entry.key)), Domain::Number | Domain::Open) {
-            found.push(bound(&entry, &path));
-        }
-        contradiction(&entry, &path, &mut merged, found);
+        contradiction(&entry, &entries.path(entry.index), &mut merged, found);
     }
     for (key, value) in entries.labels() {
-        let path = label_path(key);
-        found.extend(unknown(key, &path).map(Issue::at_key));
         let Some((asked, at)) = merged.get(labels::normalize(key)) else { continue };
         if !asked.is_empty() && !asked.allows(Some(value)) {
             let message = format!("{key}: {value} contradicts {}: {asked}", places(at));
             let fix = format!("drop the label: a node gets {key} from its requirements");
-            found.push(Issue::new(&rules::CONTRADICTION, &path, message).fix(fix));
+            found.push(Issue::new(&rules::CONTRADICTION, &label_path(key), message).fix(fix));
         }
     }
 }
 
 /// A key that no node has: of a domain whose keys are known, or nearly a well-known one.
-fn unknown(key: &str, path: &Path) -> Option<Issue> {
+fn unknown(key: &str, path: impl Fn() -> Path) -> Option<Issue> {
     let known = || labels::WELL_KNOWN.into_iter().chain(OTHER_KEYS);
     if known().any(|k| k == key) || labels::normalize(key) != key {
         return None;
@@ -57,7 +62,7 @@ fn unknown(key: &str, path: &Path) -> Option<Issue> {
     if CLOSED_DOMAINS.contains(&prefix) {
         let message = format!("nodes have no label {key}: {prefix} has no {name}");
         let meant = of_name().or_else(|| nearest(key, known()));
-        return Some(Issue::new(&rules::KEY, path, message).fix(meant.map(|k| format!("write {k}"))));
+        return Some(Issue::new(&rules::KEY, &path(), message).fix(meant.map(|k| format!("write {k}"))));
     }
     // Another domain may have any label; a pool that requires it gives it to its nodes, so it decides nothing.
     let near = |k: &&str| k.len().abs_diff(key.len()) <= 2 && nearest(key, [*k]).is_some();
@@ -67,7 +72,7 @@ fn unknown(key: &str, path: &Path) -> Option<Issue> {
         _ => None,
     }?;
     let message = format!("{key} is no label that Azure's nodes have by themselves: it would not choose among sizes");
-    Some(Issue::new(&rules::KEY, path, message).fix(format!("write {meant}")))
+    Some(Issue::new(&rules::KEY, &path(), message).fix(format!("write {meant}")))
 }
 
 fn bound(entry: &Entry<'_>, path: &Path) -> Issue {

@@ -10,6 +10,7 @@ mod sizes;
 mod tests;
 mod values;
 
+pub(crate) use entries::Said;
 pub(super) use entries::asked;
 
 use super::{Render, Subject};
@@ -17,11 +18,18 @@ use crate::facts::Facts;
 use crate::finding::Issue;
 use entries::Entries;
 use napkeeper_api::manifests::Object;
+use napkeeper_core::labels;
+use napkeeper_core::requirements::Requirements;
+use values::Domain;
 
 pub(super) fn object(subject: &Subject<'_>, facts: &Facts, found: &mut Vec<Issue>) {
     match subject.object {
-        Object::NodePool(_) => requirements(&Entries::of_pool(subject.value), facts, found),
-        Object::NodeClaim(_) => requirements(&Entries::of_claim(subject.value), facts, found),
+        Object::NodePool(pool) => {
+            requirements(&Entries::of_pool(subject.value), &pool.requirements, facts, found);
+        }
+        Object::NodeClaim(claim) => {
+            requirements(&Entries::of_claim(subject.value), &claim.spec.requirements, facts, found);
+        }
         Object::NodeClass(class) => class::judge(class, subject.stored, facts, found),
         _ => limits::object(subject, found),
     }
@@ -33,7 +41,22 @@ pub(super) fn render(render: &Render, facts: &Facts, found: &mut Vec<(usize, Iss
     limits::autoscalers(render, found);
 }
 
-fn requirements(entries: &Entries<'_>, facts: &Facts, found: &mut Vec<Issue>) {
-    keys::judge(entries, found);
-    values::judge(entries, facts, found);
+fn requirements(entries: &Entries<'_>, together: &Requirements, facts: &Facts, found: &mut Vec<Issue>) {
+    for entry in entries.iter() {
+        let key = labels::normalize(entry.key);
+        let domain = values::domain(key);
+        keys::judge(&entry, domain, entries, found);
+        if !entry.is_bound() && domain != Domain::Open {
+            values::judge(&entry, facts, entries, found);
+        }
+    }
+    for (key, value) in entries.labels() {
+        keys::judge_label(key, found);
+        values::judge_label(key, value, facts, found);
+    }
+    // Most do not contradict themselves, which the domain knows without looking at each entry again.
+    let linux = together.get(labels::OS).is_none_or(|os| os.allows(Some("linux")));
+    if !linux || together.first_empty().is_some() {
+        keys::contradictions(entries, found);
+    }
 }

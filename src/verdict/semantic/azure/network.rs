@@ -1,5 +1,6 @@
 //! NK2019, NK2020: do disks and subnets have room for the nodes that pools make of a class?
 
+use super::entries::{Said, as_asked};
 use super::sizes::pools;
 use crate::facts::Facts;
 use crate::finding::Issue;
@@ -7,7 +8,7 @@ use crate::rules::azure as rules;
 use crate::semantic::Render;
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
-use napkeeper_core::catalog::{Asked, AskedEntry, Selection, SizeSet};
+use napkeeper_core::catalog::{Asked, Selection, SizeSet};
 use napkeeper_core::cluster::pool::{NodeClass, NodePool};
 use napkeeper_core::labels;
 use napkeeper_core::requirements::{Operator, Requirement};
@@ -20,7 +21,7 @@ const KEPT_BY_AZURE: u64 = 5;
 const OVERLAY_MAX_PODS: u32 = 250;
 
 /// A pool and what it asks for.
-type User<'r> = (&'r NodePool, &'r [AskedEntry]);
+type User<'r> = (&'r NodePool, &'r [Said]);
 
 /// A class and the pools that use it.
 struct Use<'r> {
@@ -57,8 +58,9 @@ fn os_disk(usage: &Use<'_>, facts: &Facts) -> Option<Issue> {
     let large = Requirement::new(Operator::Gte, &[class.os_disk_gb.to_string()]).ok()?;
     let large = index.matching(labels::SKU_EPHEMERAL_OS_MAX, &large)?;
     let mut sizes = SizeSet::none(index.sizes().len());
-    for (_, entries) in usage.pools {
-        let selection = Selection::new(index, Asked { entries, class });
+    for (pool, said) in usage.pools {
+        let entries = as_asked(pool, said);
+        let selection = Selection::new(index, Asked { entries: &entries, class });
         match facts.region().and_then(|_| facts.supplies.regions().next()) {
             Some(supply) => sizes.add(&selection.in_region(supply)),
             None => sizes.add(selection.sizes()),
@@ -115,7 +117,7 @@ fn cidr(subnet: &str, render: &Render) -> Option<ipnet::Ipv4Net> {
         let azure_name = object["spec"]["azureName"].as_str().or_else(|| object["metadata"]["name"].as_str());
         object["kind"] == "VirtualNetworksSubnet" && azure_name.is_some_and(|n| n.eq_ignore_ascii_case(name))
     };
-    let spec = &objects.filter(|o| named(o)).last()?["spec"];
+    let spec = &objects.filter(|o| named(o)).next_back()?["spec"];
     let prefix = spec["addressPrefix"].as_str().or_else(|| spec["addressPrefixes"][0].as_str())?;
     prefix.parse().ok()
 }

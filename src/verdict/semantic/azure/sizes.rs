@@ -1,7 +1,7 @@
 //! NK2001, NK2006 to NK2008, NK2011 to NK2014: which sizes are left for a NodePool, and can they be nodes?
 
-use super::entries::POOL;
-use super::values::{Domain, as_of, domain, retired};
+use super::entries::{POOL, Said, as_asked};
+use super::values::{Domain, as_of, can_be, domain, retired};
 use crate::facts::Facts;
 use crate::finding::Issue;
 use crate::rules::azure as rules;
@@ -30,7 +30,7 @@ struct Pool<'r> {
     class: &'r NodeClass,
     /// The class is in the input.
     class_is_known: bool,
-    entries: &'r [AskedEntry],
+    entries: &'r [AskedEntry<'r>],
 }
 
 /// Sets of sizes that are the same for all pools.
@@ -53,23 +53,24 @@ fn node_class(digest: &Digest) -> Option<&NodeClass> {
 }
 
 pub(super) fn judge(render: &Render, facts: &Facts, found: &mut Vec<(usize, Issue)>) {
-    let pools: Vec<(usize, &NodePool, &[AskedEntry])> = pools(render).collect();
+    let pools: Vec<(usize, &NodePool, &[Said])> = pools(render).collect();
     let Some(defaults) = (!pools.is_empty()).then(defaults).flatten() else { return };
     let classes = classes(render);
     let kinds = Kinds::of(facts.supplies.index());
     let mut issues = Vec::new();
-    for (at, pool, entries) in pools {
+    for (at, pool, said) in pools {
+        let entries = as_asked(pool, said);
         let class = classes.get(pool.class.as_str());
         no_class(pool, &classes, &mut issues);
         let class_is_known = class.is_some();
-        let pool = Pool { pool, class: class.copied().unwrap_or(&defaults), class_is_known, entries };
+        let pool = Pool { pool, class: class.copied().unwrap_or(&defaults), class_is_known, entries: &entries };
         pool.judge(facts, &kinds, &mut issues);
         found.extend(issues.drain(..).map(|issue| (at, issue)));
     }
 }
 
 /// The NodePools of an input, with their places and what they ask for.
-pub(super) fn pools(render: &Render) -> impl Iterator<Item = (usize, &NodePool, &[AskedEntry])> {
+pub(super) fn pools(render: &Render) -> impl Iterator<Item = (usize, &NodePool, &[Said])> {
     render.digests.iter().enumerate().filter_map(|(at, digest)| match &digest.object {
         Object::NodePool(pool) => Some((at, &**pool, digest.asked.as_deref()?)),
         _ => None,
@@ -77,14 +78,16 @@ pub(super) fn pools(render: &Render) -> impl Iterator<Item = (usize, &NodePool, 
 }
 
 fn defaults() -> Option<NodeClass> {
-    let name = NodeClassName::new("default").ok()?;
+    let name = NodeClassName::new(DEFAULT_CLASS).ok()?;
     Some(NodeClass::with_defaults(name, Uid::new("defaults").ok()?))
 }
 
-/// `default` is there without being written: node auto-provisioning makes an AKSNodeClass of that name itself.
+/// The AKSNodeClass that node auto-provisioning makes by itself, so that it need not be written.
+const DEFAULT_CLASS: &str = "default";
+
 fn no_class(pool: &NodePool, classes: &Classes<'_>, found: &mut Vec<Issue>) {
     let name = pool.class.as_str();
-    if classes.is_empty() || classes.contains_key(name) || name == "default" {
+    if classes.is_empty() || classes.contains_key(name) || name == DEFAULT_CLASS {
         return;
     }
     let known: Vec<&str> = classes.keys().copied().collect();
@@ -128,7 +131,7 @@ impl Pool<'_> {
         };
         let some = facts.supplies.regions().map(|supply| (supply, sold(supply))).find(|(_, sizes)| !sizes.is_empty());
         let Some((supply, sizes)) = some else {
-            if !self.said_already() {
+            if !self.said_already(facts) && !self.suits_another_class(facts) {
                 found.push(self.nothing(facts));
             }
             return;
@@ -136,31 +139,49 @@ impl Pool<'_> {
         // Where the region is unknown, what can be had in any.
         let reach = if facts.region().is_some() { sizes } else { selection.sizes().clone() };
         self.ending(&reach, facts, kinds, found);
-        self.restricted(&selection, &reach, facts, kinds, found);
+        // Retired sizes are restricted too, and that they are retired says it better.
+        if kinds.retired.count_shared(&reach) < reach.len() {
+            self.restricted(&selection, reach.len(), facts, found);
+        }
         self.min_values(&selection, supply, facts, found);
         self.gpus(&reach, facts, kinds, found);
         self.arm64(facts, kinds, found);
     }
 
     /// An entry can have no value at all, or contradicts another: there is an issue that says so better.
-    fn said_already(&self) -> bool {
-        let nothing_of_its_own = self.entries.iter().any(|entry| match domain(&entry.key) {
-            Domain::Closed(values) => !values.iter().any(|v| entry.requirement.allows(Some(v))),
-            Domain::Zone | Domain::Region => entry.requirement.values().is_some_and(|values| {
-                let known = |v: &str| v == "0" || v.len() > 2 && !v.bytes().all(|b| b.is_ascii_digit());
-                !values.iter().any(|v| known(v))
-            }),
-            _ => false,
-        });
+    fn said_already(&self, facts: &Facts) -> bool {
+        let in_vain = |entry: &AskedEntry<'_>| {
+            let no_catalog = !matches!(domain(entry.key), Domain::Catalog | Domain::Number | Domain::Open);
+            let values = entry.requirement.values().filter(|_| no_catalog);
+            values.is_some_and(|values| !values.iter().any(|value| can_be(entry.key, value, facts)))
+        };
         let not_linux = self.pool.requirements.get(labels::OS).is_some_and(|os| !os.allows(Some("linux")));
-        nothing_of_its_own || not_linux || self.pool.requirements.first_empty().is_some()
+        not_linux || self.pool.requirements.first_empty().is_some() || self.entries.iter().any(in_vain)
+    }
+
+    /// The class is elsewhere, and could be one with which the pool works. `default` is known even when it is not in the
+    /// input: node auto-provisioning makes it, with the defaults.
+    fn suits_another_class(&self, facts: &Facts) -> bool {
+        if self.class_is_known || self.pool.class.as_str() == DEFAULT_CLASS {
+            return false;
+        }
+        let changes: [fn(&mut NodeClass); 3] =
+            [|c| c.gpu_drivers = false, |c| c.image_family = "AzureLinux".into(), |c| c.fips = true];
+        (1..1_u8 << changes.len()).any(|some| {
+            let mut class = self.class.clone();
+            let chosen = changes.iter().enumerate().filter(|(i, _)| some & (1 << i) != 0);
+            chosen.for_each(|(_, change)| change(&mut class));
+            let asked = Asked { entries: self.entries, class: &class };
+            let selection = Selection::new(facts.supplies.index(), asked);
+            facts.supplies.regions().any(|supply| selection.sold_in(supply))
+        })
     }
 
     fn nothing(&self, facts: &Facts) -> Issue {
         let path = Path::of(POOL);
         let supplies = &facts.supplies;
         let asks = |key: &str, value: &str| {
-            let mut of_key = self.entries.iter().filter(|e| &*e.key == key);
+            let mut of_key = self.entries.iter().filter(|e| e.key == key);
             of_key.all(|e| e.requirement.allows(Some(value)))
         };
         // Of many regions the largest that the pool may mean.
@@ -200,8 +221,8 @@ impl Pool<'_> {
 
     /// All that is left ends. Sizes and series that are named have an issue each, at their own place.
     fn ending(&self, reach: &SizeSet, facts: &Facts, kinds: &Kinds, found: &mut Vec<Issue>) {
-        let named = |e: &AskedEntry| {
-            let of_series = matches!(&*e.key, labels::INSTANCE_TYPE | labels::SKU_NAME | labels::SKU_SERIES);
+        let named = |e: &AskedEntry<'_>| {
+            let of_series = matches!(e.key, labels::INSTANCE_TYPE | labels::SKU_NAME | labels::SKU_SERIES);
             of_series && e.requirement.values().is_some_and(|v| v.iter().any(|v| retirement(v).is_some()))
         };
         if self.entries.iter().any(named) {
@@ -222,20 +243,12 @@ impl Pool<'_> {
         }
     }
 
-    fn restricted(
-        &self,
-        selection: &Selection<'_>,
-        reach: &SizeSet,
-        facts: &Facts,
-        kinds: &Kinds,
-        found: &mut Vec<Issue>,
-    ) {
+    fn restricted(&self, selection: &Selection<'_>, left: usize, facts: &Facts, found: &mut Vec<Issue>) {
         let free = |supply: &Supply| {
             let sizes = selection.in_region(supply);
             sizes.len() > supply.restricted_of(&sizes).len()
         };
-        let retired = kinds.retired.count_shared(reach) == reach.len();
-        if facts.live || retired || facts.supplies.regions().any(free) {
+        if facts.live || facts.supplies.regions().any(free) {
             return;
         }
         let place = match facts.region() {
@@ -243,9 +256,8 @@ impl Pool<'_> {
             None => format!("in each of {} regions", facts.supplies.region_count()),
         };
         let message = format!(
-            "{} sizes are left, and {place} all are restricted in the subscription that the catalogue was listed by; \
-             yours may differ",
-            reach.len()
+            "{left} sizes are left, and {place} all are restricted in the subscription that the catalogue was listed \
+             by; yours may differ"
         );
         let fix = "check with az vm list-skus, or allow more sizes".to_owned();
         found.push(Issue::new(&rules::RESTRICTED, &Path::of(POOL), message).fix(fix));
@@ -255,8 +267,8 @@ impl Pool<'_> {
         for entry in self.entries {
             let (Some(least), AskedAt::Requirement(at)) = (entry.requirement.min_values(), entry.at) else { continue };
             let have = |supply: &Supply| {
-                let offers = selection.distinct_offers(&entry.key, supply);
-                offers.or_else(|| facts.supplies.index().distinct(&entry.key, &selection.in_region(supply)))
+                let offers = selection.distinct_offers(entry.key, supply);
+                offers.or_else(|| facts.supplies.index().distinct(entry.key, &selection.in_region(supply)))
             };
             let Some(have_here) = have(first) else { continue };
             let enough = |n: usize| n >= least as usize;
@@ -294,7 +306,7 @@ impl Pool<'_> {
         }
         // Sizes that are named, and that the class has no driver for, while others are left.
         let reasons = [Dropped::NoDriverOnImage, Dropped::NoDriverInstall];
-        for entry in self.entries.iter().filter(|e| matches!(&*e.key, labels::INSTANCE_TYPE | labels::SKU_NAME)) {
+        for entry in self.entries.iter().filter(|e| matches!(e.key, labels::INSTANCE_TYPE | labels::SKU_NAME)) {
             let AskedAt::Requirement(at) = entry.at else { continue };
             for name in entry.requirement.values().into_iter().flatten() {
                 let Some(size) = index.place(name).and_then(|place| index.sizes().get(place)) else { continue };

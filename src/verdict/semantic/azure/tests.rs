@@ -100,6 +100,18 @@ fn the_class_of_the_input_decides() {
 }
 
 #[test]
+fn a_class_that_is_elsewhere_gets_the_benefit_of_the_doubt() {
+    let amd = pool(&[&format!("{SIZE}[Standard_ND96isr_MI300X_v5]")]);
+    let ids = |text: &str| judge(text, None, None).iter().map(|f| f.rule).collect::<Vec<_>>();
+    assert!(ids(&amd).contains(&"NK2001"), "{:?}", ids(&amd));
+    let elsewhere = amd.replace("name: default}", "name: amd}");
+    assert!(!ids(&elsewhere).contains(&"NK2001"), "{:?}", ids(&elsewhere));
+    let class = "---\napiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata: {name: amd}\n";
+    assert!(ids(&format!("{elsewhere}{class}spec: {{}}\n")).contains(&"NK2001"));
+    assert!(!ids(&format!("{elsewhere}{class}spec: {{gpu: {{mode: None}}}}\n")).contains(&"NK2001"));
+}
+
+#[test]
 fn values_that_do_not_exist_have_a_nearest_one() {
     for (requirement, rule, fix) in [
         (&format!("{SIZE}[Standard_D4s_v5, standard_d8s_v5]")[..], "NK2002", "write Standard_D8s_v5: values are"),
@@ -128,6 +140,9 @@ fn values_that_do_not_exist_have_a_nearest_one() {
 
 #[test]
 fn zones_are_those_of_the_region() {
+    let elsewhere = ["key: topology.kubernetes.io/zone, operator: In, values: [northeurope-1]"];
+    assert_eq!(found(&elsewhere, Some("westeurope")), ["NK2003 9"]);
+    assert_eq!(found(&elsewhere, None), [] as [&str; 0]);
     let zone = |value: &str| {
         let all = judge(
             &pool(&[&format!("key: topology.kubernetes.io/zone, operator: In, values: [{value}, westeurope-1]")]),
@@ -204,5 +219,31 @@ fn the_quick_start_and_the_scenarios_have_no_errors() {
             let ours: Vec<_> = report.findings.iter().filter(|f| f.rule.starts_with("NK2")).collect();
             assert!(ours.is_empty(), "{ours:#?}");
         }
+    }
+}
+
+#[test]
+fn retired_sizes_of_a_guide_are_told_at_their_lines() {
+    let text =
+        pool(&[&format!("{SIZE}\n        [Standard_NC6s_v3,\n        Standard_NC12s_v3,\n        Standard_NC24s_v3]")]);
+    let text = text + "      taints: [{key: nvidia.com/gpu, value: 'true', effect: NoSchedule}]\n";
+    let all = judge(&text, None, None);
+    let places: Vec<_> = all.iter().map(|f| (f.rule, f.line)).collect();
+    assert_eq!(places, [("NK2007", 10), ("NK2007", 11), ("NK2007", 12)], "{all:#?}");
+    let message = &all[0].message;
+    assert!(message.starts_with("Standard_NC6s_v3 (series NCv3) was retired on 2025-09-30: https://"), "{message}");
+    assert_eq!(all[0].fix.as_deref(), Some("use NCads_A100_v4"));
+}
+
+#[test]
+fn several_requirements_on_one_key_are_steps_of_their_own() {
+    let cpu = |bound: &str| format!("key: karpenter.azure.com/sku-cpu, operator: {bound}");
+    let text = pool(&[&cpu("Gte, values: ['4']"), &cpu("Lte, values: ['8']"), &cpu("NotIn, values: ['4', '6', '8']")]);
+    let all = judge(&text, Some("westeurope"), None);
+    let [finding] = &all[..] else { panic!("{all:#?}") };
+    // Without the second there are larger sizes; without the third just those that it names.
+    assert_eq!((finding.rule, finding.line), ("NK2001", 10));
+    for step in ["after requirements[0] karpenter.azure.com/sku-cpu Gte [4]", "0 after requirements[2]"] {
+        assert!(finding.message.contains(step), "{}", finding.message);
     }
 }

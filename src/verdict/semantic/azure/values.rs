@@ -1,6 +1,6 @@
 //! NK2002, NK2003, NK2004, NK2007, NK2008: does anything have the values that requirements name?
 
-use super::entries::{Entries, label_path};
+use super::entries::{Entries, Entry, label_path};
 use crate::facts::Facts;
 use crate::finding::Issue;
 use crate::rules::azure as rules;
@@ -61,16 +61,22 @@ pub(super) fn domain(key: &str) -> Domain {
     }
 }
 
-pub(super) fn judge(entries: &Entries<'_>, facts: &Facts, found: &mut Vec<Issue>) {
-    for entry in entries.iter().filter(|e| !e.is_bound()) {
-        let key = labels::normalize(entry.key);
-        for (i, value) in entry.values() {
-            found.extend(value_issue(key, value, facts, || entries.path(entry.index).key("values").index(i)));
-        }
+/// Looks at the values of a requirement.
+pub(super) fn judge(entry: &Entry<'_>, facts: &Facts, entries: &Entries<'_>, found: &mut Vec<Issue>) {
+    let key = labels::normalize(entry.key);
+    for (i, value) in entry.values() {
+        found.extend(value_issue(key, value, facts, || entries.path(entry.index).key("values").index(i)));
     }
-    for (key, value) in entries.labels() {
-        found.extend(value_issue(labels::normalize(key), value, facts, || label_path(key)));
-    }
+}
+
+/// Looks at the value of a template's label.
+pub(super) fn judge_label(key: &str, value: &str, facts: &Facts, found: &mut Vec<Issue>) {
+    found.extend(value_issue(labels::normalize(key), value, facts, || label_path(key)));
+}
+
+/// True when nothing speaks against a value.
+pub(super) fn can_be(key: &str, value: &str, facts: &Facts) -> bool {
+    value_issue(key, value, facts, Path::root).is_none()
 }
 
 fn value_issue(key: &str, value: &str, facts: &Facts, path: impl Fn() -> Path) -> Option<Issue> {
