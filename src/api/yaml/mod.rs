@@ -3,6 +3,7 @@
 //! Plain scalars are resolved as kubectl does (YAML 1.1). Duplicate keys are reported, though kubectl would let the
 //! last one win in silence. Aliases and merge keys work, up to [`MAX_NODES`] values in a file.
 
+mod comments;
 mod scalar;
 mod tree;
 
@@ -13,6 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use tree::{Kind, Node};
 
+pub use comments::{Comment, comments};
 pub use tree::{MAX_DEPTH, MAX_NODES};
 
 /// A place in a file, both counted from 1.

@@ -93,7 +93,7 @@ struct Builder<'t> {
     problems: Vec<Problem>,
 }
 
-fn position(mark: &Marker) -> Position {
+pub(super) fn position(mark: &Marker) -> Position {
     Position { line: mark.line().max(1), column: mark.col() + 1 }
 }
 
