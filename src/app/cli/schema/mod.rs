@@ -55,7 +55,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         },
     };
     let mut whole = Map::from_iter([("$schema".to_owned(), json!(DIALECT))]);
-    whole.append(schema.as_object_mut().unwrap_or(&mut Map::new()));
+    if let Some(schema) = schema.as_object_mut() {
+        whole.append(schema);
+    }
     let mut out = anstream::stdout().lock();
     writeln!(out, "{}", serde_json::to_string_pretty(&whole)?)?;
     Ok(Outcome::Fine)

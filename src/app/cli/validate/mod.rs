@@ -14,35 +14,50 @@ use anyhow::bail;
 pub(super) use args::Args;
 use clusters::Scope;
 use format::Told;
-use input::{Input, Place, Store};
+use input::{Changed, Input, Place, Store};
 use judge::{Judged, Part};
 use napkeeper_api::config;
 use napkeeper_api::manifests::Source;
+use std::collections::BTreeSet;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use summary::Summary;
-use suppress::{BaselineOf, Hidden};
+use suppress::{BaselineOf, Hidden, News};
+
+/// What a run is made of.
+struct Run<'r> {
+    args: &'r Args,
+    store: Store,
+    /// The clusters that are asked for.
+    clusters: &'r [Scope],
+    /// What is known by flags alone.
+    rest: &'r Scope,
+    /// The folder of `napkeeper.yaml`.
+    folder: PathBuf,
+    /// What is read.
+    paths: Vec<PathBuf>,
+}
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let store = Store::open(&args.source, &args.paths)?;
     let file = store.config(&args.paths);
-    let clusters = clusters::read(file.as_ref(), &args.facts)?;
-    let paths = paths(args, &clusters);
-    let mut input = store.read(&paths, !args.paths.is_empty())?;
-    if input.sources.is_empty() && input.unreadable.is_empty() && !args.allow_empty {
-        bail!("no manifests in {}: there is no .yaml, .yml or .json file", list(&paths));
-    }
+    let clusters = &clusters::read(file.as_ref(), &args.facts)?;
+    let rest = &clusters::by_flags(&args.facts)?;
+    let paths = paths(args, clusters);
     let folder = file.as_ref().map(|(_, folder)| folder.clone()).unwrap_or_default();
-    let rest = clusters::by_flags(&args.facts)?;
-    let parts = divide(args, &input, &clusters, &rest, &folder);
-    let mut parts = if parts.iter().all(|part| part.members.is_empty()) { Vec::new() } else { parts };
-    let unasked = add_config(&mut input, &mut parts, file, &rest);
+    let run = Run { args, store, clusters, rest, folder, paths };
+    let mut input = run.store.read(&run.paths, !args.paths.is_empty())?;
+    if input.sources.is_empty() && input.unreadable.is_empty() && !args.allow_empty {
+        bail!("no manifests in {}: there is no .yaml, .yml or .json file", list(&run.paths));
+    }
+    let mut parts = run.divide(&input);
+    let unasked = add_config(&mut input, &mut parts, file, rest);
     let files = input.sources.len();
     let mut judged = judge::judge(&input.sources, &parts)?;
-    refuse_empty(args, &input, &judged, unasked, &paths)?;
-    let hidden = hide(args, &store, &clusters, &mut input, &mut judged)?;
+    run.refuse_empty(&input, &judged, unasked)?;
+    let hidden = run.hide(&mut input, &mut judged)?;
     let (mut summary, mut shown) = Summary::of(judged, files, input.unreadable.len(), hidden);
-    summary.revision = store.revision();
+    summary.revision = run.store.revision();
     suppress::identity::fingerprints(&mut shown);
     let told = Told { input: &input, shown: &shown, summary: &summary, fail_on: args.fail_on };
     let mut out = anstream::stdout().lock();
@@ -68,31 +83,6 @@ fn paths(args: &Args, clusters: &[Scope]) -> Vec<PathBuf> {
     }
 }
 
-/// Which sources belong to which cluster. What belongs to none is judged by the flags alone, unless one cluster was
-/// asked for.
-fn divide<'s>(args: &Args, input: &Input, clusters: &'s [Scope], rest: &'s Scope, folder: &Path) -> Vec<Part<'s>> {
-    let all = 0..input.sources.len();
-    let Some(_) = clusters.first() else { return vec![Part { scope: rest, members: all.collect() }] };
-    let mut belongs = vec![false; input.sources.len()];
-    let mut parts = Vec::new();
-    for scope in clusters {
-        let mut members = Vec::new();
-        for (i, place) in input.places.iter().enumerate() {
-            let chosen_by_name = args.facts.cluster.is_some() && *place == Place::Stdin;
-            if chosen_by_name || scope.holds(place, folder) {
-                members.push(i);
-                belongs.iter_mut().skip(i).take(1).for_each(|b| *b = true);
-            }
-        }
-        parts.push(Part { scope, members });
-    }
-    if args.facts.cluster.is_none() {
-        let members = all.filter(|i| belongs.get(*i) == Some(&false)).collect();
-        parts.push(Part { scope: rest, members });
-    }
-    parts
-}
-
 /// The repository's `napkeeper.yaml` is checked as well, wherever above the paths it is. Returns whether nobody asked
 /// for that.
 fn add_config<'s>(
@@ -113,44 +103,65 @@ fn add_config<'s>(
     true
 }
 
-/// Nothing found in nothing is no good news: the render may be empty, or the path wrong.
-fn refuse_empty(args: &Args, input: &Input, judged: &Judged, unasked: bool, paths: &[PathBuf]) -> anyhow::Result<()> {
-    let named = args.paths.iter().any(|path| config::is_config(&path.to_string_lossy()));
-    let configs = input.sources.iter().filter(|s| config::is_config(&s.file));
-    let configs = configs.map(|source| source.reading.documents.len()).sum::<usize>();
-    let ours = judged.checked - if named && !unasked { 0 } else { configs.min(judged.checked) };
-    if ours > 0 || !judged.shown.is_empty() || !input.unreadable.is_empty() || args.allow_empty {
-        return Ok(());
+impl<'r> Run<'r> {
+    /// Which sources belong to which cluster. What belongs to none is judged by the flags alone, unless one cluster was
+    /// asked for.
+    fn divide(&self, input: &Input) -> Vec<Part<'r>> {
+        let all = 0..input.sources.len();
+        let by_name = self.args.facts.cluster.is_some();
+        let mut belongs = vec![false; input.sources.len()];
+        let mut parts = Vec::new();
+        for scope in self.clusters {
+            let mut members = Vec::new();
+            for ((i, place), belongs) in input.places.iter().enumerate().zip(&mut belongs) {
+                if by_name && *place == Place::Stdin || scope.holds(place, &self.folder) {
+                    members.push(i);
+                    *belongs = true;
+                }
+            }
+            parts.push(Part { scope, members });
+        }
+        if !by_name {
+            let members = all.filter(|i| belongs.get(*i) == Some(&false)).collect();
+            parts.push(Part { scope: self.rest, members });
+        }
+        parts.retain(|part| !part.members.is_empty());
+        parts
     }
-    let cluster = args.facts.cluster.as_ref().map(|name| format!(" for cluster {name}")).unwrap_or_default();
-    let others = judged.skipped.values().sum::<usize>();
-    let others = match others {
-        0 => String::new(),
-        n => format!(", but {} of other kinds", output::plural(n, "object")),
-    };
-    bail!(
-        "no manifest that napkeeper knows in {}{cluster}{others}: name the right path, or say --allow-empty if that is as it should be",
-        list(paths)
-    )
-}
 
-/// Takes away what is not to be reported, and adds what is wrong with that.
-fn hide(
-    args: &Args,
-    store: &Store,
-    clusters: &[Scope],
-    input: &mut Input,
-    judged: &mut Judged,
-) -> anyhow::Result<Hidden> {
-    let mut hidden = Hidden::default();
-    let shown = &mut judged.shown;
-    suppress::by_comments(&input.sources, shown, &mut hidden);
-    match &args.known.write_baseline {
-        Some(file) => suppress::write(file, shown, &mut hidden)?,
-        None => {
+    /// Nothing found in nothing is no good news: the render may be empty, or the path wrong.
+    fn refuse_empty(&self, input: &Input, judged: &Judged, unasked: bool) -> anyhow::Result<()> {
+        let named = self.args.paths.iter().any(|path| config::is_config(&path.to_string_lossy()));
+        let configs = input.sources.iter().filter(|s| config::is_config(&s.file));
+        let configs = configs.map(|source| source.reading.documents.len()).sum::<usize>();
+        let ours = judged.checked - if named && !unasked { 0 } else { configs.min(judged.checked) };
+        if ours > 0 || !judged.shown.is_empty() || !input.unreadable.is_empty() || self.args.allow_empty {
+            return Ok(());
+        }
+        let cluster = self.args.facts.cluster.as_ref().map(|name| format!(" for cluster {name}")).unwrap_or_default();
+        let others = match judged.skipped.values().sum::<usize>() {
+            0 => String::new(),
+            n => format!(", but {} of other kinds", output::plural(n, "object")),
+        };
+        bail!(
+            "no manifest that napkeeper knows in {}{cluster}{others}: name the right path, or say --allow-empty if that \
+             is as it should be",
+            list(&self.paths)
+        )
+    }
+
+    /// Takes away what is not to be reported, and adds what is wrong with that.
+    fn hide(&self, input: &mut Input, judged: &mut Judged) -> anyhow::Result<Hidden> {
+        let (args, mut hidden) = (self.args, Hidden::default());
+        let shown = &mut judged.shown;
+        suppress::by_comments(&input.sources, shown, &mut hidden);
+        if let Some(file) = &args.known.write_baseline {
+            suppress::write(file, shown, &mut hidden)?;
+        } else {
+            let of = |scope: &Scope| Some((scope.name.clone(), scope.baseline.clone()?));
             let files: Vec<BaselineOf> = match &args.known.baseline {
                 Some(file) => vec![(None, file.clone())],
-                None => clusters.iter().filter_map(|c| Some((c.name.clone(), c.baseline.clone()?))).collect(),
+                None => self.clusters.iter().filter_map(of).collect(),
             };
             let stale = suppress::by_baselines(&files, &input.sources, shown, &mut hidden)?;
             for (source, findings) in stale.into_iter().filter(|(_, findings)| !findings.is_empty()) {
@@ -161,13 +172,20 @@ fn hide(
                 input.push(source, place);
             }
         }
+        if let Some(since) = &args.source.changed_since {
+            let changed = self.store.changed(since, &args.paths)?;
+            suppress::by_change(&changed, &input.places, shown, &mut hidden, || self.found_before(&changed))?;
+        }
+        judge::sort(shown);
+        Ok(hidden)
     }
-    if let Some(since) = &args.source.changed_since {
-        let changed = store.changed(since, &args.paths)?;
-        suppress::by_change(&changed, &input.places, shown, &mut hidden);
+
+    /// What is found where the histories part, judged by what is known today.
+    fn found_before(&self, changed: &Changed) -> anyhow::Result<BTreeSet<News>> {
+        let before = changed.before(&self.paths)?;
+        let judged = judge::judge(&before.sources, &self.divide(&before))?;
+        Ok(judged.shown.iter().filter_map(|shown| suppress::news(shown, changed, &before.places)).collect())
     }
-    judge::sort(shown);
-    Ok(hidden)
 }
 
 fn list(paths: &[PathBuf]) -> String {

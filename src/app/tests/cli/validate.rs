@@ -33,8 +33,8 @@ fn stderr(output: &Output) -> String {
 /// `file:line rule` of each finding, by `-o json`.
 fn found(folder: &Path, args: &[&str]) -> Vec<String> {
     let output = validate(folder, &[args, &["-o", "json"]].concat());
-    let result: serde_json::Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", stderr(&output)));
+    assert_ne!(output.stdout, b"", "{}", stderr(&output));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let shown = |f: &serde_json::Value| {
         format!("{}:{} {}", f["file"].as_str().unwrap(), f["line"], f["rule"].as_str().unwrap())
     };

@@ -1,5 +1,6 @@
 //! For code scanning: SARIF 2.1.0.
 
+use super::super::super::output::one_line;
 use super::super::judge::Shown;
 use super::place::{Spots, uri};
 use super::{Told, sentence};
@@ -74,7 +75,7 @@ fn result(shown: &Shown, spots: &Spots<'_>, rules: &[&Rule]) -> SarifResult {
         .artifact_location(ArtifactLocation::builder().uri(uri(file)).build())
         .region(region)
         .build();
-    let name = format!("{}#{}", shown.object, finding.path);
+    let name = one_line(&format!("{}#{}", shown.object, finding.path));
     let logical = LogicalLocation::builder().fully_qualified_name(name).kind("resource").build();
     let location = Location::builder().physical_location(physical).logical_locations(vec![logical]).build();
     let prints = BTreeMap::from([(FINGERPRINT.to_owned(), shown.fingerprint.clone())]);

@@ -91,8 +91,8 @@ impl Repository {
 
     /// The files, from the top folder, that are new or not what they were where the histories of two revisions part.
     /// Without a second revision it is the work tree, with its files that Git does not know yet. A renamed file has
-    /// changed; a deleted one is not among them.
-    pub(super) fn changed(&self, since: &str, now: Option<&str>) -> anyhow::Result<BTreeSet<String>> {
+    /// changed; a deleted one is not among them. First comes the commit where they part.
+    pub(super) fn changed(&self, since: &str, now: Option<&str>) -> anyhow::Result<(String, BTreeSet<String>)> {
         let since_commit = self.commit(since)?;
         let head = now.unwrap_or("HEAD");
         let base = git(&self.top, &["merge-base", &since_commit, head], Vec::new(), NAMES).map_err(|_| {
@@ -110,7 +110,7 @@ impl Repository {
             let untracked = ["ls-files", "--others", "--exclude-standard", "-z"];
             changed.extend(names(&git(&self.top, &untracked, Vec::new(), NAMES)?));
         }
-        Ok(changed)
+        Ok((base, changed))
     }
 }
 

@@ -146,21 +146,23 @@ impl Store {
 
     /// The files that changed since a revision.
     pub(super) fn changed(&self, since: &str, paths: &[PathBuf]) -> anyhow::Result<Changed> {
-        let folders;
-        let (repository, now) = match self {
-            Self::Folders(_) => {
-                folders = Repository::of(&folder_of(paths))?;
-                (&folders, None)
-            }
-            Self::Revision(revision) => (&revision.repository, Some(revision.commit.as_str())),
+        let near = folder_of(paths);
+        let repository = Repository::of(&near)?;
+        let now = match self {
+            Self::Folders(_) => None,
+            Self::Revision(revision) => Some(revision.commit.as_str()),
         };
-        Ok(Changed { top: repository.top.clone(), files: repository.changed(since, now)? })
+        let (base, files) = repository.changed(since, now)?;
+        Ok(Changed { near, base, top: repository.top, files })
     }
 }
 
 /// What changed.
 #[derive(Debug)]
 pub(super) struct Changed {
+    near: PathBuf,
+    /// The commit where the histories part.
+    base: String,
     top: PathBuf,
     /// Paths from the top folder.
     files: BTreeSet<String>,
@@ -169,10 +171,20 @@ pub(super) struct Changed {
 impl Changed {
     /// True when a source changed, or when nobody can tell: of what is built, or comes on the standard input.
     pub(super) fn holds(&self, place: &Place) -> bool {
-        let Place::File(_) = place else { return true };
-        let real = place.real();
-        let inside = real.as_deref().and_then(|real| real.strip_prefix(&self.top).ok());
-        inside.is_some_and(|path| self.files.contains(path.to_string_lossy().as_ref()))
+        match place {
+            Place::File(_) => self.inside(place).is_some_and(|path| self.files.contains(&path)),
+            Place::Render { .. } | Place::Stdin => true,
+        }
+    }
+
+    /// The path of a file from the top folder of the repository.
+    pub(super) fn inside(&self, place: &Place) -> Option<String> {
+        Some(place.real()?.strip_prefix(&self.top).ok()?.to_string_lossy().into_owned())
+    }
+
+    /// What the paths held where the histories part.
+    pub(super) fn before(&self, paths: &[PathBuf]) -> anyhow::Result<Input> {
+        Revision::open(&self.near, &self.base)?.read(paths)
     }
 }
 

@@ -57,7 +57,7 @@ impl Revision {
                 input.refuse(path, format!("is not in {}", self.shown()));
             }
             for blob in below {
-                let rest = Path::new(&blob.path).strip_prefix(inside).unwrap_or(Path::new(""));
+                let rest = Path::new(&blob.path).strip_prefix(inside).unwrap_or_else(|_| Path::new(""));
                 if is_read(rest) && seen.insert(blob.path.clone()) {
                     wanted.push((named(path, rest), blob.clone()));
                 }

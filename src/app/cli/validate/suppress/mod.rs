@@ -71,12 +71,40 @@ pub(super) fn by_baselines(
     Ok(stale)
 }
 
-/// Hides what stands in files that did not change.
-pub(super) fn by_change(changed: &Changed, places: &[Place], shown: &mut Vec<Shown>, hidden: &mut Hidden) {
+/// A finding of a file whose lines did not move: file, line, column, rule, path and message.
+pub(super) type News = (String, usize, usize, &'static str, String, String);
+
+/// The finding in these words, if it stands in a file of the repository.
+pub(super) fn news(shown: &Shown, changed: &Changed, places: &[Place]) -> Option<News> {
+    let Finding { line, column, rule, path, message, .. } = &shown.finding;
+    let file = changed.inside(places.get(shown.source)?)?;
+    Some((file, *line, *column, *rule, path.clone(), message.clone()))
+}
+
+/// Hides what stands in files that did not change, unless it was not found there before: then a change elsewhere did it,
+/// such as a node class that is gone.
+pub(super) fn by_change(
+    changed: &Changed,
+    places: &[Place],
+    shown: &mut Vec<Shown>,
+    hidden: &mut Hidden,
+    before: impl FnOnce() -> anyhow::Result<BTreeSet<News>>,
+) -> anyhow::Result<()> {
     let touched: Vec<bool> = places.iter().map(|place| changed.holds(place)).collect();
-    let before = shown.len();
-    shown.retain(|one| touched.get(one.source).copied().unwrap_or(true));
-    hidden.unchanged += before - shown.len();
+    let is_touched = |one: &Shown| touched.get(one.source).copied().unwrap_or(true);
+    if shown.iter().all(is_touched) {
+        return Ok(());
+    }
+    let before = before()?;
+    let count = shown.len();
+    // What is said of ignores and baselines belongs to their own file.
+    let is_news = |one: &Shown| {
+        let own = one.finding.rule.starts_with("NK8");
+        !own && news(one, changed, places).is_some_and(|news| !before.contains(&news))
+    };
+    shown.retain(|one| is_touched(one) || is_news(one));
+    hidden.unchanged += count - shown.len();
+    Ok(())
 }
 
 /// Writes a baseline of all that is found, but for what is wrong with ignores themselves.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// Changes of each sample.
-const ROUNDS: usize = 4000;
+const ROUNDS: usize = 800;
 
 fn schema(args: &[&str]) -> jsonschema::Validator {
     let schema: Value = serde_json::from_str(&printed(&[&["schema"], args].concat())).unwrap();
@@ -151,8 +151,8 @@ fn a_schema_never_refuses_what_the_engine_accepts() {
         }
     }
     assert_eq!(kinds.len(), 7, "{kinds:?}");
-    assert!(accepted > 5000, "only {accepted} were accepted: nothing is shown");
-    assert!(refused > 5000, "only {refused} were refused by a schema: it says nothing");
+    assert!(accepted > 2000, "only {accepted} were accepted: nothing is shown");
+    assert!(refused > 1000, "only {refused} were refused by a schema: it says nothing");
 }
 
 #[test]

@@ -1,20 +1,25 @@
 //! Is each format what its readers expect, whatever the manifests hold, and does none of them change the exit code?
 
-use super::{assert_golden, cases, class, stdout, validate, write};
+use super::{assert_golden, class, stdout, validate, write};
 use serde_json::Value;
 use std::path::Path;
 
 const FORMATS: [&str; 8] = ["text", "json", "jsonl", "sarif", "junit", "github", "gitlab", "markdown"];
 
-/// A repository with the pasted guide, and something good.
+/// A class with warning and errors, and a sweep with some.
+const CLASS: &str = "apiVersion: karpenter.azure.com/v1alpha2\nkind: AKSNodeClass\nmetadata:\n  name: bad\nspec:\n  \
+    maxPods: 5\n  imageFamily: ubuntu\n  tags:\n    cost: 12\n";
+const SWEEP: &str = "apiVersion: napkeeper.io/v1alpha1\nkind: OrphanSweep\nmetadata:\n  name: bad\nspec:\n  mode: report\n  \
+    minimumage: {}\n  exclusions:\n    - tag: {key: y}\n";
+
+/// A repository with bad files and a good one.
 fn repository() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(folder.path().join(".git")).unwrap();
-    for file in ["pool.yaml", "class.yaml", "workload.yaml"] {
-        let text = std::fs::read_to_string(cases().join("howto").join(file)).unwrap();
-        write(folder.path(), &[(&format!("clusters/{file}"), &text)]);
+    let files = [("class.yaml", CLASS), ("sweep.yaml", SWEEP), ("good.yaml", &class("good", 40))];
+    for (file, text) in files {
+        write(folder.path(), &[(&format!("clusters/{file}"), text)]);
     }
-    write(folder.path(), &[("clusters/good.yaml", &class("good", 40))]);
     folder
 }
 
@@ -56,9 +61,11 @@ fn the_exit_code_depends_on_findings_and_fail_on_alone() {
                 let output = validate(folder.path(), &[&args[..], &["a.yaml"]].concat());
                 assert_eq!(output.status.code(), Some(code), "{format} {fail_on} {text}");
                 assert!(output.stderr.is_empty());
-                let output = validate(folder.path(), &[&args[..], &["a.yaml", "nowhere.yaml"]].concat());
-                assert_eq!(output.status.code(), Some(2), "{format} {fail_on} {text}");
             }
+        }
+        for (format, fail_on) in FORMATS.into_iter().zip(["error", "warning", "never"].into_iter().cycle()) {
+            let output = validate(folder.path(), &["-o", format, "--fail-on", fail_on, "a.yaml", "nowhere.yaml"]);
+            assert_eq!(output.status.code(), Some(2), "{format} {fail_on} {text}");
         }
     }
 }
@@ -90,7 +97,7 @@ fn sarif_is_what_code_scanning_wants() {
     let run = &log["runs"][0];
     let rules = run["tool"]["driver"]["rules"].as_array().unwrap();
     let results = run["results"].as_array().unwrap();
-    assert!(results.len() > 5);
+    assert!(results.len() > 4);
     let mut prints = std::collections::BTreeSet::new();
     for result in results {
         let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
@@ -127,7 +134,7 @@ fn fingerprints_are_unique_and_do_not_move_with_lines() {
         report.as_array().unwrap().iter().map(|f| f["fingerprint"].as_str().unwrap().to_owned()).collect()
     };
     let before = prints(folder.path());
-    for file in ["pool.yaml", "class.yaml"] {
+    for file in ["sweep.yaml", "class.yaml"] {
         let file = folder.path().join("clusters").join(file);
         let text = std::fs::read_to_string(&file).unwrap();
         std::fs::write(&file, format!("# one\n# two\n{text}")).unwrap();
@@ -139,7 +146,8 @@ fn fingerprints_are_unique_and_do_not_move_with_lines() {
 
 /// What a manifest may hold to steer a terminal, a runner of workflows or a page.
 const NASTY: &str = "apiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata: {name: a}\nspec:\n  \
-    imageFamily: \"\\e[2J%0A\\n::error::x|<img>@all\\r\\x9b\u{202e}\"\n";
+    imageFamily: \"\\e[2J%0A\\n::error::x|<img src=x>@all\\r\\x9b\u{202e}\"\n  \
+    \"\\e[2J\\n::error::<img src=x>@all\\r\\x9b\": 1\n";
 
 #[test]
 fn nothing_in_a_manifest_steers_whoever_reads_the_output() {
@@ -151,19 +159,23 @@ fn nothing_in_a_manifest_steers_whoever_reads_the_output() {
         let text = stdout(&output);
         let steers = |c: char| (c.is_control() && c != '\n' && c != '\t') || matches!(c, '\u{202a}'..='\u{202e}');
         if !["json", "jsonl"].contains(&format) {
-            assert!(!text.chars().any(steers), "{format}: {text:?}");
+            let line = text.lines().find(|line| line.chars().any(steers));
+            assert_eq!(line, None, "{format}");
         }
     }
     let github = stdout(&validate(folder.path(), &["-o", "github"]));
     let lines: Vec<&str> = github.lines().collect();
-    let [command, summary] = lines[..] else { panic!("{github}") };
+    let [command, other, summary] = lines[..] else { panic!("{github}") };
     assert!(command.starts_with("::error file=a%2Cb%3Ac%25.yaml,line=5,col=16,title=NK1013 A value"), "{command}");
+    assert!(other.starts_with("::error file=a%2Cb%3Ac%25.yaml,line=6,col=3,title=NK1010 A field"), "{other}");
     assert!(summary.starts_with("napkeeper: 1 object"), "{summary}");
     let sarif: Value = serde_json::from_slice(&validate(folder.path(), &["-o", "sarif"]).stdout).unwrap();
     let uri = &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"];
     assert_eq!(uri, "a%2Cb%3Ac%25.yaml");
     let markdown = stdout(&validate(folder.path(), &["-o", "markdown"]));
-    assert!(!markdown.contains("<img>") && !markdown.contains("@all"), "{markdown}");
+    // Between backticks nothing means anything.
+    let said: String = markdown.replace("\\`", "").split('`').step_by(2).collect();
+    assert!(said.contains("&lt;img") && !said.contains("<img") && !said.contains("@all"), "{said}");
 }
 
 #[test]

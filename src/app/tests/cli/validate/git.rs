@@ -74,10 +74,9 @@ fn what_is_no_revision_is_an_error_that_says_so() {
         (&["--rev", "HEAD", "-"], "the standard input"),
         (&["--rev", "HEAD", "--kustomize"], "check the revision out"),
         (&["--rev", "HEAD", "nowhere.yaml"], "nowhere.yaml: is not in HEAD"),
-        (&["--rev", "HEAD", "/"], "lies outside"),
+        (&["--rev", "HEAD", "a.yaml", "/"], "lies outside"),
     ] {
         let output = validate(folder.path(), args);
-        // The whole disk lies above the repository: nothing of it is in there.
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(stderr(&output).contains(words), "{args:?}: {}", stderr(&output));
     }
@@ -99,12 +98,12 @@ fn only_what_changed_since_the_merge_base_is_reported() {
     git(root, &["rm", "-q", "sub/b.yaml"]);
     write(root, &[("committed.yaml", &bad)]);
     commit(root, "work");
-    write(root, &[("untracked.yaml", &bad)]);
     // What main does meanwhile is not this branch's.
     git(root, &["checkout", "-q", "main"]);
     write(root, &[("a.yaml", &class("main", 5))]);
     commit(root, "elsewhere");
     git(root, &["checkout", "-q", "branch"]);
+    write(root, &[("untracked.yaml", &bad)]);
     let mine = ["committed.yaml:6 NK1015", "sub/moved.yaml:6 NK1015", "untracked.yaml:6 NK1015"];
     assert_eq!(found(root, &["--changed-since", "main"]), mine);
     assert_eq!(found(&root.join("sub"), &["--changed-since", "main"]), ["moved.yaml:6 NK1015"]);
@@ -116,6 +115,18 @@ fn only_what_changed_since_the_merge_base_is_reported() {
     let output = validate(root, &["--changed-since", "HEAD"]);
     assert_eq!(output.status.code(), Some(0), "nothing changed: {}", stdout(&output));
     assert!(stdout(&output).contains("3 in unchanged files not shown"), "{}", stdout(&output));
+}
+
+#[test]
+fn what_was_not_found_before_is_reported_also_in_an_unchanged_file() {
+    let folder = repository();
+    let root = folder.path();
+    assert_eq!(found(root, &["--changed-since", "HEAD"]), [] as [&str; 0]);
+    // Git is told not to look at the file: to it nothing changed, as when another file made the difference.
+    git(root, &["update-index", "--assume-unchanged", "a.yaml"]);
+    write(root, &[("a.yaml", &(class("a", 5) + "  imageFamily: ubuntu\n"))]);
+    assert_eq!(found(root, &["--changed-since", "HEAD"]), ["a.yaml:7 NK1013"]);
+    assert_eq!(found(&root.join("sub"), &["--changed-since", "HEAD", "../a.yaml"]), ["../a.yaml:7 NK1013"]);
 }
 
 #[test]
