@@ -50,6 +50,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     if input.sources.is_empty() && input.unreadable.is_empty() && !args.allow_empty {
         bail!("no manifests in {}: there is no .yaml, .yml or .json file", list(&run.paths));
     }
+    input.leave_out(&run.baselines().into_iter().map(|(_, file)| file).collect::<Vec<_>>());
     let mut parts = run.divide(&input);
     let unasked = add_config(&mut input, &mut parts, file, rest);
     let files = input.sources.len();
@@ -129,6 +130,16 @@ impl<'r> Run<'r> {
         parts
     }
 
+    /// The files of what is known.
+    fn baselines(&self) -> Vec<BaselineOf> {
+        let known = &self.args.known;
+        let of = |scope: &Scope| Some((scope.name.clone(), scope.baseline.clone()?));
+        match known.write_baseline.as_ref().or(known.baseline.as_ref()) {
+            Some(file) => vec![(None, file.clone())],
+            None => self.clusters.iter().filter_map(of).collect(),
+        }
+    }
+
     /// Nothing found in nothing is no good news: the render may be empty, or the path wrong.
     fn refuse_empty(&self, input: &Input, judged: &Judged, unasked: bool) -> anyhow::Result<()> {
         let named = self.args.paths.iter().any(|path| config::is_config(&path.to_string_lossy()));
@@ -158,12 +169,7 @@ impl<'r> Run<'r> {
         if let Some(file) = &args.known.write_baseline {
             suppress::write(file, shown, &mut hidden)?;
         } else {
-            let of = |scope: &Scope| Some((scope.name.clone(), scope.baseline.clone()?));
-            let files: Vec<BaselineOf> = match &args.known.baseline {
-                Some(file) => vec![(None, file.clone())],
-                None => self.clusters.iter().filter_map(of).collect(),
-            };
-            let stale = suppress::by_baselines(&files, &input.sources, shown, &mut hidden)?;
+            let stale = suppress::by_baselines(&self.baselines(), &input.sources, shown, &mut hidden)?;
             for (source, findings) in stale.into_iter().filter(|(_, findings)| !findings.is_empty()) {
                 let index = input.sources.len();
                 let named = |finding| judge::Shown::new(finding, Vec::new(), index, &source);

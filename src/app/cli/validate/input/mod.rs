@@ -60,6 +60,17 @@ impl Input {
         self.places.push(place);
     }
 
+    /// Leaves out files that are known not to be manifests.
+    pub(super) fn leave_out(&mut self, files: &[PathBuf]) {
+        let files: Vec<PathBuf> = files.iter().filter_map(|file| std::fs::canonicalize(file).ok()).collect();
+        if files.is_empty() {
+            return;
+        }
+        let all = std::mem::take(&mut self.sources).into_iter().zip(std::mem::take(&mut self.places));
+        (self.sources, self.places) =
+            all.filter(|(_, place)| !place.real().is_some_and(|real| files.contains(&real))).unzip();
+    }
+
     fn refuse(&mut self, path: &Path, message: impl ToString) {
         let file = Arc::from(path.to_string_lossy().as_ref());
         self.unreadable.push(Problem { file, at: None, message: message.to_string() });
