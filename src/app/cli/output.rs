@@ -53,11 +53,16 @@ pub(super) fn error(message: &str) {
 
 /// Prints a finding with the line that it points at.
 pub(super) fn finding(out: &mut impl Write, finding: &Finding, text: &str) -> io::Result<()> {
-    finding_of(out, finding, &[], text)
+    finding_of(out, finding, &[], text.lines().nth(finding.line - 1))
 }
 
 /// Prints a finding with the line that it points at, and the clusters that it is true of, if any are known.
-pub(super) fn finding_of(out: &mut impl Write, finding: &Finding, clusters: &[Arc<str>], text: &str) -> io::Result<()> {
+pub(super) fn finding_of(
+    out: &mut impl Write,
+    finding: &Finding,
+    clusters: &[Arc<str>],
+    source: Option<&str>,
+) -> io::Result<()> {
     let style = match finding.severity {
         Severity::Error => RED,
         Severity::Warning => YELLOW,
@@ -72,7 +77,7 @@ pub(super) fn finding_of(out: &mut impl Write, finding: &Finding, clusters: &[Ar
         write!(out, " {DIM}[{}]{DIM:#}", printable(&clusters.join(", ")))?;
     }
     writeln!(out)?;
-    if let Some(source) = text.lines().nth(line - 1) {
+    if let Some(source) = source {
         excerpt(out, source, *line, *column, style)?;
     }
     if let Some(fix) = fix {

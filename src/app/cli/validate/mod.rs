@@ -112,20 +112,21 @@ impl<'r> Run<'r> {
         let by_name = self.args.facts.cluster.is_some();
         let mut belongs = vec![false; input.sources.len()];
         let mut parts = Vec::new();
+        let is_config = |i: usize| input.sources.get(i).is_some_and(|source| config::is_config(&source.file));
         for scope in self.clusters {
             let mut members = Vec::new();
             for ((i, place), belongs) in input.places.iter().enumerate().zip(&mut belongs) {
-                if by_name && *place == Place::Stdin || scope.holds(place, &self.folder) {
+                let chosen = by_name && *place == Place::Stdin;
+                if !is_config(i) && (chosen || scope.holds(place, &self.folder)) {
                     members.push(i);
                     *belongs = true;
                 }
             }
             parts.push(Part { scope, members });
         }
-        if !by_name {
-            let members = all.filter(|i| belongs.get(*i) == Some(&false)).collect();
-            parts.push(Part { scope: self.rest, members });
-        }
+        // The settings are judged whichever cluster is asked for.
+        let rest = all.filter(|i| belongs.get(*i) == Some(&false) && (!by_name || is_config(*i)));
+        parts.push(Part { scope: self.rest, members: rest.collect() });
         parts.retain(|part| !part.members.is_empty());
         parts
     }

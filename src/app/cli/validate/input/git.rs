@@ -137,6 +137,8 @@ fn git(folder: &Path, arguments: &[&str], input: Vec<u8>, bounds: Bounds) -> any
     let mut command = Command::new("git");
     // A file monitor is a program that the repository names; nothing here needs it.
     command.arg("-C").arg(folder).args(["-c", "core.fsmonitor=false", "--no-pager"]).args(arguments);
+    // A hook of Git is told of its repository, but we may be asked about another folder.
+    command.env_remove("GIT_DIR").env_remove("GIT_WORK_TREE");
     command.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_TERMINAL_PROMPT", "0").env("LC_ALL", "C");
     let verb = arguments.first().copied().unwrap_or_default();
     let ran = command::run(&mut command, input, bounds).map_err(|error| match error {

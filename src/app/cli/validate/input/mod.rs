@@ -180,10 +180,11 @@ pub(super) struct Changed {
 }
 
 impl Changed {
-    /// True when a source changed, or when nobody can tell: of what is built, or comes on the standard input.
+    /// True when a source changed, or when nobody can tell: of what is built, comes on the standard input, or lies
+    /// outside of the repository.
     pub(super) fn holds(&self, place: &Place) -> bool {
         match place {
-            Place::File(_) => self.inside(place).is_some_and(|path| self.files.contains(&path)),
+            Place::File(_) => self.inside(place).is_none_or(|path| self.files.contains(&path)),
             Place::Render { .. } | Place::Stdin => true,
         }
     }

@@ -41,16 +41,18 @@ pub(in super::super) fn fingerprints(shown: &mut [Shown]) {
 
 /// `apiVersion/kind/name` of the object that a finding is about; empty where there is none.
 pub(in super::super) fn object(finding: &Finding, source: &Source) -> String {
-    let place = (finding.line, finding.column);
-    let begins_before = |d: &&napkeeper_api::yaml::Document| {
+    let begins_before = |d: &napkeeper_api::yaml::Document| {
         let at = d.position(&Path::root());
-        (at.line, at.column) <= place
+        (at.line, at.column) <= (finding.line, finding.column)
     };
     // A finding without a path may stand anywhere, also in a document that could not be read.
     if finding.path.is_empty() && !source.reading.problems.is_empty() {
         return String::new();
     }
-    let Some(document) = source.reading.documents.iter().rev().find(begins_before) else { return String::new() };
+    let documents = &source.reading.documents;
+    let Some(document) = documents.partition_point(begins_before).checked_sub(1).and_then(|i| documents.get(i)) else {
+        return String::new();
+    };
     let item = in_item(&finding.path).filter(|_| document.value["kind"] == "List");
     let value = item.map_or(&document.value, |(i, _)| &document.value["items"][i]);
     name(value)

@@ -118,6 +118,16 @@ fn only_what_changed_since_the_merge_base_is_reported() {
 }
 
 #[test]
+fn a_hook_of_git_may_ask_for_another_folder() {
+    let folder = repository();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_napkeeper"));
+    command.args(["validate", "sub", "--changed-since", "HEAD"]).current_dir(folder.path()).env("GIT_DIR", ".git");
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("2 in unchanged files not shown"), "{}", stdout(&output));
+}
+
+#[test]
 fn what_was_not_found_before_is_reported_also_in_an_unchanged_file() {
     let folder = repository();
     let root = folder.path();
