@@ -2,6 +2,7 @@
 
 mod azure_sim;
 mod controller;
+mod habits;
 mod simulate;
 mod validate;
 mod webhook;
