@@ -276,7 +276,11 @@ impl<'t> Builder<'t> {
     /// A flow collection ends after its bracket; the end of one without is where its last part ends.
     fn closed(&self, span: &Span, bracket: u8, end: usize) -> usize {
         let range = bytes(span);
-        if self.text.as_bytes().get(range.start) == Some(&bracket) && range.start >= end { range.start + 1 } else { end }
+        if self.text.as_bytes().get(range.start) == Some(&bracket) && range.start >= end {
+            range.start + 1
+        } else {
+            end
+        }
     }
 
     fn colon(&self, key_end: usize) -> usize {

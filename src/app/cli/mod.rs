@@ -5,6 +5,7 @@
 mod azure_sim;
 mod controller;
 mod logs;
+mod migrate;
 mod output;
 mod simulate;
 mod validate;
@@ -39,6 +40,7 @@ struct Cli {
 enum Command {
     AzureSim(azure_sim::Args),
     Controller(controller::Args),
+    Migrate(migrate::Args),
     Simulate(simulate::Args),
     Validate(validate::Args),
     Version(version::Args),
@@ -63,6 +65,7 @@ pub(crate) fn run() -> ExitCode {
     let result = match &cli.command {
         Command::AzureSim(args) => azure_sim::run(args),
         Command::Controller(args) => controller::run(args),
+        Command::Migrate(args) => migrate::run(args),
         Command::Simulate(args) => simulate::run(args),
         Command::Validate(args) => validate::run(args),
         Command::Version(args) => version::run(args),

@@ -96,7 +96,7 @@ fn excerpt(out: &mut impl Write, source: &str, line: usize, column: usize, style
 }
 
 /// Text without characters that could steer a terminal.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     let steers = |c: char| c.is_control() && c != '\t' && c != '\n';
     text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect()
 }

@@ -3,9 +3,9 @@
 //! [`plan`] decides on values alone which edits an object needs, and knows what it cannot decide. [`migrate`] makes
 //! the edits in the text and reads it again: unless it says what the plan intended, with all comments, it is refused.
 
+mod plan;
 mod pods;
 mod pool;
-mod plan;
 mod provisioner;
 
 use crate::migrate::plan::Plan;
@@ -217,5 +217,7 @@ fn tell(document: &Document, root: &Path, plan: &Plan, lines: usize, result: &mu
     }));
 }
 
+#[cfg(test)]
+mod random;
 #[cfg(test)]
 mod tests;

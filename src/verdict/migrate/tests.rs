@@ -213,10 +213,11 @@ spec:
 ",
     );
     let said = notes(&result).join("\n");
-    for part in ["5:26 node templates became classes", "7:5 settings of the cloud", "expireAfter: Never keeps it so"] {
+    for part in ["5:28 node templates became classes", "7:5 settings of the cloud", "expireAfter: Never keeps it so"] {
         assert!(said.contains(part), "{said}");
     }
-    let lazy = "{apiVersion: karpenter.sh/v1alpha5, kind: Provisioner, metadata: {name: a}, spec: {providerRef: {name: a}}}";
+    let lazy =
+        "{apiVersion: karpenter.sh/v1alpha5, kind: Provisioner, metadata: {name: a}, spec: {providerRef: {name: a}}}";
     let result = migrated(lazy);
     assert_eq!(errors(&result.text), [] as [String; 0], "{}", result.text);
     assert!(result.text.contains("disruption: {consolidateAfter: Never}"), "{}", result.text);
@@ -228,7 +229,10 @@ fn consolidation_of_a_provisioner_keeps_its_meaning() {
     for (old, new) in [
         ("consolidation: {enabled: false}", "disruption: {consolidateAfter: Never}"),
         ("consolidation: {}", "disruption:\n    consolidateAfter: Never"),
-        ("consolidation: {enabled: false}\n  ttlSecondsAfterEmpty: 120", "disruption: {consolidationPolicy: WhenEmpty, consolidateAfter: 2m}"),
+        (
+            "consolidation: {enabled: false}\n  ttlSecondsAfterEmpty: 120",
+            "disruption: {consolidationPolicy: WhenEmpty, consolidateAfter: 2m}",
+        ),
         (
             "consolidation: {enabled: true}\n  ttlSecondsAfterEmpty: 120",
             "disruption: {consolidationPolicy: WhenEmptyOrUnderutilized}\n  # napkeeper migrate: no longer a field here\n  # ttlSecondsAfterEmpty: 120",
@@ -251,10 +255,9 @@ fn consolidation_of_a_provisioner_keeps_its_meaning() {
 fn a_claim_and_a_class() {
     let claim = "apiVersion: karpenter.sh/v1beta1\nkind: NodeClaim\nmetadata:\n  name: a\nspec:\n  nodeClassRef:\n    \
                  name: b\n  requirements: []\n  resources: {requests: {cpu: 1}}\n";
-    let new = claim.replace("v1beta1", "v1").replace(
-        "    name: b",
-        "    group: karpenter.azure.com\n    kind: AKSNodeClass\n    name: b",
-    );
+    let new = claim
+        .replace("v1beta1", "v1")
+        .replace("    name: b", "    group: karpenter.azure.com\n    kind: AKSNodeClass\n    name: b");
     expect(claim, &new);
     let result = expect(
         "apiVersion: karpenter.azure.com/v1alpha2\nkind: AKSNodeClass\nmetadata: {name: a}\nspec:\n  # pinned\n  \
@@ -311,7 +314,8 @@ fn documents_lists_line_ends_and_json() {
              requirements: []\n      nodeClassRef: {{name: a}}\n  disruption:\n    expireAfter: 1h\n"
         )
     };
-    let two = format!("# first\n{}---\n# other\nservices: {{}}\n---  \n{}...\n", pool("a"), pool("b")).replace('\n', "\r\n");
+    let two =
+        format!("# first\n{}---\n# other\nservices: {{}}\n---  \n{}...\n", pool("a"), pool("b")).replace('\n', "\r\n");
     let result = migrated(&format!("\u{feff}{two}"));
     assert_eq!(errors(&result.text), [] as [String; 0], "{}", result.text);
     assert!(result.text.starts_with("\u{feff}# first\r\napiVersion: karpenter.sh/v1\r\n"));
@@ -344,7 +348,9 @@ fn what_is_half_way_is_finished_and_what_is_current_stays() {
     assert_eq!((result.text.as_str(), result.edits.len(), result.notes.len()), (current, 0, 0));
     let half = current.replace("WhenEmpty", "WhenUnderutilized, expireAfter: 5h");
     let result = migrated(&half);
-    assert!(result.text.contains("      expireAfter: 5h\n  disruption: {consolidationPolicy: WhenEmptyOrUnderutilized}"));
+    assert!(
+        result.text.contains("      expireAfter: 5h\n  disruption: {consolidationPolicy: WhenEmptyOrUnderutilized}")
+    );
     assert_eq!(migrate("services: {a: 1}\n").unwrap().text, "services: {a: 1}\n");
     assert_eq!(migrate("# no karp: [\n{").unwrap().text, "# no karp: [\n{");
 }
@@ -358,6 +364,7 @@ fn what_cannot_be_edited_is_refused_with_its_place() {
     assert_eq!(problem.at.line, 10, "{problem:?}");
     assert_eq!(migrate("x: karpenter\n---\na: [\n").unwrap_err().at.line, 3);
     // An anchor that is not concerned does no harm.
-    let beside = "apiVersion: karpenter.azure.com/v1alpha2\nkind: AKSNodeClass\nmetadata: {name: a}\nspec:\n  tags: &t {a: b}\n";
+    let beside =
+        "apiVersion: karpenter.azure.com/v1alpha2\nkind: AKSNodeClass\nmetadata: {name: a}\nspec:\n  tags: &t {a: b}\n";
     assert!(migrated(beside).text.contains("&t {a: b}"));
 }

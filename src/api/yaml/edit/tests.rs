@@ -114,7 +114,10 @@ fn entries_go_in_and_out_of_braces() {
     for (old, new) in [
         ("from: {a: 1, b: 'x', c: 3}\nto:\n  d: 1\n", "from: {a: 1, c: 3}\nto:\n  d: 1\n  b: 'x'\n"),
         ("from: {b: [1, 2]}\nto: {d: 1}\n", "from: {}\nto: {d: 1, b: [1, 2]}\n"),
-        ("from:\n  # above\n  b: x # beside\n  a: 1\nto: {d: 1}\n", "from:\n  # above\n  # beside\n  a: 1\nto: {d: 1, b: x}\n"),
+        (
+            "from:\n  # above\n  b: x # beside\n  a: 1\nto: {d: 1}\n",
+            "from:\n  # above\n  # beside\n  a: 1\nto: {d: 1, b: x}\n",
+        ),
         ("from:\n  b:\n  - x: 1 # one\n  - \"#\"\nto: {d: 1}\n", "from: {}\n  # one\nto: {d: 1, b: [{x: 1}, \"#\"]}\n"),
         ("from:\n  b: a,b\n  a: 1\nto: {d: 1}\n", "from:\n  a: 1\nto: {d: 1, b: \"a,b\"}\n"),
         ("{from: {b: 1}, to: {}}\n", "{from: {}, to: {b: 1}}\n"),
@@ -131,10 +134,7 @@ fn entries_go_in_and_out_of_braces() {
 fn json_stays_json() {
     let text = "{\n  \"from\": {\n    \"a\": 1,\n    \"b\": \"x\"\n  },\n  \"to\": {\n    \"d\": 1\n  }\n}\n";
     let new = edited(text, &moved("from.b", "to", "b"));
-    assert_eq!(
-        new,
-        "{\n  \"from\": {\n    \"a\": 1\n  },\n  \"to\": {\n    \"d\": 1,\n    \"b\": \"x\"\n  }\n}\n"
-    );
+    assert_eq!(new, "{\n  \"from\": {\n    \"a\": 1\n  },\n  \"to\": {\n    \"d\": 1,\n    \"b\": \"x\"\n  }\n}\n");
     let new = edited(&new, &insert("to", Some("d"), "c", serde_json::json!({"k": "v"})));
     assert!(new.contains("{\n    \"c\": {\"k\": \"v\"},\n    \"d\": 1,\n"), "{new}");
     serde_json::from_str::<Value>(&new).unwrap();
@@ -154,12 +154,18 @@ fn an_entry_is_put_in_with_the_indentation_around_it() {
     );
     assert_eq!(edited("a: {b: 1}\n", &insert("a", Some("b"), "m", "x y".into())), "a: {m: \"x y\", b: 1}\n");
     assert_eq!(edited("a:\r\n  b: 1\r\n", &insert("a", None, "m", "x".into())), "a:\r\n  b: 1\r\n  m: x\r\n");
-    assert_eq!(edited("- a:\n    b: 1\n", &Edit::Insert {
-        parent: Path::root().index(0).key("a"),
-        before: None,
-        key: "m".to_owned(),
-        value: 1.into(),
-    }), "- a:\n    b: 1\n    m: 1\n");
+    assert_eq!(
+        edited(
+            "- a:\n    b: 1\n",
+            &Edit::Insert {
+                parent: Path::root().index(0).key("a"),
+                before: None,
+                key: "m".to_owned(),
+                value: 1.into(),
+            }
+        ),
+        "- a:\n    b: 1\n    m: 1\n"
+    );
 }
 
 #[test]
@@ -169,6 +175,9 @@ fn what_nobody_reads_any_more_becomes_a_comment() {
     assert_eq!(edited(text, &retire("a.b")), expected);
     assert_eq!(edited("a:\n  b: 1\n", &retire("a.b")), "a: {}\n  # gone\n  # b: 1\n");
     assert_eq!(edited("a: {b: 1, c: 2}\n", &retire("a.b")), "a: {c: 2}\n");
+    assert_eq!(edited("a: {b: [ # one\n  1], c: 2}\n", &retire("a.b")), "a: { # one\nc: 2}\n");
+    let text = "a: {\n  b: { # one\n    x: 1 # two\n  },\n  c: 2\n}\n";
+    assert_eq!(edited(text, &retire("a.b")), "a: {\n  # one\n  # two\n  c: 2\n}\n");
     let text = "a:\n  # above\n  b: {} # beside\n  c: 1\n";
     assert_eq!(edited(text, &Edit::Drop { path: Path::of("a.b") }), "a:\n  # above\n  # beside\n  c: 1\n");
 }
@@ -187,9 +196,9 @@ fn what_is_shared_is_refused() {
         assert!(refused(shared, &edit).contains(word), "{edit:?}: {}", refused(shared, &edit));
     }
     assert!(refused("a: 1\nb: 1\na: 2\n", &set("a", "x")).contains("twice"));
-    assert!(refused("- a: {b: 1}\n  c: 1\n", &Edit::Retire {
-        path: Path::root().index(0).key("a"),
-        why: String::new(),
-    }).contains("line of its own"));
+    assert!(
+        refused("- a: {b: 1}\n  c: 1\n", &Edit::Retire { path: Path::root().index(0).key("a"), why: String::new() })
+            .contains("line of its own")
+    );
     assert!(refused("a: 1\n", &retire("b.c")).contains("not there"));
 }

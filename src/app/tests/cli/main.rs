@@ -2,6 +2,7 @@
 
 mod azure_sim;
 mod controller;
+mod migrate;
 mod simulate;
 mod validate;
 mod webhook;
