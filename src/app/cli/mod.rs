@@ -7,6 +7,7 @@ mod completion;
 mod controller;
 mod logs;
 mod man;
+mod migrate;
 mod output;
 mod plugin;
 mod rules;
@@ -49,6 +50,7 @@ enum Command {
     Man(man::Args),
     Rules(rules::Args),
     Schema(schema::Args),
+    Migrate(migrate::Args),
     Simulate(simulate::Args),
     Validate(validate::Args),
     Version(version::Args),
@@ -77,6 +79,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Man(args) => man::run(args),
         Command::Rules(args) => rules::run(args),
         Command::Schema(args) => schema::run(args),
+        Command::Migrate(args) => migrate::run(args),
         Command::Simulate(args) => simulate::run(args),
         Command::Validate(args) => validate::run(args),
         Command::Version(args) => version::run(args),

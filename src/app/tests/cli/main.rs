@@ -3,6 +3,7 @@
 mod azure_sim;
 mod controller;
 mod habits;
+mod migrate;
 mod simulate;
 mod validate;
 mod webhook;
