@@ -3,6 +3,7 @@
 //! So far the structural part: syntax, kinds and versions, schemas as the API server checks them, and what the domain
 //! cannot make sense of. [`rules`] is the table of all rules.
 
+pub mod cel;
 mod facts;
 mod finding;
 mod kinds;
