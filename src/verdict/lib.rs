@@ -8,6 +8,7 @@ mod facts;
 mod finding;
 mod kinds;
 mod patterns;
+pub mod policy;
 pub mod rules;
 mod schemas;
 mod semantic;

@@ -3,6 +3,7 @@
 use crate::facts::Facts;
 use crate::finding::{Finding, Issue};
 use crate::kinds::{Standing, identify};
+use crate::policy::{Inputs, Policies, PolicyFinding};
 use crate::rules::structure as rules;
 use crate::schemas::{SchemaError, Schemas};
 use crate::semantic::{self, Digest, Render, Subject};
@@ -42,6 +43,7 @@ impl Report {
 pub struct Verdict {
     schemas: Schemas,
     facts: Facts,
+    policies: Option<(Policies, Inputs)>,
 }
 
 impl Verdict {
@@ -50,13 +52,26 @@ impl Verdict {
     /// # Errors
     /// [`SchemaError`] when what is embedded is broken, which a test rules out.
     pub fn embedded() -> Result<Self, SchemaError> {
-        Ok(Self { schemas: Schemas::embedded()?, facts: Facts::embedded(None)? })
+        Ok(Self { schemas: Schemas::embedded()?, facts: Facts::embedded(None)?, policies: None })
     }
 
     /// The same rules, with other facts.
     #[must_use]
     pub fn with_facts(self, facts: Facts) -> Self {
         Self { facts, ..self }
+    }
+
+    /// The same rules, with policies beside them. What the policies may need to know is among the inputs.
+    #[must_use]
+    pub fn with_policies(self, policies: Policies, inputs: Inputs) -> Self {
+        Self { policies: Some((policies, inputs)), ..self }
+    }
+
+    /// What the policies say of an object as it would be stored.
+    fn policies_on(&self, stored: &Value, found: &mut Vec<Issue>) {
+        if let Some((policies, inputs)) = &self.policies {
+            found.extend(policies.judge(stored, None, inputs).iter().filter_map(PolicyFinding::issue));
+        }
     }
 
     /// Judges all files of an input: each by itself, then their objects together. One report a file.
@@ -124,6 +139,7 @@ impl Verdict {
             match identify(&self.schemas, value, &mut found) {
                 Standing::Foreign(kind) => {
                     *report.skipped.entry(kind).or_default() += 1;
+                    self.policies_on(value, &mut found);
                     if let Ok(object) = object(value) {
                         semantic::object(&Subject { value, stored: value, object: &object }, &self.facts, &mut found);
                         keep(root.clone(), value, object);
@@ -136,6 +152,9 @@ impl Verdict {
                     let (stored, form) = structural::check(value, &version.schema, &self.schemas.patterns);
                     let sound = form.is_empty() && version_is_served;
                     found.extend(form);
+                    if sound {
+                        self.policies_on(&stored, &mut found);
+                    }
                     name(value, &mut found);
                     placeholders(&value["spec"], &Path::of("spec"), &mut found);
                     if let Some(object) = sound.then(|| meaning(value, &mut found)).flatten() {

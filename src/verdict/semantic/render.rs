@@ -41,8 +41,13 @@ pub(crate) struct Render {
 }
 
 /// API groups of which the whole object is kept.
-const KEPT_WHOLE: [&str; 4] =
-    ["kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "argoproj.io", "source.toolkit.fluxcd.io"];
+const KEPT_WHOLE: [&str; 5] = [
+    "admissionregistration.k8s.io",
+    "kustomize.toolkit.fluxcd.io",
+    "helm.toolkit.fluxcd.io",
+    "argoproj.io",
+    "source.toolkit.fluxcd.io",
+];
 
 impl Digest {
     /// What is kept of an object.
