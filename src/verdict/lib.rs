@@ -13,6 +13,7 @@ pub mod migrate;
 mod natives;
 mod parallel;
 mod patterns;
+pub mod policy;
 pub mod rules;
 mod semantic;
 mod structural;

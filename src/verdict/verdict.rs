@@ -4,6 +4,8 @@ use crate::definitions::{Definitions, Kind, SchemaError, Version};
 use crate::facts::Facts;
 use crate::finding::{Finding, Issue};
 use crate::kinds::{Standing, identify};
+use crate::natives::Native;
+use crate::policy::{Inputs, Policies, PolicyFinding};
 use crate::rules::structure as rules;
 use crate::semantic::{self, Subject};
 use crate::structural::{self, Manner, Node};
@@ -45,6 +47,7 @@ pub struct Verdict {
     ours: Option<Definitions>,
     config: Node,
     facts: Facts,
+    policies: Option<(Policies, Inputs)>,
 }
 
 impl Verdict {
@@ -55,15 +58,15 @@ impl Verdict {
     pub fn embedded() -> Result<Self, SchemaError> {
         let config = structural::compile(&config::schema(), Manner::Plain)
             .map_err(|source| SchemaError::Own { what: "napkeeper.yaml", source })?;
-        Ok(Self { definitions: Definitions::embedded()?, ours: None, config, facts: Facts::embedded(None)? })
+        let (definitions, facts) = (Definitions::embedded()?, Facts::embedded(None)?);
+        Ok(Self { definitions, ours: None, config, facts, policies: None })
     }
 
     /// The same rules, by other definitions.
     #[must_use]
     pub fn with_definitions(self, definitions: Definitions) -> Self {
-        let Self { definitions: before, ours, config, facts } = self;
-        let ours = if definitions.is_embedded() { None } else { ours.or(Some(before)) };
-        Self { definitions, ours, config, facts }
+        let ours = if definitions.is_embedded() { None } else { self.ours.or(Some(self.definitions)) };
+        Self { definitions, ours, ..self }
     }
 
     /// What is judged by.
@@ -81,6 +84,19 @@ impl Verdict {
     /// What is known beside the manifests.
     pub(crate) fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    /// The same rules, with policies beside them. What the policies may need to know is among the inputs.
+    #[must_use]
+    pub fn with_policies(self, policies: Policies, inputs: Inputs) -> Self {
+        Self { policies: Some((policies, inputs)), ..self }
+    }
+
+    /// What the policies say of an object as it would be stored.
+    fn policies_on(&self, stored: &Value, found: &mut Vec<Issue>) {
+        if let Some((policies, inputs)) = &self.policies {
+            found.extend(policies.judge(stored, None, inputs).iter().filter_map(PolicyFinding::issue));
+        }
     }
 
     /// Judges a document, or each item of one that is a `v1` List, by itself.
@@ -103,6 +119,7 @@ impl Verdict {
             match identify(&self.definitions, value, &mut found) {
                 Standing::Foreign(kind) => {
                     *report.skipped.entry(kind).or_default() += 1;
+                    self.policies_on(value, &mut found);
                     if let Ok(object) = object(value) {
                         semantic::object(&Subject { value, stored: value, object: &object }, &self.facts, &mut found);
                         keep(root.clone(), value, object);
@@ -110,13 +127,7 @@ impl Verdict {
                 }
                 Standing::Native(native) => {
                     report.checked += 1;
-                    let (stored, mut form) = native.judge(value, &self.facts);
-                    name(value, &mut form);
-                    let sound = form.is_empty();
-                    found.extend(form);
-                    placeholders(&value["spec"], &Path::of("spec"), &mut found);
-                    if let Some(object) = sound.then(|| object(value).ok()).flatten() {
-                        semantic::object(&Subject { value, stored: &stored, object: &object }, &self.facts, &mut found);
+                    if let Some(object) = self.native(native, value, &mut found) {
                         keep(root.clone(), value, object);
                     }
                 }
@@ -133,6 +144,21 @@ impl Verdict {
         report
     }
 
+    /// Judges an object of a kind of Kubernetes itself; it is handed back when its form is right.
+    fn native(&self, native: &Native, value: &Value, found: &mut Vec<Issue>) -> Option<Object> {
+        let (stored, mut form) = native.judge(value, &self.facts);
+        name(value, &mut form);
+        let sound = form.is_empty();
+        found.extend(form);
+        if sound {
+            self.policies_on(&stored, found);
+        }
+        placeholders(&value["spec"], &Path::of("spec"), found);
+        let object = sound.then(|| object(value).ok()).flatten()?;
+        semantic::object(&Subject { value, stored: &stored, object: &object }, &self.facts, found);
+        Some(object)
+    }
+
     /// Judges an object of a kind that is defined; it is handed back when its form is right.
     fn known(&self, kind: &Kind, version: &Version, value: &Value, found: &mut Vec<Issue>) -> Option<Object> {
         let version_is_served = found.iter().all(|i| *i.rule != rules::VERSION);
@@ -144,6 +170,9 @@ impl Verdict {
         name(value, &mut form);
         let sound = form.is_empty() && version_is_served;
         found.extend(form);
+        if sound {
+            self.policies_on(&judged.stored, found);
+        }
         placeholders(&value["spec"], &Path::of("spec"), found);
         let object = sound.then(|| meaning(value, found)).flatten()?;
         semantic::object(&Subject { value, stored: &judged.stored, object: &object }, &self.facts, found);

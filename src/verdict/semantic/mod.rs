@@ -8,6 +8,7 @@ mod cost;
 mod disruption;
 mod gitops;
 mod pods;
+mod policies;
 mod render;
 
 pub(crate) use render::{Digest, Place, Render, Subject};
@@ -20,8 +21,10 @@ type ObjectCheck = fn(&Subject<'_>, &Facts, &mut Vec<Issue>);
 /// Looks at all objects together. Each issue comes with the index of its object.
 type RenderCheck = fn(&Render, &Facts, &mut Vec<(usize, Issue)>);
 
-const OBJECT_CHECKS: [ObjectCheck; 5] = [azure::object, disruption::object, gitops::object, cost::object, pods::object];
-const RENDER_CHECKS: [RenderCheck; 5] = [azure::render, disruption::render, gitops::render, cost::render, pods::render];
+const OBJECT_CHECKS: [ObjectCheck; 6] =
+    [azure::object, disruption::object, gitops::object, cost::object, pods::object, policies::object];
+const RENDER_CHECKS: [RenderCheck; 6] =
+    [azure::render, disruption::render, gitops::render, cost::render, pods::render, policies::render];
 
 /// All that is to be said of one object.
 pub(crate) fn object(subject: &Subject<'_>, facts: &Facts, found: &mut Vec<Issue>) {

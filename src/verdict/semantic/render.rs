@@ -56,7 +56,8 @@ pub(crate) struct Render {
 }
 
 /// API groups of which the whole object is kept.
-const KEPT_WHOLE: [&str; 5] = [
+const KEPT_WHOLE: [&str; 6] = [
+    "admissionregistration.k8s.io",
     "kustomize.toolkit.fluxcd.io",
     "helm.toolkit.fluxcd.io",
     "argoproj.io",

@@ -4,6 +4,7 @@
 //! (version 3) and those of Kubernetes. What it does not have is not here either, such as `reverse` of a string.
 
 pub(crate) mod addresses;
+mod authorizer;
 pub(crate) mod convert;
 pub(crate) mod floats;
 pub(crate) mod format;
@@ -68,6 +69,7 @@ const TABLES: &[&[Entry]] = &[
     semver::FUNCTIONS,
     formats::FUNCTIONS,
     optional::FUNCTIONS,
+    authorizer::FUNCTIONS,
 ];
 
 /// The function of this name for so many arguments.

@@ -1,0 +1,107 @@
+//! The expressions of a policy, compiled once.
+
+use super::model::{Named, PolicySpec, Validation};
+use super::place;
+use super::request::FILLED_IN;
+use crate::cel::{CompileError, Env, Program};
+use crate::finding::Issue;
+use crate::rules::policies as rules;
+use napkeeper_api::path::Path;
+
+/// What is compiled of a policy.
+#[derive(Debug, Default)]
+pub(crate) struct Compiled {
+    /// Variables that all expressions may name; those of the policy itself last.
+    pub(crate) env: Env,
+    pub(crate) conditions: Vec<Program>,
+    /// With their names in expressions, `variables.x`.
+    pub(crate) variables: Vec<(String, Program)>,
+    pub(crate) validations: Vec<Check>,
+    /// With the keys of the annotations.
+    pub(crate) annotations: Vec<(String, Program)>,
+}
+
+/// One validation.
+#[derive(Debug)]
+pub(crate) struct Check {
+    pub(crate) program: Program,
+    pub(crate) message: Option<Program>,
+    /// The field that it is about.
+    pub(crate) path: Path,
+}
+
+/// What every expression may name.
+const ALWAYS: [&str; 10] = [
+    "object",
+    "oldObject",
+    "request",
+    "request.userInfo",
+    "request.dryRun",
+    "request.options",
+    "request.name",
+    "request.namespace",
+    "namespaceObject",
+    AUTHORIZER,
+];
+
+/// Who knows what users may do; message expressions cannot ask it.
+pub(crate) const AUTHORIZER: &str = "authorizer";
+
+impl Compiled {
+    /// Compiles the expressions of a policy; what cannot be compiled is an issue.
+    pub(crate) fn of(spec: &PolicySpec) -> (Self, Vec<Issue>) {
+        let mut wrong = Vec::new();
+        let mut env = Env::new(ALWAYS.iter().chain(&FILLED_IN).copied());
+        if spec.param_kind.is_some() {
+            env.declare("params");
+        }
+        let mut of = Self::default();
+        of.conditions = programs(&spec.match_conditions, "spec.matchConditions", &env, &mut wrong);
+        for (i, Named { name, expression }) in spec.variables.iter().enumerate() {
+            let at = Path::of("spec.variables").index(i).key("expression");
+            // A variable sees those above it.
+            if let Some(program) = program(expression, &env, &at, &mut wrong) {
+                let name = format!("variables.{name}");
+                env.declare(name.clone());
+                of.variables.push((name, program));
+            }
+        }
+        for (i, validation) in spec.validations.iter().enumerate() {
+            let at = Path::of("spec.validations").index(i);
+            of.validations.extend(check(validation, spec, &env, &at, &mut wrong));
+        }
+        for (i, annotation) in spec.audit_annotations.iter().enumerate() {
+            let at = Path::of("spec.auditAnnotations").index(i).key("valueExpression");
+            let program = program(&annotation.value_expression, &env, &at, &mut wrong);
+            of.annotations.extend(program.map(|p| (annotation.key.clone(), p)));
+        }
+        of.env = env;
+        (of, wrong)
+    }
+}
+
+fn check(validation: &Validation, spec: &PolicySpec, env: &Env, at: &Path, wrong: &mut Vec<Issue>) -> Option<Check> {
+    let message = validation.message_expression.as_deref().filter(|m| !m.trim().is_empty());
+    let message = message.and_then(|m| program(m, env, &at.key("messageExpression"), wrong));
+    let program = program(&validation.expression, env, &at.key("expression"), wrong)?;
+    Some(Check { program, message, path: place::of(&validation.expression, &spec.variables) })
+}
+
+fn programs(list: &[Named], field: &str, env: &Env, wrong: &mut Vec<Issue>) -> Vec<Program> {
+    let at = |i: usize| Path::of(field).index(i).key("expression");
+    list.iter().enumerate().filter_map(|(i, named)| program(&named.expression, env, &at(i), wrong)).collect()
+}
+
+fn program(text: &str, env: &Env, at: &Path, wrong: &mut Vec<Issue>) -> Option<Program> {
+    if text.trim().is_empty() {
+        // That it is missing has been said.
+        return None;
+    }
+    match Program::compile(text, env) {
+        Ok(program) => Some(program),
+        Err(CompileError(why)) => {
+            wrong.push(Issue::new(&rules::BROKEN, at, format!("the expression cannot be compiled: {why}")));
+            None
+        }
+    }
+}

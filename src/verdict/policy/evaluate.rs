@@ -1,0 +1,291 @@
+//! What does one policy, by one binding, say of a request?
+
+use super::compile::{AUTHORIZER, Check, Compiled};
+use super::matching::{Match, matches, selects};
+use super::model::{FailurePolicy, NotFound, ParamKind, ParamRef, Reason, Validation};
+use super::read::{Binding, Policy};
+use super::request::Request;
+use crate::cel::{EvalError, Output, Program, Variables};
+use napkeeper_api::path::Path;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Longest message that an expression may give, in bytes: the API server's limit.
+const LONGEST_MESSAGE: usize = 5 * 1024;
+
+/// Something that a policy says of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// No. What follows is for the binding to say.
+    No { message: String, path: Path, reason: Reason },
+    /// No, whatever the binding says: the policy itself cannot be applied as it should.
+    Cannot { message: String },
+    /// It depends on something that is not known here.
+    Undecided { why: String, path: Path },
+    /// A note for the audit log.
+    Note { key: String, value: String },
+}
+
+/// The parameters to evaluate a policy with.
+enum Params<'p> {
+    /// One after the other; `None` is null.
+    These(Vec<Option<&'p Value>>),
+    /// As above, and there may be more that nobody here knows.
+    AtLeast(Vec<Option<&'p Value>>, String),
+    /// They cannot be had, and this is what the API server would say.
+    Error(String),
+}
+
+/// Applies a policy.
+pub(crate) fn apply(policy: &Policy, binding: &Binding, request: &Request<'_>, beside: &[Arc<Value>]) -> Vec<Said> {
+    let mine = |criteria| matches(criteria, request);
+    let applies = mine(&policy.constraints).and(|| binding.spec.match_resources.as_ref().map_or(Match::Yes, mine));
+    let unsure = match applies {
+        Match::No => return Vec::new(),
+        Match::Yes => None,
+        Match::Unknown(why) => Some(why),
+    };
+    let (params, mut more) = match params(policy, binding, request, beside) {
+        Params::These(params) => (params, None),
+        Params::AtLeast(params, why) => (params, Some(why)),
+        Params::Error(message) => {
+            let said = (policy.spec.failure_policy == FailurePolicy::Fail).then_some(Said::Cannot { message });
+            return said.into_iter().map(|s| doubt(s, unsure.as_ref())).collect();
+        }
+    };
+    let mut said = Vec::new();
+    for params in params {
+        let with = Evaluation { policy, request, params };
+        said.extend(with.run());
+    }
+    if said.iter().any(|s| matches!(s, Said::No { .. })) {
+        // More parameters can only refuse more.
+        more = None;
+    }
+    said.extend(more.map(|why| Said::Undecided { why, path: Path::root() }));
+    said.into_iter().map(|s| doubt(s, unsure.as_ref())).collect()
+}
+
+/// What is said of a request that may not be meant at all.
+fn doubt(said: Said, unsure: Option<&String>) -> Said {
+    let Some(why) = unsure else { return said };
+    match said {
+        Said::No { message, path, .. } => {
+            Said::Undecided { why: format!("{why} (where the policy applies, it says: {message})"), path }
+        }
+        Said::Cannot { message } => {
+            Said::Undecided { why: format!("{why} (where the policy applies: {message})"), path: Path::root() }
+        }
+        said => said,
+    }
+}
+
+fn params<'p>(
+    policy: &'p Policy,
+    binding: &'p Binding,
+    request: &'p Request<'_>,
+    beside: &'p [Arc<Value>],
+) -> Params<'p> {
+    let (Some(kind), Some(reference)) = (&policy.spec.param_kind, &binding.spec.param_ref) else {
+        return Params::These(vec![None]);
+    };
+    let known: Vec<&Value> = request.inputs.params(kind, beside).collect();
+    let shown = format!("{} {}", kind.kind, wanted(reference));
+    // Objects of the cluster have no namespace, whatever they say.
+    let has_namespace = known.iter().any(|p| p["metadata"]["namespace"].is_string()) || is_namespaced(kind);
+    let namespace = if !has_namespace {
+        None
+    } else if reference.namespace.is_empty() {
+        match (request.resource.namespaced, request.namespace()) {
+            (_, Some(namespace)) => Some(namespace),
+            (Some(false), None) => {
+                let why = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources";
+                return Params::Error(format!("failed to configure binding: {why}"));
+            }
+            (_, None) => {
+                let why = format!("{shown}, which is looked for in the namespace of the object, and that is unknown");
+                return Params::AtLeast(Vec::new(), why);
+            }
+        }
+    } else {
+        Some(reference.namespace.as_str())
+    };
+    let there = |p: &&Value| namespace.is_none_or(|n| p["metadata"]["namespace"].as_str().unwrap_or("default") == n);
+    let named = |p: &&Value| match &reference.selector {
+        Some(selector) => selects(selector, p),
+        None => p["metadata"]["name"] == reference.name.as_str(),
+    };
+    let found: Vec<Option<&Value>> = known.into_iter().filter(there).filter(named).map(Some).collect();
+    let complete = request.inputs.params_are_all() || (reference.selector.is_none() && !found.is_empty());
+    match (complete, found.is_empty()) {
+        (false, _) => Params::AtLeast(found, format!("{shown}; give it with --params")),
+        (true, false) => Params::These(found),
+        (true, true) => not_found(reference),
+    }
+}
+
+fn not_found<'p>(reference: &ParamRef) -> Params<'p> {
+    match reference.parameter_not_found_action {
+        Some(NotFound::Allow) => Params::These(Vec::new()),
+        _ => Params::Error(
+            "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"
+                .to_owned(),
+        ),
+    }
+}
+
+fn wanted(reference: &ParamRef) -> String {
+    let place = if reference.namespace.is_empty() { String::new() } else { format!("{}/", reference.namespace) };
+    match reference.selector {
+        Some(_) => "by a selector".to_owned(),
+        None => format!("{place}{}", reference.name),
+    }
+}
+
+/// True for kinds of which it is known; objects of others tell by having a namespace.
+fn is_namespaced(kind: &ParamKind) -> bool {
+    let object = serde_json::json!({ "apiVersion": kind.api_version, "kind": kind.kind });
+    super::resources::Resource::of(&object).is_some_and(|r| r.namespaced == Some(true))
+}
+
+/// A policy with one of its parameters.
+struct Evaluation<'e> {
+    policy: &'e Policy,
+    request: &'e Request<'e>,
+    params: Option<&'e Value>,
+}
+
+impl Evaluation<'_> {
+    fn run(&self) -> Vec<Said> {
+        let Compiled { conditions, variables, validations, annotations, .. } = &self.policy.compiled;
+        let mut bound = self.variables();
+        let unsure = match self.conditions(conditions, &bound) {
+            Ok(Match::Yes) => None,
+            Ok(Match::No) => return Vec::new(),
+            Ok(Match::Unknown(why)) => Some(why),
+            Err(message) => return self.failed(message, Path::root()).into_iter().collect(),
+        };
+        for (name, program) in variables {
+            let result = program.eval(&bound);
+            bound.set_result(name, result.map_err(|e| in_variable(name, e)));
+        }
+        let checks = self.policy.spec.validations.iter().zip(validations);
+        let mut said: Vec<Said> = checks.filter_map(|(v, check)| self.validate(v, check, &bound)).collect();
+        if said.is_empty() {
+            // An audit note beside a refusal is of no use to anybody who reads findings.
+            said.extend(annotations.iter().filter_map(|(key, program)| self.annotate(key, program, &bound)));
+        }
+        said.into_iter().map(|s| doubt(s, unsure.as_ref())).collect()
+    }
+
+    fn variables(&self) -> Variables {
+        let mut bound = self.policy.compiled.env.variables();
+        let request = self.request;
+        bound.set("object", request.object);
+        bound.set("oldObject", request.old.unwrap_or(&Value::Null));
+        let (facts, parts) = request.facts();
+        bound.set("request", &facts);
+        for (name, value) in parts.into_iter().chain(request.filled_in()) {
+            match value {
+                Some(value) => bound.set(name, &value),
+                None => bound.set_unknown(name),
+            }
+        }
+        bound.set_unknown(AUTHORIZER);
+        match (request.resource.namespaced, request.namespace_object()) {
+            (_, Some(namespace)) => bound.set("namespaceObject", namespace),
+            (Some(false), None) => bound.set("namespaceObject", &Value::Null),
+            (_, None) => bound.set_unknown("namespaceObject"),
+        }
+        bound.set("params", self.params.unwrap_or(&Value::Null));
+        bound
+    }
+
+    /// Whether all conditions hold. One that does not hold wins over those that fail.
+    fn conditions(&self, conditions: &[Program], bound: &Variables) -> Result<Match, String> {
+        let (mut unsure, mut failed) = (None, None);
+        for (i, program) in conditions.iter().enumerate() {
+            match program.eval(bound) {
+                Ok(output) if output.as_bool() == Some(true) => {}
+                Ok(_) => return Ok(Match::No),
+                Err(EvalError::Unknown(name)) => unsure = unsure.or(Some(unknown(&name))),
+                Err(error) => {
+                    let name = self.policy.spec.match_conditions.get(i).map_or("", |c| c.name.as_str());
+                    failed = failed.or(Some(format!("match condition {name:?} fails: {error}")));
+                }
+            }
+        }
+        match (failed, unsure) {
+            (_, Some(why)) => Ok(Match::Unknown(why)),
+            (Some(message), None) => Err(message),
+            (None, None) => Ok(Match::Yes),
+        }
+    }
+
+    fn validate(&self, validation: &Validation, check: &Check, bound: &Variables) -> Option<Said> {
+        match check.program.eval(bound) {
+            Ok(output) if output.as_bool() == Some(true) => None,
+            Ok(_) => {
+                let message = message(validation, check, bound);
+                Some(Said::No { message, path: check.path.clone(), reason: validation.reason })
+            }
+            Err(EvalError::Unknown(name)) => Some(Said::Undecided { why: unknown(&name), path: check.path.clone() }),
+            Err(error) => {
+                let message = format!("expression '{}' resulted in error: {error}", validation.expression.trim());
+                self.failed(message, check.path.clone())
+            }
+        }
+    }
+
+    fn annotate(&self, key: &str, program: &Program, bound: &Variables) -> Option<Said> {
+        let key = key.to_owned();
+        match program.eval(bound) {
+            Ok(output) => output.as_str().map(|value| Said::Note { key, value: value.trim().to_owned() }),
+            // A note that cannot be written here says nothing of the object.
+            Err(EvalError::Unknown(_)) => None,
+            Err(error) => {
+                let message = format!("audit annotation {key:?} resulted in error: {error}");
+                (self.policy.spec.failure_policy == FailurePolicy::Fail).then_some(Said::Cannot { message })
+            }
+        }
+    }
+
+    /// An expression that fails counts as what the policy says.
+    fn failed(&self, message: String, path: Path) -> Option<Said> {
+        (self.policy.spec.failure_policy == FailurePolicy::Fail).then(|| Said::No {
+            message,
+            path,
+            reason: Reason::default(),
+        })
+    }
+}
+
+fn in_variable(name: &str, error: EvalError) -> EvalError {
+    match error {
+        EvalError::Failed(why) => EvalError::Failed(format!("{name} fails to evaluate: {why}")),
+        other => other,
+    }
+}
+
+/// The message of a validation that does not hold.
+fn message(validation: &Validation, check: &Check, bound: &Variables) -> String {
+    let made = check.message.as_ref().and_then(|program| program.eval(bound).ok());
+    let made = made.as_ref().and_then(Output::as_str).map(str::trim);
+    let usable = |m: &&str| !m.is_empty() && m.len() <= LONGEST_MESSAGE && !m.contains('\n');
+    let fixed = Some(validation.message.trim()).filter(|m| !m.is_empty());
+    match made.filter(usable).or(fixed) {
+        Some(message) => message.to_owned(),
+        None => format!("failed expression: {}", validation.expression.trim()),
+    }
+}
+
+/// What is unknown, and how to say it.
+fn unknown(name: &str) -> String {
+    match name {
+        "request.userInfo" => "request.userInfo; give it with --as".to_owned(),
+        "namespaceObject" => "namespaceObject; give it with --namespace-object".to_owned(),
+        AUTHORIZER => "authorizer, which only the API server has".to_owned(),
+        name if name.starts_with("object.metadata.") => format!("{name}, which the API server fills in"),
+        name => name.to_owned(),
+    }
+}

@@ -1,0 +1,149 @@
+//! What does a policy ask for that is not in the object: who asks, the namespace, the parameters?
+
+use super::Policies;
+use super::model::ParamKind;
+use napkeeper_api::manifests::{Source, items};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    /// Name.
+    pub name: String,
+    /// Groups; `system:authenticated` is always one of them.
+    pub groups: Vec<String>,
+}
+
+/// What is known beside the objects themselves. What is not here is unknown, and a policy that needs it is undecided.
+#[derive(Debug, Clone, Default)]
+pub struct Inputs {
+    user: Option<User>,
+    namespaces: BTreeMap<String, Arc<Value>>,
+    /// The namespace of objects that name none.
+    default_namespace: Option<String>,
+    params: Vec<Arc<Value>>,
+    /// There are no other parameters than these.
+    params_are_all: bool,
+}
+
+/// Label that the API server gives to every Namespace.
+pub(crate) const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+
+impl Inputs {
+    /// With the user who asks.
+    #[must_use]
+    pub fn with_user(mut self, user: User) -> Self {
+        self.user = Some(user);
+        self
+    }
+
+    /// With these Namespaces. If there is exactly one, objects that name no namespace are taken to be in it.
+    #[must_use]
+    pub fn with_namespaces(mut self, objects: impl IntoIterator<Item = Value>) -> Self {
+        let before = self.namespaces.len();
+        objects.into_iter().for_each(|object| self.add_namespace(object));
+        if let (0, 1, Some(name)) = (before, self.namespaces.len(), self.namespaces.keys().next()) {
+            self.default_namespace = Some(name.clone());
+        }
+        self
+    }
+
+    /// With these objects as parameters, and no others: a parameter that is not among them does not exist.
+    #[must_use]
+    pub fn with_all_params(mut self, objects: impl IntoIterator<Item = Value>) -> Self {
+        self.params.extend(objects.into_iter().map(Arc::new));
+        self.params_are_all = true;
+        self
+    }
+
+    /// With what the input itself says: its Namespaces, and objects of the kinds that hold parameters.
+    #[must_use]
+    pub fn with_render(mut self, policies: &Policies, sources: &[Source]) -> Self {
+        let mut kinds: Vec<&ParamKind> = policies.param_kinds().collect();
+        kinds.dedup();
+        let wanted = |text: &str| text.contains("Namespace") || kinds.iter().any(|k| text.contains(&k.kind));
+        // Most files have nothing of it, and reading them twice takes its time.
+        for source in sources.iter().filter(|s| wanted(&s.text)) {
+            for chunk in source.chunks() {
+                for document in &source.read(chunk).documents {
+                    for (_, object) in items(document) {
+                        self.take(object, &kinds);
+                    }
+                }
+            }
+        }
+        self
+    }
+
+    fn take(&mut self, object: &Value, kinds: &[&ParamKind]) {
+        if object["apiVersion"] == "v1" && object["kind"] == "Namespace" {
+            self.add_namespace(object.clone());
+        }
+        if kinds.iter().any(|k| is_of(object, k)) && !self.params.iter().any(|p| same_name(p, object)) {
+            self.params.push(Arc::new(object.clone()));
+        }
+    }
+
+    fn add_namespace(&mut self, mut object: Value) {
+        let Some(name) = object["metadata"]["name"].as_str().map(str::to_owned) else { return };
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            let labels = metadata.entry("labels").or_insert_with(|| Value::Object(Map::new()));
+            if labels.is_null() {
+                *labels = Value::Object(Map::new());
+            }
+            if let Some(labels) = labels.as_object_mut() {
+                labels.insert(NAMESPACE_NAME.to_owned(), Value::String(name.clone()));
+            }
+        }
+        self.namespaces.entry(name).or_insert_with(|| Arc::new(object));
+    }
+
+    /// Who asks, as `request.userInfo` says it.
+    pub(crate) fn user_info(&self) -> Option<Value> {
+        let user = self.user.as_ref()?;
+        let mut groups = user.groups.clone();
+        let everybody = "system:authenticated";
+        if !groups.iter().any(|g| g == everybody) {
+            groups.push(everybody.to_owned());
+        }
+        Some(json!({ "username": user.name, "groups": groups }))
+    }
+
+    /// The Namespace of a name.
+    pub(crate) fn namespace(&self, name: &str) -> Option<&Value> {
+        self.namespaces.get(name).map(Arc::as_ref)
+    }
+
+    /// The namespace of objects that name none, if it is known.
+    pub(crate) fn default_namespace(&self) -> Option<&str> {
+        self.default_namespace.as_deref()
+    }
+
+    /// The objects of a kind that may hold parameters, those beside the policies included.
+    pub(crate) fn params<'s>(
+        &'s self,
+        kind: &'s ParamKind,
+        beside: &'s [Arc<Value>],
+    ) -> impl Iterator<Item = &'s Value> + 's {
+        let mine = self.params.iter().map(Arc::as_ref);
+        // What is given takes the place of what stands beside the policies.
+        let theirs = beside.iter().map(Arc::as_ref).filter(|o| !self.params.iter().any(|p| same_name(p, o)));
+        mine.chain(theirs).filter(|object| is_of(object, kind))
+    }
+
+    /// Whether there are no other parameters than the known ones.
+    pub(crate) fn params_are_all(&self) -> bool {
+        self.params_are_all
+    }
+}
+
+fn is_of(object: &Value, kind: &ParamKind) -> bool {
+    object["apiVersion"] == kind.api_version.as_str() && object["kind"] == kind.kind.as_str()
+}
+
+fn same_name(a: &Value, b: &Value) -> bool {
+    let key = |o: &Value| (o["kind"].clone(), o["metadata"]["namespace"].clone(), o["metadata"]["name"].clone());
+    key(a) == key(b)
+}

@@ -1,0 +1,260 @@
+//! What do the platform team's policies say of an object?
+//!
+//! A policy is a plain `ValidatingAdmissionPolicy` with its `ValidatingAdmissionPolicyBinding`s, as the API server has
+//! them. What a policy asks for and nobody here knows (who asks, labels of a namespace, parameters that are not among
+//! the files) makes it undecided: that is said, with the reason, and never taken for a yes.
+
+mod compile;
+mod evaluate;
+mod inputs;
+mod matching;
+mod model;
+mod place;
+mod read;
+mod request;
+mod resources;
+#[cfg(test)]
+mod tests;
+
+pub use inputs::{Inputs, User};
+pub use model::{Action, Reason};
+
+use crate::finding::{Finding, Issue};
+use crate::rules::Rule;
+use crate::rules::policies as rules;
+use evaluate::Said;
+use model::ParamKind;
+use napkeeper_api::manifests::{Source, items};
+use napkeeper_api::path::Path;
+use napkeeper_api::yaml::Document;
+use napkeeper_core::suggest::nearest;
+use read::{API_VERSION, BINDING, Binding, POLICY, Policy};
+use request::Request;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Policies and their bindings, ready to be applied.
+#[derive(Debug, Default)]
+pub struct Policies {
+    policies: Vec<Policy>,
+    bindings: Vec<Binding>,
+    /// Other objects beside the policies: parameters may be among them.
+    beside: Vec<Arc<Value>>,
+    problems: Vec<Finding>,
+}
+
+/// What a policy says of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyFinding {
+    /// Name of the policy.
+    pub policy: String,
+    /// Name of the binding.
+    pub binding: String,
+    /// What it says.
+    pub outcome: Outcome,
+    /// What follows from it, by the binding.
+    pub actions: Vec<Action>,
+    /// Why, and what to do: the message of the policy; for what is undecided, what is not known.
+    pub message: String,
+    /// The field that it is about; the root for the object as a whole.
+    pub path: Path,
+    /// What the API server would call the refusal.
+    pub reason: Reason,
+}
+
+/// What a policy says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// No.
+    Refused,
+    /// It cannot be known here.
+    Undecided,
+    /// A note for the audit log under this key, `policy/key`; the message is its value.
+    Noted(String),
+}
+
+impl Policies {
+    /// Reads all policies and bindings of some files. Other objects in them may serve as parameters. What is wrong is
+    /// among the [`Policies::problems`], and a policy that is broken is not applied.
+    #[must_use]
+    pub fn read(sources: &[Source]) -> Self {
+        let mut all = Self::default();
+        let mut places = Vec::new();
+        for source in sources {
+            all.problems.extend(source.reading().problems.iter().map(|problem| {
+                Finding {
+                    line: problem.at.line,
+                    column: problem.at.column,
+                    ..Issue::new(&rules::BROKEN, &Path::root(), problem.message.clone())
+                        .locate(&Document::without_text(&source.file, Value::Null), &Path::root())
+                }
+            }));
+            for document in &source.reading().documents {
+                for (root, value) in items(document) {
+                    all.take(document, &root, value, &mut places);
+                }
+            }
+        }
+        all.pair(&places);
+        all
+    }
+
+    /// What is wrong with the policies and the bindings themselves, by place in their files.
+    #[must_use]
+    pub fn problems(&self) -> &[Finding] {
+        &self.problems
+    }
+
+    /// How many policies can be applied.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.policies.len()
+    }
+
+    /// True when no policy can be applied.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.policies.is_empty()
+    }
+
+    /// What the policies say of an object that is created, or changed from `old`. `object` is as it would be stored.
+    #[must_use]
+    pub fn judge(&self, object: &Value, old: Option<&Value>, inputs: &Inputs) -> Vec<PolicyFinding> {
+        let Some(request) = Request::of(object, old, inputs) else { return Vec::new() };
+        let mut found = Vec::new();
+        for binding in &self.bindings {
+            let Some(policy) = self.policies.iter().find(|p| p.name == binding.spec.policy_name) else { continue };
+            for said in evaluate::apply(policy, binding, &request, &self.beside) {
+                found.push(PolicyFinding::new(policy, binding, said));
+            }
+        }
+        found
+    }
+
+    /// The kinds of objects that hold parameters.
+    pub(crate) fn param_kinds(&self) -> impl Iterator<Item = &ParamKind> {
+        self.policies.iter().filter_map(|p| p.spec.param_kind.as_ref())
+    }
+
+    fn take<'d>(&mut self, document: &'d Document, root: &Path, value: &'d Value, places: &mut Vec<Place<'d>>) {
+        if let Some((kind, name)) = names_policy(value) {
+            places.push(Place { kind, policy: name.to_owned(), document, root: root.clone() });
+        }
+        let wrong = match kind(value) {
+            Some(POLICY) => read::policy(value).map(|policy| self.policies.push(policy)),
+            Some(_) => read::binding(value).map(|binding| self.bindings.push(binding)),
+            None => {
+                self.beside.push(Arc::new(value.clone()));
+                Ok(())
+            }
+        };
+        let wrong = wrong.err().unwrap_or_default();
+        self.problems.extend(wrong.into_iter().map(|issue| issue.locate(document, root)));
+    }
+
+    /// Finds policies without a binding, and the other way round.
+    fn pair(&mut self, places: &[Place<'_>]) {
+        let named: Vec<_> = places.iter().enumerate().map(|(i, p)| (i, p.kind, p.policy.clone())).collect();
+        for (place, issue) in unpaired(&named) {
+            let Some(Place { document, root, .. }) = places.get(place) else { continue };
+            self.problems.push(issue.locate(document, root));
+        }
+    }
+}
+
+/// Where a policy or a binding stands.
+struct Place<'d> {
+    kind: &'static str,
+    /// The policy that it is, or binds.
+    policy: String,
+    document: &'d Document,
+    root: Path,
+}
+
+impl PolicyFinding {
+    fn new(policy: &Policy, binding: &Binding, said: Said) -> Self {
+        let mut actions = binding.spec.validation_actions.clone();
+        let mut reason = Reason::default();
+        let (outcome, message, path) = match said {
+            Said::No { message, path, reason: given } => {
+                reason = given;
+                (Outcome::Refused, message, path)
+            }
+            Said::Cannot { message } => {
+                actions = vec![Action::Deny];
+                (Outcome::Refused, message, Path::root())
+            }
+            Said::Undecided { why, path } => (Outcome::Undecided, why, path),
+            Said::Note { key, value } => (Outcome::Noted(format!("{}/{key}", policy.name)), value, Path::root()),
+        };
+        Self { policy: policy.name.clone(), binding: binding.name.clone(), outcome, actions, message, path, reason }
+    }
+
+    /// The rule to report it by; `None` for what is only for the audit log.
+    #[must_use]
+    pub fn rule(&self) -> Option<&'static Rule> {
+        let denies = self.actions.contains(&Action::Deny);
+        match self.outcome {
+            Outcome::Refused if denies => Some(&rules::DENIED),
+            Outcome::Refused if self.actions.contains(&Action::Warn) => Some(&rules::WARNED),
+            Outcome::Undecided if denies || self.actions.contains(&Action::Warn) => Some(&rules::UNDECIDED),
+            _ => None,
+        }
+    }
+
+    /// The finding before its place is known.
+    pub(crate) fn issue(&self) -> Option<Issue> {
+        let rule = self.rule()?;
+        let message = match self.outcome {
+            Outcome::Undecided => format!("policy {} cannot be decided here: it needs {}", self.policy, self.message),
+            _ => format!("policy {}: {}", self.policy, self.message),
+        };
+        Some(Issue::new(rule, &self.path, message))
+    }
+}
+
+/// Whether an object is a policy or a binding.
+fn kind(value: &Value) -> Option<&'static str> {
+    let ours = value["apiVersion"] == API_VERSION;
+    [POLICY, BINDING].into_iter().find(|kind| ours && value["kind"] == *kind)
+}
+
+/// The policy that an object is, or binds.
+pub(crate) fn names_policy(value: &Value) -> Option<(&'static str, &str)> {
+    let kind = kind(value)?;
+    let name = if kind == POLICY { &value["metadata"]["name"] } else { &value["spec"]["policyName"] };
+    Some((kind, name.as_str().filter(|n| !n.is_empty())?))
+}
+
+/// What is wrong with an object that is a policy or a binding.
+pub(crate) fn problems(value: &Value) -> Vec<Issue> {
+    match kind(value) {
+        Some(POLICY) => read::policy(value).err().unwrap_or_default(),
+        Some(_) => read::binding(value).err().unwrap_or_default(),
+        None => Vec::new(),
+    }
+}
+
+/// What is wrong with policies that no binding names, and with bindings whose policy is not there. Each comes with its
+/// index, its kind, and the policy that it is or binds.
+pub(crate) fn unpaired(all: &[(usize, &'static str, String)]) -> Vec<(usize, Issue)> {
+    let names = |wanted: &str| -> BTreeSet<&str> {
+        all.iter().filter(|(_, kind, _)| *kind == wanted).map(|(_, _, name)| name.as_str()).collect()
+    };
+    let (policies, bindings) = (names(POLICY), names(BINDING));
+    let issue = |(kind, name): (&str, &str)| match kind {
+        POLICY if !bindings.contains(name) => {
+            let message = format!("no binding names the policy {name}, so it does nothing");
+            let fix = format!("add a {BINDING} with policyName: {name} and validationActions: [Warn]");
+            Some(Issue::new(&rules::UNPAIRED, &Path::of("metadata.name"), message).fix(fix))
+        }
+        BINDING if !policies.contains(name) => {
+            let message = format!("there is no policy {name} among the files, so the binding does nothing");
+            let fix = nearest(name, policies.iter().copied()).map(|meant| format!("write policyName: {meant}"));
+            Some(Issue::new(&rules::UNPAIRED, &Path::of("spec.policyName"), message).fix(fix))
+        }
+        _ => None,
+    };
+    all.iter().filter_map(|(i, kind, name)| Some((*i, issue((kind, name))?))).collect()
+}

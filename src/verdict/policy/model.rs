@@ -1,0 +1,266 @@
+//! The form of ValidatingAdmissionPolicy and ValidatingAdmissionPolicyBinding, `admissionregistration.k8s.io/v1`.
+//!
+//! Fields that do not exist are errors; nulls are as good as absent, as for the API server.
+
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// A policy.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct PolicySpec {
+    pub(crate) param_kind: Option<ParamKind>,
+    pub(crate) match_constraints: Option<MatchResources>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) validations: Vec<Validation>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) failure_policy: FailurePolicy,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) audit_annotations: Vec<AuditAnnotation>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) match_conditions: Vec<Named>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) variables: Vec<Named>,
+}
+
+/// What an expression that cannot be evaluated counts as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+pub(crate) enum FailurePolicy {
+    /// A refusal.
+    #[default]
+    Fail,
+    /// Nothing.
+    Ignore,
+}
+
+/// The kind of the objects that hold parameters.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ParamKind {
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) api_version: String,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) kind: String,
+}
+
+/// Which requests are meant.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct MatchResources {
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) namespace_selector: Selector,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) object_selector: Selector,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) resource_rules: Vec<ResourceRule>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) exclude_resource_rules: Vec<ResourceRule>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) match_policy: MatchPolicy,
+}
+
+/// Whether the same resource in another version is meant too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+pub(crate) enum MatchPolicy {
+    /// No.
+    Exact,
+    /// Yes.
+    #[default]
+    Equivalent,
+}
+
+/// Resources and what is done with them.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ResourceRule {
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) resource_names: Vec<String>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) api_groups: Vec<String>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) api_versions: Vec<String>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) operations: Vec<RuleOperation>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) resources: Vec<String>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) scope: Scope,
+}
+
+/// What is done with an object, in a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(crate) enum RuleOperation {
+    /// It is created.
+    #[serde(rename = "CREATE")]
+    Create,
+    /// It is changed.
+    #[serde(rename = "UPDATE")]
+    Update,
+    /// It is deleted.
+    #[serde(rename = "DELETE")]
+    Delete,
+    /// Somebody connects to it.
+    #[serde(rename = "CONNECT")]
+    Connect,
+    /// Anything.
+    #[serde(rename = "*")]
+    Any,
+}
+
+/// Where objects live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+pub(crate) enum Scope {
+    /// Anywhere.
+    #[default]
+    #[serde(rename = "*")]
+    Any,
+    /// In no namespace.
+    Cluster,
+    /// In a namespace.
+    Namespaced,
+}
+
+/// Which labels are meant. An empty one means all objects.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Selector {
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) match_labels: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) match_expressions: Vec<Requirement>,
+}
+
+/// What must be true of a label.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Requirement {
+    pub(crate) key: String,
+    pub(crate) operator: Operator,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) values: Vec<String>,
+}
+
+/// How a label is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(crate) enum Operator {
+    /// Its value is one of these.
+    In,
+    /// Its value is none of these, or it is absent.
+    NotIn,
+    /// It is there.
+    Exists,
+    /// It is absent.
+    DoesNotExist,
+}
+
+/// What must be true of an object.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Validation {
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) expression: String,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) message: String,
+    pub(crate) message_expression: Option<String>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) reason: Reason,
+}
+
+/// What a refusal is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+pub enum Reason {
+    /// HTTP 401.
+    Unauthorized,
+    /// HTTP 403.
+    Forbidden,
+    /// HTTP 422.
+    #[default]
+    Invalid,
+    /// HTTP 413.
+    RequestEntityTooLarge,
+}
+
+/// What is noted in the audit log.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct AuditAnnotation {
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) key: String,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) value_expression: String,
+}
+
+/// A condition or a variable.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Named {
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) name: String,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) expression: String,
+}
+
+/// A binding.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct BindingSpec {
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) policy_name: String,
+    pub(crate) param_ref: Option<ParamRef>,
+    pub(crate) match_resources: Option<MatchResources>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) validation_actions: Vec<Action>,
+}
+
+/// Which objects hold the parameters.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ParamRef {
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) name: String,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) namespace: String,
+    pub(crate) selector: Option<Selector>,
+    pub(crate) parameter_not_found_action: Option<NotFound>,
+}
+
+/// What a lack of parameters means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(crate) enum NotFound {
+    /// Nothing.
+    Allow,
+    /// A refusal.
+    Deny,
+}
+
+/// What follows when a policy finds fault with an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub enum Action {
+    /// The request is refused.
+    Deny,
+    /// Who asks is warned.
+    Warn,
+    /// The audit log gets a note.
+    Audit,
+}
+
+/// The whole of a manifest.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Manifest<S> {
+    #[serde(rename = "apiVersion")]
+    _api_version: String,
+    #[serde(rename = "kind")]
+    _kind: String,
+    #[serde(default)]
+    pub(crate) metadata: Value,
+    pub(crate) spec: S,
+    #[serde(default, rename = "status")]
+    _status: Value,
+}
+
+/// A null is the default.
+fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}

@@ -1,0 +1,313 @@
+//! Is a policy, or a binding, one that the API server would take?
+//!
+//! What is wrong is said with its path, for the place in the file.
+
+use super::compile::Compiled;
+use super::model::{
+    Action, AuditAnnotation, BindingSpec, Manifest, MatchResources, Named, PolicySpec, ResourceRule, RuleOperation,
+    Selector, Validation,
+};
+use crate::finding::Issue;
+use crate::rules::policies as rules;
+use napkeeper_api::path::{Path, Segment};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// The API group and version of policies.
+pub(crate) const API_VERSION: &str = "admissionregistration.k8s.io/v1";
+/// The kind of policies.
+pub(crate) const POLICY: &str = "ValidatingAdmissionPolicy";
+/// The kind of their bindings.
+pub(crate) const BINDING: &str = "ValidatingAdmissionPolicyBinding";
+
+/// Most match conditions of a policy: the API server's limit.
+const MOST_CONDITIONS: usize = 64;
+/// Longest message expression and message, in bytes: the API server's limit.
+const LONGEST_MESSAGE: usize = 5 * 1024;
+/// Longest value expression of an audit annotation, in bytes: the API server's limit.
+const LONGEST_VALUE: usize = 5 * 1024;
+/// Most audit annotations of a policy: the API server's limit.
+const MOST_ANNOTATIONS: usize = 20;
+
+/// A policy that can be applied.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    pub(crate) name: String,
+    pub(crate) spec: PolicySpec,
+    pub(crate) constraints: MatchResources,
+    pub(crate) compiled: Compiled,
+}
+
+/// A binding that can be applied.
+#[derive(Debug)]
+pub(crate) struct Binding {
+    pub(crate) name: String,
+    pub(crate) spec: BindingSpec,
+}
+
+/// What is wrong, collected.
+struct Complaints(Vec<Issue>);
+
+impl Complaints {
+    fn at(&mut self, path: &Path, message: impl Into<String>) {
+        self.0.push(Issue::new(&rules::BROKEN, path, message));
+    }
+}
+
+/// Reads a policy.
+///
+/// # Errors
+/// All that is wrong with it.
+pub(crate) fn policy(value: &Value) -> Result<Policy, Vec<Issue>> {
+    let Manifest { metadata, spec, .. } = decode::<PolicySpec>(value)?;
+    let mut wrong = Complaints(Vec::new());
+    let name = name(&metadata, &mut wrong);
+    let at = Path::of("spec");
+    match &spec.match_constraints {
+        Some(criteria) => criteria_of_policy(criteria, &at.key("matchConstraints"), &mut wrong),
+        None => wrong.at(&at, "matchConstraints is missing: say in its resourceRules which resources are meant"),
+    }
+    if let Some(kind) = &spec.param_kind {
+        let missing = [("apiVersion", &kind.api_version), ("kind", &kind.kind)];
+        let missing = missing.iter().filter(|(_, text)| text.is_empty());
+        missing.for_each(|(field, _)| wrong.at(&at.key("paramKind"), format!("{field} is missing")));
+    }
+    if spec.validations.is_empty() && spec.audit_annotations.is_empty() {
+        wrong.at(&at, "validations is missing: a policy without one, and without auditAnnotations, says nothing");
+    }
+    let each = spec.validations.iter().enumerate();
+    each.for_each(|(i, v)| validation(v, &at.key("validations").index(i), &mut wrong));
+    conditions(&spec.match_conditions, &at.key("matchConditions"), &mut wrong);
+    variables(&spec.variables, &at.key("variables"), &mut wrong);
+    annotations(&spec.audit_annotations, &at.key("auditAnnotations"), &mut wrong);
+    let (compiled, more) = Compiled::of(&spec);
+    wrong.0.extend(more);
+    let constraints = spec.match_constraints.clone().unwrap_or_default();
+    if wrong.0.is_empty() { Ok(Policy { name, spec, constraints, compiled }) } else { Err(wrong.0) }
+}
+
+/// Reads a binding.
+///
+/// # Errors
+/// All that is wrong with it.
+pub(crate) fn binding(value: &Value) -> Result<Binding, Vec<Issue>> {
+    let Manifest { metadata, spec, .. } = decode::<BindingSpec>(value)?;
+    let mut wrong = Complaints(Vec::new());
+    let name = name(&metadata, &mut wrong);
+    let at = Path::of("spec");
+    if spec.policy_name.is_empty() {
+        wrong.at(&at, "policyName is missing: name the ValidatingAdmissionPolicy");
+    }
+    actions(&spec.validation_actions, &at, &mut wrong);
+    if let Some(criteria) = &spec.match_resources {
+        resources(criteria, &at.key("matchResources"), &mut wrong);
+    }
+    if let Some(reference) = &spec.param_ref {
+        let at = at.key("paramRef");
+        match (reference.name.is_empty(), &reference.selector) {
+            (true, None) => wrong.at(&at, "give name, or selector"),
+            (false, Some(_)) => wrong.at(&at, "name and selector cannot both be given"),
+            _ => {}
+        }
+        if let Some(selector_given) = &reference.selector {
+            selector(selector_given, &at.key("selector"), &mut wrong);
+        }
+        if reference.parameter_not_found_action.is_none() {
+            wrong.at(&at, "parameterNotFoundAction is missing: write Deny or Allow");
+        }
+    }
+    if wrong.0.is_empty() { Ok(Binding { name, spec }) } else { Err(wrong.0) }
+}
+
+fn decode<S: DeserializeOwned>(value: &Value) -> Result<Manifest<S>, Vec<Issue>> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        use serde_path_to_error::Segment as Step;
+        let path = error.path().iter().fold(Path::root(), |path, step| match step {
+            Step::Seq { index } => path.index(*index),
+            Step::Map { key } => path.key(key),
+            Step::Enum { .. } | Step::Unknown => path,
+        });
+        vec![Issue::new(&rules::BROKEN, &path, error.inner().to_string())]
+    })
+}
+
+fn name(metadata: &Value, wrong: &mut Complaints) -> String {
+    let name = metadata["name"].as_str().unwrap_or_default();
+    if name.is_empty() {
+        wrong.at(&Path::of("metadata.name"), "name is missing");
+    }
+    name.to_owned()
+}
+
+fn actions(actions: &[Action], at: &Path, wrong: &mut Complaints) {
+    if actions.is_empty() {
+        wrong.at(at, "validationActions is missing: write [Deny], [Warn] or [Audit]");
+        return;
+    }
+    let at = at.key("validationActions");
+    let different: BTreeSet<_> = actions.iter().collect();
+    if different.len() < actions.len() {
+        wrong.at(&at, "an action is given twice");
+    }
+    if different.contains(&Action::Deny) && different.contains(&Action::Warn) {
+        wrong.at(&at, "Deny and Warn cannot be used together: what is denied says why anyway");
+    }
+}
+
+fn criteria_of_policy(criteria: &MatchResources, at: &Path, wrong: &mut Complaints) {
+    if criteria.resource_rules.is_empty() {
+        wrong.at(at, "resourceRules is missing: say which resources are meant");
+    }
+    resources(criteria, at, wrong);
+}
+
+fn resources(criteria: &MatchResources, at: &Path, wrong: &mut Complaints) {
+    selector(&criteria.namespace_selector, &at.key("namespaceSelector"), wrong);
+    selector(&criteria.object_selector, &at.key("objectSelector"), wrong);
+    for (field, list) in
+        [("resourceRules", &criteria.resource_rules), ("excludeResourceRules", &criteria.exclude_resource_rules)]
+    {
+        let each = list.iter().enumerate();
+        each.for_each(|(i, rule)| resource_rule(rule, &at.key(field).index(i), wrong));
+    }
+}
+
+fn resource_rule(rule: &ResourceRule, at: &Path, wrong: &mut Complaints) {
+    for (field, list) in
+        [("apiGroups", &rule.api_groups), ("apiVersions", &rule.api_versions), ("resources", &rule.resources)]
+    {
+        match list.as_slice() {
+            [] => wrong.at(at, format!("{field} is missing")),
+            [_] => {}
+            list if field != "resources" && list.iter().any(|item| item == "*") => {
+                wrong.at(&at.key(field), "\"*\" means all: nothing else can stand beside it");
+            }
+            _ => {}
+        }
+        if field == "apiVersions" && list.iter().any(String::is_empty) {
+            wrong.at(&at.key(field), "a version is empty");
+        }
+    }
+    match rule.operations.as_slice() {
+        [] => wrong.at(at, "operations is missing"),
+        [_] => {}
+        list if list.contains(&RuleOperation::Any) => {
+            wrong.at(&at.key("operations"), "\"*\" means all: nothing else can stand beside it");
+        }
+        _ => {}
+    }
+}
+
+fn selector(selector: &Selector, at: &Path, wrong: &mut Complaints) {
+    use super::model::Operator;
+    for (i, requirement) in selector.match_expressions.iter().enumerate() {
+        let at = at.key("matchExpressions").index(i);
+        match (requirement.operator, requirement.values.is_empty()) {
+            (Operator::In | Operator::NotIn, true) => wrong.at(&at, "values is missing"),
+            (Operator::Exists | Operator::DoesNotExist, false) => {
+                wrong.at(&at, "values cannot be given with Exists or DoesNotExist");
+            }
+            _ => {}
+        }
+    }
+}
+
+fn validation(validation: &Validation, at: &Path, wrong: &mut Complaints) {
+    if validation.expression.trim().is_empty() {
+        wrong.at(at, "expression is missing");
+    }
+    let message = validation.message.trim();
+    if message.contains('\n') {
+        wrong.at(&at.key("message"), "a message is one line");
+    }
+    if message.is_empty() && !validation.message.is_empty() {
+        wrong.at(&at.key("message"), "a message that is given has a text");
+    }
+    if message.is_empty() && validation.expression.trim().contains('\n') {
+        wrong.at(at, "message is missing: an expression of several lines needs one");
+    }
+    if validation.message_expression.as_ref().is_some_and(|m| m.trim().is_empty()) {
+        wrong.at(&at.key("messageExpression"), "a messageExpression that is given has a text");
+    }
+    if validation.message_expression.as_ref().is_some_and(|m| m.len() > LONGEST_MESSAGE) {
+        wrong.at(&at.key("messageExpression"), format!("is longer than {LONGEST_MESSAGE} bytes"));
+    }
+}
+
+fn conditions(conditions: &[Named], at: &Path, wrong: &mut Complaints) {
+    if conditions.len() > MOST_CONDITIONS {
+        wrong.at(at, format!("there are {}, at most {MOST_CONDITIONS} are allowed", conditions.len()));
+    }
+    named(conditions, at, wrong);
+    for (i, condition) in conditions.iter().enumerate().filter(|(_, c)| !is_qualified(&c.name)) {
+        let message = format!("{:?} is no name: letters, digits, '-', '_', '.', with a prefix or not", condition.name);
+        wrong.at(&at.index(i).key("name"), message);
+    }
+}
+
+fn variables(variables: &[Named], at: &Path, wrong: &mut Complaints) {
+    named(variables, at, wrong);
+    for (i, variable) in variables.iter().enumerate().filter(|(_, v)| !is_identifier(&v.name)) {
+        let message = format!("{:?} is no name of a variable: letters, digits and '_'", variable.name);
+        wrong.at(&at.index(i).key("name"), message);
+    }
+}
+
+fn named(list: &[Named], at: &Path, wrong: &mut Complaints) {
+    let mut seen = BTreeSet::new();
+    for (i, Named { name, expression }) in list.iter().enumerate() {
+        if expression.trim().is_empty() {
+            wrong.at(&at.index(i), "expression is missing");
+        }
+        if !seen.insert(name) {
+            wrong.at(&at.index(i).key("name"), format!("{name:?} is given twice"));
+        }
+    }
+}
+
+fn annotations(annotations: &[AuditAnnotation], at: &Path, wrong: &mut Complaints) {
+    if annotations.len() > MOST_ANNOTATIONS {
+        wrong.at(at, format!("there are {}, at most {MOST_ANNOTATIONS} are allowed", annotations.len()));
+    }
+    let mut seen = BTreeSet::new();
+    for (i, AuditAnnotation { key, value_expression }) in annotations.iter().enumerate() {
+        let at = at.index(i);
+        if !is_name(key) {
+            wrong.at(&at.key("key"), format!("{key:?} is no key: letters, digits, '-', '_' and '.'"));
+        }
+        if !seen.insert(key) {
+            wrong.at(&at.key("key"), format!("{key:?} is given twice"));
+        }
+        match value_expression.trim().len() {
+            0 => wrong.at(&at, "valueExpression is missing"),
+            n if n > LONGEST_VALUE => {
+                wrong.at(&at.key("valueExpression"), format!("is longer than {LONGEST_VALUE} bytes"));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_qualified(name: &str) -> bool {
+    match name.split_once('/') {
+        Some((prefix, name)) => !prefix.is_empty() && prefix.split('.').all(is_name) && is_name(name),
+        None => is_name(name),
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let outer = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    name.len() <= 63 && name.chars().all(inner) && outer(name.chars().next()) && outer(name.chars().last())
+}
+
+fn is_identifier(name: &str) -> bool {
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.chars().all(word) && name.chars().next().is_some_and(|c| !c.is_ascii_digit())
+}
+
+/// True when a path leads into another, or is the same.
+pub(crate) fn begins_with(path: &[Segment], start: &[Segment]) -> bool {
+    path.len() >= start.len() && path.iter().zip(start).all(|(a, b)| a == b)
+}
