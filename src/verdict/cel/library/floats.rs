@@ -72,8 +72,7 @@ fn hexadecimal(hex: &str) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// The shortest text that reads back as the same double; with an exponent below -4 and from 21 on, as Go's `%g` has it
-/// for a value of unknown precision.
+/// The shortest text that reads back as the same double; with an exponent below -4 and from 6 on, as Go's `%g`.
 pub(crate) fn shortest(d: f64) -> String {
     if d.is_nan() {
         return "NaN".to_owned();
@@ -84,7 +83,7 @@ pub(crate) fn shortest(d: f64) -> String {
     let scientific = format!("{d:e}");
     let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
     let Ok(power) = exponent.parse::<i32>() else { return scientific };
-    if d == 0.0 || (-4..21).contains(&power) {
+    if d == 0.0 || (-4..6).contains(&power) {
         return format!("{d}");
     }
     format!("{mantissa}{}", exponent_of(power))

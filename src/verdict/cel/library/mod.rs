@@ -4,11 +4,13 @@
 //! (version 3) and those of Kubernetes. What it does not have is not here either, such as `reverse` of a string.
 
 pub(crate) mod addresses;
+pub(crate) mod base64;
 pub(crate) mod convert;
 pub(crate) mod floats;
 pub(crate) mod format;
 pub(crate) mod formats;
 pub(crate) mod lists;
+pub(crate) mod moment;
 pub(crate) mod optional;
 pub(crate) mod quantity;
 pub(crate) mod regex;
