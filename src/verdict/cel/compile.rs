@@ -219,11 +219,10 @@ impl Compiler<'_> {
             });
         };
         let mut nodes = all.into_iter().map(|arg| self.lower(arg)).collect::<Result<Vec<_>>>()?;
-        if library::regex::TAKE_A_PATTERN.contains(&name) {
-            if let Some(place @ Node::Const(Val::Text(_))) = nodes.get_mut(1) {
-                let Node::Const(Val::Text(pattern)) = place else { return refuse("a pattern is a text") };
+        if let (true, Some(Node::Const(place))) = (library::regex::TAKE_A_PATTERN.contains(&name), nodes.get_mut(1)) {
+            if let Val::Text(pattern) = place {
                 let regex = library::regex::compile(pattern).map_err(CompileError)?;
-                *place = Node::Const(Val::opaque(Opaque::Pattern(regex)));
+                *place = Val::opaque(Opaque::Pattern(regex));
             }
         }
         // The API server converts what stands in the expression when it compiles it.

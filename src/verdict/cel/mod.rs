@@ -26,5 +26,5 @@ mod walker;
 pub use error::{CompileError, EvalError};
 pub use program::{Env, Output, Program, Variables};
 pub use rules::{Reason, RuleError, Rules};
-pub(crate) use same::Pair;
+pub use same::Pair;
 pub use walker::CelFinding;

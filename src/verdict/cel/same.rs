@@ -8,33 +8,37 @@ use serde_json::Value;
 
 /// A new value with what is stored in its place.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pair<'v> {
-    pub(crate) schema: &'v Value,
-    pub(crate) new: &'v Value,
-    pub(crate) old: &'v Value,
+pub struct Pair<'v> {
+    schema: &'v Value,
+    new: &'v Value,
+    old: &'v Value,
 }
 
 impl<'v> Pair<'v> {
-    /// A whole object and the stored one.
-    pub(crate) fn new(schema: &'v Value, new: &'v Value, old: &'v Value) -> Self {
+    /// A whole object, or a part of it, and what is stored in its place, by their schema.
+    #[must_use]
+    pub fn new(schema: &'v Value, new: &'v Value, old: &'v Value) -> Self {
         Self { schema, new, old }
     }
 
     /// The field or the value of a map, if both have it and the schema knows it.
-    pub(crate) fn key(&self, name: &str) -> Option<Self> {
+    #[must_use]
+    pub fn key(&self, name: &str) -> Option<Self> {
         let schema = below(self.schema, name)?;
         Some(Self { schema, new: self.new.get(name)?, old: self.old.get(name)? })
     }
 
     /// The item of a list whose items have keys, if there is one with the same keys.
-    pub(crate) fn index(&self, at: usize) -> Option<Self> {
+    #[must_use]
+    pub fn index(&self, at: usize) -> Option<Self> {
         let new = self.new.get(at)?;
         let old = old_item(self.schema, self.old, new)?;
         Some(Self { schema: self.schema.get("items")?, new, old })
     }
 
     /// Is the new value the old one, as the API server compares them for this?
-    pub(crate) fn unchanged(&self) -> bool {
+    #[must_use]
+    pub fn unchanged(&self) -> bool {
         match (self.new, self.old) {
             (Value::Object(new), Value::Object(old)) => {
                 new.len() == old.len() && new.keys().all(|key| self.key(key).is_some_and(|child| child.unchanged()))

@@ -165,8 +165,8 @@ impl Shape {
             (_, Value::Null) if self.nullable => Val::Null,
             (_, Value::Null) => Val::Bad("invalid data, got null for schema with nullable=false".into()),
             (Form::Object(fields), Value::Object(map)) => object(fields, map),
-            (Form::Object(_) | Form::Map(_), Value::Object(map)) => {
-                Val::map(map.iter().map(|(k, v)| (Key::Text(Arc::from(k.as_str())), self.convert_value(v))).collect())
+            (Form::Map(values), Value::Object(map)) => {
+                Val::map(map.iter().map(|(k, v)| (Key::Text(Arc::from(k.as_str())), values.convert(v))).collect())
             }
             (Form::List(items, kind), Value::Array(list)) => Val::List(Arc::new(List {
                 items: list.iter().map(|item| items.convert(item)).collect(),
@@ -182,13 +182,6 @@ impl Shape {
             }
             (Form::Hidden, json) => json::from_json(json),
             _ => bad(self.name()),
-        }
-    }
-
-    fn convert_value(&self, json: &Value) -> Val {
-        match &self.form {
-            Form::Map(values) => values.convert(json),
-            _ => json::from_json(json),
         }
     }
 

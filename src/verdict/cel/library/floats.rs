@@ -56,7 +56,9 @@ fn hexadecimal(hex: &str) -> Option<f64> {
     if unsigned.is_empty() || !unsigned.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    let exponent: i64 = exponent.parse().unwrap_or(if exponent.starts_with('-') { -100_000 } else { 100_000 });
+    // More digits than fit say that the number is out of any bounds.
+    let beyond: i64 = if exponent.starts_with('-') { -100_000 } else { 100_000 };
+    let exponent = exponent.parse().unwrap_or(beyond);
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     if whole.is_empty() && fraction.is_empty() {
         return None;

@@ -12,6 +12,27 @@ fn check(spec: &Value, new: &Value, old: Option<&Value>) -> Vec<String> {
     found.into_iter().map(|f| format!("{}: {}", f.path, f.message)).collect()
 }
 
+#[test]
+fn objects_and_updates_come_out_as_on_the_api_server() {
+    let scenarios: Vec<Value> = serde_json::from_str(include_str!("scenarios.json")).unwrap();
+    assert!(scenarios.len() > 20);
+    for scenario in scenarios {
+        let schema = json!({"type": "object", "properties": {"spec": scenario["schema"]}});
+        let old = (!scenario["old"].is_null()).then(|| json!({"spec": scenario["old"]}));
+        let found = Rules::compile(&schema).unwrap().check(&json!({"spec": scenario["new"]}), old.as_ref());
+        let mut found: Vec<(String, String)> =
+            found.into_iter().map(|f| (f.path.to_string(), format!("FieldValue{:?}", f.reason))).collect();
+        let mut expected: Vec<(String, String)> = serde_json::from_value(scenario["causes"].clone()).unwrap();
+        // The server writes a key of a map in brackets, and a field with a dot without.
+        for (path, _) in found.iter_mut().chain(&mut expected) {
+            *path = path.replace("[x.y]", ".x.y").replace("map[x]", "map.x").replace("map[y]", "map.y");
+        }
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected, "{}", scenario["name"]);
+    }
+}
+
 fn text_with(rules: &[&str]) -> Value {
     let rules: Vec<Value> = rules.iter().map(|rule| json!({"rule": rule, "message": rule})).collect();
     json!({"type": "string", "x-kubernetes-validations": rules})
