@@ -219,11 +219,10 @@ impl Compiler<'_> {
             });
         };
         let mut nodes = all.into_iter().map(|arg| self.lower(arg)).collect::<Result<Vec<_>>>()?;
-        if let (true, Some(Node::Const(place))) = (library::regex::TAKE_A_PATTERN.contains(&name), nodes.get_mut(1)) {
-            if let Val::Text(pattern) = place {
-                let regex = library::regex::compile(pattern).map_err(CompileError)?;
-                *place = Val::opaque(Opaque::Pattern(regex));
-            }
+        let takes_pattern = library::regex::TAKE_A_PATTERN.contains(&name);
+        if let (true, Some(Node::Const(Val::Text(pattern)))) = (takes_pattern, nodes.get(1)) {
+            let regex = library::regex::compile(pattern).map_err(CompileError)?;
+            nodes.splice(1..2, [Node::Const(Val::opaque(Opaque::Pattern(regex)))]);
         }
         // The API server converts what stands in the expression when it compiles it.
         if let (true, [Node::Const(value)]) = (CONVERSIONS.contains(&name) && style == Style::Global, nodes.as_slice())
