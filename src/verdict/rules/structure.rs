@@ -20,5 +20,7 @@ rules! {
     MEANING = "NK1020", Error, "The fields of an object make sense together";
     PLACEHOLDER = "NK1021", Error, "A value is no placeholder";
     LOOKS_LIKE_TEXT = "NK1022", Error, "A value that looks like text is text";
+    RULE = "NK1030", Error, "A cross-field rule of the definition holds";
+    BROKEN_RULE = "NK1031", Error, "A rule of a definition can be evaluated";
     DEFINITION = "NK1032", Error, "The chosen definition knows the field";
 }
