@@ -69,7 +69,7 @@ mod tests {
             let expected = format!("NK1022 must be text, not {read}; put quotes around it: {written:?}");
             assert_eq!(label(written), expected);
         }
-        assert!(label("12345678901234567890").starts_with("NK1022 must be text, not 12345678901234"));
+        assert!(label("12345678901234567890").starts_with("NK1022 must be text, not 1.234567890123"));
         for text in ["2026-11-21", "'yes'", "\"1.30\"", "1.2.3"] {
             // Base 60 and dates are text to kubectl.
             assert_eq!(label(text).replace("NK1014", ""), label("'x'"), "{text}");

@@ -10,6 +10,9 @@ use serde_json::Value;
 
 /// Checks an object whose form is right.
 pub(super) fn check(kind: &str, pods: Option<&str>, value: &Value, found: &mut Vec<Issue>) {
+    if value["spec"].is_null() && kind != "PodDisruptionBudget" {
+        return say(&rules::REQUIRED, &Path::of("spec"), "required field spec is missing", found);
+    }
     if let Some(at) = pods {
         let place = path(at);
         let template = at.split('.').filter(|key| !key.is_empty()).fold(value, |value, key| &value[key]);

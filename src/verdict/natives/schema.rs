@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 const INT_OR_STRING: [&str; 5] = ["port", "targetPort", "maxSurge", "maxUnavailable", "minAvailable"];
 
 /// Fields that allow a few words only; the empty text stands for the default.
-const WORDS: [(&str, &[&str]); 8] = [
+const WORDS: [(&str, &[&str]); 9] = [
     ("restartPolicy", &["Always", "OnFailure", "Never", ""]),
     ("imagePullPolicy", &["Always", "IfNotPresent", "Never", ""]),
     ("whenUnsatisfiable", &["DoNotSchedule", "ScheduleAnyway"]),
@@ -16,6 +16,7 @@ const WORDS: [(&str, &[&str]); 8] = [
     ("concurrencyPolicy", &["Allow", "Forbid", "Replace", ""]),
     ("podManagementPolicy", &["OrderedReady", "Parallel", ""]),
     ("dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None", ""]),
+    ("protocol", &["TCP", "UDP", "SCTP", ""]),
     ("completionMode", &["NonIndexed", "Indexed", ""]),
 ];
 
@@ -51,6 +52,12 @@ fn adapt(schema: &mut Value, name: &str) {
     let has_fields = map.contains_key("properties") || map.contains_key("additionalProperties");
     if map.get("type") == Some(&json!("object")) && !has_fields {
         map.insert("x-kubernetes-preserve-unknown-fields".to_owned(), json!(true));
+    }
+    if let Some(item) = map.get_mut("items").and_then(Value::as_object_mut)
+        && item.get("type") == Some(&json!("string"))
+    {
+        // It is read as an empty text.
+        item.insert("nullable".to_owned(), json!(true));
     }
     below(map, name);
 }

@@ -41,6 +41,7 @@ fn what_the_api_server_takes_has_no_findings() {
         "restartPolicy: Always, nodeSelector: null, containers: [{name: a, image: a, env: [{name: X, value: 'y'}]}]",
         "volumes: [{name: v, emptyDir: {sizeLimit: 1Gi}}], \
          containers: [{name: a, image: a, volumeMounts: [{name: v, mountPath: /v}]}]",
+        "containers: [{name: a, image: a, args: [null]}]",
         "hostnameOverride: a, containers: [{name: a, image: a}]",
     ] {
         assert_eq!(deployment("", pod), [] as [&str; 0], "{pod}");
@@ -80,6 +81,11 @@ fn what_the_api_server_refuses_is_found() {
             "spec.template.spec.containers[0].volumeMounts[0].name NK1020",
         ),
         ("", "containers: [{name: a, image: a}, {name: a, image: b}]", "spec.template.spec.containers[1].name NK1016"),
+        (
+            "",
+            "containers: [{name: a, image: a, ports: [{containerPort: 80, protocol: tcp}]}]",
+            "spec.template.spec.containers[0].ports[0].protocol NK1013",
+        ),
         ("", "containers: [{name: A, image: a}]", "spec.template.spec.containers[0].name NK1018"),
     ] {
         assert_eq!(deployment(spec, pod), [expected], "{spec} {pod}");
@@ -104,6 +110,7 @@ fn selectors_budgets_jobs_and_claims_have_rules_of_their_own() {
     let budget = "{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: a}, spec: {minAvailable: 1, \
                   maxUnavailable: 10%, selector: {}}}";
     assert_eq!(found(budget), ["spec.maxUnavailable NK1020"]);
+    assert_eq!(found("{apiVersion: v1, kind: Pod, metadata: {name: a}}"), ["spec NK1012"]);
     let claim = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: a}, spec: {resources: {}}}";
     let missing = ["spec.accessModes NK1012", "spec.resources.requests.storage NK1012"];
     assert_eq!(found(claim), missing);

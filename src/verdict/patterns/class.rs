@@ -117,11 +117,12 @@ pub(super) fn class(chars: &[char], at: &mut usize) -> Result<String, &'static s
             return Ok(out);
         }
         first = false;
-        if c == '[' && chars.get(*at + 1) == Some(&':') {
-            if let Some(named) = posix(chars, at)? {
-                out.push_str(&named);
-                continue;
-            }
+        if c == '['
+            && chars.get(*at + 1) == Some(&':')
+            && let Some(named) = posix(chars, at)?
+        {
+            out.push_str(&named);
+            continue;
         }
         let low = match member(chars, at)? {
             Piece::Set(set) => {

@@ -1,7 +1,9 @@
 //! Pitfalls of the API server, each as it was measured.
 
 use crate::definitions::Definitions;
+use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::sync::LazyLock;
 
 /// A definition with one field `a` in its spec.
 pub(super) fn definitions(schema: &Value) -> Definitions {
@@ -168,4 +170,132 @@ fn combined_schemas_name_no_field_and_explain_the_nearest_form() {
     assert_answers(&one, &[(json!({ "b": "x", "c": "x" }), "422 <nil> Invalid"), (json!({ "b": "x" }), "201")]);
     let not = json!({ "type": "integer", "not": { "enum": [3] } });
     assert_answers(&not, &[(json!(3), "422 <nil> Invalid"), (json!(2), "201")]);
+}
+
+#[test]
+fn rules_wait_only_where_there_are_any() {
+    let schema = json!({ "type": "object", "properties": { "spec": { "type": "integer" } } });
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "spec": { "group": "example.com", "names": { "kind": "Thing", "plural": "things" }, "scope": "Cluster",
+            "versions": [{ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } }] },
+    });
+    let definitions = Definitions::from_crds("test", [crd].iter()).unwrap();
+    let fields: Vec<String> = definitions.create(&thing(&json!("x"))).causes.into_iter().map(|c| c.field).collect();
+    assert_eq!(fields, ["spec"]);
+}
+
+#[test]
+fn an_update_forgives_what_was_there_before() {
+    let item = json!({ "type": "object", "properties": { "k": { "type": "string" },
+        "v": { "type": "string", "maxLength": 2 }, "w": { "type": "integer" } }, "required": ["k"] });
+    let schema = json!({ "type": "object", "properties": {
+        "text": { "type": "string", "pattern": "^a" }, "other": { "type": "integer" },
+        "map": { "type": "array", "items": item, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"] },
+        "atomic": { "type": "array", "items": { "type": "string", "maxLength": 1 } },
+    } });
+    let definitions = definitions(&schema);
+    let answer = |old: Value, new: Value| {
+        let object = |a: Value| {
+            let mut object = thing(&json!({ "a": a }));
+            object["metadata"]["resourceVersion"] = json!("1");
+            object
+        };
+        let verdict = definitions.update(&object(old), &object(new));
+        format!("{} {}", verdict.code, verdict.causes.iter().map(|c| c.field.as_str()).collect::<Vec<_>>().join(" "))
+    };
+    let same = |value: &Value, more: Value| {
+        let mut new = value.clone();
+        new.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        answer(value.clone(), new)
+    };
+    let wrong = json!({ "text": "b", "other": 1 });
+    assert_eq!(same(&wrong, json!({ "other": 2 })), "200 ");
+    assert_eq!(same(&wrong, json!({ "text": "c" })), "422 spec.a.text");
+    let map = json!({ "map": [{ "k": "a", "v": "long" }, { "k": "b" }] });
+    assert_eq!(same(&map, json!({ "map": [{ "k": "b", "w": 1 }, { "k": "a", "v": "long" }] })), "200 ");
+    let atomic = json!({ "atomic": ["long", "b"] });
+    assert_eq!(same(&atomic, json!({ "other": 1 })), "200 ");
+    assert_eq!(same(&atomic, json!({ "atomic": ["long", "c"] })), "422 <nil> spec.a.atomic[0]");
+    // Unknown fields are not forgiven, and an update says which version it replaces.
+    assert_eq!(definitions.update(&thing(&json!({ "b": 1 })), &thing(&json!({ "b": 1 }))).code, 400);
+    let bare = definitions.update(&thing(&json!({})), &thing(&json!({})));
+    assert_eq!((bare.code, bare.causes[0].field.as_str()), (422, "metadata.resourceVersion"));
+}
+
+#[test]
+fn definitions_say_where_they_come_from_and_what_is_wrong_with_them() {
+    let error = Definitions::embedded_at("v0.9").unwrap_err().to_string();
+    assert_eq!(error, "no embedded definitions follow v0.9; there are: karpenter-v1.14, v1.14");
+    assert!(Definitions::embedded_at("1.14").unwrap().origin().contains(Definitions::embedded_version()));
+    assert_eq!(
+        Definitions::from_crds("crds", [].iter()).unwrap_err().to_string(),
+        "crds: no CustomResourceDefinition in it"
+    );
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "things.example.com" },
+        "spec": { "group": "example.com", "names": { "kind": "Thing", "plural": "things" }, "versions": [{ "name": "v1",
+            "served": true, "storage": true, "schema": { "openAPIV3Schema": { "type": "object", "properties": {
+                "spec": { "type": "string", "pattern": "(?=a)" } } } } }] },
+    });
+    let error = Definitions::from_crds("crds/things.yaml", [crd].iter()).unwrap_err().to_string();
+    let said = "crds/things.yaml: definition things.example.com, version v1: properties[spec].pattern: ";
+    assert!(error.starts_with(said), "{error}");
+}
+
+/// Any JSON, not too deep.
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "[a-c0-9/.]{0,4}".prop_map(Value::from),
+    ];
+    let key = prop_oneof![
+        Just("spec".to_owned()),
+        Just("template".to_owned()),
+        Just("metadata".to_owned()),
+        Just("labels".to_owned()),
+        Just("requirements".to_owned()),
+        Just("limits".to_owned()),
+        Just("disruption".to_owned()),
+        Just("budgets".to_owned()),
+        Just("replicas".to_owned()),
+        Just("ownerReferences".to_owned()),
+        "[a-c]{1,2}",
+    ];
+    leaf.prop_recursive(6, 40, 5, move |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            proptest::collection::vec((key.clone(), inner), 0..5)
+                .prop_map(|entries| Value::Object(entries.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_panics_and_what_is_stored_is_stored_the_same_again(object in any_json(), old in any_json()) {
+        static EMBEDDED: LazyLock<Definitions> = LazyLock::new(|| Definitions::embedded().unwrap());
+        let named = |value: &Value| {
+            let mut value = if value.is_object() { value.clone() } else { json!({}) };
+            value["apiVersion"] = json!("karpenter.sh/v1");
+            value["kind"] = json!("NodePool");
+            value
+        };
+        let (object, old) = (named(&object), named(&old));
+        let _ = EMBEDDED.update(&old, &object);
+        let verdict = EMBEDDED.create(&object);
+        let (_, version) = EMBEDDED.version("karpenter.sh", "NodePool", "v1").unwrap();
+        let first = super::create(&object, &version.form);
+        let again = super::create(&first.stored, &version.form);
+        prop_assert_eq!(&again.stored, &first.stored);
+        let said = |judged: &super::Judged| judged.faults.iter().map(|f| (f.field.clone(), f.reason)).collect::<Vec<_>>();
+        prop_assert_eq!(said(&again), said(&first));
+        prop_assert_eq!(verdict.is_accepted(), first.faults.is_empty() && first.unknown.is_empty() && first.unreadable.is_empty());
+    }
 }

@@ -87,7 +87,7 @@ fn the_quick_start_has_no_findings() {
     let quickstart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/quickstart");
     let output = validate(&quickstart, &[]);
     assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
-    assert!(stdout(&output).contains("6 objects in 8 files checked: 0 errors, 0 warnings"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("9 objects in 8 files checked: 0 errors, 0 warnings"), "{}", stdout(&output));
 }
 
 #[test]
