@@ -131,7 +131,7 @@ impl Pool<'_> {
         };
         let some = facts.supplies.regions().map(|supply| (supply, sold(supply))).find(|(_, sizes)| !sizes.is_empty());
         let Some((supply, sizes)) = some else {
-            if !self.said_already(facts) && !self.suits_another_class(facts) {
+            if !self.said_already(facts) && !self.suits_another_class(facts) && !self.asks_uncounted_gpus(facts) {
                 found.push(self.nothing(facts));
             }
             return;
@@ -175,6 +175,15 @@ impl Pool<'_> {
             let selection = Selection::new(facts.supplies.index(), asked);
             facts.supplies.regions().any(|supply| selection.sold_in(supply))
         })
+    }
+
+    /// The embedded catalogue does not have the number of GPUs of these sizes, so it takes them for undriven; AKS does
+    /// drive them.
+    fn asks_uncounted_gpus(&self, facts: &Facts) -> bool {
+        let index = facts.supplies.index();
+        let asked = Selection::of_entries(index, self.asked());
+        let mut sizes = asked.sizes().iter().filter_map(|place| index.sizes().get(place));
+        sizes.any(|size| size.gpu.is_none() && size.name.as_str().contains("_RTXPRO6000"))
     }
 
     fn nothing(&self, facts: &Facts) -> Issue {

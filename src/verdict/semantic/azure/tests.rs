@@ -104,6 +104,9 @@ fn a_class_that_is_elsewhere_gets_the_benefit_of_the_doubt() {
     let amd = pool(&[&format!("{SIZE}[Standard_ND96isr_MI300X_v5]")]);
     let ids = |text: &str| judge(text, None, None).iter().map(|f| f.rule).collect::<Vec<_>>();
     assert!(ids(&amd).contains(&"NK2001"), "{:?}", ids(&amd));
+    // What the catalogue does not know of a size is not held against it.
+    let uncounted = pool(&["key: karpenter.azure.com/sku-series, operator: In, values: [NCds_v6]"]);
+    assert!(!ids(&uncounted).contains(&"NK2001"), "{:?}", ids(&uncounted));
     let elsewhere = amd.replace("name: default}", "name: amd}");
     assert!(!ids(&elsewhere).contains(&"NK2001"), "{:?}", ids(&elsewhere));
     let class = "---\napiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata: {name: amd}\n";
