@@ -112,12 +112,12 @@ fn room(usage: &Use<'_>, render: &Render, facts: &Facts) -> Option<Issue> {
 /// The addresses of a subnet that is itself in the input, as an object of Azure Service Operator.
 fn cidr(subnet: &str, render: &Render) -> Option<ipnet::Ipv4Net> {
     let name = subnet.rsplit('/').next()?;
-    let objects = render.digests.iter().filter_map(|digest| digest.raw.as_deref());
+    let mut objects = render.digests.iter().filter_map(|digest| digest.raw.as_deref());
     let named = |object: &&Value| {
         let azure_name = object["spec"]["azureName"].as_str().or_else(|| object["metadata"]["name"].as_str());
         object["kind"] == "VirtualNetworksSubnet" && azure_name.is_some_and(|n| n.eq_ignore_ascii_case(name))
     };
-    let spec = &objects.filter(|o| named(o)).next_back()?["spec"];
+    let spec = &objects.find(named)?["spec"];
     let prefix = spec["addressPrefix"].as_str().or_else(|| spec["addressPrefixes"][0].as_str())?;
     prefix.parse().ok()
 }

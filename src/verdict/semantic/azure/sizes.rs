@@ -131,7 +131,7 @@ impl Pool<'_> {
         };
         let some = facts.supplies.regions().map(|supply| (supply, sold(supply))).find(|(_, sizes)| !sizes.is_empty());
         let Some((supply, sizes)) = some else {
-            if !self.said_already(facts) && !self.suits_another_class(facts) {
+            if !self.said_already(facts) && !self.suits_another_class(facts) && !self.asks_uncounted_gpus(facts) {
                 found.push(self.nothing(facts));
             }
             return;
@@ -151,6 +151,10 @@ impl Pool<'_> {
     /// An entry can have no value at all, or contradicts another: there is an issue that says so better.
     fn said_already(&self, facts: &Facts) -> bool {
         let in_vain = |entry: &AskedEntry<'_>| {
+            let bound = entry.requirement.values().is_none() && entry.requirement.excluded().is_none();
+            if bound && !matches!(domain(entry.key), Domain::Number | Domain::Open) {
+                return true;
+            }
             let no_catalog = !matches!(domain(entry.key), Domain::Catalog | Domain::Number | Domain::Open);
             let values = entry.requirement.values().filter(|_| no_catalog);
             values.is_some_and(|values| !values.iter().any(|value| can_be(entry.key, value, facts)))
@@ -175,6 +179,15 @@ impl Pool<'_> {
             let selection = Selection::new(facts.supplies.index(), asked);
             facts.supplies.regions().any(|supply| selection.sold_in(supply))
         })
+    }
+
+    /// The embedded catalogue does not have the number of GPUs of these sizes, so it takes them for undriven; AKS does
+    /// drive them.
+    fn asks_uncounted_gpus(&self, facts: &Facts) -> bool {
+        let index = facts.supplies.index();
+        let asked = Selection::of_entries(index, self.asked());
+        let mut sizes = asked.sizes().iter().filter_map(|place| index.sizes().get(place));
+        sizes.any(|size| size.gpu.is_none() && size.name.as_str().contains("_RTXPRO6000"))
     }
 
     fn nothing(&self, facts: &Facts) -> Issue {
@@ -256,8 +269,9 @@ impl Pool<'_> {
             None => format!("in each of {} regions", facts.supplies.region_count()),
         };
         let message = format!(
-            "{left} sizes are left, and {place} all are restricted in the subscription that the catalogue was listed \
-             by; yours may differ"
+            "{} left, and {place} the subscription that the catalogue was listed by may buy none of them; yours may \
+             differ",
+            if left == 1 { "1 size is".to_owned() } else { format!("{left} sizes are") }
         );
         let fix = "check with az vm list-skus, or allow more sizes".to_owned();
         found.push(Issue::new(&rules::RESTRICTED, &Path::of(POOL), message).fix(fix));

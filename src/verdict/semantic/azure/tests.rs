@@ -104,6 +104,9 @@ fn a_class_that_is_elsewhere_gets_the_benefit_of_the_doubt() {
     let amd = pool(&[&format!("{SIZE}[Standard_ND96isr_MI300X_v5]")]);
     let ids = |text: &str| judge(text, None, None).iter().map(|f| f.rule).collect::<Vec<_>>();
     assert!(ids(&amd).contains(&"NK2001"), "{:?}", ids(&amd));
+    // What the catalogue does not know of a size is not held against it.
+    let uncounted = pool(&["key: karpenter.azure.com/sku-series, operator: In, values: [NCds_v6]"]);
+    assert!(!ids(&uncounted).contains(&"NK2001"), "{:?}", ids(&uncounted));
     let elsewhere = amd.replace("name: default}", "name: amd}");
     assert!(!ids(&elsewhere).contains(&"NK2001"), "{:?}", ids(&elsewhere));
     let class = "---\napiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata: {name: amd}\n";
@@ -116,6 +119,7 @@ fn values_that_do_not_exist_have_a_nearest_one() {
     for (requirement, rule, fix) in [
         (&format!("{SIZE}[Standard_D4s_v5, standard_d8s_v5]")[..], "NK2002", "write Standard_D8s_v5: values are"),
         (&format!("{SIZE}[Standard_D4s_v5, D8s_v5]"), "NK2002", "write Standard_D8s_v5"),
+        (&format!("{SIZE}[Standard_D4s_v5, Standard_D8sv5]"), "NK2002", "write Standard_D8s_v5"),
         (&format!("{SIZE}[Standard_D4s_v5, Standard_D8s_5]"), "NK2002", "write Standard_D8s_v5"),
         ("key: karpenter.azure.com/sku-family, operator: In, values: [D, Dsv5]", "NK2002", "write D: a family is"),
         ("key: karpenter.azure.com/sku-series, operator: In, values: [Ds_v5, Dsv6]", "NK2002", "write Ds_v6"),
@@ -173,6 +177,7 @@ fn one_fault_is_told_once() {
             ],
             vec!["NK2009 10"],
         ),
+        (vec!["key: karpenter.azure.com/sku-series, operator: Gte, values: ['5']"], vec!["NK2010 9"]),
         // Retired sizes are restricted as well; and they have GPUs, which want a taint.
         (vec![&retired[..]], vec!["NK2013 6", "NK2007 9", "NK2007 9"]),
     ] {

@@ -194,7 +194,9 @@ fn size(value: &str, index: &SizeIndex) -> Option<String> {
     if let Some(same) = sizes().find(|name| name.eq_ignore_ascii_case(value)) {
         return Some(format!("write {same}: values are case-sensitive"));
     }
-    if let Some(same) = sizes().find(|name| name.eq_ignore_ascii_case(&with_tier)) {
+    let bare = |text: &str| text.to_lowercase().replace(['_', '-'], "");
+    let meant = [bare(value), bare(&with_tier)];
+    if let Some(same) = sizes().find(|name| meant.contains(&bare(name))) {
         return Some(format!("write {same}"));
     }
     // Comparing with all of them takes long: somebody who mistypes a name gets its family and about its length right.
