@@ -3,6 +3,7 @@
 mod architecture;
 mod azure;
 mod errors;
+mod fuzz;
 mod live;
 mod simulate;
 mod sources;

@@ -5,5 +5,6 @@
 pub mod arm;
 pub mod control_plane;
 pub mod lab;
+pub mod pools;
 pub mod proxy;
 pub mod worlds;

@@ -2,7 +2,8 @@
 //!
 //! The findings are those of `napkeeper validate`. What was wrong before is no reason to refuse: it becomes a warning,
 //! so that an object from before a rule can still be changed. So does what only the schema forbids that is built in here:
-//! the API server has checked the object by its own schema before it asks, and that may be newer.
+//! the API server has checked the object by its own schema before it asks, and that may be newer. And so does what Azure or
+//! a scheduler would say: it hangs on facts that may have changed since.
 
 use crate::hint::shorten;
 use crate::review::{Answer, GroupVersionKind, Request};
@@ -59,7 +60,8 @@ fn is_judged(asked: &GroupVersionKind) -> bool {
 
 /// True for an error that the API server cannot have judged better.
 fn is_ours(finding: &Finding) -> bool {
-    finding.severity == Severity::Error && !OF_THE_SCHEMA.contains(&finding.rule)
+    let structural = rules::ALL.iter().any(|rule| rule.id == finding.rule);
+    finding.severity == Severity::Error && structural && !OF_THE_SCHEMA.contains(&finding.rule)
 }
 
 /// Errors before warnings, and those about the object as a whole (whose rules have the lower ids) before its fields.

@@ -46,6 +46,17 @@ pub struct Finding {
     pub fix: Option<String>,
 }
 
+/// Longest text of a finding, in characters: some quote a value, and a value may be a whole file.
+const LONGEST: usize = 2000;
+
+fn shorten(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(LONGEST) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
 /// Which end of a field a finding points at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spot {
@@ -89,9 +100,9 @@ impl Issue {
             file: document.file.to_string(),
             line,
             column,
-            path: full.to_string(),
-            message: self.message,
-            fix: self.fix,
+            path: shorten(full.to_string()),
+            message: shorten(self.message),
+            fix: self.fix.map(shorten),
         }
     }
 }

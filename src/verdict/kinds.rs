@@ -1,8 +1,8 @@
 //! Is this a kind that we know, in a version that is served?
 
+use crate::definitions::{Definitions, Kind, Version};
 use crate::finding::Issue;
 use crate::rules::structure as rules;
-use crate::schemas::{Kind, Schemas, Version};
 use napkeeper_api::path::Path;
 use napkeeper_core::suggest::nearest;
 use serde_json::Value;
@@ -28,7 +28,7 @@ const CHANGES: [(&str, &str); 2] = [
 /// What is to be done with an object.
 pub(crate) enum Standing<'s> {
     /// Check it against this schema.
-    Known(&'s Version),
+    Known(&'s Kind, &'s Version),
     /// It is of another group, or of a kind without a schema.
     Foreign(String),
     /// Its kind is unknown: nothing more can be said.
@@ -36,7 +36,7 @@ pub(crate) enum Standing<'s> {
 }
 
 /// Finds the schema of an object, noting what is wrong with its kind.
-pub(crate) fn identify<'s>(schemas: &'s Schemas, value: &Value, found: &mut Vec<Issue>) -> Standing<'s> {
+pub(crate) fn identify<'s>(definitions: &'s Definitions, value: &Value, found: &mut Vec<Issue>) -> Standing<'s> {
     let Some(map) = value.as_object() else {
         found.push(Issue::new(&rules::NO_KIND, &Path::root(), "a manifest is a map with apiVersion and kind"));
         return Standing::Lost;
@@ -58,7 +58,7 @@ pub(crate) fn identify<'s>(schemas: &'s Schemas, value: &Value, found: &mut Vec<
         return Standing::Lost;
     };
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let known: Vec<&Kind> = schemas.kinds.iter().filter(|k| k.group == group).collect();
+    let known = definitions.group(group);
     if known.is_empty() || PASSED_OVER.contains(&(group, kind)) {
         return Standing::Foreign(format!("{api_version} {kind}"));
     }
@@ -84,12 +84,12 @@ fn served<'s>(kind: &'s Kind, version: &str, found: &mut Vec<Issue>) -> Standing
         let fix = changes.map_or_else(|| write.clone(), |(_, change)| format!("{write}; {change}"));
         found.push(Issue::new(&rules::VERSION, &path, message).fix(fix));
         // What else is wrong is judged by the current version, so that one run shows it all.
-        return Standing::Known(current);
+        return Standing::Known(kind, current);
     };
     if let Some(warning) = &given.deprecated {
         found.push(Issue::new(&rules::DEPRECATED, &path, warning.clone()).fix(write));
     }
-    Standing::Known(given)
+    Standing::Known(kind, given)
 }
 
 fn unknown_kind(group: &str, kind: &str, known: &[&Kind]) -> Issue {

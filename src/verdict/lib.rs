@@ -3,17 +3,23 @@
 //! So far the structural part: syntax, kinds and versions, schemas as the API server checks them, and what the domain
 //! cannot make sense of. [`rules`] is the table of all rules.
 
+mod definitions;
+pub mod cel;
 mod facts;
 mod finding;
+mod judge;
 mod kinds;
+pub mod migrate;
+mod parallel;
 mod patterns;
 pub mod rules;
-mod schemas;
 mod semantic;
 mod structural;
 mod verdict;
 
+pub use definitions::{Cause, Definitions, SchemaError, ServerVerdict};
 pub use facts::Facts;
 pub use finding::{Finding, Severity};
-pub use schemas::SchemaError;
+pub use patterns::PatternError;
+pub use structural::{CompileError, Reason};
 pub use verdict::{Report, Verdict};

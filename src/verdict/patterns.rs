@@ -1,96 +1,297 @@
 //! Does a text match a pattern of a schema, as the API server sees it?
 //!
-//! Patterns are Go's. Its `\d`, `\w` and `\s` know ASCII only, and Rust's do not.
+//! Patterns are Go's (RE2). What they say is written anew for the `regex` crate, which reads some of it in another way:
+//! `\d`, `\w` and `\s` know ASCII only, `{` may stand for itself, and a class has no set operations.
 
-use crate::schemas::SchemaError;
-use regex::Regex;
-use serde_json::Value;
-use std::collections::BTreeMap;
+mod class;
 
-/// The patterns of schemas, compiled once.
-#[derive(Debug, Default)]
-pub(crate) struct Patterns(BTreeMap<String, Regex>);
+use class::{Piece, escape, hex};
+// Of bytes, since only there a boundary that is none may know ASCII alone.
+use regex::bytes::{Regex, RegexBuilder};
 
-impl Patterns {
-    /// Compiles all patterns of a schema.
-    pub(crate) fn learn(&mut self, schema: &Value) -> Result<(), SchemaError> {
-        match schema {
-            Value::Object(map) => {
-                if let Some(Value::String(pattern)) = map.get("pattern") {
-                    self.add(pattern)?;
-                }
-                map.values().try_for_each(|v| self.learn(v))
-            }
-            Value::Array(list) => list.iter().try_for_each(|v| self.learn(v)),
-            _ => Ok(()),
-        }
+/// Most repetitions of anything, nested ones multiplied, as in Go.
+const MOST_REPEATS: u32 = 1000;
+/// Memory that a compiled pattern may take.
+const SIZE_LIMIT: usize = 64 << 20;
+
+/// A compiled pattern.
+#[derive(Debug, Clone)]
+pub(crate) struct Pattern {
+    source: Box<str>,
+    regex: Regex,
+}
+
+/// Why a pattern is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    /// Go's syntax does not allow it.
+    #[error("{pattern:?} is no regular expression of Go: {reason}")]
+    Syntax {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// It is too large.
+    #[error("the regular expression {0:?} is too large to be compiled")]
+    TooLarge(String),
+}
+
+impl Pattern {
+    /// Compiles a pattern.
+    pub(crate) fn new(pattern: &str) -> Result<Self, PatternError> {
+        let translated = translate(pattern)
+            .map_err(|reason| PatternError::Syntax { pattern: pattern.to_owned(), reason: reason.to_owned() })?;
+        let regex = RegexBuilder::new(&translated).size_limit(SIZE_LIMIT).build().map_err(|error| match error {
+            regex::Error::CompiledTooBig(_) => PatternError::TooLarge(pattern.to_owned()),
+            other => PatternError::Syntax { pattern: pattern.to_owned(), reason: other.to_string() },
+        })?;
+        Ok(Self { source: pattern.into(), regex })
     }
 
-    fn add(&mut self, pattern: &str) -> Result<(), SchemaError> {
-        if !self.0.contains_key(pattern) {
-            let regex = Regex::new(&ascii_classes(pattern))
-                .map_err(|source| SchemaError::Pattern { pattern: pattern.to_owned(), source: Box::new(source) })?;
-            self.0.insert(pattern.to_owned(), regex);
-        }
-        Ok(())
+    /// As it is written in the schema.
+    pub(crate) fn source(&self) -> &str {
+        &self.source
     }
 
-    /// True when the text matches. A pattern that was not learnt matches nothing.
-    pub(crate) fn matches(&self, pattern: &str, text: &str) -> bool {
-        self.0.get(pattern).is_some_and(|regex| regex.is_match(text))
+    /// True when it is found in the text.
+    pub(crate) fn matches(&self, text: &str) -> bool {
+        self.regex.is_match(text.as_bytes())
     }
 }
 
-fn ascii_classes(pattern: &str) -> String {
-    let mut out = String::new();
-    let mut in_class = false;
-    let mut chars = pattern.chars();
-    while let Some(c) = chars.next() {
-        if c != '\\' {
-            in_class = match c {
-                '[' => true,
-                ']' => false,
-                _ => in_class,
-            };
-            out.push(c);
-            continue;
-        }
-        let Some(escaped) = chars.next() else {
-            out.push(c);
-            break;
-        };
-        let set = match escaped.to_ascii_lowercase() {
-            'd' => "0-9",
-            'w' => "0-9A-Za-z_",
-            's' => r"\t\n\x0c\r ",
-            _ => {
-                out.push(c);
-                out.push(escaped);
-                continue;
-            }
-        };
-        let not = if escaped.is_ascii_uppercase() { "^" } else { "" };
-        let class = format!("[{not}{set}]");
-        out.push_str(if in_class && not.is_empty() { set } else { &class });
+/// A pattern of Go in the syntax of the `regex` crate.
+pub(crate) fn translate(pattern: &str) -> Result<String, &'static str> {
+    let chars: Vec<char> = pattern.chars().collect();
+    let mut translator = Translator { chars: &chars, at: 0, out: String::new(), open: Vec::new() };
+    translator.run()?;
+    Ok(translator.out)
+}
+
+/// What stands before a quantifier.
+#[derive(Debug, Clone, Copy)]
+enum Before {
+    /// Nothing that could be repeated.
+    Nothing,
+    /// Something, with the most repetitions in it.
+    Atom(u32),
+    /// A quantifier, over which none may be stacked.
+    Quantified(u32),
+}
+
+/// A group that is not closed yet.
+struct Open {
+    /// The most repetitions in it so far.
+    repeats: u32,
+}
+
+struct Translator<'c> {
+    chars: &'c [char],
+    at: usize,
+    out: String,
+    open: Vec<Open>,
+}
+
+impl Translator<'_> {
+    fn peek(&self) -> Option<char> {
+        self.chars.get(self.at).copied()
     }
-    out
+
+    fn looking_at(&self, text: &str) -> bool {
+        text.chars().enumerate().all(|(i, c)| self.chars.get(self.at + i) == Some(&c))
+    }
+
+    fn run(&mut self) -> Result<(), &'static str> {
+        let mut before = Before::Nothing;
+        let mut repeats = 1;
+        while let Some(c) = self.peek() {
+            let next = match c {
+                '(' => self.open_group(&mut repeats)?,
+                ')' => self.close_group(&mut repeats)?,
+                '|' => self.copy(Before::Nothing),
+                '^' | '$' | '.' => self.copy(Before::Atom(1)),
+                '[' => {
+                    self.out.push_str(&class::class(self.chars, &mut self.at)?);
+                    Before::Atom(1)
+                }
+                '*' | '+' | '?' => self.quantifier(before, c)?,
+                '{' => self.counted(before)?,
+                '\\' if self.looking_at("\\Q") => self.quoted(before),
+                '\\' => {
+                    self.escaped()?;
+                    Before::Atom(1)
+                }
+                literal => {
+                    self.at += 1;
+                    self.out.push_str(&hex(literal));
+                    Before::Atom(1)
+                }
+            };
+            if let Before::Atom(n) | Before::Quantified(n) = next {
+                repeats = repeats.max(n);
+            }
+            before = next;
+        }
+        if self.open.is_empty() { Ok(()) } else { Err("a ( is not closed") }
+    }
+
+    fn copy(&mut self, before: Before) -> Before {
+        self.out.extend(self.peek());
+        self.at += 1;
+        before
+    }
+
+    fn open_group(&mut self, repeats: &mut u32) -> Result<Before, &'static str> {
+        self.at += 1;
+        if self.peek() != Some('?') {
+            return Ok(self.enter("(?:", repeats));
+        }
+        let named = ["?P<", "?<"].into_iter().find(|start| self.looking_at(start));
+        if let Some(start) = named {
+            self.at += start.len();
+            let name: String = self.chars[self.at..].iter().take_while(|c| **c != '>').collect();
+            self.at += name.chars().count() + 1;
+            let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            if name.is_empty() || !name.chars().all(word) || self.at > self.chars.len() {
+                return Err("a group has an invalid name; look-around does not exist");
+            }
+            return Ok(self.enter("(?:", repeats));
+        }
+        self.at += 1;
+        let flags: String = self.chars[self.at..].iter().take_while(|c| !matches!(c, ':' | ')')).collect();
+        self.at += flags.chars().count();
+        let known =
+            flags.chars().all(|c| "imsU-".contains(c)) && flags.matches('-').count() <= 1 && !flags.ends_with('-');
+        match self.peek() {
+            Some(':') if known => {
+                self.at += 1;
+                Ok(self.enter(&format!("(?{flags}:"), repeats))
+            }
+            Some(')') if known => {
+                self.at += 1;
+                if !flags.is_empty() {
+                    self.out.push_str(&format!("(?{flags})"));
+                }
+                Ok(Before::Nothing)
+            }
+            _ => Err("a group has unknown flags; look-around does not exist"),
+        }
+    }
+
+    fn enter(&mut self, start: &str, repeats: &mut u32) -> Before {
+        self.out.push_str(start);
+        self.open.push(Open { repeats: std::mem::replace(repeats, 1) });
+        Before::Nothing
+    }
+
+    fn close_group(&mut self, repeats: &mut u32) -> Result<Before, &'static str> {
+        let Some(outer) = self.open.pop() else { return Err("a ) closes nothing") };
+        let inner = std::mem::replace(repeats, outer.repeats);
+        Ok(self.copy(Before::Atom(inner)))
+    }
+
+    fn quantifier(&mut self, before: Before, c: char) -> Result<Before, &'static str> {
+        let repeats = match before {
+            Before::Nothing => return Err("a quantifier has nothing to repeat"),
+            Before::Quantified(_) => return Err("a quantifier follows another"),
+            Before::Atom(repeats) => repeats,
+        };
+        self.at += 1;
+        self.out.push(c);
+        self.lazy();
+        Ok(Before::Quantified(repeats))
+    }
+
+    fn lazy(&mut self) {
+        if self.peek() == Some('?') {
+            self.at += 1;
+            self.out.push('?');
+        }
+    }
+
+    /// `{n}`, `{n,}` or `{n,m}`; any other `{` stands for itself.
+    fn counted(&mut self, before: Before) -> Result<Before, &'static str> {
+        let Some((least, most, end)) = self.counts() else {
+            self.at += 1;
+            self.out.push_str(&hex('{'));
+            return Ok(Before::Atom(1));
+        };
+        let repeats = match before {
+            Before::Nothing => return Err("a repetition has nothing to repeat"),
+            Before::Quantified(_) => return Err("a repetition follows another"),
+            Before::Atom(repeats) => repeats,
+        };
+        if least > MOST_REPEATS || most.is_some_and(|most| most > MOST_REPEATS || most < least) {
+            return Err("a repetition is over 1000 or its ends are the wrong way round");
+        }
+        let all = repeats * most.unwrap_or(least).max(1);
+        if all > MOST_REPEATS {
+            return Err("nested repetitions are over 1000");
+        }
+        self.out.extend(&self.chars[self.at..end]);
+        self.at = end;
+        self.lazy();
+        Ok(Before::Quantified(all))
+    }
+
+    /// The ends of a repetition, and where it ends.
+    fn counts(&self) -> Option<(u32, Option<u32>, usize)> {
+        let (least, at) = self.number(self.at + 1)?;
+        match self.chars.get(at)? {
+            '}' => Some((least, Some(least), at + 1)),
+            ',' if self.chars.get(at + 1) == Some(&'}') => Some((least, None, at + 2)),
+            ',' => {
+                let (most, at) = self.number(at + 1)?;
+                (self.chars.get(at) == Some(&'}')).then_some((least, Some(most), at + 1))
+            }
+            _ => None,
+        }
+    }
+
+    /// A number without leading zeros.
+    fn number(&self, at: usize) -> Option<(u32, usize)> {
+        let digits: String = self.chars.get(at..)?.iter().take_while(|c| c.is_ascii_digit()).collect();
+        let leading = digits.len() > 1 && digits.starts_with('0');
+        // What does not fit is far over the limit.
+        let n = digits.parse().unwrap_or(u32::MAX);
+        (!digits.is_empty() && !leading).then_some((n, at + digits.len()))
+    }
+
+    /// `\Q...\E`: text as it is.
+    fn quoted(&mut self, before: Before) -> Before {
+        self.at += 2;
+        let mut before = before;
+        while let Some(c) = self.peek() {
+            if self.looking_at("\\E") {
+                self.at += 2;
+                break;
+            }
+            self.at += 1;
+            self.out.push_str(&hex(c));
+            before = Before::Atom(1);
+        }
+        before
+    }
+
+    fn escaped(&mut self) -> Result<(), &'static str> {
+        match self.chars.get(self.at + 1) {
+            Some('A') => self.out.push_str(r"\A"),
+            Some('z') => self.out.push_str(r"\z"),
+            Some('b') => self.out.push_str(r"(?-u:\b)"),
+            Some('B') => self.out.push_str(r"(?-u:\B)"),
+            _ => {
+                let text = match escape(self.chars, &mut self.at)? {
+                    Piece::Char(c) => hex(c),
+                    Piece::Set(set) => set,
+                };
+                self.out.push_str(&text);
+                return Ok(());
+            }
+        }
+        self.at += 2;
+        Ok(())
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn classes_are_ascii_as_in_go() {
-        let mut patterns = Patterns::default();
-        for pattern in [r"^\d+$", r"^[\w-]+$", r"^\S+\s\S+$"] {
-            patterns.add(pattern).unwrap();
-        }
-        assert!(patterns.matches(r"^\d+$", "12"));
-        assert!(!patterns.matches(r"^\d+$", "１２"));
-        assert!(patterns.matches(r"^[\w-]+$", "a-b_1"));
-        assert!(!patterns.matches(r"^[\w-]+$", "é"));
-        assert!(patterns.matches(r"^\S+\s\S+$", "a b"));
-        assert!(!patterns.matches(r"^\S+\s\S+$", "a\u{a0}b"));
-    }
-}
+mod tests;

@@ -1,16 +1,16 @@
 //! What is there to say about a file?
 
+use crate::definitions::{Definitions, Kind, SchemaError, Version};
 use crate::facts::Facts;
 use crate::finding::{Finding, Issue};
 use crate::kinds::{Standing, identify};
 use crate::rules::structure as rules;
-use crate::schemas::{SchemaError, Schemas};
-use crate::semantic::{self, Digest, Render, Subject};
-use crate::structural;
+use crate::semantic::{self, Subject};
+use crate::structural::{self, Manner, Node};
 use napkeeper_api::config;
-use napkeeper_api::manifests::{Object, Source, items, object};
+use napkeeper_api::manifests::{Object, items, object};
 use napkeeper_api::path::Path;
-use napkeeper_api::yaml::{Document, ProblemKind};
+use napkeeper_api::yaml::Document;
 use napkeeper_core::names::{NodePoolName, ObjectName};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -40,7 +40,10 @@ impl Report {
 /// The rules, ready to be applied.
 #[derive(Debug)]
 pub struct Verdict {
-    schemas: Schemas,
+    definitions: Definitions,
+    /// The definitions of this build, where others are judged by: what do those lack?
+    ours: Option<Definitions>,
+    config: Node,
     facts: Facts,
 }
 
@@ -50,7 +53,23 @@ impl Verdict {
     /// # Errors
     /// [`SchemaError`] when what is embedded is broken, which a test rules out.
     pub fn embedded() -> Result<Self, SchemaError> {
-        Ok(Self { schemas: Schemas::embedded()?, facts: Facts::embedded(None)? })
+        let config = structural::compile(&config::schema(), Manner::Plain)
+            .map_err(|source| SchemaError::Own { what: "napkeeper.yaml", source })?;
+        Ok(Self { definitions: Definitions::embedded()?, ours: None, config, facts: Facts::embedded(None)? })
+    }
+
+    /// The same rules, by other definitions.
+    #[must_use]
+    pub fn with_definitions(self, definitions: Definitions) -> Self {
+        let Self { definitions: before, ours, config, facts } = self;
+        let ours = if definitions.is_embedded() { None } else { ours.or(Some(before)) };
+        Self { definitions, ours, config, facts }
+    }
+
+    /// What is judged by.
+    #[must_use]
+    pub const fn definitions(&self) -> &Definitions {
+        &self.definitions
     }
 
     /// The same rules, with other facts.
@@ -59,49 +78,9 @@ impl Verdict {
         Self { facts, ..self }
     }
 
-    /// Judges all files of an input: each by itself, then their objects together. One report a file.
-    #[must_use]
-    pub fn judge(&self, sources: &[Source]) -> Vec<Report> {
-        let mut render = Render::default();
-        let judged = |(i, source): (usize, &Source)| self.source(i, source, &mut render);
-        let mut reports: Vec<Report> = sources.iter().enumerate().map(judged).collect();
-        for (object, issue) in semantic::render(&render, &self.facts) {
-            let Some(Digest { at: (source, document), root, .. }) = render.digests.get(object) else { continue };
-            let Some(document) = sources.get(*source).and_then(|s| s.reading.documents.get(*document)) else {
-                continue;
-            };
-            if let Some(report) = reports.get_mut(*source) {
-                report.findings.push(issue.locate(document, root));
-            }
-        }
-        reports.iter_mut().for_each(|report| report.findings.sort_by_key(|f| (f.line, f.column, f.rule)));
-        reports
-    }
-
-    fn source(&self, index: usize, source: &Source, render: &mut Render) -> Report {
-        let mut report = Report::default();
-        for problem in &source.reading.problems {
-            let rule = match problem.kind {
-                ProblemKind::Syntax => &rules::SYNTAX,
-                ProblemKind::DuplicateKey => &rules::DUPLICATE_KEY,
-            };
-            report.findings.push(Finding {
-                rule: rule.id,
-                severity: rule.severity,
-                file: source.file.to_string(),
-                line: problem.at.line,
-                column: problem.at.column,
-                path: String::new(),
-                message: problem.message.clone(),
-                fix: None,
-            });
-        }
-        for (i, document) in source.reading.documents.iter().enumerate() {
-            report.add(self.objects(document, |root, value, object| {
-                render.digests.push(Digest::of((index, i), root, value, object));
-            }));
-        }
-        report
+    /// What is known beside the manifests.
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     /// Judges a document, or each item of one that is a `v1` List, by itself.
@@ -111,17 +90,17 @@ impl Verdict {
     }
 
     /// Judges the objects of a document, and hands on each whose form is right.
-    fn objects(&self, document: &Document, mut keep: impl FnMut(Path, &Value, Object)) -> Report {
+    pub(crate) fn objects(&self, document: &Document, mut keep: impl FnMut(Path, &Value, Object)) -> Report {
         let mut report = Report::default();
         if config::is_config(&document.file) {
-            let (_, found) = structural::check(&document.value, &self.schemas.config, &self.schemas.patterns);
+            let found = structural::issues(&structural::plain(&document.value, &self.config));
             report.checked = 1;
             report.findings = found.into_iter().map(|i| i.locate(document, &Path::root())).collect();
             return report;
         }
         for (root, value) in items(document) {
             let mut found = Vec::new();
-            match identify(&self.schemas, value, &mut found) {
+            match identify(&self.definitions, value, &mut found) {
                 Standing::Foreign(kind) => {
                     *report.skipped.entry(kind).or_default() += 1;
                     if let Ok(object) = object(value) {
@@ -130,16 +109,9 @@ impl Verdict {
                     }
                 }
                 Standing::Lost => report.checked += 1,
-                Standing::Known(version) => {
+                Standing::Known(kind, version) => {
                     report.checked += 1;
-                    let version_is_served = found.iter().all(|i| *i.rule != rules::VERSION);
-                    let (stored, form) = structural::check(value, &version.schema, &self.schemas.patterns);
-                    let sound = form.is_empty() && version_is_served;
-                    found.extend(form);
-                    name(value, &mut found);
-                    placeholders(&value["spec"], &Path::of("spec"), &mut found);
-                    if let Some(object) = sound.then(|| meaning(value, &mut found)).flatten() {
-                        semantic::object(&Subject { value, stored: &stored, object: &object }, &self.facts, &mut found);
+                    if let Some(object) = self.known(kind, version, value, &mut found) {
                         keep(root.clone(), value, object);
                     }
                 }
@@ -147,6 +119,38 @@ impl Verdict {
             report.findings.extend(found.into_iter().map(|i| i.locate(document, &root)));
         }
         report
+    }
+
+    /// Judges an object of a kind that is defined; it is handed back when its form is right.
+    fn known(&self, kind: &Kind, version: &Version, value: &Value, found: &mut Vec<Issue>) -> Option<Object> {
+        let version_is_served = found.iter().all(|i| *i.rule != rules::VERSION);
+        let judged = structural::create(value, &version.form);
+        let mut form = structural::issues(&judged);
+        if let Some(ours) = &self.ours {
+            form.iter_mut().for_each(|issue| self.lacks(ours, kind, version, issue));
+        }
+        name(value, &mut form);
+        let sound = form.is_empty() && version_is_served;
+        found.extend(form);
+        placeholders(&value["spec"], &Path::of("spec"), found);
+        let object = sound.then(|| meaning(value, found)).flatten()?;
+        semantic::object(&Subject { value, stored: &judged.stored, object: &object }, &self.facts, found);
+        Some(object)
+    }
+
+    /// A field that this build knows and the chosen definitions do not is no misspelt one.
+    fn lacks(&self, ours: &Definitions, kind: &Kind, version: &Version, issue: &mut Issue) {
+        if *issue.rule != rules::UNKNOWN_FIELD {
+            return;
+        }
+        let Some((_, known)) = ours.version(&kind.group, &kind.name, &version.name) else { return };
+        if !known.form.schema.knows(&issue.path) {
+            return;
+        }
+        let (origin, ours) = (self.definitions.origin(), Definitions::embedded_version());
+        issue.rule = &rules::DEFINITION;
+        issue.message = format!("the definitions of {origin} do not know this field; those of napkeeper do ({ours})");
+        issue.fix = Some("update the definitions, or do without the field".to_owned());
     }
 }
 
@@ -218,7 +222,7 @@ fn meaning(value: &Value, found: &mut Vec<Issue>) -> Option<Object> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use napkeeper_api::manifests::load_text;
+    use napkeeper_api::manifests::{Source, load_text};
 
     fn judged(source: Source) -> Report {
         Verdict::embedded().unwrap().judge(&[source]).remove(0)
@@ -260,7 +264,7 @@ mod tests {
             ("spec: {maxPods: '50'}", "spec.maxPods NK1011"),
             ("spec: {maxPods: 50.5}", "spec.maxPods NK1011"),
             ("spec: {imageFamily: ubuntu}", "spec.imageFamily NK1013"),
-            ("spec: {tags: {a: 1}}", "spec.tags.a NK1011"),
+            ("spec: {tags: {a: 1}}", "spec.tags.a NK1022"),
             ("spec: {kubelet: {allowedUnsafeSysctls: [null]}}", "spec.kubelet.allowedUnsafeSysctls[0] NK1011"),
             ("spec: {kubelet: {podPidsLimit: 1e30}}", "spec.kubelet.podPidsLimit NK1011"),
             ("spec: {localDNS: {mode: Required, kubeDNSOverrides: []}}", "spec.localDNS.vnetDNSOverrides NK1012"),

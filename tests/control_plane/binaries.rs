@@ -11,6 +11,8 @@ use tokio::sync::OnceCell;
 const MODULE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/control-plane");
 /// The folder of the Go module that prints upstream's definitions.
 const UPSTREAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstream-crds");
+/// The folder of the Go module that requires kubeconform.
+const KUBECONFORM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kubeconform");
 
 /// Behaviours of kwok's nodes and pods, in the module's own folders.
 const STAGES: &[&str] = &["node/fast", "node/heartbeat-with-lease", "pod/fast"];
@@ -173,4 +175,14 @@ pub async fn upstream_crds() -> Result<String> {
     let output = output.with_context(|| format!("running {}", program.display()))?;
     ensure!(output.status.success(), "{} failed: {}", program.display(), String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).context("reading upstream's definitions as text")
+}
+
+/// The program kubeconform, a peer to measure beside.
+///
+/// # Errors
+/// When there is no Go, or the build fails.
+pub async fn kubeconform() -> Result<PathBuf> {
+    let flags = vec!["tool".to_owned()];
+    let recipe = Recipe { name: "kubeconform", module: KUBECONFORM.into(), flags, sources: &[] };
+    Ok(recipe.build(async |_| Ok(())).await?.join("kubeconform"))
 }

@@ -13,7 +13,7 @@ mod pki;
 mod ports;
 mod process;
 
-pub use binaries::{Binaries, napkeeper_binary, upstream_crds};
+pub use binaries::{Binaries, kubeconform, napkeeper_binary, upstream_crds};
 pub use pki::Identity;
 pub use process::{Process, Program};
 

@@ -1,12 +1,12 @@
 //! Which files belong to a path, and what do they say?
 
 use super::Problem;
-use crate::yaml::{self, Reading};
+use crate::yaml::{self, Chunk, Document, Reading};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The path that stands for the standard input.
 pub const STDIN: &str = "-";
@@ -23,9 +23,35 @@ pub struct Source {
     /// Its name.
     pub file: Arc<str>,
     /// Its text.
-    pub text: String,
-    /// What it says.
-    pub reading: Reading,
+    pub text: Arc<str>,
+    reading: OnceLock<Reading>,
+}
+
+impl Source {
+    /// What it says, all of it. Read when it is first asked for, and kept.
+    pub fn reading(&self) -> &Reading {
+        self.reading.get_or_init(|| yaml::read(&self.file, &self.text))
+    }
+
+    /// The parts that can be read by themselves, with [`Source::read`].
+    #[must_use]
+    pub fn chunks(&self) -> Vec<Chunk> {
+        yaml::chunks(&self.text)
+    }
+
+    /// What a part of it says. Nothing is kept.
+    #[must_use]
+    pub fn read(&self, chunk: Chunk) -> Reading {
+        yaml::read_chunk(&self.file, &self.text, chunk)
+    }
+
+    /// The same file without some of its documents.
+    #[must_use]
+    pub fn without(self, unwanted: impl Fn(&Document) -> bool) -> Self {
+        let mut reading = self.reading().clone();
+        reading.documents.retain(|d| !unwanted(d));
+        Self { reading: OnceLock::from(reading), ..self }
+    }
 }
 
 /// All files of some paths.
@@ -55,7 +81,7 @@ pub fn load(paths: &[PathBuf]) -> Loaded {
 /// Reads a text as if it were a file of that name.
 #[must_use]
 pub fn load_text(file: &str, text: String) -> Source {
-    Source { file: Arc::from(file), reading: yaml::read(file, &text), text }
+    Source { file: Arc::from(file), text: Arc::from(text), reading: OnceLock::new() }
 }
 
 #[derive(Default)]
@@ -72,7 +98,10 @@ impl Walk {
 
     fn stdin(&mut self) {
         let mut bytes = Vec::new();
-        match io::stdin().lock().take(MAX_BYTES).read_to_end(&mut bytes) {
+        match io::stdin().lock().take(MAX_BYTES + 1).read_to_end(&mut bytes) {
+            Ok(n) if n as u64 > MAX_BYTES => {
+                self.fail(Path::new("<stdin>"), format!("is larger than {} MiB", MAX_BYTES >> 20));
+            }
             Ok(_) => self.take(Path::new("<stdin>"), bytes),
             Err(error) => self.fail(Path::new("<stdin>"), error),
         }

@@ -43,12 +43,12 @@ pub fn read(paths: &[PathBuf]) -> (Vec<Object>, Vec<Problem>) {
     let mut problems = loaded.unreadable;
     let mut documents: Vec<Document> = Vec::new();
     for source in loaded.sources {
-        problems.extend(source.reading.problems.iter().map(|p| Problem {
+        problems.extend(source.reading().problems.iter().map(|p| Problem {
             file: Arc::clone(&source.file),
             at: Some(p.at),
             message: p.message.clone(),
         }));
-        documents.extend(source.reading.documents);
+        documents.extend(source.reading().documents.iter().cloned());
     }
     let (objects, more) = objects(&documents);
     problems.extend(more);

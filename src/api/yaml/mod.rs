@@ -1,18 +1,25 @@
 //! What does a YAML or JSON file say, and where does each value stand?
 //!
 //! Plain scalars are resolved as kubectl does (YAML 1.1). Duplicate keys are reported, though kubectl would let the
-//! last one win in silence. Aliases and merge keys work, up to [`MAX_NODES`] values in a file.
+//! last one win in silence. Aliases and merge keys work, up to [`MAX_NODES`] values in a document.
+//!
+//! Where values stand is found out only when somebody asks: most documents have nothing wrong with them, and the places
+//! take longer to note, and more memory, than the document itself.
 
+mod chunk;
+pub mod edit;
 mod scalar;
+pub mod spans;
 mod tree;
 
 use crate::path::{Path, Segment};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tree::{Kind, Node};
 
+pub use chunk::{Chunk, chunks};
 pub use tree::{MAX_DEPTH, MAX_NODES};
 
 /// A place in a file, both counted from 1.
@@ -51,13 +58,29 @@ pub struct Problem {
 }
 
 /// One document of a file.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Document {
     /// Name of the file.
     pub file: Arc<str>,
     /// What the document says, with the last of duplicate keys.
     pub value: Value,
-    places: BTreeMap<Path, Place>,
+    origin: Option<Origin>,
+    places: OnceLock<BTreeMap<Path, Place>>,
+}
+
+/// The text that a document was read from.
+#[derive(Debug, Clone)]
+struct Origin {
+    text: Arc<str>,
+    chunk: Chunk,
+    /// Which document of the chunk.
+    nth: usize,
+}
+
+impl PartialEq for Document {
+    fn eq(&self, other: &Self) -> bool {
+        self.file == other.file && self.value == other.value
+    }
 }
 
 /// Where a value and its key stand.
@@ -71,7 +94,7 @@ impl Document {
     /// An object that comes from no file, under a name to show: all of it stands at line 1, column 1.
     #[must_use]
     pub fn without_text(name: &str, value: Value) -> Self {
-        Self { file: Arc::from(name), value, places: BTreeMap::new() }
+        Self { file: Arc::from(name), value, origin: None, places: OnceLock::new() }
     }
 
     /// Where the value at a path stands; where it is absent, the nearest object around it.
@@ -86,11 +109,26 @@ impl Document {
         self.place(path).key
     }
 
+    /// Reads the text again, for the places alone.
+    fn places(&self) -> &BTreeMap<Path, Place> {
+        self.places.get_or_init(|| {
+            let mut places = BTreeMap::new();
+            if let Some(Origin { text, chunk, nth }) = &self.origin {
+                let root = tree::parse(text, chunk).0.into_iter().nth(*nth);
+                if let Some(root) = root {
+                    note(&root, root.at, &Path::root(), &mut places);
+                }
+            }
+            places
+        })
+    }
+
     fn place(&self, path: &Path) -> Place {
+        let places = self.places();
         let mut segments = path.segments();
         loop {
             let here = segments.iter().fold(Path::root(), |p, s| p.with(s.clone()));
-            if let Some(place) = self.places.get(&here) {
+            if let Some(place) = places.get(&here) {
                 return if segments.len() == path.segments().len() {
                     *place
                 } else {
@@ -119,42 +157,55 @@ pub struct Reading {
 /// Reads all documents of a text. `file` is the name to show.
 #[must_use]
 pub fn read(file: &str, text: &str) -> Reading {
-    let file: Arc<str> = Arc::from(file);
-    let (roots, problems) = tree::parse(text.strip_prefix('\u{feff}').unwrap_or(text));
-    let documents = roots
-        .into_iter()
-        .map(|root| {
-            let mut places = BTreeMap::new();
-            let at = root.at;
-            let value = flatten(root, at, &Path::root(), &mut places);
-            Document { file: Arc::clone(&file), value, places }
-        })
-        .collect();
-    Reading { documents, problems }
+    let (file, text) = (Arc::from(file), Arc::from(text));
+    let mut all = Reading::default();
+    for chunk in chunks(&text) {
+        let Reading { documents, problems } = read_chunk(&file, &text, chunk);
+        all.documents.extend(documents);
+        all.problems.extend(problems);
+    }
+    all
 }
 
-fn flatten(node: Node, key: Position, path: &Path, places: &mut BTreeMap<Path, Place>) -> Value {
-    let value = if matches!(node.kind, Kind::Scalar(Value::Null)) { key } else { node.at };
-    places.insert(path.clone(), Place { key, value });
+/// Reads a part of a text, which [`chunks`] has cut out of it.
+#[must_use]
+pub fn read_chunk(file: &Arc<str>, text: &Arc<str>, chunk: Chunk) -> Reading {
+    let (roots, problems) = tree::parse(text, &chunk);
+    let document = |(nth, root): (usize, Node)| Document {
+        file: Arc::clone(file),
+        value: value(root),
+        origin: Some(Origin { text: Arc::clone(text), chunk: chunk.clone(), nth }),
+        places: OnceLock::new(),
+    };
+    Reading { documents: roots.into_iter().enumerate().map(document).collect(), problems }
+}
+
+fn value(node: Node) -> Value {
     match node.kind {
         Kind::Scalar(value) => value,
-        Kind::List(items) => {
-            let items = items.into_iter().enumerate();
-            items
-                .map(|(i, item)| {
-                    let at = item.at;
-                    flatten(item, at, &path.index(i), places)
-                })
-                .collect()
-        }
+        Kind::List(items) => items.into_iter().map(value).collect(),
         Kind::Map(entries) => {
-            let mut map = Map::new();
+            let mut map = Map::with_capacity(entries.len());
             for entry in entries {
-                let at = path.with(Segment::Key(entry.key.clone()));
-                let value = flatten(entry.value, entry.at, &at, places);
-                map.insert(entry.key, value);
+                map.insert(entry.key, value(entry.value));
             }
             Value::Object(map)
+        }
+    }
+}
+
+/// Notes where a value, its key and all in it stand.
+fn note(node: &Node, key: Position, path: &Path, places: &mut BTreeMap<Path, Place>) {
+    let value = if matches!(node.kind, Kind::Scalar(Value::Null)) { key } else { node.at };
+    places.insert(path.clone(), Place { key, value });
+    match &node.kind {
+        Kind::Scalar(_) => {}
+        Kind::List(items) => {
+            let items = items.iter().enumerate();
+            items.for_each(|(i, item)| note(item, item.at, &path.index(i), places));
+        }
+        Kind::Map(entries) => {
+            entries.iter().for_each(|e| note(&e.value, e.at, &path.with(Segment::Key(e.key.clone())), places));
         }
     }
 }

@@ -1,12 +1,12 @@
 //! How do the parser's events become trees?
 
 use super::scalar;
-use super::{Position, Problem, ProblemKind};
+use super::{Chunk, Position, Problem, ProblemKind};
 use granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag, options};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Most values in a file, each alias counted as all that it stands for.
+/// Most values in a document, each alias counted as all that it stands for.
 pub const MAX_NODES: usize = 500_000;
 /// Deepest nesting.
 pub const MAX_DEPTH: usize = 100;
@@ -54,9 +54,11 @@ impl Node {
     }
 }
 
-/// All documents of a text that are whole and not empty, and what is wrong with the text.
-pub(super) fn parse(text: &str) -> (Vec<Node>, Vec<Problem>) {
+/// All documents of a part of a text that are whole and not empty, and what is wrong with it.
+pub(super) fn parse(text: &str, chunk: &Chunk) -> (Vec<Node>, Vec<Problem>) {
+    let text = text.get(chunk.bytes.clone()).unwrap_or_default();
     let mut builder = Builder {
+        lines: chunk.lines,
         parser: Parser::new_from_str_with_options(text, options! { emit_comments: false }),
         anchors: BTreeMap::new(),
         nodes: 0,
@@ -87,25 +89,27 @@ struct Stop {
 }
 
 struct Builder<'t> {
+    /// The lines before the text.
+    lines: usize,
     parser: Parser<'t, granit_parser::StrInput<'t>>,
     anchors: BTreeMap<usize, Node>,
     nodes: usize,
     problems: Vec<Problem>,
 }
 
-fn position(mark: &Marker) -> Position {
-    Position { line: mark.line().max(1), column: mark.col() + 1 }
-}
-
 fn syntax(at: Position, message: impl Into<String>) -> Stop {
     Stop { problem: Problem { kind: ProblemKind::Syntax, at, message: message.into() }, fatal: false }
 }
 
-fn refused(error: &ScanError) -> Stop {
-    syntax(position(error.marker()), error.info())
-}
-
 impl<'t> Builder<'t> {
+    fn position(&self, mark: &Marker) -> Position {
+        Position { line: self.lines + mark.line().max(1), column: mark.col() + 1 }
+    }
+
+    fn refused(&self, error: &ScanError) -> Stop {
+        syntax(self.position(error.marker()), error.info())
+    }
+
     /// The next document; `None` at the end of the text.
     fn document(&mut self) -> Result<Option<Node>, Stop> {
         self.anchors.clear();
@@ -123,7 +127,7 @@ impl<'t> Builder<'t> {
         match self.parser.proceed_next_document() {
             Ok(more) => more,
             Err(error) => {
-                self.problems.push(refused(&error).problem);
+                self.problems.push(self.refused(&error).problem);
                 false
             }
         }
@@ -132,15 +136,15 @@ impl<'t> Builder<'t> {
     fn next(&mut self) -> Result<Option<(Event<'t>, Position)>, Stop> {
         match self.parser.next_event() {
             None => Ok(None),
-            Some(Ok((event, span))) => Ok(Some((event, position(&span.start)))),
-            Some(Err(error)) => Err(refused(&error)),
+            Some(Ok((event, span))) => Ok(Some((event, self.position(&span.start)))),
+            Some(Err(error)) => Err(self.refused(&error)),
         }
     }
 
     fn count(&mut self, nodes: usize, at: Position) -> Result<(), Stop> {
         self.nodes += nodes;
         if self.nodes > MAX_NODES {
-            let stop = syntax(at, format!("the file holds more than {MAX_NODES} values, aliases included"));
+            let stop = syntax(at, format!("the document holds more than {MAX_NODES} values, aliases included"));
             return Err(Stop { fatal: true, ..stop });
         }
         Ok(())

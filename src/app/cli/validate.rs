@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
 
 /// Adds what is wrong with scenarios of `simulate`. Whether their steps name something is known only beside manifests.
 fn with_scenarios(source: &Source, mut report: Report) -> Report {
-    for document in source.reading.documents.iter().filter(|d| is_scenario(d)) {
+    for document in source.reading().documents.iter().filter(|d| is_scenario(d)) {
         report.checked += 1;
         report.skipped.retain(|kind, _| !kind.ends_with(&format!(" {KIND}")));
         for problem in read(document).err().unwrap_or_default() {

@@ -16,6 +16,9 @@ rules! {
     LIST = "NK1016", Error, "Items of a list do not repeat";
     FORMAT = "NK1017", Error, "A value has the format of its field";
     NAME = "NK1018", Error, "An object has a valid name";
+    METADATA = "NK1019", Error, "Labels, annotations and owners of an object are valid";
     MEANING = "NK1020", Error, "The fields of an object make sense together";
     PLACEHOLDER = "NK1021", Error, "A value is no placeholder";
+    LOOKS_LIKE_TEXT = "NK1022", Error, "A value that looks like text is text";
+    DEFINITION = "NK1032", Error, "The chosen definition knows the field";
 }

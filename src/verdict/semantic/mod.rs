@@ -10,7 +10,7 @@ mod gitops;
 mod pods;
 mod render;
 
-pub(crate) use render::{Digest, Render, Subject};
+pub(crate) use render::{Digest, Place, Render, Subject};
 
 use crate::facts::Facts;
 use crate::finding::Issue;

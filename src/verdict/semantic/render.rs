@@ -2,6 +2,7 @@
 
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
+use napkeeper_api::yaml::Chunk;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,11 +18,22 @@ pub(crate) struct Subject<'s> {
     pub(crate) object: &'s Object,
 }
 
+/// Where a document stands in the input.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// Which of the sources.
+    pub(crate) source: usize,
+    /// Which part of it.
+    pub(crate) chunk: Chunk,
+    /// Which document of that part.
+    pub(crate) nth: usize,
+}
+
 /// What is kept of an object, to look at it together with all others. Small: there may be thousands.
 #[derive(Debug, Clone)]
 pub(crate) struct Digest {
-    /// Which of the sources it stands in, and which document of it.
-    pub(crate) at: (usize, usize),
+    /// Where it stands.
+    pub(crate) at: Place,
     /// Its root in the document; not the document's own for an item of a List.
     pub(crate) root: Path,
     /// As the domain knows it.
@@ -46,7 +58,7 @@ const KEPT_WHOLE: [&str; 4] =
 
 impl Digest {
     /// What is kept of an object.
-    pub(crate) fn of(at: (usize, usize), root: Path, value: &Value, object: Object) -> Self {
+    pub(crate) fn of(at: Place, root: Path, value: &Value, object: Object) -> Self {
         let annotations = value["metadata"]["annotations"].as_object().into_iter().flatten();
         let text = |(k, v): (&String, &Value)| Some((Arc::from(k.as_str()), Arc::from(v.as_str()?)));
         let annotations = annotations.filter_map(text).collect();

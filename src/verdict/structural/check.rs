@@ -1,214 +1,286 @@
-//! Does a value, defaults put in, satisfy its schema?
+//! Does a value, as it would be stored, satisfy its schema?
+//!
+//! A wrong type does not stop the other keywords: the API server says all that it finds. The number that a check
+//! returns counts what fitted; of several alternatives that all fail, the one with the most is explained.
 
+use super::describe;
+use super::fault::{Fault, Faults, NO_FIELD, Reason};
+use super::node::{Additional, Found, Junctors, Node, Types};
+use super::numbers::{self, Num};
+use super::place::Place;
+use super::ratchet::Past;
 use crate::finding::Issue;
-use crate::patterns::Patterns;
-use crate::rules::{Rule, structure as rules};
-use napkeeper_api::path::{Path, Segment};
-use napkeeper_api::wire::describe_pattern;
-use napkeeper_core::suggest::nearest;
 use serde_json::{Map, Value};
 
-/// Values that were renamed: the field, what it was, what it is.
-const RENAMED: [(&str, &str, &str); 1] = [("consolidationPolicy", "WhenUnderutilized", "WhenEmptyOrUnderutilized")];
-
-/// Required fields that have but one value: the object, the field, the value.
-const WANTED: [(&str, &str, &str); 2] =
-    [("nodeClassRef", "group", "karpenter.azure.com"), ("nodeClassRef", "kind", "AKSNodeClass")];
-
-pub(super) struct Check<'c> {
-    pub(super) patterns: &'c Patterns,
-    pub(super) found: &'c mut Vec<Issue>,
+/// All that is wrong with a value. What an update has not changed is forgiven.
+pub(crate) fn check(value: &Value, node: &Node, past: Option<Past<'_>>) -> Vec<Fault> {
+    let mut check = Check { faults: Faults::default() };
+    check.value(value, node, &Place::ROOT, past);
+    check.faults.into_list()
 }
 
-impl Check<'_> {
-    fn add(&mut self, rule: &'static Rule, path: &Path, message: String) {
-        self.found.push(Issue::new(rule, path, message));
-    }
+/// The same, adding to what is wrong already.
+pub(crate) fn check_into(value: &Value, node: &Node, past: Option<Past<'_>>, faults: &mut Faults) {
+    let mut check = Check { faults: std::mem::take(faults) };
+    check.value(value, node, &Place::ROOT, past);
+    *faults = check.faults;
+}
 
-    pub(super) fn value(&mut self, value: &Value, schema: &Value, path: &Path) {
-        if !self.has_type(value, schema, path) {
-            return;
-        }
-        self.one_of(value, schema, path);
-        match value {
-            Value::Object(map) => self.object(map, schema, path),
-            Value::Array(items) => self.list(items, schema, path),
-            Value::String(text) => self.text(text, schema, path),
-            Value::Number(number) => {
-                let n = number.as_f64().unwrap_or(f64::NAN);
-                self.bounds(n, &VALUE, schema, path);
-                let int32 = schema["format"] == "int32" && !(-2_147_483_648.0..=2_147_483_647.0).contains(&n);
-                if int32 {
-                    self.add(&rules::FORMAT, path, format!("{number} does not fit in 32 bits"));
-                }
-            }
-            Value::Bool(_) | Value::Null => {}
-        }
-    }
+struct Check {
+    faults: Faults,
+}
 
-    fn has_type(&mut self, value: &Value, schema: &Value, path: &Path) -> bool {
-        let is = |name: &str| match name {
-            "object" => value.is_object(),
-            "array" => value.is_array(),
-            "string" => value.is_string(),
-            "integer" => value.is_i64() || value.is_u64(),
-            "number" => value.is_number(),
-            "boolean" => value.is_boolean(),
-            "null" => value.is_null(),
-            _ => true,
-        };
-        let either = schema["x-kubernetes-int-or-string"] == true;
-        let wanted: Vec<&str> = match &schema["type"] {
-            _ if either => vec!["integer", "string"],
-            Value::String(name) => vec![name],
-            Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
-            _ => return true,
-        };
-        let fits = wanted.iter().any(|name| is(name));
-        if !fits {
-            let wanted: Vec<&str> = wanted.into_iter().filter(|w| *w != "null").collect();
-            let message = format!("must be {}, not {}", article(&wanted), describe(value));
-            let quotes = wanted == ["string"] && !value.is_object() && !value.is_array() && !value.is_null();
-            let fix = quotes.then(|| "put quotes around it".to_owned());
-            self.found.push(Issue::new(&rules::TYPE, path, message).fix(fix));
-        }
-        fits
-    }
-
-    fn one_of(&mut self, value: &Value, schema: &Value, path: &Path) {
-        let Some(allowed) = schema["enum"].as_array().filter(|a| !a.contains(value)) else {
-            return;
-        };
-        let names: Vec<&str> = allowed.iter().filter_map(Value::as_str).collect();
-        let given = value.as_str().unwrap_or_default();
-        let renamed = RENAMED.iter().find(|(field, old, _)| {
-            *old == given && path.segments().last() == Some(&Segment::Key((*field).to_owned()))
+impl Check {
+    fn refuse(&mut self, place: &Place<'_>, reason: Reason, issue: impl FnOnce() -> Option<Issue>) {
+        self.faults.add(|| {
+            let field = if place.is_root() { NO_FIELD.to_owned() } else { place.dotted() };
+            Fault { field, reason, issue: issue(), weak: false }
         });
-        let fix = match renamed {
-            Some((_, _, now)) => Some(format!("it is now {now}")),
-            None => nearest(given, names.iter().copied()).map(|n| format!("did you mean {n}?")),
-        };
-        let message = format!("{value} is not one of {}", names.join(", "));
-        self.found.push(Issue::new(&rules::ENUM, path, message).fix(fix));
     }
 
-    fn object(&mut self, map: &Map<String, Value>, schema: &Value, path: &Path) {
-        for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            if !map.contains_key(name) {
-                let last = path.segments().last();
-                let value = WANTED
-                    .iter()
-                    .find(|(parent, field, _)| *field == name && last == Some(&Segment::Key((*parent).to_owned())));
-                let fix = value.map(|(_, field, value)| format!("add {field}: {value}"));
-                let message = format!("required field {name} is missing");
-                let issue = Issue::new(&rules::REQUIRED, &path.key(name), message);
-                self.found.push(issue.fix(fix));
+    /// Refuses without naming a field, as the API server does for ranges and combined schemas.
+    fn refuse_somewhere(&mut self, issue: impl FnOnce() -> Issue) {
+        self.faults.add(|| {
+            let issue = Some(issue());
+            Fault { field: NO_FIELD.to_owned(), reason: Reason::Invalid, issue, weak: true }
+        });
+    }
+
+    /// A value that the schema's own structure knows, so an update may keep what is wrong with it.
+    fn value(&mut self, value: &Value, node: &Node, place: &Place<'_>, past: Option<Past<'_>>) -> usize {
+        let mark = self.faults.mark();
+        let fitted = self.keywords(value, node, place, past);
+        if self.faults.mark() > mark && past.is_some_and(|past| past.is(value)) {
+            self.faults.forget(mark);
+        }
+        fitted
+    }
+
+    fn keywords(&mut self, value: &Value, node: &Node, place: &Place<'_>, past: Option<Past<'_>>) -> usize {
+        let mut fitted = 0;
+        if node.types != Types::ANY || node.format.is_some() {
+            let fits = has_type(value, node);
+            fitted += 2 * usize::from(fits) + usize::from(!fits);
+            if !fits {
+                self.refuse(place, Reason::TypeInvalid, || Some(describe::wrong_type(value, node, place)));
             }
         }
-        let size = count(map.len());
-        self.bounds(size, &ENTRIES, schema, path);
-        for (key, child) in map {
-            let known = schema["properties"].get(key);
-            let schema = known.unwrap_or_else(|| &schema["additionalProperties"]);
-            self.value(child, schema, &path.key(key));
+        if value.is_null() {
+            self.one_of(value, node, place);
+            return fitted.saturating_sub(1);
         }
-    }
-
-    fn list(&mut self, items: &[Value], schema: &Value, path: &Path) {
-        self.bounds(count(items.len()), &ITEMS, schema, path);
-        for (i, item) in items.iter().enumerate() {
-            self.value(item, &schema["items"], &path.index(i));
+        if let Some(junctors) = &node.junctors {
+            fitted += self.junctors(value, junctors, place);
         }
-        match schema["x-kubernetes-list-type"].as_str() {
-            Some("set") => self.distinct(items, |item| item.clone(), path),
-            Some("map") => {
-                let keys = schema["x-kubernetes-list-map-keys"].as_array();
-                let keys: Vec<&str> = keys.into_iter().flatten().filter_map(Value::as_str).collect();
-                self.distinct(items, |item| keys.iter().map(|k| item[*k].clone()).collect(), path);
+        // The combined schemas count twice though there are none: once as a keyword, once as what fitted.
+        fitted += 2;
+        match value {
+            Value::String(text) => fitted += self.text(text, node, place),
+            Value::Number(number) => {
+                self.number(Num::of(number), value, node, place);
+                fitted += 2;
             }
-            _ => {}
+            Value::Array(items) => fitted += 2 + self.list(items, node, place, past),
+            Value::Object(_) | Value::Bool(_) | Value::Null => {}
+        }
+        self.one_of(value, node, place);
+        fitted += 1;
+        if let Value::Object(map) = value {
+            fitted += 1 + self.object(map, node, place, past);
+        }
+        fitted + 1
+    }
+
+    fn one_of(&mut self, value: &Value, node: &Node, place: &Place<'_>) {
+        if !node.allowed.is_empty() && !node.allowed.iter().any(|allowed| is_allowed(value, allowed)) {
+            self.refuse(place, Reason::NotSupported, || Some(describe::not_one_of(value, node, place)));
         }
     }
 
-    fn distinct(&mut self, items: &[Value], key: impl Fn(&Value) -> Value, path: &Path) {
-        for (i, item) in items.iter().enumerate() {
-            let own = key(item);
-            if let Some(first) = items[..i].iter().position(|other| key(other) == own) {
-                let shown = match &own {
-                    Value::Array(keys) => keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-                    other => other.to_string(),
+    fn text(&mut self, text: &str, node: &Node, place: &Place<'_>) -> usize {
+        // The first of these that fails is the only one that is said.
+        let length = || text.chars().count() as u64;
+        let most = node.length.most.filter(|most| text.len() as u64 > *most && length() > *most);
+        let least = node.length.least.filter(|least| length() < *least);
+        if let Some(most) = most {
+            self.refuse(place, Reason::TooLong, || Some(describe::most(most, length(), " characters", place)));
+        } else if let Some(least) = least {
+            self.refuse(place, Reason::Invalid, || Some(describe::least(least, length(), " characters", place)));
+        } else if let Some(pattern) = node.pattern.as_ref().filter(|pattern| !pattern.matches(text)) {
+            self.refuse(place, Reason::Invalid, || Some(describe::pattern(text, pattern, place)));
+        }
+        match node.format.filter(|format| format.is_of_text()) {
+            Some(format) if !format.matches(text) => {
+                self.refuse(place, Reason::TypeInvalid, || Some(describe::format(text, format, place)));
+                2
+            }
+            Some(_) => 2,
+            None => 1,
+        }
+    }
+
+    fn number(&mut self, n: Num, value: &Value, node: &Node, place: &Place<'_>) {
+        numbers::check(n, node, |wrong| match wrong {
+            numbers::Wrong::Range => self.refuse_somewhere(|| describe::out_of_range(value, node, place)),
+            other => self.refuse(place, Reason::Invalid, || Some(describe::number(value, other, place))),
+        });
+    }
+
+    fn list(&mut self, items: &[Value], node: &Node, place: &Place<'_>, past: Option<Past<'_>>) -> usize {
+        let mut fitted = 0;
+        if let Some(schema) = &node.items {
+            for (i, item) in items.iter().enumerate() {
+                let past = past.and_then(|past| past.item(item));
+                fitted += self.value(item, schema, &place.index(i), past);
+            }
+        }
+        let count = items.len() as u64;
+        if let Some(least) = node.count.least.filter(|least| count < *least) {
+            self.refuse(place, Reason::Invalid, || Some(describe::least(least, count, " items", place)));
+        }
+        if let Some(most) = node.count.most.filter(|most| count > *most) {
+            self.refuse(place, Reason::TooMany, || Some(describe::most(most, count, " items", place)));
+        }
+        fitted
+    }
+
+    fn object(&mut self, map: &Map<String, Value>, node: &Node, place: &Place<'_>, past: Option<Past<'_>>) -> usize {
+        let count = map.len() as u64;
+        if let Some(least) = node.entries.least.filter(|least| count < *least) {
+            self.refuse(place, Reason::Invalid, || Some(describe::least(least, count, " entries", place)));
+        }
+        if let Some(most) = node.entries.most.filter(|most| count > *most) {
+            self.refuse(place, Reason::TooMany, || Some(describe::most(most, count, " entries", place)));
+        }
+        let mut fitted = 0;
+        if !node.properties.is_empty() || matches!(node.additional, Additional::Schema(_)) {
+            for (key, child) in map {
+                let (schema, at) = match node.find(key) {
+                    Found::Property(schema) => (schema, place.field(key)),
+                    Found::Additional(schema) => (schema, place.key(key)),
+                    Found::Anything | Found::Nothing => continue,
                 };
-                let message = format!("{shown} is given twice, first as item {first}");
-                self.add(&rules::LIST, &path.index(i), message);
+                let named = place.is_root() && matches!(key.as_str(), "apiVersion" | "kind");
+                let past = past.filter(|_| !named).and_then(|past| past.field(key));
+                fitted += self.value(child, schema, &at, past);
             }
         }
+        for name in &node.required {
+            if !map.contains_key(&**name) {
+                let at = place.field(name);
+                self.refuse(&at, Reason::Required, || Some(describe::missing(name, place)));
+            }
+        }
+        fitted
     }
 
-    fn text(&mut self, text: &str, schema: &Value, path: &Path) {
-        self.bounds(count(text.chars().count()), &LENGTH, schema, path);
-        let pattern = schema["pattern"].as_str();
-        if let Some(pattern) = pattern.filter(|p| !self.patterns.matches(p, text)) {
-            let issue = match describe_pattern(pattern) {
-                Some(form) => format!("{text:?} is not {form}"),
-                None => format!("{text:?} does not match {pattern}"),
+    /// An update forgives nothing inside of combined schemas, only around them.
+    fn junctors(&mut self, value: &Value, j: &Junctors, place: &Place<'_>) -> usize {
+        let mut fitted = 0;
+        let obvious = j.int_or_string
+            && match value {
+                Value::String(_) => true,
+                Value::Number(n) => Num::of(n).is_integer() && n.is_i64(),
+                _ => false,
             };
-            self.add(&rules::PATTERN, path, issue);
+        if !j.any_of.is_empty() && !obvious {
+            fitted += self.any_of(value, &j.any_of, place);
         }
-        let is_time = || !text.contains(' ') && text.to_ascii_uppercase().parse::<jiff::Timestamp>().is_ok();
-        if schema["format"] == "date-time" && !is_time() {
-            let message = format!("{text:?} is not a time in RFC 3339, such as 2026-11-21T08:00:00Z");
-            self.add(&rules::FORMAT, path, message);
+        if !j.one_of.is_empty() {
+            fitted += self.exactly_one_of(value, &j.one_of, place);
         }
+        let mut failed = false;
+        for schema in &j.all_of {
+            let mark = self.faults.mark();
+            fitted += self.keywords(value, schema, place, None);
+            failed |= self.faults.mark() > mark;
+        }
+        if failed {
+            self.refuse_somewhere(|| describe::combined(place, "does not fit all forms that the definition asks for"));
+        }
+        if let Some(schema) = &j.not
+            && self.try_one(value, schema, place).0
+        {
+            self.refuse_somewhere(|| describe::combined(place, "has a form that the definition forbids"));
+        }
+        fitted
     }
 
-    fn bounds(&mut self, n: f64, measure: &Measure, schema: &Value, path: &Path) {
-        let Measure { least, most, unit } = measure;
-        if let Some(least) = schema[*least].as_f64().filter(|least| n < *least) {
-            let message = format!("must be at least {least}{unit}, not {n}");
-            self.add(&rules::RANGE, path, message);
+    /// Whether a schema takes the value, and how much of it fitted.
+    fn try_one(&mut self, value: &Value, node: &Node, place: &Place<'_>) -> (bool, usize) {
+        let mark = self.faults.mark();
+        self.faults.quiet();
+        let fitted = self.keywords(value, node, place, None);
+        let fits = self.faults.mark() == mark;
+        self.faults.forget(mark);
+        self.faults.loud();
+        (fits, fitted)
+    }
+
+    fn any_of(&mut self, value: &Value, nodes: &[Node], place: &Place<'_>) -> usize {
+        let mut best: Option<(&Node, usize)> = None;
+        for node in nodes {
+            let (fits, fitted) = self.try_one(value, node, place);
+            if fits {
+                return fitted;
+            }
+            if best.is_none_or(|(_, most)| fitted > most) {
+                best = Some((node, fitted));
+            }
         }
-        if let Some(most) = schema[*most].as_f64().filter(|most| n > *most) {
-            let message = format!("must be at most {most}{unit}, not {n}");
-            self.add(&rules::RANGE, path, message);
+        let many = nodes.len();
+        self.refuse_somewhere(|| {
+            describe::combined(place, &format!("fits none of the {many} forms that the definition allows"))
+        });
+        best.map_or(0, |(node, _)| self.keywords(value, node, place, None))
+    }
+
+    fn exactly_one_of(&mut self, value: &Value, nodes: &[Node], place: &Place<'_>) -> usize {
+        let mut best: Option<(&Node, usize)> = None;
+        let mut fitting = 0;
+        let mut first = 0;
+        for node in nodes {
+            let (fits, fitted) = self.try_one(value, node, place);
+            if fits {
+                first = if fitting == 0 { fitted } else { first };
+                fitting += 1;
+            } else if fitting == 0 && best.is_none_or(|(_, most)| fitted > most) {
+                best = Some((node, fitted));
+            }
         }
+        if fitting == 1 {
+            return first;
+        }
+        self.refuse_somewhere(|| {
+            let many = nodes.len();
+            let said = format!("fits {fitting} of the {many} forms that the definition allows, not exactly one");
+            describe::combined(place, &said)
+        });
+        best.filter(|_| fitting == 0).map_or(0, |(node, _)| self.keywords(value, node, place, None))
     }
 }
 
-/// The keywords that bound something, and the unit to name.
-struct Measure {
-    least: &'static str,
-    most: &'static str,
-    unit: &'static str,
-}
-
-const VALUE: Measure = Measure { least: "minimum", most: "maximum", unit: "" };
-const LENGTH: Measure = Measure { least: "minLength", most: "maxLength", unit: " characters" };
-const ITEMS: Measure = Measure { least: "minItems", most: "maxItems", unit: " items" };
-const ENTRIES: Measure = Measure { least: "minProperties", most: "maxProperties", unit: " entries" };
-
-#[expect(clippy::cast_precision_loss, reason = "no manifest has 2^52 entries")]
-fn count(n: usize) -> f64 {
-    n as f64
-}
-
-fn article(names: &[&str]) -> String {
-    let with = |name: &&str| match *name {
-        "integer" => "a whole number".to_owned(),
-        "boolean" => "true or false".to_owned(),
-        "array" => "a list".to_owned(),
-        "object" => "a map".to_owned(),
-        "string" => "text".to_owned(),
-        other => format!("a {other}"),
-    };
-    names.iter().map(with).collect::<Vec<_>>().join(" or ")
-}
-
-fn describe(value: &Value) -> String {
+/// True when a value has a type that the schema takes.
+fn has_type(value: &Value, node: &Node) -> bool {
+    let Node { types, format, .. } = node;
+    let numeric = types.has(Types::INTEGER) || types.has(Types::NUMBER);
     match value {
-        Value::Object(_) => "a map".to_owned(),
-        Value::Array(_) => "a list".to_owned(),
-        Value::Null => "null".to_owned(),
-        Value::String(text) => format!("the text {text:?}"),
-        other => other.to_string(),
+        Value::Null => *types == Types::ANY || node.nullable,
+        // Whatever has a format of text is taken for it, and so is a list.
+        Value::String(_) | Value::Array(_) if format.is_some() && !numeric => true,
+        Value::String(_) => types.has(Types::STRING),
+        Value::Array(_) => types.has(Types::ARRAY),
+        Value::Object(_) => types.has(Types::OBJECT),
+        Value::Bool(_) => types.has(Types::BOOLEAN),
+        Value::Number(n) => types.has(Types::NUMBER) || types.has(Types::INTEGER) && Num::of(n).is_integer(),
+    }
+}
+
+/// True when a value is one of an `enum`: 1 and 1.0 are the same.
+fn is_allowed(value: &Value, allowed: &Value) -> bool {
+    match (value, allowed) {
+        (Value::Null, _) => false,
+        (Value::Number(n), Value::Number(allowed)) => Num::of(n).equals(Num::of(allowed)),
+        (value, allowed) => value == allowed,
     }
 }

@@ -95,11 +95,9 @@ fn load(asked: Asked<'_>, from: &str) -> anyhow::Result<Loaded> {
     }
     let Some(file) = asked.scenario else { return Ok(loaded) };
     let own = manifests::load(&[file.to_owned()]);
-    for source in &mut loaded.sources {
-        source.reading.documents.retain(|d| !is_scenario(d));
-    }
+    loaded.sources = loaded.sources.into_iter().map(|source| source.without(is_scenario)).collect();
     for source in &own.sources {
-        let reading = &source.reading;
+        let reading = source.reading();
         if reading.problems.is_empty() && !reading.documents.iter().any(is_scenario) {
             bail!("{}: there is no {} {} in it", source.file, scenario::API_VERSION, scenario::KIND);
         }
@@ -134,7 +132,7 @@ fn sound_documents<'d>(loaded: &'d Loaded, err: &mut impl Write) -> anyhow::Resu
         }
         let good =
             |d: &&Document| !config::is_config(&d.file) && !verdict.document(d).findings.iter().any(|f| is_error(&f));
-        sound.documents.extend(source.reading.documents.iter().filter(good));
+        sound.documents.extend(source.reading().documents.iter().filter(good));
     }
     Ok(sound)
 }

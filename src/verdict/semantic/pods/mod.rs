@@ -1,9 +1,28 @@
-//! NK6xxx: will the pods be placed?
+//! NK6xxx: will the pods be placed, and can they be moved?
+
+mod eviction;
+mod placement;
+#[cfg(test)]
+mod tests;
+mod workload;
 
 use super::{Render, Subject};
 use crate::facts::Facts;
 use crate::finding::Issue;
+use crate::rules::pods as rules;
+use workload::Workload;
 
-pub(super) fn object(_subject: &Subject<'_>, _facts: &Facts, _found: &mut Vec<Issue>) {}
+/// What a workload asks of its node must not contradict itself.
+pub(super) fn object(subject: &Subject<'_>, _facts: &Facts, found: &mut Vec<Issue>) {
+    let Some(workload) = Workload::of(subject.object) else { return };
+    if let Some(key) = workload.contradiction() {
+        let message = format!("no node can satisfy this: {key} is asked for in ways that no value meets");
+        let fix = "make nodeSelector and required node affinity agree, or drop one of them".to_owned();
+        found.push(Issue::new(&rules::CONTRADICTION, &workload.spec(), message).fix(fix));
+    }
+}
 
-pub(super) fn render(_render: &Render, _facts: &Facts, _found: &mut Vec<(usize, Issue)>) {}
+pub(super) fn render(render: &Render, facts: &Facts, found: &mut Vec<(usize, Issue)>) {
+    placement::check(render, facts, found);
+    eviction::check(render, found);
+}

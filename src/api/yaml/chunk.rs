@@ -1,0 +1,54 @@
+//! Where do the documents of a text begin and end?
+//!
+//! As kubectl does it, a text is cut at every line that begins with `---`, before any of it is read: one document's
+//! mistake is not its neighbour's, and each can be read by itself, on any thread.
+
+use std::ops::Range;
+
+/// A part of a text that is read by itself: one document, or several that `...` parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// Its bytes in the text.
+    pub(super) bytes: Range<usize>,
+    /// The lines before it.
+    pub(super) lines: usize,
+}
+
+/// Cuts a text into its documents.
+#[must_use]
+pub fn chunks(text: &str) -> Vec<Chunk> {
+    let mut chunks = Vec::new();
+    let (mut start, mut first, mut line) = (bom(text), 0, 0);
+    let mut at = start;
+    for full in text.get(start..).unwrap_or_default().split_inclusive('\n') {
+        if at > start && is_separator(full) {
+            chunks.push(Chunk { bytes: start..at, lines: first });
+            (start, first) = (at, line);
+        }
+        at += full.len();
+        line += 1;
+    }
+    chunks.push(Chunk { bytes: start..at, lines: first });
+    chunks
+}
+
+fn bom(text: &str) -> usize {
+    if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 }
+}
+
+fn is_separator(line: &str) -> bool {
+    line.strip_prefix("---").is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_at_its_separators_and_nothing_is_lost() {
+        let text = "\u{feff}a: 1\n---\nb: |\n  ---\n--- c\n---d\n---\r\n";
+        let parts: Vec<_> = chunks(text).iter().map(|c| (&text[c.bytes.clone()], c.lines)).collect();
+        assert_eq!(parts, [("a: 1\n", 0), ("---\nb: |\n  ---\n", 1), ("--- c\n---d\n", 4), ("---\r\n", 6)]);
+        assert_eq!(chunks("").len(), 1);
+    }
+}

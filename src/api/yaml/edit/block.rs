@@ -1,0 +1,207 @@
+//! How is an entry changed that has lines of its own?
+
+use super::Refusal;
+use super::render::{self, reindent};
+use super::sheet::{Change, Piece, Sheet, Spot, Target};
+use crate::yaml::spans::{Entry, Kind, Node};
+use std::ops::Range;
+
+/// The lines of an entry.
+struct Lines {
+    /// Where its own comments above it begin.
+    lead: usize,
+    /// Where the line of its key begins.
+    start: usize,
+    /// After the line where its value ends.
+    end: usize,
+    /// After the comments below it that are indented more than its key.
+    tail: usize,
+    /// The column of its key.
+    column: usize,
+}
+
+/// A comment with a line of its own: its column, in bytes.
+fn comment(line: &str) -> Option<usize> {
+    let text = line.trim_start();
+    text.starts_with('#').then(|| line.len() - text.len())
+}
+
+fn lines(sheet: &Sheet<'_>, map: &Node, index: usize, above: Option<&Entry>) -> Result<Lines, Refusal> {
+    let Kind::Map { entries, .. } = &map.kind else {
+        return Err(Refusal::new(map.range.start, "this is no map"));
+    };
+    let entry = &entries[index];
+    let start = sheet.line_start(entry.key_range.start);
+    let column = entry.key_range.start - start;
+    let before = &sheet.text[start..entry.key_range.start];
+    if !before.bytes().all(|b| b == b' ') {
+        let message = "this entry shares its line with something else: give it a line of its own, then migrate";
+        return Err(Refusal::new(entry.key_range.start, message));
+    }
+    let floor = match index.checked_sub(1) {
+        Some(previous) => sheet.line_end(entries[previous].end()),
+        None => above.map_or(0, |e| sheet.line_end(e.colon_end)),
+    };
+    let mut lead = start;
+    while lead > floor {
+        let previous = sheet.line_start(lead - 1);
+        if comment(&sheet.text[previous..lead]) != Some(column) || previous < floor {
+            break;
+        }
+        lead = previous;
+    }
+    let end = sheet.line_end(entry.end());
+    let mut tail = end;
+    while tail < sheet.text.len() {
+        let next = sheet.line_end(tail);
+        if comment(&sheet.text[tail..next]).is_none_or(|c| c <= column) {
+            break;
+        }
+        tail = next;
+    }
+    Ok(Lines { lead, start, end, tail, column })
+}
+
+fn of(sheet: &Sheet<'_>, spot: Spot<'_>) -> Result<Lines, Refusal> {
+    lines(sheet, spot.map, spot.index, spot.above)
+}
+
+/// An entry with its comments, to be put elsewhere under a key.
+pub(super) fn piece(sheet: &Sheet<'_>, spot: Spot<'_>, key: &str) -> Result<Piece, Refusal> {
+    let own = of(sheet, spot)?;
+    let Range { start, end } = spot.entry.key_range;
+    let written = &sheet.text[start..end];
+    let key = if spot.entry.key.as_deref() == Some(key) {
+        written.to_owned()
+    } else {
+        render::text_like(key, written, sheet.style.json)
+    };
+    let value = &spot.entry.value;
+    let source = &sheet.text[value.range.clone()];
+    let is_one_word = matches!(value.kind, Kind::Scalar(_))
+        && !source.is_empty()
+        && !source.contains(['\n', ',', '[', ']', '{', '}', '|', '>']);
+    let inline = if is_one_word { source.to_owned() } else { render::flow(&value.value(), sheet.style.json) };
+    Ok(Piece {
+        lines: format!("{}{key}{}", &sheet.text[own.lead..start], &sheet.text[end..own.tail]),
+        column: own.column,
+        inline: format!("{key}: {inline}"),
+    })
+}
+
+/// Where a map has no other entry, braces have to say that it is a map.
+fn left_empty(spot: Spot<'_>) -> Result<Option<Change>, Refusal> {
+    if spot.entries().len() > 1 {
+        return Ok(None);
+    }
+    match spot.above {
+        Some(above) => Ok(Some(Change::insert(above.colon_end, " {}"))),
+        None => Err(Refusal::new(spot.entry.key_range.start, "nothing would be left around this entry")),
+    }
+}
+
+/// The entry goes with its comments: they have been put elsewhere.
+pub(super) fn take(sheet: &Sheet<'_>, spot: Spot<'_>) -> Result<Vec<Change>, Refusal> {
+    let own = of(sheet, spot)?;
+    let mut changes = vec![Change::remove(own.lead..own.tail)];
+    changes.extend(left_empty(spot)?);
+    Ok(changes)
+}
+
+/// The entry goes, each of its comments stays on a line of its own.
+pub(super) fn drop(sheet: &Sheet<'_>, spot: Spot<'_>) -> Result<Vec<Change>, Refusal> {
+    let own = of(sheet, spot)?;
+    let pad = " ".repeat(own.column);
+    let mut kept = String::new();
+    let mut at = own.start;
+    while at < own.end {
+        let next = sheet.line_end(at);
+        if let Some(start) = comment_start(sheet, spot.entry, at..next) {
+            kept += &format!("{pad}{}{}", sheet.text[start..next].trim_end(), sheet.style.newline);
+        }
+        at = next;
+    }
+    let mut changes = vec![Change { range: own.start..own.end, text: kept }];
+    changes.extend(left_empty(spot)?);
+    Ok(changes)
+}
+
+/// Where the comment of a line begins: after a blank, and in no scalar of the entry.
+fn comment_start(sheet: &Sheet<'_>, entry: &Entry, line: Range<usize>) -> Option<usize> {
+    let text = &sheet.text[line.clone()];
+    let begins = |i: usize| i == 0 || text.as_bytes()[i - 1].is_ascii_whitespace();
+    let candidates = text.match_indices('#').map(|(i, _)| i).filter(|i| begins(*i)).map(|i| line.start + i);
+    candidates.into_iter().find(|at| !entry.key_range.contains(at) && !in_scalar(&entry.value, *at))
+}
+
+fn in_scalar(node: &Node, at: usize) -> bool {
+    match &node.kind {
+        Kind::Scalar(_) | Kind::Alias => node.range.contains(&at),
+        Kind::List { items, .. } => items.iter().any(|i| in_scalar(i, at)),
+        Kind::Map { entries, .. } => entries.iter().any(|e| e.key_range.contains(&at) || in_scalar(&e.value, at)),
+    }
+}
+
+/// The entry becomes a comment, with a line above that says why.
+pub(super) fn retire(sheet: &Sheet<'_>, spot: Spot<'_>, why: &str) -> Result<Vec<Change>, Refusal> {
+    let own = of(sheet, spot)?;
+    let newline = sheet.style.newline;
+    let pad = " ".repeat(own.column);
+    let mut text = format!("{pad}# {why}{newline}");
+    for line in sheet.text[own.start..own.end].lines() {
+        let spaces = line.len() - line.trim_start_matches(' ').len();
+        let rest = line[spaces.min(own.column)..].trim_end();
+        text += &format!("{pad}#{}{rest}{newline}", if rest.is_empty() { "" } else { " " });
+    }
+    let mut changes = vec![Change { range: own.start..own.end, text }];
+    changes.extend(left_empty(spot)?);
+    Ok(changes)
+}
+
+/// Puts an entry on lines of its own.
+pub(super) fn put(
+    sheet: &Sheet<'_>,
+    target: &Target<'_>,
+    before: Option<&str>,
+    piece: &Piece,
+) -> Result<Vec<Change>, Refusal> {
+    if let Kind::Map { entries, .. } = &target.node.kind
+        && let Some(first) = entries.first()
+    {
+        let column = first.key_range.start - sheet.line_start(first.key_range.start);
+        let text = at_column(piece, column);
+        let index = before.and_then(|key| entries.iter().position(|e| e.key.as_deref() == Some(key)));
+        let at = match index {
+            Some(index) => lines(sheet, target.node, index, target.entry)?.lead,
+            None => end_of(sheet, target.node, column),
+        };
+        return Ok(vec![Change::insert(at, text)]);
+    }
+    let Some(above) = target.entry else {
+        return Err(Refusal::new(target.node.range.start, "there is no map here that could be filled"));
+    };
+    let start = sheet.line_start(above.key_range.start);
+    // In a list the first key stands after a dash.
+    let column = above.key_range.start - start + sheet.style.step;
+    let braces = above.colon_end..above.end();
+    let after = sheet.line_end(braces.end);
+    Ok(vec![Change::remove(braces), Change::insert(after, at_column(piece, column))])
+}
+
+/// After the last entry of a map and its comments.
+fn end_of(sheet: &Sheet<'_>, map: &Node, column: usize) -> usize {
+    let mut tail = sheet.line_end(map.range.end);
+    while tail < sheet.text.len() {
+        let next = sheet.line_end(tail);
+        if comment(&sheet.text[tail..next]).is_none_or(|c| c <= column) {
+            break;
+        }
+        tail = next;
+    }
+    tail
+}
+
+fn at_column(piece: &Piece, column: usize) -> String {
+    let by = isize::try_from(column).unwrap_or(0) - isize::try_from(piece.column).unwrap_or(0);
+    reindent(&piece.lines, by)
+}

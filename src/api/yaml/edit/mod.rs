@@ -1,0 +1,166 @@
+//! How is one thing of a document changed, in its value and in its text?
+//!
+//! An [`Edit`] says what is to be changed. [`Edit::apply`] does it to a value. [`Sheet::changes`] does it to the text
+//! at the spans of what is concerned, so that comments, order, quotes and blank lines stay. Who edits reads the text
+//! again and compares it with the value: both ways must lead to the same.
+
+mod block;
+mod flow;
+mod render;
+mod sheet;
+
+use crate::path::{Path, Segment};
+use serde_json::{Map, Value};
+use std::fmt;
+
+pub use sheet::{Change, Sheet, apply};
+
+/// One change of a document. Paths begin at the object that is edited.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Edit {
+    /// Another scalar in the place of one.
+    Set {
+        /// Of the scalar.
+        path: Path,
+        /// What it becomes.
+        value: Value,
+    },
+    /// Another key for the same value.
+    Rename {
+        /// Of the value.
+        path: Path,
+        /// The new key.
+        to: String,
+    },
+    /// A new entry.
+    Insert {
+        /// The map that gets it; an absent value there counts as an empty map.
+        parent: Path,
+        /// The key that it is put before; `None` puts it at the end.
+        before: Option<String>,
+        /// Its key.
+        key: String,
+        /// Its value.
+        value: Value,
+    },
+    /// An entry goes to the end of another map, with its comments.
+    Move {
+        /// Of the value.
+        from: Path,
+        /// The map that gets it.
+        parent: Path,
+        /// Its key there.
+        key: String,
+    },
+    /// An entry becomes a comment; in braces, where a comment would swallow what follows, it goes.
+    Retire {
+        /// Of the value.
+        path: Path,
+        /// The comment above it.
+        why: String,
+    },
+    /// An entry with an empty map goes; its comments stay.
+    Drop {
+        /// Of the value.
+        path: Path,
+    },
+}
+
+impl Edit {
+    /// The place that the edit is about.
+    #[must_use]
+    pub fn path(&self) -> Path {
+        match self {
+            Self::Set { path, .. } | Self::Rename { path, .. } | Self::Retire { path, .. } | Self::Drop { path } => {
+                path.clone()
+            }
+            Self::Insert { parent, key, .. } => parent.key(key),
+            Self::Move { from, .. } => from.clone(),
+        }
+    }
+
+    /// Does it to a value. Nothing happens where the value has no such place.
+    pub fn apply(&self, value: &mut Value) {
+        match self {
+            Self::Set { path, value: new } => {
+                if let Some(place) = at_mut(value, path.segments()) {
+                    *place = new.clone();
+                }
+            }
+            Self::Rename { path, to } => {
+                if let Some((map, key)) = holder(value, path) {
+                    let renamed = |(k, v): (String, Value)| (if k == key { to.clone() } else { k }, v);
+                    *map = std::mem::take(map).into_iter().map(renamed).collect();
+                }
+            }
+            Self::Insert { parent, before, key, value: new } => insert(value, parent, before.as_deref(), (key, new)),
+            Self::Move { from, parent, key } => {
+                let taken = holder(value, from).and_then(|(map, key)| map.shift_remove(&key));
+                if let Some(taken) = taken {
+                    insert(value, parent, None, (key, &taken));
+                }
+            }
+            Self::Retire { path, .. } | Self::Drop { path } => {
+                if let Some((map, key)) = holder(value, path) {
+                    map.shift_remove(&key);
+                }
+            }
+        }
+    }
+}
+
+fn insert(root: &mut Value, parent: &Path, before: Option<&str>, (key, value): (&str, &Value)) {
+    let Some(place) = at_mut(root, parent.segments()) else {
+        return;
+    };
+    if place.is_null() {
+        *place = Value::Object(Map::new());
+    }
+    if let Some(map) = place.as_object_mut() {
+        let index = before.and_then(|k| map.keys().position(|key| key == k)).unwrap_or(map.len());
+        map.shift_insert(index, key.to_owned(), value.clone());
+    }
+}
+
+fn at_mut<'v>(value: &'v mut Value, path: &[Segment]) -> Option<&'v mut Value> {
+    path.iter().try_fold(value, |value, segment| match segment {
+        Segment::Key(key) => value.get_mut(key),
+        Segment::Index(index) => value.get_mut(index),
+    })
+}
+
+/// The map that holds an entry, and the entry's key.
+fn holder<'v>(value: &'v mut Value, path: &Path) -> Option<(&'v mut Map<String, Value>, String)> {
+    let (last, rest) = path.segments().split_last()?;
+    let Segment::Key(key) = last else {
+        return None;
+    };
+    let map = at_mut(value, rest)?.as_object_mut()?;
+    map.contains_key(key).then(|| (map, key.clone()))
+}
+
+/// Why a text cannot be changed in this way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The byte where it shows.
+    pub at: usize,
+    /// Why, and what to do.
+    pub message: String,
+}
+
+impl Refusal {
+    fn new(at: usize, message: impl Into<String>) -> Self {
+        Self { at, message: message.into() }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+#[cfg(test)]
+mod tests;

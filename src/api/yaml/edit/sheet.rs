@@ -1,0 +1,305 @@
+//! Which bytes of a text does an edit change?
+
+use super::render::{self, Style};
+use super::{Edit, Refusal, block, flow};
+use crate::path::{Path, Segment};
+use crate::yaml::Problem;
+use crate::yaml::spans::{self, Entry, Kind, Node, Tree};
+use serde_json::Value;
+use std::ops::Range;
+
+/// Other text in the place of some bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The bytes that go.
+    pub range: Range<usize>,
+    /// The text that comes.
+    pub text: String,
+}
+
+impl Change {
+    pub(super) fn insert(at: usize, text: impl Into<String>) -> Self {
+        Self { range: at..at, text: text.into() }
+    }
+
+    pub(super) fn remove(range: Range<usize>) -> Self {
+        Self { range, text: String::new() }
+    }
+}
+
+/// Makes changes to a text.
+///
+/// # Errors
+/// [`Refusal`] when two of them concern the same bytes.
+pub fn apply(text: &str, mut changes: Vec<Change>) -> Result<String, Refusal> {
+    changes.sort_by_key(|c| (c.range.start, c.range.end));
+    let mut result = String::with_capacity(text.len() + 256);
+    let mut done = 0;
+    for change in &changes {
+        let kept = text.get(done..change.range.start);
+        let overlap =
+            || Refusal::new(change.range.start, "two changes concern the same text: make one of them by hand");
+        result.push_str(kept.ok_or_else(overlap)?);
+        result.push_str(&change.text);
+        done = change.range.end;
+    }
+    result.push_str(text.get(done..).unwrap_or_default());
+    Ok(result)
+}
+
+/// A text of one document, ready to be edited. It ends with a line break.
+#[derive(Debug)]
+pub struct Sheet<'t> {
+    pub(super) text: &'t str,
+    pub(super) style: Style,
+    tree: Tree,
+}
+
+/// An entry of a map.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spot<'a> {
+    /// The map.
+    pub(super) map: &'a Node,
+    /// Which of its entries.
+    pub(super) index: usize,
+    pub(super) entry: &'a Entry,
+    /// The entry whose value the map is; none for the root and for items of lists.
+    pub(super) above: Option<&'a Entry>,
+}
+
+/// A map that gets an entry.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) node: &'a Node,
+    /// The entry whose value the map is.
+    pub(super) entry: Option<&'a Entry>,
+    /// The map stands in braces, its own or those around it.
+    pub(super) in_flow: bool,
+}
+
+/// What is put into a map: the same entry in three ways, of which the target takes one.
+#[derive(Debug)]
+pub(super) struct Piece {
+    /// `key: value` for between braces.
+    pub(super) inline: String,
+    /// Lines of a block, which stand at `column`.
+    pub(super) lines: String,
+    /// The column of `lines`.
+    pub(super) column: usize,
+}
+
+impl<'t> Sheet<'t> {
+    /// Reads a text of one document.
+    ///
+    /// # Errors
+    /// The [`Problem`] of its syntax.
+    pub fn read(text: &'t str) -> Result<Self, Problem> {
+        let tree = spans::tree(text)?;
+        let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
+        let json = tree.root.as_ref().is_some_and(|root| is_json(root, text));
+        let step = tree.root.as_ref().and_then(|root| step(root, text)).unwrap_or(2);
+        Ok(Self { text, style: Style { json, step, newline }, tree })
+    }
+
+    /// The comments of the text.
+    #[must_use]
+    pub fn comments(&self) -> &[String] {
+        &self.tree.comments
+    }
+
+    /// The changes that make an edit of the object at `root`.
+    ///
+    /// # Errors
+    /// [`Refusal`] when the text is written in a way that forbids it: what it would change is shared by an anchor, or
+    /// stands where no line of its own can be made.
+    pub fn changes(&self, edit: &Edit, root: &Path) -> Result<Vec<Change>, Refusal> {
+        let full = |path: &Path| path.segments().iter().fold(root.clone(), |p, s| p.with(s.clone()));
+        match edit {
+            Edit::Set { path, value } => self.set(&full(path), value),
+            Edit::Rename { path, to } => {
+                let spot = self.spot(&full(path))?;
+                let range = spot.entry.key_range.clone();
+                let text = render::text_like(to, &self.text[range.clone()], self.style.json);
+                Ok(vec![Change { range, text }])
+            }
+            Edit::Insert { parent, before, key, value } => {
+                let piece = Piece {
+                    inline: self.inline(key, &render::flow(value, self.style.json)),
+                    lines: render::block(key, value, 0, self.style),
+                    column: 0,
+                };
+                self.put(&self.target(&full(parent))?, before.as_deref(), &piece)
+            }
+            Edit::Move { from, parent, key } => {
+                let spot = self.spot(&full(from))?;
+                unshared(spot)?;
+                let target = self.target(&full(parent))?;
+                let piece = if spot.is_flow() { flow::piece(self, spot, key) } else { block::piece(self, spot, key)? };
+                let mut changes = self.put(&target, None, &piece)?;
+                changes.extend(match (spot.is_flow(), target.in_flow) {
+                    (true, _) => flow::remove(self, spot),
+                    (false, true) => block::drop(self, spot)?,
+                    (false, false) => block::take(self, spot)?,
+                });
+                Ok(changes)
+            }
+            Edit::Retire { path, why } => {
+                let spot = self.spot(&full(path))?;
+                unshared(spot)?;
+                if spot.is_flow() { Ok(flow::remove(self, spot)) } else { block::retire(self, spot, why) }
+            }
+            Edit::Drop { path } => {
+                let spot = self.spot(&full(path))?;
+                unshared(spot)?;
+                if spot.is_flow() { Ok(flow::remove(self, spot)) } else { block::drop(self, spot) }
+            }
+        }
+    }
+
+    pub(super) fn inline(&self, key: &str, value: &str) -> String {
+        format!("{}: {value}", render::text(key, self.style.json))
+    }
+
+    fn put(&self, target: &Target<'_>, before: Option<&str>, piece: &Piece) -> Result<Vec<Change>, Refusal> {
+        if target.in_flow { flow::put(self, target, before, piece) } else { block::put(self, target, before, piece) }
+    }
+
+    fn set(&self, path: &Path, value: &Value) -> Result<Vec<Change>, Refusal> {
+        let node = self.target(path)?.node;
+        if node.is_shared() {
+            return Err(shared(node));
+        }
+        let range = node.range.clone();
+        let old = &self.text[range.clone()];
+        let text = match value.as_str() {
+            Some(text) => render::text_like(text, old, self.style.json),
+            None => render::flow(value, self.style.json),
+        };
+        // A null that is not written stands right after its colon.
+        let text = if old.is_empty() { format!(" {text}") } else { text };
+        Ok(vec![Change { range, text }])
+    }
+
+    /// The entry at a path.
+    fn spot(&self, path: &Path) -> Result<Spot<'_>, Refusal> {
+        let Some((Segment::Key(key), rest)) = path.segments().split_last() else {
+            return Err(Refusal::new(0, format!("{path} is no entry of a map")));
+        };
+        let parent = rest.iter().fold(Path::root(), |p, s| p.with(s.clone()));
+        let Target { node, entry: above, .. } = self.target(&parent)?;
+        let Kind::Map { entries, .. } = &node.kind else {
+            return Err(Refusal::new(node.range.start, format!("{parent} is no map")));
+        };
+        let (index, entry) = find(entries, key, node)?;
+        Ok(Spot { map: node, index, entry, above })
+    }
+
+    /// The value at a path, and what is around it.
+    fn target(&self, path: &Path) -> Result<Target<'_>, Refusal> {
+        let root = self.tree.root.as_ref().ok_or_else(|| Refusal::new(0, "the document is empty"))?;
+        let mut here = Target { node: root, entry: None, in_flow: is_flow(root) };
+        for segment in path.segments() {
+            check(here.node)?;
+            match (&here.node.kind, segment) {
+                (Kind::Map { entries, flow }, Segment::Key(key)) => {
+                    let (_, entry) = find(entries, key, here.node)?;
+                    let node = &entry.value;
+                    let in_flow = *flow || (is_flow(node) && !node.is_empty()) || self.holds_comment(node);
+                    here = Target { node, entry: Some(entry), in_flow };
+                }
+                (Kind::List { items, flow }, Segment::Index(index)) => {
+                    let missing = || Refusal::new(here.node.range.start, format!("{path} is not there"));
+                    let node = items.get(*index).ok_or_else(missing)?;
+                    here = Target { node, entry: None, in_flow: *flow || is_flow(node) };
+                }
+                _ => return Err(Refusal::new(here.node.range.start, format!("{path} is not there"))),
+            }
+        }
+        check(here.node)?;
+        Ok(here)
+    }
+
+    /// Empty braces with a comment between them.
+    fn holds_comment(&self, node: &Node) -> bool {
+        is_flow(node) && node.is_empty() && self.text[node.range.clone()].contains('#')
+    }
+
+    /// The first byte of a line.
+    pub(super) fn line_start(&self, at: usize) -> usize {
+        self.text[..at].rfind('\n').map_or(0, |i| i + 1)
+    }
+
+    /// The byte after a line's break.
+    pub(super) fn line_end(&self, at: usize) -> usize {
+        self.text[at..].find('\n').map_or(self.text.len(), |i| at + i + 1)
+    }
+}
+
+impl Spot<'_> {
+    fn is_flow(&self) -> bool {
+        is_flow(self.map)
+    }
+
+    pub(super) fn entries(&self) -> &[Entry] {
+        match &self.map.kind {
+            Kind::Map { entries, .. } => entries,
+            Kind::Scalar(_) | Kind::Alias | Kind::List { .. } => &[],
+        }
+    }
+}
+
+fn is_flow(node: &Node) -> bool {
+    matches!(node.kind, Kind::Map { flow: true, .. } | Kind::List { flow: true, .. })
+}
+
+fn is_json(root: &Node, text: &str) -> bool {
+    match &root.kind {
+        Kind::Map { flow: true, entries } => entries.iter().all(|e| text[e.key_range.clone()].starts_with('"')),
+        _ => false,
+    }
+}
+
+/// The columns of the first level below the root.
+fn step(root: &Node, text: &str) -> Option<usize> {
+    let Kind::Map { flow: false, entries } = &root.kind else {
+        return None;
+    };
+    let column = |at: usize| at - text[..at].rfind('\n').map_or(0, |i| i + 1);
+    entries.iter().find_map(|entry| match &entry.value.kind {
+        Kind::Map { flow: false, entries: inner } => {
+            let inner = inner.first()?;
+            column(inner.key_range.start).checked_sub(column(entry.key_range.start)).filter(|n| *n > 0)
+        }
+        _ => None,
+    })
+}
+
+fn find<'a>(entries: &'a [Entry], key: &str, map: &Node) -> Result<(usize, &'a Entry), Refusal> {
+    let mut found = entries.iter().enumerate().filter(|(_, e)| e.key.as_deref() == Some(key) && !e.merge);
+    match (found.next(), found.next()) {
+        (Some(one), None) => Ok(one),
+        (Some(_), Some((_, second))) => {
+            let message = format!("key {key:?} is given twice: delete one of them first");
+            Err(Refusal::new(second.key_range.start, message))
+        }
+        (None, _) => {
+            let merge = entries.iter().find(|e| e.merge);
+            let at = merge.map_or(map.range.start, |e| e.key_range.start);
+            let message = format!("{key} comes by a merge key: write it out, then migrate");
+            Err(Refusal::new(at, if merge.is_some() { message } else { format!("{key} is not there") }))
+        }
+    }
+}
+
+fn check(node: &Node) -> Result<(), Refusal> {
+    if node.anchored || node.kind == Kind::Alias { Err(shared(node)) } else { Ok(()) }
+}
+
+fn unshared(spot: Spot<'_>) -> Result<(), Refusal> {
+    if spot.entry.value.is_shared() { Err(shared(&spot.entry.value)) } else { Ok(()) }
+}
+
+fn shared(node: &Node) -> Refusal {
+    let message = "this would have to change, but it is shared by an anchor or an alias: write it out, then migrate";
+    Refusal::new(node.range.start, message)
+}

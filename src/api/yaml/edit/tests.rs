@@ -1,0 +1,201 @@
+use super::*;
+use crate::yaml::read;
+
+/// Makes an edit in the text, and checks that the text then says what the edited value says.
+fn edited(text: &str, edit: &Edit) -> String {
+    let changes = Sheet::read(text).unwrap().changes(edit, &Path::root()).unwrap();
+    let new = apply(text, changes).unwrap();
+    let mut value = read("t", text).documents[0].value.clone();
+    edit.apply(&mut value);
+    let reading = read("t", &new);
+    assert_eq!(reading.problems, [], "{new}");
+    assert_eq!(reading.documents[0].value, value, "{new}");
+    new
+}
+
+fn refused(text: &str, edit: &Edit) -> String {
+    Sheet::read(text).unwrap().changes(edit, &Path::root()).unwrap_err().message
+}
+
+fn set(path: &str, value: &str) -> Edit {
+    Edit::Set { path: Path::of(path), value: value.into() }
+}
+
+fn moved(from: &str, parent: &str, key: &str) -> Edit {
+    Edit::Move { from: Path::of(from), parent: Path::of(parent), key: key.to_owned() }
+}
+
+fn insert(parent: &str, before: Option<&str>, key: &str, value: Value) -> Edit {
+    Edit::Insert { parent: Path::of(parent), before: before.map(str::to_owned), key: key.to_owned(), value }
+}
+
+fn retire(path: &str) -> Edit {
+    Edit::Retire { path: Path::of(path), why: "gone".to_owned() }
+}
+
+#[test]
+fn a_scalar_keeps_its_quotes_and_its_comment() {
+    for (old, new) in [
+        ("a: x # c\n", "a: n/1 # c\n"),
+        ("a: 'x'\n", "a: 'n/1'\n"),
+        ("a: \"x\"\n", "a: \"n/1\"\n"),
+        ("{\"a\": \"x\"}\n", "{\"a\": \"n/1\"}\n"),
+        ("a:   # c\n", "a: n/1   # c\n"),
+        ("a: |-\n  x\nb: 1\n", "a: n/1\nb: 1\n"),
+    ] {
+        assert_eq!(edited(old, &set("a", "n/1")), new);
+    }
+}
+
+#[test]
+fn a_key_is_renamed_where_it_stands() {
+    let rename = |path: &str, to: &str| Edit::Rename { path: Path::of(path), to: to.to_owned() };
+    assert_eq!(edited("a:\n  b:   1 # x\n", &rename("a.b", "c")), "a:\n  c:   1 # x\n");
+    assert_eq!(edited("a: {\"b\": 1}\n", &rename("a.b", "c")), "a: {\"c\": 1}\n");
+}
+
+#[test]
+fn an_entry_moves_with_its_comments_and_its_lines() {
+    let text = "\
+from:
+  # above
+  # and above
+  b:  # beside
+    - x: 1
+
+      # inside
+    - y: |
+        text
+          more
+    # below, and deeper
+  c: 1
+to:
+    here:
+        a: 1
+
+# of d
+d: 1
+";
+    let expected = "\
+from:
+  c: 1
+to:
+    here:
+        a: 1
+        # above
+        # and above
+        e:  # beside
+          - x: 1
+
+            # inside
+          - y: |
+              text
+                more
+          # below, and deeper
+
+# of d
+d: 1
+";
+    assert_eq!(edited(text, &moved("from.b", "to.here", "e")), expected);
+}
+
+#[test]
+fn what_is_left_empty_says_that_it_is_a_map() {
+    let text = "from: # all\n  b: 1 # one\nto: {} # none\n";
+    assert_eq!(edited(text, &moved("from.b", "to", "b")), "from: {} # all\nto: # none\n  b: 1 # one\n");
+    let text = "from:\n  b: 1\nto:\nz: 1\n";
+    assert_eq!(edited(text, &moved("from.b", "to", "b")), "from: {}\nto:\n  b: 1\nz: 1\n");
+    let text = "to: ~ # none\nfrom: {b: 1}\n";
+    assert_eq!(edited(text, &moved("from.b", "to", "b")), "to: # none\n  b: 1\nfrom: {}\n");
+}
+
+#[test]
+fn entries_go_in_and_out_of_braces() {
+    for (old, new) in [
+        ("from: {a: 1, b: 'x', c: 3}\nto:\n  d: 1\n", "from: {a: 1, c: 3}\nto:\n  d: 1\n  b: 'x'\n"),
+        ("from: {b: [1, 2]}\nto: {d: 1}\n", "from: {}\nto: {d: 1, b: [1, 2]}\n"),
+        (
+            "from:\n  # above\n  b: x # beside\n  a: 1\nto: {d: 1}\n",
+            "from:\n  # above\n  # beside\n  a: 1\nto: {d: 1, b: x}\n",
+        ),
+        ("from:\n  b:\n  - x: 1 # one\n  - \"#\"\nto: {d: 1}\n", "from: {}\n  # one\nto: {d: 1, b: [{x: 1}, \"#\"]}\n"),
+        ("from:\n  b: a,b\n  a: 1\nto: {d: 1}\n", "from:\n  a: 1\nto: {d: 1, b: \"a,b\"}\n"),
+        ("{from: {b: 1}, to: {}}\n", "{from: {}, to: {b: 1}}\n"),
+        (
+            "from: {\n  a: 1, # one\n  b: 2 # two\n}\nto: {\n  d: 1 # last\n}\n",
+            "from: {\n  a: 1 # one\n  # two\n}\nto: {\n  d: 1, # last\n  b: 2\n}\n",
+        ),
+    ] {
+        assert_eq!(edited(old, &moved("from.b", "to", "b")), new, "{old}");
+    }
+}
+
+#[test]
+fn json_stays_json() {
+    let text = "{\n  \"from\": {\n    \"a\": 1,\n    \"b\": \"x\"\n  },\n  \"to\": {\n    \"d\": 1\n  }\n}\n";
+    let new = edited(text, &moved("from.b", "to", "b"));
+    assert_eq!(new, "{\n  \"from\": {\n    \"a\": 1\n  },\n  \"to\": {\n    \"d\": 1,\n    \"b\": \"x\"\n  }\n}\n");
+    let new = edited(&new, &insert("to", Some("d"), "c", serde_json::json!({"k": "v"})));
+    assert!(new.contains("{\n    \"c\": {\"k\": \"v\"},\n    \"d\": 1,\n"), "{new}");
+    serde_json::from_str::<Value>(&new).unwrap();
+    serde_json::from_str::<Value>(&edited(&new, &retire("to"))).unwrap();
+}
+
+#[test]
+fn an_entry_is_put_in_with_the_indentation_around_it() {
+    let text = "a:\n    # of b\n    b: 1 # beside\n    # after b\n\nz: 1\n";
+    assert_eq!(
+        edited(text, &insert("a", Some("b"), "m", "x".into())),
+        "a:\n    m: x\n    # of b\n    b: 1 # beside\n    # after b\n\nz: 1\n"
+    );
+    assert_eq!(
+        edited(text, &insert("a", None, "m", serde_json::json!({"k": {"l": []}}))),
+        "a:\n    # of b\n    b: 1 # beside\n    m:\n        k:\n            l: []\n    # after b\n\nz: 1\n"
+    );
+    assert_eq!(edited("a: {b: 1}\n", &insert("a", Some("b"), "m", "x y".into())), "a: {m: \"x y\", b: 1}\n");
+    assert_eq!(edited("a:\r\n  b: 1\r\n", &insert("a", None, "m", "x".into())), "a:\r\n  b: 1\r\n  m: x\r\n");
+    assert_eq!(
+        edited(
+            "- a:\n    b: 1\n",
+            &Edit::Insert {
+                parent: Path::root().index(0).key("a"),
+                before: None,
+                key: "m".to_owned(),
+                value: 1.into(),
+            }
+        ),
+        "- a:\n    b: 1\n    m: 1\n"
+    );
+}
+
+#[test]
+fn what_nobody_reads_any_more_becomes_a_comment() {
+    let text = "a:\n  # above\n  b:  # beside\n    c: [1,\n      2]\n\n    # inside\n    d: |\n      x\n  e: 1\n";
+    let expected = "a:\n  # above\n  # gone\n  # b:  # beside\n  #   c: [1,\n  #     2]\n  #\n  #   # inside\n  #   d: |\n  #     x\n  e: 1\n";
+    assert_eq!(edited(text, &retire("a.b")), expected);
+    assert_eq!(edited("a:\n  b: 1\n", &retire("a.b")), "a: {}\n  # gone\n  # b: 1\n");
+    assert_eq!(edited("a: {b: 1, c: 2}\n", &retire("a.b")), "a: {c: 2}\n");
+    let text = "a:\n  # above\n  b: {} # beside\n  c: 1\n";
+    assert_eq!(edited(text, &Edit::Drop { path: Path::of("a.b") }), "a:\n  # above\n  # beside\n  c: 1\n");
+}
+
+#[test]
+fn what_is_shared_is_refused() {
+    let shared = "x: &x {b: 1}\na: *x\nm:\n  <<: *x\n  c: 1\nto: {}\n";
+    for (edit, word) in [
+        (set("x.b", "2"), "anchor"),
+        (set("a.b", "2"), "alias"),
+        (moved("a", "to", "a"), "alias"),
+        (moved("m", "to", "m"), "anchor"),
+        (moved("m.b", "to", "b"), "merge key"),
+        (set("m.d", "2"), "merge key"),
+    ] {
+        assert!(refused(shared, &edit).contains(word), "{edit:?}: {}", refused(shared, &edit));
+    }
+    assert!(refused("a: 1\nb: 1\na: 2\n", &set("a", "x")).contains("twice"));
+    assert!(
+        refused("- a: {b: 1}\n  c: 1\n", &Edit::Retire { path: Path::root().index(0).key("a"), why: String::new() })
+            .contains("line of its own")
+    );
+    assert!(refused("a: 1\n", &retire("b.c")).contains("not there"));
+}

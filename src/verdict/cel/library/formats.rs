@@ -1,0 +1,225 @@
+//! Named formats: `format.dns1123Label().validate(name)`.
+
+use super::url::Url;
+use super::{
+    Entry,
+    Style::{Global, Method},
+    time,
+};
+use crate::cel::error::{EvalError, no_overload};
+use crate::cel::machine::Machine;
+use crate::cel::opaque::Opaque;
+use crate::cel::value::Val;
+
+type Result<T> = std::result::Result<T, EvalError>;
+
+/// A format that has a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Dns1123Label,
+    Dns1123Subdomain,
+    Dns1035Label,
+    QualifiedName,
+    Dns1123LabelPrefix,
+    Dns1123SubdomainPrefix,
+    Dns1035LabelPrefix,
+    LabelValue,
+    Uri,
+    Uuid,
+    Byte,
+    Date,
+    DateTime,
+}
+
+const fn constant(name: &'static str, function: crate::cel::node::Function) -> Entry {
+    Entry(name, Global, [0, 0], function)
+}
+
+pub(super) const FUNCTIONS: &[Entry] = &[
+    Entry("validate", Method, [2, 2], validate),
+    Entry("format.named", Global, [1, 1], named),
+    constant("format.dns1123Label", |_, _| Ok(value(Format::Dns1123Label))),
+    constant("format.dns1123Subdomain", |_, _| Ok(value(Format::Dns1123Subdomain))),
+    constant("format.dns1035Label", |_, _| Ok(value(Format::Dns1035Label))),
+    constant("format.qualifiedName", |_, _| Ok(value(Format::QualifiedName))),
+    constant("format.dns1123LabelPrefix", |_, _| Ok(value(Format::Dns1123LabelPrefix))),
+    constant("format.dns1123SubdomainPrefix", |_, _| Ok(value(Format::Dns1123SubdomainPrefix))),
+    constant("format.dns1035LabelPrefix", |_, _| Ok(value(Format::Dns1035LabelPrefix))),
+    constant("format.labelValue", |_, _| Ok(value(Format::LabelValue))),
+    constant("format.uri", |_, _| Ok(value(Format::Uri))),
+    constant("format.uuid", |_, _| Ok(value(Format::Uuid))),
+    constant("format.byte", |_, _| Ok(value(Format::Byte))),
+    constant("format.date", |_, _| Ok(value(Format::Date))),
+    constant("format.datetime", |_, _| Ok(value(Format::DateTime))),
+];
+
+fn value(format: Format) -> Val {
+    Val::opaque(Opaque::Format(format))
+}
+
+fn by_name(name: &str) -> Option<Format> {
+    Some(match name {
+        "dns1123Label" => Format::Dns1123Label,
+        "dns1123Subdomain" => Format::Dns1123Subdomain,
+        "dns1035Label" => Format::Dns1035Label,
+        "qualifiedName" => Format::QualifiedName,
+        "dns1123LabelPrefix" => Format::Dns1123LabelPrefix,
+        "dns1123SubdomainPrefix" => Format::Dns1123SubdomainPrefix,
+        "dns1035LabelPrefix" => Format::Dns1035LabelPrefix,
+        "labelValue" => Format::LabelValue,
+        "uri" => Format::Uri,
+        "uuid" => Format::Uuid,
+        "byte" => Format::Byte,
+        "date" => Format::Date,
+        "datetime" => Format::DateTime,
+        _ => return None,
+    })
+}
+
+fn named(_: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
+    match args {
+        [Val::Text(name)] => Ok(by_name(name).map_or(Val::Optional(None), |format| Val::some(value(format)))),
+        _ => no_overload(),
+    }
+}
+
+fn validate(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
+    let [Val::Opaque(opaque), Val::Text(text)] = args else { return no_overload() };
+    let Opaque::Format(format) = opaque.as_ref() else { return no_overload() };
+    machine.spend_on(text.len())?;
+    let faults: Vec<Val> = faults(*format, text).into_iter().map(Val::text).collect();
+    Ok(if faults.is_empty() { Val::Optional(None) } else { Val::some(Val::list(faults)) })
+}
+
+/// What is wrong with the text.
+fn faults(format: Format, text: &str) -> Vec<String> {
+    let one = |valid: bool, what: &str| if valid { Vec::new() } else { vec![what.to_owned()] };
+    match format {
+        Format::Dns1123Label => label(text, false),
+        Format::Dns1123LabelPrefix => label(&without_dash(text), false),
+        Format::Dns1035Label => label(text, true),
+        Format::Dns1035LabelPrefix => label(&without_dash(text), true),
+        Format::Dns1123Subdomain => subdomain(text),
+        Format::Dns1123SubdomainPrefix => subdomain(&without_dash(text)),
+        Format::QualifiedName => qualified_name(text),
+        Format::LabelValue => label_value(text),
+        Format::Uri => one(Url::parse(text).is_some(), "is no absolute URI"),
+        Format::Uuid => one(is_uuid(text), "does not match the UUID format"),
+        Format::Byte => one(is_base64(text), "invalid base64"),
+        Format::Date => one(time::parse_date(text).is_some(), "invalid date"),
+        Format::DateTime => one(is_date_time(text), "invalid datetime"),
+    }
+}
+
+/// A name that something is appended to may end with a dash.
+fn without_dash(text: &str) -> String {
+    match text.strip_suffix('-') {
+        Some(rest) if !rest.is_empty() => {
+            let mut rest = rest.to_owned();
+            rest.pop();
+            rest + "a"
+        }
+        _ => text.to_owned(),
+    }
+}
+
+fn is_label(text: &str, letter_first: bool) -> bool {
+    let ok = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let bytes = text.as_bytes();
+    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return false };
+    let first = if letter_first { first.is_ascii_lowercase() } else { ok(*first) };
+    first && ok(*last) && bytes.iter().all(|b| ok(*b) || *b == b'-')
+}
+
+fn too_long(text: &str, most: usize) -> Vec<String> {
+    if text.len() > most { vec![format!("must be no more than {most} bytes")] } else { Vec::new() }
+}
+
+fn label(text: &str, letter_first: bool) -> Vec<String> {
+    let mut faults = too_long(text, 63);
+    if !is_label(text, letter_first) {
+        let first = if letter_first { "begin with a letter" } else { "begin with a letter or digit" };
+        faults.push(format!("must consist of lower case letters, digits and '-', {first} and end with one"));
+    }
+    faults
+}
+
+fn subdomain(text: &str) -> Vec<String> {
+    let mut faults = too_long(text, 253);
+    if !text.split('.').all(|part| is_label(part, false)) {
+        faults.push(
+            "must consist of lower case letters, digits, '-' and '.', and begin and end with one of the first two"
+                .to_owned(),
+        );
+    }
+    faults
+}
+
+/// Letters, digits and `-_.`, the first and the last a letter or digit.
+fn is_name(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let ends = [bytes.first(), bytes.last()];
+    ends.iter().all(|b| b.is_some_and(u8::is_ascii_alphanumeric))
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
+}
+
+fn qualified_name(text: &str) -> Vec<String> {
+    let mut parts = text.split('/');
+    let (prefix, name) = match (parts.next(), parts.next(), parts.next()) {
+        (Some(name), None, None) => (None, name),
+        (Some(prefix), Some(name), None) => (Some(prefix), name),
+        _ => return vec!["must be a name, perhaps with a prefix and '/' before it".to_owned()],
+    };
+    let mut faults = match prefix {
+        Some("") => vec!["prefix part must be non-empty".to_owned()],
+        Some(prefix) => subdomain(prefix),
+        None => Vec::new(),
+    };
+    faults.extend(too_long(name, 63));
+    if !is_name(name) {
+        faults.push(
+            "name part must consist of letters, digits and '-_.', and begin and end with one of the first two"
+                .to_owned(),
+        );
+    }
+    faults
+}
+
+fn label_value(text: &str) -> Vec<String> {
+    let mut faults = too_long(text, 63);
+    if !text.is_empty() && !is_name(text) {
+        faults.push("must be empty, or letters, digits and '-_.', with one of the first two at both ends".to_owned());
+    }
+    faults
+}
+
+/// 32 hexadecimal digits in groups of 8, 4, 4, 4 and 12; the dashes may be absent.
+fn is_uuid(text: &str) -> bool {
+    let mut rest = text.as_bytes();
+    for (i, length) in [8, 4, 4, 4, 12].into_iter().enumerate() {
+        if let (true, Some((b'-', after))) = (i > 0, rest.split_first()) {
+            rest = after;
+        }
+        match rest.split_at_checked(length) {
+            Some((group, after)) if group.iter().all(u8::is_ascii_hexdigit) => rest = after,
+            _ => return false,
+        }
+    }
+    rest.is_empty()
+}
+
+/// Groups of four characters of the standard alphabet, the last one padded.
+fn is_base64(text: &str) -> bool {
+    let digits = text.trim_end_matches('=');
+    !text.is_empty()
+        && text.len() % 4 == 0
+        && text.len() - digits.len() <= 2
+        && digits.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/')
+}
+
+/// The formatter of the API server takes lower case letters, and asks little of the clock.
+fn is_date_time(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    let Some((date, clock)) = lower.split_once('t') else { return false };
+    time::parse_date(date).is_some() && time::parse_timestamp(&format!("{date}T{}", clock.to_uppercase())).is_some()
+}

@@ -1,0 +1,21 @@
+//! The Common Expression Language as kube-apiserver 1.36 evaluates it: rules of definitions, and policies.
+//!
+//! The crate `cel` parses; everything after that is here, because rules see values by their schema (numbers, sets,
+//! optional old values), because thousands of objects have to be judged in a moment, and because every evaluation has
+//! a bound: [`machine::RULE_BUDGET`] steps for a rule and [`machine::OBJECT_BUDGET`] for an object.
+
+mod compile;
+mod error;
+mod fold;
+mod json;
+mod library;
+mod machine;
+mod macros;
+mod node;
+mod opaque;
+mod operators;
+mod program;
+mod value;
+
+pub use error::{CompileError, EvalError};
+pub use program::{Env, Output, Program, Variables};

@@ -1,0 +1,136 @@
+//! Expressions of policies: any variables, any result, and inputs that may be unknown.
+
+use super::compile::compile;
+use super::error::{CompileError, EvalError};
+use super::json;
+use super::machine::{Bound, Machine, RULE_BUDGET};
+use super::node::Node;
+use super::value::Val;
+
+/// The variables that expressions may name, such as `object`, `request.userInfo` or `variables.team`.
+///
+/// A name with dots is a variable of its own, and wins over the field of a shorter one: `request.userInfo` can be
+/// unknown while the rest of `request` is not.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Env(Vec<String>);
+
+impl Env {
+    /// An environment of these variables.
+    pub fn new<S: Into<String>>(names: impl IntoIterator<Item = S>) -> Self {
+        let mut env = Self::default();
+        for name in names {
+            env.declare(name);
+        }
+        env
+    }
+
+    /// Adds a variable. Programs that were compiled before stay valid: they do not know it.
+    pub fn declare(&mut self, name: impl Into<String>) {
+        let name = name.into();
+        if !self.0.contains(&name) {
+            self.0.push(name);
+        }
+    }
+
+    /// Nothing bound yet.
+    #[must_use]
+    pub fn variables(&self) -> Variables {
+        Variables { names: self.0.clone(), slots: vec![Bound::Absent; self.0.len()] }
+    }
+}
+
+/// What the variables of an [`Env`] are bound to. A variable that is not bound does not exist: reading it fails, and
+/// `has()` on a name with dots is false.
+#[derive(Debug, Clone)]
+pub struct Variables {
+    names: Vec<String>,
+    slots: Vec<Bound>,
+}
+
+impl Variables {
+    /// Binds a variable to JSON. Names that are not declared are ignored.
+    pub fn set(&mut self, name: &str, value: &serde_json::Value) {
+        self.bind(name, Bound::Value(json::from_json(value)));
+    }
+
+    /// Binds a variable to the result of another expression: a failure is one only for those who read it.
+    pub fn set_result(&mut self, name: &str, result: Result<Output, EvalError>) {
+        self.bind(name, result.map_or_else(Bound::Failed, |output| Bound::Value(output.0)));
+    }
+
+    /// Says that a variable has a value which nobody knows here. What depends on it is [`EvalError::Unknown`].
+    pub fn set_unknown(&mut self, name: &str) {
+        self.bind(name, Bound::Unknown);
+    }
+
+    fn bind(&mut self, name: &str, bound: Bound) {
+        let slot = self.names.iter().position(|n| n == name);
+        if let Some(place) = slot.and_then(|slot| self.slots.get_mut(slot)) {
+            *place = bound;
+        }
+    }
+}
+
+/// The result of an expression.
+#[derive(Debug, Clone)]
+pub struct Output(Val);
+
+impl Output {
+    /// The truth value, if it is one.
+    #[must_use]
+    pub fn as_bool(&self) -> Option<bool> {
+        match self.0 {
+            Val::Bool(b) => Some(b),
+            _ => None,
+        }
+    }
+
+    /// The text, if it is one.
+    #[must_use]
+    pub fn as_str(&self) -> Option<&str> {
+        match &self.0 {
+            Val::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The value as JSON, if JSON has a form for it.
+    #[must_use]
+    pub fn to_json(&self) -> Option<serde_json::Value> {
+        json::to_json(&self.0)
+    }
+
+    /// The name of its type in the language, such as `list` or `kubernetes.Quantity`.
+    #[must_use]
+    pub fn type_name(&self) -> &'static str {
+        self.0.type_name()
+    }
+}
+
+/// A compiled expression.
+#[derive(Debug)]
+pub struct Program {
+    node: Node,
+    names: Vec<String>,
+}
+
+impl Program {
+    /// Compiles an expression.
+    ///
+    /// # Errors
+    /// [`CompileError`] for a syntax error, a name that is neither a variable nor a function, and a pattern, duration
+    /// or timestamp that is written in the expression and is none. Types are not checked.
+    pub fn compile(text: &str, env: &Env) -> Result<Self, CompileError> {
+        Ok(Self { node: compile(text, &env.0)?, names: env.0.clone() })
+    }
+
+    /// Evaluates it.
+    ///
+    /// # Errors
+    /// [`EvalError::Failed`] where the API server has a run-time error, [`EvalError::Unknown`] when the result depends
+    /// on an input that is unknown, [`EvalError::Budget`] when it takes too many steps.
+    pub fn eval(&self, variables: &Variables) -> Result<Output, EvalError> {
+        let mut machine = Machine::new(&self.names, &variables.slots, RULE_BUDGET);
+        machine.eval(&self.node).map(Output)
+    }
+}

@@ -1,0 +1,32 @@
+//! What would the API server answer? Reads JSON lines `{"manifest": …, "old": …}` from stdin and prints one verdict a
+//! line, by the definitions of a file that holds a JSON list of CustomResourceDefinitions, or by the embedded ones.
+//!
+//! `cargo run -p napkeeper-verdict --example verdicts -- crds.json < manifests.jsonl`
+
+#![expect(clippy::print_stdout, reason = "it is a program")]
+
+use napkeeper_verdict::Definitions;
+use serde_json::{Value, json};
+use std::error::Error;
+use std::io::stdin;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let definitions = match std::env::args().nth(1) {
+        Some(file) => {
+            let crds: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(&file)?)?;
+            Definitions::from_crds(&file, crds.iter())?
+        }
+        None => Definitions::embedded()?,
+    };
+    for line in stdin().lines() {
+        let case: Value = serde_json::from_str(&line?)?;
+        let verdict = match &case["old"] {
+            Value::Null => definitions.create(&case["manifest"]),
+            old => definitions.update(old, &case["manifest"]),
+        };
+        let cause = |c: &napkeeper_verdict::Cause| json!({ "field": c.field, "reason": c.reason.as_str() });
+        let causes: Vec<Value> = verdict.causes.iter().map(cause).collect();
+        println!("{}", json!({ "code": verdict.code, "causes": causes, "unknown": verdict.unknown_fields }));
+    }
+    Ok(())
+}

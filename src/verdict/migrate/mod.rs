@@ -1,0 +1,221 @@
+//! How does a manifest of an older shape read in the current one?
+//!
+//! [`plan`] decides on values alone which edits an object needs, and knows what it cannot decide. [`migrate`] makes
+//! the edits in the text and reads it again: unless it says what the plan intended, with all comments, it is refused.
+
+mod plan;
+mod pods;
+mod pool;
+mod provisioner;
+
+use crate::migrate::plan::Plan;
+use napkeeper_api::manifests::items;
+use napkeeper_api::path::Path;
+use napkeeper_api::yaml::edit::{self, Sheet};
+use napkeeper_api::yaml::{self, Document, Position, Problem, ProblemKind, spans};
+use serde::Serialize;
+use serde_json::Value;
+use std::ops::Range;
+
+/// A word that every manifest with something to migrate holds.
+const MARK: &str = "karpenter";
+
+/// What became of a text.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Migration {
+    /// The text in the current shape.
+    pub text: String,
+    /// What was changed, in order.
+    pub edits: Vec<Edited>,
+    /// What could not be decided, and what the new shape means.
+    pub notes: Vec<Note>,
+}
+
+/// A change of a text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Edited {
+    /// Kind and name of the object, as it was.
+    pub object: String,
+    /// Line of the old text, from 1.
+    pub line: usize,
+    /// Column, in characters, from 1.
+    pub column: usize,
+    /// The field, as it was.
+    pub path: String,
+    /// What was done.
+    pub what: String,
+    /// Which change of the API asks for it.
+    pub why: String,
+}
+
+/// Something to know or to decide.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Note {
+    /// Kind and name of the object, as it was.
+    pub object: String,
+    /// Line of the old text, from 1.
+    pub line: usize,
+    /// Column, in characters, from 1.
+    pub column: usize,
+    /// The field, as it was.
+    pub path: String,
+    /// What, and what to do.
+    pub message: String,
+}
+
+/// Brings all objects of a text into the current shape. A text without such objects stays as it is.
+///
+/// # Errors
+/// A [`Problem`]: the text is no YAML, or is written in a way that cannot be edited. Nothing of it is changed then.
+pub fn migrate(text: &str) -> Result<Migration, Problem> {
+    let mut result = Migration::default();
+    if !text.contains(MARK) {
+        text.clone_into(&mut result.text);
+        return Ok(result);
+    }
+    let body = text.strip_prefix('\u{feff}').unwrap_or(text);
+    result.text.push_str(&text[..text.len() - body.len()]);
+    for range in spans::documents(body)? {
+        let lines = body[..range.start].matches('\n').count();
+        let shifted = |problem: Problem| Problem { at: shift(problem.at, lines), ..problem };
+        document(body, &range, lines, &mut result).map_err(shifted)?;
+    }
+    Ok(result)
+}
+
+fn shift(at: Position, lines: usize) -> Position {
+    Position { line: at.line + lines, ..at }
+}
+
+/// One document of a text. Positions of problems count from its first line.
+fn document(body: &str, range: &Range<usize>, lines: usize, result: &mut Migration) -> Result<(), Problem> {
+    let text = &body[range.clone()];
+    let reading = yaml::read("", text);
+    if let Some(problem) = reading.problems.iter().find(|p| p.kind == ProblemKind::Syntax) {
+        return Err(problem.clone());
+    }
+    let document = reading.documents.first().filter(|_| text.contains(MARK));
+    let plans = document.map(plans).unwrap_or_default();
+    let (Some(document), true) = (document, plans.iter().any(|(_, plan)| !plan.steps.is_empty())) else {
+        result.text.push_str(text);
+        return Ok(());
+    };
+    result.text.push_str(&edited(text, document, &plans)?);
+    for (root, plan) in &plans {
+        if !plan.steps.is_empty() {
+            tell(document, root, plan, lines, result);
+        }
+    }
+    Ok(())
+}
+
+/// The objects of a document with what each of them needs.
+fn plans(document: &Document) -> Vec<(Path, Plan)> {
+    items(document).into_iter().map(|(root, value)| (root, plan(value))).collect()
+}
+
+/// What an object needs. It depends on the value only.
+fn plan(value: &Value) -> Plan {
+    let mut plan = Plan::of(value);
+    let text = |field: &str| value[field].as_str().unwrap_or_default();
+    match (text("apiVersion"), text("kind")) {
+        ("karpenter.sh/v1alpha5", "Provisioner") => provisioner::migrate(&mut plan, true),
+        ("karpenter.sh/v1alpha5", "NodePool") => provisioner::migrate(&mut plan, false),
+        ("karpenter.sh/v1beta1" | "karpenter.sh/v1", "NodePool") => pool::migrate(&mut plan),
+        ("karpenter.sh/v1beta1" | "karpenter.sh/v1", "NodeClaim") => pool::claim(&mut plan),
+        ("karpenter.azure.com/v1alpha2" | "karpenter.azure.com/v1beta1", "AKSNodeClass") => pool::class(&mut plan),
+        (_, kind) => pods::migrate(&mut plan, kind),
+    }
+    plan
+}
+
+/// The text of a document with all edits, checked.
+fn edited(text: &str, document: &Document, plans: &[(Path, Plan)]) -> Result<String, Problem> {
+    let ends = text.ends_with('\n');
+    let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
+    let mut new = if ends { text.to_owned() } else { format!("{text}{newline}") };
+    let comments = spans::tree(&new)?.comments;
+    // Objects of a List are edited side by side, so that the text is read once a round and not once an edit.
+    let rounds = plans.iter().map(|(_, plan)| plan.steps.len()).max().unwrap_or_default();
+    for round in 0..rounds {
+        let sheet = Sheet::read(&new)?;
+        let mut changes = Vec::new();
+        for (root, plan) in plans {
+            let Some(step) = plan.steps.get(round) else {
+                continue;
+            };
+            let refused = |refusal: edit::Refusal| problem(document.position(&join(root, &step.at)), refusal.message);
+            changes.extend(sheet.changes(&step.edit, root).map_err(refused)?);
+        }
+        let start = Position { line: 1, column: 1 };
+        let next = edit::apply(&new, changes).map_err(|refusal| problem(start, refusal.message))?;
+        new = next;
+    }
+    check(&new, document, plans, &comments)?;
+    if !ends {
+        new.truncate(new.trim_end_matches(['\r', '\n']).len());
+    }
+    Ok(new)
+}
+
+/// The text must say what was intended, and hold every comment that there was.
+fn check(text: &str, document: &Document, plans: &[(Path, Plan)], comments: &[String]) -> Result<(), Problem> {
+    let mut intended = document.value.clone();
+    for (root, plan) in plans {
+        if root.segments().is_empty() {
+            intended = plan.value.clone();
+        } else if let Some(place) = intended.pointer_mut(&pointer(root)) {
+            *place = plan.value.clone();
+        }
+    }
+    let reading = yaml::read("", text);
+    let fails = |what: &str| {
+        let message = format!("{what}: migrate this document by hand, or write it in a plainer way");
+        Err(problem(document.position(&Path::root()), message))
+    };
+    if reading.documents.len() != 1 || reading.documents[0].value != intended {
+        return fails("the edited text would not say what is intended");
+    }
+    let new = spans::tree(text)?.comments.join("\n");
+    let count = |text: &str, comment: &str| text.matches(comment).count();
+    let old = comments.join("\n");
+    if comments.iter().any(|c| !c.is_empty() && count(&new, c) < count(&old, c)) {
+        return fails("a comment would be lost");
+    }
+    Ok(())
+}
+
+fn pointer(path: &Path) -> String {
+    use napkeeper_api::path::Segment;
+    let shown = |segment: &Segment| match segment {
+        Segment::Key(key) => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
+        Segment::Index(index) => format!("/{index}"),
+    };
+    path.segments().iter().map(shown).collect()
+}
+
+fn problem(at: Position, message: String) -> Problem {
+    Problem { kind: ProblemKind::Syntax, at, message }
+}
+
+fn join(root: &Path, path: &Path) -> Path {
+    path.segments().iter().fold(root.clone(), |p, s| p.with(s.clone()))
+}
+
+/// Reports what was done with an object.
+fn tell(document: &Document, root: &Path, plan: &Plan, lines: usize, result: &mut Migration) {
+    let object = || plan.object.clone();
+    let place = |path: &Path| shift(document.key_position(&join(root, path)), lines);
+    result.edits.extend(plan.steps.iter().map(|step| {
+        let at = place(&step.at);
+        let (path, what, why) = (step.at.to_string(), step.what.clone(), step.why.to_owned());
+        Edited { object: object(), line: at.line, column: at.column, path, what, why }
+    }));
+    result.notes.extend(plan.notes.iter().map(|(path, message)| {
+        let at = place(path);
+        Note { object: object(), line: at.line, column: at.column, path: path.to_string(), message: message.clone() }
+    }));
+}
+
+#[cfg(test)]
+mod tests;

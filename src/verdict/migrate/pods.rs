@@ -1,0 +1,79 @@
+//! What do pods and workloads need?
+//!
+//! Source: Karpenter's v1 migration guide: annotations, the label of the pool and the taint of a node that goes.
+
+use super::plan::Plan;
+use napkeeper_api::path::Path;
+
+/// The label that named a Provisioner.
+pub(super) const OLD_POOL: &str = "karpenter.sh/provisioner-name";
+const POOL: &str = "karpenter.sh/nodepool";
+const POOL_WHY: &str = "nodes carry the name of their NodePool, not of a Provisioner";
+const OLD_ANNOTATIONS: [&str; 2] = ["karpenter.sh/do-not-evict", "karpenter.sh/do-not-consolidate"];
+const ANNOTATION: &str = "karpenter.sh/do-not-disrupt";
+const ANNOTATION_WHY: &str = "v1 knows one annotation against disruption";
+const TAINT_WHY: &str = "v1 marks nodes that go with karpenter.sh/disrupted, without a value";
+
+/// Brings the pod of an object to the current labels and annotations. Kinds without pods stay as they are.
+pub(super) fn migrate(plan: &mut Plan, kind: &str) {
+    let pod = match kind {
+        "Pod" => Path::root(),
+        "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "Job" => Path::of("spec.template"),
+        "CronJob" => Path::of("spec.jobTemplate.spec.template"),
+        _ => return,
+    };
+    annotations(plan, &pod.key("metadata").key("annotations"));
+    let spec = pod.key("spec");
+    let selector = spec.key("nodeSelector");
+    let old = selector.key(OLD_POOL);
+    if plan.get(&old).is_some() {
+        if plan.get(&selector.key(POOL)).is_some() {
+            plan.note(&old, format!("{POOL} is selected as well and stands: this became a comment"));
+            plan.retire(&old, POOL_WHY);
+        } else {
+            plan.rename(&old, POOL, POOL_WHY);
+        }
+    }
+    for key in label_keys(plan, &spec) {
+        if plan.text(&key) == Some(OLD_POOL) {
+            plan.set(&key, POOL, POOL_WHY);
+        }
+    }
+    for toleration in plan.items(&spec.key("tolerations")) {
+        if plan.text(&toleration.key("key")) == Some("karpenter.sh/disruption") {
+            plan.set(&toleration.key("key"), "karpenter.sh/disrupted", TAINT_WHY);
+            if plan.text(&toleration.key("value")) == Some("disrupting") {
+                plan.set(&toleration.key("value"), "", TAINT_WHY);
+            }
+        }
+    }
+}
+
+/// Where a pod names labels of nodes outside its nodeSelector.
+fn label_keys(plan: &Plan, spec: &Path) -> Vec<Path> {
+    let affinity = spec.key("affinity").key("nodeAffinity");
+    let required = affinity.key("requiredDuringSchedulingIgnoredDuringExecution").key("nodeSelectorTerms");
+    let preferred = affinity.key("preferredDuringSchedulingIgnoredDuringExecution");
+    let mut terms = plan.items(&required);
+    terms.extend(plan.items(&preferred).into_iter().map(|p| p.key("preference")));
+    let expressions = terms.iter().flat_map(|term| plan.items(&term.key("matchExpressions")));
+    let mut keys: Vec<Path> = expressions.map(|e| e.key("key")).collect();
+    keys.extend(plan.items(&spec.key("topologySpreadConstraints")).into_iter().map(|c| c.key("topologyKey")));
+    keys
+}
+
+/// The old annotations against disruption, wherever they stand.
+pub(super) fn annotations(plan: &mut Plan, path: &Path) {
+    for key in OLD_ANNOTATIONS {
+        let old = path.key(key);
+        if plan.get(&old).is_none() {
+            continue;
+        }
+        if plan.get(&path.key(ANNOTATION)).is_some() {
+            plan.note(&old, format!("{ANNOTATION} is set as well and stands: this became a comment"));
+            plan.retire(&old, ANNOTATION_WHY);
+        } else {
+            plan.rename(&old, ANNOTATION, ANNOTATION_WHY);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What do NodePools, NodeClaims and AKSNodeClasses need?
+//!
+//! Sources: Karpenter's v1 migration guide (`karpenter.sh/v1.0/upgrading/v1-migration`) for what moved between v1beta1
+//! and v1, the API types of both versions in `kubernetes-sigs/karpenter`, and `Azure/karpenter-provider-azure#531` and
+//! `#875` for AKSNodeClass.
+
+use super::plan::Plan;
+use super::pods;
+use napkeeper_api::path::Path;
+use serde_json::{Value, json};
+
+/// Group and kind of what AKS reads machine settings from.
+const GROUP: &str = "karpenter.azure.com";
+const KIND: &str = "AKSNodeClass";
+
+/// Labels that Karpenter reads as others (`NormalizedLabels` of its API package).
+const ALIASES: [(&str, &str); 5] = [
+    ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
+    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
+    ("beta.kubernetes.io/os", "kubernetes.io/os"),
+    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
+    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
+];
+
+/// Fields of an AKSNodeClass's `spec.kubelet`.
+const KUBELET: [&str; 10] = [
+    "allowedUnsafeSysctls",
+    "containerLogMaxFiles",
+    "containerLogMaxSize",
+    "cpuCFSQuota",
+    "cpuCFSQuotaPeriod",
+    "cpuManagerPolicy",
+    "imageGCHighThresholdPercent",
+    "imageGCLowThresholdPercent",
+    "podPidsLimit",
+    "topologyManagerPolicy",
+];
+
+/// Brings a NodePool to `karpenter.sh/v1`.
+pub(super) fn migrate(plan: &mut Plan) {
+    plan.set(&Path::of("apiVersion"), "karpenter.sh/v1", "NodePool is served as karpenter.sh/v1");
+    let template = Path::of("spec.template.spec");
+    expiry(plan);
+    consolidation(plan);
+    class_ref(plan, &template.key("nodeClassRef"));
+    kubelet(plan, &template.key("kubelet"));
+    let resources = template.key("resources");
+    if plan.get(&resources).is_some() {
+        plan.note(&resources, "a NodePool has no resources: what pods request decides the size of a node");
+        plan.retire(&resources, "v1 has resources on NodeClaims only");
+    }
+    requirements(plan, &template.key("requirements"));
+    pods::annotations(plan, &Path::of("spec.template.metadata.annotations"));
+}
+
+/// Brings a NodeClaim to `karpenter.sh/v1`.
+pub(super) fn claim(plan: &mut Plan) {
+    plan.set(&Path::of("apiVersion"), "karpenter.sh/v1", "NodeClaim is served as karpenter.sh/v1");
+    class_ref(plan, &Path::of("spec.nodeClassRef"));
+    kubelet(plan, &Path::of("spec.kubelet"));
+    requirements(plan, &Path::of("spec.requirements"));
+}
+
+/// Brings an AKSNodeClass to `karpenter.azure.com/v1beta1`.
+pub(super) fn class(plan: &mut Plan) {
+    let why = "AKSNodeClass v1alpha2 is deprecated; v1beta1 has the same fields";
+    plan.set(&Path::of("apiVersion"), "karpenter.azure.com/v1beta1", why);
+    let version = Path::of("spec.imageVersion");
+    if let Some(old) = plan.get(&version) {
+        let message = format!(
+            "an image version cannot be pinned any more (it was {old}): nodes take the newest image of imageFamily \
+             within the cluster's maintenance windows"
+        );
+        plan.note(&version, message);
+        plan.retire(&version, "imageVersion was removed from AKSNodeClass");
+    }
+}
+
+/// `expireAfter` went into the template.
+fn expiry(plan: &mut Plan) {
+    let from = Path::of("spec.disruption.expireAfter");
+    let Some(value) = plan.get(&from) else {
+        return;
+    };
+    if value != "Never" {
+        let message = "since v1 an expired node is drained at once: neither a budget nor a replacement that is not \
+                       ready holds it back; spec.template.spec.terminationGracePeriod bounds how long that may take";
+        plan.note(&from, message);
+    }
+    plan.relocate(&from, &Path::of("spec.template.spec.expireAfter"), "v1 has expireAfter in the template");
+}
+
+/// The policy has a new name, and nodes may wait now.
+fn consolidation(plan: &mut Plan) {
+    let disruption = Path::of("spec.disruption");
+    let policy = disruption.key("consolidationPolicy");
+    if plan.text(&policy) == Some("WhenUnderutilized") {
+        plan.set(&policy, "WhenEmptyOrUnderutilized", "v1 renamed the policy; it means the same");
+    }
+    let waits = plan.get(&disruption.key("consolidateAfter")).is_some_and(|v| !v.is_null());
+    if plan.map(&disruption).is_some() && !waits {
+        let message = "consolidateAfter is absent, so it is 0s: empty and underutilized nodes go as soon as they are \
+                       seen, whatever a comment promises; to let them wait, write for example consolidateAfter: 30s \
+                       (v1beta1 could not wait with WhenUnderutilized)";
+        plan.note(&disruption, message);
+    }
+}
+
+/// The reference to a class names its group and kind.
+fn class_ref(plan: &mut Plan, path: &Path) {
+    let (group, kind) = (path.key("group"), path.key("kind"));
+    let Some(map) = plan.map(path) else {
+        let message = "nodeClassRef is missing: write group: karpenter.azure.com, kind: AKSNodeClass and the class's \
+                       name (AKS makes one called default)";
+        plan.note(path, message);
+        return;
+    };
+    let first = map.keys().next().cloned();
+    let version = path.key("apiVersion");
+    if let Some(old) = plan.text(&version).map(str::to_owned) {
+        if plan.get(&group).is_some() {
+            plan.retire(&version, "v1 names a group, not a version");
+        } else {
+            plan.rename(&version, "group", "v1 names a group, not a version");
+            plan.set(&group, old.split_once('/').map_or(old.as_str(), |(group, _)| group), "a group has no version");
+        }
+    }
+    let is_ours = plan.get(&kind).is_none_or(|k| k == KIND);
+    if plan.get(&group).is_none() && is_ours {
+        plan.insert(&group, first.as_deref(), GROUP.into(), "v1 wants the group of the class");
+    }
+    let ours = plan.text(&group) == Some(GROUP);
+    if plan.get(&kind).is_none() && ours {
+        let before = plan.map(path).filter(|m| m.contains_key("name")).map(|_| "name");
+        plan.insert(&kind, before, KIND.into(), "v1 wants the kind of the class");
+    }
+    if !ours || plan.get(&kind).is_none_or(|k| k != KIND) {
+        plan.note(path, format!("this names no {KIND} of {GROUP}: AKS cannot make nodes from it"));
+    }
+    if plan.get(&path.key("name")).is_none() {
+        plan.note(path, "nodeClassRef has no name: write the name of the AKSNodeClass");
+    }
+}
+
+/// Settings of the kubelet went to the class, where several pools share them: that is for a person to decide.
+pub(super) fn kubelet(plan: &mut Plan, path: &Path) {
+    let Some(value) = plan.get(path).cloned() else {
+        return;
+    };
+    plan.note(path, kubelet_note(&value));
+    plan.retire(path, "v1 has the kubelet's settings in the AKSNodeClass");
+}
+
+fn kubelet_note(value: &Value) -> String {
+    let (mut spec, mut kubelet, mut lost) = (json!({}), json!({}), Vec::new());
+    for (key, value) in value.as_object().into_iter().flatten() {
+        match key.as_str() {
+            "maxPods" => spec["maxPods"] = value.clone(),
+            key if KUBELET.contains(&key) => kubelet[key] = value.clone(),
+            key => lost.push(key.to_owned()),
+        }
+    }
+    if kubelet != json!({}) {
+        spec["kubelet"] = kubelet;
+    }
+    let mut text = "settings of the kubelet are the AKSNodeClass's now, for every pool that names it".to_owned();
+    if spec != json!({}) {
+        text += &format!(": give it spec: {spec}");
+    }
+    if !lost.is_empty() {
+        text += &format!("; AKS sets {} itself", lost.join(", "));
+    }
+    text
+}
+
+/// Old names of labels, which Karpenter reads as the current ones.
+fn requirements(plan: &mut Plan, path: &Path) {
+    for item in plan.items(path) {
+        let key = item.key("key");
+        let Some(old) = plan.text(&key).map(str::to_owned) else {
+            continue;
+        };
+        if let Some((_, new)) = ALIASES.iter().find(|(alias, _)| *alias == old) {
+            plan.set(&key, new, "Karpenter reads the old name of the label as this one");
+        }
+        if old == pods::OLD_POOL {
+            plan.note(&key, "a NodePool cannot require the name of a pool: take this requirement away");
+        }
+    }
+}

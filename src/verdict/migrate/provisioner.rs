@@ -1,0 +1,184 @@
+//! What does a Provisioner need to become a NodePool?
+//!
+//! Sources: the design document of v1beta1 in `aws/karpenter-provider-aws` (`designs/v1beta1-full-changelist.md`) and
+//! the API types of v1alpha5 in `kubernetes-sigs/karpenter` 0.31: without `ttlSecondsUntilExpired` a node never expired,
+//! without `consolidation` and `ttlSecondsAfterEmpty` none was taken away for being empty.
+
+use super::plan::Plan;
+use super::pool;
+use napkeeper_api::path::Path;
+use serde_json::{Value, json};
+
+const TEMPLATE: &str = "nodes are described in the template of a NodePool";
+const CONSOLIDATION: &str = "consolidation is part of disruption";
+const EXPIRY: &str = "expiry is a setting of the template, with a unit";
+
+/// Brings an object of v1alpha5 to `karpenter.sh/v1`. What a Provisioner does by leaving fields out, a NodePool must
+/// be told; a NodePool of v1alpha5 never existed, so it is left out there.
+pub(super) fn migrate(plan: &mut Plan, is_provisioner: bool) {
+    plan.set(&Path::of("kind"), "NodePool", "Provisioners became NodePools");
+    template(plan);
+    consolidation(plan, is_provisioner);
+    limits(plan);
+    if is_provisioner {
+        defaults(plan);
+    }
+    pool::migrate(plan);
+}
+
+/// Where the fields of a Provisioner's spec belong.
+const PLACES: [(&str, &str); 8] = [
+    ("requirements", "spec.template.spec.requirements"),
+    ("taints", "spec.template.spec.taints"),
+    ("startupTaints", "spec.template.spec.startupTaints"),
+    ("providerRef", "spec.template.spec.nodeClassRef"),
+    ("ttlSecondsUntilExpired", "spec.template.spec.expireAfter"),
+    ("labels", "spec.template.metadata.labels"),
+    ("annotations", "spec.template.metadata.annotations"),
+    ("kubeletConfiguration", ""),
+];
+
+/// Moves into the template what belongs there, in the order of the file.
+fn template(plan: &mut Plan) {
+    let spec = Path::of("spec");
+    let keys: Vec<String> = plan.map(&spec).map(|map| map.keys().cloned().collect()).unwrap_or_default();
+    for key in keys {
+        let from = spec.key(&key);
+        match PLACES.iter().find(|(old, _)| *old == key) {
+            Some((_, "")) => pool::kubelet(plan, &from),
+            Some((_, to)) => {
+                plan.relocate(&from, &Path::of(to), TEMPLATE);
+                after_move(plan, &key);
+            }
+            None if key == "provider" => {
+                let message = "settings of the cloud stand in an AKSNodeClass: write one, and name it in nodeClassRef";
+                plan.note(&from, message);
+                plan.retire(&from, "v1beta1 took spec.provider away");
+            }
+            None => {}
+        }
+    }
+}
+
+/// What changes besides the place.
+fn after_move(plan: &mut Plan, key: &str) {
+    let template = Path::of("spec.template.spec");
+    match key {
+        "ttlSecondsUntilExpired" => seconds(plan, &template.key("expireAfter"), EXPIRY),
+        "providerRef" => {
+            let kind = template.key("nodeClassRef").key("kind");
+            if plan.text(&kind).is_some_and(|k| k.ends_with("NodeTemplate")) {
+                plan.note(&kind, "node templates became classes: an AKSNodeClass of this name must exist");
+                plan.set(&kind, "AKSNodeClass", "node templates became classes");
+                let version = template.key("nodeClassRef").key("apiVersion");
+                if plan.get(&version).is_some() {
+                    plan.set(&version, "karpenter.azure.com", "the group of AKSNodeClass");
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A number of seconds becomes a duration: `2592000` is `720h`.
+fn seconds(plan: &mut Plan, path: &Path, why: &'static str) {
+    let Some(seconds) = plan.get(path).and_then(Value::as_u64) else {
+        return;
+    };
+    let text = match seconds {
+        s if s > 0 && s % 3600 == 0 => format!("{}h", s / 3600),
+        s if s > 0 && s % 60 == 0 => format!("{}m", s / 60),
+        s => format!("{s}s"),
+    };
+    plan.set(path, &text, why);
+}
+
+fn consolidation(plan: &mut Plan, is_provisioner: bool) {
+    let spec = Path::of("spec");
+    let (old, ttl) = (spec.key("consolidation"), spec.key("ttlSecondsAfterEmpty"));
+    let enabled = plan.get(&old.key("enabled")).and_then(Value::as_bool) == Some(true);
+    let has_ttl = plan.get(&ttl).is_some_and(|v| !v.is_null());
+    let disruption = spec.key("disruption");
+    if plan.get(&old).is_some() && plan.get(&disruption).is_some() {
+        plan.note(&old, "spec.disruption is set as well and stands: this became a comment");
+        plan.retire(&old, CONSOLIDATION);
+    } else if plan.get(&old).is_some() {
+        plan.rename(&old, "disruption", CONSOLIDATION);
+        renamed(plan, &disruption, (enabled, has_ttl));
+    }
+    if has_ttl && enabled {
+        let message = "a Provisioner could not have this beside consolidation: it became a comment; \
+                       spec.disruption.consolidateAfter lets nodes wait";
+        plan.note(&ttl, message);
+        plan.retire(&ttl, CONSOLIDATION);
+    } else if has_ttl {
+        let policy = disruption.key("consolidationPolicy");
+        if plan.get(&disruption).is_none() {
+            plan.insert(
+                &disruption,
+                Some("ttlSecondsAfterEmpty"),
+                json!({"consolidationPolicy": "WhenEmpty"}),
+                CONSOLIDATION,
+            );
+        } else if plan.get(&policy).is_none() {
+            plan.insert(&policy, None, "WhenEmpty".into(), CONSOLIDATION);
+        }
+        let after = disruption.key("consolidateAfter");
+        plan.relocate(&ttl, &after, CONSOLIDATION);
+        seconds(plan, &after, "a duration has a unit");
+    } else if is_provisioner && plan.get(&disruption).is_none() {
+        plan.insert(&disruption, None, json!({"consolidateAfter": "Never"}), CONSOLIDATION);
+        let message = "a Provisioner without consolidation and ttlSecondsAfterEmpty kept empty nodes, a NodePool \
+                       consolidates by default: consolidateAfter: Never keeps it so; take it away to save money";
+        plan.note(&disruption, message);
+    }
+}
+
+/// `consolidation.enabled` says by name what `disruption` says in words.
+fn renamed(plan: &mut Plan, disruption: &Path, (enabled, has_ttl): (bool, bool)) {
+    let old = disruption.key("enabled");
+    let (key, value) = match (enabled, has_ttl) {
+        (true, _) => ("consolidationPolicy", "WhenEmptyOrUnderutilized"),
+        (false, true) => ("consolidationPolicy", "WhenEmpty"),
+        (false, false) => ("consolidateAfter", "Never"),
+    };
+    if plan.get(&old).is_some() {
+        let new = plan.rename(&old, key, CONSOLIDATION);
+        plan.set(&new, value, CONSOLIDATION);
+    } else {
+        plan.insert(&disruption.key(key), None, value.into(), CONSOLIDATION);
+    }
+}
+
+/// `limits.resources` is `limits`.
+fn limits(plan: &mut Plan) {
+    let why = "limits are named directly";
+    let limits = Path::of("spec.limits");
+    let old = limits.key("resources");
+    let Some(map) = plan.map(&old) else {
+        return;
+    };
+    let keys: Vec<String> = map.keys().cloned().collect();
+    for key in keys {
+        plan.relocate(&old.key(&key), &limits.key(&key), why);
+    }
+    plan.discard(&old, why);
+}
+
+/// What the absence of a field meant.
+fn defaults(plan: &mut Plan) {
+    let template = Path::of("spec.template.spec");
+    let (requirements, expiry) = (template.key("requirements"), template.key("expireAfter"));
+    if plan.map(&template).is_none() {
+        return plan.note(&template, "there is nothing to make a template of: write spec.template.spec by hand");
+    }
+    if plan.get(&requirements).is_none() {
+        plan.insert(&requirements, None, json!([]), "v1 wants requirements, at least none");
+    }
+    if plan.get(&expiry).is_none() {
+        plan.insert(&expiry, None, "Never".into(), "a Provisioner did not expire nodes unless told to");
+        let message = "a Provisioner without ttlSecondsUntilExpired kept nodes for ever, a NodePool replaces them \
+                       after 720h: expireAfter: Never keeps it so";
+        plan.note(&expiry, message);
+    }
+}

@@ -1,0 +1,370 @@
+use super::*;
+use crate::{Severity, Verdict};
+use napkeeper_api::manifests::load_text;
+
+fn migrated(text: &str) -> Migration {
+    let result = migrate(text).unwrap_or_else(|p| panic!("{} {}: {text}", p.at, p.message));
+    assert_eq!(migrate(&result.text).unwrap().text, result.text, "not the same the second time");
+    result
+}
+
+/// Expects a text, and that nothing in it is an error.
+fn expect(old: &str, new: &str) -> Migration {
+    let result = migrated(old);
+    assert_eq!(result.text, new, "\n{}", result.text);
+    assert_eq!(errors(new), [] as [String; 0], "{new}");
+    result
+}
+
+fn errors(text: &str) -> Vec<String> {
+    let reports = Verdict::embedded().unwrap().judge(&[load_text("t.yaml", text.to_owned())]);
+    let errors = reports[0].findings.iter().filter(|f| f.severity == Severity::Error);
+    errors.map(|f| format!("{}:{} {}", f.line, f.path, f.message)).collect()
+}
+
+fn notes(migration: &Migration) -> Vec<String> {
+    migration.notes.iter().map(|n| format!("{}:{} {}", n.line, n.column, n.message)).collect()
+}
+
+#[test]
+fn a_pool_of_v1beta1() {
+    let result = expect(
+        "\
+# The pool of the web team.
+apiVersion: \"karpenter.sh/v1beta1\"   # old
+kind: NodePool
+metadata:
+  name: web
+
+spec:
+  template:
+    metadata:
+      annotations:
+        karpenter.sh/do-not-consolidate: \"true\"  # while we measure
+    spec:
+      nodeClassRef:
+        # the class of the web team
+        apiVersion: karpenter.azure.com/v1alpha2
+        kind: AKSNodeClass
+        name: web
+      requirements:
+        - {key: beta.kubernetes.io/arch, operator: In, values: [amd64]}
+      kubelet:
+        # more than Azure's default
+        maxPods: 60
+        cpuCFSQuota: false
+        systemReserved: {cpu: 100m}
+  disruption:
+    # cheap
+    consolidationPolicy: WhenUnderutilized # not WhenEmpty
+    # a month
+    expireAfter: 720h # 30 days
+    budgets:
+      - nodes: 20%
+  weight: 10
+",
+        "\
+# The pool of the web team.
+apiVersion: \"karpenter.sh/v1\"   # old
+kind: NodePool
+metadata:
+  name: web
+
+spec:
+  template:
+    metadata:
+      annotations:
+        karpenter.sh/do-not-disrupt: \"true\"  # while we measure
+    spec:
+      nodeClassRef:
+        # the class of the web team
+        group: karpenter.azure.com
+        kind: AKSNodeClass
+        name: web
+      requirements:
+        - {key: kubernetes.io/arch, operator: In, values: [amd64]}
+      # napkeeper migrate: no longer a field here
+      # kubelet:
+      #   # more than Azure's default
+      #   maxPods: 60
+      #   cpuCFSQuota: false
+      #   systemReserved: {cpu: 100m}
+      # a month
+      expireAfter: 720h # 30 days
+  disruption:
+    # cheap
+    consolidationPolicy: WhenEmptyOrUnderutilized # not WhenEmpty
+    budgets:
+      - nodes: 20%
+  weight: 10
+",
+    );
+    let notes = notes(&result);
+    assert_eq!(notes.len(), 3, "{notes:#?}");
+    assert!(notes[0].starts_with("29:5 since v1 an expired node is drained at once"), "{notes:#?}");
+    assert!(notes[1].starts_with("25:3 consolidateAfter is absent, so it is 0s"), "{notes:#?}");
+    let kubelet = "20:7 settings of the kubelet are the AKSNodeClass's now, for every pool that names it: give it spec: \
+                   {\"maxPods\":60,\"kubelet\":{\"cpuCFSQuota\":false}}; AKS sets systemReserved itself";
+    assert_eq!(notes[2], kubelet);
+}
+
+#[test]
+fn a_provisioner_becomes_a_pool() {
+    let result = expect(
+        "\
+apiVersion: karpenter.sh/v1alpha5
+kind: Provisioner
+metadata:
+  name: default
+spec:
+  # only cheap ones
+  requirements:
+    - key: karpenter.sh/capacity-type
+      operator: In
+      values: [\"spot\"]   # no on-demand
+  limits:
+    # at most
+    resources:
+      cpu: 1000 # a thousand
+      memory: 4000Gi
+  labels:
+    team: web
+  taints:
+    - key: web
+      effect: NoSchedule
+  providerRef: # the class
+    name: default
+
+  # a month
+  ttlSecondsUntilExpired: 2592000
+  consolidation:
+    # saves money
+    enabled: true
+  weight: 5
+",
+        "\
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata:
+  name: default
+spec:
+  template:
+    metadata:
+      labels:
+        team: web
+    spec:
+      # only cheap ones
+      requirements:
+        - key: karpenter.sh/capacity-type
+          operator: In
+          values: [\"spot\"]   # no on-demand
+      taints:
+        - key: web
+          effect: NoSchedule
+      nodeClassRef: # the class
+        group: karpenter.azure.com
+        kind: AKSNodeClass
+        name: default
+      # a month
+      expireAfter: 720h
+  limits:
+    # at most
+    cpu: 1000 # a thousand
+    memory: 4000Gi
+
+  disruption:
+    # saves money
+    consolidationPolicy: WhenEmptyOrUnderutilized
+  weight: 5
+",
+    );
+    assert_eq!(result.notes.len(), 1, "{:?}", result.notes);
+}
+
+#[test]
+fn what_a_provisioner_left_out_is_written() {
+    let result = expect(
+        "\
+kind: Provisioner
+apiVersion: karpenter.sh/v1alpha5
+metadata: {name: a}
+spec:
+    providerRef: {name: a, kind: AKSNodeTemplate, apiVersion: karpenter.k8s.azure/v1alpha1}
+    ttlSecondsAfterEmpty: 30 # seconds
+    provider:
+        subnet: x
+",
+        "\
+kind: NodePool
+apiVersion: karpenter.sh/v1
+metadata: {name: a}
+spec:
+    template:
+        spec:
+            nodeClassRef: {name: a, kind: AKSNodeClass, group: karpenter.azure.com}
+            requirements: []
+            expireAfter: Never
+    disruption:
+        consolidationPolicy: WhenEmpty
+        consolidateAfter: 30s # seconds
+    # napkeeper migrate: no longer a field here
+    # provider:
+    #     subnet: x
+",
+    );
+    let said = notes(&result).join("\n");
+    for part in ["5:26 node templates became classes", "7:5 settings of the cloud", "expireAfter: Never keeps it so"] {
+        assert!(said.contains(part), "{said}");
+    }
+    let lazy =
+        "{apiVersion: karpenter.sh/v1alpha5, kind: Provisioner, metadata: {name: a}, spec: {providerRef: {name: a}}}";
+    let result = migrated(lazy);
+    assert_eq!(errors(&result.text), [] as [String; 0], "{}", result.text);
+    assert!(result.text.contains("disruption: {consolidateAfter: Never}"), "{}", result.text);
+    assert!(!result.text.ends_with('\n'));
+}
+
+#[test]
+fn consolidation_of_a_provisioner_keeps_its_meaning() {
+    for (old, new) in [
+        ("consolidation: {enabled: false}", "disruption: {consolidateAfter: Never}"),
+        ("consolidation: {}", "disruption:\n    consolidateAfter: Never"),
+        (
+            "consolidation: {enabled: false}\n  ttlSecondsAfterEmpty: 120",
+            "disruption: {consolidationPolicy: WhenEmpty, consolidateAfter: 2m}",
+        ),
+        (
+            "consolidation: {enabled: true}\n  ttlSecondsAfterEmpty: 120",
+            "disruption: {consolidationPolicy: WhenEmptyOrUnderutilized}\n  # napkeeper migrate: no longer a field here\n  # ttlSecondsAfterEmpty: 120",
+        ),
+        ("ttlSecondsAfterEmpty: 0", "disruption:\n    consolidationPolicy: WhenEmpty\n    consolidateAfter: 0s"),
+    ] {
+        let text = |inner: &str| {
+            format!(
+                "apiVersion: karpenter.sh/v1alpha5\nkind: Provisioner\nmetadata: {{name: a}}\nspec:\n  {inner}\n  \
+                 providerRef: {{name: a}}\n  requirements: []\n"
+            )
+        };
+        let result = migrated(&text(old));
+        assert!(result.text.contains(&format!("  {new}\n")), "{old}: {}", result.text);
+        assert_eq!(errors(&result.text), [] as [String; 0], "{}", result.text);
+    }
+}
+
+#[test]
+fn a_claim_and_a_class() {
+    let claim = "apiVersion: karpenter.sh/v1beta1\nkind: NodeClaim\nmetadata:\n  name: a\nspec:\n  nodeClassRef:\n    \
+                 name: b\n  requirements: []\n  resources: {requests: {cpu: 1}}\n";
+    let new = claim
+        .replace("v1beta1", "v1")
+        .replace("    name: b", "    group: karpenter.azure.com\n    kind: AKSNodeClass\n    name: b");
+    expect(claim, &new);
+    let result = expect(
+        "apiVersion: karpenter.azure.com/v1alpha2\nkind: AKSNodeClass\nmetadata: {name: a}\nspec:\n  # pinned\n  \
+         imageVersion: 2024.1 # old\n",
+        "apiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata: {name: a}\nspec: {}\n  # pinned\n  \
+         # napkeeper migrate: no longer a field here\n  # imageVersion: 2024.1 # old\n",
+    );
+    assert!(result.notes[0].message.contains("it was 2024.1"), "{:?}", result.notes);
+}
+
+#[test]
+fn pods_and_workloads() {
+    let old = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: a}
+spec:
+  template:
+    metadata:
+      annotations: {karpenter.sh/do-not-evict: 'true', other: x}
+    spec:
+      nodeSelector:
+        karpenter.sh/provisioner-name: web
+      affinity:
+        nodeAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+            nodeSelectorTerms:
+              - matchExpressions:
+                  - key: karpenter.sh/provisioner-name # not ours
+                    operator: DoesNotExist
+      tolerations:
+        - key: karpenter.sh/disruption
+          operator: Equal
+          value: disrupting
+";
+    let new = old
+        .replace("do-not-evict", "do-not-disrupt")
+        .replace("provisioner-name", "nodepool")
+        .replace("sh/disruption", "sh/disrupted")
+        .replace("value: disrupting", "value: \"\"");
+    assert_eq!(migrated(old).text, new);
+    let both = "apiVersion: v1\nkind: Pod\nmetadata:\n  annotations:\n    karpenter.sh/do-not-disrupt: \"true\"\n    \
+                karpenter.sh/do-not-evict: \"true\"\n";
+    let result = migrated(both);
+    assert!(result.text.contains("    # karpenter.sh/do-not-evict: \"true\"\n"), "{}", result.text);
+    assert_eq!(result.notes.len(), 1);
+}
+
+#[test]
+fn documents_lists_line_ends_and_json() {
+    let pool = |name: &str| {
+        format!(
+            "apiVersion: karpenter.sh/v1beta1\nkind: NodePool\nmetadata:\n  name: {name}\nspec:\n  template:\n    spec:\n      \
+             requirements: []\n      nodeClassRef: {{name: a}}\n  disruption:\n    expireAfter: 1h\n"
+        )
+    };
+    let two =
+        format!("# first\n{}---\n# other\nservices: {{}}\n---  \n{}...\n", pool("a"), pool("b")).replace('\n', "\r\n");
+    let result = migrated(&format!("\u{feff}{two}"));
+    assert_eq!(errors(&result.text), [] as [String; 0], "{}", result.text);
+    assert!(result.text.starts_with("\u{feff}# first\r\napiVersion: karpenter.sh/v1\r\n"));
+    assert!(!result.text.replace("\r\n", "").contains('\n'), "{:?}", result.text);
+    assert!(result.text.contains("---\r\n# other\r\nservices: {}\r\n---  \r\n"));
+    assert_eq!(result.edits.last().unwrap().line, 25);
+    assert_eq!(result.edits.last().unwrap().object, "NodePool b");
+
+    let item = |name: &str| pool(name).trim_end().replace('\n', "\n    ");
+    let list = format!("apiVersion: v1\nkind: List\nitems:\n  - {}\n  # b\n  - {}\n", item("a"), item("b"));
+    let result = migrated(&list);
+    assert_eq!(errors(&result.text), [] as [String; 0], "{}", result.text);
+    assert_eq!(result.text.matches("\n          expireAfter: 1h").count(), 2, "{}", result.text);
+
+    let json = serde_json::to_string_pretty(&yaml::read("", &pool("a")).documents[0].value).unwrap();
+    let result = migrated(&json);
+    let value: Value = serde_json::from_str(&result.text).unwrap();
+    assert_eq!(value["spec"]["template"]["spec"]["expireAfter"], "1h");
+    assert_eq!(errors(&result.text), [] as [String; 0], "{}", result.text);
+    let one_line = serde_json::to_string(&yaml::read("", &pool("a")).documents[0].value).unwrap();
+    serde_json::from_str::<Value>(&migrated(&one_line).text).unwrap();
+}
+
+#[test]
+fn what_is_half_way_is_finished_and_what_is_current_stays() {
+    let current = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: a}\nspec:\n  template:\n    spec:\n      \
+                   requirements: []\n      nodeClassRef: {group: karpenter.azure.com, kind: AKSNodeClass, name: a}\n  \
+                   disruption: {consolidationPolicy: WhenEmpty}\n";
+    let result = migrated(current);
+    assert_eq!((result.text.as_str(), result.edits.len(), result.notes.len()), (current, 0, 0));
+    let half = current.replace("WhenEmpty", "WhenUnderutilized, expireAfter: 5h");
+    let result = migrated(&half);
+    assert!(
+        result.text.contains("      expireAfter: 5h\n  disruption: {consolidationPolicy: WhenEmptyOrUnderutilized}")
+    );
+    assert_eq!(migrate("services: {a: 1}\n").unwrap().text, "services: {a: 1}\n");
+    assert_eq!(migrate("# no karp: [\n{").unwrap().text, "# no karp: [\n{");
+}
+
+#[test]
+fn what_cannot_be_edited_is_refused_with_its_place() {
+    let shared = "apiVersion: karpenter.sh/v1beta1\nkind: NodePool\nmetadata: {name: a}\nspec:\n  template:\n    spec: &s\n      \
+                  requirements: []\n      nodeClassRef: {name: a}\n  x: *s\n";
+    let problem = migrate(&format!("a: 1\n---\n{shared}")).unwrap_err();
+    assert!(problem.message.contains("anchor"), "{}", problem.message);
+    assert_eq!(problem.at.line, 10, "{problem:?}");
+    assert_eq!(migrate("x: karpenter\n---\na: [\n").unwrap_err().at.line, 3);
+    // An anchor that is not concerned does no harm.
+    let beside =
+        "apiVersion: karpenter.azure.com/v1alpha2\nkind: AKSNodeClass\nmetadata: {name: a}\nspec:\n  tags: &t {a: b}\n";
+    assert!(migrated(beside).text.contains("&t {a: b}"));
+}

@@ -1,0 +1,172 @@
+//! Placement: would a NodePool of the input buy a node for each workload's pods?
+//!
+//! Asked of the scheduler itself, in a cluster that holds nothing but the input's NodePools, classes and DaemonSets.
+
+use super::workload::Workload;
+use crate::facts::Facts;
+use crate::finding::Issue;
+use crate::rules::pods as rules;
+use crate::semantic::Render;
+use jiff::Timestamp;
+use napkeeper_api::manifests::Object;
+use napkeeper_core::catalog::{InstanceType, RegionCatalog, instance_types};
+use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::cluster::pod::{Pod, PodOwner, PodPhase};
+use napkeeper_core::cluster::pool::{DaemonSet, NodeClass};
+use napkeeper_core::names::{NodeClassName, Uid};
+use napkeeper_core::scheduling::{Input, Market, Unavailable, Unplaced, schedule};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Reasons that a message names.
+const REASONS: usize = 3;
+
+pub(super) fn check(render: &Render, facts: &Facts, found: &mut Vec<(usize, Issue)>) {
+    let digests = || render.digests.iter().enumerate();
+    let workloads = digests().filter_map(|(i, d)| Some((i, Workload::of(&d.object)?)));
+    let mut waiting: BTreeMap<usize, Workload<'_>> =
+        workloads.filter(|(_, w)| w.contradiction().is_none() && !asks_for_the_unknown(w)).collect();
+    if waiting.is_empty() {
+        return;
+    }
+    too_large(facts, &mut waiting, found);
+    if digests().any(|(_, d)| matches!(d.object, Object::NodePool(_))) {
+        homeless(render, facts, waiting, found);
+    }
+}
+
+/// Extended resources that a VM size brings along. Others come from device plugins, of which manifests say nothing.
+const OF_SIZES: [&str; 2] = ["nvidia.com/gpu", "amd.com/gpu"];
+
+/// True when the input cannot tell which nodes have what the pods ask for.
+fn asks_for_the_unknown(workload: &Workload<'_>) -> bool {
+    workload.shape.requests.extended.iter().any(|(name, _)| !OF_SIZES.contains(&&**name))
+}
+
+/// Takes out the workloads whose pods are larger than every size.
+fn too_large(facts: &Facts, waiting: &mut BTreeMap<usize, Workload<'_>>, found: &mut Vec<(usize, Issue)>) {
+    let Some(class) = NodeClassName::new("default").ok().zip(Uid::new("default").ok()) else { return };
+    let class = NodeClass { gpu_drivers: false, ..NodeClass::with_defaults(class.0, class.1) };
+    let mut left: BTreeSet<usize> = waiting.keys().copied().collect();
+    let mut largest: Option<InstanceType> = None;
+    for region in &facts.regions {
+        if left.is_empty() {
+            return;
+        }
+        for size in instance_types(region, &class, &facts.nodes) {
+            left.retain(|i| !waiting[i].shape.requests.fits(&size.allocatable));
+            let more = |l: &InstanceType| size.allocatable.memory > l.allocatable.memory;
+            if largest.as_ref().is_none_or(more) {
+                largest = Some(size);
+            }
+        }
+    }
+    for index in left {
+        let Some(workload) = waiting.remove(&index) else { continue };
+        let requests = &workload.shape.requests;
+        let most = largest.as_ref().map(|l| format!("; the largest, {}, gives {}", l.facts.name, l.allocatable));
+        let message = format!("a pod asks for {requests}, and no VM size holds that{}", most.unwrap_or_default());
+        let fix = "ask for less, or split the work over more pods".to_owned();
+        found.push((index, Issue::new(&rules::TOO_LARGE, &workload.spec(), message).fix(fix)));
+    }
+}
+
+/// Reports the workloads whose pods no pool takes, in any region that is looked at.
+fn homeless(
+    render: &Render,
+    facts: &Facts,
+    mut waiting: BTreeMap<usize, Workload<'_>>,
+    found: &mut Vec<(usize, Issue)>,
+) {
+    let base = cluster(render);
+    let mut why: BTreeMap<usize, String> = BTreeMap::new();
+    for region in &facts.regions {
+        let pods: BTreeMap<usize, Arc<Pod>> = waiting.iter().filter_map(|(i, w)| Some((*i, pod(w)?))).collect();
+        if pods.is_empty() {
+            break;
+        }
+        let unplaced = simulate(&base, region, facts, pods.values().cloned().collect());
+        let reason = |pod: &Arc<Pod>| unplaced.iter().find(|u| u.pods.iter().any(|p| p.key == pod.key));
+        why = pods.iter().filter_map(|(i, pod)| Some((*i, reasons(reason(pod)?)))).collect();
+        waiting.retain(|i, _| why.contains_key(i));
+    }
+    let place = match facts.regions.as_slice() {
+        [only] => format!("in {}", only.region),
+        _ => "in any region".to_owned(),
+    };
+    for (index, workload) in waiting {
+        let Some(why) = why.get(&index) else { continue };
+        let message = format!("no NodePool of the input takes its pods {place}: {why}");
+        let fix =
+            "change what the pod asks for, or add a NodePool for it; ignore this if nodes outside the input take it";
+        let issue = Issue::new(&rules::HOMELESS, &workload.spec(), message).fix(fix.to_owned());
+        found.push((index, issue));
+    }
+}
+
+/// The pools, classes and DaemonSets of the input. A class that it lacks is taken to be all defaults.
+fn cluster(render: &Render) -> Snapshot {
+    let mut snapshot = Snapshot::default();
+    for object in render.digests.iter().map(|d| &d.object) {
+        match object {
+            Object::NodePool(pool) => snapshot.put_pool(pool.name.clone(), (**pool).clone()),
+            Object::NodeClass(class) => snapshot.put_class(class.name.clone(), (**class).clone()),
+            Object::DaemonSet(set) => {
+                snapshot.put_daemon_set(set.key.clone(), DaemonSet { shape: Arc::clone(&set.template.shape) });
+            }
+            _ => {}
+        }
+    }
+    let named: BTreeSet<NodeClassName> = snapshot.pools().values().map(|p| p.class.clone()).collect();
+    for name in named {
+        if let Some(uid) = Uid::new(name.as_str()).ok().filter(|_| snapshot.classes().get(&name).is_none()) {
+            snapshot.put_class(name.clone(), NodeClass::with_defaults(name, uid));
+        }
+    }
+    snapshot
+}
+
+fn simulate(base: &Snapshot, region: &RegionCatalog, facts: &Facts, pods: Vec<Arc<Pod>>) -> Vec<Unplaced> {
+    let mut snapshot = base.clone();
+    let classes: Vec<_> = snapshot.classes().values().cloned().collect();
+    for class in classes {
+        let types = Arc::new(instance_types(region, &class, &facts.nodes));
+        snapshot.instance_types.insert(class.name.clone(), types);
+    }
+    let market = Market::new(&snapshot, &Unavailable::default(), Timestamp::UNIX_EPOCH);
+    let (without, promised) = (BTreeSet::new(), BTreeMap::new());
+    let input =
+        Input { snapshot: &snapshot, market: &market, without: &without, new_nodes: pods.len(), promised: &promised };
+    schedule(input, &pods).unplaced
+}
+
+/// One pod of a workload, waiting.
+fn pod(workload: &Workload<'_>) -> Option<Arc<Pod>> {
+    Some(Arc::new(Pod {
+        key: workload.key.clone(),
+        uid: Uid::new(workload.key.name.as_str()).ok()?,
+        shape: Arc::clone(workload.shape),
+        owner: PodOwner::Controller,
+        created_at: Timestamp::UNIX_EPOCH,
+        started_at: None,
+        deleting_at: None,
+        node: None,
+        phase: PodPhase::Pending,
+        unschedulable: true,
+        do_not_disrupt: None,
+        volumes: Vec::new(),
+        opaque: false,
+    }))
+}
+
+fn reasons(unplaced: &Unplaced) -> String {
+    let one = |(pool, why): &(Option<_>, _)| match pool {
+        Some(pool) => format!("{pool}: {why}"),
+        None => format!("{why}"),
+    };
+    let mut shown: Vec<String> = unplaced.why.iter().take(REASONS).map(one).collect();
+    if let Some(more) = unplaced.why.len().checked_sub(REASONS).filter(|n| *n > 0) {
+        shown.push(format!("and {more} more NodePools"));
+    }
+    shown.join("; ")
+}

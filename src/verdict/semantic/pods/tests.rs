@@ -1,0 +1,116 @@
+//! Edges of the rules about pods; their pages hold the plain cases.
+
+use crate::Verdict;
+use napkeeper_api::manifests::load_text;
+
+/// `rule: message` of what the family finds.
+fn found(text: &str) -> Vec<String> {
+    let source = load_text("t.yaml", text.to_owned());
+    let reports = Verdict::embedded().unwrap().judge(&[source]);
+    let ours = reports.iter().flat_map(|r| &r.findings).filter(|f| f.rule.starts_with("NK6"));
+    ours.map(|f| format!("{}: {}", f.rule, f.message)).collect()
+}
+
+fn workload(spec: &str, replicas: u32) -> String {
+    format!(
+        "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web, namespace: default}}, spec: {{replicas: {replicas}, \
+         selector: {{matchLabels: {{app: web}}}}, template: {{metadata: {{labels: {{app: web}}}}, spec: {{{spec}}}}}}}}}\n---\n"
+    )
+}
+
+fn pool(name: &str, more: &str) -> String {
+    format!(
+        "{{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {{name: {name}}}, spec: {{template: {{spec: {{nodeClassRef: \
+         {{group: karpenter.azure.com, kind: AKSNodeClass, name: a}}, requirements: \
+         [{{key: karpenter.azure.com/sku-family, operator: In, values: [D]}}]{more}}}}}}}}}\n---\n"
+    )
+}
+
+fn budget(spec: &str) -> String {
+    format!(
+        "{{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {{name: web, namespace: default}}, spec: {{{spec}, \
+         selector: {{matchLabels: {{app: web}}}}}}}}\n---\n"
+    )
+}
+
+fn asking(amounts: &str) -> String {
+    format!("containers: [{{name: a, image: b, resources: {{requests: {{{amounts}}}}}}}]")
+}
+
+#[test]
+fn a_taint_that_is_not_tolerated_is_named_for_each_pool() {
+    let taint = ", taints: [{key: team, value: a, effect: NoSchedule}]";
+    let small = asking("cpu: 1");
+    let both = [pool("a", taint), pool("b", taint), workload(&small, 2)].concat();
+    let [only] = &found(&both)[..] else { panic!("{:?}", found(&both)) };
+    assert!(only.starts_with("NK6003: no NodePool of the input takes its pods in any region: "), "{only}");
+    assert!(only.contains("a: taint team is not tolerated; b: taint team"), "{only}");
+    let open = [pool("a", taint), pool("b", ""), workload(&small, 2)].concat();
+    assert_eq!(found(&open), [] as [&str; 0]);
+    let tolerant = format!("tolerations: [{{key: team, operator: Exists}}], {small}");
+    assert_eq!(found(&[pool("a", taint), workload(&tolerant, 2)].concat()), [] as [&str; 0]);
+}
+
+#[test]
+fn what_the_input_cannot_know_is_not_reported() {
+    let elsewhere = format!("nodeSelector: {{kubernetes.io/arch: arm64}}, {}", asking("cpu: 1"));
+    assert_eq!(found(&workload(&elsewhere, 2)), [] as [&str; 0], "there is no pool in the input");
+    let device = asking("cpu: 1, example.com/fpga: 1");
+    assert_eq!(found(&[pool("a", ""), workload(&device, 2)].concat()), [] as [&str; 0]);
+}
+
+#[test]
+fn daemons_take_room_from_every_node() {
+    let daemons = workload(&asking("cpu: 140"), 1).replace("Deployment", "DaemonSet").replace("replicas: 1, ", "");
+    let daemons = daemons.replace("name: web, namespace", "name: agent, namespace");
+    let pod = workload(&asking("cpu: 60"), 2);
+    assert_eq!(found(&[pool("a", ""), pod.clone()].concat()), [] as [&str; 0]);
+    let both = found(&[pool("a", ""), daemons, pod].concat());
+    assert!(both.iter().any(|f| f.contains("large enough")), "{both:?}");
+}
+
+#[test]
+fn a_gpu_that_no_size_has_so_often_is_too_large() {
+    let many = found(&workload(&asking("nvidia.com/gpu: 17"), 2));
+    assert!(many.len() == 1 && many[0].starts_with("NK6002: a pod asks for"), "{many:?}");
+    assert_eq!(found(&workload(&asking("nvidia.com/gpu: 1"), 2)), [] as [&str; 0]);
+}
+
+#[test]
+fn terms_contradict_only_when_all_of_them_do() {
+    let terms = |first: &str, second: &str| {
+        let term = |zone: &str| format!("{{matchExpressions: [{{key: zone, operator: In, values: [{zone}]}}]}}");
+        format!(
+            "nodeSelector: {{zone: a}}, affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: \
+             {{nodeSelectorTerms: [{}, {}]}}}}}}, {}",
+            term(first),
+            term(second),
+            asking("cpu: 1")
+        )
+    };
+    assert_eq!(found(&workload(&terms("b", "a"), 2)), [] as [&str; 0]);
+    let none = found(&workload(&terms("b", "c"), 2));
+    assert_eq!(none, ["NK6001: no node can satisfy this: zone is asked for in ways that no value meets"]);
+}
+
+#[test]
+fn a_budget_blocks_by_what_it_says_or_by_how_many_pods_there_are() {
+    let with = |spec: &str, replicas: u32| found(&[budget(spec), workload(&asking("cpu: 1"), replicas)].concat());
+    for (spec, replicas, blocks) in [
+        ("maxUnavailable: 0", 3, true),
+        ("maxUnavailable: 0%", 3, true),
+        ("minAvailable: 100%", 3, true),
+        ("minAvailable: 1", 1, true),
+        ("minAvailable: 1", 2, false),
+        // 90 % of 3 is 2.7, rounded up to all of them.
+        ("minAvailable: 90%", 3, true),
+        ("minAvailable: 50%", 3, false),
+        ("maxUnavailable: 1", 1, false),
+        // Scaled to nothing, there is nothing to evict.
+        ("minAvailable: 1", 0, false),
+    ] {
+        assert_eq!(!with(spec, replicas).is_empty(), blocks, "{spec} of {replicas}: {:?}", with(spec, replicas));
+    }
+    let other = budget("minAvailable: 1").replace("namespace: default", "namespace: other");
+    assert_eq!(found(&[other, workload(&asking("cpu: 1"), 1)].concat()), [] as [&str; 0]);
+}

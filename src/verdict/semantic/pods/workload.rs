@@ -1,0 +1,46 @@
+//! Workloads: which pods does an object stand for?
+
+use napkeeper_api::manifests::Object;
+use napkeeper_api::path::Path;
+use napkeeper_core::cluster::pod::PodShape;
+use napkeeper_core::names::ObjectKey;
+use std::sync::Arc;
+
+/// An object whose pods want a node each, wherever there is one. DaemonSets are not among them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Workload<'o> {
+    pub(super) key: &'o ObjectKey,
+    pub(super) shape: &'o Arc<PodShape>,
+    /// How many pods it keeps; `None` for one that ends.
+    pub(super) replicas: Option<u32>,
+    is_pod: bool,
+}
+
+impl<'o> Workload<'o> {
+    pub(super) fn of(object: &'o Object) -> Option<Self> {
+        let (key, shape, replicas) = match object {
+            Object::Deployment(d) => (&d.key, &d.template.shape, Some(d.replicas)),
+            Object::StatefulSet(s) => (&s.key, &s.template.shape, Some(s.replicas)),
+            Object::Job(j) => (&j.key, &j.template.shape, None),
+            Object::Pod(p) if p.node.is_none() && !p.opaque => (&p.key, &p.shape, None),
+            _ => return None,
+        };
+        Some(Self { key, shape, replicas, is_pod: matches!(object, Object::Pod(_)) })
+    }
+
+    /// Where its pods' spec stands.
+    pub(super) fn spec(&self) -> Path {
+        Path::of(if self.is_pod { "spec" } else { "spec.template.spec" })
+    }
+
+    /// A label key that no node can satisfy, if what is asked for contradicts itself.
+    pub(super) fn contradiction(&self) -> Option<Arc<str>> {
+        let PodShape { selector, alternatives, .. } = &**self.shape;
+        let own = selector.first_empty().cloned();
+        own.or_else(|| {
+            let mut clashes = alternatives.iter().map(|a| selector.intersect(a).first_empty().cloned());
+            let first = clashes.next()??;
+            clashes.all(|clash| clash.is_some()).then_some(first)
+        })
+    }
+}

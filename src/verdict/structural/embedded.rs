@@ -1,0 +1,116 @@
+//! Are objects inside of an object (`x-kubernetes-embedded-resource`) objects?
+
+use super::fault::{Fault, Faults, Reason};
+use super::metadata::{self, Owner};
+use super::names::is_label;
+use super::node::{Found, Node};
+use super::place::Place;
+use crate::finding::Issue;
+use crate::rules::structure as rules;
+use serde_json::{Map, Value};
+
+/// What cannot be read of the objects in a value, and the fields of their metadata that are unknown.
+#[derive(Debug, Default)]
+pub(crate) struct Unreadable {
+    pub(crate) issues: Vec<Issue>,
+    pub(crate) unknown: Vec<(String, Issue)>,
+}
+
+/// Reads apiVersion, kind and metadata of all objects in a value, and leaves of their metadata what is kept.
+pub(crate) fn read(value: &mut Value, node: &Node, place: &Place<'_>, found: &mut Unreadable) {
+    if !node.deep.embedded {
+        return;
+    }
+    match value {
+        Value::Object(map) => {
+            if node.embedded {
+                read_object(map, place, found);
+            }
+            for (key, child) in map {
+                let schema = node.find(key);
+                let Some(schema_node) = schema.node() else { continue };
+                let named = matches!(schema, Found::Property(_));
+                let at = if named { place.field(key) } else { place.key(key) };
+                read(child, schema_node, &at, found);
+            }
+        }
+        Value::Array(items) => {
+            let Some(schema) = &node.items else { return };
+            for (i, item) in items.iter_mut().enumerate() {
+                read(item, schema, &place.index(i), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn read_object(map: &mut Map<String, Value>, place: &Place<'_>, found: &mut Unreadable) {
+    for key in ["apiVersion", "kind"] {
+        if map.get(key).is_some_and(|value| !value.is_string()) {
+            let at = place.field(key);
+            found.issues.push(Issue::new(&rules::TYPE, &at.path(), format!("{key} must be text")));
+        }
+    }
+    if let Some(meta) = map.get_mut("metadata") {
+        let reading = metadata::read(meta, &place.field("metadata"));
+        *meta = reading.meta;
+        found.issues.extend(reading.unreadable);
+        found.unknown.extend(reading.unknown);
+    }
+}
+
+/// Checks all objects in a value.
+pub(crate) fn check(value: &Value, node: &Node, place: &Place<'_>, faults: &mut Faults) {
+    if !node.deep.embedded {
+        return;
+    }
+    match value {
+        Value::Object(map) => {
+            if node.embedded {
+                object(map, place, faults);
+            }
+            for (key, child) in map {
+                let schema = node.find(key);
+                let Some(schema_node) = schema.node() else { continue };
+                let named = matches!(schema, Found::Property(_));
+                let at = if named { place.field(key) } else { place.key(key) };
+                check(child, schema_node, &at, faults);
+            }
+        }
+        Value::Array(items) => {
+            let Some(schema) = &node.items else { return };
+            items.iter().enumerate().for_each(|(i, item)| check(item, schema, &place.index(i), faults));
+        }
+        _ => {}
+    }
+}
+
+fn object(map: &Map<String, Value>, place: &Place<'_>, faults: &mut Faults) {
+    for key in ["apiVersion", "kind"] {
+        let at = place.field(key);
+        let Some(value) = map.get(key) else {
+            faults.add(|| {
+                let message = format!("an object inside of another has apiVersion and kind: {key} is missing");
+                let issue = Some(Issue::new(&rules::REQUIRED, &at.path(), message));
+                Fault { field: at.bracketed(), reason: Reason::Required, issue, weak: false }
+            });
+            continue;
+        };
+        let text = value.as_str().unwrap_or_default();
+        let fits = if key == "kind" {
+            let lower = text.to_lowercase();
+            lower.starts_with(|c: char| c.is_ascii_lowercase()) && is_label(&lower)
+        } else {
+            !text.is_empty() && text.matches('/').count() < 2
+        };
+        if !fits {
+            faults.add(|| {
+                let issue = Some(Issue::new(&rules::NO_KIND, &at.path(), format!("{value} is no {key}")));
+                Fault { field: at.bracketed(), reason: Reason::Invalid, issue, weak: false }
+            });
+        }
+    }
+    if let Some(meta) = map.get("metadata") {
+        metadata::check(meta, Owner::Embedded, &place.field("metadata"), faults);
+    }
+}

@@ -1,0 +1,65 @@
+//! What of all that is a person told, and once only?
+
+use super::Judged;
+use super::node::Node;
+use crate::finding::Issue;
+use crate::rules::structure as rules;
+use napkeeper_api::path::{Path, Segment};
+use napkeeper_core::suggest::nearest;
+
+/// Fields that older versions had elsewhere: where they stood, and where they stand.
+const MOVED: [(&str, &str); 4] = [
+    ("spec.disruption.expireAfter", "spec.template.spec.expireAfter"),
+    ("spec.template.spec.kubelet", "spec.kubelet of the AKSNodeClass"),
+    ("spec.ttlSecondsAfterEmpty", "spec.disruption.consolidateAfter"),
+    ("spec.ttlSecondsUntilExpired", "spec.template.spec.expireAfter"),
+];
+
+/// What is said about an unknown field.
+pub(super) fn unknown(at: &Path, parent: Option<&Node>) -> Issue {
+    let key = match at.segments().last() {
+        Some(Segment::Key(key)) => key.as_str(),
+        _ => "",
+    };
+    let shown = at.to_string();
+    let moved = MOVED.iter().find(|(old, _)| *old == shown);
+    let fix = match moved {
+        Some((_, now)) => Some(format!("it moved to {now}")),
+        None => nearest(key, parent.into_iter().flat_map(Node::names)).map(|k| format!("did you mean {k}?")),
+    };
+    Issue::new(&rules::UNKNOWN_FIELD, at, format!("unknown field {key}")).at_key().fix(fix)
+}
+
+/// All that a person is told, in the order in which the API server looks.
+///
+/// The API server says several things of one mistake: a text where a list is wanted is of the wrong type, none of those
+/// allowed, and too long. A person wants to know the first.
+pub(crate) fn issues(judged: &Judged) -> Vec<Issue> {
+    let mut said: Vec<Issue> = Vec::new();
+    let is_type = |issue: &Issue| *issue.rule == rules::TYPE || *issue.rule == rules::LOOKS_LIKE_TEXT;
+    let strong = judged.faults.iter().filter(|fault| !fault.weak).filter_map(|fault| fault.issue.as_ref());
+    let all: Vec<&Issue> = judged.unreadable.iter().chain(strong).collect();
+    let mistyped: Vec<&Path> = all.iter().filter(|issue| is_type(issue)).map(|issue| &issue.path).collect();
+    let is_inside = |path: &Path| {
+        let inside = |outer: &&&Path| {
+            outer.segments().len() < path.segments().len() && path.segments().starts_with(outer.segments())
+        };
+        mistyped.iter().any(|outer| inside(&outer))
+    };
+    said.extend(judged.unknown.iter().map(|unknown| &unknown.issue).filter(|i| !is_inside(&i.path)).cloned());
+    for issue in all {
+        let hidden = !is_type(issue) && mistyped.contains(&&issue.path);
+        let repeated = said.iter().any(|other| other.path == issue.path && other.rule == issue.rule);
+        let same = repeated && (is_type(issue) || said.iter().any(|other| other.message == issue.message));
+        if !hidden && !same {
+            said.push(issue.clone());
+        }
+    }
+    // What is weak is said when nothing at or below its place is.
+    for issue in judged.faults.iter().filter(|fault| fault.weak).filter_map(|fault| fault.issue.as_ref()) {
+        if !said.iter().any(|other| other.path.segments().starts_with(issue.path.segments())) {
+            said.push(issue.clone());
+        }
+    }
+    said
+}

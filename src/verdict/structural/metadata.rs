@@ -1,0 +1,359 @@
+//! Is an object's metadata right?
+//!
+//! The API server reads metadata as a type of its own, not by the definition: what cannot be read is 400 Bad Request.
+
+use super::describe::describe;
+use super::fault::{Fault, Faults, Reason};
+use super::names::{is_label, is_label_value, is_path_segment, is_qualified_name, is_subdomain};
+use super::place::Place;
+use crate::finding::Issue;
+use crate::rules::{Rule, structure as rules};
+use serde_json::{Map, Value};
+
+/// What a field of metadata holds.
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Integer,
+    Bool,
+    Time,
+    Texts,
+    TextMap,
+    Items(&'static [(&'static str, Kind)]),
+    Anything,
+}
+
+const META: &[(&str, Kind)] = &[
+    ("annotations", Kind::TextMap),
+    ("creationTimestamp", Kind::Time),
+    ("deletionGracePeriodSeconds", Kind::Integer),
+    ("deletionTimestamp", Kind::Time),
+    ("finalizers", Kind::Texts),
+    ("generateName", Kind::Text),
+    ("generation", Kind::Integer),
+    ("labels", Kind::TextMap),
+    ("managedFields", Kind::Items(MANAGED)),
+    ("name", Kind::Text),
+    ("namespace", Kind::Text),
+    ("ownerReferences", Kind::Items(OWNER)),
+    ("resourceVersion", Kind::Text),
+    ("selfLink", Kind::Text),
+    ("uid", Kind::Text),
+];
+
+const OWNER: &[(&str, Kind)] = &[
+    ("apiVersion", Kind::Text),
+    ("blockOwnerDeletion", Kind::Bool),
+    ("controller", Kind::Bool),
+    ("kind", Kind::Text),
+    ("name", Kind::Text),
+    ("uid", Kind::Text),
+];
+
+const MANAGED: &[(&str, Kind)] = &[
+    ("apiVersion", Kind::Text),
+    ("fieldsType", Kind::Text),
+    ("fieldsV1", Kind::Anything),
+    ("manager", Kind::Text),
+    ("operation", Kind::Text),
+    ("subresource", Kind::Text),
+    ("time", Kind::Time),
+];
+
+/// What reading metadata gives.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    /// What is kept: known fields that say something.
+    pub(crate) meta: Value,
+    /// What cannot be read.
+    pub(crate) unreadable: Vec<Issue>,
+    /// Fields that are unknown, as the API server writes them, with what a person is told.
+    pub(crate) unknown: Vec<(String, Issue)>,
+}
+
+/// Reads metadata that stands at a place.
+pub(crate) fn read(meta: &Value, place: &Place<'_>) -> Reading {
+    let mut reading = Reading::default();
+    let kept = match meta {
+        Value::Object(map) => reading.fields(map, META, place),
+        Value::Null => Map::new(),
+        other => {
+            reading.unreadable.push(wrong("a map", other, place));
+            Map::new()
+        }
+    };
+    reading.meta = Value::Object(kept);
+    reading
+}
+
+fn wrong(wanted: &str, value: &Value, place: &Place<'_>) -> Issue {
+    let message = format!("must be {wanted}, not {}", describe(value));
+    let scalar = wanted == "text" && matches!(value, Value::Bool(_) | Value::Number(_));
+    let rule: &'static Rule = if scalar { &rules::LOOKS_LIKE_TEXT } else { &rules::TYPE };
+    Issue::new(rule, &place.path(), message).fix(scalar.then(|| "put quotes around it".to_owned()))
+}
+
+impl Reading {
+    fn fields(
+        &mut self,
+        map: &Map<String, Value>,
+        kinds: &'static [(&'static str, Kind)],
+        place: &Place<'_>,
+    ) -> Map<String, Value> {
+        let mut kept = Map::new();
+        for (key, value) in map {
+            let at = place.field(key);
+            let Some((_, kind)) = kinds.iter().find(|(name, _)| name == key) else {
+                let near = napkeeper_core::suggest::nearest(key, kinds.iter().map(|(name, _)| *name));
+                let fix = near.map(|name| format!("did you mean {name}?"));
+                let issue = Issue::new(&rules::UNKNOWN_FIELD, &at.path(), format!("unknown field {key}"));
+                self.unknown.push((at.bracketed(), issue.at_key().fix(fix)));
+                continue;
+            };
+            if let Some(value) = self.field(value, *kind, &at) {
+                kept.insert(key.clone(), value);
+            }
+        }
+        kept
+    }
+
+    fn field(&mut self, value: &Value, kind: Kind, place: &Place<'_>) -> Option<Value> {
+        let wanted = match (value, kind) {
+            (Value::Null, _) => return None,
+            (_, Kind::Anything) | (Value::Bool(_), Kind::Bool) => return Some(value.clone()),
+            (Value::String(text), Kind::Text) => return (!text.is_empty()).then(|| value.clone()),
+            (Value::Number(n), Kind::Integer) if n.is_i64() || n.as_f64().is_some_and(is_64_bits) => {
+                return Some(value.clone());
+            }
+            (Value::String(text), Kind::Time) if is_time(text) => return Some(value.clone()),
+            (Value::Array(items), Kind::Texts) => return Some(self.texts(items, place)),
+            (Value::Object(map), Kind::TextMap) => return Some(self.text_map(map, place)),
+            (Value::Array(items), Kind::Items(kinds)) => {
+                let item = |(i, item): (usize, &Value)| match item {
+                    Value::Object(map) => Value::Object(self.fields(map, kinds, &place.index(i))),
+                    Value::Null => Value::Object(Map::new()),
+                    other => {
+                        self.unreadable.push(wrong("a map", other, &place.index(i)));
+                        Value::Null
+                    }
+                };
+                return Some(items.iter().enumerate().map(item).collect());
+            }
+            (_, Kind::Text) => "text",
+            (_, Kind::Integer) => "a whole number",
+            (_, Kind::Bool) => "true or false",
+            (Value::String(text), Kind::Time) => {
+                let message = format!("{text:?} is not a time in RFC 3339, such as 2026-11-21T08:00:00Z");
+                self.unreadable.push(Issue::new(&rules::FORMAT, &place.path(), message));
+                return None;
+            }
+            (_, Kind::Time) => "a time",
+            (_, Kind::Texts | Kind::Items(_)) => "a list",
+            (_, Kind::TextMap) => "a map",
+        };
+        self.unreadable.push(wrong(wanted, value, place));
+        None
+    }
+
+    /// A null is as good as an empty text.
+    fn text(&mut self, value: &Value, place: &Place<'_>) -> Value {
+        match value {
+            Value::String(_) => return value.clone(),
+            Value::Null => {}
+            other => self.unreadable.push(wrong("text", other, place)),
+        }
+        Value::String(String::new())
+    }
+
+    fn texts(&mut self, items: &[Value], place: &Place<'_>) -> Value {
+        items.iter().enumerate().map(|(i, item)| self.text(item, &place.index(i))).collect()
+    }
+
+    fn text_map(&mut self, map: &Map<String, Value>, place: &Place<'_>) -> Value {
+        map.iter().map(|(key, value)| (key.clone(), self.text(value, &place.key(key)))).collect()
+    }
+}
+
+/// Whole, and within 64 bits.
+fn is_64_bits(f: f64) -> bool {
+    f.fract() == 0.0 && f.abs() < 9.2e18
+}
+
+/// RFC 3339 with capital `T` and `Z`.
+fn is_time(text: &str) -> bool {
+    !text.contains([' ', 't', 'z']) && text.contains('T') && text.parse::<jiff::Timestamp>().is_ok()
+}
+
+/// Whose names these are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// An object of a cluster that is made now.
+    Created,
+    /// An object of a cluster that is there already, so its name is not looked at again.
+    Updated,
+    /// An object inside of another.
+    Embedded,
+}
+
+/// Most bytes of all annotations together.
+const ANNOTATIONS: usize = 256 << 10;
+/// Where the API server cuts a name off before it adds five characters to it.
+const GENERATED: usize = 58;
+
+/// Makes a name where only its beginning is given, as the API server does; its five characters are random.
+pub(crate) fn generate_name(meta: &mut Value) {
+    let Some(map) = meta.as_object_mut().filter(|map| !map.contains_key("name")) else { return };
+    if let Some(prefix) = map.get("generateName").and_then(Value::as_str) {
+        let cut: String = prefix.chars().take(GENERATED).collect();
+        map.insert("name".to_owned(), Value::String(format!("{cut}00000")));
+    }
+}
+
+/// What an update may not set: when an object is deleted is up to the API server.
+pub(crate) fn check_deletion(old: &Value, new: &Value, place: &Place<'_>, faults: &mut Faults) {
+    let differs = |key: &str| !new[key].is_null() && new[key] != old[key];
+    // A time of deletion that there is already stays, whatever is given.
+    let time = old["deletionTimestamp"].is_null() && differs("deletionTimestamp");
+    let period = differs("deletionGracePeriodSeconds");
+    for (key, changed) in [("deletionTimestamp", time), ("deletionGracePeriodSeconds", period)] {
+        if changed {
+            let at = place.field(key);
+            refuse(&at, Some((&at, "only the API server sets it".to_owned())), Reason::Invalid, faults);
+        }
+    }
+}
+
+/// Checks metadata that has been read.
+pub(crate) fn check(meta: &Value, owner: Owner, place: &Place<'_>, faults: &mut Faults) {
+    let text = |key: &str| meta[key].as_str().unwrap_or_default();
+    let (name, prefix) = (text("name"), text("generateName"));
+    if owner != Owner::Updated {
+        naming(name, prefix, owner, place, faults);
+    }
+    finalizers(&meta["finalizers"], &place.field("finalizers"), faults);
+    if owner == Owner::Embedded {
+        // Of the object itself, the address of the request says the namespace, and the API server counts generations.
+        if let Some(namespace) = meta["namespace"].as_str().filter(|n| !is_label(n)) {
+            let at = place.field("namespace");
+            let message = format!("{namespace:?} is no name of a namespace: lower-case letters, digits and '-'");
+            refuse(&at, Some((&at, message)), Reason::Invalid, faults);
+        }
+        if meta["generation"].as_f64().is_some_and(|generation| generation < 0.0) {
+            let at = place.field("generation");
+            refuse(&at, Some((&at, "must be at least 0".to_owned())), Reason::Invalid, faults);
+        }
+    }
+    labels(&meta["labels"], &place.field("labels"), faults);
+    annotations(&meta["annotations"], &place.field("annotations"), faults);
+    owners(&meta["ownerReferences"], &place.field("ownerReferences"), faults);
+}
+
+fn strings(list: &Value) -> impl Iterator<Item = &str> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// `shown` is where a person looks and what is said there; without it something else says it.
+fn refuse(place: &Place<'_>, shown: Option<(&Place<'_>, String)>, reason: Reason, faults: &mut Faults) {
+    let field = place.bracketed();
+    let issue = shown.map(|(at, message)| Issue::new(&rules::METADATA, &at.path(), message));
+    faults.add(|| Fault { field, reason, issue, weak: false });
+}
+
+fn naming(name: &str, prefix: &str, owner: Owner, place: &Place<'_>, faults: &mut Faults) {
+    let embedded = owner == Owner::Embedded;
+    if !prefix.is_empty() {
+        // A dash at the end is followed by more when the name is made.
+        let masked = match prefix.strip_suffix('-').filter(|rest| !rest.is_empty()) {
+            Some(rest) => format!("{}a", &rest[..rest.len() - rest.chars().next_back().map_or(0, char::len_utf8)]),
+            None => prefix.to_owned(),
+        };
+        let fits = if embedded { !prefix.contains(['/', '%']) } else { is_subdomain(&masked) };
+        if !fits {
+            let at = place.field("generateName");
+            let message = format!("{prefix:?} cannot begin a name: lower-case letters, digits, '-' and '.'");
+            refuse(&at, Some((&at, message)), Reason::Invalid, faults);
+        }
+    }
+    let at = place.field("name");
+    if embedded {
+        if !name.is_empty() && !is_path_segment(name) {
+            let message = format!("{name:?} is no name: it may not hold '/' or '%'");
+            refuse(&at, Some((&at, message)), Reason::Invalid, faults);
+        }
+    } else if name.is_empty() {
+        refuse(&at, None, Reason::Required, faults);
+    } else if !is_subdomain(name) {
+        refuse(&at, None, Reason::Invalid, faults);
+    }
+}
+
+fn finalizers(finalizers: &Value, place: &Place<'_>, faults: &mut Faults) {
+    for (i, finalizer) in strings(finalizers).enumerate() {
+        if !is_qualified_name(finalizer) {
+            let message = format!("{finalizer:?} is no finalizer such as example.com/name");
+            refuse(place, Some((&place.index(i), message)), Reason::Invalid, faults);
+        }
+    }
+    if ["orphan", "foregroundDeletion"].iter().all(|name| strings(finalizers).any(|f| f == *name)) {
+        let message = "orphan and foregroundDeletion exclude each other".to_owned();
+        refuse(place, Some((place, message)), Reason::Invalid, faults);
+    }
+}
+
+fn labels(labels: &Value, place: &Place<'_>, faults: &mut Faults) {
+    for (key, value) in labels.as_object().into_iter().flatten() {
+        let at = place.key(key);
+        if !is_qualified_name(key) {
+            let message = format!("{key:?} is no label key such as example.com/name");
+            refuse(place, Some((&at, message)), Reason::Invalid, faults);
+        }
+        if let Some(value) = value.as_str().filter(|value| !is_label_value(value)) {
+            let message = format!("{value:?} is no label value: at most 63 letters, digits, '-', '_' and '.'");
+            refuse(place, Some((&at, message)), Reason::Invalid, faults);
+        }
+    }
+}
+
+fn annotations(annotations: &Value, place: &Place<'_>, faults: &mut Faults) {
+    let mut size = 0;
+    for (key, value) in annotations.as_object().into_iter().flatten() {
+        size += key.len() + value.as_str().map_or(0, str::len);
+        if !is_qualified_name(&key.to_lowercase()) {
+            let message = format!("{key:?} is no annotation key such as example.com/name");
+            refuse(place, Some((&place.key(key), message)), Reason::Invalid, faults);
+        }
+    }
+    if size > ANNOTATIONS {
+        let message = format!("all annotations together have {size} bytes; at most {ANNOTATIONS} are possible");
+        refuse(place, Some((place, message)), Reason::TooLong, faults);
+    }
+}
+
+fn owners(owners: &Value, place: &Place<'_>, faults: &mut Faults) {
+    let mut controllers = 0;
+    for (i, owner) in owners.as_array().into_iter().flatten().enumerate() {
+        let text = |key: &str| owner[key].as_str().unwrap_or_default();
+        // A group without a version, or more than one slash, is no version.
+        let version = text("apiVersion");
+        let parsed = match version.split_once('/') {
+            None => !version.is_empty(),
+            Some((_, rest)) => !rest.is_empty() && !rest.contains('/'),
+        };
+        let given = |key: &'static str| (key, !text(key).is_empty());
+        for (key, fits) in [("apiVersion", parsed), given("kind"), given("name"), given("uid")] {
+            if !fits {
+                let item = place.index(i);
+                let message = format!("an owner has apiVersion, kind, name and uid: {key} is missing or wrong");
+                refuse(&place.field(key), Some((&item.field(key), message)), Reason::Invalid, faults);
+            }
+        }
+        if (version, text("kind")) == ("v1", "Event") {
+            refuse(place, Some((&place.index(i), "an Event owns nothing".to_owned())), Reason::Invalid, faults);
+        }
+        controllers += usize::from(owner["controller"] == true);
+    }
+    if controllers > 1 {
+        let message = "only one owner can be the controller".to_owned();
+        refuse(place, Some((place, message)), Reason::Invalid, faults);
+    }
+}

@@ -1,0 +1,61 @@
+//! What did a value look like before, and is it still the same?
+//!
+//! An update is not refused for what was there before. Fields and keys are matched by name, items of a list only when
+//! it is a map with keys; everything else is compared as a whole.
+
+use super::node::{ListType, Node};
+use serde_json::Value;
+
+/// A value as it was, with the schema that says how its parts are matched.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Past<'p> {
+    pub(crate) value: &'p Value,
+    pub(crate) shape: &'p Node,
+}
+
+impl<'p> Past<'p> {
+    /// A field or key, where it was there and has a schema.
+    pub(crate) fn field(self, name: &str) -> Option<Self> {
+        let value = self.value.as_object()?.get(name)?;
+        self.shape.find(name).node().map(|shape| Self { value, shape })
+    }
+
+    /// The item that has the same keys as this one.
+    pub(crate) fn item(self, item: &Value) -> Option<Self> {
+        let ListType::Map(keys) = &self.shape.list else { return None };
+        let shape = self.shape.items.as_deref()?;
+        let of = |value: &'_ Value| keys.iter().map(|key| value.get(key).cloned()).collect::<Vec<_>>();
+        let wanted = of(item.as_object().map(|_| item)?);
+        let value = self.value.as_array()?.iter().find(|old| old.is_object() && of(old) == wanted)?;
+        Some(Self { value, shape })
+    }
+
+    /// True when nothing has changed.
+    pub(crate) fn is(self, new: &Value) -> bool {
+        match (new, self.value) {
+            (Value::Array(new), Value::Array(old)) if matches!(self.shape.list, ListType::Map(_)) => {
+                new.len() == old.len() && new.iter().all(|item| self.item(item).is_some_and(|past| past.is(item)))
+            }
+            (Value::Object(new), Value::Object(old)) => {
+                new.len() == old.len() && new.iter().all(|(k, v)| self.field(k).is_some_and(|past| past.is(v)))
+            }
+            (new, old) => new == old,
+        }
+    }
+}
+
+/// A stored value as it is read again: whole numbers have lost their point.
+pub(crate) fn as_read(value: &mut Value) {
+    match value {
+        Value::Object(map) => map.values_mut().for_each(as_read),
+        Value::Array(items) => items.iter_mut().for_each(as_read),
+        Value::Number(n) if n.is_f64() => {
+            let whole = n.as_f64().filter(|f| f.fract() == 0.0 && f.abs() < 9.2e18);
+            #[expect(clippy::cast_possible_truncation, reason = "checked to be whole and within 64 bits")]
+            if let Some(f) = whole {
+                *value = Value::from(f as i64);
+            }
+        }
+        _ => {}
+    }
+}

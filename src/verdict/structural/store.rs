@@ -1,0 +1,131 @@
+//! What would be stored: which fields are unknown, which nulls are left out, which defaults are put in?
+//!
+//! In the order of the API server: unknown fields go, then nulls that mean nothing, then defaults come, top-down. A
+//! default of the compiled schema holds the defaults of what is in it, so one walk does all.
+
+use super::node::{Found, Node};
+use super::place::Place;
+use napkeeper_api::path::Path;
+use serde_json::{Map, Value};
+
+/// Fields that every object has, whatever its schema says.
+const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+/// A field that the schema does not know.
+#[derive(Debug)]
+pub(crate) struct Unknown<'n> {
+    pub(crate) path: Path,
+    /// As the API server writes it.
+    pub(crate) name: String,
+    /// The schema of the object that has the field, where there is one.
+    pub(crate) parent: Option<&'n Node>,
+}
+
+/// What is known of a value's form.
+#[derive(Clone, Copy)]
+enum Form<'n> {
+    /// This schema; `open` when unknown fields stay although the schema does not say so itself.
+    Known { node: &'n Node, open: bool },
+    /// Nothing, so that every field of it is unknown.
+    Closed,
+    /// Nothing, and everything stays.
+    Free,
+}
+
+/// Makes what would be stored.
+pub(crate) struct Store<'n> {
+    pub(crate) unknown: Vec<Unknown<'n>>,
+}
+
+/// The value as it would be stored, and the fields that are unknown.
+pub(crate) fn store<'n>(value: &Value, root: &'n Node) -> (Value, Vec<Unknown<'n>>) {
+    let mut store = Store { unknown: Vec::new() };
+    let stored = match value {
+        Value::Object(map) => store.object(map, root, false, &Place::ROOT),
+        other => other.clone(),
+    };
+    (stored, store.unknown)
+}
+
+impl<'n> Store<'n> {
+    fn value(&mut self, value: &Value, form: Form<'n>, place: &Place<'_>) -> Value {
+        match (value, form) {
+            (_, Form::Free) | (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_), _) => value.clone(),
+            (Value::Object(map), Form::Closed) => {
+                map.keys().for_each(|key| self.unknown(place, key, None));
+                Value::Object(Map::new())
+            }
+            (Value::Array(items), Form::Closed) => {
+                let item = |(i, item)| self.value(item, Form::Closed, &place.index(i));
+                items.iter().enumerate().map(item).collect()
+            }
+            (Value::Object(map), Form::Known { node, open }) => self.object(map, node, open, place),
+            (Value::Array(items), Form::Known { node, open }) => self.list(items, node, open, place),
+        }
+    }
+
+    fn unknown(&mut self, place: &Place<'_>, key: &str, parent: Option<&'n Node>) {
+        let at = place.field(key);
+        self.unknown.push(Unknown { path: at.path(), name: at.dotted(), parent });
+    }
+
+    fn object(&mut self, map: &Map<String, Value>, node: &'n Node, open: bool, place: &Place<'_>) -> Value {
+        let mut stored = Map::with_capacity(map.len() + node.defaulted.len());
+        let whole_object = place.is_root() || node.embedded;
+        for (key, value) in map {
+            let found = node.find(key);
+            if let (Value::Null, Some(child)) = (value, found.node())
+                && !child.nullable
+            {
+                if let Some(default) = &child.default {
+                    stored.insert(key.clone(), default.clone());
+                }
+                continue;
+            }
+            let at = if matches!(found, Found::Property(_)) { place.field(key) } else { place.key(key) };
+            let kept = match found {
+                _ if whole_object && META.contains(&key.as_str()) => value.clone(),
+                Found::Property(child) | Found::Additional(child) => {
+                    self.value(value, Form::Known { node: child, open: false }, &at)
+                }
+                Found::Anything => self.value(value, Form::Closed, &at),
+                Found::Nothing if open || node.preserve => value.clone(),
+                Found::Nothing => {
+                    self.unknown(place, key, Some(node));
+                    continue;
+                }
+            };
+            stored.insert(key.clone(), kept);
+        }
+        if !node.defaulted.is_empty() {
+            for (name, default) in node.missing_defaults(&stored) {
+                stored.insert(name.to_owned(), default.clone());
+            }
+        }
+        Value::Object(stored)
+    }
+
+    fn list(&mut self, items: &[Value], node: &'n Node, open: bool, place: &Place<'_>) -> Value {
+        let open = open || node.preserve;
+        let form = match &node.items {
+            Some(node) => Form::Known { node, open },
+            None if open => Form::Free,
+            None => Form::Closed,
+        };
+        let default = node.items.as_ref().filter(|item| !item.nullable).and_then(|item| item.default.as_ref());
+        let item = |(i, item): (usize, &Value)| match default {
+            Some(default) if item.is_null() => default.clone(),
+            _ => self.value(item, form, &place.index(i)),
+        };
+        items.iter().enumerate().map(item).collect()
+    }
+}
+
+/// The same for a value that is no whole object.
+pub(crate) fn store_in<'n>(value: &Value, node: &'n Node) -> (Value, Vec<Unknown<'n>>) {
+    let mut store = Store { unknown: Vec::new() };
+    // Not at the root of an object, where apiVersion, kind and metadata are known to every schema.
+    let inside = Place::ROOT.field("default");
+    let stored = store.value(value, Form::Known { node, open: false }, &inside);
+    (stored, store.unknown)
+}

@@ -1,0 +1,171 @@
+//! Pitfalls of the API server, each as it was measured.
+
+use crate::definitions::Definitions;
+use serde_json::{Value, json};
+
+/// A definition with one field `a` in its spec.
+pub(super) fn definitions(schema: &Value) -> Definitions {
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "things.example.com" },
+        "spec": { "group": "example.com", "names": { "kind": "Thing", "plural": "things" }, "scope": "Cluster",
+            "versions": [{ "name": "v1", "served": true, "storage": true, "subresources": { "status": {} },
+                "schema": { "openAPIV3Schema": { "type": "object", "properties": {
+                    "spec": { "type": "object", "properties": { "a": schema },
+                        "x-kubernetes-validations": [{ "rule": "true" }] },
+                    "status": { "type": "object", "properties": { "n": { "type": "integer" } } } } } } }] },
+    });
+    Definitions::from_crds("test", [crd].iter()).unwrap()
+}
+
+pub(super) fn thing(spec: &Value) -> Value {
+    json!({ "apiVersion": "example.com/v1", "kind": "Thing", "metadata": { "name": "a" }, "spec": spec })
+}
+
+/// `code field reason, ...` of a new object whose field `a` is this.
+fn answer(schema: &Value, value: &Value) -> String {
+    let verdict = definitions(schema).create(&thing(&json!({ "a": value })));
+    let causes = verdict.causes.iter().map(|c| format!("{} {}", c.field, c.reason.as_str().replace("FieldValue", "")));
+    let said: Vec<String> = causes.chain(verdict.unknown_fields.iter().cloned()).collect();
+    format!("{} {}", verdict.code, said.join(", ")).trim().to_owned()
+}
+
+fn assert_answers(schema: &Value, answers: &[(Value, &str)]) {
+    for (value, expected) in answers {
+        assert_eq!(answer(schema, value), *expected, "{value} by {schema}");
+    }
+}
+
+#[test]
+fn integers_may_be_written_as_floats_and_have_ranges() {
+    assert_answers(
+        &json!({ "type": "integer", "format": "int32" }),
+        &[
+            (json!(1), "201"),
+            (json!(1.0), "201"),
+            (json!(1e2), "201"),
+            (json!(1.5), "422 <nil> Invalid, spec.a TypeInvalid"),
+            (json!("1"), "422 <nil> Invalid, spec.a TypeInvalid"),
+            (json!(2_147_483_648_i64), "422 <nil> Invalid"),
+            (json!(1e30), "422 <nil> Invalid, spec.a TypeInvalid"),
+        ],
+    );
+}
+
+#[test]
+fn int_or_string_takes_whole_numbers_of_any_size_and_text() {
+    let either = json!([{ "type": "integer" }, { "type": "string" }]);
+    assert_answers(
+        &json!({ "x-kubernetes-int-or-string": true, "anyOf": either, "pattern": "^[0-9]+%$" }),
+        &[
+            (json!(1), "201"),
+            (json!(1.0), "201"),
+            (json!(3_000_000_000_i64), "201"),
+            (json!("10%"), "201"),
+            (json!("10"), "422 spec.a Invalid"),
+            (json!(1.5), "422 <nil> Invalid, spec.a TypeInvalid"),
+            (json!(true), "422 <nil> Invalid, spec.a TypeInvalid"),
+            (json!(null), "201"),
+        ],
+    );
+}
+
+#[test]
+fn a_wrong_type_does_not_stop_the_other_keywords() {
+    assert_answers(
+        &json!({ "type": "string", "enum": ["b", "c"] }),
+        &[(json!(1), "422 <nil> Invalid, spec.a TypeInvalid, spec.a NotSupported"), (json!("b"), "201")],
+    );
+    // Keywords of text at a list say nothing about its items, and apply to a text that is given in its place.
+    assert_answers(
+        &json!({ "type": "array", "items": { "type": "string" }, "maxLength": 2, "pattern": "^x$" }),
+        &[
+            (json!(["long enough"]), "201"),
+            (json!("long"), "422 <nil> Invalid, spec.a TooLong, spec.a TypeInvalid"),
+            (json!("y"), "422 <nil> Invalid, spec.a Invalid, spec.a TypeInvalid"),
+        ],
+    );
+}
+
+#[test]
+fn lengths_count_characters_and_only_the_first_fault_of_a_text_is_said() {
+    assert_answers(
+        &json!({ "type": "string", "maxLength": 2, "minLength": 1, "pattern": "^[a-zé]+$" }),
+        &[
+            (json!("éé"), "201"),
+            (json!("ééé"), "422 <nil> Invalid, spec.a TooLong"),
+            (json!(""), "422 spec.a Invalid"),
+            (json!("1"), "422 spec.a Invalid"),
+        ],
+    );
+}
+
+#[test]
+fn nulls_are_left_out_or_replaced_and_stay_in_lists() {
+    let required = json!({ "type": "object", "required": ["b"], "properties": { "b": { "type": "string" },
+        "n": { "type": "string", "nullable": true }, "d": { "type": "string", "default": "x" } } });
+    assert_answers(
+        &required,
+        &[
+            (json!({ "b": "x", "n": null, "d": null }), "201"),
+            (json!({ "b": null }), "422 <nil> Invalid, spec.a.b Required"),
+            (json!(null), "201"),
+            (json!({}), "422 <nil> Invalid, spec.a.b Required"),
+        ],
+    );
+    let list = json!({ "type": "array", "items": { "type": "string" } });
+    assert_answers(&list, &[(json!([null]), "422 <nil> Invalid, spec.a[0] TypeInvalid")]);
+}
+
+#[test]
+fn unknown_fields_count_wherever_they_are() {
+    let open = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+        "properties": { "b": { "type": "object", "properties": {} } } });
+    assert_answers(&open, &[(json!({ "c": { "d": 1 } }), "201"), (json!({ "b": { "c": null } }), "400 spec.a.b.c")]);
+    let map = json!({ "type": "object", "additionalProperties": { "type": "object", "properties": {} } });
+    assert_answers(&map, &[(json!({ "x/y": { "z": 1 } }), "400 spec.a.x/y.z")]);
+    let list = json!({ "type": "array", "items": { "type": "object", "properties": {} } });
+    assert_answers(&list, &[(json!([{}, { "z": 1 }]), "400 spec.a[1].z")]);
+    // A map in the place of a text, and maps in a list in the place of a map, have no known fields at all.
+    assert_answers(&json!({ "type": "string" }), &[(json!({ "z": 1 }), "400 spec.a.z")]);
+    assert_answers(&map, &[(json!([{ "z": 1 }]), "400 spec.a[0].z")]);
+}
+
+#[test]
+fn the_status_is_dropped_but_its_unknown_fields_are_not() {
+    let definitions = definitions(&json!({ "type": "string" }));
+    let mut object = thing(&json!({}));
+    object["status"] = json!({ "n": "text" });
+    assert_eq!(definitions.create(&object).code, 201);
+    object["status"] = json!({ "m": 1 });
+    assert_eq!(definitions.create(&object).unknown_fields, ["status.m"]);
+}
+
+#[test]
+fn items_repeat_by_their_keys_after_defaulting() {
+    let map = json!({ "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k", "p"],
+        "items": { "type": "object", "required": ["k"], "properties": { "k": { "type": "string" },
+            "p": { "type": "string", "default": "TCP" }, "v": { "type": "integer" } } } });
+    assert_answers(
+        &map,
+        &[
+            (json!([{ "k": "a" }, { "k": "a", "p": "UDP" }]), "201"),
+            (json!([{ "k": "a" }, { "k": "a", "p": "TCP" }]), "422 spec.a[1] Duplicate"),
+            (json!([{ "k": "a" }, { "k": "a" }, { "k": "a" }]), "422 spec.a[1] Duplicate"),
+        ],
+    );
+    let set = json!({ "type": "array", "x-kubernetes-list-type": "set", "items": { "type": "number" } });
+    assert_answers(&set, &[(json!([1, 1.0]), "201"), (json!([1, 2, 1]), "422 spec.a[2] Duplicate")]);
+}
+
+#[test]
+fn combined_schemas_name_no_field_and_explain_the_nearest_form() {
+    let any = json!({ "type": "object", "properties": { "b": { "type": "string" }, "c": { "type": "string" } },
+        "anyOf": [{ "required": ["b"] }, { "required": ["c"] }] });
+    assert_answers(&any, &[(json!({ "c": "x" }), "201"), (json!({}), "422 <nil> Invalid, spec.a.b Required")]);
+    let one = json!({ "type": "object", "properties": { "b": { "type": "string" }, "c": { "type": "string" } },
+        "oneOf": [{ "required": ["b"] }, { "required": ["c"] }] });
+    assert_answers(&one, &[(json!({ "b": "x", "c": "x" }), "422 <nil> Invalid"), (json!({ "b": "x" }), "201")]);
+    let not = json!({ "type": "integer", "not": { "enum": [3] } });
+    assert_answers(&not, &[(json!(3), "422 <nil> Invalid"), (json!(2), "201")]);
+}
