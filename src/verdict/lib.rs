@@ -3,8 +3,8 @@
 //! So far the structural part: syntax, kinds and versions, schemas as the API server checks them, and what the domain
 //! cannot make sense of. [`rules`] is the table of all rules.
 
-mod definitions;
 pub mod cel;
+mod definitions;
 mod facts;
 mod finding;
 mod judge;

@@ -327,7 +327,10 @@ fn lists(schema: &Value, there: Option<&Value>, puts: &mut Vec<Value>) {
     for key in schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         // The same key with other content, no key, a key of a wrong type.
         let mut same = json!({});
-        same[key] = first[key].clone();
+        same[key] = first.get(key).cloned().unwrap_or_default();
+        if !first.is_object() {
+            continue;
+        }
         let mut keyless = first.clone();
         keyless.as_object_mut().map(|map| map.remove(key));
         let mut odd = first.clone();
