@@ -1,16 +1,53 @@
 //! What is known beside the manifests: region, prices, Kubernetes version, network?
 
-use napkeeper_core::catalog::{Catalog, CatalogError, InstanceTypeOptions, RegionCatalog};
+use napkeeper_core::catalog::{Catalog, CatalogError, InstanceTypeOptions, RegionCatalog, Supplies};
 use napkeeper_core::names::Region;
-use std::sync::Arc;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock};
+
+/// Something that is made when it is first asked for, and then shared.
+pub struct Lazy<T>(Arc<LazyLock<T, Make<T>>>);
+
+type Make<T> = Box<dyn FnOnce() -> T + Send>;
+
+impl<T> Lazy<T> {
+    /// Something that `make` will make, once, if it is needed.
+    pub fn new(make: impl FnOnce() -> T + Send + 'static) -> Self {
+        Self(Arc::new(LazyLock::new(Box::new(make))))
+    }
+}
+
+impl<T> Clone for Lazy<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Deref for Lazy<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> fmt::Debug for Lazy<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("made when needed")
+    }
+}
 
 /// What manifests are judged by, beside themselves.
 #[derive(Debug, Clone)]
 pub struct Facts {
     /// All sizes and regions that exist.
-    pub catalog: Arc<Catalog>,
+    pub catalog: Lazy<Arc<Catalog>>,
     /// Where the nodes would be: one region when it is known, else all; what is reported then fails in every one.
-    pub regions: Vec<Arc<RegionCatalog>>,
+    pub regions: Lazy<Vec<Arc<RegionCatalog>>>,
+    /// What those regions sell, as sets that answer quickly which sizes satisfy a NodePool. The region with most sizes
+    /// comes first.
+    pub supplies: Lazy<Supplies>,
     /// Kubernetes version as `1.33` or `1.33.2`, where it is known.
     pub kubernetes: Option<String>,
     /// What the cluster decides about nodes.
@@ -20,21 +57,59 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// What the embedded catalogue says of one region, or of all. A region that it lacks is as good as none.
+    /// What the embedded catalogue says of one region, or of all. A region that it lacks is as good as none. The
+    /// catalogue is read when a rule first needs it.
     ///
     /// # Errors
-    /// [`CatalogError`] when the catalogue cannot be read, which a test rules out.
+    /// [`CatalogError`] when the data of this build does not begin as a catalogue does, which a test rules out.
     pub fn embedded(region: Option<&Region>) -> Result<Self, CatalogError> {
-        let catalog = Catalog::embedded()?;
-        let known = region.and_then(|region| catalog.region(region)).map(|region| vec![Arc::new(region)]);
-        let all = || catalog.regions().filter_map(|region| catalog.region(region)).map(Arc::new).collect();
-        let regions = known.unwrap_or_else(all);
-        Ok(Self {
-            catalog: Arc::new(catalog),
-            regions,
-            kubernetes: None,
-            nodes: InstanceTypeOptions::default(),
-            live: false,
-        })
+        Catalog::embedded_as_of()?;
+        let region = region.cloned();
+        // A test reads all of it, so there is nothing to be said here of a catalogue that breaks half way.
+        let catalog = Lazy::new(|| Arc::new(Catalog::embedded().unwrap_or_default()));
+        let (of_regions, asked) = (catalog.clone(), region.clone());
+        let regions = Lazy::new(move || {
+            let known = asked.and_then(|region| of_regions.region(&region)).map(|region| vec![Arc::new(region)]);
+            let all = || of_regions.regions().filter_map(|region| of_regions.region(region)).map(Arc::new).collect();
+            known.unwrap_or_else(all)
+        });
+        let of_supplies = catalog.clone();
+        let supplies = Lazy::new(move || {
+            let known = region.filter(|region| of_supplies.regions().any(|r| r == region));
+            Supplies::of_catalog(&of_supplies, known.as_ref(), REGIONAL_BESIDE_ZONES)
+        });
+        Ok(Self { catalog, regions, supplies, kubernetes: None, nodes: InstanceTypeOptions::default(), live: false })
+    }
+
+    /// The same, with regions as a live listing of the subscription has them: what is restricted there cannot be had.
+    #[must_use]
+    pub fn with_live_regions(self, regions: Vec<Arc<RegionCatalog>>) -> Self {
+        let of_supplies = regions.clone();
+        let supplies = Lazy::new(move || Supplies::of_regions(of_supplies, REGIONAL_BESIDE_ZONES));
+        Self { regions: Lazy::new(move || regions), supplies, live: true, ..self }
+    }
+
+    /// The region, when there is just one.
+    pub(crate) fn region(&self) -> Option<&Region> {
+        let one = self.supplies.region_count() == 1;
+        one.then(|| self.supplies.regions().next()).flatten().map(|supply| &supply.region)
+    }
+}
+
+/// Node Auto-Provisioning may place a VM of a zonal size in no zone; a manifest that asks for that is not wrong.
+const REGIONAL_BESIDE_ZONES: bool = true;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_region_when_it_is_known_else_all() {
+        for (name, regions) in [(Some("westeurope"), 1), (Some("nowhere"), 45), (None, 45)] {
+            let region = name.map(|name| Region::new(name).unwrap());
+            let facts = Facts::embedded(region.as_ref()).unwrap();
+            assert_eq!((facts.regions.len(), facts.supplies.region_count()), (regions, regions), "{name:?}");
+            assert_eq!(facts.region().is_some(), regions == 1);
+        }
     }
 }

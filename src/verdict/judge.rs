@@ -8,6 +8,7 @@ use crate::parallel;
 use crate::rules::structure as rules;
 use crate::semantic::{self, Digest, Place, Render};
 use crate::verdict::{Report, Verdict};
+use crate::written;
 use napkeeper_api::manifests::Source;
 use napkeeper_api::yaml::{Chunk, Problem, ProblemKind};
 
@@ -48,9 +49,11 @@ impl Verdict {
         let mut digests = Vec::new();
         for (nth, document) in reading.documents.iter().enumerate() {
             let at = Place { source: index, chunk: chunk.clone(), nth };
-            report.add(self.objects(document, |root, value, object| {
+            let mut found = self.objects(document, |root, value, object| {
                 digests.push(Digest::of(at.clone(), root, value, object));
-            }));
+            });
+            found.findings.iter_mut().for_each(|finding| written::explain(finding, &source.text));
+            report.add(found);
         }
         (report, digests)
     }

@@ -2,6 +2,7 @@
 
 use crate::definitions::{Definitions, Kind, Version};
 use crate::finding::Issue;
+use crate::natives::{self, Native};
 use crate::rules::structure as rules;
 use napkeeper_api::path::Path;
 use napkeeper_core::suggest::nearest;
@@ -29,6 +30,8 @@ const CHANGES: [(&str, &str); 2] = [
 pub(crate) enum Standing<'s> {
     /// Check it against this schema.
     Known(&'s Kind, &'s Version),
+    /// It is a workload.
+    Native(&'static Native),
     /// It is of another group, or of a kind without a schema.
     Foreign(String),
     /// Its kind is unknown: nothing more can be said.
@@ -58,6 +61,9 @@ pub(crate) fn identify<'s>(definitions: &'s Definitions, value: &Value, found: &
         return Standing::Lost;
     };
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    if let Some(native) = natives::find(value) {
+        return Standing::Native(native);
+    }
     let known = definitions.group(group);
     if known.is_empty() || PASSED_OVER.contains(&(group, kind)) {
         return Standing::Foreign(format!("{api_version} {kind}"));

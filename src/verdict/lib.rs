@@ -10,15 +10,17 @@ mod finding;
 mod judge;
 mod kinds;
 pub mod migrate;
+mod natives;
 mod parallel;
 mod patterns;
 pub mod rules;
 mod semantic;
 mod structural;
 mod verdict;
+mod written;
 
 pub use definitions::{Cause, Definitions, SchemaError, ServerVerdict};
-pub use facts::Facts;
+pub use facts::{Facts, Lazy};
 pub use finding::{Finding, Severity};
 pub use patterns::PatternError;
 pub use structural::{CompileError, Reason};

@@ -34,10 +34,6 @@ pub fn node_pool(object: &WirePool) -> Result<NodePool, Violations> {
     let labels = meta::labels(template.metadata.as_ref().and_then(|m| m.labels.as_ref()));
     let mut requirements = meta::requirements(&spec.requirements, &at.key("requirements"), &mut found);
     requirements.add_all(&Requirements::from_labels(&labels));
-    if let Some(key) = requirements.first_empty() {
-        let message = format!("no value of {key} satisfies all requirements and template labels");
-        found.add(&at.key("requirements"), message);
-    }
     let taints = meta::taints(spec.taints.as_ref(), &at.key("taints"), &mut found);
     let startup_taints = meta::taints(spec.startup_taints.as_ref(), &at.key("startupTaints"), &mut found);
     let limits = limits(object.spec.limits.as_ref(), &mut found);

@@ -14,8 +14,8 @@ pub const STDIN: &str = "-";
 const SKIPPED: [&str; 2] = ["target", "node_modules"];
 /// Deepest nesting of folders.
 const MAX_DEPTH: usize = 64;
-/// Largest file; the API server takes no object above 3 MiB.
-const MAX_BYTES: u64 = 32 << 20;
+/// Largest file, in bytes; the API server takes no object above 3 MiB.
+pub const MAX_BYTES: u64 = 32 << 20;
 
 /// A file that could be read.
 #[derive(Debug, Clone, PartialEq)]
@@ -169,12 +169,16 @@ fn shown(path: &Path) -> Arc<str> {
     Arc::from(path.to_string_lossy().as_ref())
 }
 
-fn is_manifest(path: &Path) -> bool {
+/// True when a file of a folder is read, by its name.
+#[must_use]
+pub fn is_manifest(path: &Path) -> bool {
     let extension = path.extension().and_then(|e| e.to_str());
     extension.is_some_and(|e| ["yaml", "yml", "json"].contains(&e.to_ascii_lowercase().as_str()))
 }
 
-fn is_skipped(path: &Path) -> bool {
+/// True when a file or folder within a folder is passed over, by its name.
+#[must_use]
+pub fn is_skipped(path: &Path) -> bool {
     let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
     name.starts_with('.') || SKIPPED.contains(&name)
 }

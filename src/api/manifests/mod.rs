@@ -11,7 +11,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use files::{Loaded, STDIN, Source, load, load_text};
+pub use files::{Loaded, MAX_BYTES, STDIN, Source, is_manifest, is_skipped, load, load_text};
 pub(crate) use object::path_of;
 pub use object::{Object, items, object, objects};
 

@@ -7,6 +7,7 @@
 //! take longer to note, and more memory, than the document itself.
 
 mod chunk;
+mod comments;
 pub mod edit;
 mod scalar;
 pub mod spans;
@@ -20,6 +21,7 @@ use std::sync::{Arc, OnceLock};
 use tree::{Kind, Node};
 
 pub use chunk::{Chunk, chunks};
+pub use comments::{Comment, comments};
 pub use tree::{MAX_DEPTH, MAX_NODES};
 
 /// A place in a file, both counted from 1.

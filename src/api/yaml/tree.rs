@@ -97,6 +97,10 @@ struct Builder<'t> {
     problems: Vec<Problem>,
 }
 
+pub(super) fn position(mark: &Marker) -> Position {
+    Position { line: mark.line().max(1), column: mark.col() + 1 }
+}
+
 fn syntax(at: Position, message: impl Into<String>) -> Stop {
     Stop { problem: Problem { kind: ProblemKind::Syntax, at, message: message.into() }, fatal: false }
 }

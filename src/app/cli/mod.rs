@@ -3,9 +3,15 @@
 //! Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 findings, 2 it could not be done.
 
 mod azure_sim;
+mod completion;
 mod controller;
 mod logs;
+mod man;
+mod migrate;
 mod output;
+mod plugin;
+mod rules;
+mod schema;
 mod simulate;
 mod validate;
 mod version;
@@ -21,6 +27,7 @@ Examples:
   napkeeper validate                     check every manifest under the current folder
   napkeeper validate nodepool.yaml       check one file
   kustomize build . | napkeeper validate -
+  napkeeper rules NK1013                 what a rule means
 
 Exit codes: 0 fine, 1 findings, 2 it could not be done.";
 
@@ -38,7 +45,12 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     AzureSim(azure_sim::Args),
+    Completion(completion::Args),
     Controller(controller::Args),
+    Man(man::Args),
+    Rules(rules::Args),
+    Schema(schema::Args),
+    Migrate(migrate::Args),
     Simulate(simulate::Args),
     Validate(validate::Args),
     Version(version::Args),
@@ -58,11 +70,16 @@ enum Outcome {
 
 /// Runs what the command line asks for.
 pub(crate) fn run() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = plugin::parse();
     cli.color.apply();
     let result = match &cli.command {
         Command::AzureSim(args) => azure_sim::run(args),
+        Command::Completion(args) => completion::run(args),
         Command::Controller(args) => controller::run(args),
+        Command::Man(args) => man::run(args),
+        Command::Rules(args) => rules::run(args),
+        Command::Schema(args) => schema::run(args),
+        Command::Migrate(args) => migrate::run(args),
         Command::Simulate(args) => simulate::run(args),
         Command::Validate(args) => validate::run(args),
         Command::Version(args) => version::run(args),

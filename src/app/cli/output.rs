@@ -4,6 +4,7 @@ use anstyle::{AnsiColor, Style};
 use napkeeper_api::manifests::Problem;
 use napkeeper_verdict::{Finding, Severity};
 use std::io::{self, Write};
+use std::sync::Arc;
 
 /// How a result is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -52,6 +53,16 @@ pub(super) fn error(message: &str) {
 
 /// Prints a finding with the line that it points at.
 pub(super) fn finding(out: &mut impl Write, finding: &Finding, text: &str) -> io::Result<()> {
+    finding_of(out, finding, &[], text.lines().nth(finding.line - 1))
+}
+
+/// Prints a finding with the line that it points at, and the clusters that it is true of, if any are known.
+pub(super) fn finding_of(
+    out: &mut impl Write,
+    finding: &Finding,
+    clusters: &[Arc<str>],
+    source: Option<&str>,
+) -> io::Result<()> {
     let style = match finding.severity {
         Severity::Error => RED,
         Severity::Warning => YELLOW,
@@ -59,12 +70,14 @@ pub(super) fn finding(out: &mut impl Write, finding: &Finding, text: &str) -> io
     let Finding { rule, severity, file, line, column, message, fix, path, .. } = finding;
     let (file, message) = (printable(file), printable(message));
     write!(out, "{BOLD}{file}:{line}:{column}:{BOLD:#} {style}{severity}[{rule}]{style:#} {message}")?;
-    if path.is_empty() {
-        writeln!(out)?;
-    } else {
-        writeln!(out, " {DIM}({}){DIM:#}", printable(path))?;
+    if !path.is_empty() {
+        write!(out, " {DIM}({}){DIM:#}", printable(path))?;
     }
-    if let Some(source) = text.lines().nth(line - 1) {
+    if !clusters.is_empty() {
+        write!(out, " {DIM}[{}]{DIM:#}", printable(&clusters.join(", ")))?;
+    }
+    writeln!(out)?;
+    if let Some(source) = source {
         excerpt(out, source, *line, *column, style)?;
     }
     if let Some(fix) = fix {
@@ -95,10 +108,17 @@ fn excerpt(out: &mut impl Write, source: &str, line: usize, column: usize, style
     writeln!(out, "  {DIM}{margin} |{DIM:#} {pad}{style}^{style:#}")
 }
 
-/// Text without characters that could steer a terminal.
-fn printable(text: &str) -> String {
+/// Text without characters that could steer a terminal, or turn the order of what is read.
+pub(super) fn printable(text: &str) -> String {
+    let turns = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let steers = |c: char| c.is_control() && c != '\t' && c != '\n';
-    text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if steers(c) || turns(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// The same in one line.
+pub(super) fn one_line(text: &str) -> String {
+    let lines = text.replace(['\r', '\t'], "\n");
+    printable(&lines).lines().map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// `1 error`, `2 errors`.
@@ -120,6 +140,7 @@ mod tests {
 
     #[test]
     fn nothing_in_a_manifest_steers_the_terminal() {
-        assert_eq!(printable("a\u{1b}[2Jb"), "a\u{fffd}[2Jb");
+        assert_eq!(printable("a\u{1b}[2Jb\u{9b}c\u{202e}"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}");
+        assert_eq!(one_line("a\n  b\r\nc"), "a b c");
     }
 }

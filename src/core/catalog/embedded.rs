@@ -27,7 +27,7 @@ use std::sync::Arc;
 static DATA: &[u8] = include_bytes!("data/catalog.bin");
 
 /// The month that a catalogue's data was taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Month {
     /// For example 2026.
     pub year: u16,
@@ -53,8 +53,8 @@ pub struct CatalogError {
     pub cause: &'static str,
 }
 
-/// All regions and sizes.
-#[derive(Debug, Clone)]
+/// All regions and sizes. By default there are none.
+#[derive(Debug, Clone, Default)]
 pub struct Catalog {
     as_of: Month,
     sizes: Vec<Arc<SizeFacts>>,
@@ -80,6 +80,19 @@ impl Catalog {
         Self::decode(DATA)
     }
 
+    /// The month of the catalogue that is part of this program, without reading the rest of it.
+    ///
+    /// # Errors
+    /// [`CatalogError`] when the data does not begin as a catalogue does.
+    pub fn embedded_as_of() -> Result<Month, CatalogError> {
+        let mut reader = Reader::new(DATA);
+        read_as_of(&mut reader).map_err(|Broken(cause)| CatalogError {
+            part: reader.part(),
+            at: reader.position(),
+            cause,
+        })
+    }
+
     /// Reads a catalogue in the format of this module.
     ///
     /// # Errors
@@ -94,11 +107,7 @@ impl Catalog {
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, Broken> {
-        reader.enter("the header");
-        if reader.take(4)? != b"NKC1" {
-            return Err(Broken("it does not begin with NKC1"));
-        }
-        let as_of = Month { year: reader.number()?, month: reader.number()? };
+        let as_of = read_as_of(reader)?;
         reader.enter("families");
         let families = reader.list(|r| r.text().map(Arc::<str>::from))?;
         reader.enter("GPUs");
@@ -139,6 +148,14 @@ impl Catalog {
         self.regions.keys()
     }
 
+    /// All regions, those with most sizes first.
+    #[must_use]
+    pub fn by_number_of_sizes(&self) -> Vec<Region> {
+        let mut regions: Vec<(usize, &Region)> = self.regions.iter().map(|(r, offers)| (offers.len(), r)).collect();
+        regions.sort_by_key(|(sizes, region)| (std::cmp::Reverse(*sizes), *region));
+        regions.into_iter().map(|(_, region)| region.clone()).collect()
+    }
+
     /// What a region offers; `None` for a region that is not in the data, see [`Catalog::nearest_region`].
     #[must_use]
     pub fn region(&self, region: &Region) -> Option<RegionCatalog> {
@@ -169,6 +186,14 @@ impl Catalog {
             .min()
             .map(|(_, region)| region)
     }
+}
+
+fn read_as_of(reader: &mut Reader<'_>) -> Result<Month, Broken> {
+    reader.enter("the header");
+    if reader.take(4)? != b"NKC1" {
+        return Err(Broken("it does not begin with NKC1"));
+    }
+    Ok(Month { year: reader.number()?, month: reader.number()? })
 }
 
 fn read_gpu(reader: &mut Reader<'_>) -> Result<Gpu, Broken> {

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 fn the_embedded_catalogue_is_whole() {
     let catalog = Catalog::embedded().unwrap();
     assert_eq!(catalog.as_of().to_string(), "2026-08");
+    assert_eq!(Catalog::embedded_as_of(), Ok(catalog.as_of()));
     assert_eq!(catalog.sizes().len(), 1467);
     assert_eq!(catalog.regions().count(), 45);
     let regions: Vec<RegionCatalog> = catalog.regions().map(|r| catalog.region(r).unwrap()).collect();

@@ -87,48 +87,87 @@ pub enum Dropped {
 #[must_use]
 pub fn dropped(size: &OfferedSize, class: &NodeClass) -> Option<Dropped> {
     let facts = &*size.facts;
-    let Ok(name) = SizeName::parse(facts.name.as_str()) else {
-        return Some(Dropped::UnreadableName);
-    };
-    let everywhere = [
-        (size.restricted, Dropped::Restricted),
-        (REFUSED_BY_AKS.contains(&facts.name.as_str()), Dropped::RefusedByAks),
-        (facts.vcpus < LEAST_VCPUS, Dropped::FewCpus),
-        (facts.memory_mib < LEAST_MEMORY_MIB, Dropped::LittleMemory),
-        // All of family N have accelerators; the facts name just those that AKS drives.
-        (name.family() == "N" && facts.gpu.is_none(), Dropped::UndrivenGpu),
-        (name.constrained().is_some(), Dropped::ConstrainedCores),
-        (name.is_confidential(), Dropped::Confidential),
-        (size.on_demand.is_none(), Dropped::NoPrice),
-    ];
-    everywhere
-        .into_iter()
-        .find_map(|(applies, reason)| applies.then_some(reason))
-        .or_else(|| dropped_by_class(facts, class))
+    let restricted = size.restricted.then_some(Dropped::Restricted);
+    let no_price = || size.on_demand.is_none().then_some(Dropped::NoPrice);
+    restricted
+        .or_else(|| Dropped::OF_ANY_CLASS.into_iter().find(|reason| reason.applies_to(facts)))
+        .or_else(no_price)
+        .or_else(|| Dropped::OF_CLASS.into_iter().find(|r| r.asked_by(class) && r.applies_to(facts)))
 }
 
-fn dropped_by_class(facts: &SizeFacts, class: &NodeClass) -> Option<Dropped> {
-    let arm64 = facts.arch == Arch::Arm64;
-    let azure_linux = is_azure_linux(class);
-    let gpu = facts.gpu.as_ref();
-    let too_small = facts.vcpus < LOCAL_DNS_VCPUS || facts.memory_mib < LOCAL_DNS_MEMORY_MIB;
-    let amd64_only = class.trusted_launch || (class.fips && !azure_linux);
-    [
-        (gpu.is_some_and(|g| azure_linux && !g.azure_linux), Dropped::NoDriverOnImage),
-        // AKS installs NVIDIA's drivers only.
-        (gpu.is_some_and(|g| class.gpu_drivers && &*g.manufacturer != "nvidia"), Dropped::NoDriverInstall),
-        (class.encryption_at_host && !facts.encryption_at_host, Dropped::NoEncryptionAtHost),
-        (class.local_dns && too_small, Dropped::TooSmallForLocalDns),
-        (class.artifact_streaming && arm64, Dropped::NoArtifactStreaming),
-        (class.trusted_launch && !facts.hyperv_v2, Dropped::NoTrustedLaunch),
-        (amd64_only && arm64, Dropped::NoImage),
-    ]
-    .into_iter()
-    .find_map(|(applies, reason)| applies.then_some(reason))
+impl Dropped {
+    /// Reasons that lie in the size alone, whatever region and class, in the order that they are looked at.
+    pub(super) const OF_ANY_CLASS: [Self; 7] = [
+        Self::UnreadableName,
+        Self::RefusedByAks,
+        Self::FewCpus,
+        Self::LittleMemory,
+        Self::UndrivenGpu,
+        Self::ConstrainedCores,
+        Self::Confidential,
+    ];
+    /// Reasons that lie in what a class asks for, in the order that they are looked at.
+    pub(super) const OF_CLASS: [Self; 7] = [
+        Self::NoDriverOnImage,
+        Self::NoDriverInstall,
+        Self::NoEncryptionAtHost,
+        Self::TooSmallForLocalDns,
+        Self::NoArtifactStreaming,
+        Self::NoTrustedLaunch,
+        Self::NoImage,
+    ];
+
+    /// A class that asks for what this reason is about. True for the reasons that hold for every class.
+    #[must_use]
+    pub fn asked_by(self, class: &NodeClass) -> bool {
+        match self {
+            Self::NoDriverOnImage => is_azure_linux(class),
+            Self::NoDriverInstall => class.gpu_drivers,
+            Self::NoEncryptionAtHost => class.encryption_at_host,
+            Self::TooSmallForLocalDns => class.local_dns,
+            Self::NoArtifactStreaming => class.artifact_streaming,
+            Self::NoTrustedLaunch => class.trusted_launch,
+            Self::NoImage => no_arm64_image(class),
+            _ => true,
+        }
+    }
+
+    /// The size is one that this reason is about. False for the reasons that lie in a region's offer.
+    #[must_use]
+    pub fn applies_to(self, facts: &SizeFacts) -> bool {
+        let name = SizeName::parse(facts.name.as_str()).ok();
+        let arm64 = facts.arch == Arch::Arm64;
+        let gpu = facts.gpu.as_ref();
+        match self {
+            Self::Restricted | Self::NoPrice => false,
+            Self::UnreadableName => name.is_none(),
+            Self::RefusedByAks => REFUSED_BY_AKS.contains(&facts.name.as_str()),
+            Self::FewCpus => facts.vcpus < LEAST_VCPUS,
+            Self::LittleMemory => facts.memory_mib < LEAST_MEMORY_MIB,
+            // All of family N have accelerators; the facts name just those that AKS drives.
+            Self::UndrivenGpu => name.is_some_and(|n| n.family() == "N") && gpu.is_none(),
+            Self::ConstrainedCores => name.is_some_and(|n| n.constrained().is_some()),
+            Self::Confidential => name.is_some_and(|n| n.is_confidential()),
+            Self::NoDriverOnImage => gpu.is_some_and(|g| !g.azure_linux),
+            // AKS installs NVIDIA's drivers only.
+            Self::NoDriverInstall => gpu.is_some_and(|g| &*g.manufacturer != "nvidia"),
+            Self::NoEncryptionAtHost => !facts.encryption_at_host,
+            Self::TooSmallForLocalDns => facts.vcpus < LOCAL_DNS_VCPUS || facts.memory_mib < LOCAL_DNS_MEMORY_MIB,
+            Self::NoArtifactStreaming | Self::NoImage => arm64,
+            Self::NoTrustedLaunch => !facts.hyperv_v2,
+        }
+    }
+}
+
+/// No arm64 image exists for the class: those of trusted launch, and of FIPS on Ubuntu, are for amd64 alone.
+#[must_use]
+pub fn no_arm64_image(class: &NodeClass) -> bool {
+    class.trusted_launch || (class.fips && !is_azure_linux(class))
 }
 
 /// The class's image family is Azure Linux; all others are Ubuntu.
-pub(super) fn is_azure_linux(class: &NodeClass) -> bool {
+#[must_use]
+pub fn is_azure_linux(class: &NodeClass) -> bool {
     &*class.image_family == "AzureLinux"
 }
 

@@ -103,51 +103,52 @@ fn requirements(facts: &SizeFacts, offerings: &[Offering], region: &Region, clas
     all.add(labels::PLACEMENT_SCOPE, Requirement::any_of(offerings.iter().map(|o| placement_scope(&o.zone))));
     all.add(labels::MODE, Requirement::any_of(["system", "user"]));
 
-    let (cpu, memory) = (facts.vcpus.to_string(), facts.memory_mib.to_string());
-    let gpus = facts.gpu.as_ref().map_or(0, |g| g.count).to_string();
-    for (key, value) in [
-        (labels::INSTANCE_TYPE, facts.name.as_str()),
-        (labels::SKU_NAME, facts.name.as_str()),
-        (labels::ARCH, facts.arch.as_str()),
-        (labels::OS, "linux"),
-        (labels::REGION, region.as_str()),
-        (labels::SKU_CPU, &cpu),
-        (labels::AKS_SKU_CPU, &cpu),
-        (labels::SKU_MEMORY, &memory),
-        (labels::AKS_SKU_MEMORY, &memory),
-        (labels::SKU_ACCELERATED_NETWORKING, yes_no(facts.accelerated_networking)),
-        (labels::SKU_PREMIUM_STORAGE, yes_no(facts.premium_io)),
-        (labels::SKU_GPU_COUNT, &gpus),
-        (labels::OS_SKU, if is_azure_linux(class) { "AzureLinux" } else { "Ubuntu" }),
-    ] {
-        all.add(key, Requirement::any_of([value]));
-    }
-    for (key, value) in labels_of_some_sizes(facts, class) {
+    all.add(labels::REGION, Requirement::any_of([region.as_str()]));
+    all.add(labels::OS_SKU, Requirement::any_of([os_sku(class)]));
+    let fips = class.fips.then(|| "true".to_owned());
+    for (key, value) in size_labels(facts).into_iter().chain([(labels::FIPS_ENABLED, fips)]) {
         all.add(key, value.map_or_else(Requirement::does_not_exist, |v| Requirement::any_of([v])));
     }
     all
 }
 
-fn labels_of_some_sizes(facts: &SizeFacts, class: &NodeClass) -> [(&'static str, Option<String>); 7] {
+/// The value of `os-sku` that nodes of a class have.
+pub(super) fn os_sku(class: &NodeClass) -> &'static str {
+    if is_azure_linux(class) { "AzureLinux" } else { "Ubuntu" }
+}
+
+/// The labels that nodes of a size have, in any region and of any class; `None` for one that they lack.
+pub(super) fn size_labels(facts: &SizeFacts) -> [(&'static str, Option<String>); 17] {
     let name = SizeName::parse(facts.name.as_str()).ok();
     let gpu = facts.gpu.as_ref();
     let accelerator = name.and_then(|n| n.accelerator()).filter(|_| gpu.is_some());
     let ephemeral = name.and_then(|n| ephemeral_os_disk_gb(facts, &n));
+    let text = |value: &str| Some(value.to_owned());
     [
+        (labels::INSTANCE_TYPE, text(facts.name.as_str())),
+        (labels::SKU_NAME, text(facts.name.as_str())),
+        (labels::ARCH, text(facts.arch.as_str())),
+        (labels::OS, text("linux")),
+        (labels::SKU_CPU, Some(facts.vcpus.to_string())),
+        (labels::AKS_SKU_CPU, Some(facts.vcpus.to_string())),
+        (labels::SKU_MEMORY, Some(facts.memory_mib.to_string())),
+        (labels::AKS_SKU_MEMORY, Some(facts.memory_mib.to_string())),
+        (labels::SKU_ACCELERATED_NETWORKING, text(yes_no(facts.accelerated_networking))),
+        (labels::SKU_PREMIUM_STORAGE, text(yes_no(facts.premium_io))),
+        (labels::SKU_GPU_COUNT, Some(gpu.map_or(0, |g| g.count).to_string())),
         (labels::SKU_FAMILY, name.map(|n| n.family().to_owned())),
         (labels::SKU_SERIES, name.map(|n| n.series())),
         (labels::SKU_VERSION, name.map(|n| n.version().to_owned())),
         (labels::SKU_GPU_NAME, accelerator.map(str::to_owned)),
         (labels::SKU_GPU_MANUFACTURER, gpu.map(|g| g.manufacturer.to_string())),
         (labels::SKU_EPHEMERAL_OS_MAX, ephemeral.map(|gb| gb.to_string())),
-        (labels::FIPS_ENABLED, class.fips.then(|| "true".to_owned())),
     ]
 }
 
 /// Greatest OS disk that fits on the size's local disk, in GB. The facts say whether it can lie there, not how large
 /// the disk is: 37.5 GiB per vCPU is what the sizes with a local disk (letter `d`) have, and the caches of the others
 /// are not counted on.
-fn ephemeral_os_disk_gb(facts: &SizeFacts, name: &SizeName<'_>) -> Option<u64> {
+pub(super) fn ephemeral_os_disk_gb(facts: &SizeFacts, name: &SizeName<'_>) -> Option<u64> {
     const BYTES_PER_VCPU: u64 = 75 << 29;
     let fits = facts.ephemeral_os_disk && name.has_local_disk();
     fits.then(|| u64::from(facts.vcpus) * BYTES_PER_VCPU / 1_000_000_000)

@@ -194,6 +194,15 @@ impl Requirement {
         }
     }
 
+    /// The values that are ruled out, when all others are allowed.
+    #[must_use]
+    pub fn excluded(&self) -> Option<&BTreeSet<Arc<str>>> {
+        match &self.values {
+            Values::AllBut { excluded, gte: None, lte: None } => Some(excluded),
+            _ => None,
+        }
+    }
+
     /// The single value, when there is just one and the label must be present.
     #[must_use]
     pub fn single(&self) -> Option<&Arc<str>> {

@@ -88,6 +88,12 @@ impl Requirements {
         self.0.get(key)
     }
 
+    /// The key as it is kept here, and the requirement on it, if there is one.
+    #[must_use]
+    pub fn get_key_value(&self, key: &str) -> Option<(&Arc<str>, &Requirement)> {
+        self.0.get_key_value(key)
+    }
+
     /// Drops the requirement on a key.
     pub fn remove(&mut self, key: &str) -> Option<Requirement> {
         self.0.remove(key)

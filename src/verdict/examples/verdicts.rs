@@ -1,11 +1,13 @@
 //! What would the API server answer? Reads JSON lines `{"manifest": …, "old": …}` from stdin and prints one verdict a
 //! line, by the definitions of a file that holds a JSON list of CustomResourceDefinitions, or by the embedded ones.
 //!
-//! `cargo run -p napkeeper-verdict --example verdicts -- crds.json < manifests.jsonl`
+//! `cargo run -p napkeeper-verdict --example verdicts -- crds.json < manifests.jsonl`; with a second argument it prints
+//! what a person is told of each manifest, by the embedded definitions.
 
 #![expect(clippy::print_stdout, reason = "it is a program")]
 
-use napkeeper_verdict::Definitions;
+use napkeeper_api::yaml::Document;
+use napkeeper_verdict::{Definitions, Verdict};
 use serde_json::{Value, json};
 use std::error::Error;
 use std::io::stdin;
@@ -18,8 +20,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         None => Definitions::embedded()?,
     };
+    let verdict = Verdict::embedded()?;
     for line in stdin().lines() {
         let case: Value = serde_json::from_str(&line?)?;
+        if std::env::args().nth(2).is_some() {
+            let report = verdict.document(&Document::without_text("stdin", case["manifest"].clone()));
+            let said = report.findings.iter().map(|f| format!("{} {} {}", f.rule, f.path, f.message));
+            println!("{}", json!(said.collect::<Vec<_>>()));
+            continue;
+        }
         let verdict = match &case["old"] {
             Value::Null => definitions.create(&case["manifest"]),
             old => definitions.update(old, &case["manifest"]),

@@ -218,4 +218,6 @@ fn tell(document: &Document, root: &Path, plan: &Plan, lines: usize, result: &mu
 }
 
 #[cfg(test)]
+mod random;
+#[cfg(test)]
 mod tests;

@@ -23,11 +23,13 @@ pub(super) fn migrate(plan: &mut Plan, is_provisioner: bool) {
     if is_provisioner {
         defaults(plan);
     }
+    // Last, or the comment would go along with an entry below it.
+    retired(plan);
     pool::migrate(plan);
 }
 
 /// Where the fields of a Provisioner's spec belong.
-const PLACES: [(&str, &str); 8] = [
+const PLACES: [(&str, &str); 7] = [
     ("requirements", "spec.template.spec.requirements"),
     ("taints", "spec.template.spec.taints"),
     ("startupTaints", "spec.template.spec.startupTaints"),
@@ -35,7 +37,6 @@ const PLACES: [(&str, &str); 8] = [
     ("ttlSecondsUntilExpired", "spec.template.spec.expireAfter"),
     ("labels", "spec.template.metadata.labels"),
     ("annotations", "spec.template.metadata.annotations"),
-    ("kubeletConfiguration", ""),
 ];
 
 /// Moves into the template what belongs there, in the order of the file.
@@ -44,19 +45,22 @@ fn template(plan: &mut Plan) {
     let keys: Vec<String> = plan.map(&spec).map(|map| map.keys().cloned().collect()).unwrap_or_default();
     for key in keys {
         let from = spec.key(&key);
-        match PLACES.iter().find(|(old, _)| *old == key) {
-            Some((_, "")) => pool::kubelet(plan, &from),
-            Some((_, to)) => {
-                plan.relocate(&from, &Path::of(to), TEMPLATE);
-                after_move(plan, &key);
-            }
-            None if key == "provider" => {
-                let message = "settings of the cloud stand in an AKSNodeClass: write one, and name it in nodeClassRef";
-                plan.note(&from, message);
-                plan.retire(&from, "v1beta1 took spec.provider away");
-            }
-            None => {}
+        if let Some((_, to)) = PLACES.iter().find(|(old, _)| *old == key) {
+            plan.relocate(&from, &Path::of(to), TEMPLATE);
+            after_move(plan, &key);
         }
+    }
+}
+
+/// What a NodePool has no field for.
+fn retired(plan: &mut Plan) {
+    let spec = Path::of("spec");
+    pool::kubelet(plan, &spec.key("kubeletConfiguration"));
+    let provider = spec.key("provider");
+    if plan.get(&provider).is_some() {
+        let message = "settings of the cloud stand in an AKSNodeClass: write one, and name it in nodeClassRef";
+        plan.note(&provider, message);
+        plan.retire(&provider, "v1beta1 took spec.provider away");
     }
 }
 

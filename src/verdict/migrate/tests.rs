@@ -213,7 +213,7 @@ spec:
 ",
     );
     let said = notes(&result).join("\n");
-    for part in ["5:26 node templates became classes", "7:5 settings of the cloud", "expireAfter: Never keeps it so"] {
+    for part in ["5:28 node templates became classes", "7:5 settings of the cloud", "expireAfter: Never keeps it so"] {
         assert!(said.contains(part), "{said}");
     }
     let lazy =

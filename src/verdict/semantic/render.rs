@@ -1,5 +1,6 @@
 //! The objects of an input: one at a time, and what is kept of each to compare them.
 
+use super::azure::{self, Said};
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::Chunk;
@@ -40,8 +41,10 @@ pub(crate) struct Digest {
     pub(crate) object: Object,
     /// `metadata.annotations`.
     pub(crate) annotations: BTreeMap<Arc<str>, Arc<str>>,
+    /// What a NodePool asks for, entry by entry in its order: the domain knows only all of it together.
+    pub(crate) asked: Option<Box<[Said]>>,
     /// The whole object, of kinds that only a family of rules reads (CustomResourceDefinitions' metadata, and the
-    /// objects of Argo CD and Flux).
+    /// objects of Argo CD, Flux and Azure's networks).
     pub(crate) raw: Option<Arc<Value>>,
 }
 
@@ -53,8 +56,13 @@ pub(crate) struct Render {
 }
 
 /// API groups of which the whole object is kept.
-const KEPT_WHOLE: [&str; 4] =
-    ["kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "argoproj.io", "source.toolkit.fluxcd.io"];
+const KEPT_WHOLE: [&str; 5] = [
+    "kustomize.toolkit.fluxcd.io",
+    "helm.toolkit.fluxcd.io",
+    "argoproj.io",
+    "source.toolkit.fluxcd.io",
+    "network.azure.com",
+];
 
 impl Digest {
     /// What is kept of an object.
@@ -62,7 +70,8 @@ impl Digest {
         let annotations = value["metadata"]["annotations"].as_object().into_iter().flatten();
         let text = |(k, v): (&String, &Value)| Some((Arc::from(k.as_str()), Arc::from(v.as_str()?)));
         let annotations = annotations.filter_map(text).collect();
-        Self { at, root, annotations, raw: raw(value), object }
+        let asked = azure::asked(value, &object);
+        Self { at, root, annotations, asked, raw: raw(value), object }
     }
 }
 

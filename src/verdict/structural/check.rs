@@ -10,6 +10,7 @@ use super::numbers::{self, Num};
 use super::place::Place;
 use super::ratchet::Past;
 use crate::finding::Issue;
+use napkeeper_core::quantity::Quantity;
 use serde_json::{Map, Value};
 
 /// All that is wrong with a value. What an update has not changed is forgiven.
@@ -64,6 +65,9 @@ impl Check {
             if !fits {
                 self.refuse(place, Reason::TypeInvalid, || Some(describe::wrong_type(value, node, place)));
             }
+        }
+        if node.quantity && !is_quantity(value) {
+            self.refuse(place, Reason::Invalid, || Some(describe::no_quantity(value, place)));
         }
         if value.is_null() {
             self.one_of(value, node, place);
@@ -282,5 +286,13 @@ fn is_allowed(value: &Value, allowed: &Value) -> bool {
         (Value::Null, _) => false,
         (Value::Number(n), Value::Number(allowed)) => Num::of(n).equals(Num::of(allowed)),
         (value, allowed) => value == allowed,
+    }
+}
+
+fn is_quantity(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.parse::<Quantity>().is_ok(),
+        Value::Number(number) => number.to_string().parse::<Quantity>().is_ok(),
+        _ => false,
     }
 }

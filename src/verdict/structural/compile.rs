@@ -39,6 +39,9 @@ const OUTER_ONLY: [&str; 8] = [
 /// Keywords that no structural schema has.
 const NEVER: [&str; 6] = ["$ref", "definitions", "dependencies", "patternProperties", "additionalItems", "deprecated"];
 
+/// Says of a plain schema that its value is a quantity.
+const QUANTITY: &str = "x-napkeeper-quantity";
+
 /// Reads a schema.
 pub(crate) fn compile(schema: &Value, manner: Manner) -> Result<Node, CompileError> {
     let mut compiler = Compiler { manner, path: Vec::new(), may_repeat: false };
@@ -79,6 +82,7 @@ impl Compiler {
             nullable: flag("nullable"),
             preserve: flag("x-kubernetes-preserve-unknown-fields"),
             embedded: flag("x-kubernetes-embedded-resource"),
+            quantity: flag(QUANTITY) && !self.is_strict(),
             properties: self.properties(map, nested)?,
             additional: self.additional(map, nested)?,
             required: texts(map.get("required")).map(Into::into).collect(),

@@ -53,7 +53,8 @@ pub(super) fn not_one_of(value: &Value, node: &Node, place: &Place<'_>) -> Issue
         None => nearest(given, names.iter().copied()).map(|n| format!("did you mean {n}?")),
     };
     let shown = |allowed: &Value| allowed.as_str().map_or_else(|| allowed.to_string(), ToOwned::to_owned);
-    let allowed: Vec<String> = node.allowed.iter().map(shown).collect();
+    let named = node.allowed.iter().filter(|allowed| **allowed != "");
+    let allowed: Vec<String> = named.map(shown).collect();
     Issue::new(&rules::ENUM, &path, format!("{value} is not one of {}", allowed.join(", "))).fix(fix)
 }
 
@@ -109,6 +110,12 @@ pub(super) fn format(text: &str, format: Format, place: &Place<'_>) -> Issue {
 
 pub(super) fn combined(place: &Place<'_>, said: &str) -> Issue {
     Issue::new(&rules::MEANING, &place.path(), said)
+}
+
+pub(super) fn no_quantity(value: &Value, place: &Place<'_>) -> Issue {
+    let message = format!("{value} is not a quantity such as 500m, 2 or 4Gi");
+    let is_scalar = matches!(value, Value::String(_) | Value::Number(_));
+    Issue::new(if is_scalar { &rules::PATTERN } else { &rules::TYPE }, &place.path(), message)
 }
 
 fn article(names: &[&str]) -> String {

@@ -28,6 +28,7 @@ pub(crate) use compile::{Manner, compile};
 pub use fault::Reason;
 pub(crate) use fault::{Fault, NO_FIELD};
 pub(crate) use issues::issues;
+pub(crate) use names::is_label;
 pub(crate) use node::Node;
 pub(crate) use ratchet::as_read;
 pub(crate) use scale::Scale;
@@ -161,4 +162,15 @@ pub(crate) fn plain(value: &Value, schema: &Node) -> Judged {
     check::check_into(&stored, schema, None, &mut faults);
     lists::check(&stored, schema, &Place::ROOT, &mut faults);
     Judged { stored, unreadable: Vec::new(), unknown, faults: faults.into_list() }
+}
+
+/// What is wrong with metadata that stands inside of an object, such as that of a pod's template.
+pub(crate) fn label_issues(meta: &Value, at: &Path, found: &mut Vec<Issue>) {
+    let mut faults = Faults::default();
+    metadata::check(meta, Owner::Embedded, &Place::ROOT, &mut faults);
+    let issues = faults.into_list().into_iter().filter_map(|fault| fault.issue);
+    found.extend(issues.map(|issue| {
+        let path = issue.path.segments().iter().fold(at.clone(), |path, segment| path.with(segment.clone()));
+        Issue { path, ..issue }
+    }));
 }

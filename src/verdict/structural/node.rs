@@ -104,6 +104,8 @@ pub(crate) struct Node {
     pub(crate) nullable: bool,
     pub(crate) preserve: bool,
     pub(crate) embedded: bool,
+    /// A quantity of Kubernetes: a number, or a text that is one.
+    pub(crate) quantity: bool,
     /// By name, in order.
     pub(crate) properties: Vec<(Box<str>, Node)>,
     /// Which of the properties have a default.

@@ -81,8 +81,8 @@ fn a_wrong_type_does_not_stop_the_other_keywords() {
         &json!({ "type": "array", "items": { "type": "string" }, "maxLength": 2, "pattern": "^x$" }),
         &[
             (json!(["long enough"]), "201"),
-            (json!("long"), "422 <nil> Invalid, spec.a TooLong, spec.a TypeInvalid"),
-            (json!("y"), "422 <nil> Invalid, spec.a Invalid, spec.a TypeInvalid"),
+            (json!("long"), "422 <nil> Invalid, spec.a TypeInvalid, spec.a TooLong"),
+            (json!("y"), "422 <nil> Invalid, spec.a TypeInvalid, spec.a Invalid"),
         ],
     );
 }

@@ -2,7 +2,7 @@
 
 use super::Refusal;
 use super::render::{self, reindent};
-use super::sheet::{Change, Piece, Sheet, Spot, Target};
+use super::sheet::{Change, Piece, Sheet, Spot, Target, comments};
 use crate::yaml::spans::{Entry, Kind, Node};
 use std::ops::Range;
 
@@ -112,34 +112,11 @@ pub(super) fn take(sheet: &Sheet<'_>, spot: Spot<'_>) -> Result<Vec<Change>, Ref
 pub(super) fn drop(sheet: &Sheet<'_>, spot: Spot<'_>) -> Result<Vec<Change>, Refusal> {
     let own = of(sheet, spot)?;
     let pad = " ".repeat(own.column);
-    let mut kept = String::new();
-    let mut at = own.start;
-    while at < own.end {
-        let next = sheet.line_end(at);
-        if let Some(start) = comment_start(sheet, spot.entry, at..next) {
-            kept += &format!("{pad}{}{}", sheet.text[start..next].trim_end(), sheet.style.newline);
-        }
-        at = next;
-    }
+    let comments = comments(sheet, spot.entry, own.start..own.end);
+    let kept = comments.iter().map(|c| format!("{pad}{c}{}", sheet.style.newline)).collect();
     let mut changes = vec![Change { range: own.start..own.end, text: kept }];
     changes.extend(left_empty(spot)?);
     Ok(changes)
-}
-
-/// Where the comment of a line begins: after a blank, and in no scalar of the entry.
-fn comment_start(sheet: &Sheet<'_>, entry: &Entry, line: Range<usize>) -> Option<usize> {
-    let text = &sheet.text[line.clone()];
-    let begins = |i: usize| i == 0 || text.as_bytes()[i - 1].is_ascii_whitespace();
-    let candidates = text.match_indices('#').map(|(i, _)| i).filter(|i| begins(*i)).map(|i| line.start + i);
-    candidates.into_iter().find(|at| !entry.key_range.contains(at) && !in_scalar(&entry.value, *at))
-}
-
-fn in_scalar(node: &Node, at: usize) -> bool {
-    match &node.kind {
-        Kind::Scalar(_) | Kind::Alias => node.range.contains(&at),
-        Kind::List { items, .. } => items.iter().any(|i| in_scalar(i, at)),
-        Kind::Map { entries, .. } => entries.iter().any(|e| e.key_range.contains(&at) || in_scalar(&e.value, at)),
-    }
 }
 
 /// The entry becomes a comment, with a line above that says why.

@@ -4,7 +4,7 @@
 
 use super::Refusal;
 use super::render::{self, reindent};
-use super::sheet::{Change, Piece, Sheet, Spot, Target};
+use super::sheet::{Change, Piece, Sheet, Spot, Target, comments};
 use crate::yaml::spans::{Entry, Kind};
 use std::ops::Range;
 
@@ -16,7 +16,6 @@ pub(super) fn piece(sheet: &Sheet<'_>, spot: Spot<'_>, key: &str) -> Piece {
     let value = &spot.entry.value;
     let source = match &sheet.text[value.range.clone()] {
         "" => "null",
-        source if source.contains('#') => &render::flow(&value.value(), sheet.style.json),
         source => source,
     };
     let key = render::text(key, sheet.style.json);
@@ -64,6 +63,27 @@ pub(super) fn remove(sheet: &Sheet<'_>, spot: Spot<'_>) -> Vec<Change> {
         Some(before) => vec![Change::remove(before..before + 1), Change::remove(with_line(sheet, own))],
         None => vec![Change::remove(own)],
     }
+}
+
+/// The entry goes, the comments within it stay.
+pub(super) fn retire(sheet: &Sheet<'_>, spot: Spot<'_>) -> Vec<Change> {
+    let own = spot.entry.key_range.start..spot.entry.end();
+    let comments = comments(sheet, spot.entry, own.clone());
+    let mut changes = remove(sheet, spot);
+    let goes = changes.iter_mut().find(|c| c.range.contains(&own.start));
+    if let Some(change) = goes.filter(|_| !comments.is_empty()) {
+        let start = sheet.line_start(own.start);
+        let line = &sheet.text[start..own.start];
+        let pad = &line[..line.len() - line.trim_start_matches(' ').len()];
+        let newline = sheet.style.newline;
+        let kept: Vec<String> = comments.iter().map(|c| format!("{c}{newline}{pad}")).collect();
+        // Where the whole line goes, the comments need the blanks at its start and no line after them.
+        change.text = match change.range.start == start && sheet.text[..change.range.end].ends_with('\n') {
+            true => comments.iter().map(|c| format!("{pad}{c}{newline}")).collect(),
+            false => format!(" {}", kept.concat()),
+        };
+    }
+    changes
 }
 
 /// With the whole line where nothing else stands on it, else with the blanks after it.

@@ -146,12 +146,12 @@ impl<'t> Sheet<'t> {
             Edit::Retire { path, why } => {
                 let spot = self.spot(&full(path))?;
                 unshared(spot)?;
-                if spot.is_flow() { Ok(flow::remove(self, spot)) } else { block::retire(self, spot, why) }
+                if spot.is_flow() { Ok(flow::retire(self, spot)) } else { block::retire(self, spot, why) }
             }
             Edit::Drop { path } => {
                 let spot = self.spot(&full(path))?;
                 unshared(spot)?;
-                if spot.is_flow() { Ok(flow::remove(self, spot)) } else { block::drop(self, spot) }
+                if spot.is_flow() { Ok(flow::retire(self, spot)) } else { block::drop(self, spot) }
             }
         }
     }
@@ -245,6 +245,36 @@ impl Spot<'_> {
             Kind::Map { entries, .. } => entries,
             Kind::Scalar(_) | Kind::Alias | Kind::List { .. } => &[],
         }
+    }
+}
+
+/// The comments in a part of the text that an entry fills.
+pub(super) fn comments<'t>(sheet: &Sheet<'t>, entry: &Entry, part: Range<usize>) -> Vec<&'t str> {
+    let text: &'t str = sheet.text;
+    let mut found = Vec::new();
+    let mut at = part.start;
+    while at < part.end {
+        let next = sheet.line_end(at).min(part.end);
+        if let Some(start) = comment_start(text, entry, at..next) {
+            found.push(text[start..next].trim_end());
+        }
+        at = next;
+    }
+    found
+}
+
+/// Where the comment of a line begins: after a blank, and in no scalar of the entry.
+fn comment_start(text: &str, entry: &Entry, line: Range<usize>) -> Option<usize> {
+    let begins = |at: &usize| *at == 0 || text.as_bytes()[at - 1].is_ascii_whitespace();
+    let mut candidates = text[line.clone()].match_indices('#').map(|(i, _)| line.start + i).filter(begins);
+    candidates.find(|at| !entry.key_range.contains(at) && !in_scalar(&entry.value, *at))
+}
+
+fn in_scalar(node: &Node, at: usize) -> bool {
+    match &node.kind {
+        Kind::Scalar(_) | Kind::Alias => node.range.contains(&at),
+        Kind::List { items, .. } => items.iter().any(|i| in_scalar(i, at)),
+        Kind::Map { entries, .. } => entries.iter().any(|e| e.key_range.contains(&at) || in_scalar(&e.value, at)),
     }
 }
 

@@ -175,6 +175,9 @@ fn what_nobody_reads_any_more_becomes_a_comment() {
     assert_eq!(edited(text, &retire("a.b")), expected);
     assert_eq!(edited("a:\n  b: 1\n", &retire("a.b")), "a: {}\n  # gone\n  # b: 1\n");
     assert_eq!(edited("a: {b: 1, c: 2}\n", &retire("a.b")), "a: {c: 2}\n");
+    assert_eq!(edited("a: {b: [ # one\n  1], c: 2}\n", &retire("a.b")), "a: { # one\nc: 2}\n");
+    let text = "a: {\n  b: { # one\n    x: 1 # two\n  },\n  c: 2\n}\n";
+    assert_eq!(edited(text, &retire("a.b")), "a: {\n  # one\n  # two\n  c: 2\n}\n");
     let text = "a:\n  # above\n  b: {} # beside\n  c: 1\n";
     assert_eq!(edited(text, &Edit::Drop { path: Path::of("a.b") }), "a:\n  # above\n  # beside\n  c: 1\n");
 }

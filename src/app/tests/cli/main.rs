@@ -2,6 +2,8 @@
 
 mod azure_sim;
 mod controller;
+mod habits;
+mod migrate;
 mod simulate;
 mod validate;
 mod webhook;

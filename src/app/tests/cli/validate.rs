@@ -2,6 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod clusters;
+mod formats;
+mod git;
+mod kustomize;
+mod suppress;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -18,6 +24,37 @@ fn validate(folder: &Path, args: &[&str]) -> Output {
 
 fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// `file:line rule` of each finding, by `-o json`.
+fn found(folder: &Path, args: &[&str]) -> Vec<String> {
+    let output = validate(folder, &[args, &["-o", "json"]].concat());
+    assert_ne!(output.stdout, b"", "{}", stderr(&output));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let shown = |f: &serde_json::Value| {
+        format!("{}:{} {}", f["file"].as_str().unwrap(), f["line"], f["rule"].as_str().unwrap())
+    };
+    result["findings"].as_array().unwrap().iter().map(shown).collect()
+}
+
+/// Writes files into a folder.
+fn write(folder: &Path, files: &[(&str, &str)]) {
+    for (name, text) in files {
+        let file = folder.join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    }
+}
+
+/// A node class with some pods a node; 5 are too few, 40 are fine.
+fn class(name: &str, pods: u32) -> String {
+    format!(
+        "apiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata:\n  name: {name}\nspec:\n  maxPods: {pods}\n"
+    )
 }
 
 /// Compares with the committed file; `NAPKEEPER_BLESS=1` writes it anew.
@@ -73,6 +110,39 @@ fn an_empty_folder_is_an_error_that_says_so() {
     assert!(output.stdout.is_empty());
     let error = String::from_utf8_lossy(&output.stderr).to_string();
     assert!(error.contains("no manifests in ."), "{error}");
+}
+
+#[test]
+fn an_input_without_a_manifest_of_ours_is_an_error_unless_it_may_be_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    write(
+        folder.path(),
+        &[
+            ("a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"),
+            ("napkeeper.yaml", "clusters:\n- name: a\n"),
+        ],
+    );
+    let output = validate(folder.path(), &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("no manifest that napkeeper knows in ., but 1 object of other kinds"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(output.stdout.is_empty());
+    assert_eq!(validate(folder.path(), &["--allow-empty"]).status.code(), Some(0));
+    assert_eq!(validate(folder.path(), &["napkeeper.yaml"]).status.code(), Some(0), "it was asked for");
+    let empty = tempfile::tempdir().unwrap();
+    assert_eq!(validate(empty.path(), &["--allow-empty"]).status.code(), Some(0));
+}
+
+#[test]
+fn items_of_a_list_are_judged_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let item = |name: &str, pods: u32| class(name, pods).replace('\n', "\n  ").trim_end().to_owned();
+    let list = format!("apiVersion: v1\nkind: List\nitems:\n- {}\n- {}\n", item("a", 40), item("b", 5));
+    write(folder.path(), &[("list.yaml", &list)]);
+    assert_eq!(found(folder.path(), &[]), ["list.yaml:15 NK1015"]);
 }
 
 #[test]

@@ -1,9 +1,62 @@
 //! NK2xxx: would Azure launch what is asked for?
 
+mod class;
+mod entries;
+mod keys;
+mod limits;
+mod network;
+mod sizes;
+#[cfg(test)]
+mod tests;
+mod values;
+
+pub(crate) use entries::Said;
+pub(super) use entries::asked;
+
 use super::{Render, Subject};
 use crate::facts::Facts;
 use crate::finding::Issue;
+use entries::Entries;
+use napkeeper_api::manifests::Object;
+use napkeeper_core::labels;
+use napkeeper_core::requirements::Requirements;
+use values::Domain;
 
-pub(super) fn object(_subject: &Subject<'_>, _facts: &Facts, _found: &mut Vec<Issue>) {}
+pub(super) fn object(subject: &Subject<'_>, facts: &Facts, found: &mut Vec<Issue>) {
+    match subject.object {
+        Object::NodePool(pool) => {
+            requirements(&Entries::of_pool(subject.value), &pool.requirements, facts, found);
+        }
+        Object::NodeClaim(claim) => {
+            requirements(&Entries::of_claim(subject.value), &claim.spec.requirements, facts, found);
+        }
+        Object::NodeClass(class) => class::judge(class, subject.stored, facts, found),
+        _ => limits::object(subject, found),
+    }
+}
 
-pub(super) fn render(_render: &Render, _facts: &Facts, _found: &mut Vec<(usize, Issue)>) {}
+pub(super) fn render(render: &Render, facts: &Facts, found: &mut Vec<(usize, Issue)>) {
+    sizes::judge(render, facts, found);
+    network::judge(render, facts, found);
+    limits::autoscalers(render, found);
+}
+
+fn requirements(entries: &Entries<'_>, together: &Requirements, facts: &Facts, found: &mut Vec<Issue>) {
+    for entry in entries.iter() {
+        let key = labels::normalize(entry.key);
+        let domain = values::domain(key);
+        keys::judge(&entry, domain, entries, found);
+        if !entry.is_bound() && domain != Domain::Open {
+            values::judge(&entry, facts, entries, found);
+        }
+    }
+    for (key, value) in entries.labels() {
+        keys::judge_label(key, found);
+        values::judge_label(key, value, facts, found);
+    }
+    // Most do not contradict themselves, which the domain knows without looking at each entry again.
+    let linux = together.get(labels::OS).is_none_or(|os| os.allows(Some("linux")));
+    if !linux || together.first_empty().is_some() {
+        keys::contradictions(entries, found);
+    }
+}

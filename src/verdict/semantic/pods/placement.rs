@@ -49,7 +49,7 @@ fn too_large(facts: &Facts, waiting: &mut BTreeMap<usize, Workload<'_>>, found: 
     let class = NodeClass { gpu_drivers: false, ..NodeClass::with_defaults(class.0, class.1) };
     let mut left: BTreeSet<usize> = waiting.keys().copied().collect();
     let mut largest: Option<InstanceType> = None;
-    for region in &facts.regions {
+    for region in facts.regions.iter() {
         if left.is_empty() {
             return;
         }
@@ -80,7 +80,7 @@ fn homeless(
 ) {
     let base = cluster(render);
     let mut why: BTreeMap<usize, String> = BTreeMap::new();
-    for region in &facts.regions {
+    for region in facts.regions.iter() {
         let pods: BTreeMap<usize, Arc<Pod>> = waiting.iter().filter_map(|(i, w)| Some((*i, pod(w)?))).collect();
         if pods.is_empty() {
             break;

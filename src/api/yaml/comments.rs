@@ -1,0 +1,80 @@
+//! Which comments does a file hold, and where?
+//!
+//! Comments are found by the parser, so a `#` in a quoted text or in a block of text is none. Reading a file drops its
+//! comments: this is a second look, for whoever needs it.
+
+use super::Position;
+use super::tree::position;
+use granit_parser::{Event, Parser, options};
+
+/// A comment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Comment {
+    /// Where its `#` stands.
+    pub at: Position,
+    /// What it says, without the `#` and the spaces around.
+    pub text: String,
+    /// Nothing but space stands before it on its line.
+    pub alone: bool,
+}
+
+/// All comments of a text, in order. What follows a syntax error, up to the next document, is not looked at.
+#[must_use]
+pub fn comments(text: &str) -> Vec<Comment> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    // The size of a file bounds its comments.
+    let options = options! { max_buffered_comment_events: usize::MAX };
+    let mut parser = Parser::new_from_str_with_options(text, options);
+    let mut found: Vec<(Position, String)> = Vec::new();
+    while let Some(event) = parser.next_event() {
+        match event {
+            Ok((Event::Comment(said, _), span)) => found.push((position(&span.start), said.trim().to_owned())),
+            Ok(_) => {}
+            Err(_) => {
+                if !matches!(parser.proceed_next_document(), Ok(true)) {
+                    break;
+                }
+            }
+        }
+    }
+    found.sort_by_key(|(at, _)| *at);
+    let mut lines = text.lines().enumerate();
+    let mut line = lines.next();
+    let mut placed = |(at, text): (Position, String)| {
+        while line.is_some_and(|(i, _)| i + 1 < at.line) {
+            line = lines.next();
+        }
+        let before = line.map_or("", |(_, line)| line).chars().take(at.column - 1);
+        Comment { at, text, alone: before.clone().all(char::is_whitespace) }
+    };
+    found.into_iter().map(&mut placed).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> Vec<String> {
+        let show = |c: Comment| format!("{} {}{}", c.at, c.text, if c.alone { " (alone)" } else { "" });
+        comments(text).into_iter().map(show).collect()
+    }
+
+    #[test]
+    fn comments_have_their_place_and_text_is_no_comment() {
+        let text = "# one\na: '# no' # two\nb: |\n  # no\nc: \"#\n  # no\"\nd: x#no\n  # three\ne: é # four\n";
+        assert_eq!(shown(text), ["1:1 one (alone)", "2:11 two", "8:3 three (alone)", "9:6 four"]);
+    }
+
+    #[test]
+    fn many_comments_and_flow_style_are_read() {
+        let many = "# x\n".repeat(500) + "a: [1, # y\n 2]\n";
+        let found = shown(&many);
+        assert_eq!(found.len(), 501);
+        assert_eq!(found[500], "501:8 y");
+    }
+
+    #[test]
+    fn a_document_after_a_syntax_error_is_looked_at() {
+        assert_eq!(shown("a: [1\nb: 2\n---\nc: 3 # x\n"), ["4:6 x"]);
+    }
+}

@@ -1,0 +1,126 @@
+//! `napkeeper migrate`: how do these manifests read in the current API versions?
+
+mod print;
+mod write;
+
+use super::Outcome;
+use super::output::{self, Format};
+use anyhow::bail;
+use napkeeper_api::manifests::{self, Loaded, Problem, STDIN, Source};
+use napkeeper_verdict::migrate::{Migration, migrate};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const EXAMPLES: &str = "\
+Examples:
+  napkeeper migrate                           show what would change under the current folder
+  napkeeper migrate clusters/prod --write     change the files
+  napkeeper migrate --check                   for CI: fails while something is to be migrated
+  kustomize build . | napkeeper migrate - | kubectl apply -f -
+
+Exit codes: 0 nothing to migrate, or it is done; 1 something is to be migrated; 2 something could not be.";
+
+/// Rewrite old NodePools, Provisioners, NodeClaims and AKSNodeClasses to the current API versions.
+///
+/// Only what has to change is changed in the text: comments, order and blank lines stay. The diff goes to stdout, notes
+/// on what cannot be decided go to stderr. `-` reads one text from stdin and prints the migrated one.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// Files and folders (.yaml, .yml, .json; hidden folders, target and node_modules are skipped); - is stdin.
+    #[arg(default_value = ".", value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Change the files; each is replaced as a whole or not at all.
+    #[arg(short, long, conflicts_with = "check")]
+    write: bool,
+    /// Print no diff, only the names of the files that would change; with - print nothing.
+    #[arg(long)]
+    check: bool,
+    /// How to print the result.
+    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
+    output: Format,
+}
+
+/// A file and what became of it.
+struct Done {
+    source: Source,
+    migration: Migration,
+    /// The file holds the new text.
+    written: bool,
+}
+
+impl Done {
+    fn changed(&self) -> bool {
+        self.migration.text != self.source.text
+    }
+}
+
+/// All files, and what is wrong with those that are left out.
+struct Result {
+    done: Vec<Done>,
+    problems: Vec<Problem>,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
+    let is_filter = args.paths.iter().any(|p| p.as_os_str() == STDIN);
+    if is_filter && args.paths.len() > 1 {
+        bail!("- stands alone: migrate the standard input and files in two runs");
+    }
+    if is_filter && args.write {
+        bail!("--write needs files: the migrated standard input is printed");
+    }
+    let loaded = manifests::load(&args.paths);
+    if loaded.sources.is_empty() && loaded.unreadable.is_empty() {
+        let shown: Vec<String> = args.paths.iter().map(|p| p.display().to_string()).collect();
+        bail!("no manifests in {}: there is no .yaml, .yml or .json file", shown.join(", "));
+    }
+    let mut result = migrated(loaded);
+    if args.write {
+        write_all(&mut result);
+    }
+    match (args.output, is_filter) {
+        (Format::Json, _) => print::json(&result, is_filter)?,
+        (Format::Text, true) => print::filter(&result, args.check)?,
+        (Format::Text, false) => print::text(&result, args.check)?,
+    }
+    for problem in &result.problems {
+        output::error(&problem.to_string());
+    }
+    let due = result.done.iter().any(|d| d.changed() && !d.written);
+    Ok(match (result.problems.is_empty(), due) {
+        (false, _) => Outcome::Incomplete,
+        // What a filter prints is migrated.
+        (true, true) if is_filter && !args.check && args.output == Format::Text => Outcome::Fine,
+        (true, true) => Outcome::Findings,
+        (true, false) => Outcome::Fine,
+    })
+}
+
+fn migrated(loaded: Loaded) -> Result {
+    let mut result = Result { done: Vec::new(), problems: loaded.unreadable };
+    for source in loaded.sources {
+        match migrate(&source.text) {
+            Ok(migration) => result.done.push(Done { source, migration, written: false }),
+            Err(problem) => result.problems.push(Problem {
+                file: Arc::clone(&source.file),
+                at: Some(problem.at),
+                message: format!("{} (nothing in this file was changed)", problem.message),
+            }),
+        }
+    }
+    result
+}
+
+/// Writes each changed file. One that cannot be written does not keep the others back.
+fn write_all(result: &mut Result) {
+    for done in result.done.iter_mut().filter(|d| d.changed()) {
+        match write::replace(Path::new(&*done.source.file), &done.source.text, &done.migration.text) {
+            Ok(()) => done.written = true,
+            Err(error) => result.problems.push(Problem {
+                file: Arc::clone(&done.source.file),
+                at: None,
+                message: format!("is left as it was: {error:#}"),
+            }),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! How is a file replaced as a whole or not at all?
+
+use anyhow::{Context, bail};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Most names that are tried for the new file before it takes the old one's place.
+const TRIES: u32 = 100;
+
+/// Puts a new text in the place of an old one. The new file is complete before it gets the name, in the folder of the
+/// old one and with its permissions. A link is followed: what it leads to is replaced.
+///
+/// # Errors
+/// The file cannot be read or written, or says something else than the old text by now. It is then as it was.
+pub(super) fn replace(path: &Path, old: &str, new: &str) -> anyhow::Result<()> {
+    let path = fs::canonicalize(path).context("it cannot be found any more")?;
+    let permissions = fs::metadata(&path)?.permissions();
+    if permissions.readonly() {
+        bail!("it is read-only");
+    }
+    let (file, beside) = beside(&path)?;
+    let result = fill(file, new)
+        .and_then(|()| fs::set_permissions(&beside, permissions).context("its permissions cannot be kept"))
+        .and_then(|()| unchanged(&path, old))
+        .and_then(|()| fs::rename(&beside, &path).context("the new file cannot take its name"));
+    if result.is_err() {
+        // The reason is told; a file that is left behind as well would only add to it.
+        drop(fs::remove_file(&beside));
+    }
+    result
+}
+
+/// A new file in the same folder.
+fn beside(path: &Path) -> anyhow::Result<(File, PathBuf)> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    for n in 0..TRIES {
+        // A leading dot, so that no run over the folder takes it for a manifest.
+        let beside = path.with_file_name(format!(".{name}.{}-{n}.tmp", std::process::id()));
+        match OpenOptions::new().write(true).create_new(true).open(&beside) {
+            Ok(file) => return Ok((file, beside)),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error).context("no new file can be made in its folder"),
+        }
+    }
+    bail!("its folder is full of files left behind: delete .{name}.*.tmp");
+}
+
+fn fill(mut file: File, text: &str) -> anyhow::Result<()> {
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).context("the new text cannot be written")
+}
+
+fn unchanged(path: &Path, old: &str) -> anyhow::Result<()> {
+    if fs::read(path)? != old.as_bytes() {
+        bail!("somebody changed it meanwhile; run migrate again");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_keeps_its_permissions_and_its_links() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("a.yaml"), dir.path().join("link.yaml"));
+        fs::write(&file, "old").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        replace(&link, "old", "new").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(names(dir.path()), ["a.yaml", "link.yaml"]);
+    }
+
+    #[test]
+    fn a_file_that_changed_or_went_is_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.yaml");
+        fs::write(&file, "newer").unwrap();
+        let error = replace(&file, "old", "new").unwrap_err();
+        assert!(format!("{error:#}").contains("meanwhile"), "{error:#}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "newer");
+        assert_eq!(names(dir.path()), ["a.yaml"]);
+        fs::remove_file(&file).unwrap();
+        assert!(replace(&file, "old", "new").is_err());
+        assert!(names(dir.path()).is_empty());
+    }
+}

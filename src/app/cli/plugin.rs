@@ -1,0 +1,54 @@
+//! By which name was the program called?
+//!
+//! Installed as `kubectl-napkeeper` it is a plugin of kubectl, which people call as `kubectl napkeeper`.
+
+use super::Cli;
+use clap::{Command, CommandFactory, FromArgMatches};
+use std::ffi::OsStr;
+use std::path::Path;
+
+/// The name of the file that kubectl looks for.
+const FILE: &str = "kubectl-napkeeper";
+
+/// Reads the command line, and ends the program where it cannot be understood.
+pub(super) fn parse() -> Cli {
+    let called = std::env::args_os().next().unwrap_or_default();
+    let command = if is_plugin(&called) { as_plugin(Cli::command()) } else { Cli::command() };
+    let mut again = command.clone();
+    Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.format(&mut again).exit())
+}
+
+fn is_plugin(called: &OsStr) -> bool {
+    Path::new(called).file_stem().is_some_and(|name| name == FILE)
+}
+
+/// Usage and examples say what to type.
+fn as_plugin(command: Command) -> Command {
+    let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+    let command = with_examples(command, &names).bin_name("kubectl napkeeper");
+    command.mut_subcommands(|sub| with_examples(sub, &names))
+}
+
+fn with_examples(command: Command, names: &[String]) -> Command {
+    let Some(help) = command.get_after_help().map(ToString::to_string) else { return command };
+    let say =
+        |help: String, name: &String| help.replace(&format!("napkeeper {name}"), &format!("kubectl napkeeper {name}"));
+    command.after_help(names.iter().fold(help, say))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_the_file_decides() {
+        for (called, is) in [
+            ("kubectl-napkeeper", true),
+            ("/x/kubectl-napkeeper", true),
+            ("kubectl-napkeeper.exe", true),
+            ("/x/napkeeper", false),
+        ] {
+            assert_eq!(is_plugin(OsStr::new(called)), is, "{called}");
+        }
+    }
+}

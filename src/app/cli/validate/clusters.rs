@@ -1,0 +1,123 @@
+//! Which clusters does `napkeeper.yaml` name, and what is known of each?
+
+use super::args::FactArgs;
+use super::input::{Place, absolute, shown};
+use anyhow::{Context, anyhow, bail};
+use napkeeper_api::config::{self, Cluster, NetworkMode};
+use napkeeper_api::manifests::{Problem, Source};
+use napkeeper_api::path::Path as Field;
+use napkeeper_api::yaml::Document;
+use napkeeper_core::catalog::{Catalog, InstanceTypeOptions};
+use napkeeper_core::names::Region;
+use napkeeper_core::suggest::nearest;
+use napkeeper_verdict::Facts;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// For whom manifests are judged.
+#[derive(Debug)]
+pub(super) struct Scope {
+    /// Name of the cluster; absent for manifests that belong to none.
+    pub(super) name: Option<Arc<str>>,
+    /// Its folders and files.
+    pub(super) paths: Vec<PathBuf>,
+    /// The file of what is known, if it has one.
+    pub(super) baseline: Option<PathBuf>,
+    /// What is known of it.
+    pub(super) facts: Facts,
+}
+
+impl Scope {
+    /// True when a manifest is the cluster's. The standard input is that of a cluster that has the whole repository.
+    pub(super) fn holds(&self, place: &Place, whole: &Path) -> bool {
+        match place.real() {
+            Some(real) => self.paths.iter().any(|path| real.starts_with(path)),
+            None => self.paths.iter().any(|path| path == whole),
+        }
+    }
+}
+
+/// What is known of any cluster by flags alone.
+pub(super) fn by_flags(args: &FactArgs) -> anyhow::Result<Scope> {
+    let region = args.region.as_deref().map(|text| crate::region::known(text, &Catalog::embedded()?)).transpose();
+    let mut facts = Facts::embedded(region.context("--region")?.as_ref())?;
+    facts.kubernetes.clone_from(&args.kubernetes_version);
+    Ok(Scope { name: None, paths: Vec::new(), baseline: None, facts })
+}
+
+/// The clusters that are asked for. A file that cannot be understood names none: what is wrong with it is found when it
+/// is judged.
+pub(super) fn read(file: Option<&(Source, PathBuf)>, args: &FactArgs) -> anyhow::Result<Vec<Scope>> {
+    let Some((source, folder)) = file else {
+        return match &args.cluster {
+            Some(name) => bail!("--cluster {name}: there is no {} here or above that could say of it", config::FILE),
+            None => Ok(Vec::new()),
+        };
+    };
+    let (document, clusters) = match understood(source) {
+        Ok((document, read)) => (document, read.clusters),
+        Err(Some(problem)) if args.cluster.is_some() => bail!("{problem}"),
+        Err(_) if args.cluster.is_some() => bail!("{} cannot be read", source.file),
+        Err(_) => return Ok(Vec::new()),
+    };
+    if let Some(name) = &args.cluster
+        && !clusters.iter().any(|cluster| cluster.name == *name)
+    {
+        let names: Vec<&str> = clusters.iter().map(|cluster| cluster.name.as_str()).collect();
+        let meant = nearest(name, names.iter().copied()).map(|n| format!("did you mean {n}? ")).unwrap_or_default();
+        bail!("{} has no cluster {name:?}: {meant}It has {}", source.file, names.join(", "));
+    }
+    let asked = |cluster: &Cluster| args.cluster.as_ref().is_none_or(|name| cluster.name == *name);
+    let chosen = clusters.iter().enumerate().filter(|(_, cluster)| asked(cluster));
+    chosen.map(|(i, cluster)| scope(cluster, folder, &At { document, cluster: i }, args)).collect()
+}
+
+fn understood(source: &Source) -> Result<(&Document, config::Config), Option<Problem>> {
+    let document = source.reading().documents.first().ok_or(None)?;
+    Ok((document, config::read(document)?))
+}
+
+/// Where a cluster stands in the file.
+struct At<'d> {
+    document: &'d Document,
+    cluster: usize,
+}
+
+impl At<'_> {
+    fn field(&self, field: &str) -> String {
+        let path = Field::of("clusters").index(self.cluster).key(field);
+        format!("{}:{}: {path}", self.document.file, self.document.position(&path))
+    }
+}
+
+fn scope(cluster: &Cluster, folder: &Path, at: &At<'_>, args: &FactArgs) -> anyhow::Result<Scope> {
+    let catalog = Catalog::embedded()?;
+    let known = |text: &str, whence: String| crate::region::known(text, &catalog).map_err(|e| anyhow!("{whence}: {e}"));
+    let region: Option<Region> = match (&args.region, &cluster.region) {
+        (Some(text), _) => Some(known(text, "--region".to_owned())?),
+        (None, Some(text)) => Some(known(text, at.field("region"))?),
+        (None, None) => None,
+    };
+    let mut facts = Facts::embedded(region.as_ref())?;
+    facts.kubernetes = args.kubernetes_version.clone().or_else(|| cluster.kubernetes_version.clone());
+    facts.nodes = cluster.network_mode.map_or_else(InstanceTypeOptions::default, nodes);
+    let inside = |path: &String| {
+        let whole = absolute(&folder.join(path));
+        std::fs::canonicalize(&whole).unwrap_or(whole)
+    };
+    let paths = match &cluster.paths {
+        Some(paths) => paths.iter().map(inside).collect(),
+        None => vec![folder.to_owned()],
+    };
+    let baseline = cluster.baseline.as_ref().map(|file| shown(&absolute(&folder.join(file))));
+    Ok(Scope { name: Some(Arc::from(cluster.name.as_str())), paths, baseline, facts })
+}
+
+/// Most pods of a node where its class says nothing, by network mode; see [`InstanceTypeOptions`].
+fn nodes(mode: NetworkMode) -> InstanceTypeOptions {
+    let default_max_pods = match mode {
+        NetworkMode::Overlay | NetworkMode::None => 250,
+        NetworkMode::NodeSubnet | NetworkMode::PodSubnet => 30,
+    };
+    InstanceTypeOptions { default_max_pods }
+}

@@ -1,0 +1,104 @@
+//! Which manifests does a Git revision hold under some paths?
+
+use super::git::{Blob, Repository};
+use super::{Input, Place, absolute, shown};
+use napkeeper_api::config;
+use napkeeper_api::manifests::{self, MAX_BYTES, Source};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// A revision.
+#[derive(Debug)]
+pub(in super::super) struct Revision {
+    pub(super) repository: Repository,
+    /// The commit.
+    pub(super) commit: String,
+    /// As it was asked for.
+    name: String,
+    files: Vec<Blob>,
+}
+
+impl Revision {
+    pub(super) fn open(near: &Path, name: &str) -> anyhow::Result<Self> {
+        let repository = Repository::of(near)?;
+        let commit = repository.commit(name)?;
+        let files = repository.files(&commit)?;
+        Ok(Self { repository, commit, name: name.to_owned(), files })
+    }
+
+    pub(super) fn shown(&self) -> String {
+        let short: String = self.commit.chars().take(10).collect();
+        if self.commit.starts_with(&self.name) { short } else { format!("{} ({short})", self.name) }
+    }
+
+    pub(super) fn config(&self, folder: &Path) -> Option<(Source, PathBuf)> {
+        let inside = absolute(folder).strip_prefix(&self.repository.top).ok()?.to_owned();
+        let at = |folder: &Path| self.files.iter().find(|blob| Path::new(&blob.path) == folder.join(config::FILE));
+        let blob = inside.ancestors().find_map(at)?;
+        let text = String::from_utf8(self.repository.read(std::slice::from_ref(blob)).ok()?.pop()?).ok()?;
+        let file = self.repository.top.join(&blob.path);
+        let source = manifests::load_text(&shown(&file).to_string_lossy(), text);
+        Some((source, file.parent()?.to_owned()))
+    }
+
+    pub(super) fn read(&self, paths: &[PathBuf]) -> anyhow::Result<Input> {
+        let mut input = Input::default();
+        let mut seen = BTreeSet::new();
+        let mut wanted: Vec<(PathBuf, Blob)> = Vec::new();
+        for path in paths {
+            let whole = absolute(path);
+            let Ok(inside) = whole.strip_prefix(&self.repository.top) else {
+                input.refuse(path, format!("lies outside the repository {}", self.repository.top.display()));
+                continue;
+            };
+            let below: Vec<&Blob> =
+                self.files.iter().filter(|blob| Path::new(&blob.path).starts_with(inside)).collect();
+            if below.is_empty() {
+                input.refuse(path, format!("is not in {}", self.shown()));
+            }
+            for blob in below {
+                let rest = Path::new(&blob.path).strip_prefix(inside).unwrap_or_else(|_| Path::new(""));
+                if is_read(rest) && seen.insert(blob.path.clone()) {
+                    wanted.push((named(path, rest), blob.clone()));
+                }
+            }
+        }
+        self.take(wanted, &mut input)?;
+        Ok(input)
+    }
+
+    fn take(&self, wanted: Vec<(PathBuf, Blob)>, input: &mut Input) -> anyhow::Result<()> {
+        let (fits, large): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(_, blob)| blob.size <= MAX_BYTES);
+        for (name, _) in large {
+            input.refuse(&name, format!("is larger than {} MiB", MAX_BYTES >> 20));
+        }
+        let (names, blobs): (Vec<PathBuf>, Vec<Blob>) = fits.into_iter().unzip();
+        for ((name, blob), bytes) in names.iter().zip(&blobs).zip(self.repository.read(&blobs)?) {
+            match String::from_utf8(bytes) {
+                Ok(text) => {
+                    let source = manifests::load_text(&name.to_string_lossy(), text);
+                    input.push(source, Place::File(self.repository.top.join(&blob.path)));
+                }
+                Err(error) => {
+                    input.refuse(name, format!("is not UTF-8 text (byte {})", error.utf8_error().valid_up_to()));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// True when a file is read, by its path from a folder that was asked for. An empty one is the file itself.
+fn is_read(rest: &Path) -> bool {
+    let mut parts = rest.components().map(|part| Path::new(part.as_os_str()));
+    rest.as_os_str().is_empty() || (manifests::is_manifest(rest) && !parts.any(manifests::is_skipped))
+}
+
+/// What a file is called that was found in a folder.
+fn named(folder: &Path, rest: &Path) -> PathBuf {
+    match (folder == Path::new("."), rest.as_os_str().is_empty()) {
+        (true, _) => rest.to_owned(),
+        (false, true) => folder.to_owned(),
+        (false, false) => folder.join(rest),
+    }
+}

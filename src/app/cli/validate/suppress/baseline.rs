@@ -1,0 +1,146 @@
+//! Which findings are known, as a file says?
+
+use super::super::judge::Shown;
+use super::identity::{Key, key};
+use anyhow::{Context, anyhow, bail};
+use napkeeper_api::manifests::{self, Source};
+use napkeeper_api::path::Path as Field;
+use napkeeper_verdict::Finding;
+use napkeeper_verdict::rules::suppression::STALE;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// The form of the file.
+const VERSION: u32 = 1;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    version: u32,
+    findings: Vec<Entry>,
+}
+
+/// A known finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    rule: String,
+    /// `apiVersion/kind/name`; `file:NAME` for a finding that is about no object.
+    object: String,
+    path: String,
+    /// Of the message.
+    digest: String,
+    /// Where it was when the file was written. For people, and to know when an entry is stale.
+    file: String,
+    /// How many of the same there are; absent is one.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    count: usize,
+}
+
+fn one() -> usize {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_one(count: &usize) -> bool {
+    *count == 1
+}
+
+/// A baseline that has been read.
+#[derive(Debug)]
+pub(super) struct Baseline {
+    /// The file.
+    pub(super) source: Source,
+    entries: Vec<Entry>,
+    /// How many of each entry have been found.
+    found: Vec<usize>,
+    by_key: BTreeMap<Key, usize>,
+}
+
+impl Baseline {
+    pub(super) fn read(file: &Path) -> anyhow::Result<Self> {
+        let mut loaded = manifests::load(&[PathBuf::from(file)]);
+        if let Some(problem) = loaded.unreadable.first() {
+            bail!("{problem} (a baseline is written by --write-baseline)");
+        }
+        let source = loaded.sources.pop().ok_or_else(|| anyhow!("{} is no file", file.display()))?;
+        let said = source.reading().documents.first().map(|document| document.value.clone()).unwrap_or_default();
+        let File { version, findings: entries } = serde_json::from_value(said)
+            .with_context(|| format!("reading the baseline {}: write it anew by --write-baseline", file.display()))?;
+        if version != VERSION {
+            bail!(
+                "the baseline {} has version {version}, and this napkeeper reads {VERSION}: write it anew",
+                source.file
+            );
+        }
+        let by_key = entries.iter().enumerate().map(|(i, entry)| (entry.key(), i)).collect();
+        Ok(Self { found: vec![0; entries.len()], source, entries, by_key })
+    }
+
+    /// True when a finding is known. As often as it is called for one, so many of the same must be in the file.
+    pub(super) fn takes(&mut self, shown: &Shown) -> bool {
+        let Some(i) = self.by_key.get(&key(shown)).copied() else { return false };
+        match (self.entries.get(i), self.found.get_mut(i)) {
+            (Some(entry), Some(found)) if *found < entry.count => {
+                *found += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// What of it is no longer found. An entry is passed over when this run did not look where it would be.
+    pub(super) fn stale(&self, was_looked_at: impl Fn(&str, &str) -> bool) -> Vec<Finding> {
+        let Some(document) = self.source.reading().documents.first() else { return Vec::new() };
+        let entries = self.entries.iter().zip(&self.found).enumerate();
+        let gone =
+            entries.filter(|(_, (entry, found))| **found < entry.count && was_looked_at(&entry.object, &entry.file));
+        gone.map(|(i, (entry, found))| {
+            let at = document.position(&Field::of("findings").index(i));
+            let times = if *found == 0 {
+                "no longer found".to_owned()
+            } else {
+                format!("found {found} times, not {}", entry.count)
+            };
+            Finding {
+                rule: STALE.id,
+                severity: STALE.severity,
+                file: self.source.file.to_string(),
+                line: at.line,
+                column: at.column,
+                path: String::new(),
+                message: format!("{} {} of {} is {times}", entry.rule, entry.path, entry.object),
+                fix: Some("write the baseline anew by --write-baseline".to_owned()),
+            }
+        })
+        .collect()
+    }
+}
+
+impl Entry {
+    fn key(&self) -> Key {
+        let Self { rule, object, path, digest, .. } = self.clone();
+        Key { rule, object, path, digest }
+    }
+}
+
+/// The text of a baseline of some findings: one line each, in an order that does not depend on where they stand.
+pub(super) fn text(shown: &[Shown]) -> anyhow::Result<String> {
+    let mut entries: BTreeMap<Key, Entry> = BTreeMap::new();
+    for one in shown {
+        let key = key(one);
+        let Key { rule, object, path, digest } = key.clone();
+        let file = one.finding.file.clone();
+        let entry = entries.entry(key).or_insert(Entry { rule, object, path, digest, file, count: 0 });
+        entry.count += 1;
+    }
+    let mut text = format!("{{\n  \"version\": {VERSION},\n  \"findings\": [");
+    for (i, entry) in entries.values().enumerate() {
+        let comma = if i > 0 { "," } else { "" };
+        write!(text, "{comma}\n    {}", serde_json::to_string(entry)?)?;
+    }
+    text += if entries.is_empty() { "]\n}\n" } else { "\n  ]\n}\n" };
+    Ok(text)
+}

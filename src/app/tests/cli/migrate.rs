@@ -1,0 +1,219 @@
+//! What does `napkeeper migrate` print and write, and how does it end?
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use serde_json::Value;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn cases() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/migrate")
+}
+
+fn napkeeper(folder: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_napkeeper")).args(args).current_dir(folder).output().unwrap()
+}
+
+fn migrate(folder: &Path, args: &[&str]) -> Output {
+    napkeeper(folder, &[&["migrate"], args].concat())
+}
+
+fn filter(text: &str, args: &[&str]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_napkeeper"))
+        .args(["migrate", "-"])
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A copy of a folder of cases.
+fn copy(of: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(cases().join(of)).unwrap() {
+        let from = entry.unwrap().path();
+        fs::write(dir.path().join(from.file_name().unwrap()), fs::read(&from).unwrap()).unwrap();
+    }
+    dir
+}
+
+fn edit(path: &Path, from: &str, to: &str) {
+    let text = fs::read_to_string(path).unwrap();
+    assert!(text.contains(from), "{} lacks {from}", path.display());
+    fs::write(path, text.replace(from, to)).unwrap();
+}
+
+/// Compares with the committed file; `NAPKEEPER_BLESS=1` writes it anew.
+fn assert_golden(file: &str, actual: &str) {
+    let path = cases().join(file);
+    if std::env::var_os("NAPKEEPER_BLESS").is_some() {
+        fs::write(&path, actual).unwrap();
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(actual, expected, "{file} differs; if that is meant, run the test with NAPKEEPER_BLESS=1");
+}
+
+#[test]
+fn each_shape_has_its_diff_and_its_notes() {
+    for shape in ["guide", "shapes"] {
+        let output = migrate(&cases().join(shape), &[]);
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        assert_golden(&format!("{shape}.diff"), &stdout(&output));
+        assert_golden(&format!("{shape}.notes"), &stderr(&output));
+    }
+}
+
+#[test]
+fn a_pasted_guide_is_put_right() {
+    let dir = copy("guide");
+    edit(&dir.path().join("class.yaml"), "<sub-id>", "11111111-2222-3333-4444-555555555555");
+    let before = napkeeper(dir.path(), &["validate"]);
+    assert_eq!(before.status.code(), Some(1), "{}", stdout(&before));
+
+    let output = migrate(dir.path(), &["--write"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(stdout(&output), "migrated class.yaml\nmigrated general.yaml\nmigrated gpu.yaml\nmigrated spot.yaml\n");
+    let after = napkeeper(dir.path(), &["validate"]);
+    assert_eq!(after.status.code(), Some(0), "{}", stdout(&after));
+
+    let again = migrate(dir.path(), &["--write"]);
+    assert_eq!((again.status.code(), stdout(&again)), (Some(0), String::new()));
+    assert_eq!(stderr(&again), "5 files read: nothing to migrate\n");
+}
+
+#[test]
+fn what_is_written_is_what_was_shown() {
+    let dir = copy("shapes");
+    let shown = migrate(dir.path(), &[]);
+    let patched = copy("shapes");
+    fs::write(patched.path().join("all.diff"), &shown.stdout).unwrap();
+    let mut git = Command::new("git");
+    // Only the folder counts, not a repository around it.
+    git.args(["apply", "-p0", "all.diff"]).current_dir(patched.path()).env("GIT_DIR", "/nowhere");
+    let applied = git.output().unwrap();
+    assert!(applied.status.success(), "{}", stderr(&applied));
+
+    assert_eq!(migrate(dir.path(), &["--write"]).status.code(), Some(0));
+    for entry in fs::read_dir(dir.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let other = fs::read_to_string(patched.path().join(path.file_name().unwrap())).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), other, "{}", path.display());
+    }
+    let valid = napkeeper(dir.path(), &["validate", "-o", "json"]);
+    assert_eq!(json(&valid)["summary"]["errors"], 0, "{}", stdout(&valid));
+}
+
+#[test]
+fn a_check_names_what_is_to_be_migrated() {
+    let dir = copy("guide");
+    let output = migrate(dir.path(), &["--check", "work.yaml", "spot.yaml"]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(1), "spot.yaml\n".to_owned()));
+    assert_eq!(migrate(dir.path(), &["--check", "work.yaml"]).status.code(), Some(0));
+    assert_eq!(migrate(dir.path(), &["--check", "--write"]).status.code(), Some(2));
+}
+
+#[test]
+fn notes_stand_at_the_lines_of_the_text_that_is_there() {
+    let dir = copy("shapes");
+    let line = |output: &Output, part: &str| {
+        let text = stderr(output);
+        let line = text.lines().find(|l| l.contains(part)).unwrap_or_else(|| panic!("{part}: {text}"));
+        let parts: Vec<&str> = line.split(':').collect();
+        let source = fs::read_to_string(dir.path().join(parts[0])).unwrap();
+        source.lines().nth(parts[1].parse::<usize>().unwrap() - 1).unwrap().to_owned()
+    };
+    let shown = migrate(dir.path(), &["beta.yaml"]);
+    assert_eq!(line(&shown, "expired node"), "    expireAfter: 336h");
+    let written = migrate(dir.path(), &["beta.yaml", "--write"]);
+    assert_eq!(line(&written, "kubelet").trim_start(), "# napkeeper migrate: no longer a field here");
+}
+
+#[test]
+fn json_has_files_edits_notes_and_a_summary() {
+    let output = migrate(&cases().join("shapes"), &["-o", "json"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stderr.is_empty(), "{}", stderr(&output));
+    let result = json(&output);
+    let file = &result["files"][0];
+    assert_eq!((file["file"].as_str(), file["written"].as_bool()), (Some("beta.yaml"), Some(false)));
+    assert!(file["diff"].as_str().unwrap().starts_with("--- beta.yaml\n+++ beta.yaml\n@@ "));
+    assert_eq!(file["edits"][0]["object"], "NodePool web");
+    assert_eq!((file["edits"][0]["line"].as_u64(), file["edits"][0]["path"].as_str()), (Some(2), Some("apiVersion")));
+    assert!(file["notes"].as_array().unwrap().iter().any(|n| n["path"] == "spec.template.spec.kubelet"));
+    let count = |key: &str| {
+        result["files"].as_array().unwrap().iter().map(|f| f[key].as_array().unwrap().len() as u64).sum::<u64>()
+    };
+    assert_eq!(result["summary"]["edits"].as_u64(), Some(count("edits")));
+    assert_eq!(result["summary"]["notes"].as_u64(), Some(count("notes")));
+    assert_eq!((result["summary"]["changed"].as_u64(), result["summary"]["refused"].as_u64()), (Some(5), Some(0)));
+}
+
+#[test]
+fn the_standard_input_is_a_filter() {
+    let text = fs::read_to_string(cases().join("guide/spot.yaml")).unwrap();
+    let output = filter(&text, &[]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stdout(&output).contains("consolidationPolicy: WhenEmptyOrUnderutilized\n"));
+    assert!(stdout(&output).contains("  # A small number goes first\n"));
+    assert!(stderr(&output).starts_with("<stdin>:24:3: note: consolidateAfter is absent"), "{}", stderr(&output));
+    assert_eq!(stdout(&filter(&stdout(&output), &[])), stdout(&output));
+
+    let check = filter(&text, &["--check"]);
+    assert_eq!((check.status.code(), stdout(&check)), (Some(1), String::new()));
+    assert_eq!(filter("a: 1\n", &["--check"]).status.code(), Some(0));
+    assert_eq!(stdout(&filter("a: 1\n", &[])), "a: 1\n");
+    let output = filter(&text, &["-o", "json"]);
+    assert!(json(&output)["files"][0]["text"].as_str().unwrap().starts_with("# The pool to try first\n"));
+
+    for args in [&["--write"][..], &["other.yaml"]] {
+        let output = filter(&text, args);
+        assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()), "{args:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_migrated_is_named_and_the_rest_is_written() {
+    let dir = copy("guide");
+    let shared = "apiVersion: karpenter.sh/v1beta1\nkind: NodePool\nmetadata: {name: a}\nspec:\n  template: &t\n    \
+                  spec: {requirements: [], nodeClassRef: {name: a}}\n  x: *t\n";
+    fs::write(dir.path().join("anchors.yaml"), shared).unwrap();
+    fs::write(dir.path().join("broken.yaml"), "karpenter: [\n").unwrap();
+    let output = migrate(dir.path(), &["--write"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = stderr(&output);
+    assert!(said.contains("error: anchors.yaml:6:"), "{said}");
+    assert!(said.contains("shared by an anchor or an alias"), "{said}");
+    assert!(said.contains("error: broken.yaml:"), "{said}");
+    assert!(said.contains("5 files read: 4 of 4 migrated; 3 notes to read; 2 refused\n"), "{said}");
+    assert!(stdout(&output).contains("migrated gpu.yaml\n") && !stdout(&output).contains("anchors"));
+    assert_eq!(fs::read_to_string(dir.path().join("anchors.yaml")).unwrap(), shared);
+    let result = json(&migrate(dir.path(), &["-o", "json"]));
+    assert_eq!(result["refused"].as_array().unwrap().len(), 2, "{result}");
+    assert_eq!(result["refused"][0]["line"], 6);
+}
+
+#[test]
+fn an_empty_folder_is_an_error_that_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = migrate(dir.path(), &[]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()));
+    assert!(stderr(&output).contains("no manifests in ."), "{}", stderr(&output));
+}

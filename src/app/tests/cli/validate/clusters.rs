@@ -1,0 +1,71 @@
+//! Is each cluster of `napkeeper.yaml` judged by its own paths and facts?
+
+use super::{class, found, stderr, stdout, validate, write};
+
+const SETTINGS: &str = "clusters:\n- name: prod\n  paths: [clusters/prod, shared]\n  region: westeurope\n\
+                        - name: test\n  paths: [clusters/test, shared]\n  networkMode: node-subnet\n";
+
+fn repository() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let bad = class("a", 5);
+    let files = ["clusters/prod/a.yaml", "clusters/test/a.yaml", "shared/a.yaml", "other/a.yaml"]
+        .map(|file| (file, bad.as_str()));
+    write(folder.path(), &files);
+    write(folder.path(), &[("napkeeper.yaml", SETTINGS)]);
+    folder
+}
+
+#[test]
+fn findings_name_their_clusters() {
+    let folder = repository();
+    let output = validate(folder.path(), &["-o", "json"]);
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let shown = |f: &serde_json::Value| format!("{} {}", f["file"].as_str().unwrap(), f["clusters"]);
+    let findings: Vec<_> = result["findings"].as_array().unwrap().iter().map(shown).collect();
+    let expected = [
+        "clusters/prod/a.yaml [\"prod\"]",
+        "clusters/test/a.yaml [\"test\"]",
+        "other/a.yaml null",
+        "shared/a.yaml [\"prod\",\"test\"]",
+    ];
+    assert_eq!(findings, expected);
+    assert_eq!(result["summary"]["checked"], 5, "what is judged twice is counted once");
+    let text = stdout(&validate(folder.path(), &["shared"]));
+    assert!(text.lines().next().unwrap().ends_with("(spec.maxPods) [prod, test]"), "{text}");
+}
+
+#[test]
+fn one_cluster_can_be_chosen() {
+    let folder = repository();
+    assert_eq!(
+        found(folder.path(), &["--cluster", "prod"]),
+        ["clusters/prod/a.yaml:6 NK1015", "shared/a.yaml:6 NK1015"]
+    );
+    let below = folder.path().join("clusters/test");
+    assert_eq!(found(&below, &["--cluster", "test", "."]), ["a.yaml:6 NK1015"]);
+    for (args, words) in [
+        (&["--cluster", "prdo"][..], "has no cluster \"prdo\": did you mean prod? It has prod, test"),
+        (&["--cluster", "prod", "other"], "no manifest that napkeeper knows in other for cluster prod"),
+        (&["--region", "westeuorpe"], "did you mean westeurope?"),
+        (&["--kubernetes-version", "latest"], "must be a version such as 1.33"),
+    ] {
+        let output = validate(folder.path(), args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(stderr(&output).contains(words), "{args:?}: {}", stderr(&output));
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_region_that_is_not_known_is_named_with_its_place() {
+    let folder = repository();
+    write(folder.path(), &[("napkeeper.yaml", "clusters:\n- name: a\n  region: westeuropa\n")]);
+    let output = validate(folder.path(), &[]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = stderr(&output);
+    assert!(
+        said.contains("napkeeper.yaml:3:11: clusters[0].region") && said.contains("did you mean westeurope?"),
+        "{said}"
+    );
+    assert_eq!(validate(folder.path(), &["--region", "westeurope"]).status.code(), Some(1), "a flag overrides it");
+}

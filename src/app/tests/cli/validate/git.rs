@@ -1,0 +1,151 @@
+//! Does `validate` read Git revisions, and report what changed since one?
+
+use super::{class, found, stderr, stdout, validate, write};
+use std::path::Path;
+use std::process::Command;
+
+fn git(folder: &Path, args: &[&str]) {
+    let settings = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "init.defaultBranch=main"];
+    let output = Command::new("git")
+        .current_dir(folder)
+        .args(settings)
+        .args(args)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_SYSTEM", "/dev/null")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "git {args:?}: {}", stderr(&output));
+}
+
+fn commit(folder: &Path, message: &str) {
+    git(folder, &["add", "-A"]);
+    git(folder, &["commit", "-q", "-m", message]);
+}
+
+/// A repository with three bad files on main.
+fn repository() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let bad = class("a", 5);
+    write(
+        folder.path(),
+        &[("a.yaml", &bad), ("sub/b.yaml", &bad), ("sub/c d.yaml", &bad), ("sub/.hidden/x.yaml", &bad)],
+    );
+    git(folder.path(), &["init", "-q"]);
+    commit(folder.path(), "first");
+    folder
+}
+
+#[test]
+fn a_revision_is_read_without_a_checkout() {
+    let folder = repository();
+    let root = folder.path();
+    let bad = class("a", 5);
+    write(root, &[("a.yaml", &class("a", 40)), ("sub/new.yaml", &bad)]);
+    std::fs::remove_file(root.join("sub/b.yaml")).unwrap();
+    assert_eq!(found(root, &["--rev", "HEAD"]), ["a.yaml:6 NK1015", "sub/b.yaml:6 NK1015", "sub/c d.yaml:6 NK1015"]);
+    assert_eq!(found(root, &["--rev", "main", "sub"]), ["sub/b.yaml:6 NK1015", "sub/c d.yaml:6 NK1015"]);
+    assert_eq!(found(&root.join("sub"), &["--rev", "main"]), ["b.yaml:6 NK1015", "c d.yaml:6 NK1015"]);
+    assert_eq!(found(&root.join("sub"), &["--rev", "main", "../a.yaml"]), ["../a.yaml:6 NK1015"]);
+    assert_eq!(found(root, &[]), ["sub/c d.yaml:6 NK1015", "sub/new.yaml:6 NK1015"], "the work tree is as it was");
+    let text = stdout(&validate(root, &["--rev", "main"]));
+    assert!(text.contains("3 objects in 3 files of main ("), "{text}");
+    assert!(text.contains("  6 |   maxPods: 5\n"), "the excerpt is the revision's: {text}");
+}
+
+#[test]
+fn the_settings_of_a_revision_are_its_own() {
+    let folder = repository();
+    let root = folder.path();
+    write(root, &[("napkeeper.yaml", "clusters:\n- name: then\n")]);
+    commit(root, "settings");
+    write(root, &[("napkeeper.yaml", "clusters:\n- name: now\n")]);
+    let named = |args: &[&str]| stdout(&validate(root, args));
+    assert!(named(&["a.yaml"]).contains("[now]"));
+    assert!(named(&["--rev", "HEAD", "a.yaml"]).contains("[then]"));
+}
+
+#[test]
+fn what_is_no_revision_is_an_error_that_says_so() {
+    let folder = repository();
+    for (args, words) in [
+        (&["--rev", "nowhere"][..], "\"nowhere\" is not a Git revision"),
+        (&["--rev=-x"], "\"-x\" is not a Git revision"),
+        (&["--changed-since", "nowhere"], "\"nowhere\" is not a Git revision"),
+        (&["--rev", "HEAD", "-"], "the standard input"),
+        (&["--rev", "HEAD", "--kustomize"], "check the revision out"),
+        (&["--rev", "HEAD", "nowhere.yaml"], "nowhere.yaml: is not in HEAD"),
+        (&["--rev", "HEAD", "a.yaml", "/"], "lies outside"),
+    ] {
+        let output = validate(folder.path(), args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(stderr(&output).contains(words), "{args:?}: {}", stderr(&output));
+    }
+    let elsewhere = tempfile::tempdir().unwrap();
+    write(elsewhere.path(), &[("a.yaml", &class("a", 5))]);
+    let output = validate(elsewhere.path(), &["--rev", "HEAD"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("git rev-parse failed"), "{}", stderr(&output));
+}
+
+#[test]
+fn only_what_changed_since_the_merge_base_is_reported() {
+    let folder = repository();
+    let root = folder.path();
+    git(root, &["checkout", "-q", "-b", "branch"]);
+    let bad = class("a", 5);
+    // Renamed, deleted, changed and committed, changed and not committed, new to Git.
+    git(root, &["mv", "sub/c d.yaml", "sub/moved.yaml"]);
+    git(root, &["rm", "-q", "sub/b.yaml"]);
+    write(root, &[("committed.yaml", &bad)]);
+    commit(root, "work");
+    // What main does meanwhile is not this branch's.
+    git(root, &["checkout", "-q", "main"]);
+    write(root, &[("a.yaml", &class("main", 5))]);
+    commit(root, "elsewhere");
+    git(root, &["checkout", "-q", "branch"]);
+    write(root, &[("untracked.yaml", &bad)]);
+    let mine = ["committed.yaml:6 NK1015", "sub/moved.yaml:6 NK1015", "untracked.yaml:6 NK1015"];
+    assert_eq!(found(root, &["--changed-since", "main"]), mine);
+    assert_eq!(found(&root.join("sub"), &["--changed-since", "main"]), ["moved.yaml:6 NK1015"]);
+    assert_eq!(found(root, &["--changed-since", "main", "--rev", "branch"]), mine[..2]);
+    write(root, &[("a.yaml", &class("b", 5))]);
+    assert_eq!(found(root, &["--changed-since", "main"]).len(), 4);
+    git(root, &["checkout", "-q", "a.yaml"]);
+    std::fs::remove_file(root.join("untracked.yaml")).unwrap();
+    let output = validate(root, &["--changed-since", "HEAD"]);
+    assert_eq!(output.status.code(), Some(0), "nothing changed: {}", stdout(&output));
+    assert!(stdout(&output).contains("3 in unchanged files not shown"), "{}", stdout(&output));
+}
+
+#[test]
+fn a_hook_of_git_may_ask_for_another_folder() {
+    let folder = repository();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_napkeeper"));
+    command.args(["validate", "sub", "--changed-since", "HEAD"]).current_dir(folder.path()).env("GIT_DIR", ".git");
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("2 in unchanged files not shown"), "{}", stdout(&output));
+}
+
+#[test]
+fn what_was_not_found_before_is_reported_also_in_an_unchanged_file() {
+    let folder = repository();
+    let root = folder.path();
+    assert_eq!(found(root, &["--changed-since", "HEAD"]), [] as [&str; 0]);
+    // Git is told not to look at the file: to it nothing changed, as when another file made the difference.
+    git(root, &["update-index", "--assume-unchanged", "a.yaml"]);
+    write(root, &[("a.yaml", &(class("a", 5) + "  imageFamily: ubuntu\n"))]);
+    assert_eq!(found(root, &["--changed-since", "HEAD"]), ["a.yaml:7 NK1013"]);
+    assert_eq!(found(&root.join("sub"), &["--changed-since", "HEAD", "../a.yaml"]), ["../a.yaml:7 NK1013"]);
+}
+
+#[test]
+fn histories_without_a_common_commit_are_an_error_that_helps() {
+    let folder = repository();
+    let root = folder.path();
+    git(root, &["checkout", "-q", "--orphan", "other"]);
+    commit(root, "other");
+    let output = validate(root, &["--changed-since", "main"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("fetch-depth: 0"), "{}", stderr(&output));
+}

@@ -1,0 +1,108 @@
+//! Does `validate` build kustomizations, and say so when it cannot?
+
+#![cfg(unix)]
+
+use super::{class, stderr, stdout, write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Runs with a PATH that holds only these programs.
+fn validate(folder: &Path, programs: &[(&str, &str)], args: &[&str]) -> Output {
+    let path = folder.join("bin");
+    std::fs::create_dir_all(&path).unwrap();
+    for (name, script) in programs {
+        let file = path.join(name);
+        std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_napkeeper"));
+    command.arg("validate").args(args).current_dir(folder).env("PATH", &path).output().unwrap()
+}
+
+/// An overlay whose file alone is fine, and whose render, by the fake, is not.
+fn overlay() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [
+        ("overlays/prod/kustomization.yaml", "resources: [class.yaml]\n"),
+        ("overlays/prod/class.yaml", &class("a", 40)),
+        ("render.yaml", &class("a", 5)),
+    ];
+    write(folder.path(), &files);
+    folder
+}
+
+/// Says how it was called, as a comment, and prints the render.
+const FAKE: &str = "echo \"# $0 $*\"\n/bin/cat render.yaml";
+
+#[test]
+fn a_kustomization_that_is_named_is_built_and_findings_point_into_the_render() {
+    let folder = overlay();
+    let output = validate(folder.path(), &[("kustomize", FAKE)], &["overlays/prod"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.starts_with("<kustomize overlays/prod>:7:12: error[NK1015]"), "{text}");
+    assert!(text.contains("  7 |   maxPods: 5\n"), "{text}");
+    let github = stdout(&validate(folder.path(), &[], &["overlays/prod", "-o", "github"]));
+    let start = "::error file=overlays/prod/kustomization.yaml,line=1,col=1,title=NK1015";
+    assert!(github.starts_with(start) && github.contains("::<kustomize overlays/prod>:7:12: "), "{github}");
+}
+
+#[test]
+fn kubectl_builds_where_kustomize_is_not_there() {
+    let folder = overlay();
+    let only_kustomize = "if [ \"$1\" != kustomize ]; then exit 9; fi\n/bin/cat render.yaml";
+    let output = validate(folder.path(), &[("kubectl", only_kustomize)], &["overlays/prod"]);
+    assert!(stdout(&output).starts_with("<kustomize overlays/prod>:6:12: error[NK1015]"), "{}", stderr(&output));
+}
+
+#[test]
+fn without_a_program_that_can_build_it_is_an_error_that_says_what_to_do() {
+    let folder = overlay();
+    let output = validate(folder.path(), &[], &["overlays/prod"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("neither kustomize nor kubectl is on the PATH"), "{}", stderr(&output));
+    let output = validate(folder.path(), &[], &["overlays/prod", "--kustomize=never"]);
+    assert_eq!(output.status.code(), Some(0), "its files are fine: {}", stdout(&output));
+    let output = validate(&folder.path().join("overlays/prod"), &[], &[]);
+    assert_eq!(output.status.code(), Some(0), "a folder that is not named is read: {}", stderr(&output));
+}
+
+#[test]
+fn a_build_that_fails_is_shown_with_what_it_said() {
+    let folder = overlay();
+    let fails = [("kustomize", "echo 'no such base' >&2; exit 1")];
+    let output = validate(folder.path(), &fails, &["overlays/prod", "render.yaml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("overlays/prod: kustomize build failed (exit status: 1): no such base"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(stdout(&output).starts_with("render.yaml:6:12"), "the rest is reported");
+    let output = validate(folder.path(), &fails, &["--kustomize", "--", "render.yaml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("is no folder with a kustomization.yaml"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_render_without_objects_is_an_error() {
+    let folder = overlay();
+    let output = validate(folder.path(), &[("kustomize", "exit 0")], &["overlays/prod"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("no manifest that napkeeper knows in overlays/prod"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_real_program_builds_a_real_kustomization() {
+    let on_path =
+        |name: &str| std::env::split_paths(&std::env::var_os("PATH").unwrap()).any(|p: PathBuf| p.join(name).is_file());
+    if !on_path("kustomize") && !on_path("kubectl") {
+        return;
+    }
+    let folder = overlay();
+    let patch = "resources: [class.yaml]\npatches:\n- target: {kind: AKSNodeClass}\n  patch: |\n    - {op: replace, path: /spec/maxPods, value: 7}\n";
+    write(folder.path(), &[("overlays/prod/kustomization.yaml", patch)]);
+    let output = super::validate(folder.path(), &["overlays/prod"]);
+    assert!(stdout(&output).contains("must be at least 10, not 7"), "{}{}", stdout(&output), stderr(&output));
+}

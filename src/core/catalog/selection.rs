@@ -1,0 +1,257 @@
+//! Selection: which sizes satisfy a NodePool and its class?
+//!
+//! The same answer as [`super::instance_types`] filtered by the pool's requirements, without making an instance type of
+//! any size: each requirement becomes a set of sizes, or a condition on zone and capacity type.
+
+use super::supply::PLACES;
+use super::types::os_sku;
+use super::{CapacityType, Dropped, SizeIndex, SizeSet, Supply};
+use crate::cluster::pool::NodeClass;
+use crate::labels;
+use crate::names::Zone;
+use crate::requirements::Requirement;
+
+/// What a NodePool asks for, in the order that it says so, and its class.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// Requirements, then labels of the template.
+    pub entries: &'a [AskedEntry<'a>],
+    /// The AKSNodeClass.
+    pub class: &'a NodeClass,
+}
+
+/// One requirement on one label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AskedEntry<'a> {
+    /// Where the pool says so.
+    pub at: AskedAt,
+    /// The label, under its current key.
+    pub key: &'a str,
+    /// What is asked of it.
+    pub requirement: &'a Requirement,
+}
+
+/// Where a NodePool asks for something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AskedAt {
+    /// In `requirements`, at this place.
+    Requirement(usize),
+    /// In the labels of its template.
+    Label,
+}
+
+/// What one step of the selection does.
+#[derive(Debug, Clone)]
+pub(super) enum Effect<'a> {
+    /// Keeps these sizes.
+    Keep(SizeSet),
+    /// Drops these sizes.
+    Drop(&'a SizeSet),
+    /// Keeps these capacity types: spot, on demand.
+    Capacity([bool; 2]),
+    /// Keeps offers in no zone, and in a zone.
+    Scope([bool; 2]),
+    /// Keeps zones.
+    Zone(&'a Requirement),
+    /// Keeps regions.
+    Region(&'a Requirement),
+    /// Keeps what has a known price.
+    Priced,
+    /// Keeps what the subscription may buy.
+    Unrestricted,
+    /// The label does not decide about sizes, as those that a pool gives its nodes by itself.
+    Nothing,
+}
+
+/// Whose step it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// An entry, by its place.
+    Entry(usize),
+    /// A reason that lies in the size, the class or the region.
+    Reason(Dropped),
+}
+
+/// The steps of a selection. When `sure`, restrictions and unknown prices count too.
+pub(super) fn steps<'a>(index: &'a SizeIndex, asked: Asked<'a>, sure: bool) -> Vec<(Origin, Effect<'a>)> {
+    let of_entry = |(i, entry): (usize, &AskedEntry<'a>)| (Origin::Entry(i), effect(index, asked.class, entry));
+    let entries = asked.entries.iter().enumerate().map(of_entry);
+    let reasons = index.drops(asked.class).map(|(reason, sizes)| (Origin::Reason(reason), Effect::Drop(sizes)));
+    let offers = [(Dropped::NoPrice, Effect::Priced), (Dropped::Restricted, Effect::Unrestricted)];
+    let offers = offers.into_iter().filter(|_| sure).map(|(reason, effect)| (Origin::Reason(reason), effect));
+    entries.chain(reasons).chain(offers).collect()
+}
+
+fn effect<'a>(index: &SizeIndex, class: &NodeClass, entry: &AskedEntry<'a>) -> Effect<'a> {
+    let asked = entry.requirement;
+    let allows = |value: &str| asked.allows(Some(value));
+    let unless = |holds: bool| match holds {
+        true => Effect::Nothing,
+        false => Effect::Keep(SizeSet::none(index.sizes().len())),
+    };
+    match entry.key {
+        labels::ZONE => Effect::Zone(asked),
+        labels::REGION => Effect::Region(asked),
+        labels::CAPACITY_TYPE => Effect::Capacity(CapacityType::ALL.map(|c| allows(c.as_str()))),
+        labels::PRIORITY | labels::SCALE_SET_PRIORITY => {
+            Effect::Capacity(CapacityType::ALL.map(|c| allows(c.priority())))
+        }
+        labels::PLACEMENT_SCOPE => Effect::Scope([allows("regional"), allows("zonal")]),
+        labels::MODE => unless(allows("system") || allows("user")),
+        labels::OS_SKU => unless(allows(os_sku(class))),
+        labels::FIPS_ENABLED => unless(asked.allows(class.fips.then_some("true"))),
+        key => index.matching(key, asked).map_or(Effect::Nothing, Effect::Keep),
+    }
+}
+
+/// The sizes that satisfy a NodePool wherever they are sold, and what it asks of zone and capacity type.
+#[derive(Debug, Clone)]
+pub struct Selection<'a> {
+    sizes: SizeSet,
+    capacity: [bool; 2],
+    scope: [bool; 2],
+    zones: Vec<&'a Requirement>,
+    regions: Vec<&'a Requirement>,
+    priced: bool,
+    unrestricted: bool,
+}
+
+impl<'a> Selection<'a> {
+    /// The selection of a NodePool. Restrictions of the subscription and unknown prices do not count: where they are
+    /// to, see [`Supply::sure`].
+    #[must_use]
+    pub fn new(index: &'a SizeIndex, asked: Asked<'a>) -> Self {
+        steps(index, asked, false).iter().fold(Self::everything(index), |all, (_, effect)| all.after(effect))
+    }
+
+    /// What the NodePool itself asks for, whatever its class and AKS make of it.
+    #[must_use]
+    pub fn of_entries(index: &'a SizeIndex, asked: Asked<'a>) -> Self {
+        let of_entry = |entry| effect(index, asked.class, entry);
+        asked.entries.iter().map(of_entry).fold(Self::everything(index), |all, effect| all.after(&effect))
+    }
+
+    /// No condition at all.
+    pub(super) fn everything(index: &SizeIndex) -> Self {
+        Self {
+            sizes: index.all().clone(),
+            capacity: [true; 2],
+            scope: [true; 2],
+            zones: Vec::new(),
+            regions: Vec::new(),
+            priced: false,
+            unrestricted: false,
+        }
+    }
+
+    /// What is left after one more step.
+    pub(super) fn after(mut self, effect: &Effect<'a>) -> Self {
+        let both = |a: [bool; 2], b: [bool; 2]| [a[0] && b[0], a[1] && b[1]];
+        match effect {
+            Effect::Keep(sizes) => self.sizes.keep(sizes),
+            Effect::Drop(sizes) => self.sizes.drop_all(sizes),
+            Effect::Capacity(allowed) => self.capacity = both(self.capacity, *allowed),
+            Effect::Scope(allowed) => self.scope = both(self.scope, *allowed),
+            Effect::Zone(asked) => self.zones.push(asked),
+            Effect::Region(asked) => self.regions.push(asked),
+            Effect::Priced => self.priced = true,
+            Effect::Unrestricted => self.unrestricted = true,
+            Effect::Nothing => {}
+        }
+        self
+    }
+
+    /// The sizes, whether or not a region sells them.
+    #[must_use]
+    pub fn sizes(&self) -> &SizeSet {
+        &self.sizes
+    }
+
+    /// The sizes that a region sells as the pool asks.
+    #[must_use]
+    pub fn in_region(&self, supply: &Supply) -> SizeSet {
+        let mut found = self.sizes.emptied();
+        self.each_offer(supply, |sold| found.add(sold));
+        self.narrow(supply, found)
+    }
+
+    /// True when a region sells a size as the pool asks.
+    #[must_use]
+    pub fn sold_in(&self, supply: &Supply) -> bool {
+        !self.in_region(supply).is_empty()
+    }
+
+    /// How many sizes, and how many offerings (size, zone and capacity type), a region has as the pool asks.
+    pub(super) fn count(&self, supply: &Supply) -> (usize, usize) {
+        let sizes = self.in_region(supply);
+        let mut offerings = 0;
+        self.each_offer(supply, |sold| offerings += sold.count_shared(&sizes));
+        (sizes.len(), offerings)
+    }
+
+    /// The values of zone or capacity type that a region has for some sizes of this selection; `None` for other keys.
+    #[must_use]
+    pub fn distinct_offers(&self, key: &str, supply: &Supply) -> Option<usize> {
+        let mut places = [false; PLACES];
+        let mut types = [false; 2];
+        let sizes = self.in_region(supply);
+        for (place, capacity_type, sold) in self.allowed(supply) {
+            let any = sold.meets(&sizes);
+            if let Some(seen) = places.get_mut(place) {
+                *seen |= any;
+            }
+            if let Some(seen) = types.get_mut(usize::from(capacity_type == CapacityType::OnDemand)) {
+                *seen |= any;
+            }
+        }
+        let count = |seen: &[bool]| seen.iter().filter(|s| **s).count();
+        match key {
+            labels::ZONE => Some(count(&places)),
+            labels::CAPACITY_TYPE | labels::PRIORITY | labels::SCALE_SET_PRIORITY => Some(count(&types)),
+            labels::REGION => Some(count(&places).min(1)),
+            _ => None,
+        }
+    }
+
+    fn narrow(&self, supply: &Supply, mut found: SizeSet) -> SizeSet {
+        found.keep(&self.sizes);
+        if self.priced {
+            // Without a price at full price a size is not launched at all, not even as spot.
+            let [_, on_demand] = &supply.priced;
+            found.keep(on_demand);
+        }
+        if self.unrestricted {
+            found.drop_all(&supply.restricted);
+        }
+        found
+    }
+
+    fn each_offer(&self, supply: &Supply, mut each: impl FnMut(&SizeSet)) {
+        let [spot_price, _] = &supply.priced;
+        for (_, capacity_type, sold) in self.allowed(supply) {
+            if self.priced && capacity_type == CapacityType::Spot {
+                let mut sold = sold.clone();
+                sold.keep(spot_price);
+                each(&sold);
+            } else {
+                each(sold);
+            }
+        }
+    }
+
+    /// What is sold at the places and capacity types that the pool allows.
+    fn allowed<'s>(&self, supply: &'s Supply) -> impl Iterator<Item = (usize, CapacityType, &'s SizeSet)> {
+        let here = self.regions.iter().all(|asked| asked.allows(Some(supply.region.as_str())));
+        let [regional, zonal] = self.scope;
+        let allows = |zone: &Zone| {
+            let scope = if zone.is_regional() { regional } else { zonal };
+            here && scope && self.zones.iter().all(|asked| asked.allows(Some(zone.as_str())))
+        };
+        let places = supply.zones.each_ref().map(allows);
+        let [spot, on_demand] = self.capacity;
+        supply.sold().filter(move |(place, capacity_type, _)| {
+            let capacity = if *capacity_type == CapacityType::Spot { spot } else { on_demand };
+            capacity && places.get(*place).is_some_and(|allowed| *allowed)
+        })
+    }
+}

@@ -1,0 +1,160 @@
+//! The index of sizes: which sizes have a label value, and which can no class, or not this class, use?
+//!
+//! Everything here is true of a size wherever it is bought, so one index serves all regions and all NodePools.
+
+use super::types::size_labels;
+use super::{Dropped, SizeFacts, SizeSet};
+use crate::cluster::pool::NodeClass;
+use crate::labels;
+use crate::requirements::Requirement;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Sizes by what can be asked of them.
+#[derive(Debug)]
+pub struct SizeIndex {
+    sizes: Vec<Arc<SizeFacts>>,
+    all: SizeSet,
+    by_label: BTreeMap<&'static str, ByValue>,
+    dropped: BTreeMap<Dropped, SizeSet>,
+}
+
+/// The sizes by the value that they have of one label.
+#[derive(Debug)]
+struct ByValue {
+    sizes: BTreeMap<Arc<str>, SizeSet>,
+    /// Those that lack the label.
+    absent: SizeSet,
+}
+
+impl SizeIndex {
+    /// An index of sizes that are sorted by name.
+    #[must_use]
+    pub fn new(sizes: Vec<Arc<SizeFacts>>) -> Self {
+        let none = SizeSet::none(sizes.len());
+        let mut by_label: BTreeMap<&'static str, ByValue> = BTreeMap::new();
+        for (place, facts) in sizes.iter().enumerate() {
+            // Names are looked up by binary search; AKS's own keys have the values of Karpenter's.
+            let labels = size_labels(facts).into_iter().filter(|(key, _)| !is_name(key) && canonical(key) == *key);
+            for (key, value) in labels {
+                let values =
+                    by_label.entry(key).or_insert_with(|| ByValue { sizes: BTreeMap::new(), absent: none.clone() });
+                match value {
+                    None => values.absent.insert(place),
+                    Some(value) => match values.sizes.get_mut(value.as_str()) {
+                        Some(set) => set.insert(place),
+                        None => {
+                            let mut set = none.clone();
+                            set.insert(place);
+                            values.sizes.insert(Arc::from(value), set);
+                        }
+                    },
+                }
+            }
+        }
+        let reasons = Dropped::OF_ANY_CLASS.into_iter().chain(Dropped::OF_CLASS);
+        let sets = |reason: Dropped| {
+            (reason, SizeSet::of(sizes.len(), |i| sizes.get(i).is_some_and(|s| reason.applies_to(s))))
+        };
+        let dropped = reasons.map(sets).collect();
+        Self { all: SizeSet::of(sizes.len(), |_| true), by_label, dropped, sizes }
+    }
+
+    /// The sizes, sorted by name.
+    #[must_use]
+    pub fn sizes(&self) -> &[Arc<SizeFacts>] {
+        &self.sizes
+    }
+
+    /// The place of a size.
+    #[must_use]
+    pub fn place(&self, name: &str) -> Option<usize> {
+        self.sizes.binary_search_by(|s| s.name.as_str().cmp(name)).ok()
+    }
+
+    /// All sizes.
+    #[must_use]
+    pub fn all(&self) -> &SizeSet {
+        &self.all
+    }
+
+    /// The values of a label that sizes have; `None` for a label that does not depend on the size alone, and for the
+    /// label of the name itself.
+    pub fn values(&self, key: &str) -> Option<impl Iterator<Item = &Arc<str>>> {
+        self.by_label.get(canonical(key)).map(|values| values.sizes.keys())
+    }
+
+    /// True when a size has this value of a label.
+    #[must_use]
+    pub fn has_value(&self, key: &str, value: &str) -> bool {
+        if is_name(key) {
+            return self.place(value).is_some();
+        }
+        self.by_label.get(canonical(key)).is_some_and(|values| values.sizes.contains_key(value))
+    }
+
+    /// The sizes that satisfy a requirement on a label; `None` when the label does not depend on the size alone.
+    #[must_use]
+    pub fn matching(&self, key: &str, asked: &Requirement) -> Option<SizeSet> {
+        if is_name(key) {
+            return Some(self.named(asked));
+        }
+        let values = self.by_label.get(canonical(key))?;
+        let mut found = SizeSet::none(self.sizes.len());
+        if let Some(wanted) = asked.values() {
+            wanted.iter().filter_map(|v| values.sizes.get(v)).for_each(|set| found.add(set));
+        } else if let Some(excluded) = asked.excluded() {
+            found.add(&self.all);
+            excluded.iter().filter_map(|v| values.sizes.get(v)).for_each(|set| found.drop_all(set));
+            found.drop_all(&values.absent);
+        } else {
+            let fits = values.sizes.iter().filter(|(value, _)| asked.allows(Some(value)));
+            fits.for_each(|(_, set)| found.add(set));
+        }
+        if asked.allows_absent() {
+            found.add(&values.absent);
+        }
+        Some(found)
+    }
+
+    fn named(&self, asked: &Requirement) -> SizeSet {
+        if let Some(wanted) = asked.values() {
+            let mut found = SizeSet::none(self.sizes.len());
+            wanted.iter().filter_map(|name| self.place(name)).for_each(|place| found.insert(place));
+            return found;
+        }
+        SizeSet::of(self.sizes.len(), |i| self.sizes.get(i).is_some_and(|s| asked.allows(Some(s.name.as_str()))))
+    }
+
+    /// How many values of a label some sizes have; `None` when the label does not depend on the size alone.
+    #[must_use]
+    pub fn distinct(&self, key: &str, among: &SizeSet) -> Option<usize> {
+        if is_name(key) {
+            return Some(among.len());
+        }
+        let values = self.by_label.get(canonical(key))?;
+        Some(values.sizes.values().filter(|set| set.meets(among)).count())
+    }
+
+    /// The reasons for which a class can use none of some sizes, each with those sizes, in the order of
+    /// [`super::dropped`]. Restrictions and prices are a region's.
+    pub fn drops<'a>(&'a self, class: &'a NodeClass) -> impl Iterator<Item = (Dropped, &'a SizeSet)> {
+        let of_class = Dropped::OF_CLASS.into_iter().filter(|reason| reason.asked_by(class));
+        let reasons = Dropped::OF_ANY_CLASS.into_iter().chain(of_class);
+        reasons.filter_map(|reason| Some((reason, self.dropped.get(&reason)?)))
+    }
+}
+
+/// The label has the name of the size.
+fn is_name(key: &str) -> bool {
+    matches!(key, labels::INSTANCE_TYPE | labels::SKU_NAME)
+}
+
+/// The key under which the values of a label are kept.
+fn canonical(key: &str) -> &str {
+    match key {
+        labels::AKS_SKU_CPU => labels::SKU_CPU,
+        labels::AKS_SKU_MEMORY => labels::SKU_MEMORY,
+        key => key,
+    }
+}

@@ -1,0 +1,168 @@
+//! NK2015 to NK2018, NK2021: what does AKS make of an AKSNodeClass?
+
+use crate::facts::Facts;
+use crate::finding::Issue;
+use crate::rules::azure as rules;
+use napkeeper_api::path::Path;
+use napkeeper_core::catalog::is_azure_linux;
+use napkeeper_core::cluster::pool::NodeClass;
+use napkeeper_core::labels;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+pub(super) fn judge(class: &NodeClass, stored: &Value, facts: &Facts, found: &mut Vec<Issue>) {
+    image(class, facts, found);
+    if let Some(subnet) = &class.subnet {
+        found.extend(subnet_issue(subnet));
+    }
+    tags(class, found);
+    kubelet(&stored["spec"]["kubelet"], found);
+}
+
+/// Kubernetes 1.33 as (1, 33).
+fn minor(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.trim_start_matches('v').split('.').map(|p| p.parse().ok());
+    Some((parts.next()??, parts.next()??))
+}
+
+/// Which versions of Kubernetes a family has images for is Microsoft's table of "Supported OS versions".
+fn image(class: &NodeClass, facts: &Facts, found: &mut Vec<Issue>) {
+    let family = &*class.image_family;
+    let path = Path::of("spec.imageFamily");
+    let version = facts.kubernetes.as_deref();
+    let at = version.and_then(minor);
+    let with = version.map(|v| format!(" with Kubernetes {v}")).unwrap_or_default();
+    let said = match (family, at) {
+        ("Ubuntu2404", Some(at)) if at < (1, 32) => Some((
+            format!("AKS has no Ubuntu 24.04{with}: it begins with 1.32"),
+            "write imageFamily: Ubuntu, which is the newest Ubuntu that the version has",
+        )),
+        ("Ubuntu2204", Some(at)) if at >= (1, 35) => {
+            Some((format!("AKS has no Ubuntu 22.04{with}: Ubuntu 24.04 took its place"), "write imageFamily: Ubuntu"))
+        }
+        ("AzureLinux", Some(at)) if at < (1, 32) => Some((
+            format!("AzureLinux{with} is Azure Linux 2.0, whose images AKS removed on 2026-03-31"),
+            "upgrade the cluster to 1.32 or later, where AzureLinux is 3.0, or write imageFamily: Ubuntu",
+        )),
+        _ => None,
+    };
+    if let Some((message, fix)) = said {
+        found.push(Issue::new(&rules::IMAGE, &path, message).fix(fix.to_owned()));
+    }
+    if class.fips && !is_azure_linux(class) && !class.trusted_launch {
+        let message = "FIPS on Ubuntu without trusted launch is Ubuntu 20.04, whose images AKS removes on 2027-03-17";
+        let fix = "write imageFamily: AzureLinux, or ask for trusted launch too".to_owned();
+        found.push(Issue::new(&rules::IMAGE, &Path::of("spec.fipsMode"), message).fix(fix));
+    }
+}
+
+/// Subnets that Azure keeps for services of its own.
+const RESERVED_SUBNETS: [&str; 5] = [
+    "GatewaySubnet",
+    "AzureFirewallSubnet",
+    "AzureFirewallManagementSubnet",
+    "AzureBastionSubnet",
+    "RouteServerSubnet",
+];
+
+/// The schema has checked the form of the id; a `<placeholder>` in it has been reported.
+fn subnet_issue(subnet: &str) -> Option<Issue> {
+    let path = Path::of("spec.vnetSubnetID");
+    let parts: Vec<&str> = subnet.split('/').collect();
+    if subnet.contains(['<', '>']) {
+        return None;
+    }
+    let subscription = parts.get(2).copied().unwrap_or_default();
+    let name = parts.last().copied().unwrap_or_default();
+    let blank = subscription.bytes().all(|b| matches!(b, b'0' | b'-' | b'x' | b'X'));
+    let of_variable = |part: &&&str| part.starts_with(['$', '{']) || part.contains("${");
+    if let Some(variable) = parts.iter().find(|p| of_variable(p)) {
+        let message = format!("{variable} is a variable that nobody has filled in");
+        return Some(Issue::new(&rules::SUBNET, &path, message).fix("put the real value in its place".to_owned()));
+    }
+    if !is_guid(subscription) || blank {
+        let message = format!("subscription {subscription:?} is not the id of one: ids are like 8-4-4-4-12 hex digits");
+        let fix = "write the id that az account show --query id prints".to_owned();
+        return Some(Issue::new(&rules::SUBNET, &path, message).fix(fix));
+    }
+    let reserved = RESERVED_SUBNETS.iter().find(|r| r.eq_ignore_ascii_case(name))?;
+    let message = format!("{reserved} is kept by Azure for a service of its own and takes no VMs");
+    Some(Issue::new(&rules::SUBNET, &path, message).fix("name a subnet for nodes".to_owned()))
+}
+
+fn is_guid(text: &str) -> bool {
+    let lengths = text.split('-').map(str::len);
+    lengths.eq([8, 4, 4, 4, 12]) && text.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit())
+}
+
+/// Tags that say whose a resource is; Karpenter, AKS or napkeeper sets them.
+const OWNER_TAGS: [&str; 8] = [
+    labels::TAG_KARPENTER_CLUSTER,
+    labels::TAG_KARPENTER_NODEPOOL,
+    "karpenter.azure.com_aksmachine_nodeclaim",
+    "karpenter.azure.com_aksmachine_creationtimestamp",
+    labels::TAG_CLUSTER,
+    labels::TAG_CLAIM,
+    labels::TAG_CLAIM_UID,
+    labels::TAG_SUSPECT_SINCE,
+];
+/// A resource in Azure has at most 50 tags, and these are set beside those of the class.
+const MOST_TAGS: usize = 50 - OWNER_TAGS.len();
+
+fn tags(class: &NodeClass, found: &mut Vec<Issue>) {
+    let path = Path::of("spec.tags");
+    let mut folded: BTreeMap<String, &str> = BTreeMap::new();
+    for key in class.tags.keys() {
+        let at = path.key(key);
+        // The provider writes "_" for "/" in a tag, because Azure takes no "/".
+        let written = key.replace('/', "_").to_lowercase();
+        let owner = OWNER_TAGS.contains(&&*written) || written.starts_with("aks-managed-");
+        if owner {
+            let message = format!("tag {key} says whose a VM is: set by hand it would be taken for another's");
+            let fix = "drop the tag: it is set by the controller".to_owned();
+            found.push(Issue::new(&rules::TAG_OWNER, &at, message).at_key().fix(fix));
+        }
+        if let Some(other) = folded.insert(written, key) {
+            let message = format!("{key} and {other} are one tag to Azure, which ignores case and has _ for /");
+            found.push(Issue::new(&rules::TAG_LIMIT, &at, message).at_key().fix("keep one of them".to_owned()));
+        }
+    }
+    if class.tags.len() > MOST_TAGS {
+        let message = format!(
+            "{} tags: Azure takes 50 on a VM, and {} are needed to say whose it is",
+            class.tags.len(),
+            OWNER_TAGS.len()
+        );
+        found.push(Issue::new(&rules::TAG_LIMIT, &path, message).fix(format!("keep {MOST_TAGS} at most")));
+    }
+}
+
+/// What AKS's "custom node configuration" allows, where the schema says nothing.
+fn kubelet(kubelet: &Value, found: &mut Vec<Issue>) {
+    let path = Path::of("spec.kubelet");
+    for (i, sysctl) in kubelet["allowedUnsafeSysctls"].as_array().into_iter().flatten().enumerate() {
+        let Some(name) = sysctl.as_str().filter(|name| !is_allowed_sysctl(name)) else { continue };
+        let message = format!("AKS allows no unsafe sysctl {name:?}");
+        let fix = "name one of kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.*, net.*".to_owned();
+        let at = path.key("allowedUnsafeSysctls").index(i);
+        found.push(Issue::new(&rules::KUBELET, &at, message).fix(fix));
+    }
+    // Karpenter takes any Go duration; AKS, which sets up the node, takes milliseconds, and the kernel 1 s at most.
+    let millis = |text: &str| text.strip_suffix("ms")?.parse::<u32>().ok();
+    let fits = |text: &&str| millis(text).is_some_and(|ms| (1..=1000).contains(&ms));
+    if let Some(text) = kubelet["cpuCFSQuotaPeriod"].as_str().filter(|text| !fits(text)) {
+        let message = format!("cpuCFSQuotaPeriod {text:?}: AKS takes milliseconds, 1ms to 1000ms");
+        let fix = "write 100ms, which is the default".to_owned();
+        found.push(Issue::new(&rules::KUBELET, &path.key("cpuCFSQuotaPeriod"), message).fix(fix));
+    }
+    if let Some(pids) = kubelet["podPidsLimit"].as_i64().filter(|n| *n == 0 || *n < -1) {
+        let message = format!("podPidsLimit {pids}: pods could start no process");
+        let fix = "write -1 for no limit, or a number above 0".to_owned();
+        found.push(Issue::new(&rules::KUBELET, &path.key("podPidsLimit"), message).fix(fix));
+    }
+}
+
+fn is_allowed_sysctl(name: &str) -> bool {
+    let longer = |prefix: &str| name.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty());
+    name == "kernel.sem" || ["kernel.shm", "kernel.msg", "fs.mqueue.", "net."].into_iter().any(longer)
+}

@@ -1,0 +1,129 @@
+//! NK2005, NK2009, NK2010, NK2022: can a node satisfy the keys and operators of requirements at all?
+
+use super::entries::{Entries, Entry, label_path};
+use super::values::Domain;
+use crate::finding::Issue;
+use crate::rules::azure as rules;
+use napkeeper_api::path::Path;
+use napkeeper_core::labels;
+use napkeeper_core::requirements::{Operator, Requirement};
+use napkeeper_core::suggest::nearest;
+use std::collections::BTreeMap;
+
+/// Labels of Azure's provider and of AKS that a NodePool may name beside those of [`labels::WELL_KNOWN`].
+const OTHER_KEYS: [&str; 6] = [
+    "karpenter.azure.com/sku-storage-ultra-ssd",
+    "kubernetes.azure.com/ebpf-dataplane",
+    "kubernetes.azure.com/ebpf-host-routing",
+    "kubernetes.azure.com/network-policy",
+    "kubernetes.azure.com/hostedvm",
+    labels::CLUSTER,
+];
+/// Domains in which no other labels exist.
+const CLOSED_DOMAINS: [&str; 2] = ["karpenter.azure.com", "kubernetes.azure.com"];
+
+/// Looks at the key and the operator of a requirement.
+pub(super) fn judge(entry: &Entry<'_>, domain: Domain, entries: &Entries<'_>, found: &mut Vec<Issue>) {
+    found.extend(unknown(entry.key, || entries.path(entry.index).key("key")));
+    if entry.is_bound() && !matches!(domain, Domain::Number | Domain::Open) {
+        found.push(bound(entry, &entries.path(entry.index)));
+    }
+}
+
+/// Looks at the key of a template's label.
+pub(super) fn judge_label(key: &str, found: &mut Vec<Issue>) {
+    found.extend(unknown(key, || label_path(key)).map(Issue::at_key));
+}
+
+/// Requirements that leave nothing of those before them, and labels of the template that do.
+pub(super) fn contradictions(entries: &Entries<'_>, found: &mut Vec<Issue>) {
+    let mut merged: BTreeMap<&str, (Requirement, Vec<usize>)> = BTreeMap::new();
+    for entry in entries.iter() {
+        contradiction(&entry, &entries.path(entry.index), &mut merged, found);
+    }
+    for (key, value) in entries.labels() {
+        let Some((asked, at)) = merged.get(labels::normalize(key)) else { continue };
+        if !asked.is_empty() && !asked.allows(Some(value)) {
+            let message = format!("{key}: {value} contradicts {}: {asked}", places(at));
+            let fix = format!("drop the label: a node gets {key} from its requirements");
+            found.push(Issue::new(&rules::CONTRADICTION, &label_path(key), message).fix(fix));
+        }
+    }
+}
+
+/// A key that no node has: of a domain whose keys are known, or nearly a well-known one.
+fn unknown(key: &str, path: impl Fn() -> Path) -> Option<Issue> {
+    let known = || labels::WELL_KNOWN.into_iter().chain(OTHER_KEYS);
+    if known().any(|k| k == key) || labels::normalize(key) != key {
+        return None;
+    }
+    let (prefix, name) = key.split_once('/').unwrap_or(("", key));
+    let of_name = || known().find(|k| k.rsplit('/').next() == Some(name));
+    if CLOSED_DOMAINS.contains(&prefix) {
+        let message = format!("nodes have no label {key}: {prefix} has no {name}");
+        let meant = of_name().or_else(|| nearest(key, known()));
+        return Some(Issue::new(&rules::KEY, &path(), message).fix(meant.map(|k| format!("write {k}"))));
+    }
+    // Another domain may have any label; a pool that requires it gives it to its nodes, so it decides nothing.
+    let near = |k: &&str| k.len().abs_diff(key.len()) <= 2 && nearest(key, [*k]).is_some();
+    let meant = match prefix {
+        "" => of_name(),
+        "node.kubernetes.io" | "topology.kubernetes.io" | "kubernetes.io" | "karpenter.sh" => known().find(near),
+        _ => None,
+    }?;
+    let message = format!("{key} is no label that Azure's nodes have by themselves: it would not choose among sizes");
+    Some(Issue::new(&rules::KEY, &path(), message).fix(format!("write {meant}")))
+}
+
+fn bound(entry: &Entry<'_>, path: &Path) -> Issue {
+    let message = format!("{} compares numbers, and {} is no number: nothing satisfies it", entry.operator, entry.key);
+    let fix = match labels::normalize(entry.key) {
+        labels::SKU_SERIES | labels::SKU_NAME | labels::INSTANCE_TYPE | labels::SKU_FAMILY => {
+            format!("list the values with In, or compare {} or {}", labels::SKU_VERSION, labels::SKU_CPU)
+        }
+        _ => "list the values with In".to_owned(),
+    };
+    Issue::new(&rules::BOUND, &path.key("operator"), message).fix(fix)
+}
+
+/// Says so at the first requirement that leaves nothing of those before it on the same key.
+fn contradiction<'v>(
+    entry: &Entry<'v>,
+    path: &Path,
+    merged: &mut BTreeMap<&'v str, (Requirement, Vec<usize>)>,
+    found: &mut Vec<Issue>,
+) {
+    let Some(asked) = entry.requirement() else { return };
+    let key = labels::normalize(entry.key);
+    if key == labels::OS && !asked.allows(Some("linux")) {
+        found.push(not_linux(entry, &asked, path));
+    }
+    let (before, at) = merged.entry(key).or_insert_with(|| (Requirement::anything(), Vec::new()));
+    let both = before.intersect(&asked);
+    if both.is_empty() && !before.is_empty() {
+        let message = if at.is_empty() {
+            format!("nothing satisfies {key} {} [{}]", entry.operator, list(entry))
+        } else {
+            format!("{key} {asked} contradicts {}: {before}", places(at))
+        };
+        let fix = "keep one of them: all requirements on a key hold together".to_owned();
+        found.push(Issue::new(&rules::CONTRADICTION, path, message).fix((!at.is_empty()).then_some(fix)));
+    }
+    at.push(entry.index);
+    *before = both;
+}
+
+fn not_linux(entry: &Entry<'_>, asked: &Requirement, path: &Path) -> Issue {
+    let path = if entry.operator == Operator::In { path.key("values").index(0) } else { path.key("operator") };
+    let message = format!("{} {asked}: node auto-provisioning makes Linux nodes only", entry.key);
+    let fix = "drop the requirement, and run Windows pods on an AKS node pool of another cluster".to_owned();
+    Issue::new(&rules::WINDOWS_POOL, &path, message).fix(fix)
+}
+
+fn list(entry: &Entry<'_>) -> String {
+    entry.values().map(|(_, v)| v).collect::<Vec<_>>().join(" ")
+}
+
+fn places(at: &[usize]) -> String {
+    at.iter().map(|i| format!("requirements[{i}]")).collect::<Vec<_>>().join(" and ")
+}

@@ -1,0 +1,108 @@
+//! NK2023 to NK2026: what does node auto-provisioning not support, where manifests show it?
+//!
+//! The limits are those of Microsoft's overview of node auto-provisioning.
+
+use crate::finding::Issue;
+use crate::rules::azure as rules;
+use crate::semantic::{Render, Subject};
+use napkeeper_api::manifests::Object;
+use napkeeper_api::path::Path;
+use napkeeper_core::labels;
+use serde_json::Value;
+
+pub(super) fn object(subject: &Subject<'_>, found: &mut Vec<Issue>) {
+    let value = subject.value;
+    match subject.object {
+        Object::Pod(_) => windows(&value["spec"], &Path::of("spec"), found),
+        Object::Deployment(_) | Object::StatefulSet(_) | Object::DaemonSet(_) | Object::Job(_) => {
+            windows(&value["spec"]["template"]["spec"], &Path::of("spec.template.spec"), found);
+        }
+        Object::Other { api_version, kind, .. } => match (group(api_version), &**kind) {
+            ("", "Service") => service(&value["spec"], found),
+            ("containerservice.azure.com", "ManagedCluster") => cluster(&value["spec"], found),
+            _ => {}
+        },
+        _ => {}
+    }
+}
+
+fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+fn windows(pod: &Value, path: &Path, found: &mut Vec<Issue>) {
+    let by_selector = pod["nodeSelector"].as_object().into_iter().flatten();
+    let by_selector = by_selector.filter(|(key, _)| labels::normalize(key) == labels::OS);
+    let selected = by_selector.filter(|(_, v)| v.as_str().is_some_and(|v| v.eq_ignore_ascii_case("windows")));
+    let at = selected.map(|(key, _)| path.key("nodeSelector").key(key)).next();
+    let by_os = || (pod["os"]["name"] == "windows").then(|| path.key("os").key("name"));
+    if let Some(at) = at.or_else(by_os) {
+        let message = "the pods need Windows, and node auto-provisioning makes Linux nodes only".to_owned();
+        let fix = "run them on a cluster with a Windows node pool and the cluster autoscaler".to_owned();
+        found.push(Issue::new(&rules::WINDOWS_POD, &at, message).fix(fix));
+    }
+}
+
+fn service(spec: &Value, found: &mut Vec<Issue>) {
+    let path = Path::of("spec");
+    let families = spec["ipFamilies"].as_array().into_iter().flatten();
+    let ipv6 = families.enumerate().find(|(_, f)| *f == "IPv6").map(|(i, _)| path.key("ipFamilies").index(i));
+    let dual = || (spec["ipFamilyPolicy"] == "RequireDualStack").then(|| path.key("ipFamilyPolicy"));
+    if let Some(at) = ipv6.or_else(dual) {
+        let message = "the Service needs IPv6, and clusters with node auto-provisioning have IPv4 alone".to_owned();
+        let fix = "write ipFamilyPolicy: SingleStack and ipFamilies: [IPv4]".to_owned();
+        found.push(Issue::new(&rules::IPV6, &at, message).fix(fix));
+    }
+}
+
+/// A cluster of Azure Service Operator with node auto-provisioning.
+fn cluster(spec: &Value, found: &mut Vec<Issue>) {
+    if spec["nodeProvisioningProfile"]["mode"] != "Auto" {
+        return;
+    }
+    let path = Path::of("spec");
+    let mut refuse = |at: Path, message: &str, fix: &str| {
+        found.push(Issue::new(&rules::CLUSTER, &at, message).fix(fix.to_owned()));
+    };
+    let principal = &spec["servicePrincipalProfile"]["clientId"];
+    if principal.as_str().is_some_and(|id| id != "msi") {
+        let fix = "use identity: {type: SystemAssigned} or a user-assigned one";
+        refuse(
+            path.key("servicePrincipalProfile"),
+            "node auto-provisioning does not work with a service principal",
+            fix,
+        );
+    }
+    let families = spec["networkProfile"]["ipFamilies"].as_array().into_iter().flatten();
+    if let Some((i, _)) = families.enumerate().find(|(_, f)| *f == "IPv6") {
+        let at = path.key("networkProfile").key("ipFamilies").index(i);
+        refuse(at, "node auto-provisioning does not work with IPv6", "write ipFamilies: [IPv4]");
+    }
+    let pools = spec["agentPoolProfiles"].as_array().into_iter().flatten();
+    for (i, pool) in pools.enumerate() {
+        let at = path.key("agentPoolProfiles").index(i);
+        if pool["enableAutoScaling"] == true {
+            let message = "node auto-provisioning cannot be enabled beside the cluster autoscaler";
+            refuse(at.key("enableAutoScaling"), message, "write enableAutoScaling: false and a count");
+        }
+        if pool["osType"] == "Windows" {
+            let message = "clusters with node auto-provisioning have no Windows node pools";
+            refuse(at.key("osType"), message, "drop the pool");
+        }
+    }
+}
+
+/// A cluster-autoscaler beside NodePools: both would add nodes for the same pods.
+pub(super) fn autoscalers(render: &Render, found: &mut Vec<(usize, Issue)>) {
+    if !render.digests.iter().any(|d| matches!(d.object, Object::NodePool(_))) {
+        return;
+    }
+    for (at, digest) in render.digests.iter().enumerate() {
+        let Object::Deployment(deployment) = &digest.object else { continue };
+        if deployment.key.name.as_str().contains("cluster-autoscaler") && deployment.replicas > 0 {
+            let message = "a cluster-autoscaler runs beside NodePools: both add nodes for the same pods".to_owned();
+            let fix = "remove it: AKS refuses node auto-provisioning together with the cluster autoscaler".to_owned();
+            found.push((at, Issue::new(&rules::AUTOSCALER, &Path::of("metadata.name"), message).fix(fix)));
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! NK2019, NK2020: do disks and subnets have room for the nodes that pools make of a class?
+
+use super::entries::{Said, as_asked};
+use super::sizes::pools;
+use crate::facts::Facts;
+use crate::finding::Issue;
+use crate::rules::azure as rules;
+use crate::semantic::Render;
+use napkeeper_api::manifests::Object;
+use napkeeper_api::path::Path;
+use napkeeper_core::catalog::{Asked, Selection, SizeSet};
+use napkeeper_core::cluster::pool::{NodeClass, NodePool};
+use napkeeper_core::labels;
+use napkeeper_core::requirements::{Operator, Requirement};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Addresses of a subnet that Azure keeps: network, gateway, two for DNS, broadcast.
+const KEPT_BY_AZURE: u64 = 5;
+/// With overlay networking, or with none, pods take no address of the subnet (see `InstanceTypeOptions`).
+const OVERLAY_MAX_PODS: u32 = 250;
+
+/// A pool and what it asks for.
+type User<'r> = (&'r NodePool, &'r [Said]);
+
+/// A class and the pools that use it.
+struct Use<'r> {
+    class: &'r NodeClass,
+    pools: &'r [User<'r>],
+}
+
+pub(super) fn judge(render: &Render, facts: &Facts, found: &mut Vec<(usize, Issue)>) {
+    let mut users: BTreeMap<&str, Vec<User<'_>>> = BTreeMap::new();
+    for (_, pool, asked) in pools(render) {
+        users.entry(pool.class.as_str()).or_default().push((pool, asked));
+    }
+    for (at, digest) in render.digests.iter().enumerate() {
+        let Object::NodeClass(class) = &digest.object else { continue };
+        let Some(pools) = users.get(class.name.as_str()) else { continue };
+        let usage = Use { class, pools };
+        let issues = os_disk(&usage, facts).into_iter().chain(room(&usage, render, facts));
+        found.extend(issues.map(|issue| (at, issue)));
+    }
+}
+
+fn default_disk() -> u32 {
+    u32::try_from(napkeeper_api::azure::DEFAULT_OS_DISK_GB).unwrap_or(128)
+}
+
+/// An OS disk that does not fit a size's local disk becomes a managed disk: slower, and paid for.
+fn os_disk(usage: &Use<'_>, facts: &Facts) -> Option<Issue> {
+    let class = usage.class;
+    if class.os_disk_gb == default_disk() {
+        return None;
+    }
+    let index = facts.supplies.index();
+    let has_disk = index.matching(labels::SKU_EPHEMERAL_OS_MAX, &Requirement::exists())?;
+    let large = Requirement::new(Operator::Gte, &[class.os_disk_gb.to_string()]).ok()?;
+    let large = index.matching(labels::SKU_EPHEMERAL_OS_MAX, &large)?;
+    let mut sizes = SizeSet::none(index.sizes().len());
+    for (pool, said) in usage.pools {
+        let entries = as_asked(pool, said);
+        let selection = Selection::new(index, Asked { entries: &entries, class });
+        match facts.region().and_then(|_| facts.supplies.regions().next()) {
+            Some(supply) => sizes.add(&selection.in_region(supply)),
+            None => sizes.add(selection.sizes()),
+        }
+    }
+    let (with_disk, fit) = (has_disk.count_shared(&sizes), large.count_shared(&sizes));
+    // Sizes without a local disk have a managed OS disk anyway.
+    if with_disk == 0 || fit * 2 >= with_disk {
+        return None;
+    }
+    let message = format!(
+        "{} GB fit the local disk of {fit} of the {with_disk} sizes with one that the pools using this class can get \
+         (taking 37.5 GiB per vCPU): the others get a managed disk, which is slower and paid for",
+        class.os_disk_gb
+    );
+    let fix = "write a smaller osDiskSizeGB, or let the pools ask for larger sizes".to_owned();
+    Some(Issue::new(&rules::OS_DISK, &Path::of("spec.osDiskSizeGB"), message).fix(fix))
+}
+
+/// The subnet's addresses against the nodes that the pools may make.
+fn room(usage: &Use<'_>, render: &Render, facts: &Facts) -> Option<Issue> {
+    let subnet = usage.class.subnet.as_deref()?;
+    let cidr = cidr(subnet, render)?;
+    let free = (1_u64 << (32 - u32::from(cidr.prefix_len()))).saturating_sub(KEPT_BY_AZURE);
+    let overlay = facts.nodes.default_max_pods >= OVERLAY_MAX_PODS;
+    let max_pods = usage.class.max_pods.unwrap_or(facts.nodes.default_max_pods);
+    let of_node = if overlay { 1 } else { 1 + u64::from(max_pods) };
+    let room = free / of_node;
+    let nodes = |pool: &NodePool| {
+        let limit = pool.limits.nodes.and_then(|n| u64::try_from(n).ok());
+        pool.replicas.into_iter().chain(limit).min().unwrap_or(1)
+    };
+    let wanted: u64 = usage.pools.iter().map(|(pool, _)| nodes(pool)).sum();
+    if wanted <= room {
+        return None;
+    }
+    let message = format!(
+        "{cidr} has {free} addresses, room for {room} nodes of {of_node} each, and the pools using this class may make \
+         {wanted}"
+    );
+    let fix = if overlay {
+        "use a larger subnet, or lower limits.nodes of the pools"
+    } else {
+        "lower maxPods, use a larger subnet, or overlay networking, where pods take no address of the subnet"
+    };
+    Some(Issue::new(&rules::SUBNET_ROOM, &Path::of("spec.vnetSubnetID"), message).fix(fix.to_owned()))
+}
+
+/// The addresses of a subnet that is itself in the input, as an object of Azure Service Operator.
+fn cidr(subnet: &str, render: &Render) -> Option<ipnet::Ipv4Net> {
+    let name = subnet.rsplit('/').next()?;
+    let objects = render.digests.iter().filter_map(|digest| digest.raw.as_deref());
+    let named = |object: &&Value| {
+        let azure_name = object["spec"]["azureName"].as_str().or_else(|| object["metadata"]["name"].as_str());
+        object["kind"] == "VirtualNetworksSubnet" && azure_name.is_some_and(|n| n.eq_ignore_ascii_case(name))
+    };
+    let spec = &objects.filter(|o| named(o)).next_back()?["spec"];
+    let prefix = spec["addressPrefix"].as_str().or_else(|| spec["addressPrefixes"][0].as_str())?;
+    prefix.parse().ok()
+}

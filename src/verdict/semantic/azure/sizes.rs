@@ -1,0 +1,341 @@
+//! NK2001, NK2006 to NK2008, NK2011 to NK2014: which sizes are left for a NodePool, and can they be nodes?
+
+use super::entries::{POOL, Said, as_asked};
+use super::values::{Domain, as_of, can_be, domain, retired};
+use crate::facts::Facts;
+use crate::finding::Issue;
+use crate::rules::azure as rules;
+use crate::semantic::{Digest, Render};
+use napkeeper_api::manifests::Object;
+use napkeeper_api::path::Path;
+use napkeeper_core::catalog::{
+    Asked, AskedAt, AskedEntry, Dropped, Selection, SizeIndex, SizeSet, StepKind, Supply, Waterfall, no_arm64_image,
+    retirement,
+};
+use napkeeper_core::cluster::pod::TaintEffect;
+use napkeeper_core::cluster::pool::{NodeClass, NodePool};
+use napkeeper_core::labels;
+use napkeeper_core::names::{NodeClassName, Uid};
+use napkeeper_core::requirements::Requirement;
+use napkeeper_core::suggest::nearest;
+use std::collections::BTreeMap;
+
+/// The AKSNodeClasses of an input.
+pub(super) type Classes<'r> = BTreeMap<&'r str, &'r NodeClass>;
+
+/// A NodePool to judge.
+struct Pool<'r> {
+    pool: &'r NodePool,
+    /// Its class, or the defaults.
+    class: &'r NodeClass,
+    /// The class is in the input.
+    class_is_known: bool,
+    entries: &'r [AskedEntry<'r>],
+}
+
+/// Sets of sizes that are the same for all pools.
+struct Kinds {
+    gpu: SizeSet,
+    arm64: SizeSet,
+    retired: SizeSet,
+    retiring: SizeSet,
+}
+
+pub(super) fn classes(render: &Render) -> Classes<'_> {
+    render.digests.iter().filter_map(|d| node_class(d).map(|class| (class.name.as_str(), class))).collect()
+}
+
+fn node_class(digest: &Digest) -> Option<&NodeClass> {
+    match &digest.object {
+        Object::NodeClass(class) => Some(class),
+        _ => None,
+    }
+}
+
+pub(super) fn judge(render: &Render, facts: &Facts, found: &mut Vec<(usize, Issue)>) {
+    let pools: Vec<(usize, &NodePool, &[Said])> = pools(render).collect();
+    let Some(defaults) = (!pools.is_empty()).then(defaults).flatten() else { return };
+    let classes = classes(render);
+    let kinds = Kinds::of(facts.supplies.index());
+    let mut issues = Vec::new();
+    for (at, pool, said) in pools {
+        let entries = as_asked(pool, said);
+        let class = classes.get(pool.class.as_str());
+        no_class(pool, &classes, &mut issues);
+        let class_is_known = class.is_some();
+        let pool = Pool { pool, class: class.copied().unwrap_or(&defaults), class_is_known, entries: &entries };
+        pool.judge(facts, &kinds, &mut issues);
+        found.extend(issues.drain(..).map(|issue| (at, issue)));
+    }
+}
+
+/// The NodePools of an input, with their places and what they ask for.
+pub(super) fn pools(render: &Render) -> impl Iterator<Item = (usize, &NodePool, &[Said])> {
+    render.digests.iter().enumerate().filter_map(|(at, digest)| match &digest.object {
+        Object::NodePool(pool) => Some((at, &**pool, digest.asked.as_deref()?)),
+        _ => None,
+    })
+}
+
+fn defaults() -> Option<NodeClass> {
+    let name = NodeClassName::new(DEFAULT_CLASS).ok()?;
+    Some(NodeClass::with_defaults(name, Uid::new("defaults").ok()?))
+}
+
+/// The AKSNodeClass that node auto-provisioning makes by itself, so that it need not be written.
+const DEFAULT_CLASS: &str = "default";
+
+fn no_class(pool: &NodePool, classes: &Classes<'_>, found: &mut Vec<Issue>) {
+    let name = pool.class.as_str();
+    if classes.is_empty() || classes.contains_key(name) || name == DEFAULT_CLASS {
+        return;
+    }
+    let known: Vec<&str> = classes.keys().copied().collect();
+    let message = format!("no AKSNodeClass {name} is in the input, which has {}", known.join(", "));
+    let fix = nearest(name, known.iter().copied()).map(|meant| format!("write {meant}"));
+    let fix = fix.unwrap_or_else(|| format!("add an AKSNodeClass {name}, or write one of those"));
+    let path = Path::of("spec.template.spec.nodeClassRef.name");
+    found.push(Issue::new(&rules::NO_CLASS, &path, message).fix(fix));
+}
+
+impl Kinds {
+    fn of(index: &SizeIndex) -> Self {
+        let none = || SizeSet::none(index.sizes().len());
+        let arm64 = index.matching(labels::ARCH, &Requirement::any_of(["arm64"]));
+        let mut kinds = Self { gpu: none(), arm64: arm64.unwrap_or_else(none), retired: none(), retiring: none() };
+        for (place, size) in index.sizes().iter().enumerate() {
+            if size.gpu.is_some() {
+                kinds.gpu.insert(place);
+            }
+            match retirement(size.name.as_str()) {
+                Some(end) if end.is_past() => kinds.retired.insert(place),
+                Some(_) => kinds.retiring.insert(place),
+                None => {}
+            }
+        }
+        kinds
+    }
+}
+
+impl Pool<'_> {
+    fn asked(&self) -> Asked<'_> {
+        Asked { entries: self.entries, class: self.class }
+    }
+
+    fn judge(&self, facts: &Facts, kinds: &Kinds, found: &mut Vec<Issue>) {
+        let index = facts.supplies.index();
+        let selection = Selection::new(index, self.asked());
+        let sold = |supply: &Supply| {
+            let sizes = selection.in_region(supply);
+            if facts.live { supply.sure(&sizes) } else { sizes }
+        };
+        let some = facts.supplies.regions().map(|supply| (supply, sold(supply))).find(|(_, sizes)| !sizes.is_empty());
+        let Some((supply, sizes)) = some else {
+            if !self.said_already(facts) && !self.suits_another_class(facts) {
+                found.push(self.nothing(facts));
+            }
+            return;
+        };
+        // Where the region is unknown, what can be had in any.
+        let reach = if facts.region().is_some() { sizes } else { selection.sizes().clone() };
+        self.ending(&reach, facts, kinds, found);
+        // Retired sizes are restricted too, and that they are retired says it better.
+        if kinds.retired.count_shared(&reach) < reach.len() {
+            self.restricted(&selection, reach.len(), facts, found);
+        }
+        self.min_values(&selection, supply, facts, found);
+        self.gpus(&reach, facts, kinds, found);
+        self.arm64(facts, kinds, found);
+    }
+
+    /// An entry can have no value at all, or contradicts another: there is an issue that says so better.
+    fn said_already(&self, facts: &Facts) -> bool {
+        let in_vain = |entry: &AskedEntry<'_>| {
+            let no_catalog = !matches!(domain(entry.key), Domain::Catalog | Domain::Number | Domain::Open);
+            let values = entry.requirement.values().filter(|_| no_catalog);
+            values.is_some_and(|values| !values.iter().any(|value| can_be(entry.key, value, facts)))
+        };
+        let not_linux = self.pool.requirements.get(labels::OS).is_some_and(|os| !os.allows(Some("linux")));
+        not_linux || self.pool.requirements.first_empty().is_some() || self.entries.iter().any(in_vain)
+    }
+
+    /// The class is elsewhere, and could be one with which the pool works. `default` is known even when it is not in the
+    /// input: node auto-provisioning makes it, with the defaults.
+    fn suits_another_class(&self, facts: &Facts) -> bool {
+        if self.class_is_known || self.pool.class.as_str() == DEFAULT_CLASS {
+            return false;
+        }
+        let changes: [fn(&mut NodeClass); 3] =
+            [|c| c.gpu_drivers = false, |c| c.image_family = "AzureLinux".into(), |c| c.fips = true];
+        (1..1_u8 << changes.len()).any(|some| {
+            let mut class = self.class.clone();
+            let chosen = changes.iter().enumerate().filter(|(i, _)| some & (1 << i) != 0);
+            chosen.for_each(|(_, change)| change(&mut class));
+            let asked = Asked { entries: self.entries, class: &class };
+            let selection = Selection::new(facts.supplies.index(), asked);
+            facts.supplies.regions().any(|supply| selection.sold_in(supply))
+        })
+    }
+
+    fn nothing(&self, facts: &Facts) -> Issue {
+        let path = Path::of(POOL);
+        let supplies = &facts.supplies;
+        let asks = |key: &str, value: &str| {
+            let mut of_key = self.entries.iter().filter(|e| e.key == key);
+            of_key.all(|e| e.requirement.allows(Some(value)))
+        };
+        // Of many regions the largest that the pool may mean.
+        let meant = |supply: &&Supply| {
+            let zones = (1..=3).any(|n| asks(labels::ZONE, &format!("{}-{n}", supply.region)));
+            asks(labels::REGION, supply.region.as_str()) && (zones || asks(labels::ZONE, "0"))
+        };
+        let Some(supply) = supplies.regions().find(meant).or_else(|| supplies.regions().next()) else {
+            return Issue::new(&rules::NO_SIZE, &path, "no region is known");
+        };
+        let fall = Waterfall::new(supplies.index(), supply, self.asked(), facts.live);
+        let place = match facts.region() {
+            Some(region) => format!("in {region}"),
+            None => format!("in any of {} regions; in {}", supplies.region_count(), supply.region),
+        };
+        let class = match self.class_is_known {
+            true => String::new(),
+            false => format!("; AKSNodeClass {} is not in the input, so its defaults count", self.pool.class),
+        };
+        let message = format!("no VM size satisfies this NodePool {place}: {}{class}{}", fall.compact(), as_of(facts));
+        let step = fall.culprit_step().map(|step| &step.what);
+        let back = fall.culprit.map_or(0, |c| c.sizes);
+        let (path, fix) = match step {
+            Some(StepKind::Requirement { index, .. }) => {
+                (path.index(*index), format!("widen requirements[{index}]: without it {back} sizes are left"))
+            }
+            Some(StepKind::Label { text }) => {
+                (Path::of("spec.template.metadata.labels"), format!("drop {text}: without it {back} sizes are left"))
+            }
+            Some(StepKind::Dropped(reason)) => {
+                (path, format!("change the AKSNodeClass: without \"{reason}\" {back} sizes are left"))
+            }
+            _ => (path, "no single requirement is to blame: widen two or more".to_owned()),
+        };
+        Issue::new(&rules::NO_SIZE, &path, message).fix(fix)
+    }
+
+    /// All that is left ends. Sizes and series that are named have an issue each, at their own place.
+    fn ending(&self, reach: &SizeSet, facts: &Facts, kinds: &Kinds, found: &mut Vec<Issue>) {
+        let named = |e: &AskedEntry<'_>| {
+            let of_series = matches!(e.key, labels::INSTANCE_TYPE | labels::SKU_NAME | labels::SKU_SERIES);
+            of_series && e.requirement.values().is_some_and(|v| v.iter().any(|v| retirement(v).is_some()))
+        };
+        if self.entries.iter().any(named) {
+            return;
+        }
+        let within = |set: &SizeSet| set.count_shared(reach) == reach.len();
+        let mut both = kinds.retired.clone();
+        both.add(&kinds.retiring);
+        if !within(&both) {
+            return;
+        }
+        let gone = if within(&kinds.retired) { &kinds.retired } else { &kinds.retiring };
+        let first = reach.iter().find(|i| gone.contains(*i)).and_then(|i| facts.supplies.index().sizes().get(i));
+        let end = first.and_then(|size| retirement(size.name.as_str()));
+        if let (Some(size), Some(end)) = (first, end) {
+            let what = format!("all {} sizes that are left end, for example {}", reach.len(), size.name);
+            found.push(retired(&what, end, &Path::of(POOL)));
+        }
+    }
+
+    fn restricted(&self, selection: &Selection<'_>, left: usize, facts: &Facts, found: &mut Vec<Issue>) {
+        let free = |supply: &Supply| {
+            let sizes = selection.in_region(supply);
+            sizes.len() > supply.restricted_of(&sizes).len()
+        };
+        if facts.live || facts.supplies.regions().any(free) {
+            return;
+        }
+        let place = match facts.region() {
+            Some(region) => format!("in {region}"),
+            None => format!("in each of {} regions", facts.supplies.region_count()),
+        };
+        let message = format!(
+            "{left} sizes are left, and {place} all are restricted in the subscription that the catalogue was listed \
+             by; yours may differ"
+        );
+        let fix = "check with az vm list-skus, or allow more sizes".to_owned();
+        found.push(Issue::new(&rules::RESTRICTED, &Path::of(POOL), message).fix(fix));
+    }
+
+    fn min_values(&self, selection: &Selection<'_>, first: &Supply, facts: &Facts, found: &mut Vec<Issue>) {
+        for entry in self.entries {
+            let (Some(least), AskedAt::Requirement(at)) = (entry.requirement.min_values(), entry.at) else { continue };
+            let have = |supply: &Supply| {
+                let offers = selection.distinct_offers(entry.key, supply);
+                offers.or_else(|| facts.supplies.index().distinct(entry.key, &selection.in_region(supply)))
+            };
+            let Some(have_here) = have(first) else { continue };
+            let enough = |n: usize| n >= least as usize;
+            let mut most = have_here;
+            if enough(have_here)
+                || facts.supplies.regions().any(|s| {
+                    have(s).is_some_and(|n| {
+                        most = most.max(n);
+                        enough(n)
+                    })
+                })
+            {
+                continue;
+            }
+            let place = match facts.region() {
+                Some(region) => format!("{region} has {most}"),
+                None => format!("no region has more than {most}"),
+            };
+            let message = format!("{} values of {} are asked for, and {place} among the sizes left", least, entry.key);
+            let path = Path::of(POOL).index(at).key("minValues");
+            let fix = format!("write minValues: {most} or less, or allow more sizes");
+            found.push(Issue::new(&rules::MIN_VALUES, &path, message).fix(fix));
+        }
+    }
+
+    fn gpus(&self, reach: &SizeSet, facts: &Facts, kinds: &Kinds, found: &mut Vec<Issue>) {
+        let index = facts.supplies.index();
+        let all = kinds.gpu.count_shared(reach) == reach.len();
+        let keeps_off = |effect| matches!(effect, TaintEffect::NoSchedule | TaintEffect::NoExecute);
+        if all && !self.pool.taints.iter().any(|taint| keeps_off(taint.effect)) {
+            let message = "all nodes of this pool have GPUs, and no taint keeps pods off that need none".to_owned();
+            let fix = "add to spec.template.spec: taints: [{key: nvidia.com/gpu, value: \"true\", effect: NoSchedule}]";
+            let path = Path::of("spec.template.spec");
+            found.push(Issue::new(&rules::GPU_TAINT, &path, message).at_key().fix(fix.to_owned()));
+        }
+        // Sizes that are named, and that the class has no driver for, while others are left.
+        let reasons = [Dropped::NoDriverOnImage, Dropped::NoDriverInstall];
+        for entry in self.entries.iter().filter(|e| matches!(e.key, labels::INSTANCE_TYPE | labels::SKU_NAME)) {
+            let AskedAt::Requirement(at) = entry.at else { continue };
+            for name in entry.requirement.values().into_iter().flatten() {
+                let Some(size) = index.place(name).and_then(|place| index.sizes().get(place)) else { continue };
+                let undriven = reasons.into_iter().find(|r| r.asked_by(self.class) && r.applies_to(size));
+                let Some(reason) = undriven else { continue };
+                let message = format!("{name}: {reason} (AKSNodeClass {}), so it is never chosen", self.pool.class);
+                let path = Path::of(POOL).index(at).key("values");
+                let fix = "drop the size, or use an AKSNodeClass that suits it".to_owned();
+                found.push(Issue::new(&rules::GPU_DRIVER, &path, message).fix(fix));
+            }
+        }
+    }
+
+    /// Karpenter's provider does not filter by image, so it would choose such a size, fail, and try again.
+    fn arm64(&self, facts: &Facts, kinds: &Kinds, found: &mut Vec<Issue>) {
+        if !no_arm64_image(self.class) {
+            return;
+        }
+        let asked = Selection::of_entries(facts.supplies.index(), self.asked());
+        let arm64 = kinds.arm64.count_shared(asked.sizes());
+        if arm64 == 0 {
+            return;
+        }
+        let message = format!(
+            "{arm64} of the sizes that the requirements allow are Arm64, and AKSNodeClass {} asks for trusted launch \
+             or FIPS, for which AKS has no Arm64 image",
+            self.pool.class
+        );
+        let fix = "add a requirement: {key: kubernetes.io/arch, operator: In, values: [amd64]}".to_owned();
+        found.push(Issue::new(&rules::ARM64_IMAGE, &Path::of(POOL), message).fix(fix));
+    }
+}

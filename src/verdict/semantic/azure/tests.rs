@@ -1,0 +1,249 @@
+//! The examples of the pages, and what single objects and whole inputs are told.
+
+use crate::facts::Facts;
+use crate::finding::Finding;
+use crate::rules::{Rule, azure as rules};
+use crate::verdict::Verdict;
+use napkeeper_api::manifests::load_text;
+use napkeeper_core::names::Region;
+
+fn judge(text: &str, region: Option<&str>, kubernetes: Option<&str>) -> Vec<Finding> {
+    let region = region.map(|r| Region::new(r).unwrap());
+    let mut facts = Facts::embedded(region.as_ref()).unwrap();
+    facts.kubernetes = kubernetes.map(str::to_owned);
+    let verdict = Verdict::embedded().unwrap().with_facts(facts);
+    let source = load_text("t.yaml", text.to_owned());
+    verdict.judge(&[source]).remove(0).findings
+}
+
+/// The examples under a heading, each with what stands after `yaml`.
+fn examples(rule: &Rule, heading: &str) -> Vec<(String, String)> {
+    let section = rule.page.split(&format!("## {heading}\n")).nth(1).unwrap().split("\n## ").next().unwrap();
+    let blocks = section.split("```yaml").skip(1).map(|block| block.split_once('\n').unwrap());
+    blocks.map(|(info, rest)| (info.to_owned(), rest.split("```").next().unwrap().to_owned())).collect()
+}
+
+#[test]
+fn pages_tell_the_truth() {
+    let mut wrong = Vec::new();
+    for rule in rules::ALL {
+        for (heading, reported) in [("Bad", true), ("Good", false)] {
+            let examples = examples(rule, heading);
+            assert!(!examples.is_empty(), "{} {heading}", rule.id);
+            for (info, text) in examples {
+                let fact = |key: &str| info.split_whitespace().find_map(|w| w.strip_prefix(key));
+                let found = judge(&text, fact("region="), fact("kubernetes="));
+                let ids: Vec<&str> = found.iter().map(|f| f.rule).collect();
+                if ids.contains(&rule.id) != reported || ids.iter().any(|id| id.starts_with("NK1")) {
+                    wrong.push(format!("{} {heading}: {found:#?}", rule.id));
+                }
+                assert!(found.iter().all(|f| f.rule != rule.id || f.line > 1 && f.fix.is_some()), "{found:#?}");
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A NodePool with these requirements, in flow style, one a line from line 8 on.
+fn pool(requirements: &[&str]) -> String {
+    let list: String = requirements.iter().map(|r| format!("      - {{{r}}}\n")).collect();
+    format!(
+        "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: p}}\nspec:\n  template:\n    spec:\n      \
+         nodeClassRef: {{group: karpenter.azure.com, kind: AKSNodeClass, name: default}}\n      requirements:\n{list}"
+    )
+}
+
+/// `rule line` of everything that is found in a pool.
+fn found(requirements: &[&str], region: Option<&str>) -> Vec<String> {
+    judge(&pool(requirements), region, None).iter().map(|f| format!("{} {}", f.rule, f.line)).collect()
+}
+
+const SIZE: &str = "key: node.kubernetes.io/instance-type, operator: In, values: ";
+
+#[test]
+fn a_pool_in_order_is_told_nothing() {
+    for region in [None, Some("westeurope")] {
+        let pool = ["key: karpenter.azure.com/sku-family, operator: In, values: [D]"];
+        assert_eq!(found(&pool, region), [] as [&str; 0]);
+    }
+}
+
+#[test]
+fn a_finding_without_size_has_the_numbers_and_the_one_to_blame() {
+    let requirements = [
+        "key: karpenter.azure.com/sku-family, operator: In, values: [E]",
+        "key: karpenter.azure.com/sku-cpu, operator: Gt, values: ['10000']",
+    ];
+    for (region, place) in [(Some("westeurope"), "in westeurope: "), (None, "in any of 45 regions; in eastus: ")] {
+        let all = judge(&pool(&requirements), region, None);
+        let [finding] = &all[..] else { panic!("{all:#?}") };
+        assert_eq!((finding.rule, finding.line), ("NK2001", 10));
+        assert_eq!(finding.path, "spec.template.spec.requirements[1]");
+        let message = &finding.message;
+        assert!(message.contains(place) && message.contains(" sizes, "), "{message}");
+        assert!(message.contains("0 after requirements[1] karpenter.azure.com/sku-cpu Gte [10001]"), "{message}");
+        assert!(message.contains("AKSNodeClass default is not in the input"), "{message}");
+        assert!(finding.fix.as_deref().unwrap().starts_with("widen requirements[1]: without it "));
+    }
+}
+
+#[test]
+fn the_class_of_the_input_decides() {
+    let arm = pool(&["key: kubernetes.io/arch, operator: In, values: [arm64]"]);
+    let class = "---\napiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata: {name: default}\n\
+                 spec: {security: {trustedLaunch: {secureBoot: true}}}\n";
+    assert_eq!(judge(&arm, None, None), []);
+    let all = judge(&format!("{arm}{class}"), None, None);
+    let [finding] = &all[..] else { panic!("{all:#?}") };
+    assert_eq!(finding.rule, "NK2001");
+    assert!(finding.message.contains("no arm64 image exists for the class"), "{}", finding.message);
+}
+
+#[test]
+fn a_class_that_is_elsewhere_gets_the_benefit_of_the_doubt() {
+    let amd = pool(&[&format!("{SIZE}[Standard_ND96isr_MI300X_v5]")]);
+    let ids = |text: &str| judge(text, None, None).iter().map(|f| f.rule).collect::<Vec<_>>();
+    assert!(ids(&amd).contains(&"NK2001"), "{:?}", ids(&amd));
+    let elsewhere = amd.replace("name: default}", "name: amd}");
+    assert!(!ids(&elsewhere).contains(&"NK2001"), "{:?}", ids(&elsewhere));
+    let class = "---\napiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata: {name: amd}\n";
+    assert!(ids(&format!("{elsewhere}{class}spec: {{}}\n")).contains(&"NK2001"));
+    assert!(!ids(&format!("{elsewhere}{class}spec: {{gpu: {{mode: None}}}}\n")).contains(&"NK2001"));
+}
+
+#[test]
+fn values_that_do_not_exist_have_a_nearest_one() {
+    for (requirement, rule, fix) in [
+        (&format!("{SIZE}[Standard_D4s_v5, standard_d8s_v5]")[..], "NK2002", "write Standard_D8s_v5: values are"),
+        (&format!("{SIZE}[Standard_D4s_v5, D8s_v5]"), "NK2002", "write Standard_D8s_v5"),
+        (&format!("{SIZE}[Standard_D4s_v5, Standard_D8s_5]"), "NK2002", "write Standard_D8s_v5"),
+        ("key: karpenter.azure.com/sku-family, operator: In, values: [D, Dsv5]", "NK2002", "write D: a family is"),
+        ("key: karpenter.azure.com/sku-series, operator: In, values: [Ds_v5, Dsv6]", "NK2002", "write Ds_v6"),
+        ("key: karpenter.azure.com/sku-gpu-name, operator: NotIn, values: [a100]", "NK2002", "write A100"),
+        ("key: karpenter.azure.com/sku-memory, operator: In, values: ['8192', '16']", "NK2002", "write \"16384\""),
+        ("key: karpenter.azure.com/sku-cpu, operator: In, values: ['4', 8vcpu]", "NK2004", "write \"8\""),
+        ("key: topology.kubernetes.io/region, operator: In, values: [eastus, westeuope]", "NK2002", "write westeurope"),
+        ("key: topology.kubernetes.io/zone, operator: In, values: [eastus-1, westeuope-1]", "NK2002", "westeurope-1"),
+        ("key: topology.kubernetes.io/zone, operator: In, values: [eastus-1, eastus-4]", "NK2003", "westeurope-1"),
+        ("key: kubernetes.io/arch, operator: In, values: [amd64, aarch64]", "NK2004", "write arm64"),
+        ("key: kubernetes.azure.com/os-sku, operator: In, values: [Ubuntu, Ubuntu2204]", "NK2004", "imageFamily"),
+        ("key: karpenter.sh/capacity-type, operator: In, values: [spot, Spot]", "NK2004", "case-sensitive"),
+        ("key: karpenter.azure.com/placement-scope, operator: In, values: [zonal, zone]", "NK2004", "write zonal"),
+    ] {
+        let all = judge(&pool(&[requirement]), None, None);
+        let [finding] = &all[..] else { panic!("{requirement}: {all:#?}") };
+        assert_eq!(finding.rule, rule, "{requirement}");
+        assert!(finding.path.starts_with("spec.template.spec.requirements[0].values["), "{}", finding.path);
+        assert!(finding.fix.as_deref().unwrap_or_default().contains(fix), "{requirement}: {:?}", finding.fix);
+    }
+}
+
+#[test]
+fn zones_are_those_of_the_region() {
+    let elsewhere = ["key: topology.kubernetes.io/zone, operator: In, values: [northeurope-1]"];
+    assert_eq!(found(&elsewhere, Some("westeurope")), ["NK2003 9"]);
+    assert_eq!(found(&elsewhere, None), [] as [&str; 0]);
+    let zone = |value: &str| {
+        let all = judge(
+            &pool(&[&format!("key: topology.kubernetes.io/zone, operator: In, values: [{value}, westeurope-1]")]),
+            Some("westeurope"),
+            None,
+        );
+        all.into_iter().map(|f| format!("{} {}", f.rule, f.fix.unwrap_or_default())).collect::<Vec<_>>()
+    };
+    assert_eq!(zone("westeurope-3"), [] as [&str; 0]);
+    assert_eq!(zone("'0'"), [] as [&str; 0]);
+    assert_eq!(zone("'2'"), ["NK2003 write westeurope-2"]);
+    assert_eq!(zone("zone-3"), ["NK2003 write westeurope-3"]);
+    assert_eq!(zone("northeurope-2"), ["NK2003 write westeurope-2"]);
+}
+
+#[test]
+fn one_fault_is_told_once() {
+    let retired = format!("{SIZE}[Standard_NC6s_v3, Standard_NC12s_v3]");
+    for (requirements, expected) in [
+        // A value that is never there leaves no size either.
+        (vec!["key: karpenter.azure.com/placement-scope, operator: In, values: [Zonal]"], vec!["NK2004 9"]),
+        (vec!["key: kubernetes.io/os, operator: In, values: [windows]"], vec!["NK2022 9"]),
+        (vec!["key: kubernetes.io/os, operator: NotIn, values: [linux]"], vec!["NK2022 9"]),
+        (
+            vec![
+                "key: karpenter.azure.com/sku-cpu, operator: Gt, values: ['8']",
+                "key: karpenter.azure.com/sku-cpu, operator: Lt, values: ['4']",
+            ],
+            vec!["NK2009 10"],
+        ),
+        // Retired sizes are restricted as well; and they have GPUs, which want a taint.
+        (vec![&retired[..]], vec!["NK2013 6", "NK2007 9", "NK2007 9"]),
+    ] {
+        assert_eq!(found(&requirements, None), expected, "{requirements:?}");
+    }
+}
+
+#[test]
+fn template_labels_are_looked_at_too() {
+    let text = pool(&["key: karpenter.sh/capacity-type, operator: In, values: [spot]"]).replace(
+        "  template:\n",
+        "  template:\n    metadata: {labels: {karpenter.sh/capacity-type: on-demand, karpenter.azure.com/sku-family: d}}\n",
+    );
+    let ids: Vec<_> = judge(&text, None, None).into_iter().map(|f| (f.rule, f.path)).collect();
+    let labels = "spec.template.metadata.labels";
+    assert_eq!(
+        ids,
+        [
+            ("NK2009", format!("{labels}[karpenter.sh/capacity-type]")),
+            ("NK2002", format!("{labels}[karpenter.azure.com/sku-family]"))
+        ]
+    );
+}
+
+#[test]
+fn a_node_claim_is_judged_by_its_values() {
+    let text = "apiVersion: karpenter.sh/v1\nkind: NodeClaim\nmetadata: {name: c}\nspec:\n  nodeClassRef: {group: \
+                karpenter.azure.com, kind: AKSNodeClass, name: a}\n  requirements:\n  - {key: kubernetes.io/arch, \
+                operator: In, values: [x64]}\n";
+    let all = judge(text, None, None);
+    let [finding] = &all[..] else { panic!("{all:#?}") };
+    assert_eq!((finding.rule, &finding.path[..]), ("NK2004", "spec.requirements[0].values[0]"));
+}
+
+#[test]
+fn the_quick_start_and_the_scenarios_have_no_errors() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests");
+    let loaded = napkeeper_api::manifests::load(&[root]);
+    assert!(loaded.sources.len() > 5);
+    for region in [None, Some("westeurope")] {
+        let region = region.map(|r| Region::new(r).unwrap());
+        let verdict = Verdict::embedded().unwrap().with_facts(Facts::embedded(region.as_ref()).unwrap());
+        for report in verdict.judge(&loaded.sources) {
+            let ours: Vec<_> = report.findings.iter().filter(|f| f.rule.starts_with("NK2")).collect();
+            assert!(ours.is_empty(), "{ours:#?}");
+        }
+    }
+}
+
+#[test]
+fn retired_sizes_of_a_guide_are_told_at_their_lines() {
+    let text =
+        pool(&[&format!("{SIZE}\n        [Standard_NC6s_v3,\n        Standard_NC12s_v3,\n        Standard_NC24s_v3]")]);
+    let text = text + "      taints: [{key: nvidia.com/gpu, value: 'true', effect: NoSchedule}]\n";
+    let all = judge(&text, None, None);
+    let places: Vec<_> = all.iter().map(|f| (f.rule, f.line)).collect();
+    assert_eq!(places, [("NK2007", 10), ("NK2007", 11), ("NK2007", 12)], "{all:#?}");
+    let message = &all[0].message;
+    assert!(message.starts_with("Standard_NC6s_v3 (series NCv3) was retired on 2025-09-30: https://"), "{message}");
+    assert_eq!(all[0].fix.as_deref(), Some("use NCads_A100_v4"));
+}
+
+#[test]
+fn several_requirements_on_one_key_are_steps_of_their_own() {
+    let cpu = |bound: &str| format!("key: karpenter.azure.com/sku-cpu, operator: {bound}");
+    let text = pool(&[&cpu("Gte, values: ['4']"), &cpu("Lte, values: ['8']"), &cpu("NotIn, values: ['4', '6', '8']")]);
+    let all = judge(&text, Some("westeurope"), None);
+    let [finding] = &all[..] else { panic!("{all:#?}") };
+    // Without the second there are larger sizes; without the third just those that it names.
+    assert_eq!((finding.rule, finding.line), ("NK2001", 10));
+    for step in ["after requirements[0] karpenter.azure.com/sku-cpu Gte [4]", "0 after requirements[2]"] {
+        assert!(finding.message.contains(step), "{}", finding.message);
+    }
+}

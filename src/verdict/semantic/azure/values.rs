@@ -1,0 +1,292 @@
+//! NK2002, NK2003, NK2004, NK2007, NK2008: does anything have the values that requirements name?
+
+use super::entries::{Entries, Entry, label_path};
+use crate::facts::Facts;
+use crate::finding::Issue;
+use crate::rules::azure as rules;
+use napkeeper_api::path::Path;
+use napkeeper_core::catalog::{Retirement, SizeIndex, SizeName, retirement};
+use napkeeper_core::labels;
+use napkeeper_core::names::Region;
+use napkeeper_core::suggest::nearest;
+
+/// The values that a label can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Domain {
+    /// These, and no others.
+    Closed(&'static [&'static str]),
+    /// Whole numbers.
+    Number,
+    /// What the catalogue has.
+    Catalog,
+    /// Zones.
+    Zone,
+    /// Regions.
+    Region,
+    /// Any.
+    Open,
+}
+
+const YES_NO: &[&str] = &["true", "false"];
+const ULTRA_SSD: &str = "karpenter.azure.com/sku-storage-ultra-ssd";
+
+/// What a label can be. The closed lists are those of `pkg/apis/v1beta1/labels.go` in karpenter-provider-azure, which
+/// its issue 1679 asked for.
+pub(super) fn domain(key: &str) -> Domain {
+    match key {
+        labels::CAPACITY_TYPE => Domain::Closed(&["on-demand", "spot"]),
+        labels::ARCH => Domain::Closed(&["amd64", "arm64"]),
+        labels::SKU_ACCELERATED_NETWORKING | labels::SKU_PREMIUM_STORAGE | ULTRA_SSD => Domain::Closed(YES_NO),
+        labels::SKU_GPU_MANUFACTURER => Domain::Closed(&["nvidia", "amd"]),
+        labels::PLACEMENT_SCOPE => Domain::Closed(&["zonal", "regional"]),
+        labels::MODE => Domain::Closed(&["system", "user"]),
+        labels::SCALE_SET_PRIORITY | labels::PRIORITY => Domain::Closed(&["regular", "spot"]),
+        labels::OS_SKU => Domain::Closed(&["Ubuntu", "AzureLinux"]),
+        labels::FIPS_ENABLED => Domain::Closed(&["true"]),
+        labels::SKU_CPU
+        | labels::AKS_SKU_CPU
+        | labels::SKU_MEMORY
+        | labels::AKS_SKU_MEMORY
+        | labels::SKU_GPU_COUNT
+        | labels::SKU_EPHEMERAL_OS_MAX
+        | labels::SKU_VERSION => Domain::Number,
+        labels::INSTANCE_TYPE | labels::SKU_NAME | labels::SKU_FAMILY | labels::SKU_SERIES | labels::SKU_GPU_NAME => {
+            Domain::Catalog
+        }
+        // Another OS than Linux has a rule of its own.
+        labels::OS => Domain::Closed(&["linux", "windows"]),
+        labels::ZONE => Domain::Zone,
+        labels::REGION => Domain::Region,
+        _ => Domain::Open,
+    }
+}
+
+/// Looks at the values of a requirement.
+pub(super) fn judge(entry: &Entry<'_>, facts: &Facts, entries: &Entries<'_>, found: &mut Vec<Issue>) {
+    let key = labels::normalize(entry.key);
+    for (i, value) in entry.values() {
+        found.extend(value_issue(key, value, facts, || entries.path(entry.index).key("values").index(i)));
+    }
+}
+
+/// Looks at the value of a template's label.
+pub(super) fn judge_label(key: &str, value: &str, facts: &Facts, found: &mut Vec<Issue>) {
+    found.extend(value_issue(labels::normalize(key), value, facts, || label_path(key)));
+}
+
+/// True when nothing speaks against a value.
+pub(super) fn can_be(key: &str, value: &str, facts: &Facts) -> bool {
+    value_issue(key, value, facts, Path::root).is_none()
+}
+
+fn value_issue(key: &str, value: &str, facts: &Facts, path: impl Fn() -> Path) -> Option<Issue> {
+    match domain(key) {
+        Domain::Open => None,
+        Domain::Closed(allowed) if allowed.contains(&value) => None,
+        Domain::Closed(allowed) => Some(closed(key, value, allowed, &path())),
+        Domain::Number => number(key, value, facts, path),
+        Domain::Catalog => catalog(key, value, facts, path),
+        Domain::Zone => zone(value, facts, path),
+        Domain::Region => region(value, facts, path),
+    }
+}
+
+fn closed(key: &str, value: &str, allowed: &[&str], path: &Path) -> Issue {
+    let message = format!("{key} is never {value:?}: it is {}", allowed.join(" or "));
+    Issue::new(&rules::VALUE, path, message).fix(meant(key, value, allowed))
+}
+
+/// What somebody who wrote a value that does not exist probably meant.
+fn meant(key: &str, value: &str, allowed: &[&str]) -> String {
+    const OTHER_WORDS: [(&str, &str); 14] = [
+        ("x86_64", "amd64"),
+        ("x86-64", "amd64"),
+        ("x64", "amd64"),
+        ("aarch64", "arm64"),
+        ("arm", "arm64"),
+        ("regular", "on-demand"),
+        ("ondemand", "on-demand"),
+        ("on_demand", "on-demand"),
+        ("on-demand", "regular"),
+        ("low", "spot"),
+        ("yes", "true"),
+        ("enabled", "true"),
+        ("no", "false"),
+        ("disabled", "false"),
+    ];
+    if let Some(same) = allowed.iter().find(|a| a.eq_ignore_ascii_case(value)) {
+        return format!("write {same}: values are case-sensitive");
+    }
+    if key == labels::OS_SKU && ["ubuntu", "azurelinux"].iter().any(|p| value.to_lowercase().starts_with(p)) {
+        return "write Ubuntu or AzureLinux here, and the version as imageFamily of the AKSNodeClass".to_owned();
+    }
+    let folded = value.to_lowercase();
+    let synonym = OTHER_WORDS.iter().find(|(word, meant)| *word == folded && allowed.contains(meant));
+    let meant = synonym.map(|(_, meant)| *meant).or_else(|| nearest(value, allowed.iter().copied()));
+    match meant {
+        Some(meant) => format!("write {meant}"),
+        None => format!("write {}", allowed.join(" or ")),
+    }
+}
+
+fn number(key: &str, value: &str, facts: &Facts, path: impl Fn() -> Path) -> Option<Issue> {
+    let plain = value.parse::<u64>().is_ok_and(|n| n.to_string() == value);
+    if !plain {
+        let digits: String = value.chars().filter(char::is_ascii_digit).collect();
+        let message = format!("{key} is never {value:?}: it is a whole number without unit");
+        let fix = match (key, digits.parse::<u64>()) {
+            (labels::SKU_MEMORY | labels::AKS_SKU_MEMORY, Ok(gib)) if value.contains(['G', 'g']) => {
+                Some(format!("write \"{}\": it is in MiB", gib * 1024))
+            }
+            (_, Ok(n)) => Some(format!("write \"{n}\"")),
+            _ => None,
+        };
+        return Some(Issue::new(&rules::VALUE, &path(), message).fix(fix));
+    }
+    let index = facts.supplies.index();
+    if index.has_value(key, value) {
+        return None;
+    }
+    let as_mib = value.parse::<u64>().ok().map(|gib| (gib * 1024).to_string());
+    let in_gib = matches!(key, labels::SKU_MEMORY | labels::AKS_SKU_MEMORY);
+    let fix = as_mib.filter(|mib| in_gib && index.has_value(key, mib));
+    let fix = fix.map(|mib| format!("write \"{mib}\": it is in MiB"));
+    let message = format!("no VM size has {key} {value}{}", as_of(facts));
+    Some(Issue::new(&rules::UNKNOWN_SIZE, &path(), message).fix(fix))
+}
+
+/// Where the catalogue is from, unless it is the subscription's own.
+pub(super) fn as_of(facts: &Facts) -> String {
+    if facts.live { String::new() } else { format!(" (Azure as of {})", facts.catalog.as_of()) }
+}
+
+fn catalog(key: &str, value: &str, facts: &Facts, path: impl Fn() -> Path) -> Option<Issue> {
+    let of_series = matches!(key, labels::INSTANCE_TYPE | labels::SKU_NAME | labels::SKU_SERIES);
+    if let Some(retirement) = of_series.then(|| retirement(value)).flatten() {
+        return Some(retired(value, retirement, &path()));
+    }
+    let index = facts.supplies.index();
+    if index.has_value(key, value) {
+        return None;
+    }
+    let (kind, fix) = match key {
+        labels::SKU_FAMILY => ("family", family(value, index)),
+        labels::SKU_SERIES => ("series", series(value, index)),
+        labels::SKU_GPU_NAME => ("GPU", near(key, value, index)),
+        _ => ("VM size", size(value, index)),
+    };
+    let message = format!("there is no {kind} {value}{}", as_of(facts));
+    Some(Issue::new(&rules::UNKNOWN_SIZE, &path(), message).fix(fix))
+}
+
+/// What is to be said of a size or series that ends.
+pub(super) fn retired(what: &str, end: &Retirement, path: &Path) -> Issue {
+    let (rule, verb) =
+        if end.is_past() { (&rules::RETIRED, "was retired on") } else { (&rules::RETIRING, "will be retired on") };
+    let message = format!("{what} (series {}) {verb} {}: {}", end.series, end.on, end.source);
+    let fix = end.instead.map(|series| format!("use {series}"));
+    Issue::new(rule, path, message).fix(fix.or_else(|| Some("use a newer series".to_owned())))
+}
+
+fn size(value: &str, index: &SizeIndex) -> Option<String> {
+    let with_tier = format!("Standard_{value}");
+    let sizes = || index.sizes().iter().map(|s| s.name.as_str());
+    if let Some(same) = sizes().find(|name| name.eq_ignore_ascii_case(value)) {
+        return Some(format!("write {same}: values are case-sensitive"));
+    }
+    if let Some(same) = sizes().find(|name| name.eq_ignore_ascii_case(&with_tier)) {
+        return Some(format!("write {same}"));
+    }
+    // Comparing with all of them takes long: somebody who mistypes a name gets its family and about its length right.
+    let full = if value.to_lowercase().starts_with("standard") { value } else { &with_tier };
+    let letter =
+        |name: &str| name.split('_').nth(1).and_then(|rest| rest.chars().next()).map(|c| c.to_ascii_uppercase());
+    let close = sizes().filter(|name| name.len().abs_diff(full.len()) <= 2 && letter(name) == letter(full));
+    nearest(full, close).map(|name| format!("write {name}"))
+}
+
+fn series(value: &str, index: &SizeIndex) -> Option<String> {
+    if let Ok(name) = SizeName::parse(value) {
+        return Some(format!("write {}, which is the series of that size", name.series()));
+    }
+    let fold = |text: &str| text.to_lowercase().replace(['_', '-'], "").replace("standard", "");
+    let folded = fold(value);
+    let mut known = index.values(labels::SKU_SERIES).into_iter().flatten();
+    let same = known.find(|series| fold(series) == folded);
+    same.map(|series| format!("write {series}: values are case-sensitive"))
+        .or_else(|| near(labels::SKU_SERIES, value, index))
+}
+
+fn family(value: &str, index: &SizeIndex) -> Option<String> {
+    let upper = value.to_ascii_uppercase();
+    if index.has_value(labels::SKU_FAMILY, &upper) {
+        return Some(format!("write {upper}: values are case-sensitive"));
+    }
+    let first = upper.chars().next().map(String::from).filter(|f| index.has_value(labels::SKU_FAMILY, f))?;
+    let more = series(value, index).and_then(|fix| fix.strip_prefix("write ").map(str::to_owned));
+    let more = more.map(|fix| format!(", or ask for {} {fix}", labels::SKU_SERIES)).unwrap_or_default();
+    Some(format!("write {first}: a family is the first letter of a size{more}"))
+}
+
+fn near(key: &str, value: &str, index: &SizeIndex) -> Option<String> {
+    let known: Vec<&str> = index.values(key).into_iter().flatten().map(|v| &**v).collect();
+    if let Some(same) = known.iter().find(|k| k.eq_ignore_ascii_case(value)) {
+        return Some(format!("write {same}: values are case-sensitive"));
+    }
+    nearest(value, known).map(|k| format!("write {k}"))
+}
+
+fn region(value: &str, facts: &Facts, path: impl Fn() -> Path) -> Option<Issue> {
+    if let Some(own) = facts.region() {
+        if own.as_str() == value {
+            return None;
+        }
+        let message = format!("the cluster is in {own}: its nodes are never in {value}");
+        return Some(Issue::new(&rules::ZONE, &path(), message).fix(format!("write {own}, or drop the requirement")));
+    }
+    (!exists(value, facts)).then(|| unknown_region(value, value, facts, &path()))
+}
+
+fn exists(region: &str, facts: &Facts) -> bool {
+    facts.supplies.region_count() == 0 || facts.catalog.regions().any(|known| known.as_str() == region)
+}
+
+fn unknown_region(shown: &str, region: &str, facts: &Facts, path: &Path) -> Issue {
+    let message = format!("there is no region {region:?}{}", as_of(facts));
+    let fix =
+        facts.catalog.nearest_region(region).map(|meant| format!("write {}", shown.replace(region, meant.as_str())));
+    Issue::new(&rules::UNKNOWN_SIZE, path, message).fix(fix)
+}
+
+/// The region and number of a zone's label.
+fn parts(value: &str) -> Option<(&str, u8)> {
+    let (region, number) = value.rsplit_once('-')?;
+    Some((region, number.parse().ok().filter(|n| (1..=3).contains(n))?))
+}
+
+fn zone(value: &str, facts: &Facts, path: impl Fn() -> Path) -> Option<Issue> {
+    if value == "0" {
+        return None;
+    }
+    let own = facts.region();
+    let shown = own.map_or("westeurope", Region::as_str);
+    let Some((region, number)) = parts(value) else {
+        let number = value.rsplit(|c: char| !c.is_ascii_digit()).next().filter(|n| !n.is_empty());
+        let number = number.filter(|n| ["1", "2", "3"].contains(n)).unwrap_or("1");
+        let message =
+            format!("{value:?} is no zone: zones are called {shown}-1 to {shown}-3, and 0 is a VM in no zone");
+        let fix = match own {
+            Some(own) => format!("write {own}-{number}"),
+            None => format!("write the region before the number: {shown}-{number}"),
+        };
+        return Some(Issue::new(&rules::ZONE, &path(), message).fix(fix));
+    };
+    match own {
+        Some(own) if own.as_str() == region => None,
+        Some(own) => {
+            let message = format!("{value} lies in {region}, and the cluster is in {own}");
+            Some(Issue::new(&rules::ZONE, &path(), message).fix(format!("write {own}-{number}")))
+        }
+        None => (!exists(region, facts)).then(|| unknown_region(value, region, facts, &path())),
+    }
+}
