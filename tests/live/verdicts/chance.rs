@@ -1,0 +1,34 @@
+//! What is drawn by chance, and yet the same in every run?
+
+/// Numbers that follow from a seed (splitmix64).
+#[derive(Debug, Clone)]
+pub(super) struct Chance(u64);
+
+impl Chance {
+    pub(super) const fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x2545_F491_4F6C_DD1D).wrapping_add(1))
+    }
+
+    const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`, which is not 0.
+    pub(super) fn below(&mut self, n: usize) -> usize {
+        usize::try_from(self.next() % u64::try_from(n.max(1)).unwrap_or(1)).unwrap_or_default()
+    }
+
+    /// One of a list.
+    pub(super) fn one<'a, T>(&mut self, list: &'a [T]) -> Option<&'a T> {
+        list.get(self.below(list.len()))
+    }
+
+    /// Some of a list, in its order: each with a chance of one in `n`.
+    pub(super) fn some<T>(&mut self, list: Vec<T>, n: usize) -> Vec<T> {
+        list.into_iter().filter(|_| self.below(n) == 0).collect()
+    }
+}
