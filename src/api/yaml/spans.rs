@@ -341,7 +341,7 @@ mod tests {
         let parts: Vec<_> = documents(text).unwrap().into_iter().map(|r| &text[r]).collect();
         assert_eq!(parts.concat(), text);
         assert_eq!(parts, ["# first\na: 1\n", "--- # two\nb: 2\n...\n", "---\n# nothing\n", "---\n{c: 3}"]);
-        assert_eq!(documents("").unwrap(), [0..0]);
+        assert_eq!(documents("").unwrap().first(), Some(&(0..0)));
         assert!(documents("a: [\n").is_err());
     }
 }

@@ -15,6 +15,7 @@ use napkeeper_api::yaml::edit::{self, Sheet};
 use napkeeper_api::yaml::{self, Document, Position, Problem, ProblemKind, spans};
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// A word that every manifest with something to migrate holds.
@@ -75,8 +76,10 @@ pub fn migrate(text: &str) -> Result<Migration, Problem> {
     }
     let body = text.strip_prefix('\u{feff}').unwrap_or(text);
     result.text.push_str(&text[..text.len() - body.len()]);
+    let (mut lines, mut counted) = (0, 0);
     for range in spans::documents(body)? {
-        let lines = body[..range.start].matches('\n').count();
+        lines += body[counted..range.start].matches('\n').count();
+        counted = range.start;
         let shifted = |problem: Problem| Problem { at: shift(problem.at, lines), ..problem };
         document(body, &range, lines, &mut result).map_err(shifted)?;
     }
@@ -179,7 +182,8 @@ fn check(text: &str, document: &Document, plans: &[(Path, Plan)], comments: &[St
     let new = spans::tree(text)?.comments.join("\n");
     let count = |text: &str, comment: &str| text.matches(comment).count();
     let old = comments.join("\n");
-    if comments.iter().any(|c| !c.is_empty() && count(&new, c) < count(&old, c)) {
+    let different: BTreeSet<&String> = comments.iter().filter(|c| !c.is_empty()).collect();
+    if different.iter().any(|c| count(&new, c) < count(&old, c)) {
         return fails("a comment would be lost");
     }
     Ok(())

@@ -26,10 +26,9 @@ fn notes(migration: &Migration) -> Vec<String> {
     migration.notes.iter().map(|n| format!("{}:{} {}", n.line, n.column, n.message)).collect()
 }
 
-#[test]
-fn a_pool_of_v1beta1() {
-    let result = expect(
-        "\
+/// A pool of v1beta1 before and after.
+const BETA: [&str; 2] = [
+    "\
 # The pool of the web team.
 apiVersion: \"karpenter.sh/v1beta1\"   # old
 kind: NodePool
@@ -63,7 +62,7 @@ spec:
       - nodes: 20%
   weight: 10
 ",
-        "\
+    "\
 # The pool of the web team.
 apiVersion: \"karpenter.sh/v1\"   # old
 kind: NodePool
@@ -98,7 +97,11 @@ spec:
       - nodes: 20%
   weight: 10
 ",
-    );
+];
+
+#[test]
+fn a_pool_of_v1beta1() {
+    let result = expect(BETA[0], BETA[1]);
     let notes = notes(&result);
     assert_eq!(notes.len(), 3, "{notes:#?}");
     assert!(notes[0].starts_with("29:5 since v1 an expired node is drained at once"), "{notes:#?}");
@@ -108,10 +111,9 @@ spec:
     assert_eq!(notes[2], kubelet);
 }
 
-#[test]
-fn a_provisioner_becomes_a_pool() {
-    let result = expect(
-        "\
+/// A Provisioner before and after.
+const PROVISIONER: [&str; 2] = [
+    "\
 apiVersion: karpenter.sh/v1alpha5
 kind: Provisioner
 metadata:
@@ -142,7 +144,7 @@ spec:
     enabled: true
   weight: 5
 ",
-        "\
+    "\
 apiVersion: karpenter.sh/v1
 kind: NodePool
 metadata:
@@ -177,7 +179,11 @@ spec:
     consolidationPolicy: WhenEmptyOrUnderutilized
   weight: 5
 ",
-    );
+];
+
+#[test]
+fn a_provisioner_becomes_a_pool() {
+    let result = expect(PROVISIONER[0], PROVISIONER[1]);
     assert_eq!(result.notes.len(), 1, "{:?}", result.notes);
 }
 
