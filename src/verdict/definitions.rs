@@ -4,7 +4,8 @@ mod server;
 
 pub use server::{Cause, ServerVerdict};
 
-use crate::structural::{CompileError, Form, Manner, Scale, compile};
+use crate::cel::{RuleError, Rules};
+use crate::structural::{self, CompileError, Fault, Form, Judged, Manner, Scale, compile};
 use napkeeper_api::crds;
 use serde_json::Value;
 
@@ -28,6 +29,18 @@ pub enum SchemaError {
         version: String,
         /// Where in the schema, and why.
         source: CompileError,
+    },
+    /// A cross-field rule of a definition cannot be evaluated. A rule is never passed over.
+    #[error("{origin}: definition {name}, version {version}: {source}")]
+    Rule {
+        /// Where the definition comes from.
+        origin: String,
+        /// Its name.
+        name: String,
+        /// The version whose rule it is.
+        version: String,
+        /// Which rule, and why.
+        source: RuleError,
     },
     /// An object is no definition.
     #[error("{origin}: {name} is no CustomResourceDefinition of apiextensions.k8s.io/v1: {reason}")]
@@ -74,8 +87,42 @@ pub(crate) struct Kind {
 pub(crate) struct Version {
     pub(crate) name: String,
     pub(crate) form: Form,
+    /// Its cross-field rules.
+    pub(crate) rules: Rules,
     /// What the API server says about its use.
     pub(crate) deprecated: Option<String>,
+}
+
+impl Version {
+    /// Judges an object that is created.
+    pub(crate) fn create(&self, value: &Value) -> Judged {
+        let mut judged = structural::create(value, &self.form);
+        self.across_fields(&mut judged, None);
+        judged
+    }
+
+    /// Judges an object that replaces what is stored, which is handed back as it is read.
+    pub(crate) fn update(&self, old: &Value, new: &Value) -> (Value, Judged) {
+        let (old, mut judged) = structural::update(old, new, &self.form);
+        self.across_fields(&mut judged, Some(&old));
+        (old, judged)
+    }
+
+    /// Adds what the cross-field rules refuse. They are looked at only when each field by itself is what it should be, as
+    /// on the API server.
+    fn across_fields(&self, judged: &mut Judged, old: Option<&Value>) {
+        let broken = !judged.unreadable.is_empty() || !judged.unknown.is_empty();
+        if broken || judged.faults.iter().any(|fault| fault.reason.blocks()) {
+            return;
+        }
+        let found = self.rules.check(&judged.stored, old);
+        judged.faults.extend(found.into_iter().map(|finding| Fault {
+            field: self.form.schema.server_path(&finding.path),
+            reason: finding.reason.into(),
+            issue: Some(finding.into_issue()),
+            weak: false,
+        }));
+    }
 }
 
 /// The definitions that objects are judged by.
@@ -181,7 +228,14 @@ fn kind(origin: &str, crd: &Value) -> Result<Kind, SchemaError> {
         let schema = &given["schema"]["openAPIV3Schema"];
         let warning = given["deprecationWarning"].as_str().map(ToOwned::to_owned);
         let default = || format!("{group}/{version} {kind} is deprecated");
+        let rules = Rules::compile(schema).map_err(|source| SchemaError::Rule {
+            origin: origin.to_owned(),
+            name: name.clone(),
+            version: version.clone(),
+            source,
+        })?;
         versions.push(Version {
+            rules,
             deprecated: (given["deprecated"] == true).then(|| warning.unwrap_or_else(default)),
             form: form(schema, &given["subresources"]).map_err(|source| SchemaError::Refused {
                 origin: origin.to_owned(),
@@ -200,17 +254,5 @@ fn form(schema: &Value, subresources: &Value) -> Result<Form, CompileError> {
         schema: compile(schema, Manner::Structural)?,
         has_status: subresources["status"].is_object(),
         scale: Scale::of(&subresources["scale"]),
-        has_rules: has_rules(schema),
     })
-}
-
-fn has_rules(schema: &Value) -> bool {
-    match schema {
-        Value::Object(map) => {
-            let own = map.get("x-kubernetes-validations").and_then(Value::as_array);
-            own.is_some_and(|rules| !rules.is_empty()) || map.values().any(has_rules)
-        }
-        Value::Array(items) => items.iter().any(has_rules),
-        _ => false,
-    }
 }

@@ -1,5 +1,6 @@
 //! What is there to say about a file?
 
+use crate::cel::Rules;
 use crate::definitions::{Definitions, Kind, SchemaError, Version};
 use crate::facts::Facts;
 use crate::finding::{Finding, Issue};
@@ -120,6 +121,7 @@ impl Verdict {
                 Standing::Foreign(kind) => {
                     *report.skipped.entry(kind).or_default() += 1;
                     self.policies_on(value, &mut found);
+                    definition(value, &mut found);
                     if let Ok(object) = object(value) {
                         semantic::object(&Subject { value, stored: value, object: &object }, &self.facts, &mut found);
                         keep(root.clone(), value, object);
@@ -162,7 +164,7 @@ impl Verdict {
     /// Judges an object of a kind that is defined; it is handed back when its form is right.
     fn known(&self, kind: &Kind, version: &Version, value: &Value, found: &mut Vec<Issue>) -> Option<Object> {
         let version_is_served = found.iter().all(|i| *i.rule != rules::VERSION);
-        let judged = structural::create(value, &version.form);
+        let judged = version.create(value);
         let mut form = structural::issues(&judged);
         if let Some(ours) = &self.ours {
             form.iter_mut().for_each(|issue| self.lacks(ours, kind, version, issue));
@@ -192,6 +194,18 @@ impl Verdict {
         issue.rule = &rules::DEFINITION;
         issue.message = format!("the definitions of {origin} do not know this field; those of napkeeper do ({ours})");
         issue.fix = Some("update the definitions, or do without the field".to_owned());
+    }
+}
+
+/// The rules of a CustomResourceDefinition must be such that they can be evaluated.
+fn definition(value: &Value, found: &mut Vec<Issue>) {
+    if value["kind"] != "CustomResourceDefinition" {
+        return;
+    }
+    for (i, version) in value["spec"]["versions"].as_array().into_iter().flatten().enumerate() {
+        if let Err(error) = Rules::compile(&version["schema"]["openAPIV3Schema"]) {
+            found.push(error.into_issue(&Path::of("spec.versions").index(i).key("schema").key("openAPIV3Schema")));
+        }
     }
 }
 

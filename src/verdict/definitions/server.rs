@@ -1,7 +1,7 @@
 //! What would the API server answer?
 
 use super::{Definitions, Version};
-use crate::structural::{self, Judged, NO_FIELD, Reason};
+use crate::structural::{Judged, NO_FIELD, Reason};
 use serde_json::Value;
 
 /// Why the API server refuses a field: `causes[]` of its answer.
@@ -39,7 +39,7 @@ impl ServerVerdict {
         Self { causes: vec![Cause { field: field.to_owned(), reason }], ..Self::bare(422) }
     }
 
-    fn of(judged: &Judged, version: &Version, rules: Vec<Cause>, accepted: u16) -> Self {
+    fn of(judged: &Judged, version: &Version, accepted: u16) -> Self {
         if !judged.unreadable.is_empty() {
             return Self::bare(400);
         }
@@ -49,29 +49,14 @@ impl ServerVerdict {
             return Self { unknown_fields, ..Self::bare(400) };
         }
         let faults = judged.faults.iter().map(|fault| Cause { field: fault.field.clone(), reason: fault.reason });
-        let mut causes: Vec<Cause> = faults.chain(rules).collect();
-        if version.form.has_rules && judged.faults.iter().any(|fault| fault.reason.blocks()) {
+        let mut causes: Vec<Cause> = faults.collect();
+        if !version.rules.is_empty() && judged.faults.iter().any(|fault| fault.reason.blocks()) {
             causes.push(Cause { field: NO_FIELD.to_owned(), reason: Reason::Invalid });
         }
         causes.sort();
         causes.dedup();
         Self { code: if causes.is_empty() { accepted } else { 422 }, causes, unknown_fields: Vec::new() }
     }
-}
-
-/// The cross-field rules (CEL) of a definition: what they refuse of an object as it would be stored.
-///
-/// SEAM: `Rules::check` of the walker of rules comes here; until then no rule refuses anything.
-pub(crate) fn cross_field_rules(_version: &Version, _new: &Value, _old: Option<&Value>) -> Vec<Cause> {
-    Vec::new()
-}
-
-fn rules(judged: &Judged, version: &Version, old: Option<&Value>) -> Vec<Cause> {
-    let refused = !judged.unreadable.is_empty() || !judged.unknown.is_empty();
-    if refused || judged.faults.iter().any(|fault| fault.reason.blocks()) {
-        return Vec::new();
-    }
-    cross_field_rules(version, &judged.stored, old)
 }
 
 impl Definitions {
@@ -82,9 +67,7 @@ impl Definitions {
             Ok(found) => found,
             Err(refused) => return refused,
         };
-        let judged = structural::create(value, &version.form);
-        let rules = rules(&judged, version, None);
-        ServerVerdict::of(&judged, version, rules, 201)
+        ServerVerdict::of(&version.create(value), version, 201)
     }
 
     /// What the API server would answer to an object that is to replace another.
@@ -94,7 +77,7 @@ impl Definitions {
             Ok(found) => found,
             Err(refused) => return refused,
         };
-        let (stored, judged) = structural::update(old, new, &version.form);
+        let (stored, judged) = version.update(old, new);
         let broken = !judged.unreadable.is_empty() || !judged.unknown.is_empty();
         let meta = |value: &Value, key: &str| value["metadata"][key].as_str().unwrap_or_default().to_owned();
         if !broken && meta(new, "name") != meta(&stored, "name") {
@@ -109,8 +92,7 @@ impl Definitions {
         if !broken && other {
             return ServerVerdict::bare(409);
         }
-        let rules = rules(&judged, version, Some(&stored));
-        ServerVerdict::of(&judged, version, rules, 200)
+        ServerVerdict::of(&judged, version, 200)
     }
 
     /// The version that an object says it is of, or what is answered when there is none.

@@ -87,7 +87,7 @@ impl Native {
     fn form(&self) -> Option<&Form> {
         let make = || {
             let schema = structural::compile(&(self.schema)(), structural::Manner::Plain).ok()?;
-            Some(Form { schema, has_status: true, scale: None, has_rules: false })
+            Some(Form { schema, has_status: true, scale: None })
         };
         self.form.get_or_init(make).as_ref()
     }

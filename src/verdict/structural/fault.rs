@@ -1,5 +1,6 @@
 //! What does the API server say when it refuses?
 
+use crate::cel;
 use crate::finding::Issue;
 use std::fmt;
 
@@ -43,6 +44,17 @@ impl Reason {
     /// True when the cross-field rules are not run because of it.
     pub(crate) const fn blocks(self) -> bool {
         matches!(self, Self::Required | Self::TypeInvalid | Self::NotSupported | Self::TooLong | Self::TooMany)
+    }
+}
+
+impl From<cel::Reason> for Reason {
+    fn from(reason: cel::Reason) -> Self {
+        match reason {
+            cel::Reason::Invalid => Self::Invalid,
+            cel::Reason::Forbidden => Self::Forbidden,
+            cel::Reason::Required => Self::Required,
+            cel::Reason::Duplicate => Self::Duplicate,
+        }
     }
 }
 

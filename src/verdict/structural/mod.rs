@@ -48,8 +48,6 @@ pub(crate) struct Form {
     /// Status is written through its own subresource only.
     pub(crate) has_status: bool,
     pub(crate) scale: Option<Scale>,
-    /// There are cross-field rules, which wait for the schema to be satisfied.
-    pub(crate) has_rules: bool,
 }
 
 /// A field that is unknown.

@@ -188,6 +188,32 @@ impl Node {
         true
     }
 
+    /// A path as the API server writes it: keys of maps in brackets.
+    pub(crate) fn server_path(&self, path: &Path) -> String {
+        let mut here = Some(self);
+        let mut text = String::new();
+        for segment in path.segments() {
+            match segment {
+                Segment::Index(index) => {
+                    text += &format!("[{index}]");
+                    here = here.and_then(|node| node.items.as_deref());
+                }
+                Segment::Key(key) => {
+                    let found = here.map_or(Found::Nothing, |node| node.find(key));
+                    let named = matches!(found, Found::Property(_) | Found::Nothing);
+                    match (named, text.is_empty()) {
+                        (true, true) => text += key,
+                        (true, false) => text += &format!(".{key}"),
+                        (false, _) => text += &format!("[{key}]"),
+                    }
+                    here = found.node();
+                }
+            }
+        }
+        // What is about the object as a whole names no field.
+        if text.is_empty() { super::NO_FIELD.to_owned() } else { text }
+    }
+
     /// Names of the fields.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.properties.iter().map(|(name, _)| &**name)
