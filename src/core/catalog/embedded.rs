@@ -17,12 +17,12 @@
 //! ```
 
 use super::reader::{Broken, Reader};
-use super::{Arch, Gpu, OfferedSize, RegionCatalog, SizeFacts};
+use super::{Arch, Gpu, OfferedSize, RegionCatalog, SizeFacts, SizeIndex};
 use crate::money::HourlyPrice;
 use crate::names::{Region, VmSize, Zone};
 use crate::suggest::distance;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 static DATA: &[u8] = include_bytes!("data/catalog.bin");
 
@@ -59,6 +59,8 @@ pub struct Catalog {
     as_of: Month,
     sizes: Vec<Arc<SizeFacts>>,
     regions: BTreeMap<Region, Vec<Offer>>,
+    /// Built when it is first asked for.
+    index: OnceLock<SizeIndex>,
 }
 
 /// A row of the file. What it means is built when its region is asked for.
@@ -112,7 +114,7 @@ impl Catalog {
         let regions = reader.list(|r| read_region(r, sizes.len()))?.into_iter().collect();
         reader.enter("the end");
         reader.finish()?;
-        Ok(Self { as_of, sizes, regions })
+        Ok(Self { as_of, sizes, regions, index: OnceLock::new() })
     }
 
     /// The month that the data was taken.
@@ -132,6 +134,11 @@ impl Catalog {
     pub fn size(&self, name: &VmSize) -> Option<&Arc<SizeFacts>> {
         let at = self.sizes.binary_search_by(|s| s.name.cmp(name)).ok()?;
         self.sizes.get(at)
+    }
+
+    /// The sizes by their labels.
+    pub fn index(&self) -> &SizeIndex {
+        self.index.get_or_init(|| SizeIndex::new(&self.sizes))
     }
 
     /// All regions, sorted by name.

@@ -87,11 +87,24 @@ pub enum Dropped {
 #[must_use]
 pub fn dropped(size: &OfferedSize, class: &NodeClass) -> Option<Dropped> {
     let facts = &*size.facts;
+    let (restricted, price) = (size.restricted, size.on_demand);
+    let unreadable = |d: &Dropped| *d == Dropped::UnreadableName;
+    let nowhere = dropped_everywhere(facts);
+    nowhere
+        .filter(unreadable)
+        .or_else(|| restricted.then_some(Dropped::Restricted))
+        .or(nowhere)
+        .or_else(|| price.is_none().then_some(Dropped::NoPrice))
+        .or_else(|| dropped_by_class(facts, class))
+}
+
+/// Why a VM size can be a node of no class in no region; `None` when it can be one somewhere.
+#[must_use]
+pub fn dropped_everywhere(facts: &SizeFacts) -> Option<Dropped> {
     let Ok(name) = SizeName::parse(facts.name.as_str()) else {
         return Some(Dropped::UnreadableName);
     };
-    let everywhere = [
-        (size.restricted, Dropped::Restricted),
+    [
         (REFUSED_BY_AKS.contains(&facts.name.as_str()), Dropped::RefusedByAks),
         (facts.vcpus < LEAST_VCPUS, Dropped::FewCpus),
         (facts.memory_mib < LEAST_MEMORY_MIB, Dropped::LittleMemory),
@@ -99,12 +112,9 @@ pub fn dropped(size: &OfferedSize, class: &NodeClass) -> Option<Dropped> {
         (name.family() == "N" && facts.gpu.is_none(), Dropped::UndrivenGpu),
         (name.constrained().is_some(), Dropped::ConstrainedCores),
         (name.is_confidential(), Dropped::Confidential),
-        (size.on_demand.is_none(), Dropped::NoPrice),
-    ];
-    everywhere
-        .into_iter()
-        .find_map(|(applies, reason)| applies.then_some(reason))
-        .or_else(|| dropped_by_class(facts, class))
+    ]
+    .into_iter()
+    .find_map(|(applies, reason)| applies.then_some(reason))
 }
 
 fn dropped_by_class(facts: &SizeFacts, class: &NodeClass) -> Option<Dropped> {

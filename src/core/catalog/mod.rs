@@ -3,6 +3,7 @@
 mod capacity;
 mod embedded;
 mod filter;
+mod index;
 mod instance;
 mod offering;
 mod reader;
@@ -12,7 +13,8 @@ mod types;
 
 pub use capacity::{capacity, overhead};
 pub use embedded::{Catalog, CatalogError, Month};
-pub use filter::{Dropped, dropped};
+pub use filter::{Dropped, dropped, dropped_everywhere};
+pub use index::{SizeIndex, SizeSet};
 pub use instance::{Arch, Gpu, InstanceType, SizeFacts};
 pub use offering::{CapacityType, CapacityTypeError, Offering, OfferingKey};
 pub use region::{OfferedSize, RegionCatalog};
