@@ -12,14 +12,11 @@ use jiff::tz::TimeZone;
 
 /// A schedule, in UTC.
 #[derive(Debug, Clone)]
-pub struct Schedule {
-    cron: Cron,
-    pattern: Pattern,
-}
+pub struct Schedule(Cron);
 
 /// The fields of a schedule, for who asks about many days at once: bit `n` is set where the value `n` fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Pattern {
+pub struct Pattern {
     minutes: u64,
     hours: u64,
     days: u64,
@@ -79,37 +76,37 @@ impl Schedule {
     /// # Errors
     /// [`ScheduleError`] names the field that does not fit.
     pub fn parse(text: &str) -> Result<Self, ScheduleError> {
-        let plain = match text {
-            "@yearly" | "@annually" => "0 0 1 1 *",
-            "@monthly" => "0 0 1 * *",
-            "@weekly" => "0 0 * * 0",
-            "@daily" | "@midnight" => "0 0 * * *",
-            "@hourly" => "0 * * * *",
-            other => other,
-        };
-        let parts: Vec<&str> = plain.split_whitespace().collect();
-        if parts.len() != FIELDS.len() {
-            return Err(ScheduleError::Shape(text.to_owned()));
-        }
-        let mut fields = Vec::with_capacity(FIELDS.len());
-        for (part, field) in parts.into_iter().zip(&FIELDS) {
-            let read = field.read(part).ok_or_else(|| ScheduleError::Field {
-                text: text.to_owned(),
-                field: field.name,
-                value: part.to_owned(),
-                min: field.min,
-                max: field.max,
-            })?;
-            fields.push(read);
-        }
-        let canonical: Vec<String> = fields.iter().map(Allowed::canonical).collect();
-        let never = || ScheduleError::Never(text.to_owned());
+        let canonical = fields(text)?.map(|field| field.canonical());
         let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
-        let cron = parser.parse(&canonical.join(" ")).map_err(|_| never())?;
-        let [minutes, hours, days, months, weekdays] = fields.as_slice() else {
-            return Err(never());
-        };
-        let pattern = Pattern {
+        let parsed = parser.parse(&canonical.join(" "));
+        parsed.map(Self).map_err(|_| ScheduleError::Never(text.to_owned()))
+    }
+
+    /// The last time at or before `at`.
+    #[must_use]
+    pub fn at_or_before(&self, at: Timestamp) -> Option<Timestamp> {
+        let at = at.to_zoned(TimeZone::UTC);
+        let found = self.0.find_previous_occurrence(&at, true).ok()?;
+        Some(found.timestamp())
+    }
+
+    /// The first time after `at`.
+    #[must_use]
+    pub fn after(&self, at: Timestamp) -> Option<Timestamp> {
+        let at = at.to_zoned(TimeZone::UTC);
+        let found = self.0.find_next_occurrence(&at, false).ok()?;
+        Some(found.timestamp())
+    }
+}
+
+impl Pattern {
+    /// Reads a schedule, by the rules of [`Schedule::parse`].
+    ///
+    /// # Errors
+    /// [`ScheduleError`] names the field that does not fit. A date that never comes is none.
+    pub fn parse(text: &str) -> Result<Self, ScheduleError> {
+        let [minutes, hours, days, months, weekdays] = fields(text)?;
+        Ok(Self {
             minutes: minutes.values,
             hours: hours.values,
             days: days.values,
@@ -117,8 +114,7 @@ impl Schedule {
             weekdays: weekdays.values,
             any_day: days.star,
             any_weekday: weekdays.star,
-        };
-        Ok(Self { cron, pattern })
+        })
     }
 
     /// True when every week is like any other: neither days of the month nor months are named.
@@ -126,14 +122,14 @@ impl Schedule {
     pub fn is_weekly(&self) -> bool {
         const ALL_MONTHS: u64 = 0b1_1111_1111_1110;
         // A named day of the month that stands beside a star for the weekday, or the other way about, holds back.
-        self.pattern.any_day && self.pattern.months == ALL_MONTHS
+        self.any_day && self.months == ALL_MONTHS
     }
 
     /// True when it fires on a date at all. Day of the month and weekday must both fit where one of them is `*`; else
     /// either will do.
     #[must_use]
     pub fn fires_on(&self, date: Date) -> bool {
-        let Pattern { days, months, weekdays, any_day, any_weekday, .. } = self.pattern;
+        let Pattern { days, months, weekdays, any_day, any_weekday, .. } = *self;
         let day = has(days, date.day());
         let weekday = has(weekdays, date.weekday().to_sunday_zero_offset());
         let fits = if any_day || any_weekday { day && weekday } else { day || weekday };
@@ -142,28 +138,38 @@ impl Schedule {
 
     /// Minutes after midnight at which it fires, on the days that it fires on, in order.
     pub fn minutes_of_day(&self) -> impl Iterator<Item = u32> + '_ {
-        let hours = (0..24).filter(|h| has(self.pattern.hours, *h));
+        let hours = (0..24).filter(|h| has(self.hours, *h));
         hours.flat_map(|hour| {
-            let minutes = (0..60).filter(|minute| has(self.pattern.minutes, *minute));
+            let minutes = (0..60).filter(|minute| has(self.minutes, *minute));
             minutes.map(move |minute| u32::from(hour.unsigned_abs()) * 60 + u32::from(minute.unsigned_abs()))
         })
     }
+}
 
-    /// The last time at or before `at`.
-    #[must_use]
-    pub fn at_or_before(&self, at: Timestamp) -> Option<Timestamp> {
-        let at = at.to_zoned(TimeZone::UTC);
-        let found = self.cron.find_previous_occurrence(&at, true).ok()?;
-        Some(found.timestamp())
+/// The fields of a schedule, in order.
+fn fields(text: &str) -> Result<[Allowed; 5], ScheduleError> {
+    let plain = match text {
+        "@yearly" | "@annually" => "0 0 1 1 *",
+        "@monthly" => "0 0 1 * *",
+        "@weekly" => "0 0 * * 0",
+        "@daily" | "@midnight" => "0 0 * * *",
+        "@hourly" => "0 * * * *",
+        other => other,
+    };
+    let parts: Vec<&str> = plain.split_whitespace().collect();
+    let shape = || ScheduleError::Shape(text.to_owned());
+    let parts: [&str; 5] = parts.try_into().map_err(|_| shape())?;
+    let mut read = Vec::with_capacity(FIELDS.len());
+    for (part, field) in parts.into_iter().zip(&FIELDS) {
+        read.push(field.read(part).ok_or_else(|| ScheduleError::Field {
+            text: text.to_owned(),
+            field: field.name,
+            value: part.to_owned(),
+            min: field.min,
+            max: field.max,
+        })?);
     }
-
-    /// The first time after `at`.
-    #[must_use]
-    pub fn after(&self, at: Timestamp) -> Option<Timestamp> {
-        let at = at.to_zoned(TimeZone::UTC);
-        let found = self.cron.find_next_occurrence(&at, false).ok()?;
-        Some(found.timestamp())
-    }
+    read.try_into().map_err(|_| shape())
 }
 
 /// True when a set of values has this one.

@@ -62,7 +62,8 @@ impl Verdict {
     /// Judges all files of an input: each by itself, then their objects together. One report a file.
     #[must_use]
     pub fn judge(&self, sources: &[Source]) -> Vec<Report> {
-        let mut render = Render::default();
+        let files = sources.iter().map(|source| source.file.clone()).collect();
+        let mut render = Render { digests: Vec::new(), files };
         let judged = |(i, source): (usize, &Source)| self.source(i, source, &mut render);
         let mut reports: Vec<Report> = sources.iter().enumerate().map(judged).collect();
         for (object, issue) in semantic::render(&render, &self.facts) {
@@ -209,7 +210,7 @@ fn meaning(value: &Value, found: &mut Vec<Issue>) -> Option<Object> {
         Err(violations) => {
             let known = |path: &Path| found.iter().any(|i| i.path == *path);
             let new: Vec<_> = violations.0.into_iter().filter(|v| !known(&v.path)).collect();
-            found.extend(new.into_iter().map(|v| Issue::new(&rules::MEANING, &v.path, v.message)));
+            found.extend(new.into_iter().map(|v| semantic::meaningless(&v.path, v.message)));
             None
         }
     }
@@ -224,12 +225,12 @@ mod tests {
         Verdict::embedded().unwrap().judge(&[source]).remove(0)
     }
 
-    /// `path rule` of everything that is found.
+    /// `path rule` of everything that is found about the form: what each family finds is tested beside it.
     fn findings(text: &str) -> Vec<String> {
         let source = load_text("t.yaml", text.to_owned());
         let report = judged(source);
         let shown = |f: &Finding| format!("{} {}", f.path, f.rule);
-        report.findings.iter().map(shown).collect()
+        report.findings.iter().filter(|f| f.rule.starts_with("NK1")).map(shown).collect()
     }
 
     fn class(spec: &str) -> Vec<String> {

@@ -40,17 +40,26 @@ const KEYS: [&str; 17] = [
 pub struct SizeIndex {
     sizes: Vec<Arc<SizeFacts>>,
     keys: BTreeMap<&'static str, Column>,
+    spot: SizeSet,
+    gpu: SizeSet,
 }
 
-/// The sizes by the value of one label, as indexes.
+/// The sizes by the value of one label.
 #[derive(Debug, Clone, Default)]
 struct Column {
-    values: BTreeMap<Arc<str>, Vec<usize>>,
-    absent: Vec<usize>,
+    values: BTreeMap<Arc<str>, Members>,
+    absent: Members,
+}
+
+/// The sizes that have one value: by index, or as a set where that is quicker to add.
+#[derive(Debug, Clone)]
+enum Members {
+    Few(Vec<usize>),
+    Many(SizeSet),
 }
 
 /// Some sizes of an index.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SizeSet {
     words: Vec<u64>,
 }
@@ -60,17 +69,25 @@ impl SizeIndex {
     #[must_use]
     pub fn new(sizes: &[Arc<SizeFacts>]) -> Self {
         let usable = |size: &&Arc<SizeFacts>| dropped_everywhere(size).is_none();
-        let mut index = Self { sizes: sizes.iter().filter(usable).cloned().collect(), keys: BTreeMap::new() };
+        let sizes: Vec<Arc<SizeFacts>> = sizes.iter().filter(usable).cloned().collect();
+        let (spot, gpu) = (SizeSet::none(sizes.len()), SizeSet::none(sizes.len()));
+        let mut index = Self { sizes, keys: BTreeMap::new(), spot, gpu };
         let named = Region::new("any").ok().zip(NodeClassName::new("any").ok()).zip(Uid::new("any").ok());
         let Some(((region, class), uid)) = named else { return index };
         let class = NodeClass::with_defaults(class, uid);
         for (at, size) in index.sizes.iter().enumerate() {
+            if size.spot_eligible {
+                index.spot.insert(at);
+            }
+            if size.gpu.is_some() {
+                index.gpu.insert(at);
+            }
             let labels = requirements(size, &[], &region, &class);
             for key in KEYS {
                 let column = index.keys.entry(key).or_default();
                 match labels.get(key).and_then(Requirement::single) {
-                    Some(value) => column.values.entry(Arc::clone(value)).or_default().push(at),
-                    None => column.absent.push(at),
+                    Some(value) => column.values.entry(Arc::clone(value)).or_default().push(at, index.sizes.len()),
+                    None => column.absent.push(at, index.sizes.len()),
                 }
             }
         }
@@ -89,27 +106,71 @@ impl SizeIndex {
         set
     }
 
+    /// The sizes of a set that can be bought as spot.
+    #[must_use]
+    pub fn spot(&self, set: &SizeSet) -> SizeSet {
+        set.among(&self.spot)
+    }
+
+    /// The sizes of a set that have GPUs.
+    #[must_use]
+    pub fn with_gpus(&self, set: &SizeSet) -> SizeSet {
+        set.among(&self.gpu)
+    }
+
     /// The sizes of a set, by name.
     pub fn sizes<'i>(&'i self, set: &'i SizeSet) -> impl Iterator<Item = &'i Arc<SizeFacts>> {
-        self.sizes.iter().enumerate().filter(|(at, _)| set.has(*at)).map(|(_, size)| size)
+        let chunks = self.sizes.chunks(64).zip(&set.words).filter(|(_, word)| **word != 0);
+        chunks.flat_map(|(chunk, word)| {
+            chunk.iter().enumerate().filter(move |(bit, _)| word >> bit & 1 == 1).map(|(_, size)| size)
+        })
     }
 }
 
 impl Column {
     fn matching(&self, requirement: &Requirement, total: usize) -> SizeSet {
         let mut set = SizeSet::none(total);
-        let mut add = |indexes: &[usize]| indexes.iter().for_each(|at| set.insert(*at));
         if requirement.allows_absent() {
-            add(&self.absent);
+            self.absent.add_to(&mut set);
         }
         match requirement.values() {
-            Some(values) => values.iter().filter_map(|v| self.values.get(v)).for_each(|indexes| add(indexes)),
+            Some(values) => values.iter().filter_map(|v| self.values.get(v)).for_each(|m| m.add_to(&mut set)),
             None => {
                 let allowed = self.values.iter().filter(|(value, _)| requirement.allows(Some(value)));
-                allowed.for_each(|(_, indexes)| add(indexes));
+                allowed.for_each(|(_, members)| members.add_to(&mut set));
             }
         }
         set
+    }
+}
+
+impl Default for Members {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
+}
+
+impl Members {
+    /// Adds one out of `total` sizes.
+    fn push(&mut self, at: usize, total: usize) {
+        match self {
+            Self::Few(indexes) => {
+                indexes.push(at);
+                if indexes.len() > total / 64 {
+                    let mut set = SizeSet::none(total);
+                    indexes.iter().for_each(|at| set.insert(*at));
+                    *self = Self::Many(set);
+                }
+            }
+            Self::Many(set) => set.insert(at),
+        }
+    }
+
+    fn add_to(&self, all: &mut SizeSet) {
+        match self {
+            Self::Few(indexes) => indexes.iter().for_each(|at| all.insert(*at)),
+            Self::Many(set) => all.add(set),
+        }
     }
 }
 
@@ -133,8 +194,14 @@ impl SizeSet {
         }
     }
 
-    fn has(&self, at: usize) -> bool {
-        self.words.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+    fn among(&self, other: &Self) -> Self {
+        let mut set = self.clone();
+        set.retain(other);
+        set
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.words.iter_mut().zip(&other.words).for_each(|(a, b)| *a |= b);
     }
 
     fn retain(&mut self, other: &Self) {
@@ -214,6 +281,9 @@ mod tests {
         let family = |letter: &str| index.matching(&asked(&[(labels::SKU_FAMILY, Operator::In, &[letter])]));
         let (d, e, all) = (family("D"), family("E"), index.matching(&Requirements::new()));
         assert!(!d.intersects(&e) && d.intersects(&all) && !d.is_empty());
+        let gpus = index.with_gpus(&all);
+        assert!(index.sizes(&gpus).all(|s| s.gpu.is_some()) && !gpus.is_empty() && gpus.len() < all.len());
+        assert!(index.sizes(&index.spot(&all)).all(|s| s.spot_eligible) && index.with_gpus(&d).is_empty());
         assert!(index.matching(&asked(&[(labels::OS, Operator::In, &["windows"])])).is_empty());
         assert_eq!(SizeIndex::default().matching(&Requirements::new()).len(), 0);
     }

@@ -4,7 +4,7 @@
 //! weekly one week says it all; else four years are looked at, so that a 29 February is among them.
 
 use crate::cluster::pool::{Budget, DisruptionReason};
-use crate::schedule::{Schedule, ScheduleError};
+use crate::schedule::{Pattern, ScheduleError};
 use jiff::civil::Date;
 use jiff::{SignedDuration, ToSpan};
 
@@ -74,7 +74,7 @@ impl Calendar {
         let mut windows = Vec::with_capacity(budgets.len());
         for budget in budgets {
             let window = budget.window.as_ref();
-            windows.push(window.map(|(text, time)| Ok((Schedule::parse(text)?, minutes(*time)))).transpose()?);
+            windows.push(window.map(|(text, time)| Ok((Pattern::parse(text)?, minutes(*time)))).transpose()?);
         }
         let weekly = windows.iter().flatten().all(|(schedule, _)| schedule.is_weekly());
         let (first, cycle) = if weekly { (MONDAY, WEEK) } else { FOUR_YEARS };
@@ -192,7 +192,7 @@ impl Minutes {
     }
 
     /// Adds all minutes at which a window holds, those too of which it opened before the cycle.
-    fn fire(&mut self, schedule: &Schedule, length: u32, first: Date) {
+    fn fire(&mut self, schedule: &Pattern, length: u32, first: Date) {
         let length = length.min(self.cycle);
         let lead = length.div_ceil(DAY);
         // What fires every few minutes would be filled over and over: on each day spans that touch are one.
@@ -204,8 +204,12 @@ impl Minutes {
                 _ => {}
             }
         }
+        let Ok(mut date) = first.checked_sub(i64::from(lead).days()) else { return };
         for day in 0..lead + self.cycle / DAY {
-            let Ok(date) = first.checked_add((i64::from(day) - i64::from(lead)).days()) else { continue };
+            if day > 0 {
+                let Ok(next) = date.tomorrow() else { return };
+                date = next;
+            }
             if schedule.fires_on(date) {
                 for (start, end) in &spans {
                     let (start, end) = (day * DAY + start, day * DAY + end);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cluster::pool::BudgetNodes;
+use crate::schedule::Schedule;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
@@ -161,7 +162,7 @@ fn edges() {
 
 #[test]
 fn schedules_know_their_days_and_minutes() {
-    let fires = |schedule: &str, date: Date| Schedule::parse(schedule).unwrap().fires_on(date);
+    let fires = |schedule: &str, date: Date| Pattern::parse(schedule).unwrap().fires_on(date);
     let start: Timestamp = "2025-01-01T00:00:00Z".parse().unwrap();
     for schedule in ["0 5 * * *", "0 5 */2 * *", "0 5 13 * FRI", "0 5 * 2,3 MON", "0 5 31 * *", "0 5 */3 * */2"] {
         let parsed = Schedule::parse(schedule).unwrap();
@@ -172,6 +173,6 @@ fn schedules_know_their_days_and_minutes() {
             assert_eq!(fires(schedule, midnight.to_zoned(TimeZone::UTC).date()), expected, "{schedule} {midnight}");
         }
     }
-    let minutes: Vec<u32> = Schedule::parse("*/30 1,23 * * *").unwrap().minutes_of_day().collect();
+    let minutes: Vec<u32> = Pattern::parse("*/30 1,23 * * *").unwrap().minutes_of_day().collect();
     assert_eq!(minutes, [60, 90, 1380, 1410]);
 }
