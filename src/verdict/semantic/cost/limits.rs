@@ -78,7 +78,7 @@ fn shown(name: &str, amount: i64) -> String {
 fn gpu_limit(pool: &NodePool, index: &SizeIndex, gpus: &SizeSet) -> Option<Issue> {
     let named = |key: &&str| pool.requirements.get(key).and_then(Requirement::values).is_some();
     let asked = |key: &&str| pool.requirements.get(key).is_some_and(|r| !r.allows_absent());
-    let meant = CHOOSING.iter().any(|key| named(key)) || CHOOSING_GPUS.iter().any(|key| asked(key));
+    let meant = CHOOSING.iter().any(named) || CHOOSING_GPUS.iter().any(asked);
     if gpus.is_empty() || pool.limits.nodes.is_some() || !meant {
         return None;
     }

@@ -59,7 +59,7 @@ fn tool(render: &Render) -> Option<Tool> {
         }
     }
     let annotated = || {
-        let tools = render.digests.iter().filter_map(|d| by_annotation(d));
+        let tools = render.digests.iter().filter_map(by_annotation);
         // What an Application or a Kustomization says of itself counts for more than a trace of the tool.
         tools.into_iter().find(|tool| !never.contains(tool))
     };
@@ -158,7 +158,10 @@ fn definition(object: &Object) -> Option<&'static str> {
 pub(super) fn waves(render: &Render, found: &mut Vec<(usize, Issue)>) {
     let wave = |digest: &Digest| digest.annotations.get(ARGO_WAVE).map_or(Some(0), |w| w.parse::<i64>().ok());
     let later = |name: &str| {
-        let defines = |d: &&Digest| matches!(&d.object, Object::Other { name: n, kind, .. } if &**n == name && &**kind == "CustomResourceDefinition");
+        let defines = |d: &&Digest| match &d.object {
+            Object::Other { name: defined, kind, .. } => &**defined == name && &**kind == "CustomResourceDefinition",
+            _ => false,
+        };
         render.digests.iter().find(defines).and_then(wave)
     };
     let (pools, classes) = (later(DEFINITIONS[0].0), later(DEFINITIONS[2].0));
