@@ -354,7 +354,7 @@ mod tests {
         }
         let sweep = "{apiVersion: napkeeper.io/v1alpha1, kind: OrphanSweep, metadata: {name: a}, \
                      spec: {minimumAge: {vm: 9m}, exclusions: [{}]}}";
-        assert_eq!(findings(sweep), ["spec.minimumAge.vm NK1020", "spec.exclusions[0] NK1020"]);
+        assert_eq!(findings(sweep), ["spec.minimumAge.vm NK1030", "spec.exclusions[0] NK1030"]);
     }
 
     #[test]
