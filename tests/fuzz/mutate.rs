@@ -19,12 +19,7 @@ pub(super) struct Mutator {
 impl Mutator {
     pub(super) fn new(seed: u64, corpus: &[&str], words: &[&str]) -> Self {
         let bytes = |texts: &[&str]| texts.iter().map(|t| t.as_bytes().to_vec()).collect::<Vec<_>>();
-        Self {
-            random: Chance::new(seed),
-            corpus: bytes(corpus),
-            words: bytes(words),
-            given: corpus.len(),
-        }
+        Self { random: Chance::new(seed), corpus: bytes(corpus), words: bytes(words), given: corpus.len() }
     }
 
     /// The next input.

@@ -6,6 +6,7 @@ mod azure_sim;
 mod controller;
 mod logs;
 mod output;
+mod policy_args;
 mod simulate;
 mod validate;
 mod version;

@@ -2,6 +2,7 @@
 
 use super::Outcome;
 use super::output::{self, Format};
+use super::policy_args::{LoadedPolicies, PolicyArgs};
 use anyhow::bail;
 use napkeeper_api::config;
 use napkeeper_api::manifests::{self, Loaded, STDIN, Source};
@@ -18,6 +19,7 @@ Examples:
   napkeeper validate                          every manifest under the current folder
   napkeeper validate clusters/prod apps/pool.yaml
   kustomize build overlays/prod | napkeeper validate -
+  napkeeper validate --policies policies clusters/prod
   napkeeper validate -o json | jq '.findings[].rule'
 
 NodePool, NodeClaim, AKSNodeClass, OrphanSweep, Scenario and napkeeper.yaml are checked; other kinds are counted and skipped.
@@ -33,18 +35,28 @@ pub(super) struct Args {
     /// How to print the findings.
     #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
     output: Format,
+    #[command(flatten)]
+    policies: PolicyArgs,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let verdict = Verdict::embedded()?;
     let mut loaded = manifests::load(&args.paths);
     if loaded.sources.is_empty() && loaded.unreadable.is_empty() {
         let shown: Vec<String> = args.paths.iter().map(|p| p.display().to_string()).collect();
         bail!("no manifests in {}: there is no .yaml, .yml or .json file", shown.join(", "));
     }
     add_config(&mut loaded, &args.paths);
-    let judged = verdict.judge(&loaded.sources);
-    let reports: Vec<Report> = loaded.sources.iter().zip(judged).map(|(s, r)| with_scenarios(s, r)).collect();
+    let policies = args.policies.load(&[])?;
+    let broken = policies.problems(&loaded.sources);
+    let LoadedPolicies { policies, inputs, .. } = policies;
+    let inputs = inputs.with_render(&policies, &loaded.sources);
+    let judged = Verdict::embedded()?.with_policies(policies, inputs).judge(&loaded.sources);
+    let mut reports: Vec<Report> = loaded.sources.iter().zip(judged).map(|(s, r)| with_scenarios(s, r)).collect();
+    for (source, report) in broken {
+        loaded.sources.push(source);
+        reports.push(report);
+    }
+    reports.iter_mut().for_each(|report| args.policies.weigh(report));
     let mut out = anstream::stdout().lock();
     let summary = Summary::of(&loaded, &reports);
     match args.output {
