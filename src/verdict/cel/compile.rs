@@ -25,6 +25,9 @@ const MOST_OPERATORS: usize = 3_000;
 /// Deepest nesting.
 const DEEPEST: usize = 250;
 
+/// Most brackets inside of each other. The parser recurses for each.
+const MOST_BRACKETS: usize = 60;
+
 /// Names of types, as expressions write them.
 const TYPES: &[&str] = &[
     "int",
@@ -44,6 +47,9 @@ const TYPES: &[&str] = &[
     "net.CIDR",
 ];
 
+/// Functions that convert a constant when the expression is compiled.
+const CONVERSIONS: &[&str] = &["bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint"];
+
 /// Parses without any macro: those of the language are resolved here.
 static PARSER: LazyLock<cel::Env> = LazyLock::new(cel::Env::default);
 
@@ -55,8 +61,26 @@ pub(crate) fn compile(text: &str, names: &[String]) -> Result<Node> {
             "the expression is too long: at most {LONGEST} characters and {MOST_OPERATORS} operators and brackets"
         ));
     }
+    if brackets(text) > MOST_BRACKETS {
+        return refuse(format!("brackets are nested too deeply: at most {MOST_BRACKETS}"));
+    }
     let parsed = parse(text)?;
     Compiler { names, locals: Vec::new(), depth: 0 }.lower(&parsed)
+}
+
+/// How deep brackets are nested, at most: those in texts count as well.
+fn brackets(text: &str) -> usize {
+    let mut deepest = 0;
+    let mut depth = 0_usize;
+    for byte in text.bytes() {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
 }
 
 /// The parser is somebody else's: if it should panic, the expression is refused.
@@ -195,14 +219,14 @@ impl Compiler<'_> {
             });
         };
         let mut nodes = all.into_iter().map(|arg| self.lower(arg)).collect::<Result<Vec<_>>>()?;
-        if library::regex::TAKE_A_PATTERN.contains(&name) {
-            if let Some(place @ Node::Const(Val::Text(_))) = nodes.get_mut(1) {
-                let Node::Const(Val::Text(pattern)) = place else { return refuse("a pattern is a text") };
-                let regex = library::regex::compile(pattern).map_err(CompileError)?;
-                *place = Node::Const(Val::opaque(Opaque::Pattern(regex)));
-            }
+        let takes_pattern = library::regex::TAKE_A_PATTERN.contains(&name);
+        if let (true, Some(Node::Const(Val::Text(pattern)))) = (takes_pattern, nodes.get(1)) {
+            let regex = library::regex::compile(pattern).map_err(CompileError)?;
+            nodes.splice(1..2, [Node::Const(Val::opaque(Opaque::Pattern(regex)))]);
         }
-        if let ("duration" | "timestamp", [Node::Const(value @ Val::Text(_))]) = (name, nodes.as_slice()) {
+        // The API server converts what stands in the expression when it compiles it.
+        if let (true, [Node::Const(value)]) = (CONVERSIONS.contains(&name) && style == Style::Global, nodes.as_slice())
+        {
             let mut machine = Machine::new(&[], &[] as &[Bound], RULE_BUDGET);
             let value = function(&mut machine, std::slice::from_ref(value)).map_err(|e| CompileError(e.to_string()))?;
             return Ok(Node::Const(value));

@@ -37,7 +37,7 @@ pub(crate) fn to_json(value: &Val) -> Option<Value> {
         Val::Double(d) => Value::Number(Number::from_f64(*d)?),
         Val::Text(text) => Value::String(text.to_string()),
         Val::Duration(d) => Value::String(time::print_duration(*d)),
-        Val::Timestamp(at) => Value::String(time::print_timestamp(*at)),
+        Val::Timestamp(at) => Value::String(at.to_string()),
         Val::List(list) => Value::Array(list.items.iter().map(to_json).collect::<Option<_>>()?),
         Val::Map(map) => {
             let mut object = Map::new();

@@ -4,8 +4,7 @@ use super::error::{EvalError, failed, no_overload};
 use super::fold;
 use super::node::Node;
 use super::operators::{index, select, select_optional};
-use super::value::{Key, Map, Val};
-use std::sync::Arc;
+use super::value::{Key, Val};
 
 /// Steps that one rule may take: twice the cost limit of kube-apiserver for a call, since ours are counted a little
 /// differently and an expression that passes there must pass here.
@@ -147,11 +146,7 @@ impl<'a> Machine<'a> {
                 (value, false) => map.push((key, value)),
             }
         }
-        let map = Map::new(map);
-        if map.entries().windows(2).any(|pair| matches!(pair, [a, b] if a.0 == b.0)) {
-            return failed("Failed with repeated key");
-        }
-        Ok(Val::Map(Arc::new(map)))
+        Ok(Val::map(map))
     }
 
     /// `&&` and `||`: the side that decides wins over an error on the other.

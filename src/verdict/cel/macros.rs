@@ -57,7 +57,8 @@ fn shape<'e>(name: &str, args: &'e [IdedExpr]) -> Option<(FoldKind, Shape<'e>)> 
     let (kind, one, two) = match name {
         "all" => (All, true, true),
         "exists" => (Exists, true, true),
-        "exists_one" | "existsOne" => (ExistsOne, true, true),
+        "exists_one" => (ExistsOne, true, true),
+        "existsOne" => (ExistsOne, false, true),
         "filter" => (Filter, true, false),
         "map" => (Collect, true, false),
         "sortBy" => (SortBy, true, false),

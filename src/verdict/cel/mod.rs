@@ -15,7 +15,16 @@ mod node;
 mod opaque;
 mod operators;
 mod program;
+mod rules;
+mod same;
+mod shape;
+#[cfg(test)]
+mod tests;
 mod value;
+mod walker;
 
 pub use error::{CompileError, EvalError};
 pub use program::{Env, Output, Program, Variables};
+pub use rules::{Reason, RuleError, Rules};
+pub use same::Pair;
+pub use walker::CelFinding;

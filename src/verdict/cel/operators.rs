@@ -1,7 +1,7 @@
 //! What do the operators of the language give?
 
 use super::error::{EvalError, failed, no_overload};
-use super::library::time;
+use super::library::moment::Moment;
 use super::machine::{Machine, readable};
 use super::value::{Key, List, ListKind, Val, same_keys};
 use std::cmp::Ordering;
@@ -194,9 +194,13 @@ pub(super) fn add(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
             Ok(joined(a, b))
         }
         [Val::Duration(a), Val::Duration(b)] => a.checked_add(*b).map_or_else(overflow, |n| Ok(Val::Duration(n))),
-        [Val::Timestamp(t), Val::Duration(d)] | [Val::Duration(d), Val::Timestamp(t)] => time::later(*t, *d),
+        [Val::Timestamp(t), Val::Duration(d)] | [Val::Duration(d), Val::Timestamp(t)] => moment(t.later(*d)),
         _ => no_overload(),
     }
+}
+
+fn moment(at: Option<Moment>) -> Result<Val> {
+    at.map_or_else(|| failed("timestamp overflow"), |at| Ok(Val::Timestamp(at)))
 }
 
 /// Two lists as one. A set takes what it lacks; a list with keys replaces the items that it has.
@@ -223,11 +227,8 @@ pub(super) fn subtract(_: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
         [Val::UInt(a), Val::UInt(b)] => a.checked_sub(*b).map_or_else(overflow, |n| Ok(Val::UInt(n))),
         [Val::Double(a), Val::Double(b)] => Ok(Val::Double(a - b)),
         [Val::Duration(a), Val::Duration(b)] => a.checked_sub(*b).map_or_else(overflow, |n| Ok(Val::Duration(n))),
-        [Val::Timestamp(t), Val::Duration(d)] => match d.checked_neg() {
-            Some(d) => time::later(*t, d),
-            None => overflow(),
-        },
-        [Val::Timestamp(a), Val::Timestamp(b)] => time::between(*a, *b),
+        [Val::Timestamp(t), Val::Duration(d)] => moment(d.checked_neg().and_then(|d| t.later(d))),
+        [Val::Timestamp(a), Val::Timestamp(b)] => a.since(b).map_or_else(overflow, |d| Ok(Val::Duration(d))),
         _ => no_overload(),
     }
 }

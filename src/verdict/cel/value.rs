@@ -1,7 +1,7 @@
 //! Which values does an expression compute with, and when are two of them equal?
 
+use super::library::moment::Moment;
 use super::opaque::Opaque;
-use jiff::Timestamp;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) enum Val {
     Map(Arc<Map>),
     /// Nanoseconds.
     Duration(i64),
-    Timestamp(Timestamp),
+    Timestamp(Moment),
     Type(&'static str),
     Optional(Option<Arc<Val>>),
     Opaque(Arc<Opaque>),
@@ -101,14 +101,17 @@ pub(crate) fn whole(d: f64) -> Option<i64> {
 impl Map {
     /// A map of these entries. Of two with the same key the last stays.
     pub(crate) fn new(entries: Vec<(Key, Val)>) -> Self {
-        let size = entries.len();
-        Self::object(entries, Vec::new(), size)
+        let mut map = Self::object(entries, Vec::new(), 0);
+        map.size = map.entries.len();
+        map
     }
 
     /// An object of visible and hidden fields, `size` of them with those that are null.
     pub(crate) fn object(mut entries: Vec<(Key, Val)>, mut hidden: Vec<(Key, Val)>, size: usize) -> Self {
         if !entries.is_sorted_by(|a, b| a.0 < b.0) {
-            entries.sort_by(|a, b| a.0.cmp(&b.0));
+            entries.sort_by(|a, b| b.0.cmp(&a.0));
+            entries.reverse();
+            entries.dedup_by(|later, kept| later.0 == kept.0);
         }
         hidden.sort_by(|a, b| a.0.cmp(&b.0));
         Self { entries, hidden, size }
@@ -170,7 +173,7 @@ impl Val {
             Self::List(_) => "list",
             Self::Map(_) => "map",
             Self::Duration(_) => "google.protobuf.Duration",
-            Self::Timestamp(_) => "google.protobuf.Timestamp",
+            Self::Timestamp(..) => "google.protobuf.Timestamp",
             Self::Type(_) => "type",
             Self::Optional(_) => "optional_type",
             Self::Opaque(o) => o.type_name(),
@@ -191,7 +194,7 @@ impl Val {
             Self::List(l) => l.items.is_empty(),
             Self::Map(m) => m.len() == 0,
             Self::Optional(o) => o.is_none(),
-            Self::Timestamp(_) | Self::Type(_) | Self::Opaque(_) | Self::Bad(_) => false,
+            Self::Timestamp(..) | Self::Type(_) | Self::Opaque(_) | Self::Bad(_) => false,
         }
     }
 

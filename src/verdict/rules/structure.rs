@@ -18,4 +18,6 @@ rules! {
     NAME = "NK1018", Error, "An object has a valid name";
     MEANING = "NK1020", Error, "The fields of an object make sense together";
     PLACEHOLDER = "NK1021", Error, "A value is no placeholder";
+    RULE = "NK1030", Error, "A cross-field rule of the definition holds";
+    BROKEN_RULE = "NK1031", Error, "A rule of a definition can be evaluated";
 }

@@ -1,5 +1,6 @@
 //! Conversions between types, and the type of a value.
 
+use super::moment::Moment;
 use super::{Entry, Style::Global, floats, time};
 use crate::cel::error::{EvalError, failed, no_overload};
 use crate::cel::machine::Machine;
@@ -46,7 +47,7 @@ fn int(_: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
             _ => not_a(text, "int"),
         },
         [Val::Duration(d)] => Ok(Val::Int(*d)),
-        [Val::Timestamp(at)] => Ok(Val::Int(time::floor_second(*at))),
+        [Val::Timestamp(at)] => Ok(Val::Int(at.seconds())),
         _ => no_overload(),
     }
 }
@@ -110,7 +111,7 @@ pub(crate) fn display(value: &Val) -> String {
         Val::Double(d) => floats::shortest(*d),
         Val::Text(text) => text.to_string(),
         Val::Duration(d) => time::print_duration(*d),
-        Val::Timestamp(at) => time::print_timestamp(*at),
+        Val::Timestamp(at) => at.to_string(),
         Val::Type(name) => (*name).to_owned(),
         other => format!("a value of type {}", other.type_name()),
     }
@@ -153,10 +154,10 @@ pub(crate) fn duration(_: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
 pub(crate) fn timestamp(_: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
     match args {
         [Val::Timestamp(_)] => same_value(args),
-        [Val::Int(seconds)] => time::from_seconds(*seconds),
-        [Val::Text(text)] => {
-            time::parse_timestamp(text).map_or_else(|| not_a(text, "timestamp"), |at| Ok(Val::Timestamp(at)))
+        [Val::Int(seconds)] => {
+            Moment::from_seconds(*seconds).map_or_else(|| failed("timestamp overflow"), |at| Ok(Val::Timestamp(at)))
         }
+        [Val::Text(text)] => Moment::parse(text).map_or_else(|| not_a(text, "timestamp"), |at| Ok(Val::Timestamp(at))),
         _ => no_overload(),
     }
 }

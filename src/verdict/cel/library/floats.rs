@@ -56,7 +56,9 @@ fn hexadecimal(hex: &str) -> Option<f64> {
     if unsigned.is_empty() || !unsigned.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    let exponent: i64 = exponent.parse().unwrap_or(if exponent.starts_with('-') { -100_000 } else { 100_000 });
+    // More digits than fit say that the number is out of any bounds.
+    let beyond: i64 = if exponent.starts_with('-') { -100_000 } else { 100_000 };
+    let exponent = exponent.parse().unwrap_or(beyond);
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     if whole.is_empty() && fraction.is_empty() {
         return None;
@@ -72,8 +74,7 @@ fn hexadecimal(hex: &str) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// The shortest text that reads back as the same double; with an exponent below -4 and from 21 on, as Go's `%g` has it
-/// for a value of unknown precision.
+/// The shortest text that reads back as the same double; with an exponent below -4 and from 6 on, as Go's `%g`.
 pub(crate) fn shortest(d: f64) -> String {
     if d.is_nan() {
         return "NaN".to_owned();
@@ -84,7 +85,7 @@ pub(crate) fn shortest(d: f64) -> String {
     let scientific = format!("{d:e}");
     let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
     let Ok(power) = exponent.parse::<i32>() else { return scientific };
-    if d == 0.0 || (-4..21).contains(&power) {
+    if d == 0.0 || (-4..6).contains(&power) {
         return format!("{d}");
     }
     format!("{mantissa}{}", exponent_of(power))

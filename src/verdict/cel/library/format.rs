@@ -99,11 +99,12 @@ fn double(verb: char, precision: usize, d: f64) -> String {
     if verb == 'f' {
         return with_thousands(&format!("{d:.precision$}"));
     }
-    let text = floats::scientific(d, precision);
+    let text = floats::scientific(d, DEFAULT_PRECISION);
     let Some((mantissa, exponent)) = text.split_once('e') else { return text };
     let exponent = exponent.strip_prefix('+').unwrap_or(exponent);
     let raised: String = exponent.chars().map(superscript).collect();
-    format!("{mantissa}\u{202f}×\u{202f}10{raised}")
+    // The API server takes the precision of this clause for a least width.
+    format!("{:>precision$}", format!("{mantissa}×10{raised}"))
 }
 
 fn superscript(c: char) -> char {
@@ -168,12 +169,40 @@ fn literal(value: &Val) -> Result<String> {
             entries.sort();
             format!("{{{}}}", entries.join(", "))
         }
-        Val::Text(text) => format!("{text:?}"),
-        Val::Bytes(_) => format!("b{:?}", text(value)?),
+        Val::Text(text) => quoted(text),
+        Val::Bytes(_) => format!("b{}", quoted(&text(value)?)),
         Val::Duration(_) => format!("duration({:?})", display(value)),
         Val::Timestamp(_) => format!("timestamp({:?})", display(value)),
         Val::Double(d) if d.is_finite() => format!("{d:.DEFAULT_PRECISION$}"),
         Val::Double(d) => format!("{:?}", floats::shortest(*d)),
         simple => text(simple)?,
     })
+}
+
+/// A text in quotes as Go's `%q` has it.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{b}' => out.push_str("\\v"),
+            // Writing to a string cannot fail.
+            c if c.is_ascii_control() => _ = write!(out, "\\x{:02x}", u32::from(c)),
+            c if printable(c) => out.push(c),
+            c if u32::from(c) > 0xffff => _ = write!(out, "\\U{:08x}", u32::from(c)),
+            c => _ = write!(out, "\\u{:04x}", u32::from(c)),
+        }
+    }
+    out.push('"');
+    out
+}
+
+fn printable(c: char) -> bool {
+    c == ' ' || !(c.is_whitespace() || c.is_control() || c.escape_debug().len() > 1)
 }

@@ -1,10 +1,11 @@
 //! Named formats: `format.dns1123Label().validate(name)`.
 
+use super::moment::Moment;
 use super::url::Url;
 use super::{
     Entry,
     Style::{Global, Method},
-    time,
+    base64, moment,
 };
 use crate::cel::error::{EvalError, no_overload};
 use crate::cel::machine::Machine;
@@ -105,8 +106,8 @@ fn faults(format: Format, text: &str) -> Vec<String> {
         Format::LabelValue => label_value(text),
         Format::Uri => one(Url::parse(text).is_some(), "is no absolute URI"),
         Format::Uuid => one(is_uuid(text), "does not match the UUID format"),
-        Format::Byte => one(is_base64(text), "invalid base64"),
-        Format::Date => one(time::parse_date(text).is_some(), "invalid date"),
+        Format::Byte => one(!text.is_empty() && base64::decode(text).is_some(), "invalid base64"),
+        Format::Date => one(moment::parse_date(text).is_some(), "invalid date"),
         Format::DateTime => one(is_date_time(text), "invalid datetime"),
     }
 }
@@ -208,18 +209,9 @@ fn is_uuid(text: &str) -> bool {
     rest.is_empty()
 }
 
-/// Groups of four characters of the standard alphabet, the last one padded.
-fn is_base64(text: &str) -> bool {
-    let digits = text.trim_end_matches('=');
-    !text.is_empty()
-        && text.len() % 4 == 0
-        && text.len() - digits.len() <= 2
-        && digits.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/')
-}
-
 /// The formatter of the API server takes lower case letters, and asks little of the clock.
 fn is_date_time(text: &str) -> bool {
     let lower = text.to_lowercase();
     let Some((date, clock)) = lower.split_once('t') else { return false };
-    time::parse_date(date).is_some() && time::parse_timestamp(&format!("{date}T{}", clock.to_uppercase())).is_some()
+    moment::parse_date(date).is_some() && Moment::parse(&format!("{date}T{}", clock.to_uppercase())).is_some()
 }

@@ -5,11 +5,13 @@
 
 pub(crate) mod addresses;
 mod authorizer;
+pub(crate) mod base64;
 pub(crate) mod convert;
 pub(crate) mod floats;
 pub(crate) mod format;
 pub(crate) mod formats;
 pub(crate) mod lists;
+pub(crate) mod moment;
 pub(crate) mod optional;
 pub(crate) mod quantity;
 pub(crate) mod regex;

@@ -101,22 +101,14 @@ impl Amount {
         };
         let end = body.find(|c: char| !c.is_ascii_digit()).unwrap_or(body.len());
         let (whole, rest) = body.split_at(end);
-        let (fraction, suffix, point) = match rest.strip_prefix('.') {
-            Some(rest) => {
-                let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-                let (fraction, suffix) = rest.split_at(end);
-                (fraction, suffix, true)
-            }
-            None => ("", rest, false),
+        let (fraction, suffix) = match rest.strip_prefix('.') {
+            Some(rest) => rest.split_at(rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())),
+            None => ("", rest),
         };
         let (two, ten) = scale(suffix)?;
         let number = Number { negative, whole: whole.trim_start_matches('0'), fraction };
-        number.fast(two, ten).or_else(|| {
-            // Without any digit only the fast way finds a number.
-            let digits =
-                !(whole.is_empty() && fraction.is_empty()) || (!point && whole.is_empty() && !suffix.is_empty());
-            digits.then(|| number.slow(two, ten))?
-        })
+        // Without any digit only the fast way finds a number.
+        number.fast(two, ten).or_else(|| if end == 0 && fraction.is_empty() { None } else { number.slow(two, ten) })
     }
 }
 

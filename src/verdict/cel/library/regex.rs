@@ -12,7 +12,8 @@ use crate::cel::opaque::Opaque;
 use crate::cel::value::Val;
 use regex::Regex;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
 
 type Result<T> = std::result::Result<T, EvalError>;
 
@@ -29,7 +30,7 @@ pub(crate) const TAKE_A_PATTERN: &[&str] = &["matches", "find", "findAll"];
 /// How many patterns are kept. They are few: computed patterns are rare.
 const CACHED: usize = 128;
 
-static CACHE: Mutex<BTreeMap<String, Regex>> = Mutex::new(BTreeMap::new());
+static CACHE: Mutex<BTreeMap<String, Arc<Regex>>> = Mutex::new(BTreeMap::new());
 
 /// Compiles a pattern of Go. The one place that knows how.
 pub(crate) fn compile(pattern: &str) -> std::result::Result<Regex, String> {
@@ -69,17 +70,33 @@ fn with_ascii_classes(pattern: &str) -> String {
     out
 }
 
+/// A compiled pattern. It is never cloned: a clone would begin with an empty cache of its own.
+enum Compiled<'v> {
+    Written(&'v Regex),
+    Kept(Arc<Regex>),
+}
+
+impl Deref for Compiled<'_> {
+    type Target = Regex;
+    fn deref(&self) -> &Regex {
+        match self {
+            Self::Written(regex) => regex,
+            Self::Kept(regex) => regex,
+        }
+    }
+}
+
 /// The text and the compiled pattern.
-fn parts<'v>(machine: &mut Machine<'_>, args: &'v [Val]) -> Result<(&'v str, Regex)> {
+fn parts<'v>(machine: &mut Machine<'_>, args: &'v [Val]) -> Result<(&'v str, Compiled<'v>)> {
     let [Val::Text(text), pattern, ..] = args else { return no_overload() };
     let regex = match pattern {
         Val::Opaque(opaque) => match opaque.as_ref() {
-            Opaque::Pattern(regex) => regex.clone(),
+            Opaque::Pattern(regex) => Compiled::Written(regex),
             _ => return no_overload(),
         },
         Val::Text(pattern) => {
             machine.spend_on(pattern.len())?;
-            cached(pattern)?
+            Compiled::Kept(cached(pattern)?)
         }
         _ => return no_overload(),
     };
@@ -88,12 +105,12 @@ fn parts<'v>(machine: &mut Machine<'_>, args: &'v [Val]) -> Result<(&'v str, Reg
     Ok((text, regex))
 }
 
-fn cached(pattern: &str) -> Result<Regex> {
+fn cached(pattern: &str) -> Result<Arc<Regex>> {
     let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(regex) = cache.get(pattern) {
         return Ok(regex.clone());
     }
-    let regex = compile(pattern).map_err(EvalError::Failed)?;
+    let regex = Arc::new(compile(pattern).map_err(EvalError::Failed)?);
     if cache.len() >= CACHED {
         cache.clear();
     }

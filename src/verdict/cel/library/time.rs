@@ -1,12 +1,11 @@
 //! Timestamps and durations: how Go reads and writes them, and their parts.
 
+use super::moment::Moment;
 use super::{Entry, Style::Method, floats};
 use crate::cel::error::{EvalError, failed, no_overload};
 use crate::cel::machine::Machine;
 use crate::cel::value::Val;
-use jiff::civil::DateTime;
-use jiff::tz::{Offset, TimeZone};
-use jiff::{Timestamp, Zoned};
+use jiff::civil::{Date, DateTime, Time};
 
 type Result<T> = std::result::Result<T, EvalError>;
 
@@ -25,15 +24,13 @@ pub(super) const FUNCTIONS: &[Entry] = &[
 
 const SECOND: i64 = 1_000_000_000;
 
-/// The first second of the year 1 and the last of 9999: what a timestamp may be.
-const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
-
 fn part(args: &[Val], of: impl Fn(&DateTime) -> i64) -> Result<Val> {
-    match args {
-        [Val::Timestamp(at)] => Ok(Val::Int(of(&at.to_zoned(TimeZone::UTC).datetime()))),
-        [Val::Timestamp(at), Val::Text(zone)] => Ok(Val::Int(of(&in_zone(*at, zone)?))),
-        _ => no_overload(),
-    }
+    let civil = match args {
+        [Val::Timestamp(at)] => at.civil(0),
+        [Val::Timestamp(at), Val::Text(zone)] => in_zone(at, zone)?,
+        _ => return no_overload(),
+    };
+    civil.map_or_else(|| failed("timestamp overflow"), |civil| Ok(Val::Int(of(&civil))))
 }
 
 fn hours(_: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
@@ -65,134 +62,46 @@ fn milliseconds(_: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
 }
 
 /// The clock and calendar of a zone: an offset such as `-02:30`, or a name.
-fn in_zone(at: Timestamp, zone: &str) -> Result<DateTime> {
+fn in_zone(at: &Moment, zone: &str) -> Result<Option<DateTime>> {
     if let Some((hours, minutes)) = zone.split_once(':') {
-        let parsed = hours.parse::<i32>().ok().zip(minutes.parse::<i32>().ok());
+        let parsed = hours.parse::<i64>().ok().zip(minutes.parse::<i64>().ok());
         let seconds = parsed.and_then(|(h, m)| {
             let m = if zone.starts_with('-') { m.checked_neg()? } else { m };
             h.checked_mul(60)?.checked_add(m)?.checked_mul(60)
         });
-        return match seconds.and_then(|s| Offset::from_seconds(s).ok()) {
-            Some(offset) => Ok(offset.to_datetime(at)),
+        return match seconds {
+            Some(seconds) => Ok(at.civil(seconds)),
             None => failed(format!("{zone:?} is no offset of a time zone")),
         };
     }
-    if matches!(zone, "UTC" | "" | "Etc/UTC" | "GMT") {
-        return Ok(at.to_zoned(TimeZone::UTC).datetime());
+    if matches!(zone, "UTC" | "") {
+        return Ok(at.civil(0));
     }
-    named_zone(at, zone)
+    named_zone(at, zone).map(Some)
 }
 
 /// The crate `cel` carries the database of time zones: it is asked for the parts of the clock there.
-fn named_zone(at: Timestamp, zone: &str) -> Result<DateTime> {
+fn named_zone(at: &Moment, zone: &str) -> Result<DateTime> {
     let unknown = || EvalError::Failed(format!("unknown time zone {zone}"));
-    let parts = "[t.getFullYear(z), t.getMonth(z), t.getDate(z), t.getHours(z), t.getMinutes(z), t.getSeconds(z)]";
-    let program = cel::Program::compile(&parts.replace("t.", "timestamp(t).")).map_err(|_| unknown())?;
+    let parts = ["getFullYear", "getMonth", "getDate", "getHours", "getMinutes", "getSeconds"];
     let mut context = cel::Context::default();
-    context.add_variable_from_value("t", at.to_string());
+    context.add_variable_from_value("t", at.in_utc().to_string());
     context.add_variable_from_value("z", zone.to_owned());
-    let Ok(cel::Value::List(values)) = program.execute(&context) else { return Err(unknown()) };
-    let numbers: Vec<i64> =
-        values.iter().filter_map(|v| if let cel::Value::Int(i) = v { Some(*i) } else { None }).collect();
+    let ask = |part: &&str| {
+        let program = cel::Program::compile(&format!("timestamp(t).{part}(z)")).ok()?;
+        match program.execute(&context) {
+            Ok(cel::Value::Int(number)) => Some(number),
+            _ => None,
+        }
+    };
+    let numbers: Vec<i64> = parts.iter().map_while(ask).collect();
     let [year, month, day, hour, minute, second] = numbers.as_slice() else { return Err(unknown()) };
     let small = |n: i64| i8::try_from(n).map_err(|_| unknown());
     let year = i16::try_from(*year).map_err(|_| unknown())?;
-    DateTime::new(
-        year,
-        small(month + 1)?,
-        small(*day)?,
-        small(*hour)?,
-        small(*minute)?,
-        small(*second)?,
-        at.subsec_nanosecond().rem_euclid(1_000_000_000),
-    )
-    .map_err(|_| unknown())
-}
-
-/// A time so many nanoseconds later.
-pub(crate) fn later(at: Timestamp, nanos: i64) -> Result<Val> {
-    match at.checked_add(jiff::SignedDuration::from_nanos(nanos)) {
-        Ok(at) if SECONDS.contains(&floor_second(at)) => Ok(Val::Timestamp(at)),
-        _ => failed("timestamp overflow"),
-    }
-}
-
-/// From one time to another.
-pub(crate) fn between(a: Timestamp, b: Timestamp) -> Result<Val> {
-    i64::try_from(a.as_nanosecond() - b.as_nanosecond())
-        .map_or_else(|_| failed("integer overflow"), |d| Ok(Val::Duration(d)))
-}
-
-/// Whole seconds since 1970, rounded down.
-pub(crate) fn floor_second(at: Timestamp) -> i64 {
-    i64::try_from(at.as_nanosecond().div_euclid(1_000_000_000)).unwrap_or(i64::MAX)
-}
-
-/// The timestamp so many seconds after 1970.
-pub(crate) fn from_seconds(seconds: i64) -> Result<Val> {
-    match Timestamp::from_second(seconds) {
-        Ok(at) if SECONDS.contains(&seconds) => Ok(Val::Timestamp(at)),
-        _ => failed("timestamp overflow"),
-    }
-}
-
-/// Reads a time as Go reads RFC 3339: an hour of one digit and a comma before the fraction pass.
-pub(crate) fn parse_timestamp(text: &str) -> Option<Timestamp> {
-    let (date, clock) = text.split_once('T')?;
-    let date = parse_date(date)?;
-    let zone = clock.find(['Z', '+', '-'])?;
-    let (clock, zone) = clock.split_at(zone);
-    let (clock, fraction) = match clock.split_once(['.', ',']) {
-        Some((clock, fraction)) => (clock, Some(fraction)),
-        None => (clock, None),
-    };
-    let mut parts = clock.split(':');
-    let hour = number(parts.next()?, 1..=2)?;
-    let minute = number(parts.next()?, 2..=2)?;
-    let second = number(parts.next()?, 2..=2)?;
-    let nanos = match fraction {
-        Some(digits) if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) => return None,
-        Some(digits) => format!("{digits:0<9}").get(..9)?.parse::<i32>().ok()?,
-        None => 0,
-    };
-    if parts.next().is_some() || hour > 23 || minute > 59 || second > 59 {
-        return None;
-    }
-    let clock = jiff::civil::Time::new(hour, minute, second, nanos).ok()?;
-    let offset = parse_offset(zone)?;
-    let local = date.to_datetime(clock).to_zoned(TimeZone::UTC).ok()?;
-    let at = local.timestamp().checked_sub(jiff::SignedDuration::from_secs(offset)).ok()?;
-    SECONDS.contains(&floor_second(at)).then_some(at)
-}
-
-/// Reads a date such as 2026-01-31.
-pub(crate) fn parse_date(text: &str) -> Option<jiff::civil::Date> {
-    if text.len() != 10 || !text.is_ascii() {
-        return None;
-    }
-    let mut parts = text.split('-');
-    let year = parts.next().filter(|y| y.len() == 4 && y.bytes().all(|b| b.is_ascii_digit()))?.parse::<i16>().ok()?;
-    let (month, day) = (number(parts.next()?, 2..=2)?, number(parts.next()?, 2..=2)?);
-    parts.next().is_none().then(|| jiff::civil::Date::new(year, month, day).ok())?
-}
-
-fn number(text: &str, lengths: std::ops::RangeInclusive<usize>) -> Option<i8> {
-    (lengths.contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
-}
-
-fn parse_offset(zone: &str) -> Option<i64> {
-    if zone == "Z" {
-        return Some(0);
-    }
-    let (hours, minutes) = zone.get(1..)?.split_once(':')?;
-    let (hours, minutes) = (number(hours, 2..=2)?, number(minutes, 2..=2)?);
-    let seconds = i64::from(hours) * 3600 + i64::from(minutes) * 60;
-    (hours <= 24 && minutes < 60).then_some(if zone.starts_with('-') { -seconds } else { seconds })
-}
-
-/// Writes a time in UTC with the fraction that it has.
-pub(crate) fn print_timestamp(at: Timestamp) -> String {
-    at.to_string()
+    let date = Date::new(year, small(month + 1)?, small(*day)?).map_err(|_| unknown())?;
+    let nanos = i32::try_from(at.nanos()).unwrap_or(0);
+    let clock = Time::new(small(*hour)?, small(*minute)?, small(*second)?, nanos).map_err(|_| unknown())?;
+    Ok(date.to_datetime(clock))
 }
 
 /// Writes a duration in seconds.
@@ -295,12 +204,4 @@ fn words_of_duration(text: &str) -> Option<i64> {
         }
     }
     total
-}
-
-/// Reads a time as the API server reads a field of the format `date-time`.
-pub(crate) fn parse_field_time(text: &str) -> Option<Timestamp> {
-    parse_timestamp(text).or_else(|| {
-        let local: DateTime = text.parse().ok().filter(|_| text.len() == 19)?;
-        local.to_zoned(TimeZone::UTC).ok().map(|z: Zoned| z.timestamp())
-    })
 }

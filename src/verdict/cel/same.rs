@@ -1,0 +1,71 @@
+//! Which stored value does a new one stand in for, and is it the same?
+//!
+//! The API server forgives a fault of a value that an update leaves as it was. Values are matched by field, by the key
+//! of a map and by the keys of a list's items; items of other lists are not matched one by one.
+
+use super::shape::keys_of;
+use serde_json::Value;
+
+/// A new value with what is stored in its place.
+#[derive(Debug, Clone, Copy)]
+pub struct Pair<'v> {
+    schema: &'v Value,
+    new: &'v Value,
+    old: &'v Value,
+}
+
+impl<'v> Pair<'v> {
+    /// A whole object, or a part of it, and what is stored in its place, by their schema.
+    #[must_use]
+    pub fn new(schema: &'v Value, new: &'v Value, old: &'v Value) -> Self {
+        Self { schema, new, old }
+    }
+
+    /// The field or the value of a map, if both have it and the schema knows it.
+    #[must_use]
+    pub fn key(&self, name: &str) -> Option<Self> {
+        let schema = below(self.schema, name)?;
+        Some(Self { schema, new: self.new.get(name)?, old: self.old.get(name)? })
+    }
+
+    /// The item of a list whose items have keys, if there is one with the same keys.
+    #[must_use]
+    pub fn index(&self, at: usize) -> Option<Self> {
+        let new = self.new.get(at)?;
+        let old = old_item(self.schema, self.old, new)?;
+        Some(Self { schema: self.schema.get("items")?, new, old })
+    }
+
+    /// Is the new value the old one, as the API server compares them for this?
+    #[must_use]
+    pub fn unchanged(&self) -> bool {
+        match (self.new, self.old) {
+            (Value::Object(new), Value::Object(old)) => {
+                new.len() == old.len() && new.keys().all(|key| self.key(key).is_some_and(|child| child.unchanged()))
+            }
+            (Value::Array(new), Value::Array(old)) if has_keys(self.schema) => {
+                let same = |at| self.index(at).is_some_and(|child: Pair<'_>| child.unchanged());
+                new.len() == old.len() && (0..new.len()).all(same)
+            }
+            (new, old) => new == old,
+        }
+    }
+}
+
+/// The schema of a field or of the values of a map.
+pub(crate) fn below<'s>(schema: &'s Value, name: &str) -> Option<&'s Value> {
+    let property = schema.get("properties").and_then(|p| p.get(name));
+    property.or_else(|| schema.get("additionalProperties").filter(|s| s.is_object()))
+}
+
+fn has_keys(schema: &Value) -> bool {
+    schema.get("x-kubernetes-list-type").and_then(Value::as_str) == Some("map")
+}
+
+/// The item of the stored list that has the keys of the new one.
+pub(crate) fn old_item<'v>(schema: &Value, old: &'v Value, new: &Value) -> Option<&'v Value> {
+    if !has_keys(schema) {
+        return None;
+    }
+    old.as_array()?.iter().find(|item| item.is_object() && keys_of(schema).all(|key| item.get(key) == new.get(key)))
+}
