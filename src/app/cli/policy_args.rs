@@ -1,12 +1,13 @@
 //! Which policies apply, and what is known of who asks, of namespaces and of parameters?
 
 use anyhow::bail;
+use napkeeper_api::config;
 use napkeeper_api::manifests::{self, Source, items};
 use napkeeper_verdict::policy::{Inputs, Policies, User};
 use napkeeper_verdict::rules::policies as rules;
 use napkeeper_verdict::{Finding, Report, Severity};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Policies, and what they may need to know.
 #[derive(Debug, Default, clap::Args)]
@@ -83,6 +84,23 @@ impl LoadedPolicies {
             (source.clone(), Report { findings: findings.cloned().collect(), ..Report::default() })
         };
         unsaid.map(report).filter(|(_, report)| !report.findings.is_empty()).collect()
+    }
+}
+
+/// The policies of a cluster of `napkeeper.yaml`, which stands in this folder.
+pub(super) fn of_cluster(cluster: &config::Cluster, folder: &Path) -> Vec<PathBuf> {
+    cluster.policies.iter().flatten().map(|path| folder.join(path)).collect()
+}
+
+/// The policies that the `napkeeper.yaml` among the manifests gives to its only cluster. Which cluster is meant where
+/// there are several, this command cannot be told.
+pub(super) fn of_the_only_cluster(manifests: &[Source]) -> Vec<PathBuf> {
+    let Some(source) = manifests.iter().find(|s| config::is_config(&s.file)) else { return Vec::new() };
+    let read = source.reading().documents.first().and_then(|document| config::read(document).ok());
+    let folder = Path::new(&*source.file).parent().unwrap_or(Path::new(""));
+    match read.as_ref().map(|config| config.clusters.as_slice()) {
+        Some([cluster]) => of_cluster(cluster, folder),
+        _ => Vec::new(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::output::{self, Format};
-use super::policy_args::{LoadedPolicies, PolicyArgs};
+use super::policy_args::{self, LoadedPolicies, PolicyArgs};
 use anyhow::bail;
 use napkeeper_api::config;
 use napkeeper_api::manifests::{self, Loaded, STDIN, Source};
@@ -46,7 +46,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         bail!("no manifests in {}: there is no .yaml, .yml or .json file", shown.join(", "));
     }
     add_config(&mut loaded, &args.paths);
-    let policies = args.policies.load(&[])?;
+    let policies = args.policies.load(&policy_args::of_the_only_cluster(&loaded.sources))?;
     let broken = policies.problems(&loaded.sources);
     let LoadedPolicies { policies, inputs, .. } = policies;
     let inputs = inputs.with_render(&policies, &loaded.sources);

@@ -60,7 +60,6 @@ fn offline(verdict: &Verdict, source: &Source) -> Result<BTreeSet<Said>> {
 fn comparable(message: &str) -> String {
     match message.split_once("resulted in error") {
         Some((expression, _)) if expression.starts_with("expression '") => format!("{expression}resulted in error"),
-        _ if message.contains("audit") || message.contains("match condition") => "error".to_owned(),
         _ => message.to_owned(),
     }
 }

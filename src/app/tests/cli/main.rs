@@ -2,6 +2,7 @@
 
 mod azure_sim;
 mod controller;
+mod policies;
 mod simulate;
 mod validate;
 mod webhook;
