@@ -17,6 +17,7 @@ use napkeeper_api::yaml::Document;
 use napkeeper_core::names::{NodePoolName, ObjectName};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What was found in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -48,7 +49,7 @@ pub struct Verdict {
     ours: Option<Definitions>,
     config: Node,
     facts: Facts,
-    policies: Option<(Policies, Inputs)>,
+    policies: Option<(Arc<Policies>, Inputs)>,
 }
 
 impl Verdict {
@@ -89,7 +90,7 @@ impl Verdict {
 
     /// The same rules, with policies beside them. What the policies may need to know is among the inputs.
     #[must_use]
-    pub fn with_policies(self, policies: Policies, inputs: Inputs) -> Self {
+    pub fn with_policies(self, policies: Arc<Policies>, inputs: Inputs) -> Self {
         Self { policies: Some((policies, inputs)), ..self }
     }
 

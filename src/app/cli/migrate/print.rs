@@ -91,7 +91,7 @@ pub(super) fn json(result: &Result, with_text: bool) -> anyhow::Result<()> {
 /// A unified diff that `patch -p0` and `git apply -p0` take.
 fn diff(done: &Done) -> String {
     let file = &done.source.file;
-    let diff = TextDiff::from_lines(&done.source.text, &done.migration.text);
+    let diff = TextDiff::from_lines(&*done.source.text, &done.migration.text);
     diff.unified_diff().context_radius(3).header(file, file).to_string()
 }
 
@@ -120,7 +120,7 @@ fn colour(out: &mut impl Write, diff: &str) -> io::Result<()> {
 fn placed(done: &Done) -> Vec<Note> {
     let mut notes = done.migration.notes.clone();
     if done.written {
-        let diff = TextDiff::from_lines(&done.source.text, &done.migration.text);
+        let diff = TextDiff::from_lines(&*done.source.text, &done.migration.text);
         for note in &mut notes {
             note.line = new_line(diff.ops(), note.line);
         }
