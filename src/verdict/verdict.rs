@@ -5,6 +5,7 @@ use crate::definitions::{Definitions, Kind, SchemaError, Version};
 use crate::facts::Facts;
 use crate::finding::{Finding, Issue};
 use crate::kinds::{Standing, identify};
+use crate::migrate;
 use crate::natives::Native;
 use crate::policy::{Inputs, Policies, PolicyFinding};
 use crate::rules::structure as rules;
@@ -177,8 +178,24 @@ impl Verdict {
             self.policies_on(&judged.stored, found);
         }
         placeholders(&value["spec"], &Path::of("spec"), found);
-        let object = sound.then(|| meaning(&judged.stored, found)).flatten()?;
+        if !sound {
+            return self.mended(value, found);
+        }
+        let object = meaning(&judged.stored, found)?;
         semantic::object(&Subject { value, stored: &judged.stored, object: &object }, &self.facts, found);
+        Some(object)
+    }
+
+    /// An object of an older shape is looked at as `migrate` would write it, so that one run says what else is wrong.
+    fn mended(&self, value: &Value, found: &mut Vec<Issue>) -> Option<Object> {
+        let mended = migrate::mended(value)?;
+        let Standing::Known(_, version) = identify(&self.definitions, &mended, &mut Vec::new()) else { return None };
+        let judged = version.create(&mended);
+        if !structural::issues(&judged).is_empty() {
+            return None;
+        }
+        let object = object(&judged.stored).ok()?;
+        semantic::object(&Subject { value: &mended, stored: &judged.stored, object: &object }, &self.facts, found);
         Some(object)
     }
 

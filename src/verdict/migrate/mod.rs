@@ -132,6 +132,12 @@ fn plan(value: &Value) -> Plan {
     plan
 }
 
+/// An object of an older shape as it would be in the current one; `None` for one that is current.
+pub(crate) fn mended(value: &Value) -> Option<Value> {
+    let plan = plan(value);
+    (!plan.steps.is_empty()).then_some(plan.value)
+}
+
 /// The text of a document with all edits, checked.
 fn edited(text: &str, document: &Document, plans: &[(Path, Plan)]) -> Result<String, Problem> {
     let ends = text.ends_with('\n');

@@ -58,7 +58,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let files = input.sources.len();
     let mut judged = judge::judge(args, &input.sources, &parts)?;
     add_policies(&mut input, &parts, &mut judged);
-    run.refuse_empty(&input, &judged, unasked)?;
+    if parts.iter().all(|part| part.policies.policies.is_empty()) {
+        run.refuse_empty(&input, &judged, unasked)?;
+    }
     let hidden = run.hide(&mut input, &mut judged)?;
     let (mut summary, mut shown) = Summary::of(judged, files, input.unreadable.len(), hidden);
     summary.revision = run.store.revision();
