@@ -121,15 +121,28 @@ fn plans(document: &Document) -> Vec<(Path, Plan)> {
 fn plan(value: &Value) -> Plan {
     let mut plan = Plan::of(value);
     let text = |field: &str| value[field].as_str().unwrap_or_default();
-    match (text("apiVersion"), text("kind")) {
-        ("karpenter.sh/v1alpha5", "Provisioner") => provisioner::migrate(&mut plan, true),
-        ("karpenter.sh/v1alpha5", "NodePool") => provisioner::migrate(&mut plan, false),
-        ("karpenter.sh/v1beta1" | "karpenter.sh/v1", "NodePool") => pool::migrate(&mut plan),
-        ("karpenter.sh/v1beta1" | "karpenter.sh/v1", "NodeClaim") => pool::claim(&mut plan),
-        ("karpenter.azure.com/v1alpha2" | "karpenter.azure.com/v1beta1", "AKSNodeClass") => pool::class(&mut plan),
-        (_, kind) => pods::migrate(&mut plan, kind),
+    match planner(text("apiVersion"), text("kind")) {
+        Some(planner) => planner(&mut plan),
+        None => pods::migrate(&mut plan, text("kind")),
     }
     plan
+}
+
+/// What plans for objects of Karpenter.
+fn planner(api_version: &str, kind: &str) -> Option<fn(&mut Plan)> {
+    Some(match (api_version, kind) {
+        ("karpenter.sh/v1alpha5", "Provisioner") => |plan| provisioner::migrate(plan, true),
+        ("karpenter.sh/v1alpha5", "NodePool") => |plan| provisioner::migrate(plan, false),
+        ("karpenter.sh/v1beta1" | "karpenter.sh/v1", "NodePool") => pool::migrate,
+        ("karpenter.sh/v1beta1" | "karpenter.sh/v1", "NodeClaim") => pool::claim,
+        ("karpenter.azure.com/v1alpha2" | "karpenter.azure.com/v1beta1", "AKSNodeClass") => pool::class,
+        _ => return None,
+    })
+}
+
+/// True when [`migrate`] brings objects of this kind of Karpenter's to the current version.
+pub(crate) fn reads(api_version: &str, kind: &str) -> bool {
+    planner(api_version, kind).is_some()
 }
 
 /// The text of a document with all edits, checked.
