@@ -15,7 +15,7 @@ use napkeeper_api::yaml::edit::{self, Sheet};
 use napkeeper_api::yaml::{self, Document, Position, Problem, ProblemKind, spans};
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// A word that every manifest with something to migrate holds.
@@ -192,14 +192,26 @@ fn check(text: &str, document: &Document, plans: &[(Path, Plan)], comments: &[St
     if reading.documents.len() != 1 || reading.documents[0].value != intended {
         return fails("the edited text would not say what is intended");
     }
-    let new = spans::tree(text)?.comments.join("\n");
-    let count = |text: &str, comment: &str| text.matches(comment).count();
-    let old = comments.join("\n");
-    let different: BTreeSet<&String> = comments.iter().filter(|c| !c.is_empty()).collect();
-    if different.iter().any(|c| count(&new, c) < count(&old, c)) {
+    let new = spans::tree(text)?.comments;
+    let (old, new) = (count(comments), count(&new));
+    if comments.iter().any(|c| new.get(c.as_str()) < old.get(c.as_str())) {
         return fails("a comment would be lost");
     }
     Ok(())
+}
+
+/// How often each comment is there, by itself or at the end of another: a setting that became a comment took the
+/// comments along that stood in it.
+fn count(comments: &[String]) -> HashMap<&str, usize> {
+    let mut counts = HashMap::new();
+    for comment in comments {
+        let begins = |at: &usize| comment[..*at].chars().next_back().is_none_or(char::is_whitespace);
+        let within = comment.match_indices('#').map(|(at, _)| at).filter(begins).map(|at| comment[at + 1..].trim());
+        for found in std::iter::once(comment.as_str()).chain(within).filter(|c| !c.is_empty()) {
+            *counts.entry(found).or_default() += 1;
+        }
+    }
+    counts
 }
 
 fn pointer(path: &Path) -> String {

@@ -40,7 +40,7 @@ const KUBELET: [&str; 10] = [
 const NO_VERSION: &str = "v1 names a group, not a version";
 const AFTER: &str = "v1 requires consolidateAfter wherever disruption is given";
 const AT_ONCE: &str = "consolidateAfter: 0s was written, since v1 requires it here: empty and underutilized nodes go as \
-                       soon as they are seen, as before, whatever a comment promises; to let them wait, write for \
+                       soon as they are seen, as before v1, whatever a comment promises; to let them wait, write for \
                        example consolidateAfter: 30s";
 /// v1beta1 demanded a value with `WhenEmpty`, so nothing is known of how it was before.
 const EMPTY_AT_ONCE: &str = "consolidateAfter: 0s was written, since v1 requires it here: empty nodes go as soon as they \

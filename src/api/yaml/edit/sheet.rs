@@ -53,6 +53,8 @@ pub struct Sheet<'t> {
     pub(super) text: &'t str,
     pub(super) style: Style,
     tree: Tree,
+    /// Where its lines end. Thousands of edits ask, and all of a text may stand on one line.
+    breaks: Vec<usize>,
 }
 
 /// An entry of a map.
@@ -98,7 +100,8 @@ impl<'t> Sheet<'t> {
         let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
         let json = tree.root.as_ref().is_some_and(|root| is_json(root, text));
         let step = tree.root.as_ref().and_then(|root| step(root, text)).unwrap_or(2);
-        Ok(Self { text, style: Style { json, step, newline }, tree })
+        let breaks = text.match_indices('\n').map(|(at, _)| at).collect();
+        Ok(Self { text, style: Style { json, step, newline }, tree, breaks })
     }
 
     /// The comments of the text.
@@ -226,12 +229,12 @@ impl<'t> Sheet<'t> {
 
     /// The first byte of a line.
     pub(super) fn line_start(&self, at: usize) -> usize {
-        self.text[..at].rfind('\n').map_or(0, |i| i + 1)
+        self.breaks[..self.breaks.partition_point(|b| *b < at)].last().map_or(0, |b| b + 1)
     }
 
     /// The byte after a line's break.
     pub(super) fn line_end(&self, at: usize) -> usize {
-        self.text[at..].find('\n').map_or(self.text.len(), |i| at + i + 1)
+        self.breaks.get(self.breaks.partition_point(|b| *b < at)).map_or(self.text.len(), |b| b + 1)
     }
 }
 
