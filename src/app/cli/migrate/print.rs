@@ -132,7 +132,8 @@ fn placed(done: &Done) -> Vec<Note> {
 /// Where a line of the old text is in the new one, or what came in its place. Both count from 1.
 fn new_line(ops: &[DiffOp], line: usize) -> usize {
     let index = line.saturating_sub(1);
-    let op = ops.iter().find(|op| op.old_range().contains(&index));
+    // In order of the old text, so the first one that ends after the line holds it.
+    let op = ops.get(ops.partition_point(|op| op.old_range().end <= index));
     op.map_or(line, |op| {
         let (old, new) = (op.old_range(), op.new_range());
         new.start + (index - old.start).min(new.len().saturating_sub(1)) + 1
