@@ -56,8 +56,8 @@ impl Compiled {
         if spec.param_kind.is_some() {
             env.declare("params");
         }
-        let mut of = Self::default();
-        of.conditions = programs(&spec.match_conditions, "spec.matchConditions", &env, &mut wrong);
+        let conditions = programs(&spec.match_conditions, "spec.matchConditions", &env, &mut wrong);
+        let mut of = Self { conditions, ..Self::default() };
         for (i, Named { name, expression }) in spec.variables.iter().enumerate() {
             let at = Path::of("spec.variables").index(i).key("expression");
             // A variable sees those above it.

@@ -206,7 +206,7 @@ impl Evaluation<'_> {
             match program.eval(bound) {
                 Ok(output) if output.as_bool() == Some(true) => {}
                 Ok(_) => return Ok(Match::No),
-                Err(EvalError::Unknown(name)) => unsure = unsure.or(Some(unknown(&name))),
+                Err(EvalError::Unknown(name)) => unsure = unsure.or_else(|| Some(unknown(&name))),
                 Err(error) => {
                     let expression = self.policy.spec.match_conditions.get(i).map_or("", |c| c.expression.as_str());
                     failed = failed.or_else(|| Some(in_error(expression, &error)));

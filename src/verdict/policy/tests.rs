@@ -298,3 +298,9 @@ fn a_variable_sees_those_above_it_only() {
     assert_eq!(policies.problems().len(), 1);
     assert!(policies.is_empty(), "a policy that is broken is not applied");
 }
+
+#[test]
+fn policies_can_be_shared_by_threads() {
+    fn shared<T: Send + Sync>(_: &T) {}
+    shared(&(Policies::default(), Inputs::default()));
+}

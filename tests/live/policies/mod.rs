@@ -1,5 +1,6 @@
 //! Policies: does a real API server say of them, and by them, what `validate` says without one?
 
+mod filled;
 mod odd;
 
 use super::definitions::{definitions, established};
