@@ -136,7 +136,7 @@ mod tests {
         ] {
             assert_eq!(found(spec).len(), n, "{spec}: {:?}", found(spec));
         }
-        assert!(found("  weight: 10 # lowest wins\n")[0].starts_with("12:11 the comment says"));
+        assert!(found("  weight: 10 # lowest wins\n")[0].starts_with("11:11 the comment says"));
     }
 
     #[test]
