@@ -397,3 +397,16 @@ fn what_cannot_be_edited_is_refused_with_its_place() {
         "apiVersion: karpenter.azure.com/v1alpha2\nkind: AKSNodeClass\nmetadata: {name: a}\nspec:\n  tags: &t {a: b}\n";
     assert!(migrated(beside).text.contains("&t {a: b}"));
 }
+
+#[test]
+fn a_comment_counts_by_itself_and_at_the_end_of_another() {
+    let comments = |texts: &[&str]| texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>();
+    let texts = comments(&["x", "b: 1  # x", "no#x", "# # x", "##", ""]);
+    let counts = count(&texts);
+    assert_eq!((counts.get("x"), counts.get("# x")), (Some(&3), Some(&1)));
+    let lost = "apiVersion: karpenter.sh/v1 # x\n# x\n";
+    let document = yaml::read("", lost).documents.remove(0);
+    assert!(check(lost, &document, &[], &comments(&["x", "x"])).is_ok());
+    let refused = check(lost, &document, &[], &comments(&["x", "x", "x"])).unwrap_err();
+    assert!(refused.message.contains("a comment would be lost"), "{}", refused.message);
+}
