@@ -7,11 +7,24 @@
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::Timestamp;
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 /// A schedule, in UTC.
 #[derive(Debug, Clone)]
 pub struct Schedule(Cron);
+
+/// The fields of a schedule, for who asks about many days at once: bit `n` is set where the value `n` fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pattern {
+    minutes: u64,
+    hours: u64,
+    days: u64,
+    months: u64,
+    weekdays: u64,
+    any_day: bool,
+    any_weekday: bool,
+}
 
 /// Why a text is no schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -63,37 +76,10 @@ impl Schedule {
     /// # Errors
     /// [`ScheduleError`] names the field that does not fit.
     pub fn parse(text: &str) -> Result<Self, ScheduleError> {
-        let plain = match text {
-            "@yearly" | "@annually" => "0 0 1 1 *",
-            "@monthly" => "0 0 1 * *",
-            "@weekly" => "0 0 * * 0",
-            "@daily" | "@midnight" => "0 0 * * *",
-            "@hourly" => "0 * * * *",
-            other => other,
-        };
-        let parts: Vec<&str> = plain.split_whitespace().collect();
-        if parts.len() != FIELDS.len() {
-            return Err(ScheduleError::Shape(text.to_owned()));
-        }
-        let mut canonical = Vec::with_capacity(FIELDS.len());
-        for (part, field) in parts.into_iter().zip(&FIELDS) {
-            let values = field.read(part).ok_or_else(|| ScheduleError::Field {
-                text: text.to_owned(),
-                field: field.name,
-                value: part.to_owned(),
-                min: field.min,
-                max: field.max,
-            })?;
-            canonical.push(values);
-        }
-        let never = || ScheduleError::Never(text.to_owned());
-        CronParser::builder()
-            .seconds(Seconds::Disallowed)
-            .year(Year::Disallowed)
-            .build()
-            .parse(&canonical.join(" "))
-            .map(Self)
-            .map_err(|_| never())
+        let canonical = fields(text)?.map(|field| field.canonical());
+        let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
+        let parsed = parser.parse(&canonical.join(" "));
+        parsed.map(Self).map_err(|_| ScheduleError::Never(text.to_owned()))
     }
 
     /// The last time at or before `at`.
@@ -113,11 +99,106 @@ impl Schedule {
     }
 }
 
+impl Pattern {
+    /// Reads a schedule, by the rules of [`Schedule::parse`].
+    ///
+    /// # Errors
+    /// [`ScheduleError`] names the field that does not fit. A date that never comes is none.
+    pub fn parse(text: &str) -> Result<Self, ScheduleError> {
+        let [minutes, hours, days, months, weekdays] = fields(text)?;
+        Ok(Self {
+            minutes: minutes.values,
+            hours: hours.values,
+            days: days.values,
+            months: months.values,
+            weekdays: weekdays.values,
+            any_day: days.star,
+            any_weekday: weekdays.star,
+        })
+    }
+
+    /// True when every week is like any other: neither days of the month nor months are named.
+    #[must_use]
+    pub fn is_weekly(&self) -> bool {
+        const ALL_MONTHS: u64 = 0b1_1111_1111_1110;
+        // A named day of the month that stands beside a star for the weekday, or the other way about, holds back.
+        self.any_day && self.months == ALL_MONTHS
+    }
+
+    /// True when it fires on a date at all. Day of the month and weekday must both fit where one of them is `*`; else
+    /// either will do.
+    #[must_use]
+    pub fn fires_on(&self, date: Date) -> bool {
+        let Pattern { days, months, weekdays, any_day, any_weekday, .. } = *self;
+        let day = has(days, date.day());
+        let weekday = has(weekdays, date.weekday().to_sunday_zero_offset());
+        let fits = if any_day || any_weekday { day && weekday } else { day || weekday };
+        fits && has(months, date.month())
+    }
+
+    /// Minutes after midnight at which it fires, on the days that it fires on, in order.
+    pub fn minutes_of_day(&self) -> impl Iterator<Item = u32> + '_ {
+        let hours = (0..24).filter(|h| has(self.hours, *h));
+        hours.flat_map(|hour| {
+            let minutes = (0..60).filter(|minute| has(self.minutes, *minute));
+            minutes.map(move |minute| u32::from(hour.unsigned_abs()) * 60 + u32::from(minute.unsigned_abs()))
+        })
+    }
+}
+
+/// The fields of a schedule, in order.
+fn fields(text: &str) -> Result<[Allowed; 5], ScheduleError> {
+    let plain = match text {
+        "@yearly" | "@annually" => "0 0 1 1 *",
+        "@monthly" => "0 0 1 * *",
+        "@weekly" => "0 0 * * 0",
+        "@daily" | "@midnight" => "0 0 * * *",
+        "@hourly" => "0 * * * *",
+        other => other,
+    };
+    let parts: Vec<&str> = plain.split_whitespace().collect();
+    let shape = || ScheduleError::Shape(text.to_owned());
+    let parts: [&str; 5] = parts.try_into().map_err(|_| shape())?;
+    let mut read = Vec::with_capacity(FIELDS.len());
+    for (part, field) in parts.into_iter().zip(&FIELDS) {
+        read.push(field.read(part).ok_or_else(|| ScheduleError::Field {
+            text: text.to_owned(),
+            field: field.name,
+            value: part.to_owned(),
+            min: field.min,
+            max: field.max,
+        })?);
+    }
+    read.try_into().map_err(|_| shape())
+}
+
+/// True when a set of values has this one.
+fn has(values: u64, value: i8) -> bool {
+    u32::try_from(value).is_ok_and(|value| values >> value & 1 == 1)
+}
+
+/// The values that a field allows.
+struct Allowed {
+    /// Bit `n` for the value `n`.
+    values: u64,
+    /// It holds back nothing: a star in a day field decides whether day and weekday are both needed or either will do.
+    star: bool,
+}
+
+impl Allowed {
+    /// A plain list of numbers, or `*`.
+    fn canonical(&self) -> String {
+        if self.star {
+            return "*".to_owned();
+        }
+        let listed: Vec<String> = (0..64).filter(|n| self.values >> n & 1 == 1).map(|n| n.to_string()).collect();
+        listed.join(",")
+    }
+}
+
 impl Field {
-    /// The field as a plain list of numbers, or `*` when it holds back nothing: a star in a day field decides whether
-    /// day and weekday are both needed or either will do.
-    fn read(&self, text: &str) -> Option<String> {
-        let mut values = std::collections::BTreeSet::new();
+    fn read(&self, text: &str) -> Option<Allowed> {
+        let mut values = 0;
         let mut star = false;
         for item in text.split(',') {
             let (range, step) = match item.split_once('/') {
@@ -138,13 +219,9 @@ impl Field {
             if low > high || low < self.min || high > self.max {
                 return None;
             }
-            values.extend((low..=high).step_by(usize::from(step.unwrap_or(1))));
+            values = (low..=high).step_by(usize::from(step.unwrap_or(1))).fold(values, |all, n| all | 1 << n);
         }
-        if star {
-            return Some("*".to_owned());
-        }
-        let listed: Vec<String> = values.iter().map(u8::to_string).collect();
-        Some(listed.join(","))
+        Some(Allowed { values, star })
     }
 
     fn value(&self, text: &str) -> Option<u8> {

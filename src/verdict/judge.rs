@@ -11,6 +11,7 @@ use crate::verdict::{Report, Verdict};
 use crate::written;
 use napkeeper_api::manifests::Source;
 use napkeeper_api::yaml::{Chunk, Problem, ProblemKind};
+use std::sync::Arc;
 
 /// A part of an input that is judged by itself.
 struct Part {
@@ -27,7 +28,8 @@ impl Verdict {
             .collect();
         let judged = parallel::map(parts, |part| (part.source, self.part(sources, part)));
         let mut reports = vec![Report::default(); sources.len()];
-        let mut render = Render::default();
+        let files = sources.iter().map(|source| Arc::clone(&source.file)).collect();
+        let mut render = Render { digests: Vec::new(), files };
         for (source, (report, digests)) in judged {
             reports[source].add(report);
             render.digests.extend(digests);

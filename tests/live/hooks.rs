@@ -210,12 +210,12 @@ async fn a_bad_pool_is_refused(hooked: &Hooked) -> Result<String> {
         Ok(hooked.kubectl(&["apply", "--dry-run=server"], &bad).await.err().map(|e| format!("{e:#}")))
     })
     .await?;
-    for part in ["validate.napkeeper.io", "NK1020 spec.disruption.budgets[0].schedule", "from 0 to 59"] {
+    for part in ["validate.napkeeper.io", "NK3007 spec.disruption.budgets[0].schedule", "from 0 to 59"] {
         ensure!(error.contains(part), "the refusal does not say {part:?}: {error}");
     }
     for how in [&["create"][..], &["apply"], &["apply", "--server-side"]] {
         let answer = hooked.kubectl(how, &bad).await;
-        ensure!(answer.as_ref().is_err_and(|e| format!("{e:#}").contains("NK1020")), "kubectl {how:?}: {answer:?}");
+        ensure!(answer.as_ref().is_err_and(|e| format!("{e:#}").contains("NK3007")), "kubectl {how:?}: {answer:?}");
     }
     Ok(error)
 }
@@ -238,7 +238,7 @@ async fn changes_of_pools(hooked: &Hooked, webhook: &Running) -> Result<()> {
     plane.kubectl(&["patch", "nodepool", "old", "--type=merge", "--patch", r#"{"spec":{"weight":12}}"#]).await?;
     let worse = r#"{"spec":{"disruption":{"budgets":[{"nodes":"1","schedule":"0 99 * * *","duration":"1h"}]}}}"#;
     let answer = plane.kubectl(&["patch", "nodepool", "old", "--type=merge", "--patch", worse]).await;
-    ensure!(answer.as_ref().is_err_and(|e| format!("{e:#}").contains("NK1020")), "a new mistake: {answer:?}");
+    ensure!(answer.as_ref().is_err_and(|e| format!("{e:#}").contains("NK3007")), "a new mistake: {answer:?}");
     plane.kubectl(&["delete", "nodepool", "old"]).await.map(drop)
 }
 

@@ -53,6 +53,7 @@ pub fn comments(text: &str) -> Vec<Comment> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn shown(text: &str) -> Vec<String> {
         let show = |c: Comment| format!("{} {}{}", c.at, c.text, if c.alone { " (alone)" } else { "" });
@@ -76,5 +77,20 @@ mod tests {
     #[test]
     fn a_document_after_a_syntax_error_is_looked_at() {
         assert_eq!(shown("a: [1\nb: 2\n---\nc: 3 # x\n"), ["4:6 x"]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_comment_stands_where_its_mark_is(text in "[-a-c0-9:&*<>|{}\\[\\],!?'\"%#.é \n\t]{0,120}") {
+            for comment in comments(&text) {
+                let line = text.lines().nth(comment.at.line - 1).unwrap_or_default();
+                prop_assert_eq!(line.chars().nth(comment.at.column - 1), Some('#'), "{:?}", comment);
+            }
+        }
+
+        #[test]
+        fn looking_for_comments_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            drop(comments(&String::from_utf8_lossy(&bytes)));
+        }
     }
 }

@@ -6,7 +6,7 @@ use super::types::size_labels;
 use super::{Dropped, SizeFacts, SizeSet};
 use crate::cluster::pool::NodeClass;
 use crate::labels;
-use crate::requirements::Requirement;
+use crate::requirements::{Requirement, Requirements};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -124,6 +124,30 @@ impl SizeIndex {
             return found;
         }
         SizeSet::of(self.sizes.len(), |i| self.sizes.get(i).is_some_and(|s| asked.allows(Some(s.name.as_str()))))
+    }
+
+    /// The sizes that some class can use in some region, and whose own labels satisfy all requirements. Zones, prices,
+    /// restrictions and what a class asks for are not looked at: what is missing here is missing everywhere.
+    #[must_use]
+    pub fn possible(&self, asked: &Requirements) -> SizeSet {
+        let mut sizes = self.all.clone();
+        let useless = Dropped::OF_ANY_CLASS.iter().filter_map(|reason| self.dropped.get(reason));
+        useless.for_each(|set| sizes.drop_all(set));
+        asked.iter().filter_map(|(key, asked)| self.matching(key, asked)).for_each(|set| sizes.keep(&set));
+        sizes
+    }
+
+    /// The sizes of a set for which something holds.
+    #[must_use]
+    pub fn among(&self, sizes: &SizeSet, holds: impl Fn(&SizeFacts) -> bool) -> SizeSet {
+        let mut some = sizes.emptied();
+        sizes.iter().filter(|place| self.sizes.get(*place).is_some_and(|s| holds(s))).for_each(|i| some.insert(i));
+        some
+    }
+
+    /// The sizes of a set, by name.
+    pub fn members<'s>(&'s self, sizes: &'s SizeSet) -> impl Iterator<Item = &'s Arc<SizeFacts>> {
+        sizes.iter().filter_map(|place| self.sizes.get(place))
     }
 
     /// How many values of a label some sizes have; `None` when the label does not depend on the size alone.

@@ -93,7 +93,12 @@ fn offerings(size: &OfferedSize) -> Vec<Offering> {
 
 /// The labels that nodes of a size may have. Those that a size never has are required to be absent, so that no pod
 /// that asks for them is promised such a node.
-fn requirements(facts: &SizeFacts, offerings: &[Offering], region: &Region, class: &NodeClass) -> Requirements {
+pub(super) fn requirements(
+    facts: &SizeFacts,
+    offerings: &[Offering],
+    region: &Region,
+    class: &NodeClass,
+) -> Requirements {
     let mut all = Requirements::new();
     let priorities = || offerings.iter().map(|o| o.capacity_type.priority());
     all.add(labels::ZONE, Requirement::any_of(offerings.iter().map(|o| o.zone.as_str())));

@@ -101,6 +101,22 @@ pub enum BudgetNodes {
     Percent(u32),
 }
 
+impl Budget {
+    /// True when it limits disruption for this reason.
+    #[must_use]
+    pub fn covers(&self, reason: DisruptionReason) -> bool {
+        self.reasons.as_ref().is_none_or(|r| r.is_empty() || r.contains(&reason))
+    }
+}
+
+impl BudgetNodes {
+    /// True when it is no node, however large the pool.
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        matches!(self, Self::Count(0) | Self::Percent(0))
+    }
+}
+
 /// An AKSNodeClass, as far as it decides about instance types and launches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeClass {

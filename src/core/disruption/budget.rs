@@ -14,7 +14,7 @@ use jiff::Timestamp;
 pub fn allowed(budgets: &[Budget], total: u32, reason: DisruptionReason, now: Timestamp) -> u32 {
     let mut least = u32::MAX;
     for budget in budgets {
-        let covers = budget.reasons.as_ref().is_none_or(|r| r.is_empty() || r.contains(&reason));
+        let covers = budget.covers(reason);
         match active(budget, now) {
             Err(_) => return 0,
             Ok(true) if covers => least = least.min(size(budget.nodes, total)),

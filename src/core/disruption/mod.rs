@@ -4,6 +4,7 @@
 //! pods fit elsewhere or on something cheaper. What is found must hold for 15 s before it is acted on.
 
 mod budget;
+pub mod calendar;
 mod candidate;
 mod consolidate;
 

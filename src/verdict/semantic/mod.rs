@@ -7,6 +7,8 @@ mod azure;
 mod cost;
 mod disruption;
 mod gitops;
+#[cfg(test)]
+mod judged;
 mod pods;
 mod policies;
 mod render;
@@ -15,6 +17,8 @@ pub(crate) use render::{Digest, Place, Render, Subject};
 
 use crate::facts::Facts;
 use crate::finding::Issue;
+use crate::rules::structure::MEANING;
+use napkeeper_api::path::Path;
 
 /// Looks at one object.
 type ObjectCheck = fn(&Subject<'_>, &Facts, &mut Vec<Issue>);
@@ -36,4 +40,12 @@ pub(crate) fn render(render: &Render, facts: &Facts) -> Vec<(usize, Issue)> {
     let mut found = Vec::new();
     RENDER_CHECKS.iter().for_each(|check| check(render, facts, &mut found));
     found
+}
+
+/// What the domain cannot make sense of: a family may know more of it than that.
+pub(crate) fn meaningless(path: &Path, message: String) -> Issue {
+    match disruption::unreadable_schedule(path, &message) {
+        Some(issue) => issue,
+        None => Issue::new(&MEANING, path, message),
+    }
 }

@@ -4,6 +4,7 @@ use super::azure::{self, Said};
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::Chunk;
+use napkeeper_core::labels::DO_NOT_DISRUPT;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,6 +44,10 @@ pub(crate) struct Digest {
     pub(crate) annotations: BTreeMap<Arc<str>, Arc<str>>,
     /// What a NodePool asks for, entry by entry in its order: the domain knows only all of it together.
     pub(crate) asked: Option<Box<[Said]>>,
+    /// The text of `karpenter.sh/do-not-disrupt` on the pods of a workload.
+    pub(crate) do_not_disrupt: Option<Arc<str>>,
+    /// What of it an API server writes and nobody else: not in the order of the file.
+    pub(crate) server_fields: Vec<&'static str>,
     /// The whole object, of kinds that only a family of rules reads (CustomResourceDefinitions' metadata, and the
     /// objects of Argo CD, Flux and Azure's networks).
     pub(crate) raw: Option<Arc<Value>>,
@@ -53,6 +58,8 @@ pub(crate) struct Digest {
 pub(crate) struct Render {
     /// In the order of the input.
     pub(crate) digests: Vec<Digest>,
+    /// Names of the sources.
+    pub(crate) files: Vec<Arc<str>>,
 }
 
 /// API groups of which the whole object is kept.
@@ -72,8 +79,25 @@ impl Digest {
         let text = |(k, v): (&String, &Value)| Some((Arc::from(k.as_str()), Arc::from(v.as_str()?)));
         let annotations = annotations.filter_map(text).collect();
         let asked = azure::asked(value, &object);
-        Self { at, root, annotations, asked, raw: raw(value), object }
+        let kept = value["spec"]["template"]["metadata"]["annotations"][DO_NOT_DISRUPT].as_str();
+        let do_not_disrupt = kept.map(Arc::from);
+        let server_fields = server_fields(value);
+        Self { at, root, annotations, asked, do_not_disrupt, server_fields, raw: raw(value), object }
     }
+}
+
+/// Fields that an API server writes. Null and empty ones come from tools that print objects, and mean nothing.
+fn server_fields(value: &Value) -> Vec<&'static str> {
+    const METADATA: [&str; 6] =
+        ["managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink"];
+    let means = |v: &Value| match v {
+        Value::Null => false,
+        Value::Object(map) => !map.is_empty(),
+        Value::Array(list) => !list.is_empty(),
+        _ => true,
+    };
+    let status = means(&value["status"]).then_some("status");
+    METADATA.into_iter().filter(|field| means(&value["metadata"][*field])).chain(status).collect()
 }
 
 fn raw(value: &Value) -> Option<Arc<Value>> {

@@ -121,3 +121,51 @@ fn nodes(mode: NetworkMode) -> InstanceTypeOptions {
     };
     InstanceTypeOptions { default_max_pods }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use napkeeper_api::manifests::load_text;
+
+    const NO_FLAGS: FactArgs = FactArgs { cluster: None, region: None, kubernetes_version: None };
+
+    fn scopes(text: &str, args: &FactArgs) -> anyhow::Result<Vec<Scope>> {
+        let file = (load_text(config::FILE, text.to_owned()), PathBuf::from("/repository"));
+        read(Some(&file), args)
+    }
+
+    #[test]
+    fn the_facts_of_a_cluster_are_those_of_its_settings_unless_a_flag_says_otherwise() {
+        let text = "clusters:\n- name: a\n  region: westeurope\n  kubernetesVersion: '1.33'\n  networkMode: node-subnet\n\
+                    - name: b\n  paths: [x, ../y]\n";
+        let all = scopes(text, &NO_FLAGS).unwrap();
+        let [a, b] = &all[..] else { panic!("{}", all.len()) };
+        assert_eq!(a.facts.regions.iter().map(|r| r.region.as_str()).collect::<Vec<_>>(), ["westeurope"]);
+        assert_eq!(a.facts.kubernetes.as_deref(), Some("1.33"));
+        assert_eq!(a.facts.nodes.default_max_pods, 30);
+        assert_eq!(a.paths, [PathBuf::from("/repository")]);
+        assert!(b.facts.regions.len() > 10 && b.facts.kubernetes.is_none());
+        assert_eq!(b.facts.nodes.default_max_pods, 250);
+        assert_eq!(b.paths, [PathBuf::from("/repository/x"), PathBuf::from("/y")]);
+        let flags = FactArgs {
+            cluster: Some("a".to_owned()),
+            region: Some("northeurope".to_owned()),
+            kubernetes_version: Some("1.34".to_owned()),
+        };
+        let one = scopes(text, &flags).unwrap();
+        assert_eq!(one.len(), 1);
+        assert_eq!(one[0].facts.regions[0].region.as_str(), "northeurope");
+        assert_eq!(one[0].facts.kubernetes.as_deref(), Some("1.34"));
+        assert_eq!(by_flags(&flags).unwrap().facts.regions.len(), 1);
+    }
+
+    #[test]
+    fn settings_that_cannot_be_understood_name_no_cluster_and_cannot_be_chosen_from() {
+        let broken = "clusters:\n- name: a\n  nmae: b\n";
+        assert!(scopes(broken, &NO_FLAGS).unwrap().is_empty());
+        let chosen = FactArgs { cluster: Some("a".to_owned()), ..NO_FLAGS };
+        let error = scopes(broken, &chosen).unwrap_err().to_string();
+        assert!(error.starts_with("napkeeper.yaml:3:"), "{error}");
+        assert!(read(None, &chosen).is_err());
+    }
+}

@@ -13,7 +13,9 @@ fn judge(text: &str, region: Option<&str>, kubernetes: Option<&str>) -> Vec<Find
     facts.kubernetes = kubernetes.map(str::to_owned);
     let verdict = Verdict::embedded().unwrap().with_facts(facts);
     let source = load_text("t.yaml", text.to_owned());
-    verdict.judge(&[source]).remove(0).findings
+    let findings = verdict.judge(&[source]).remove(0).findings;
+    // What the other families say of these pools is tested beside them.
+    findings.into_iter().filter(|f| f.rule.starts_with("NK1") || f.rule.starts_with("NK2")).collect()
 }
 
 /// The examples under a heading, each with what stands after `yaml`.

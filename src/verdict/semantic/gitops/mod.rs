@@ -1,9 +1,86 @@
-//! NK4xxx: do Argo CD and Flux keep it safe?
+//! NK4xxx: does it go well with the tool that applies it?
 
-use super::{Render, Subject};
+mod protection;
+#[cfg(test)]
+mod tests;
+
+use super::{Digest, Render, Subject};
 use crate::facts::Facts;
 use crate::finding::Issue;
+use crate::rules::gitops as rules;
+use napkeeper_api::manifests::Object;
+use napkeeper_api::path::Path;
+use std::collections::BTreeMap;
 
-pub(super) fn object(_subject: &Subject<'_>, _facts: &Facts, _found: &mut Vec<Issue>) {}
+/// Annotations that a tool or a controller writes, and what a copy of them in Git does.
+const WRITTEN: [(&str, &str); 6] = [
+    ("kubectl.kubernetes.io/last-applied-configuration", "kubectl writes it; a copy is never up to date"),
+    ("karpenter.sh/nodepool-hash", HASH),
+    ("karpenter.sh/nodepool-hash-version", HASH),
+    ("karpenter.azure.com/aksnodeclass-hash", HASH),
+    ("karpenter.azure.com/aksnodeclass-hash-version", HASH),
+    ("deployment.kubernetes.io/revision", "the Deployment controller writes it, and counts on from what it finds"),
+];
+const HASH: &str = "Karpenter writes it, and replaces nodes whose hash is another: a stale copy makes them drift";
 
-pub(super) fn render(_render: &Render, _facts: &Facts, _found: &mut Vec<(usize, Issue)>) {}
+pub(super) fn object(_subject: &Subject<'_>, _facts: &Facts, _found: &mut Vec<Issue>) {
+    // An object at admission has all that the API server writes: only files are looked at.
+}
+
+pub(super) fn render(render: &Render, _facts: &Facts, found: &mut Vec<(usize, Issue)>) {
+    for (i, digest) in render.digests.iter().enumerate() {
+        found.extend(server_fields(digest).map(|issue| (i, issue)));
+        found.extend(written(digest).map(|issue| (i, issue)));
+    }
+    twice(render, found);
+    protection::pruning(render, found);
+    protection::waves(render, found);
+}
+
+fn server_fields(digest: &Digest) -> Option<Issue> {
+    let first = digest.server_fields.first().filter(|_| !matches!(digest.object, Object::Other { .. }))?;
+    let path = if *first == "status" { Path::of("status") } else { Path::of("metadata").key(first) };
+    let message =
+        format!("the API server writes {}: in Git it is out of date at once", digest.server_fields.join(", "));
+    let fix = "remove it, and for each object that comes from kubectl get -o yaml".to_owned();
+    Some(Issue::new(&rules::SERVER_FIELDS, &path, message).at_key().fix(fix))
+}
+
+fn written(digest: &Digest) -> impl Iterator<Item = Issue> {
+    let present = |(key, _): &&(&str, &str)| digest.annotations.contains_key(*key);
+    let known = !matches!(digest.object, Object::Other { .. });
+    WRITTEN.iter().filter(move |_| known).filter(present).map(|(key, why)| {
+        let path = Path::of("metadata.annotations").key(key);
+        Issue::new(&rules::WRITTEN_ANNOTATION, &path, *why).at_key().fix("remove it".to_owned())
+    })
+}
+
+/// Kind, namespace and name, of kinds of which all of it is known.
+fn identity(object: &Object) -> Option<(&'static str, String)> {
+    let name = match object {
+        Object::NodePool(o) => ("NodePool", o.name.to_string()),
+        Object::NodeClass(o) => ("AKSNodeClass", o.name.to_string()),
+        Object::NodeClaim(o) => ("NodeClaim", o.name.to_string()),
+        Object::Deployment(o) => ("Deployment", o.key.to_string()),
+        Object::StatefulSet(o) => ("StatefulSet", o.key.to_string()),
+        Object::DaemonSet(o) => ("DaemonSet", o.key.to_string()),
+        Object::DisruptionBudget(o) => ("PodDisruptionBudget", o.key.to_string()),
+        Object::Pod(o) => ("Pod", o.key.to_string()),
+        Object::Job(o) => ("Job", o.key.to_string()),
+        Object::Sweep(_) | Object::Volume(_) | Object::Other { .. } => return None,
+    };
+    Some(name)
+}
+
+/// Files may be of different clusters, so an object is only looked for in its own.
+fn twice(render: &Render, found: &mut Vec<(usize, Issue)>) {
+    let mut seen = BTreeMap::new();
+    for (i, digest) in render.digests.iter().enumerate() {
+        let Some((kind, name)) = identity(&digest.object) else { continue };
+        if seen.insert((digest.at.source, kind, name.clone()), i).is_some() {
+            let message = format!("{kind} {name} stands in this file a second time: whichever is applied last wins");
+            let fix = "remove one, or give it another name".to_owned();
+            found.push((i, Issue::new(&rules::TWICE, &Path::of("metadata.name"), message).fix(fix)));
+        }
+    }
+}

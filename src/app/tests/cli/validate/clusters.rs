@@ -1,6 +1,8 @@
 //! Is each cluster of `napkeeper.yaml` judged by its own paths and facts?
 
 use super::{class, found, stderr, stdout, validate, write};
+use std::io::Write;
+use std::process::{Command, Stdio};
 
 const SETTINGS: &str = "clusters:\n- name: prod\n  paths: [clusters/prod, shared]\n  region: westeurope\n\
                         - name: test\n  paths: [clusters/test, shared]\n  networkMode: node-subnet\n";
@@ -54,6 +56,27 @@ fn one_cluster_can_be_chosen() {
         assert!(stderr(&output).contains(words), "{args:?}: {}", stderr(&output));
         assert!(output.stdout.is_empty());
     }
+}
+
+#[test]
+fn the_standard_input_belongs_to_the_chosen_cluster_or_to_one_that_has_everything() {
+    let folder = repository();
+    let first_line = |args: &[&str]| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_napkeeper"))
+            .args(["validate", "-"])
+            .args(args)
+            .current_dir(folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(class("a", 5).as_bytes()).unwrap();
+        stdout(&child.wait_with_output().unwrap()).lines().next().unwrap().to_owned()
+    };
+    assert!(first_line(&[]).ends_with("(spec.maxPods)"));
+    assert!(first_line(&["--cluster", "prod"]).ends_with("(spec.maxPods) [prod]"));
+    write(folder.path(), &[("napkeeper.yaml", "clusters:\n- name: all\n- name: part\n  paths: [other]\n")]);
+    assert!(first_line(&[]).ends_with("(spec.maxPods) [all]"));
 }
 
 #[test]

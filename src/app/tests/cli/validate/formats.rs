@@ -179,6 +179,16 @@ fn nothing_in_a_manifest_steers_whoever_reads_the_output() {
 }
 
 #[test]
+fn colours_are_for_terminals_or_for_whoever_asks() {
+    let folder = repository();
+    assert!(!printed(folder.path(), "text").contains('\u{1b}'));
+    let text = stdout(&validate(folder.path(), &["--color", "always"]));
+    assert!(text.contains("\u{1b}[1m\u{1b}[31merror[NK1015]\u{1b}[0m"), "{text:?}");
+    let json = stdout(&validate(folder.path(), &["--color", "always", "-o", "json"]));
+    assert!(!json.contains('\u{1b}'));
+}
+
+#[test]
 fn markdown_is_bounded() {
     let folder = tempfile::tempdir().unwrap();
     let many: String = (0..3000).map(|i| format!("{}---\n", class(&format!("a{i}"), 5))).collect();

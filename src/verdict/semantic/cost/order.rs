@@ -1,0 +1,224 @@
+//! Pools side by side: which of them is asked first, and what is left when spot is not to be had?
+
+use super::super::Render;
+use crate::facts::Facts;
+use crate::finding::Issue;
+use crate::rules::cost as rules;
+use napkeeper_api::manifests::Object;
+use napkeeper_api::path::Path;
+use napkeeper_core::cluster::pod::{Taint, TaintEffect};
+use napkeeper_core::cluster::pool::NodePool;
+use napkeeper_core::labels;
+use napkeeper_core::requirements::Requirement;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// After so many findings of a rule the next one tells nobody anything new.
+const MOST: usize = 20;
+/// Most pairs of pools that one rule compares: thousands of pools have millions of pairs.
+const MOST_PAIRS: usize = 20_000;
+
+/// Keys that say how capacity is bought.
+const BUYING: [&str; 3] = [labels::CAPACITY_TYPE, labels::PRIORITY, labels::SCALE_SET_PRIORITY];
+/// Keys that a pod seldom asks for: it does not care which size it runs on.
+const SIZING: [&str; 14] = [
+    labels::INSTANCE_TYPE,
+    labels::SKU_NAME,
+    labels::SKU_FAMILY,
+    labels::SKU_SERIES,
+    labels::SKU_VERSION,
+    labels::SKU_CPU,
+    labels::AKS_SKU_CPU,
+    labels::SKU_MEMORY,
+    labels::AKS_SKU_MEMORY,
+    labels::SKU_ACCELERATED_NETWORKING,
+    labels::SKU_PREMIUM_STORAGE,
+    labels::SKU_EPHEMERAL_OS_MAX,
+    labels::PLACEMENT_SCOPE,
+    labels::MODE,
+];
+
+/// A pool that the scheduler uses.
+struct Entry<'r> {
+    digest: usize,
+    pool: &'r NodePool,
+    taints: BTreeSet<&'r Taint>,
+    spot: bool,
+    on_demand: bool,
+}
+
+pub(super) fn check(render: &Render, facts: &Facts, found: &mut Vec<(usize, Issue)>) {
+    for entries in clusters(render) {
+        ties(&entries, facts, found);
+        let spot_only = || entries.iter().filter(|e| e.spot && !e.on_demand);
+        spot_last(&entries, spot_only(), facts, found);
+        fallback(&entries, spot_only(), facts, found);
+    }
+}
+
+/// The pools, by cluster. Where a name stands in several files these are of several clusters, one a folder.
+fn clusters(render: &Render) -> Vec<Vec<Entry<'_>>> {
+    let entries: Vec<Entry<'_>> = render.digests.iter().enumerate().filter_map(|(i, d)| entry(i, &d.object)).collect();
+    let names: BTreeSet<&str> = entries.iter().map(|e| e.pool.name.as_str()).collect();
+    if names.len() == entries.len() {
+        return vec![entries];
+    }
+    let mut folders: BTreeMap<&str, Vec<Entry<'_>>> = BTreeMap::new();
+    for entry in entries {
+        let source = render.digests.get(entry.digest).map_or(0, |d| d.at.source);
+        let file = render.files.get(source).map(|f| &**f).unwrap_or_default();
+        let folder = file.rfind(['/', '\\']).and_then(|end| file.get(..end)).unwrap_or_default();
+        folders.entry(folder).or_default().push(entry);
+    }
+    folders.into_values().collect()
+}
+
+fn entry(digest: usize, object: &Object) -> Option<Entry<'_>> {
+    let Object::NodePool(pool) = object else { return None };
+    // The scheduler passes over static pools.
+    let pool: &NodePool = Some(pool).filter(|p| p.replicas.is_none())?;
+    let buys = |word: &str| pool.requirements.get(labels::CAPACITY_TYPE).is_none_or(|r| r.allows(Some(word)));
+    let taints = pool.taints.iter().filter(|t| t.effect != TaintEffect::PreferNoSchedule).collect();
+    Some(Entry { digest, pool, taints, spot: buys("spot"), on_demand: buys("on-demand") })
+}
+
+impl Entry<'_> {
+    /// Some pod fits both, whichever keys `but` holds say.
+    fn meets(&self, other: &Self, but: &[&str]) -> bool {
+        let (a, b) = (&self.pool.requirements, &other.pool.requirements);
+        let apart = |key: &str, asked: &Requirement| b.get(key).is_some_and(|offered| !offered.intersects(asked));
+        !a.iter().any(|(key, asked)| !but.contains(&&**key) && apart(key, asked))
+    }
+
+    /// Both can make a node of the same size.
+    fn shares_sizes(&self, other: &Self, facts: &Facts) -> bool {
+        let index = facts.supplies.index();
+        index.possible(&self.pool.requirements).meets(&index.possible(&other.pool.requirements))
+    }
+
+    fn name(&self) -> &str {
+        self.pool.name.as_str()
+    }
+}
+
+/// Pools of equal weight that make the same nodes for the same pods: the name decides.
+fn ties(entries: &[Entry<'_>], facts: &Facts, found: &mut Vec<(usize, Issue)>) {
+    let mut groups: BTreeMap<(i32, &BTreeSet<&Taint>), Vec<&Entry<'_>>> = BTreeMap::new();
+    for entry in entries {
+        groups.entry((entry.pool.weight, &entry.taints)).or_default().push(entry);
+    }
+    let (mut pairs, mut count) = (0, 0);
+    for ((weight, _), mut group) in groups {
+        // As Karpenter has it: of equal weights the last name first.
+        group.sort_by_key(|e| Reverse(e.name()));
+        for (at, later) in group.iter().enumerate().skip(1) {
+            let earlier = group.iter().take(at).find(|earlier| {
+                pairs += 1;
+                pairs <= MOST_PAIRS && earlier.meets(later, &[]) && earlier.shares_sizes(later, facts)
+            });
+            let Some(earlier) = earlier else { continue };
+            count += 1;
+            if count > MOST {
+                return;
+            }
+            found.push((later.digest, tie(earlier, later, weight)));
+        }
+    }
+}
+
+fn tie(earlier: &Entry<'_>, later: &Entry<'_>, weight: i32) -> Issue {
+    let weight = if weight == 0 { "no weight".to_owned() } else { format!("weight {weight}") };
+    let message = format!(
+        "{} and {} can make the same nodes for the same pods, and both have {weight}: Karpenter tries {} first, because \
+         its name comes last in the alphabet",
+        earlier.name(),
+        later.name(),
+        earlier.name(),
+    );
+    let fix = "give the one that is to be tried first a higher weight, or keep their requirements apart".to_owned();
+    let issue = if later.pool.weight == 0 {
+        Issue::new(&rules::TIE, &Path::of("spec"), message).at_key()
+    } else {
+        Issue::new(&rules::TIE, &Path::of("spec.weight"), message)
+    };
+    issue.fix(fix)
+}
+
+/// Spot pools that stand behind the on-demand pool beside them.
+fn spot_last<'e>(
+    entries: &[Entry<'_>],
+    spot: impl Iterator<Item = &'e Entry<'e>>,
+    facts: &Facts,
+    found: &mut Vec<(usize, Issue)>,
+) {
+    let (mut pairs, mut count) = (0, 0);
+    let order = |e: &Entry<'_>| (e.pool.weight, e.pool.name.clone());
+    for spot in spot {
+        let before = entries.iter().find(|e| {
+            pairs += 1;
+            pairs <= MOST_PAIRS
+                && e.on_demand
+                && !e.spot
+                && e.taints == spot.taints
+                && order(e) > order(spot)
+                && e.meets(spot, &BUYING)
+                && e.shares_sizes(spot, facts)
+        });
+        let Some(before) = before else { continue };
+        count += 1;
+        if count > MOST {
+            return;
+        }
+        let (mine, theirs) = (spot.pool.weight, before.pool.weight);
+        let why = if mine == theirs {
+            format!("both have weight {mine}, and of equal weights the last name goes first")
+        } else {
+            format!("the higher weight goes first, and {theirs} is higher than {mine}")
+        };
+        let message = format!(
+            "the on-demand pool {} is tried before this spot pool ({why}): spot is bought only by pods that ask for it, or \
+             when {} is full",
+            before.name(),
+            before.name()
+        );
+        let fix = format!("give this pool a weight above that of {}", before.name());
+        let path = if mine == 0 { Path::of("spec") } else { Path::of("spec.weight") };
+        let issue = Issue::new(&rules::SPOT_LAST, &path, message).fix(fix);
+        found.push((spot.digest, if mine == 0 { issue.at_key() } else { issue }));
+    }
+}
+
+/// Spot pools whose pods have nowhere to go when Azure has no spot capacity.
+fn fallback<'e>(
+    entries: &[Entry<'_>],
+    spot: impl Iterator<Item = &'e Entry<'e>>,
+    facts: &Facts,
+    found: &mut Vec<(usize, Issue)>,
+) {
+    let index = facts.supplies.index();
+    let sizes = |e: &Entry<'_>| index.possible(&e.pool.requirements);
+    let has_gpus = |e: &Entry<'_>| !index.among(&sizes(e), |s| s.gpu.is_some()).is_empty();
+    let but: Vec<&str> = BUYING.into_iter().chain(SIZING).collect();
+    let (mut pairs, mut count) = (0, 0);
+    for spot in spot {
+        let all = sizes(spot);
+        let all_have_gpus = !all.is_empty() && index.among(&all, |s| s.gpu.is_some()).len() == all.len();
+        let catches = entries.iter().find(|e| {
+            pairs += 1;
+            let tolerated = e.taints.is_subset(&spot.taints);
+            e.on_demand && tolerated && e.meets(spot, &but) && (!all_have_gpus || has_gpus(e))
+        });
+        count += usize::from(catches.is_none());
+        if pairs > MOST_PAIRS || count > MOST {
+            return;
+        }
+        if catches.is_none() {
+            let message = "no pool of this input can buy on-demand capacity for the pods of this one: when Azure takes spot \
+                           nodes back and has no others, they wait";
+            let fix = "add a pool with the same taints, capacity type on-demand and a lower weight; or let this pool buy \
+                       both, spot is taken first";
+            let entry = Path::of("spec.template.spec.requirements");
+            found.push((spot.digest, Issue::new(&rules::NO_FALLBACK, &entry, message).at_key().fix(fix.to_owned())));
+        }
+    }
+}

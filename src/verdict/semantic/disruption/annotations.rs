@@ -1,0 +1,133 @@
+//! `karpenter.sh/do-not-disrupt`: does it stand where Karpenter looks, and does it ever end?
+
+use super::super::{Render, Subject};
+use crate::finding::Issue;
+use crate::rules::disruption as rules;
+use napkeeper_api::manifests::Object;
+use napkeeper_api::path::Path;
+use napkeeper_core::labels::DO_NOT_DISRUPT;
+use serde_json::Value;
+
+/// Annotations of Karpenter before v1beta1, which read `do-not-disrupt` now.
+const OLD: [&str; 2] = ["karpenter.sh/do-not-evict", "karpenter.sh/do-not-consolidate"];
+
+/// Where an object keeps the annotations of what it makes.
+const TEMPLATE: &str = "spec.template.metadata.annotations";
+const CRON_TEMPLATE: &str = "spec.jobTemplate.spec.template.metadata.annotations";
+const OWN: &str = "metadata.annotations";
+
+/// What carries the annotation in the end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Carrier {
+    Pods,
+    Nodes,
+}
+
+pub(super) fn check(subject: &Subject<'_>, found: &mut Vec<Issue>) {
+    let Some((carrier, place)) = place(subject) else { return };
+    if let Some(annotations) = look(subject.value, place) {
+        let path = Path::of(place);
+        found.extend(OLD.iter().filter(|old| annotations.contains_key(**old)).map(|old| outdated(&path.key(old))));
+        let text = annotations.get(DO_NOT_DISRUPT).and_then(Value::as_str);
+        if let Some(text) = text {
+            found.extend(value(text, carrier, &path.key(DO_NOT_DISRUPT)));
+        }
+    }
+    if place != OWN && look(subject.value, OWN).is_some_and(|a| a.contains_key(DO_NOT_DISRUPT)) {
+        let what = if carrier == Carrier::Pods { "pods" } else { "nodes" };
+        let kind = subject.value["kind"].as_str().unwrap_or_default();
+        let message = format!("on a {kind} itself it does nothing: Karpenter looks at {what}");
+        let fix = format!("move it to {place}");
+        found.push(Issue::new(&rules::MISPLACED, &Path::of(OWN).key(DO_NOT_DISRUPT), message).at_key().fix(fix));
+    }
+}
+
+/// Pods that run until somebody ends them, and ask that nobody does.
+pub(super) fn render(render: &Render, found: &mut Vec<(usize, Issue)>) {
+    let mut pools = render.digests.iter().filter_map(|d| match &d.object {
+        Object::NodePool(pool) => Some(pool),
+        _ => None,
+    });
+    // With a terminationGracePeriod on every pool there is a bound, whichever node the pods are on.
+    let bounded = pools.clone().count() > 0 && pools.all(|pool| pool.termination_grace_period.is_some());
+    if bounded {
+        return;
+    }
+    for (i, digest) in render.digests.iter().enumerate() {
+        let lasting = matches!(digest.object, Object::Deployment(_) | Object::StatefulSet(_) | Object::DaemonSet(_));
+        if lasting && digest.do_not_disrupt.as_deref() == Some("true") {
+            let message = "these pods run until somebody ends them, so their nodes are never consolidated, updated or \
+                           emptied by Karpenter unless the NodePool has a terminationGracePeriod";
+            let fix = "write a time instead of true, for example 4h, counted from the start of each pod; or guard the \
+                       pods by a PodDisruptionBudget";
+            let path = Path::of(TEMPLATE).key(DO_NOT_DISRUPT);
+            found.push((i, Issue::new(&rules::UNBOUNDED, &path, message).fix(fix.to_owned())));
+        }
+    }
+}
+
+/// Where the annotation works for this kind.
+fn place(subject: &Subject<'_>) -> Option<(Carrier, &'static str)> {
+    match subject.object {
+        Object::NodePool(_) => Some((Carrier::Nodes, TEMPLATE)),
+        Object::Deployment(_) | Object::StatefulSet(_) | Object::DaemonSet(_) | Object::Job(_) => {
+            Some((Carrier::Pods, TEMPLATE))
+        }
+        Object::Pod(_) => Some((Carrier::Pods, OWN)),
+        Object::Other { kind, api_version, .. } if &**kind == "CronJob" && &**api_version == "batch/v1" => {
+            Some((Carrier::Pods, CRON_TEMPLATE))
+        }
+        _ => None,
+    }
+}
+
+fn look<'v>(value: &'v Value, place: &str) -> Option<&'v serde_json::Map<String, Value>> {
+    place.split('.').try_fold(value, |value, key| value.get(key))?.as_object()
+}
+
+fn outdated(path: &Path) -> Issue {
+    let message = "Karpenter has not read this annotation since v1beta1";
+    Issue::new(&rules::OLD_ANNOTATION, path, message).at_key().fix(format!("write {DO_NOT_DISRUPT}: \"true\""))
+}
+
+fn value(text: &str, carrier: Carrier, path: &Path) -> Option<Issue> {
+    match (text, carrier) {
+        ("" | "false", _) => None,
+        ("true", Carrier::Pods) => None,
+        ("true", Carrier::Nodes) => {
+            let message = "every node of the pool asks not to be disrupted: none is consolidated or updated, and empty \
+                           ones stay until they expire";
+            let fix = "limit disruption by spec.disruption.budgets instead, or annotate single nodes for a while";
+            Some(Issue::new(&rules::UNBOUNDED, path, message).fix(fix.to_owned()))
+        }
+        (_, Carrier::Pods) if is_duration(text) => None,
+        (_, Carrier::Pods) => {
+            let message = format!("{text:?} is neither true nor a time, so Karpenter ignores it");
+            Some(Issue::new(&rules::UNREAD_VALUE, path, message).fix("write \"true\", or a time such as 4h".to_owned()))
+        }
+        (_, Carrier::Nodes) => {
+            let message = format!("on nodes Karpenter reads true only, and ignores {text:?}");
+            Some(Issue::new(&rules::UNREAD_VALUE, path, message).fix("remove it, or write \"true\"".to_owned()))
+        }
+    }
+}
+
+/// As Go writes a positive time: `4h`, `1h30m`, `1.5h`, `250ms`.
+fn is_duration(text: &str) -> bool {
+    let mut rest = text.strip_prefix('+').unwrap_or(text);
+    let mut nothing = true;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let (number, unit) = rest.split_at(digits);
+        let well_formed = number.bytes().any(|b| b.is_ascii_digit()) && number.matches('.').count() < 2;
+        let units = ["ns", "us", "µs", "μs", "ms", "s", "m", "h"];
+        let length = unit.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(unit.len());
+        let (unit, next) = unit.split_at(length);
+        if !well_formed || !units.contains(&unit) {
+            return false;
+        }
+        nothing &= number.bytes().all(|b| matches!(b, b'0' | b'.'));
+        rest = next;
+    }
+    !nothing
+}

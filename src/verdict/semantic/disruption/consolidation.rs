@@ -1,0 +1,90 @@
+//! Consolidation: is it off where nobody meant it, or too eager, or without a choice?
+
+use super::given;
+use crate::facts::Facts;
+use crate::finding::Issue;
+use crate::rules::disruption as rules;
+use napkeeper_api::duration;
+use napkeeper_api::path::Path;
+use napkeeper_core::cluster::pool::{ConsolidationPolicy, NodePool};
+use napkeeper_core::labels;
+use serde_json::Value;
+
+/// A spot node is replaced by a cheaper one only where so many cheaper sizes are to choose from (Karpenter's
+/// `MinInstanceTypesForSpotToSpotConsolidation`).
+const SPOT_SIZES: usize = 15;
+
+/// Keys by which a person says which sizes there are, the narrowest first.
+const SIZE_KEYS: [&str; 6] = [
+    labels::INSTANCE_TYPE,
+    labels::SKU_NAME,
+    labels::SKU_SERIES,
+    labels::SKU_FAMILY,
+    labels::SKU_VERSION,
+    labels::SKU_CPU,
+];
+
+pub(super) fn check(pool: &NodePool, value: &Value, facts: &Facts, found: &mut Vec<Issue>) {
+    if pool.replicas.is_some() {
+        // Static pools are never consolidated.
+        return;
+    }
+    let path = Path::of("spec.disruption.consolidateAfter");
+    let Some(after) = pool.disruption.consolidate_after else {
+        found.push(never(pool, value, &path));
+        return;
+    };
+    if pool.disruption.policy == ConsolidationPolicy::WhenEmpty {
+        return;
+    }
+    if after.is_zero() && given(value, "spec.disruption.consolidateAfter").is_some() {
+        let message = "0s lets no time pass after a pod came or went: nodes are judged in the middle of a rollout, and \
+                       pods that have just started are moved again";
+        let fix = "write a quiet time, for example 1m or more".to_owned();
+        found.push(Issue::new(&rules::NO_PAUSE, &path, message).fix(fix));
+    }
+    if may_be_spot(pool) {
+        found.extend(few_sizes(pool, value, facts));
+    }
+}
+
+fn never(pool: &NodePool, value: &Value, path: &Path) -> Issue {
+    let policy = given(value, "spec.disruption.consolidationPolicy");
+    let policy = policy.map(|p| format!("; consolidationPolicy {p} has no effect")).unwrap_or_default();
+    let until = pool.expire_after.map_or_else(
+        || "for ever".to_owned(),
+        |time| format!("until it drifts or is {} old (expireAfter)", duration::format(time)),
+    );
+    let message = format!("Never keeps empty nodes too: a node without pods is paid for {until}{policy}");
+    let fix = "to leave nodes with pods alone and remove empty ones, write consolidationPolicy: WhenEmpty and a time, for \
+               example consolidateAfter: 1h";
+    Issue::new(&rules::NEVER_CONSOLIDATED, path, message).fix(fix.to_owned())
+}
+
+/// The pool says that spot is among what it buys.
+pub(super) fn may_be_spot(pool: &NodePool) -> bool {
+    pool.requirements.get(labels::CAPACITY_TYPE).is_some_and(|r| r.allows(Some("spot")))
+}
+
+fn few_sizes(pool: &NodePool, value: &Value, facts: &Facts) -> Option<Issue> {
+    let index = facts.supplies.index();
+    let count = index.among(&index.possible(&pool.requirements), |s| s.spot_eligible).len();
+    if count == 0 || count >= SPOT_SIZES {
+        return None;
+    }
+    let list = Path::of("spec.template.spec.requirements");
+    let entries = value["spec"]["template"]["spec"]["requirements"].as_array()?;
+    let at = |key: &&str| entries.iter().position(|entry| entry["key"] == **key);
+    let path = SIZE_KEYS.iter().find_map(at).map_or_else(|| list.clone(), |i| list.index(i).key("values"));
+    let sizes = if count == 1 { "1 VM size".to_owned() } else { format!("{count} VM sizes") };
+    let message = format!(
+        "only {sizes} can be spot here: a spot node is replaced by a cheaper one only where {SPOT_SIZES} cheaper sizes \
+         are to choose from, so this pool's spot nodes never are"
+    );
+    let fix = format!(
+        "allow at least {SPOT_SIZES} sizes, for example by {} and {} in place of a list",
+        labels::SKU_FAMILY,
+        labels::SKU_CPU
+    );
+    Some(Issue::new(&rules::FEW_SPOT_SIZES, &path, message).fix(fix))
+}

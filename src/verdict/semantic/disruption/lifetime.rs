@@ -1,0 +1,49 @@
+//! How long does a node live, and how long may it take to go?
+
+use super::given;
+use crate::finding::Issue;
+use crate::rules::disruption as rules;
+use jiff::SignedDuration;
+use napkeeper_api::duration;
+use napkeeper_api::path::Path;
+use napkeeper_core::cluster::pool::NodePool;
+use serde_json::Value;
+
+/// Below this nothing useful runs: a VM takes minutes to become a node.
+const SHORTEST_LIFE: SignedDuration = SignedDuration::from_mins(5);
+/// `terminationGracePeriodSeconds` of a pod that says nothing.
+const POD_GRACE: SignedDuration = SignedDuration::from_secs(30);
+
+pub(super) fn check(pool: &NodePool, value: &Value, found: &mut Vec<Issue>) {
+    let spec = Path::of("spec.template.spec");
+    let (life, grace) = (pool.expire_after, pool.termination_grace_period);
+    if let Some(life) = life {
+        let shown = duration::format(life);
+        if life < SHORTEST_LIFE {
+            let message = format!("a node is deleted {shown} after it was asked for, before or as it becomes ready");
+            let fix = "write days, for example 720h, or Never".to_owned();
+            found.push(Issue::new(&rules::SHORT_LIFE, &spec.key("expireAfter"), message).fix(fix));
+        } else if grace.is_none() && given(value, "spec.template.spec.expireAfter").is_some() {
+            let message = format!(
+                "after {shown} a node is drained, and without terminationGracePeriod the drain has no end: a \
+                 PodDisruptionBudget without room, or a pod with karpenter.sh/do-not-disrupt, keeps the node for ever"
+            );
+            let fix = "add terminationGracePeriod, the longest that a drain may take, for example 24h".to_owned();
+            found.push(Issue::new(&rules::NO_GRACE, &spec.key("expireAfter"), message).fix(fix));
+        }
+    }
+    let Some(grace) = grace else { return };
+    let (path, shown) = (spec.key("terminationGracePeriod"), duration::format(grace));
+    if grace <= POD_GRACE {
+        let message = format!(
+            "a drain of {shown} is too short for pods that take 30s to end, the default: they are deleted at once, past \
+             any PodDisruptionBudget and do-not-disrupt"
+        );
+        let fix = "write how long a drain may take, for example 1h".to_owned();
+        found.push(Issue::new(&rules::SHORT_GRACE, &path, message).fix(fix));
+    } else if let Some(life) = life.filter(|life| grace > *life && *life >= SHORTEST_LIFE) {
+        let message = format!("a node may take longer to drain ({shown}) than it lives ({})", duration::format(life));
+        let fix = "write a shorter terminationGracePeriod: a node's greatest age is the sum of both".to_owned();
+        found.push(Issue::new(&rules::LONG_GRACE, &path, message).fix(fix));
+    }
+}

@@ -1,0 +1,115 @@
+//! The edges of each rule.
+
+use super::super::judged::{files, places};
+
+fn pool(name: &str, metadata: &str) -> String {
+    format!(
+        "{{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {{name: {name}{metadata}}}, spec: {{limits: {{cpu: 9}}, \
+         template: {{spec: {{nodeClassRef: {{group: karpenter.azure.com, kind: AKSNodeClass, name: a}}, requirements: \
+         []}}}}}}}}\n---\n"
+    )
+}
+
+fn annotated(annotation: &str) -> String {
+    pool("a", &format!(", annotations: {{{annotation}}}"))
+}
+
+fn definition(name: &str, annotation: &str) -> String {
+    format!(
+        "{{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {{name: {name}, annotations: \
+         {{{annotation}}}}}}}\n---\n"
+    )
+}
+
+const ARGO: &str = "{apiVersion: argoproj.io/v1alpha1, kind: Application, metadata: {name: a}, spec: {}}\n---\n";
+const FLUX: &str = "{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: a}, spec: {prune: true}}\n---\n";
+const PRUNED: [&str; 1] = ["metadata.name NK4001"];
+
+#[test]
+fn without_a_tool_nothing_is_pruned() {
+    assert_eq!(places("NK4", &pool("a", "")), [] as [&str; 0]);
+    assert_eq!(places("NK4", &definition("nodepools.karpenter.sh", "")), [] as [&str; 0]);
+}
+
+#[test]
+fn a_tool_prunes_what_is_not_protected() {
+    for tool in [
+        ARGO,
+        FLUX,
+        "{apiVersion: argoproj.io/v1alpha1, kind: ApplicationSet, metadata: {name: a}, spec: {template: {spec: {}}}}\n---\n",
+        "{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, metadata: {name: a}, spec: {}}\n---\n",
+    ] {
+        assert_eq!(places("NK4", &format!("{tool}{}", pool("a", ""))), PRUNED, "{tool}");
+        for safe in [
+            "argocd.argoproj.io/sync-options: 'ServerSideApply=true, Prune=false'",
+            "argocd.argoproj.io/sync-options: Prune=confirm",
+            "kustomize.toolkit.fluxcd.io/prune: disabled",
+            "helm.sh/resource-policy: keep",
+        ] {
+            assert_eq!(places("NK4", &format!("{tool}{}", annotated(safe))), [] as [&str; 0], "{safe}");
+        }
+        let half = "argocd.argoproj.io/sync-options: 'Prune=true,Delete=false'";
+        assert_eq!(places("NK4", &format!("{tool}{}", annotated(half))), PRUNED);
+    }
+    for quiet in
+        [FLUX.replace("true", "false"), ARGO.replace("spec: {}", "spec: {syncPolicy: {syncOptions: [Prune=false]}}")]
+    {
+        assert_eq!(places("NK4", &format!("{quiet}{}", pool("a", ""))), [] as [&str; 0], "{quiet}");
+    }
+}
+
+#[test]
+fn an_annotation_of_a_tool_shows_that_it_is_used() {
+    assert_eq!(places("NK4", &annotated("argocd.argoproj.io/sync-wave: '1'")), PRUNED);
+    assert_eq!(places("NK4", &annotated("meta.helm.sh/release-name: karpenter")), PRUNED);
+    assert_eq!(places("NK4", &annotated("example.com/argocd: 'true'")), [] as [&str; 0]);
+}
+
+#[test]
+fn definitions_of_karpenters_kinds_are_looked_after() {
+    for name in ["nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "aksnodeclasses.karpenter.azure.com"] {
+        assert_eq!(places("NK4", &format!("{FLUX}{}", definition(name, ""))), ["metadata.name NK4002"], "{name}");
+        let safe = definition(name, "kustomize.toolkit.fluxcd.io/prune: Disabled");
+        assert_eq!(places("NK4", &format!("{FLUX}{safe}")), [] as [&str; 0]);
+    }
+    let other = definition("certificates.cert-manager.io", "");
+    assert_eq!(places("NK4", &format!("{FLUX}{other}")), [] as [&str; 0]);
+}
+
+#[test]
+fn what_the_server_writes_is_named_and_what_is_empty_is_not() {
+    let found = files("NK4", &[("t.yaml", &pool("a", ", uid: u, generation: 3, creationTimestamp: null"))]);
+    assert_eq!(found.len(), 1);
+    assert!(found[0].message.contains("uid, generation:") && found[0].path == "metadata.uid", "{found:?}");
+    let empty = pool("a", ", managedFields: []").replace("spec: {limits", "status: {}, spec: {limits");
+    assert_eq!(places("NK4", &empty), [] as [&str; 0]);
+    let status = pool("a", "").replace("spec: {limits", "status: {nodes: 1}, spec: {limits");
+    assert_eq!(places("NK4", &status), ["status NK4003"]);
+}
+
+#[test]
+fn annotations_that_others_write() {
+    let hash = "karpenter.sh/nodepool-hash: '1'";
+    assert_eq!(places("NK4", &annotated(hash)), ["metadata.annotations[karpenter.sh/nodepool-hash] NK4004"]);
+    assert_eq!(places("NK4", &annotated("example.com/nodepool-hash: '1'")), [] as [&str; 0]);
+}
+
+#[test]
+fn a_name_is_taken_in_its_own_file_only() {
+    let (a, b) = (pool("a", ""), pool("b", ""));
+    assert_eq!(places("NK4", &format!("{a}{b}{a}")), ["metadata.name NK4005"]);
+    let apart = files("NK4", &[("one.yaml", &a), ("two.yaml", &a)]);
+    assert_eq!(apart, []);
+}
+
+#[test]
+fn a_definition_in_a_later_wave_comes_too_late() {
+    let wave = |n: &str| format!("argocd.argoproj.io/sync-options: Prune=false, argocd.argoproj.io/sync-wave: '{n}'");
+    for (definition_wave, pool_wave, late) in
+        [("1", "0", true), ("0", "0", false), ("-1", "0", false), ("2", "3", false)]
+    {
+        let text =
+            format!("{}{}", definition("nodepools.karpenter.sh", &wave(definition_wave)), annotated(&wave(pool_wave)));
+        assert_eq!(places("NK4", &text).len(), usize::from(late), "{definition_wave} {pool_wave}");
+    }
+}
