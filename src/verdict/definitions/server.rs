@@ -107,8 +107,25 @@ impl Definitions {
         }
         let kinds = self.group(group);
         let served = kinds.iter().any(|kind| kind.versions.iter().any(|v| v.name == version));
-        let named = kinds.iter().any(|k| k.name == kind);
+        let named = kinds.iter().find(|k| k.name == kind);
+        if let Some(latest) = named.and_then(|kind| kind.versions.last()) {
+            return Err(unserved(latest, value));
+        }
         // The address of the request says a kind that exists, so only the object's own word is wrong.
-        Err(if served && !named { ServerVerdict::one("kind", Reason::Invalid) } else { ServerVerdict::bare(400) })
+        Err(if served { ServerVerdict::one("kind", Reason::Invalid) } else { ServerVerdict::bare(400) })
     }
+}
+
+/// The answer to an object of a version that the kind has not: no field but those of every object is known then.
+fn unserved(other: &Version, value: &Value) -> ServerVerdict {
+    let judged = other.create(value);
+    if !judged.unreadable.is_empty() {
+        return ServerVerdict::bare(400);
+    }
+    let of_metadata = judged.unknown.into_iter().map(|field| field.name).filter(|name| name.starts_with("metadata."));
+    let of_all = |key: &&String| ["apiVersion", "kind", "metadata"].contains(&key.as_str());
+    let others = value.as_object().into_iter().flatten().map(|(key, _)| key).filter(|key| !of_all(key)).cloned();
+    let mut unknown_fields: Vec<String> = of_metadata.chain(others).collect();
+    unknown_fields.sort();
+    ServerVerdict { unknown_fields, ..ServerVerdict::bare(400) }
 }

@@ -192,8 +192,9 @@ pub(super) fn sound(crds: &[Value]) -> Vec<Value> {
     all
 }
 
-/// All changes of stored objects, given as the API server has them. `n`: how many mixed changes of each.
-pub(super) fn updates(crds: &[Value], stored: &[Value], n: u64) -> Vec<Case> {
+/// All changes of stored objects, given as the API server has them. `mixed`: how many objects with several changes of
+/// each; `share`: of the single changes of each, one in how many.
+pub(super) fn updates(crds: &[Value], stored: &[Value], mixed: u64, share: usize) -> Vec<Case> {
     let mut all = Vec::new();
     for (i, old) in stored.iter().enumerate() {
         let mut plain = old.clone();
@@ -210,18 +211,18 @@ pub(super) fn updates(crds: &[Value], stored: &[Value], n: u64) -> Vec<Case> {
         let mut chance = Chance::new(3_000_000 + u64::try_from(i).unwrap_or_default());
         for place in &places {
             let tried = deeds(&place.schema, look(&plain, &place.steps, 0), &mut chance);
-            for deed in chance.some(tried, 60) {
+            for deed in chance.some(tried, share) {
                 let mut object = plain.clone();
                 act(&mut object, &place.steps, 0, &deed);
                 add(format!("{} {}", place.path(), told(&deed)), object);
             }
         }
-        for change in chance.some(meta::changes().into_iter().chain(only_updates()).collect(), 24) {
+        for change in chance.some(meta::changes().into_iter().chain(only_updates()).collect(), share) {
             let mut object = plain.clone();
             meta::make(&mut object, &change);
             add(change.0.clone(), object);
         }
-        for seed in 0..n {
+        for seed in 0..mixed {
             let mut chance = Chance::new(4_000_000 + seed + 1_000 * u64::try_from(i).unwrap_or_default());
             let mut object = plain.clone();
             let label = mix(&mut object, &places, &mut chance);

@@ -114,6 +114,8 @@ fn references() -> Vec<Change> {
         owner
     };
     let plain = owner("name", json!("a"));
+    let mut two = json!([owner("controller", json!(true)), owner("controller", json!(true))]);
+    two[1]["uid"] = json!("v");
     let values = [
         Value::Null,
         json!([]),
@@ -136,6 +138,7 @@ fn references() -> Vec<Change> {
         json!([owner("controller", json!(true))]),
         json!([owner("controller", json!("yes"))]),
         json!([owner("controller", json!(true)), owner("controller", json!(true))]),
+        two.clone(),
         json!([owner("blockOwnerDeletion", json!(true))]),
         json!([owner("unknown", json!(1))]),
         json!([owner("controller", Value::Null)]),

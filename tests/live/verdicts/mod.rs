@@ -95,8 +95,8 @@ async fn the_engine_answers_as_the_api_server_does_by_our_definitions() -> Resul
 
     let creates = cases::creates(&crds);
     ensure_all_places_met(&crds, &creates)?;
-    let mut updates = cases::updates(&crds, &sound, 20);
-    updates.extend(cases::updates(&crds, &broken, 4));
+    let mut updates = cases::updates(&crds, &sound, 20, 40);
+    updates.extend(cases::updates(&crds, &broken, 4, 100));
     ensure!(creates.len() >= 3_000 && updates.len() >= 500, "{} creates, {} updates", creates.len(), updates.len());
     let judge = |case: &Case, _: &Told| engine(&definitions, case);
     let mut wrong = String::new();
@@ -118,7 +118,7 @@ async fn by_karpenters_own_definitions_too_and_ours_add_the_label_rules_of_azure
     setting::install(&plane, &server, &upstream).await?;
     let stored = setting::store(&server, &cases::sound(&upstream)).await?;
     let (mut wrong, mut met) = (String::new(), BTreeSet::new());
-    for cases in [cases::creates(&upstream), cases::updates(&upstream, &stored, 20)] {
+    for cases in [cases::creates(&upstream), cases::updates(&upstream, &stored, 40, 20)] {
         let told = answers(&server, &cases).await?;
         let judge = |case: &Case, _: &Told| engine(&by_upstream, case);
         wrong.push_str(&differ::differences(&server, &cases, &told, &judge).await?);
