@@ -9,6 +9,7 @@ pub(super) mod bases;
 mod cases;
 mod chance;
 mod differ;
+mod keys;
 mod meta;
 mod places;
 pub(super) mod rules;
@@ -96,7 +97,7 @@ async fn the_engine_answers_as_the_api_server_does_by_our_definitions() -> Resul
     let creates = cases::creates(&crds);
     ensure_all_places_met(&crds, &creates)?;
     let mut updates = cases::updates(&crds, &sound, 20, 40);
-    updates.extend(cases::updates(&crds, &broken, 4, 100));
+    updates.extend(cases::updates(&crds, &broken, 3, 200));
     ensure!(creates.len() >= 3_000 && updates.len() >= 500, "{} creates, {} updates", creates.len(), updates.len());
     let judge = |case: &Case, _: &Told| engine(&definitions, case);
     let mut wrong = String::new();
