@@ -5,6 +5,7 @@
 
 use crate::finding::{Finding, Issue};
 use crate::parallel;
+use crate::remarks;
 use crate::rules::structure as rules;
 use crate::semantic::{self, Digest, Place, Render};
 use crate::verdict::{Report, Verdict};
@@ -55,6 +56,7 @@ impl Verdict {
                 digests.push(Digest::of(at.clone(), root, value, object));
             });
             found.findings.iter_mut().for_each(|finding| written::explain(finding, &source.text));
+            remarks::check(document, &source.text, &chunk, &mut found.findings);
             report.add(found);
         }
         (report, digests)

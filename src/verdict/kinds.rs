@@ -2,6 +2,7 @@
 
 use crate::definitions::{Definitions, Kind, Version};
 use crate::finding::Issue;
+use crate::migrate;
 use crate::natives::{self, Native};
 use crate::rules::structure as rules;
 use napkeeper_api::path::Path;
@@ -21,9 +22,9 @@ const CHANGES: [(&str, &str); 2] = [
     (
         "karpenter.sh",
         "since v1 nodeClassRef takes group, kind and name, expireAfter stands in spec.template.spec, \
-         and consolidationPolicy WhenUnderutilized is WhenEmptyOrUnderutilized",
+         consolidationPolicy WhenUnderutilized is WhenEmptyOrUnderutilized, and disruption requires consolidateAfter",
     ),
-    ("karpenter.azure.com", "all versions have the same fields"),
+    ("karpenter.azure.com", "all versions have the same fields, except for imageVersion, which is gone"),
 ];
 
 /// What is to be done with an object.
@@ -71,7 +72,7 @@ pub(crate) fn identify<'s>(definitions: &'s Definitions, value: &Value, found: &
     match known.iter().find(|k| k.name == kind) {
         Some(kind) => served(kind, version, found),
         None => {
-            found.push(unknown_kind(group, kind, &known));
+            found.push(unknown_kind(api_version, kind, &known));
             Standing::Lost
         }
     }
@@ -82,10 +83,10 @@ fn served<'s>(kind: &'s Kind, version: &str, found: &mut Vec<Issue>) -> Standing
     let Some(current) = kind.versions.last() else {
         return Standing::Lost;
     };
-    let write = format!("write apiVersion: {}/{}", kind.group, current.name);
+    let api_version = format!("{}/{version}", kind.group);
+    let write = with_tool(format!("write apiVersion: {}/{}", kind.group, current.name), &api_version, &kind.name);
     let Some(given) = kind.versions.iter().find(|v| v.name == version) else {
-        let message =
-            format!("{}/{version} does not exist or is not served: {} is {}", kind.group, kind.name, current.name);
+        let message = format!("{api_version} does not exist or is not served: {} is {}", kind.name, current.name);
         let changes = CHANGES.iter().find(|(g, _)| *g == kind.group);
         let fix = changes.map_or_else(|| write.clone(), |(_, change)| format!("{write}; {change}"));
         found.push(Issue::new(&rules::VERSION, &path, message).fix(fix));
@@ -98,11 +99,60 @@ fn served<'s>(kind: &'s Kind, version: &str, found: &mut Vec<Issue>) -> Standing
     Standing::Known(kind, given)
 }
 
-fn unknown_kind(group: &str, kind: &str, known: &[&Kind]) -> Issue {
+/// Advice that names the command which follows it.
+fn with_tool(advice: String, api_version: &str, kind: &str) -> String {
+    if migrate::reads(api_version, kind) { advice + " (napkeeper migrate does it)" } else { advice }
+}
+
+fn unknown_kind(api_version: &str, kind: &str, known: &[&Kind]) -> Issue {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let names: Vec<&str> = known.iter().map(|k| k.name.as_str()).collect();
     let message = format!("{group} has no kind {kind}: it has {}", names.join(", "));
     let gone = GONE.iter().find(|(g, k, _)| (*g, *k) == (group, kind));
     let meant = gone.map(|(_, _, now)| *now).or_else(|| nearest(kind, names));
-    let fix = meant.map(|m| format!("write kind: {m}"));
+    let fix = meant.map(|m| with_tool(format!("write kind: {m}"), api_version, kind));
     Issue::new(&rules::KIND, &Path::of("kind"), message).fix(fix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is to be done about an object's kind.
+    fn fix(api_version: &str, kind: &str) -> String {
+        let mut found = Vec::new();
+        let value = serde_json::json!({"apiVersion": api_version, "kind": kind});
+        let definitions = Definitions::embedded().unwrap();
+        identify(&definitions, &value, &mut found);
+        found.remove(0).fix.unwrap()
+    }
+
+    #[test]
+    fn what_can_be_migrated_says_so() {
+        let tool = "(napkeeper migrate does it)";
+        let changes = "; since v1 nodeClassRef takes group, kind and name, expireAfter stands in spec.template.spec, \
+                       consolidationPolicy WhenUnderutilized is WhenEmptyOrUnderutilized, and disruption requires \
+                       consolidateAfter";
+        for (api_version, kind, expected) in [
+            ("karpenter.sh/v1alpha5", "NodePool", format!("write apiVersion: karpenter.sh/v1 {tool}{changes}")),
+            ("karpenter.sh/v1beta1", "NodeClaim", format!("write apiVersion: karpenter.sh/v1 {tool}{changes}")),
+            ("karpenter.sh/v1beta2", "NodePool", format!("write apiVersion: karpenter.sh/v1{changes}")),
+            ("karpenter.sh/v1alpha5", "Provisioner", format!("write kind: NodePool {tool}")),
+            ("karpenter.sh/v1alpha5", "Machine", "write kind: NodeClaim".to_owned()),
+            (
+                "karpenter.azure.com/v1alpha2",
+                "AKSNodeClass",
+                format!("write apiVersion: karpenter.azure.com/v1beta1 {tool}"),
+            ),
+            (
+                "karpenter.azure.com/v1",
+                "AKSNodeClass",
+                "write apiVersion: karpenter.azure.com/v1beta1; all versions have the same fields, except for \
+                 imageVersion, which is gone"
+                    .to_owned(),
+            ),
+        ] {
+            assert_eq!(fix(api_version, kind), expected, "{api_version} {kind}");
+        }
+    }
 }

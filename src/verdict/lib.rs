@@ -14,6 +14,7 @@ mod natives;
 mod parallel;
 mod patterns;
 pub mod policy;
+mod remarks;
 pub mod rules;
 mod semantic;
 mod structural;

@@ -5,6 +5,7 @@ use crate::definitions::{Definitions, Kind, SchemaError, Version};
 use crate::facts::Facts;
 use crate::finding::{Finding, Issue};
 use crate::kinds::{Standing, identify};
+use crate::migrate;
 use crate::natives::Native;
 use crate::policy::{Inputs, Policies, PolicyFinding};
 use crate::rules::structure as rules;
@@ -17,6 +18,7 @@ use napkeeper_api::yaml::Document;
 use napkeeper_core::names::{NodePoolName, ObjectName};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What was found in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -48,7 +50,7 @@ pub struct Verdict {
     ours: Option<Definitions>,
     config: Node,
     facts: Facts,
-    policies: Option<(Policies, Inputs)>,
+    policies: Option<(Arc<Policies>, Inputs)>,
 }
 
 impl Verdict {
@@ -89,7 +91,7 @@ impl Verdict {
 
     /// The same rules, with policies beside them. What the policies may need to know is among the inputs.
     #[must_use]
-    pub fn with_policies(self, policies: Policies, inputs: Inputs) -> Self {
+    pub fn with_policies(self, policies: Arc<Policies>, inputs: Inputs) -> Self {
         Self { policies: Some((policies, inputs)), ..self }
     }
 
@@ -176,8 +178,24 @@ impl Verdict {
             self.policies_on(&judged.stored, found);
         }
         placeholders(&value["spec"], &Path::of("spec"), found);
-        let object = sound.then(|| meaning(&judged.stored, found)).flatten()?;
+        if !sound {
+            return self.mended(value, found);
+        }
+        let object = meaning(&judged.stored, found)?;
         semantic::object(&Subject { value, stored: &judged.stored, object: &object }, &self.facts, found);
+        Some(object)
+    }
+
+    /// An object of an older shape is looked at as `migrate` would write it, so that one run says what else is wrong.
+    fn mended(&self, value: &Value, found: &mut Vec<Issue>) -> Option<Object> {
+        let mended = migrate::mended(value)?;
+        let Standing::Known(_, version) = identify(&self.definitions, &mended, &mut Vec::new()) else { return None };
+        let judged = version.create(&mended);
+        if !structural::issues(&judged).is_empty() {
+            return None;
+        }
+        let object = object(&judged.stored).ok()?;
+        semantic::object(&Subject { value: &mended, stored: &judged.stored, object: &object }, &self.facts, found);
         Some(object)
     }
 

@@ -12,6 +12,7 @@ mod harness;
 mod hooks;
 mod kills;
 mod overlays;
+mod policies;
 mod processes;
 mod story;
 mod surroundings;

@@ -14,6 +14,20 @@ pub struct Chunk {
     pub(super) lines: usize,
 }
 
+impl Chunk {
+    /// This part of the text that it was cut from.
+    #[must_use]
+    pub fn of<'t>(&self, text: &'t str) -> &'t str {
+        text.get(self.bytes.clone()).unwrap_or_default()
+    }
+
+    /// How many lines of that text stand before it.
+    #[must_use]
+    pub fn lines_before(&self) -> usize {
+        self.lines
+    }
+}
+
 /// Cuts a text into its documents.
 #[must_use]
 pub fn chunks(text: &str) -> Vec<Chunk> {

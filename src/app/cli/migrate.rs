@@ -51,7 +51,7 @@ struct Done {
 
 impl Done {
     fn changed(&self) -> bool {
-        self.migration.text != self.source.text
+        *self.migration.text != *self.source.text
     }
 }
 

@@ -10,6 +10,7 @@ mod man;
 mod migrate;
 mod output;
 mod plugin;
+mod policy_args;
 mod rules;
 mod schema;
 mod simulate;

@@ -15,7 +15,7 @@ use napkeeper_api::yaml::edit::{self, Sheet};
 use napkeeper_api::yaml::{self, Document, Position, Problem, ProblemKind, spans};
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// A word that every manifest with something to migrate holds.
@@ -121,15 +121,34 @@ fn plans(document: &Document) -> Vec<(Path, Plan)> {
 fn plan(value: &Value) -> Plan {
     let mut plan = Plan::of(value);
     let text = |field: &str| value[field].as_str().unwrap_or_default();
-    match (text("apiVersion"), text("kind")) {
-        ("karpenter.sh/v1alpha5", "Provisioner") => provisioner::migrate(&mut plan, true),
-        ("karpenter.sh/v1alpha5", "NodePool") => provisioner::migrate(&mut plan, false),
-        ("karpenter.sh/v1beta1" | "karpenter.sh/v1", "NodePool") => pool::migrate(&mut plan),
-        ("karpenter.sh/v1beta1" | "karpenter.sh/v1", "NodeClaim") => pool::claim(&mut plan),
-        ("karpenter.azure.com/v1alpha2" | "karpenter.azure.com/v1beta1", "AKSNodeClass") => pool::class(&mut plan),
-        (_, kind) => pods::migrate(&mut plan, kind),
+    match planner(text("apiVersion"), text("kind")) {
+        Some(planner) => planner(&mut plan),
+        None => pods::migrate(&mut plan, text("kind")),
     }
     plan
+}
+
+/// An object of an older shape as it would be in the current one; `None` for one that is current.
+pub(crate) fn mended(value: &Value) -> Option<Value> {
+    let plan = plan(value);
+    (!plan.steps.is_empty()).then_some(plan.value)
+}
+
+/// What plans for objects of Karpenter.
+fn planner(api_version: &str, kind: &str) -> Option<fn(&mut Plan)> {
+    Some(match (api_version, kind) {
+        ("karpenter.sh/v1alpha5", "Provisioner") => |plan| provisioner::migrate(plan, true),
+        ("karpenter.sh/v1alpha5", "NodePool") => |plan| provisioner::migrate(plan, false),
+        ("karpenter.sh/v1beta1" | "karpenter.sh/v1", "NodePool") => pool::migrate,
+        ("karpenter.sh/v1beta1" | "karpenter.sh/v1", "NodeClaim") => pool::claim,
+        ("karpenter.azure.com/v1alpha2" | "karpenter.azure.com/v1beta1", "AKSNodeClass") => pool::class,
+        _ => return None,
+    })
+}
+
+/// True when [`migrate`] brings objects of this kind of Karpenter's to the current version.
+pub(crate) fn reads(api_version: &str, kind: &str) -> bool {
+    planner(api_version, kind).is_some()
 }
 
 /// The text of a document with all edits, checked.
@@ -179,14 +198,26 @@ fn check(text: &str, document: &Document, plans: &[(Path, Plan)], comments: &[St
     if reading.documents.len() != 1 || reading.documents[0].value != intended {
         return fails("the edited text would not say what is intended");
     }
-    let new = spans::tree(text)?.comments.join("\n");
-    let count = |text: &str, comment: &str| text.matches(comment).count();
-    let old = comments.join("\n");
-    let different: BTreeSet<&String> = comments.iter().filter(|c| !c.is_empty()).collect();
-    if different.iter().any(|c| count(&new, c) < count(&old, c)) {
+    let new = spans::tree(text)?.comments;
+    let (old, new) = (count(comments), count(&new));
+    if comments.iter().any(|c| new.get(c.as_str()) < old.get(c.as_str())) {
         return fails("a comment would be lost");
     }
     Ok(())
+}
+
+/// How often each comment is there, by itself or at the end of another: a setting that became a comment took the
+/// comments along that stood in it.
+fn count(comments: &[String]) -> HashMap<&str, usize> {
+    let mut counts = HashMap::new();
+    for comment in comments {
+        let begins = |at: &usize| comment[..*at].chars().next_back().is_none_or(char::is_whitespace);
+        let within = comment.match_indices('#').map(|(at, _)| at).filter(begins).map(|at| comment[at + 1..].trim());
+        for found in std::iter::once(comment.as_str()).chain(within).filter(|c| !c.is_empty()) {
+            *counts.entry(found).or_default() += 1;
+        }
+    }
+    counts
 }
 
 fn pointer(path: &Path) -> String {

@@ -1,7 +1,7 @@
 //! What is decided about an object so far?
 
 use napkeeper_api::path::{Path, Segment};
-use napkeeper_api::yaml::edit::Edit;
+use napkeeper_api::yaml::edit::{Edit, Place};
 use serde_json::{Map, Value};
 
 /// The line above a setting that became a comment.
@@ -104,22 +104,19 @@ impl Plan {
         new
     }
 
-    /// Adds an entry, at the end or before another.
-    pub(super) fn insert(&mut self, path: &Path, before: Option<&str>, value: Value, why: &'static str) {
+    /// Adds an entry.
+    pub(super) fn insert(&mut self, path: &Path, place: Place, value: Value, why: &'static str) {
         let Some((parent, key)) = split(path) else {
             return;
         };
         let what = format!("added: {value}");
-        let before = before.map(str::to_owned);
-        self.make(Edit::Insert { parent, before, key, value }, what, why);
+        self.make(Edit::Insert { parent, place, key, value }, what, why);
     }
 
     /// Moves an entry, making the maps on the way. Where one stands there already, the old one becomes a comment.
     pub(super) fn relocate(&mut self, from: &Path, to: &Path, why: &'static str) {
         if self.get(to).is_some() {
-            self.note(from, format!("{to} is set as well and stands: this one became a comment"));
-            self.retire(from, why);
-            return;
+            return self.retire(from, &format!("{to} is set as well and stands, so this is taken out"), why);
         }
         let Some((parent, key)) = split(to) else {
             return;
@@ -143,16 +140,26 @@ impl Plan {
                 let first = split(&part)
                     .filter(|(_, key)| key == "metadata")
                     .and_then(|(parent, _)| self.map(&parent)?.keys().next().cloned());
-                let before = beside.map(|(_, key)| key).or(first);
-                self.insert(&part, before.as_deref(), Value::Object(Map::new()), "the place of what follows");
+                let place = beside.map(|(_, key)| key).or(first).map_or(Place::End, Place::Before);
+                self.insert(&part, place, Value::Object(Map::new()), "the place of what follows");
             }
         }
     }
 
-    /// Turns an entry into a comment, for a person to decide.
-    pub(super) fn retire(&mut self, path: &Path, why: &'static str) {
+    /// Takes an entry out of use, for a person to decide. Where there is room it becomes a comment; in braces there is
+    /// none, so the note says in any case what it was.
+    pub(super) fn retire(&mut self, path: &Path, message: &str, why: &'static str) {
+        if let Some(value) = self.get(path) {
+            let message = format!("{message} (it was {value})");
+            self.retire_told(path, message, why);
+        }
+    }
+
+    /// The same with a message that holds the value.
+    pub(super) fn retire_told(&mut self, path: &Path, message: String, why: &'static str) {
+        self.note(path, message);
         let edit = Edit::Retire { path: path.clone(), why: RETIRED.to_owned() };
-        self.make(edit, "became a comment".to_owned(), why);
+        self.make(edit, "taken out: a comment where there is room, else in the notes only".to_owned(), why);
     }
 
     /// Takes an entry away that says nothing any more.

@@ -28,8 +28,7 @@ pub(super) fn migrate(plan: &mut Plan, kind: &str) {
     let old = selector.key(OLD_POOL);
     if plan.get(&old).is_some() {
         if plan.get(&selector.key(POOL)).is_some() {
-            plan.note(&old, format!("{POOL} is selected as well and stands: this became a comment"));
-            plan.retire(&old, POOL_WHY);
+            plan.retire(&old, &format!("{POOL} is selected as well and stands, so this is taken out"), POOL_WHY);
         } else {
             plan.rename(&old, POOL, POOL_WHY);
         }
@@ -70,8 +69,7 @@ pub(super) fn annotations(plan: &mut Plan, path: &Path) {
             continue;
         }
         if plan.get(&path.key(ANNOTATION)).is_some() {
-            plan.note(&old, format!("{ANNOTATION} is set as well and stands: this became a comment"));
-            plan.retire(&old, ANNOTATION_WHY);
+            plan.retire(&old, &format!("{ANNOTATION} is set as well and stands, so this is taken out"), ANNOTATION_WHY);
         } else {
             plan.rename(&old, ANNOTATION, ANNOTATION_WHY);
         }

@@ -7,6 +7,7 @@
 use super::plan::Plan;
 use super::pods;
 use napkeeper_api::path::Path;
+use napkeeper_api::yaml::edit::Place;
 use serde_json::{Value, json};
 
 /// Group and kind of what AKS reads machine settings from.
@@ -36,6 +37,18 @@ const KUBELET: [&str; 10] = [
     "topologyManagerPolicy",
 ];
 
+const NO_VERSION: &str = "v1 names a group, not a version";
+const AFTER: &str = "v1 requires consolidateAfter wherever disruption is given";
+const AT_ONCE: &str = "consolidateAfter: 0s was written, since v1 requires it here: empty and underutilized nodes go as \
+                       soon as they are seen, as before v1, whatever a comment promises; to let them wait, write for \
+                       example consolidateAfter: 30s";
+/// v1beta1 demanded a value with `WhenEmpty`, so nothing is known of how it was before.
+const EMPTY_AT_ONCE: &str = "consolidateAfter: 0s was written, since v1 requires it here: empty nodes go as soon as they \
+                             are seen, whatever a comment promises; to let them wait, write for example \
+                             consolidateAfter: 30s";
+const PATCH: &str = "consolidateAfter is absent, and v1 requires it wherever disruption is given; nothing was written, \
+                     for without spec.template this looks like a patch: see that the pool it belongs to has it";
+
 /// Brings a NodePool to `karpenter.sh/v1`.
 pub(super) fn migrate(plan: &mut Plan) {
     plan.set(&Path::of("apiVersion"), "karpenter.sh/v1", "NodePool is served as karpenter.sh/v1");
@@ -45,10 +58,8 @@ pub(super) fn migrate(plan: &mut Plan) {
     class_ref(plan, &template.key("nodeClassRef"));
     kubelet(plan, &template.key("kubelet"));
     let resources = template.key("resources");
-    if plan.get(&resources).is_some() {
-        plan.note(&resources, "a NodePool has no resources: what pods request decides the size of a node");
-        plan.retire(&resources, "v1 has resources on NodeClaims only");
-    }
+    let message = "a NodePool has no resources: what pods request decides the size of a node";
+    plan.retire(&resources, message, "v1 has resources on NodeClaims only");
     requirements(plan, &template.key("requirements"));
     pods::annotations(plan, &Path::of("spec.template.metadata.annotations"));
 }
@@ -63,7 +74,7 @@ pub(super) fn claim(plan: &mut Plan) {
 
 /// Brings an AKSNodeClass to `karpenter.azure.com/v1beta1`.
 pub(super) fn class(plan: &mut Plan) {
-    let why = "AKSNodeClass v1alpha2 is deprecated; v1beta1 has the same fields";
+    let why = "AKSNodeClass v1alpha2 is deprecated";
     plan.set(&Path::of("apiVersion"), "karpenter.azure.com/v1beta1", why);
     let version = Path::of("spec.imageVersion");
     if let Some(old) = plan.get(&version) {
@@ -71,8 +82,7 @@ pub(super) fn class(plan: &mut Plan) {
             "an image version cannot be pinned any more (it was {old}): nodes take the newest image of imageFamily \
              within the cluster's maintenance windows"
         );
-        plan.note(&version, message);
-        plan.retire(&version, "imageVersion was removed from AKSNodeClass");
+        plan.retire_told(&version, message, "imageVersion was removed from AKSNodeClass");
     }
 }
 
@@ -90,20 +100,34 @@ fn expiry(plan: &mut Plan) {
     plan.relocate(&from, &Path::of("spec.template.spec.expireAfter"), "v1 has expireAfter in the template");
 }
 
-/// The policy has a new name, and nodes may wait now.
+/// The policy has a new name, and how long nodes wait is said.
 fn consolidation(plan: &mut Plan) {
     let disruption = Path::of("spec.disruption");
     let policy = disruption.key("consolidationPolicy");
     if plan.text(&policy) == Some("WhenUnderutilized") {
         plan.set(&policy, "WhenEmptyOrUnderutilized", "v1 renamed the policy; it means the same");
     }
-    let waits = plan.get(&disruption.key("consolidateAfter")).is_some_and(|v| !v.is_null());
-    if plan.map(&disruption).is_some() && !waits {
-        let message = "consolidateAfter is absent, so it is 0s: empty and underutilized nodes go as soon as they are \
-                       seen, whatever a comment promises; to let them wait, write for example consolidateAfter: 30s \
-                       (v1beta1 could not wait with WhenUnderutilized)";
-        plan.note(&disruption, message);
+    let after = disruption.key("consolidateAfter");
+    let waits = plan.get(&after).is_some_and(|v| !v.is_null());
+    if plan.map(&disruption).is_none() || waits {
+        return;
     }
+    // A patch of a pool has no template, and what it leaves out is said elsewhere.
+    if plan.map(&Path::of("spec.template")).is_none() {
+        return plan.note(&disruption, PATCH);
+    }
+    let empty_only = plan.text(&policy) == Some("WhenEmpty");
+    plan.note(&disruption, if empty_only { EMPTY_AT_ONCE } else { AT_ONCE });
+    if plan.get(&after).is_some() {
+        plan.set(&after, "0s", AFTER);
+        return;
+    }
+    let first = plan.map(&disruption).and_then(|map| map.keys().next().cloned());
+    let place = match plan.get(&policy) {
+        Some(_) => Place::After("consolidationPolicy".to_owned()),
+        None => first.map_or(Place::End, Place::Before),
+    };
+    plan.insert(&after, place, "0s".into(), AFTER);
 }
 
 /// The reference to a class names its group and kind.
@@ -115,24 +139,23 @@ fn class_ref(plan: &mut Plan, path: &Path) {
         plan.note(path, message);
         return;
     };
-    let first = map.keys().next().cloned();
+    let first = map.keys().next().cloned().map_or(Place::End, Place::Before);
     let version = path.key("apiVersion");
     if let Some(old) = plan.text(&version).map(str::to_owned) {
         if plan.get(&group).is_some() {
-            plan.retire(&version, "v1 names a group, not a version");
+            plan.retire(&version, "group is set as well and stands, so this is taken out", NO_VERSION);
         } else {
-            plan.rename(&version, "group", "v1 names a group, not a version");
+            plan.rename(&version, "group", NO_VERSION);
             plan.set(&group, old.split_once('/').map_or(old.as_str(), |(group, _)| group), "a group has no version");
         }
     }
     let is_ours = plan.get(&kind).is_none_or(|k| k == KIND);
     if plan.get(&group).is_none() && is_ours {
-        plan.insert(&group, first.as_deref(), GROUP.into(), "v1 wants the group of the class");
+        plan.insert(&group, first, GROUP.into(), "v1 wants the group of the class");
     }
     let ours = plan.text(&group) == Some(GROUP);
     if plan.get(&kind).is_none() && ours {
-        let before = plan.map(path).filter(|m| m.contains_key("name")).map(|_| "name");
-        plan.insert(&kind, before, KIND.into(), "v1 wants the kind of the class");
+        plan.insert(&kind, Place::Before("name".to_owned()), KIND.into(), "v1 wants the kind of the class");
     }
     if !ours || plan.get(&kind).is_none_or(|k| k != KIND) {
         plan.note(path, format!("this names no {KIND} of {GROUP}: AKS cannot make nodes from it"));
@@ -147,17 +170,16 @@ pub(super) fn kubelet(plan: &mut Plan, path: &Path) {
     let Some(value) = plan.get(path).cloned() else {
         return;
     };
-    plan.note(path, kubelet_note(&value));
-    plan.retire(path, "v1 has the kubelet's settings in the AKSNodeClass");
+    plan.retire_told(path, kubelet_note(&value), "v1 has the kubelet's settings in the AKSNodeClass");
 }
 
 fn kubelet_note(value: &Value) -> String {
-    let (mut spec, mut kubelet, mut lost) = (json!({}), json!({}), Vec::new());
+    let (mut spec, mut kubelet, mut lost) = (json!({}), json!({}), json!({}));
     for (key, value) in value.as_object().into_iter().flatten() {
         match key.as_str() {
             "maxPods" => spec["maxPods"] = value.clone(),
             key if KUBELET.contains(&key) => kubelet[key] = value.clone(),
-            key => lost.push(key.to_owned()),
+            key => lost[key] = value.clone(),
         }
     }
     if kubelet != json!({}) {
@@ -167,8 +189,11 @@ fn kubelet_note(value: &Value) -> String {
     if spec != json!({}) {
         text += &format!(": give it spec: {spec}");
     }
-    if !lost.is_empty() {
-        text += &format!("; AKS sets {} itself", lost.join(", "));
+    if lost != json!({}) {
+        text += &format!("; AKS sets itself what was {lost}");
+    }
+    if !value.is_object() {
+        text += &format!(" (it was {value})");
     }
     text
 }

@@ -7,6 +7,7 @@
 use super::plan::Plan;
 use super::pool;
 use napkeeper_api::path::Path;
+use napkeeper_api::yaml::edit::Place;
 use serde_json::{Value, json};
 
 const TEMPLATE: &str = "nodes are described in the template of a NodePool";
@@ -57,11 +58,8 @@ fn retired(plan: &mut Plan) {
     let spec = Path::of("spec");
     pool::kubelet(plan, &spec.key("kubeletConfiguration"));
     let provider = spec.key("provider");
-    if plan.get(&provider).is_some() {
-        let message = "settings of the cloud stand in an AKSNodeClass: write one, and name it in nodeClassRef";
-        plan.note(&provider, message);
-        plan.retire(&provider, "v1beta1 took spec.provider away");
-    }
+    let message = "settings of the cloud stand in an AKSNodeClass: write one, and name it in nodeClassRef";
+    plan.retire(&provider, message, "v1beta1 took spec.provider away");
 }
 
 /// What changes besides the place.
@@ -104,34 +102,32 @@ fn consolidation(plan: &mut Plan, is_provisioner: bool) {
     let has_ttl = plan.get(&ttl).is_some_and(|v| !v.is_null());
     let disruption = spec.key("disruption");
     if plan.get(&old).is_some() && plan.get(&disruption).is_some() {
-        plan.note(&old, "spec.disruption is set as well and stands: this became a comment");
-        plan.retire(&old, CONSOLIDATION);
+        plan.retire(&old, "spec.disruption is set as well and stands, so this is taken out", CONSOLIDATION);
     } else if plan.get(&old).is_some() {
         plan.rename(&old, "disruption", CONSOLIDATION);
         renamed(plan, &disruption, (enabled, has_ttl));
     }
     if has_ttl && enabled {
-        let message = "a Provisioner could not have this beside consolidation: it became a comment; \
+        let message = "a Provisioner could not have this beside consolidation, so it is taken out; \
                        spec.disruption.consolidateAfter lets nodes wait";
-        plan.note(&ttl, message);
-        plan.retire(&ttl, CONSOLIDATION);
+        plan.retire(&ttl, message, CONSOLIDATION);
     } else if has_ttl {
         let policy = disruption.key("consolidationPolicy");
         if plan.get(&disruption).is_none() {
             plan.insert(
                 &disruption,
-                Some("ttlSecondsAfterEmpty"),
+                Place::Before("ttlSecondsAfterEmpty".to_owned()),
                 json!({"consolidationPolicy": "WhenEmpty"}),
                 CONSOLIDATION,
             );
         } else if plan.get(&policy).is_none() {
-            plan.insert(&policy, None, "WhenEmpty".into(), CONSOLIDATION);
+            plan.insert(&policy, Place::End, "WhenEmpty".into(), CONSOLIDATION);
         }
         let after = disruption.key("consolidateAfter");
         plan.relocate(&ttl, &after, CONSOLIDATION);
         seconds(plan, &after, "a duration has a unit");
     } else if is_provisioner && plan.get(&disruption).is_none() {
-        plan.insert(&disruption, None, json!({"consolidateAfter": "Never"}), CONSOLIDATION);
+        plan.insert(&disruption, Place::End, json!({"consolidateAfter": "Never"}), CONSOLIDATION);
         let message = "a Provisioner without consolidation and ttlSecondsAfterEmpty kept empty nodes, a NodePool \
                        consolidates by default: consolidateAfter: Never keeps it so; take it away to save money";
         plan.note(&disruption, message);
@@ -150,7 +146,7 @@ fn renamed(plan: &mut Plan, disruption: &Path, (enabled, has_ttl): (bool, bool))
         let new = plan.rename(&old, key, CONSOLIDATION);
         plan.set(&new, value, CONSOLIDATION);
     } else {
-        plan.insert(&disruption.key(key), None, value.into(), CONSOLIDATION);
+        plan.insert(&disruption.key(key), Place::End, value.into(), CONSOLIDATION);
     }
 }
 
@@ -177,10 +173,10 @@ fn defaults(plan: &mut Plan) {
         return plan.note(&template, "there is nothing to make a template of: write spec.template.spec by hand");
     }
     if plan.get(&requirements).is_none() {
-        plan.insert(&requirements, None, json!([]), "v1 wants requirements, at least none");
+        plan.insert(&requirements, Place::End, json!([]), "v1 wants requirements, at least none");
     }
     if plan.get(&expiry).is_none() {
-        plan.insert(&expiry, None, "Never".into(), "a Provisioner did not expire nodes unless told to");
+        plan.insert(&expiry, Place::End, "Never".into(), "a Provisioner did not expire nodes unless told to");
         let message = "a Provisioner without ttlSecondsUntilExpired kept nodes for ever, a NodePool replaces them \
                        after 720h: expireAfter: Never keeps it so";
         plan.note(&expiry, message);

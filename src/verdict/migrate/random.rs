@@ -186,6 +186,21 @@ fn written(which: u8, draws: u32, layout: &mut Layout) -> (String, Value) {
     (text, value)
 }
 
+/// The keys and scalars of a value.
+fn words(value: &Value) -> Vec<String> {
+    match value {
+        Value::Object(map) => map.iter().flat_map(|(key, v)| std::iter::once(key.clone()).chain(words(v))).collect(),
+        Value::Array(items) => items.iter().flat_map(words).collect(),
+        scalar => vec![scalar.to_string()],
+    }
+}
+
+/// What is taken out of use in a value, word by word.
+fn taken_out(value: &Value) -> Vec<String> {
+    let steps = plan(value).steps.into_iter().filter(|step| matches!(step.edit, edit::Edit::Retire { .. }));
+    steps.flat_map(|step| words(value.pointer(&pointer(&step.at)).unwrap())).collect()
+}
+
 static VERDICT: LazyLock<Verdict> = LazyLock::new(|| Verdict::embedded().unwrap());
 
 fn errors(text: &str) -> Vec<String> {
@@ -222,6 +237,10 @@ proptest! {
             prop_assert_eq!(new.matches(comment.as_str()).count(), 1, "{}\n{}", text, new);
         }
         prop_assert_eq!(errors(new), Vec::<String>::new(), "{}", new);
+        // In braces there is no room for a comment.
+        for word in taken_out(&value) {
+            prop_assert!(result.notes.iter().any(|n| n.message.contains(&word)), "{} {:?}", word, result.notes);
+        }
         let again = migrate(new).unwrap();
         prop_assert_eq!(&again.text, new);
         prop_assert!(again.edits.is_empty());

@@ -93,6 +93,7 @@ spec:
   disruption:
     # cheap
     consolidationPolicy: WhenEmptyOrUnderutilized # not WhenEmpty
+    consolidateAfter: 0s
     budgets:
       - nodes: 20%
   weight: 10
@@ -105,9 +106,13 @@ fn a_pool_of_v1beta1() {
     let notes = notes(&result);
     assert_eq!(notes.len(), 3, "{notes:#?}");
     assert!(notes[0].starts_with("29:5 since v1 an expired node is drained at once"), "{notes:#?}");
-    assert!(notes[1].starts_with("25:3 consolidateAfter is absent, so it is 0s"), "{notes:#?}");
+    assert!(notes[1].starts_with("25:3 consolidateAfter: 0s was written"), "{notes:#?}");
+    for part in ["as before v1, whatever a comment promises", "consolidateAfter: 30s"] {
+        assert!(notes[1].contains(part), "{notes:#?}");
+    }
     let kubelet = "20:7 settings of the kubelet are the AKSNodeClass's now, for every pool that names it: give it spec: \
-                   {\"maxPods\":60,\"kubelet\":{\"cpuCFSQuota\":false}}; AKS sets systemReserved itself";
+                   {\"maxPods\":60,\"kubelet\":{\"cpuCFSQuota\":false}}; AKS sets itself what was \
+                   {\"systemReserved\":{\"cpu\":\"100m\"}}";
     assert_eq!(notes[2], kubelet);
 }
 
@@ -177,6 +182,7 @@ spec:
   disruption:
     # saves money
     consolidationPolicy: WhenEmptyOrUnderutilized
+    consolidateAfter: 0s
   weight: 5
 ",
 ];
@@ -241,7 +247,7 @@ fn consolidation_of_a_provisioner_keeps_its_meaning() {
         ),
         (
             "consolidation: {enabled: true}\n  ttlSecondsAfterEmpty: 120",
-            "disruption: {consolidationPolicy: WhenEmptyOrUnderutilized}\n  # napkeeper migrate: no longer a field here\n  # ttlSecondsAfterEmpty: 120",
+            "disruption: {consolidationPolicy: WhenEmptyOrUnderutilized, consolidateAfter: 0s}\n  # napkeeper migrate: no longer a field here\n  # ttlSecondsAfterEmpty: 120",
         ),
         ("ttlSecondsAfterEmpty: 0", "disruption:\n    consolidationPolicy: WhenEmpty\n    consolidateAfter: 0s"),
     ] {
@@ -349,14 +355,31 @@ fn documents_lists_line_ends_and_json() {
 fn what_is_half_way_is_finished_and_what_is_current_stays() {
     let current = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: a}\nspec:\n  template:\n    spec:\n      \
                    requirements: []\n      nodeClassRef: {group: karpenter.azure.com, kind: AKSNodeClass, name: a}\n  \
-                   disruption: {consolidationPolicy: WhenEmpty}\n";
+                   disruption: {consolidationPolicy: WhenEmpty, consolidateAfter: 1m}\n";
     let result = migrated(current);
     assert_eq!((result.text.as_str(), result.edits.len(), result.notes.len()), (current, 0, 0));
-    let half = current.replace("WhenEmpty", "WhenUnderutilized, expireAfter: 5h");
+    let half = current.replace("WhenEmpty, consolidateAfter: 1m", "WhenUnderutilized, expireAfter: 5h, budgets: []");
     let result = migrated(&half);
     assert!(
-        result.text.contains("      expireAfter: 5h\n  disruption: {consolidationPolicy: WhenEmptyOrUnderutilized}")
+        result.text.contains(
+            "      expireAfter: 5h\n  disruption: {consolidationPolicy: WhenEmptyOrUnderutilized, consolidateAfter: 0s, budgets: []}"
+        ),
+        "{}",
+        result.text
     );
+    // An object that names v1 and lacks what v1 requires is half way as well.
+    let lacking = current.replace(", consolidateAfter: 1m", "");
+    let result = migrated(&lacking);
+    assert_eq!(result.text, current.replace("1m", "0s"));
+    assert!(result.notes[0].message.contains("empty nodes go as soon"), "{:?}", result.notes);
+    let null = current.replace("1m", "~");
+    assert_eq!(migrated(&null).text, current.replace("1m", "0s"));
+    // A patch says only what it changes.
+    let patch = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: a}\nspec: {disruption: {budgets: []}}\n";
+    assert_eq!(migrated(patch).text, patch);
+    let result = migrated(&patch.replace("/v1", "/v1beta1"));
+    assert_eq!(result.text, patch);
+    assert!(result.notes[0].message.contains("looks like a patch"), "{:?}", result.notes);
     assert_eq!(migrate("services: {a: 1}\n").unwrap().text, "services: {a: 1}\n");
     assert_eq!(migrate("# no karp: [\n{").unwrap().text, "# no karp: [\n{");
 }

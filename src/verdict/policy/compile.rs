@@ -17,8 +17,7 @@ pub(crate) struct Compiled {
     /// With their names in expressions, `variables.x`.
     pub(crate) variables: Vec<(String, Program)>,
     pub(crate) validations: Vec<Check>,
-    /// With the keys of the annotations.
-    pub(crate) annotations: Vec<(String, Program)>,
+    pub(crate) annotations: Vec<Program>,
 }
 
 /// One validation.
@@ -31,11 +30,13 @@ pub(crate) struct Check {
 }
 
 /// What every expression may name.
-const ALWAYS: [&str; 10] = [
+const ALWAYS: [&str; 12] = [
     "object",
     "oldObject",
     "request",
     "request.userInfo",
+    "request.userInfo.uid",
+    "request.userInfo.extra",
     "request.dryRun",
     "request.options",
     "request.name",
@@ -55,8 +56,8 @@ impl Compiled {
         if spec.param_kind.is_some() {
             env.declare("params");
         }
-        let mut of = Self::default();
-        of.conditions = programs(&spec.match_conditions, "spec.matchConditions", &env, &mut wrong);
+        let conditions = programs(&spec.match_conditions, "spec.matchConditions", &env, &mut wrong);
+        let mut of = Self { conditions, ..Self::default() };
         for (i, Named { name, expression }) in spec.variables.iter().enumerate() {
             let at = Path::of("spec.variables").index(i).key("expression");
             // A variable sees those above it.
@@ -72,8 +73,7 @@ impl Compiled {
         }
         for (i, annotation) in spec.audit_annotations.iter().enumerate() {
             let at = Path::of("spec.auditAnnotations").index(i).key("valueExpression");
-            let program = program(&annotation.value_expression, &env, &at, &mut wrong);
-            of.annotations.extend(program.map(|p| (annotation.key.clone(), p)));
+            of.annotations.extend(program(&annotation.value_expression, &env, &at, &mut wrong));
         }
         of.env = env;
         (of, wrong)

@@ -2,7 +2,7 @@
 
 use super::compile::{AUTHORIZER, Check, Compiled};
 use super::matching::{Match, matches, selects};
-use super::model::{FailurePolicy, NotFound, ParamKind, ParamRef, Reason, Validation};
+use super::model::{AuditAnnotation, FailurePolicy, NotFound, ParamKind, ParamRef, Reason, Validation};
 use super::read::{Binding, Policy};
 use super::request::Request;
 use crate::cel::{EvalError, Output, Program, Variables};
@@ -171,10 +171,8 @@ impl Evaluation<'_> {
         }
         let checks = self.policy.spec.validations.iter().zip(validations);
         let mut said: Vec<Said> = checks.filter_map(|(v, check)| self.validate(v, check, &bound)).collect();
-        if said.is_empty() {
-            // An audit note beside a refusal is of no use to anybody who reads findings.
-            said.extend(annotations.iter().filter_map(|(key, program)| self.annotate(key, program, &bound)));
-        }
+        let notes = self.policy.spec.audit_annotations.iter().zip(annotations);
+        said.extend(notes.filter_map(|(annotation, program)| self.annotate(annotation, program, &bound)));
         said.into_iter().map(|s| doubt(s, unsure.as_ref())).collect()
     }
 
@@ -208,10 +206,10 @@ impl Evaluation<'_> {
             match program.eval(bound) {
                 Ok(output) if output.as_bool() == Some(true) => {}
                 Ok(_) => return Ok(Match::No),
-                Err(EvalError::Unknown(name)) => unsure = unsure.or(Some(unknown(&name))),
+                Err(EvalError::Unknown(name)) => unsure = unsure.or_else(|| Some(unknown(&name))),
                 Err(error) => {
-                    let name = self.policy.spec.match_conditions.get(i).map_or("", |c| c.name.as_str());
-                    failed = failed.or(Some(format!("match condition {name:?} fails: {error}")));
+                    let expression = self.policy.spec.match_conditions.get(i).map_or("", |c| c.expression.as_str());
+                    failed = failed.or_else(|| Some(in_error(expression, &error)));
                 }
             }
         }
@@ -230,21 +228,18 @@ impl Evaluation<'_> {
                 Some(Said::No { message, path: check.path.clone(), reason: validation.reason })
             }
             Err(EvalError::Unknown(name)) => Some(Said::Undecided { why: unknown(&name), path: check.path.clone() }),
-            Err(error) => {
-                let message = format!("expression '{}' resulted in error: {error}", validation.expression.trim());
-                self.failed(message, check.path.clone())
-            }
+            Err(error) => self.failed(in_error(&validation.expression, &error), check.path.clone()),
         }
     }
 
-    fn annotate(&self, key: &str, program: &Program, bound: &Variables) -> Option<Said> {
-        let key = key.to_owned();
+    fn annotate(&self, annotation: &AuditAnnotation, program: &Program, bound: &Variables) -> Option<Said> {
+        let key = annotation.key.clone();
         match program.eval(bound) {
             Ok(output) => output.as_str().map(|value| Said::Note { key, value: value.trim().to_owned() }),
             // A note that cannot be written here says nothing of the object.
             Err(EvalError::Unknown(_)) => None,
             Err(error) => {
-                let message = format!("audit annotation {key:?} resulted in error: {error}");
+                let message = in_error(&annotation.value_expression, &error);
                 (self.policy.spec.failure_policy == FailurePolicy::Fail).then_some(Said::Cannot { message })
             }
         }
@@ -258,6 +253,11 @@ impl Evaluation<'_> {
             reason: Reason::default(),
         })
     }
+}
+
+/// What the API server says of an expression that fails.
+fn in_error(expression: &str, error: &EvalError) -> String {
+    format!("expression '{}' resulted in error: {error}", expression.trim())
 }
 
 fn in_variable(name: &str, error: EvalError) -> EvalError {
@@ -282,6 +282,7 @@ fn message(validation: &Validation, check: &Check, bound: &Variables) -> String 
 /// What is unknown, and how to say it.
 fn unknown(name: &str) -> String {
     match name {
+        "request.userInfo.uid" | "request.userInfo.extra" => format!("{name}, which only the API server knows"),
         "request.userInfo" => "request.userInfo; give it with --as".to_owned(),
         "namespaceObject" => "namespaceObject; give it with --namespace-object".to_owned(),
         AUTHORIZER => "authorizer, which only the API server has".to_owned(),

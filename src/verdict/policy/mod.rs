@@ -5,6 +5,7 @@
 //! the files) makes it undecided: that is said, with the reason, and never taken for a yes.
 
 mod compile;
+mod defaults;
 mod evaluate;
 mod inputs;
 mod matching;
@@ -121,7 +122,8 @@ impl Policies {
     /// What the policies say of an object that is created, or changed from `old`. `object` is as it would be stored.
     #[must_use]
     pub fn judge(&self, object: &Value, old: Option<&Value>, inputs: &Inputs) -> Vec<PolicyFinding> {
-        let Some(request) = Request::of(object, old, inputs) else { return Vec::new() };
+        let filled = defaults::filled(object);
+        let Some(request) = Request::of(filled.as_ref().unwrap_or(object), old, inputs) else { return Vec::new() };
         let mut found = Vec::new();
         for binding in &self.bindings {
             let Some(policy) = self.policies.iter().find(|p| p.name == binding.spec.policy_name) else { continue };

@@ -170,8 +170,6 @@ pub(crate) struct Validation {
 /// What a refusal is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 pub enum Reason {
-    /// HTTP 401.
-    Unauthorized,
     /// HTTP 403.
     Forbidden,
     /// HTTP 422.

@@ -224,9 +224,6 @@ fn validation(validation: &Validation, at: &Path, wrong: &mut Complaints) {
     if message.is_empty() && !validation.message.is_empty() {
         wrong.at(&at.key("message"), "a message that is given has a text");
     }
-    if message.is_empty() && validation.expression.trim().contains('\n') {
-        wrong.at(at, "message is missing: an expression of several lines needs one");
-    }
     if validation.message_expression.as_ref().is_some_and(|m| m.trim().is_empty()) {
         wrong.at(&at.key("messageExpression"), "a messageExpression that is given has a text");
     }

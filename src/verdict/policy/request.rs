@@ -71,7 +71,9 @@ impl<'r> Request<'r> {
             "requestResource": resource,
             "operation": operation,
         });
-        let mut parts = vec![("request.dryRun", None), ("request.options", None)];
+        // A user may have an id and more, which nobody here can say.
+        let nobody_knows = ["request.dryRun", "request.options", "request.userInfo.uid", "request.userInfo.extra"];
+        let mut parts: Vec<_> = nobody_knows.map(|name| (name, None)).into();
         parts.push(("request.userInfo", self.inputs.user_info()));
         // Of what belongs to no namespace the field is absent, and so is it of the name that is yet to be made up.
         if self.resource.namespaced != Some(false) {

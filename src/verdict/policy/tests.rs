@@ -90,7 +90,7 @@ fn an_expression_that_fails_is_what_the_failure_policy_says() {
     assert_eq!(first(&format!("failurePolicy: Ignore, {failing}")), [] as [&str; 0]);
     let condition = "matchConditions: [{name: c, expression: 'object.spec.nothing > 1'}], validations: [{expression: \
                      'false'}]";
-    assert!(first(condition)[0].contains("match condition"), "{:?}", first(condition));
+    assert!(first(condition)[0].contains("object.spec.nothing > 1' resulted in error"), "{:?}", first(condition));
     let no = "matchConditions: [{name: c, expression: 'object.spec.nothing > 1'}, {name: d, expression: 'false'}], \
               validations: [{expression: 'false'}]";
     assert_eq!(first(no), [] as [&str; 0], "a condition that does not hold wins");
@@ -107,6 +107,8 @@ fn what_nobody_knows_is_undecided_and_what_does_not_matter_is_not() {
     assert_eq!(said(&who, &pool(), &ann), [] as [&str; 0]);
     let groups = policy(&validation("request.userInfo.groups == ['ops', 'system:authenticated']"), "");
     assert_eq!(said(&groups, &pool(), &ann), [] as [&str; 0]);
+    let id = policy(&validation("!has(request.userInfo.uid)"), "");
+    assert!(said(&id, &pool(), &ann)[0].starts_with("Undecided request.userInfo.uid"));
     let either = policy(&validation("object.spec.weight == 10 || request.userInfo.username == 'ann'"), "");
     assert_eq!(said(&either, &pool(), &nobody), [] as [&str; 0], "one half is enough");
     let asked = policy(&validation("authorizer.group('').resource('pods').check('get').allowed()"), "");
@@ -295,4 +297,10 @@ fn a_variable_sees_those_above_it_only() {
     let policies = Policies::read(&[source(&text)]);
     assert_eq!(policies.problems().len(), 1);
     assert!(policies.is_empty(), "a policy that is broken is not applied");
+}
+
+#[test]
+fn policies_can_be_shared_by_threads() {
+    fn shared<T: Send + Sync>(_: &T) {}
+    shared(&(Policies::default(), Inputs::default()));
 }

@@ -8,4 +8,5 @@ rules! {
     SPOT_LAST = "NK5005", Warning, "Spot is tried before on-demand";
     NO_FALLBACK = "NK5006", Warning, "A spot pool has an on-demand fallback";
     FEW_SIZES = "NK5007", Warning, "A pool has sizes to choose from";
+    WEIGHT_COMMENT = "NK5010", Warning, "A comment about weight has the direction right";
 }

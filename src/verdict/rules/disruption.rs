@@ -19,4 +19,5 @@ rules! {
     UNREAD_VALUE = "NK3031", Warning, "do-not-disrupt has a value that Karpenter reads";
     MISPLACED = "NK3032", Warning, "do-not-disrupt stands where Karpenter looks for it";
     OLD_ANNOTATION = "NK3033", Warning, "No annotation of an older Karpenter is relied on";
+    WAIT_COMMENT = "NK3040", Warning, "A comment about idle nodes says what consolidateAfter does";
 }

@@ -6,4 +6,5 @@ rules! {
     HOMELESS = "NK6003", Warning, "A NodePool of the input takes the pod";
     NO_EVICTION = "NK6010", Warning, "A PodDisruptionBudget lets pods go one by one";
     TWO_BUDGETS = "NK6011", Warning, "A pod has one PodDisruptionBudget at the most";
+    HUDDLED = "NK6012", Warning, "Pods of a workload do not all go at once";
 }

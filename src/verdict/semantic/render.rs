@@ -48,6 +48,8 @@ pub(crate) struct Digest {
     pub(crate) do_not_disrupt: Option<Arc<str>>,
     /// What of it an API server writes and nobody else: not in the order of the file.
     pub(crate) server_fields: Vec<&'static str>,
+    /// The pods of a workload are kept apart, by a topology spread or a pod anti-affinity.
+    pub(crate) spreads: bool,
     /// The whole object, of kinds that only a family of rules reads (CustomResourceDefinitions' metadata, and the
     /// objects of Argo CD, Flux and Azure's networks).
     pub(crate) raw: Option<Arc<Value>>,
@@ -82,7 +84,9 @@ impl Digest {
         let kept = value["spec"]["template"]["metadata"]["annotations"][DO_NOT_DISRUPT].as_str();
         let do_not_disrupt = kept.map(Arc::from);
         let server_fields = server_fields(value);
-        Self { at, root, annotations, asked, do_not_disrupt, server_fields, raw: raw(value), object }
+        let pod = &value["spec"]["template"]["spec"];
+        let spreads = pod["topologySpreadConstraints"].is_array() || pod["affinity"]["podAntiAffinity"].is_object();
+        Self { at, root, annotations, asked, do_not_disrupt, server_fields, spreads, raw: raw(value), object }
     }
 }
 

@@ -1,8 +1,8 @@
 //! How is an entry changed that has lines of its own?
 
-use super::Refusal;
 use super::render::{self, reindent};
 use super::sheet::{Change, Piece, Sheet, Spot, Target, comments};
+use super::{Place, Refusal};
 use crate::yaml::spans::{Entry, Kind, Node};
 use std::ops::Range;
 
@@ -139,7 +139,7 @@ pub(super) fn retire(sheet: &Sheet<'_>, spot: Spot<'_>, why: &str) -> Result<Vec
 pub(super) fn put(
     sheet: &Sheet<'_>,
     target: &Target<'_>,
-    before: Option<&str>,
+    place: &Place,
     piece: &Piece,
 ) -> Result<Vec<Change>, Refusal> {
     if let Kind::Map { entries, .. } = &target.node.kind
@@ -147,11 +147,16 @@ pub(super) fn put(
     {
         let column = first.key_range.start - sheet.line_start(first.key_range.start);
         let text = at_column(piece, column);
-        let index = before.and_then(|key| entries.iter().position(|e| e.key.as_deref() == Some(key)));
-        let at = match index {
-            Some(index) => lines(sheet, target.node, index, target.entry)?.lead,
-            None => end_of(sheet, target.node, column),
+        let own = |key: &str| {
+            let index = entries.iter().position(|e| e.key.as_deref() == Some(key));
+            index.map(|index| lines(sheet, target.node, index, target.entry)).transpose()
         };
+        let at = match place {
+            Place::Before(key) => own(key)?.map(|lines| lines.lead),
+            Place::After(key) => own(key)?.map(|lines| lines.tail),
+            Place::End => None,
+        };
+        let at = at.unwrap_or_else(|| end_of(sheet, target.node, column));
         return Ok(vec![Change::insert(at, text)]);
     }
     let Some(above) = target.entry else {

@@ -2,9 +2,9 @@
 //!
 //! Comments in braces stay where they are: an entry goes without them, and none is put between an entry and its comma.
 
-use super::Refusal;
 use super::render::{self, reindent};
 use super::sheet::{Change, Piece, Sheet, Spot, Target, comments};
+use super::{Place, Refusal};
 use crate::yaml::spans::{Entry, Kind};
 use std::ops::Range;
 
@@ -102,7 +102,7 @@ fn with_line(sheet: &Sheet<'_>, range: Range<usize>) -> Range<usize> {
 pub(super) fn put(
     sheet: &Sheet<'_>,
     target: &Target<'_>,
-    before: Option<&str>,
+    place: &Place,
     piece: &Piece,
 ) -> Result<Vec<Change>, Refusal> {
     let Kind::Map { entries, .. } = &target.node.kind else {
@@ -114,16 +114,37 @@ pub(super) fn put(
         let text = if written { text } else { format!(" {text}") };
         return Ok(vec![Change { range: target.node.range.clone(), text }]);
     };
-    let before = before.and_then(|key| entries.iter().find(|e| e.key.as_deref() == Some(key)));
-    Ok(match (before, entries.last()) {
-        (Some(entry), _) => {
-            let at = entry.key_range.start;
-            let separator =
-                own_line(sheet, entry).map_or_else(|| " ".to_owned(), |pad| sheet.style.newline.to_owned() + &pad);
-            vec![Change::insert(at, format!("{},{separator}", at_line(sheet, entry, piece)))]
-        }
+    let find = |key: &str| entries.iter().position(|e| e.key.as_deref() == Some(key));
+    let (before, behind) = match place {
+        Place::Before(key) => (find(key), None),
+        // Behind the last one there may be no comma.
+        Place::After(key) => (None, find(key).filter(|i| i + 1 < entries.len())),
+        Place::End => (None, None),
+    };
+    if let Some(entry) = before.map(|i| &entries[i]) {
+        let separator =
+            own_line(sheet, entry).map_or_else(|| " ".to_owned(), |pad| sheet.style.newline.to_owned() + &pad);
+        let text = format!("{},{separator}", at_line(sheet, entry, piece));
+        return Ok(vec![Change::insert(entry.key_range.start, text)]);
+    }
+    let between = behind.and_then(|i| between(sheet, &entries[i], entries[i + 1].key_range.start, piece));
+    Ok(match (between, entries.last()) {
+        (Some(change), _) => vec![change],
         (None, Some(last)) => after(sheet, last, target.node.range.end, piece),
         (None, None) => vec![Change::insert(target.node.range.start + 1, piece.inline.clone())],
+    })
+}
+
+/// Behind an entry that is not the last one: on the next line when the entry has one for itself.
+fn between(sheet: &Sheet<'_>, entry: &Entry, next: usize, piece: &Piece) -> Option<Change> {
+    let comma = comma(sheet.text, entry.end()..next)? + 1;
+    let text = at_line(sheet, entry, piece);
+    let line = sheet.line_end(comma);
+    let rest = sheet.text[comma..line].trim();
+    let pad = own_line(sheet, entry).filter(|_| line <= next && (rest.is_empty() || rest.starts_with('#')));
+    Some(match pad {
+        Some(pad) => Change::insert(line, format!("{pad}{text},{}", sheet.style.newline)),
+        None => Change::insert(comma, format!(" {text},")),
     })
 }
 

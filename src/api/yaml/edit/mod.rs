@@ -15,6 +15,17 @@ use std::fmt;
 
 pub use sheet::{Change, Sheet, apply};
 
+/// Where a map gets a new entry. Where the key that is named is absent, that is the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// Before the entry of this key, and before its comments.
+    Before(String),
+    /// Right after the entry of this key.
+    After(String),
+    /// After all others.
+    End,
+}
+
 /// One change of a document. Paths begin at the object that is edited.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Edit {
@@ -36,8 +47,8 @@ pub enum Edit {
     Insert {
         /// The map that gets it; an absent value there counts as an empty map.
         parent: Path,
-        /// The key that it is put before; `None` puts it at the end.
-        before: Option<String>,
+        /// Where in the map.
+        place: Place,
         /// Its key.
         key: String,
         /// Its value.
@@ -93,11 +104,11 @@ impl Edit {
                     *map = std::mem::take(map).into_iter().map(renamed).collect();
                 }
             }
-            Self::Insert { parent, before, key, value: new } => insert(value, parent, before.as_deref(), (key, new)),
+            Self::Insert { parent, place, key, value: new } => insert(value, parent, place, (key, new)),
             Self::Move { from, parent, key } => {
                 let taken = holder(value, from).and_then(|(map, key)| map.shift_remove(&key));
                 if let Some(taken) = taken {
-                    insert(value, parent, None, (key, &taken));
+                    insert(value, parent, &Place::End, (key, &taken));
                 }
             }
             Self::Retire { path, .. } | Self::Drop { path } => {
@@ -109,16 +120,21 @@ impl Edit {
     }
 }
 
-fn insert(root: &mut Value, parent: &Path, before: Option<&str>, (key, value): (&str, &Value)) {
-    let Some(place) = at_mut(root, parent.segments()) else {
+fn insert(root: &mut Value, parent: &Path, place: &Place, (key, value): (&str, &Value)) {
+    let Some(parent) = at_mut(root, parent.segments()) else {
         return;
     };
-    if place.is_null() {
-        *place = Value::Object(Map::new());
+    if parent.is_null() {
+        *parent = Value::Object(Map::new());
     }
-    if let Some(map) = place.as_object_mut() {
-        let index = before.and_then(|k| map.keys().position(|key| key == k)).unwrap_or(map.len());
-        map.shift_insert(index, key.to_owned(), value.clone());
+    if let Some(map) = parent.as_object_mut() {
+        let position = |k: &str| map.keys().position(|key| key == k);
+        let index = match place {
+            Place::Before(key) => position(key),
+            Place::After(key) => position(key).map(|i| i + 1),
+            Place::End => None,
+        };
+        map.shift_insert(index.unwrap_or(map.len()), key.to_owned(), value.clone());
     }
 }
 

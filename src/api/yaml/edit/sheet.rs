@@ -1,7 +1,7 @@
 //! Which bytes of a text does an edit change?
 
 use super::render::{self, Style};
-use super::{Edit, Refusal, block, flow};
+use super::{Edit, Place, Refusal, block, flow};
 use crate::path::{Path, Segment};
 use crate::yaml::Problem;
 use crate::yaml::spans::{self, Entry, Kind, Node, Tree};
@@ -53,6 +53,8 @@ pub struct Sheet<'t> {
     pub(super) text: &'t str,
     pub(super) style: Style,
     tree: Tree,
+    /// Where its lines end. Thousands of edits ask, and all of a text may stand on one line.
+    breaks: Vec<usize>,
 }
 
 /// An entry of a map.
@@ -98,7 +100,8 @@ impl<'t> Sheet<'t> {
         let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
         let json = tree.root.as_ref().is_some_and(|root| is_json(root, text));
         let step = tree.root.as_ref().and_then(|root| step(root, text)).unwrap_or(2);
-        Ok(Self { text, style: Style { json, step, newline }, tree })
+        let breaks = text.match_indices('\n').map(|(at, _)| at).collect();
+        Ok(Self { text, style: Style { json, step, newline }, tree, breaks })
     }
 
     /// The comments of the text.
@@ -122,20 +125,20 @@ impl<'t> Sheet<'t> {
                 let text = render::text_like(to, &self.text[range.clone()], self.style.json);
                 Ok(vec![Change { range, text }])
             }
-            Edit::Insert { parent, before, key, value } => {
+            Edit::Insert { parent, place, key, value } => {
                 let piece = Piece {
                     inline: self.inline(key, &render::flow(value, self.style.json)),
                     lines: render::block(key, value, 0, self.style),
                     column: 0,
                 };
-                self.put(&self.target(&full(parent))?, before.as_deref(), &piece)
+                self.put(&self.target(&full(parent))?, place, &piece)
             }
             Edit::Move { from, parent, key } => {
                 let spot = self.spot(&full(from))?;
                 unshared(spot)?;
                 let target = self.target(&full(parent))?;
                 let piece = if spot.is_flow() { flow::piece(self, spot, key) } else { block::piece(self, spot, key)? };
-                let mut changes = self.put(&target, None, &piece)?;
+                let mut changes = self.put(&target, &Place::End, &piece)?;
                 changes.extend(match (spot.is_flow(), target.in_flow) {
                     (true, _) => flow::remove(self, spot),
                     (false, true) => block::drop(self, spot)?,
@@ -160,8 +163,8 @@ impl<'t> Sheet<'t> {
         format!("{}: {value}", render::text(key, self.style.json))
     }
 
-    fn put(&self, target: &Target<'_>, before: Option<&str>, piece: &Piece) -> Result<Vec<Change>, Refusal> {
-        if target.in_flow { flow::put(self, target, before, piece) } else { block::put(self, target, before, piece) }
+    fn put(&self, target: &Target<'_>, place: &Place, piece: &Piece) -> Result<Vec<Change>, Refusal> {
+        if target.in_flow { flow::put(self, target, place, piece) } else { block::put(self, target, place, piece) }
     }
 
     fn set(&self, path: &Path, value: &Value) -> Result<Vec<Change>, Refusal> {
@@ -226,12 +229,12 @@ impl<'t> Sheet<'t> {
 
     /// The first byte of a line.
     pub(super) fn line_start(&self, at: usize) -> usize {
-        self.text[..at].rfind('\n').map_or(0, |i| i + 1)
+        self.breaks[..self.breaks.partition_point(|b| *b < at)].last().map_or(0, |b| b + 1)
     }
 
     /// The byte after a line's break.
     pub(super) fn line_end(&self, at: usize) -> usize {
-        self.text[at..].find('\n').map_or(self.text.len(), |i| at + i + 1)
+        self.breaks.get(self.breaks.partition_point(|b| *b < at)).map_or(self.text.len(), |b| b + 1)
     }
 }
 

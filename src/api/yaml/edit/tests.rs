@@ -26,7 +26,8 @@ fn moved(from: &str, parent: &str, key: &str) -> Edit {
 }
 
 fn insert(parent: &str, before: Option<&str>, key: &str, value: Value) -> Edit {
-    Edit::Insert { parent: Path::of(parent), before: before.map(str::to_owned), key: key.to_owned(), value }
+    let place = before.map_or(Place::End, |key| Place::Before(key.to_owned()));
+    Edit::Insert { parent: Path::of(parent), place, key: key.to_owned(), value }
 }
 
 fn retire(path: &str) -> Edit {
@@ -159,13 +160,40 @@ fn an_entry_is_put_in_with_the_indentation_around_it() {
             "- a:\n    b: 1\n",
             &Edit::Insert {
                 parent: Path::root().index(0).key("a"),
-                before: None,
+                place: Place::End,
                 key: "m".to_owned(),
                 value: 1.into(),
             }
         ),
         "- a:\n    b: 1\n    m: 1\n"
     );
+}
+
+#[test]
+fn an_entry_is_put_right_after_another() {
+    let after = |key: &str| Edit::Insert {
+        parent: Path::of("a"),
+        place: Place::After(key.to_owned()),
+        key: "m".to_owned(),
+        value: "x".into(),
+    };
+    for (old, new) in [
+        (
+            "a:\n  b: 1 # b\n    # of b\n\n  # of c\n  c: 2\n",
+            "a:\n  b: 1 # b\n    # of b\n  m: x\n\n  # of c\n  c: 2\n",
+        ),
+        ("a:\n  b: 1\n# end\n", "a:\n  b: 1\n  m: x\n# end\n"),
+        ("a:\n  c: 1\n", "a:\n  c: 1\n  m: x\n"),
+        ("a: {b: 1, c: 2}\n", "a: {b: 1, m: x, c: 2}\n"),
+        ("a: {c: 2, b: 1}\n", "a: {c: 2, b: 1, m: x}\n"),
+        ("a: {b: 1 ,c: 2}\n", "a: {b: 1 , m: x,c: 2}\n"),
+        ("a: {b: 1, # b\n  c: 2}\n", "a: {b: 1, m: x, # b\n  c: 2}\n"),
+        ("a: {\n  b: 1, # b\n  # of c\n  c: 2\n}\n", "a: {\n  b: 1, # b\n  m: x,\n  # of c\n  c: 2\n}\n"),
+        ("a: {\n  b: 1, c: 2\n}\n", "a: {\n  b: 1, m: x, c: 2\n}\n"),
+        ("a: {\n  b: 1 # b\n  , c: 2\n}\n", "a: {\n  b: 1 # b\n  , m: x, c: 2\n}\n"),
+    ] {
+        assert_eq!(edited(old, &after("b")), new, "{old}");
+    }
 }
 
 #[test]

@@ -91,7 +91,7 @@ pub(super) fn json(result: &Result, with_text: bool) -> anyhow::Result<()> {
 /// A unified diff that `patch -p0` and `git apply -p0` take.
 fn diff(done: &Done) -> String {
     let file = &done.source.file;
-    let diff = TextDiff::from_lines(&done.source.text, &done.migration.text);
+    let diff = TextDiff::from_lines(&*done.source.text, &done.migration.text);
     diff.unified_diff().context_radius(3).header(file, file).to_string()
 }
 
@@ -120,7 +120,7 @@ fn colour(out: &mut impl Write, diff: &str) -> io::Result<()> {
 fn placed(done: &Done) -> Vec<Note> {
     let mut notes = done.migration.notes.clone();
     if done.written {
-        let diff = TextDiff::from_lines(&done.source.text, &done.migration.text);
+        let diff = TextDiff::from_lines(&*done.source.text, &done.migration.text);
         for note in &mut notes {
             note.line = new_line(diff.ops(), note.line);
         }
@@ -132,7 +132,8 @@ fn placed(done: &Done) -> Vec<Note> {
 /// Where a line of the old text is in the new one, or what came in its place. Both count from 1.
 fn new_line(ops: &[DiffOp], line: usize) -> usize {
     let index = line.saturating_sub(1);
-    let op = ops.iter().find(|op| op.old_range().contains(&index));
+    // In order of the old text, so the first one that ends after the line holds it.
+    let op = ops.get(ops.partition_point(|op| op.old_range().end <= index));
     op.map_or(line, |op| {
         let (old, new) = (op.old_range(), op.new_range());
         new.start + (index - old.start).min(new.len().saturating_sub(1)) + 1

@@ -1,5 +1,7 @@
 //! What can `napkeeper validate` be asked for?
 
+use super::super::policy_args::PolicyArgs;
+use super::definitions::Choice;
 use clap::ValueEnum;
 use napkeeper_verdict::Severity;
 use std::path::PathBuf;
@@ -11,10 +13,12 @@ Examples:
   napkeeper validate overlays/prod            built by kustomize where it is a kustomization
   kustomize build overlays/prod | napkeeper validate -
   napkeeper validate --changed-since origin/main
+  napkeeper validate --policies policies clusters/prod
   napkeeper validate -o sarif > napkeeper.sarif
   napkeeper validate -o json | jq '.findings[].rule'
 
-NodePool, NodeClaim, AKSNodeClass, OrphanSweep, Scenario and napkeeper.yaml are checked; other kinds are counted and skipped.
+NodePool, NodeClaim, AKSNodeClass, OrphanSweep, workloads, Scenario and napkeeper.yaml are checked; other kinds are
+counted and skipped.
 Exit codes: 0 clean, 1 findings at or above --fail-on, 2 it could not be done.";
 
 /// Check manifests: syntax, kinds and versions, schemas, and what they would do.
@@ -38,6 +42,12 @@ pub(crate) struct Args {
     pub(super) source: SourceArgs,
     #[command(flatten)]
     pub(super) facts: FactArgs,
+    /// The CustomResourceDefinitions to judge by: embedded (of this build), embedded:VERSION (which must be what they
+    /// follow), cluster (as your kubeconfig reaches it), or a folder or file.
+    #[arg(long, default_value = "embedded", value_name = "WHICH")]
+    pub(super) crds: Choice,
+    #[command(flatten)]
+    pub(super) policies: PolicyArgs,
     #[command(flatten)]
     pub(super) known: KnownArgs,
 }

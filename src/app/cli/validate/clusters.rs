@@ -23,6 +23,8 @@ pub(super) struct Scope {
     pub(super) paths: Vec<PathBuf>,
     /// The file of what is known, if it has one.
     pub(super) baseline: Option<PathBuf>,
+    /// Folders and files of its policies.
+    pub(super) policies: Vec<PathBuf>,
     /// What is known of it.
     pub(super) facts: Facts,
 }
@@ -42,7 +44,7 @@ pub(super) fn by_flags(args: &FactArgs) -> anyhow::Result<Scope> {
     let region = args.region.as_deref().map(|text| crate::region::known(text, &Catalog::embedded()?)).transpose();
     let mut facts = Facts::embedded(region.context("--region")?.as_ref())?;
     facts.kubernetes.clone_from(&args.kubernetes_version);
-    Ok(Scope { name: None, paths: Vec::new(), baseline: None, facts })
+    Ok(Scope { name: None, paths: Vec::new(), baseline: None, policies: Vec::new(), facts })
 }
 
 /// The clusters that are asked for. A file that cannot be understood names none: what is wrong with it is found when it
@@ -110,7 +112,8 @@ fn scope(cluster: &Cluster, folder: &Path, at: &At<'_>, args: &FactArgs) -> anyh
         None => vec![folder.to_owned()],
     };
     let baseline = cluster.baseline.as_ref().map(|file| shown(&absolute(&folder.join(file))));
-    Ok(Scope { name: Some(Arc::from(cluster.name.as_str())), paths, baseline, facts })
+    let policies = cluster.policies.iter().flatten().map(|path| shown(&absolute(&folder.join(path)))).collect();
+    Ok(Scope { name: Some(Arc::from(cluster.name.as_str())), paths, baseline, policies, facts })
 }
 
 /// Most pods of a node where its class says nothing, by network mode; see [`InstanceTypeOptions`].

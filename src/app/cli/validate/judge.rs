@@ -1,5 +1,7 @@
 //! What is found in each file, for whichever cluster?
 
+use super::super::policy_args::LoadedPolicies;
+use super::args::Args;
 use super::clusters::Scope;
 use super::suppress::identity;
 use napkeeper_api::manifests::Source;
@@ -39,29 +41,36 @@ pub(super) struct Judged {
     pub(super) checked: usize,
     /// Objects of other kinds, by `apiVersion kind`.
     pub(super) skipped: BTreeMap<String, usize>,
+    /// The definitions that were judged by.
+    pub(super) definitions: String,
 }
 
 /// A part of the sources that belongs together.
 pub(super) struct Part<'s> {
     pub(super) scope: &'s Scope,
+    pub(super) policies: LoadedPolicies,
     /// Which of the sources.
     pub(super) members: Vec<usize>,
 }
 
 /// Judges each part by what is known of its cluster. What is found in a file for several clusters is one finding.
-pub(super) fn judge(sources: &[Source], parts: &[Part<'_>]) -> anyhow::Result<Judged> {
-    let mut verdict = Verdict::embedded()?;
-    let mut judged = Judged::default();
+pub(super) fn judge(args: &Args, sources: &[Source], parts: &[Part<'_>]) -> anyhow::Result<Judged> {
+    let mut verdict = Verdict::embedded()?.with_definitions(args.crds.load()?);
+    let definitions = verdict.definitions().origin().to_owned();
+    let mut judged = Judged { definitions, ..Judged::default() };
     let mut all: Vec<Vec<Shown>> = sources.iter().map(|_| Vec::new()).collect();
     let mut counted = vec![false; sources.len()];
     for part in parts {
-        verdict = verdict.with_facts(part.scope.facts.clone());
+        let LoadedPolicies { policies, inputs, .. } = part.policies.clone();
+        let inputs = inputs.with_render(&policies, &members(sources, &part.members));
+        verdict = verdict.with_facts(part.scope.facts.clone()).with_policies(policies, inputs);
         for (source, report) in reports(&verdict, sources, &part.members) {
             let (Some(text), Some(found)) = (sources.get(source), all.get_mut(source)) else { continue };
             let report = with_scenarios(text, report);
             let clusters: Vec<Arc<str>> = part.scope.name.iter().cloned().collect();
             let again = counted.get_mut(source).is_some_and(|counted| std::mem::replace(counted, true));
-            for finding in report.findings {
+            for mut finding in report.findings {
+                args.policies.weigh(&mut finding);
                 let known = found.iter_mut().filter(|_| again).find(|known| known.finding == finding);
                 match known {
                     Some(known) => known.clusters.extend(clusters.iter().cloned()),
@@ -91,10 +100,13 @@ fn reports(verdict: &Verdict, sources: &[Source], members: &[usize]) -> Vec<(usi
     let reports = if members.len() == sources.len() {
         verdict.judge(sources)
     } else {
-        let chosen: Vec<Source> = members.iter().filter_map(|i| sources.get(*i).cloned()).collect();
-        verdict.judge(&chosen)
+        verdict.judge(&self::members(sources, members))
     };
     members.iter().copied().zip(reports).collect()
+}
+
+fn members(sources: &[Source], members: &[usize]) -> Vec<Source> {
+    members.iter().filter_map(|i| sources.get(*i).cloned()).collect()
 }
 
 /// Adds what is wrong with scenarios of `simulate`. Whether their steps name something is known only beside manifests.

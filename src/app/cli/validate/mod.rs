@@ -2,6 +2,7 @@
 
 mod args;
 mod clusters;
+mod definitions;
 mod format;
 mod input;
 mod judge;
@@ -10,6 +11,7 @@ mod suppress;
 
 use super::Outcome;
 use super::output;
+use super::policy_args::LoadedPolicies;
 use anyhow::bail;
 pub(super) use args::Args;
 use clusters::Scope;
@@ -51,11 +53,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         bail!("no manifests in {}: there is no .yaml, .yml or .json file", list(&run.paths));
     }
     input.leave_out(&run.baselines().into_iter().map(|(_, file)| file).collect::<Vec<_>>());
-    let mut parts = run.divide(&input);
+    let mut parts = run.divide(&input)?;
     let unasked = add_config(&mut input, &mut parts, file, rest);
     let files = input.sources.len();
-    let mut judged = judge::judge(&input.sources, &parts)?;
-    run.refuse_empty(&input, &judged, unasked)?;
+    let mut judged = judge::judge(args, &input.sources, &parts)?;
+    add_policies(&mut input, &parts, &mut judged);
+    if parts.iter().all(|part| part.policies.policies.is_empty()) {
+        run.refuse_empty(&input, &judged, unasked)?;
+    }
     let hidden = run.hide(&mut input, &mut judged)?;
     let (mut summary, mut shown) = Summary::of(judged, files, input.unreadable.len(), hidden);
     summary.revision = run.store.revision();
@@ -99,15 +104,28 @@ fn add_config<'s>(
     input.push(source, Place::File(folder.join(config::FILE)));
     match parts.iter_mut().find(|part| part.scope.name.is_none()) {
         Some(part) => part.members.push(index),
-        None => parts.push(Part { scope: rest, members: vec![index] }),
+        None => parts.push(Part { scope: rest, policies: LoadedPolicies::default(), members: vec![index] }),
     }
     true
+}
+
+/// Adds what is wrong with policies that stand in files of their own.
+fn add_policies(input: &mut Input, parts: &[Part<'_>], judged: &mut Judged) {
+    for part in parts {
+        for (source, findings) in part.policies.problems(&input.sources) {
+            let index = input.sources.len();
+            let named = |finding| judge::Shown::new(finding, Vec::new(), index, &source);
+            judged.shown.extend(findings.into_iter().map(named));
+            let place = Place::File(PathBuf::from(&*source.file));
+            input.push(source, place);
+        }
+    }
 }
 
 impl<'r> Run<'r> {
     /// Which sources belong to which cluster. What belongs to none is judged by the flags alone, unless one cluster was
     /// asked for.
-    fn divide(&self, input: &Input) -> Vec<Part<'r>> {
+    fn divide(&self, input: &Input) -> anyhow::Result<Vec<Part<'r>>> {
         let all = 0..input.sources.len();
         let by_name = self.args.facts.cluster.is_some();
         let mut belongs = vec![false; input.sources.len()];
@@ -122,13 +140,17 @@ impl<'r> Run<'r> {
                     *belongs = true;
                 }
             }
-            parts.push(Part { scope, members });
+            parts.push(self.part(scope, members)?);
         }
         // The settings are judged whichever cluster is asked for.
         let rest = all.filter(|i| belongs.get(*i) == Some(&false) && (!by_name || is_config(*i)));
-        parts.push(Part { scope: self.rest, members: rest.collect() });
+        parts.push(self.part(self.rest, rest.collect())?);
         parts.retain(|part| !part.members.is_empty());
-        parts
+        Ok(parts)
+    }
+
+    fn part(&self, scope: &'r Scope, members: Vec<usize>) -> anyhow::Result<Part<'r>> {
+        Ok(Part { scope, policies: self.args.policies.load(&scope.policies)?, members })
     }
 
     /// The files of what is known.
@@ -190,7 +212,7 @@ impl<'r> Run<'r> {
     /// What is found where the histories part, judged by what is known today.
     fn found_before(&self, changed: &Changed) -> anyhow::Result<BTreeSet<News>> {
         let before = changed.before(&self.paths)?;
-        let judged = judge::judge(&before.sources, &self.divide(&before))?;
+        let judged = judge::judge(self.args, &before.sources, &self.divide(&before)?)?;
         Ok(judged.shown.iter().filter_map(|shown| suppress::news(shown, changed, &before.places)).collect())
     }
 }

@@ -14,6 +14,8 @@ pub(super) struct Summary {
     pub(super) checked: usize,
     pub(super) errors: usize,
     pub(super) warnings: usize,
+    /// The definitions that were judged by.
+    pub(super) definitions: String,
     /// Paths that could not be read.
     pub(super) unreadable: usize,
     /// Findings hidden by comments.
@@ -37,6 +39,7 @@ impl Summary {
             checked: judged.checked,
             errors,
             warnings: judged.shown.len() - errors,
+            definitions: judged.definitions,
             unreadable,
             ignored: hidden.ignored,
             known: hidden.known,
@@ -83,6 +86,6 @@ impl Summary {
     /// All of it in one line.
     pub(super) fn text(&self) -> String {
         let rest: String = self.rest().iter().map(|part| format!("; {part}")).collect();
-        format!("{}: {}{rest}", self.extent(), self.counts())
+        format!("{}: {}{rest}; by definitions: {}", self.extent(), self.counts(), self.definitions)
     }
 }

@@ -4,6 +4,7 @@ mod azure_sim;
 mod controller;
 mod habits;
 mod migrate;
+mod policies;
 mod simulate;
 mod validate;
 mod webhook;

@@ -15,9 +15,7 @@ pub(super) fn check(render: &Render, found: &mut Vec<(usize, Issue)>) {
             _ => None,
         })
         .collect();
-    if budgets.is_empty() {
-        return;
-    }
+    huddled(render, &budgets, found);
     let workloads = || render.digests.iter().enumerate().filter_map(|(i, d)| Some((i, Workload::of(&d.object)?)));
     for (index, budget) in &budgets {
         let mut guarded = workloads().filter(|(_, w)| guards(budget, w)).map(|(_, w)| w);
@@ -39,6 +37,28 @@ pub(super) fn check(render: &Render, found: &mut Vec<(usize, Issue)>) {
             let fix = "keep one of them".to_owned();
             found.push((index, Issue::new(&rules::TWO_BUDGETS, &workload.spec(), message).fix(fix)));
         }
+    }
+}
+
+/// Reports workloads whose pods may all stand on one node, and go with it. Without a NodePool in the input, nodes may be
+/// of a kind that stays.
+fn huddled(render: &Render, budgets: &[(usize, &PodDisruptionBudget)], found: &mut Vec<(usize, Issue)>) {
+    if !render.digests.iter().any(|d| matches!(d.object, Object::NodePool(_))) {
+        return;
+    }
+    for (index, digest) in render.digests.iter().enumerate() {
+        let Some(workload) = Workload::of(&digest.object) else { continue };
+        let Some(replicas) = workload.replicas.filter(|n| *n > 1) else { continue };
+        if digest.spreads || budgets.iter().any(|(_, budget)| guards(budget, &workload)) {
+            continue;
+        }
+        let message = format!(
+            "its {replicas} pods have neither a topology spread nor a PodDisruptionBudget: one node may hold them all, and \
+             its replacement takes them all away at once"
+        );
+        let fix = "add a topologySpreadConstraint over kubernetes.io/hostname, and a PodDisruptionBudget with \
+                   maxUnavailable: 1";
+        found.push((index, Issue::new(&rules::HUDDLED, &workload.spec(), message).fix(fix.to_owned())));
     }
 }
 

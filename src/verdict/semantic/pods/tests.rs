@@ -41,29 +41,29 @@ fn asking(amounts: &str) -> String {
 fn a_taint_that_is_not_tolerated_is_named_for_each_pool() {
     let taint = ", taints: [{key: team, value: a, effect: NoSchedule}]";
     let small = asking("cpu: 1");
-    let both = [pool("a", taint), pool("b", taint), workload(&small, 2)].concat();
+    let both = [pool("a", taint), pool("b", taint), workload(&small, 1)].concat();
     let [only] = &found(&both)[..] else { panic!("{:?}", found(&both)) };
     assert!(only.starts_with("NK6003: no NodePool of the input takes its pods in any region: "), "{only}");
     assert!(only.contains("a: taint team is not tolerated; b: taint team"), "{only}");
-    let open = [pool("a", taint), pool("b", ""), workload(&small, 2)].concat();
+    let open = [pool("a", taint), pool("b", ""), workload(&small, 1)].concat();
     assert_eq!(found(&open), [] as [&str; 0]);
     let tolerant = format!("tolerations: [{{key: team, operator: Exists}}], {small}");
-    assert_eq!(found(&[pool("a", taint), workload(&tolerant, 2)].concat()), [] as [&str; 0]);
+    assert_eq!(found(&[pool("a", taint), workload(&tolerant, 1)].concat()), [] as [&str; 0]);
 }
 
 #[test]
 fn what_the_input_cannot_know_is_not_reported() {
     let elsewhere = format!("nodeSelector: {{kubernetes.io/arch: arm64}}, {}", asking("cpu: 1"));
-    assert_eq!(found(&workload(&elsewhere, 2)), [] as [&str; 0], "there is no pool in the input");
+    assert_eq!(found(&workload(&elsewhere, 1)), [] as [&str; 0], "there is no pool in the input");
     let device = asking("cpu: 1, example.com/fpga: 1");
-    assert_eq!(found(&[pool("a", ""), workload(&device, 2)].concat()), [] as [&str; 0]);
+    assert_eq!(found(&[pool("a", ""), workload(&device, 1)].concat()), [] as [&str; 0]);
 }
 
 #[test]
 fn daemons_take_room_from_every_node() {
     let daemons = workload(&asking("cpu: 140"), 1).replace("Deployment", "DaemonSet").replace("replicas: 1, ", "");
     let daemons = daemons.replace("name: web, namespace", "name: agent, namespace");
-    let pod = workload(&asking("cpu: 60"), 2);
+    let pod = workload(&asking("cpu: 60"), 1);
     assert_eq!(found(&[pool("a", ""), pod.clone()].concat()), [] as [&str; 0]);
     let both = found(&[pool("a", ""), daemons, pod].concat());
     assert!(both.iter().any(|f| f.contains("large enough")), "{both:?}");
@@ -71,9 +71,9 @@ fn daemons_take_room_from_every_node() {
 
 #[test]
 fn a_gpu_that_no_size_has_so_often_is_too_large() {
-    let many = found(&workload(&asking("nvidia.com/gpu: 17"), 2));
+    let many = found(&workload(&asking("nvidia.com/gpu: 17"), 1));
     assert!(many.len() == 1 && many[0].starts_with("NK6002: a pod asks for"), "{many:?}");
-    assert_eq!(found(&workload(&asking("nvidia.com/gpu: 1"), 2)), [] as [&str; 0]);
+    assert_eq!(found(&workload(&asking("nvidia.com/gpu: 1"), 1)), [] as [&str; 0]);
 }
 
 #[test]
@@ -88,8 +88,8 @@ fn terms_contradict_only_when_all_of_them_do() {
             asking("cpu: 1")
         )
     };
-    assert_eq!(found(&workload(&terms("b", "a"), 2)), [] as [&str; 0]);
-    let none = found(&workload(&terms("b", "c"), 2));
+    assert_eq!(found(&workload(&terms("b", "a"), 1)), [] as [&str; 0]);
+    let none = found(&workload(&terms("b", "c"), 1));
     assert_eq!(none, ["NK6001: no node can satisfy this: zone is asked for in ways that no value meets"]);
 }
 

@@ -1,0 +1,140 @@
+//! Which policies apply, and what is known of who asks, of namespaces and of parameters?
+
+use anyhow::bail;
+use napkeeper_api::manifests::{self, Source, items};
+use napkeeper_verdict::policy::{Inputs, Policies, User};
+use napkeeper_verdict::rules::policies as rules;
+use napkeeper_verdict::{Finding, Severity};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Policies, and what they may need to know.
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Policies")]
+pub(super) struct PolicyArgs {
+    /// Folder or file of ValidatingAdmissionPolicies and their bindings, in place of napkeeper.yaml's; may be repeated.
+    #[arg(long, value_name = "PATH")]
+    policies: Vec<PathBuf>,
+    /// Who asks, for policies that look at request.userInfo: a name, and groups after commas.
+    #[arg(long = "as", value_name = "USER[,GROUP...]", value_parser = user)]
+    user: Option<User>,
+    /// File of the Namespace that objects without one go to, or of several Namespaces; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    namespace_object: Vec<PathBuf>,
+    /// File or folder of all objects that hold parameters: what is not there does not exist; may be repeated.
+    #[arg(long, value_name = "PATH")]
+    params: Vec<PathBuf>,
+    /// Count what a policy cannot decide here as an error.
+    #[arg(long)]
+    fail_on_undecided: bool,
+}
+
+/// What is loaded of the policies.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LoadedPolicies {
+    /// The policies.
+    pub(super) policies: Arc<Policies>,
+    /// What is known; the manifests themselves are still to be added, with [`Inputs::with_render`].
+    pub(super) inputs: Inputs,
+    /// The files that the policies are in.
+    pub(super) sources: Vec<Source>,
+}
+
+impl PolicyArgs {
+    /// Loads the policies that are asked for, or else those of the cluster.
+    ///
+    /// # Errors
+    /// When a path cannot be read, or there is no policy in them.
+    pub(super) fn load(&self, of_cluster: &[PathBuf]) -> anyhow::Result<LoadedPolicies> {
+        let paths = if self.policies.is_empty() { of_cluster } else { &self.policies };
+        if paths.is_empty() {
+            return Ok(LoadedPolicies::default());
+        }
+        let sources = read(paths)?;
+        let policies = Policies::read(&sources);
+        if policies.is_empty() && policies.problems().is_empty() {
+            let shown: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
+            bail!("no policy in {}: there is no ValidatingAdmissionPolicy", shown.join(", "));
+        }
+        let mut inputs = Inputs::default().with_namespaces(objects(&self.namespace_object)?);
+        if !self.params.is_empty() {
+            inputs = inputs.with_all_params(objects(&self.params)?);
+        }
+        if let Some(user) = &self.user {
+            inputs = inputs.with_user(user.clone());
+        }
+        Ok(LoadedPolicies { policies: Arc::new(policies), inputs, sources })
+    }
+
+    /// Makes errors of what is undecided, if that is asked for.
+    pub(super) fn weigh(&self, finding: &mut Finding) {
+        if self.fail_on_undecided && finding.rule == rules::UNDECIDED.id {
+            finding.severity = Severity::Error;
+        }
+    }
+}
+
+impl LoadedPolicies {
+    /// The files in which something is wrong with a policy, and what. Files that are among the manifests are left out:
+    /// there it is said anyway.
+    pub(super) fn problems(&self, manifests: &[Source]) -> Vec<(Source, Vec<Finding>)> {
+        let unsaid = self.sources.iter().filter(|s| !manifests.iter().any(|m| m.file == s.file));
+        let wrong = |source: &Source| {
+            let findings = self.policies.problems().iter().filter(|f| *f.file == *source.file);
+            (source.clone(), findings.cloned().collect())
+        };
+        unsaid.map(wrong).filter(|(_, findings): &(_, Vec<Finding>)| !findings.is_empty()).collect()
+    }
+}
+
+fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
+    let loaded = manifests::load(paths);
+    match loaded.unreadable.first() {
+        Some(problem) => bail!("{problem}"),
+        None => Ok(loaded.sources),
+    }
+}
+
+/// The objects of some files, all of which must be readable.
+fn objects(paths: &[PathBuf]) -> anyhow::Result<Vec<Value>> {
+    let mut objects = Vec::new();
+    for source in read(paths)? {
+        let reading = source.reading();
+        if let Some(problem) = reading.problems.first() {
+            bail!("{}:{}: {}", source.file, problem.at, problem.message);
+        }
+        let items = reading.documents.iter().flat_map(items);
+        objects.extend(items.map(|(_, object)| object.clone()));
+    }
+    Ok(objects)
+}
+
+fn user(text: &str) -> Result<User, String> {
+    let mut parts = text.split(',').map(str::trim);
+    let name = parts.next().unwrap_or_default();
+    let groups: Vec<String> = parts.map(str::to_owned).collect();
+    if name.is_empty() || groups.iter().any(String::is_empty) {
+        return Err("a name, then groups after commas, none of them empty".to_owned());
+    }
+    Ok(User { name: name.to_owned(), groups })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_is_a_name_and_groups() {
+        let ann = User { name: "ann".into(), groups: vec!["ops".into(), "dev".into()] };
+        assert_eq!(user("ann,ops, dev"), Ok(ann));
+        assert!(user("").is_err() && user("ann,").is_err());
+    }
+
+    #[test]
+    fn what_is_not_asked_for_is_not_loaded_and_a_wrong_path_is_an_error() {
+        let loaded = PolicyArgs::default().load(&[]).unwrap();
+        assert!(loaded.policies.is_empty());
+        assert!(PolicyArgs::default().load(&["no/such/folder".into()]).is_err());
+    }
+}

@@ -1,0 +1,157 @@
+//! What do the comments of a NodePool promise that its fields do not do?
+//!
+//! A comment is no part of an object, so nothing else can look at it. Only what is said right beside a field counts.
+
+use crate::finding::{Finding, Issue};
+use crate::rules::{cost, disruption};
+use jiff::SignedDuration;
+use napkeeper_api::duration;
+use napkeeper_api::path::Path;
+use napkeeper_api::yaml::{Chunk, Comment, Document, comments};
+
+/// Notes what is wrong in the comments of a document. `text` is that of the whole file.
+pub(crate) fn check(document: &Document, text: &str, chunk: &Chunk, found: &mut Vec<Finding>) {
+    let part = chunk.of(text);
+    if document.value["kind"] != "NodePool" || !part.contains('#') {
+        return;
+    }
+    let lower = part.to_lowercase();
+    if !WORDS_OF_ORDER.iter().chain(&WORDS_OF_WASTE).any(|word| lower.contains(word)) {
+        return;
+    }
+    let comments = Comments { all: comments(part), before: chunk.lines_before() };
+    let issues = [weight(document, &comments), wait(document, &comments)];
+    found.extend(issues.into_iter().flatten().map(|issue| issue.locate(document, &Path::root())));
+}
+
+const WORDS_OF_ORDER: [&str; 3] = ["lower", "lowest", "small"];
+const WORDS_OF_RANK: [&str; 4] = ["priorit", "first", "prefer", "wins"];
+const WORDS_OF_WASTE: [&str; 4] = ["empty", "idle", "unused", "utilized"];
+
+struct Comments {
+    all: Vec<Comment>,
+    /// Lines of the file before the part that they stand in.
+    before: usize,
+}
+
+impl Comments {
+    /// What is said beside the key of a field: on its line, and in the block of comments right above it.
+    fn beside(&self, document: &Document, path: &Path) -> String {
+        let line = document.key_position(path).line.saturating_sub(self.before);
+        let mut said: Vec<&str> = Vec::new();
+        let mut above = line;
+        for comment in self.all.iter().rev().filter(|c| c.at.line <= line) {
+            if comment.at.line == line || (comment.alone && comment.at.line + 1 == above) {
+                said.push(&comment.text);
+                above = comment.at.line;
+            }
+        }
+        said.reverse();
+        said.join(" ").to_lowercase()
+    }
+}
+
+/// A comment that takes a low weight for the stronger one.
+fn weight(document: &Document, comments: &Comments) -> Option<Issue> {
+    let path = Path::of("spec.weight");
+    let weight = document.value["spec"].get("weight")?;
+    let said = comments.beside(document, &path);
+    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    (has(&WORDS_OF_ORDER) && has(&WORDS_OF_RANK)).then(|| {
+        let message = format!(
+            "the comment says that a lower weight goes first, and it is the other way round: {weight} goes before every \
+             NodePool with less, or without a weight (0)"
+        );
+        let fix = "give the NodePool that is to be tried first the highest weight, and correct the comment";
+        Issue::new(&cost::WEIGHT_COMMENT, &path, message).fix(fix.to_owned())
+    })
+}
+
+/// A comment that promises a wait which `consolidateAfter` does not have.
+fn wait(document: &Document, comments: &Comments) -> Option<Issue> {
+    let at = Path::of("spec.disruption");
+    let disruption = document.value["spec"].get("disruption")?;
+    let field = at.key("consolidateAfter");
+    let given = disruption["consolidateAfter"].as_str();
+    let mut places = vec![at.clone(), at.key("consolidationPolicy")];
+    places.extend(given.map(|_| field.clone()));
+    let said = places.iter().map(|path| comments.beside(document, path)).find(|said| promise(said).is_some())?;
+    let promised = promise(&said)?;
+    let real = given.map_or(Some(SignedDuration::ZERO), |text| duration::parse_or_never(text).ok().flatten());
+    (real != Some(promised)).then(|| {
+        let does = given.map_or("is absent, which is 0s".to_owned(), |given| format!("is {given}"));
+        let promised = duration::format(promised);
+        let message = format!("the comment speaks of {promised}, and consolidateAfter {does}");
+        let fix = format!("write consolidateAfter: {promised}, or correct the comment");
+        Issue::new(&disruption::WAIT_COMMENT, if given.is_some() { &field } else { &at }, message).fix(fix)
+    })
+}
+
+/// The time that a comment about empty or idle nodes names.
+fn promise(said: &str) -> Option<SignedDuration> {
+    if !WORDS_OF_WASTE.iter().any(|word| said.contains(word)) {
+        return None;
+    }
+    let start = said.find(|c: char| c.is_ascii_digit())?;
+    let rest = &said[start..];
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let n: i64 = rest[..digits].parse().ok()?;
+    let unit: String = rest[digits..].trim_start().chars().take_while(char::is_ascii_alphabetic).collect();
+    let seconds = match unit.as_str() {
+        "s" | "sec" | "secs" | "second" | "seconds" => 1,
+        "m" | "min" | "mins" | "minute" | "minutes" => 60,
+        "h" | "hour" | "hours" => 3600,
+        _ => return None,
+    };
+    n.checked_mul(seconds).map(SignedDuration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Verdict;
+    use napkeeper_api::manifests::load_text;
+
+    fn found(spec: &str) -> Vec<String> {
+        let text = format!(
+            "# a lower weight has priority\n---\napiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: a}}\nspec:\n  \
+             template:\n    spec:\n      nodeClassRef: {{group: karpenter.azure.com, kind: AKSNodeClass, name: a}}\n      \
+             requirements: []\n{spec}"
+        );
+        let report = Verdict::embedded().unwrap().judge(&[load_text("t.yaml", text)]).remove(0);
+        let ours =
+            report.findings.iter().filter(|f| [cost::WEIGHT_COMMENT.id, disruption::WAIT_COMMENT.id].contains(&f.rule));
+        ours.map(|f| format!("{}:{} {}", f.line, f.column, f.message)).collect()
+    }
+
+    #[test]
+    fn only_what_is_said_beside_the_field_counts() {
+        for (spec, n) in [
+            ("  weight: 10\n", 0),
+            ("  # a lower weight\n  # is tried first\n  weight: 10\n", 1),
+            ("  weight: 10 # lowest wins\n", 1),
+            ("  # a lower weight is tried first\n\n  weight: 10\n", 0),
+            ("  weight: 10 # higher goes first\n", 0),
+            ("  limits: {cpu: 1} # lower limits first\n  weight: 10\n", 0),
+        ] {
+            assert_eq!(found(spec).len(), n, "{spec}: {:?}", found(spec));
+        }
+        assert!(found("  weight: 10 # lowest wins\n")[0].starts_with("11:11 the comment says"));
+    }
+
+    #[test]
+    fn a_promised_wait_is_held_against_the_field() {
+        for (comment, after, n) in [
+            ("remove empty nodes after 30 seconds", "1m", 1),
+            ("remove empty nodes after 30 seconds", "30s", 0),
+            ("remove idle nodes after 2 minutes", "2m", 0),
+            ("remove idle nodes after 2h", "Never", 1),
+            ("remove empty nodes", "1m", 0),
+            ("wait 30 seconds", "1m", 0),
+            ("empty nodes, 3 of them", "1m", 0),
+        ] {
+            let spec = format!("  # {comment}\n  disruption:\n    consolidateAfter: {after}\n");
+            assert_eq!(found(&spec).len(), n, "{spec}: {:?}", found(&spec));
+        }
+    }
+}
