@@ -110,7 +110,10 @@ impl<'a> Machine<'a> {
             value => value,
         };
         match operand {
-            Val::Map(map) => Ok(Val::Bool(map.field(field).is_some())),
+            // What cannot be read is neither there nor absent.
+            Val::Map(map) => {
+                map.field(field).cloned().map(readable).transpose().map(|found| Val::Bool(found.is_some()))
+            }
             _ => no_overload(),
         }
     }

@@ -67,5 +67,12 @@ pub(crate) fn old_item<'v>(schema: &Value, old: &'v Value, new: &Value) -> Optio
     if !has_keys(schema) {
         return None;
     }
-    old.as_array()?.iter().find(|item| item.is_object() && keys_of(schema).all(|key| item.get(key) == new.get(key)))
+    // An item without one of its keys, or with a key that is no scalar, is matched with nothing.
+    let of = |item: &'_ Value, key: &str| {
+        let value = item.as_object()?.get(key)?;
+        (value.is_string() || value.is_number() || value.is_boolean()).then(|| value.clone())
+    };
+    let same =
+        |item: &Value| keys_of(schema).all(|key| of(new, key).is_some_and(|wanted| of(item, key) == Some(wanted)));
+    old.as_array()?.iter().find(|item| new.is_object() && item.is_object() && same(item))
 }

@@ -107,8 +107,29 @@ impl Definitions {
         }
         let kinds = self.group(group);
         let served = kinds.iter().any(|kind| kind.versions.iter().any(|v| v.name == version));
-        let named = kinds.iter().any(|k| k.name == kind);
+        if let Some(latest) = kinds.iter().find(|k| k.name == kind).and_then(|kind| kind.versions.last()) {
+            return Err(unserved(latest, value, true));
+        }
         // The address of the request says a kind that exists, so only the object's own word is wrong.
-        Err(if served && !named { ServerVerdict::one("kind", Reason::Invalid) } else { ServerVerdict::bare(400) })
+        match self.kinds.iter().find_map(|kind| kind.versions.last()) {
+            Some(any) if !served => Err(unserved(any, value, false)),
+            _ => Err(ServerVerdict::one("kind", Reason::Invalid)),
+        }
     }
+}
+
+/// The answer to an object of a version that is not there: no field is known but those of every object, and `others` are
+/// looked at only where the kind is there in another version.
+fn unserved(other: &Version, value: &Value, others: bool) -> ServerVerdict {
+    let judged = other.create(value);
+    if !judged.unreadable.is_empty() {
+        return ServerVerdict::bare(400);
+    }
+    let of_metadata = judged.unknown.into_iter().map(|field| field.name).filter(|name| name.starts_with("metadata."));
+    let of_all = |key: &&String| ["apiVersion", "kind", "metadata"].contains(&key.as_str());
+    let fields = value.as_object().into_iter().flatten().map(|(key, _)| key);
+    let of_kind = fields.filter(|key| others && !of_all(key)).cloned();
+    let mut unknown_fields: Vec<String> = of_metadata.chain(of_kind).collect();
+    unknown_fields.sort();
+    ServerVerdict { unknown_fields, ..ServerVerdict::bare(400) }
 }

@@ -329,9 +329,21 @@ fn annotations(annotations: &Value, place: &Place<'_>, faults: &mut Faults) {
     }
 }
 
+fn is_same_owner(one: &Value, other: &Value) -> bool {
+    let texts = ["apiVersion", "kind", "name", "uid"];
+    let flags = ["controller", "blockOwnerDeletion"];
+    texts.iter().all(|key| one[key].as_str().unwrap_or_default() == other[key].as_str().unwrap_or_default())
+        && flags.iter().all(|key| one[key].as_bool() == other[key].as_bool())
+}
+
 fn owners(owners: &Value, place: &Place<'_>, faults: &mut Faults) {
     let mut controllers = 0;
-    for (i, owner) in owners.as_array().into_iter().flatten().enumerate() {
+    let list = owners.as_array().map(Vec::as_slice).unwrap_or_default();
+    for (i, owner) in list.iter().enumerate() {
+        // The API server drops an owner that is there already before it looks at them.
+        if list[..i].iter().any(|before| is_same_owner(before, owner)) {
+            continue;
+        }
         let text = |key: &str| owner[key].as_str().unwrap_or_default();
         // A group without a version, or more than one slash, is no version.
         let version = text("apiVersion");

@@ -24,9 +24,13 @@ impl<'p> Past<'p> {
     pub(crate) fn item(self, item: &Value) -> Option<Self> {
         let ListType::Map(keys) = &self.shape.list else { return None };
         let shape = self.shape.items.as_deref()?;
-        let of = |value: &'_ Value| keys.iter().map(|key| value.get(key).cloned()).collect::<Vec<_>>();
-        let wanted = of(item.as_object().map(|_| item)?);
-        let value = self.value.as_array()?.iter().find(|old| old.is_object() && of(old) == wanted)?;
+        // An item without one of its keys, or with a key that is no scalar, is matched with nothing.
+        let of = |value: &Value| {
+            let scalar = |key| value.as_object()?.get(key).filter(|v| v.is_string() || v.is_number() || v.is_boolean());
+            keys.iter().map(|key| scalar(key).cloned()).collect::<Option<Vec<_>>>()
+        };
+        let wanted = of(item)?;
+        let value = self.value.as_array()?.iter().find(|old| of(old).is_some_and(|keys| keys == wanted))?;
         Some(Self { value, shape })
     }
 

@@ -214,6 +214,9 @@ fn an_update_forgives_what_was_there_before() {
     assert_eq!(same(&wrong, json!({ "text": "c" })), "422 spec.a.text");
     let map = json!({ "map": [{ "k": "a", "v": "long" }, { "k": "b" }] });
     assert_eq!(same(&map, json!({ "map": [{ "k": "b", "w": 1 }, { "k": "a", "v": "long" }] })), "200 ");
+    // An item without its key is matched with nothing, so the list and all above it count as changed.
+    let keyless = json!({ "map": [{ "v": "long" }] });
+    assert_eq!(same(&keyless, json!({})), "422 <nil> spec.a.map[0].k spec.a.map[0].v");
     let atomic = json!({ "atomic": ["long", "b"] });
     assert_eq!(same(&atomic, json!({ "other": 1 })), "200 ");
     assert_eq!(same(&atomic, json!({ "atomic": ["long", "c"] })), "422 <nil> spec.a.atomic[0]");
@@ -221,6 +224,39 @@ fn an_update_forgives_what_was_there_before() {
     assert_eq!(definitions.update(&thing(&json!({ "b": 1 })), &thing(&json!({ "b": 1 }))).code, 400);
     let bare = definitions.update(&thing(&json!({})), &thing(&json!({})));
     assert_eq!((bare.code, bare.causes[0].field.as_str()), (422, "metadata.resourceVersion"));
+}
+
+#[test]
+fn a_rule_that_looks_for_what_cannot_be_read_fails_and_is_not_forgiven() {
+    let rule = json!([{ "rule": "!has(self.x) || has(self.x)" }]);
+    let schema =
+        json!({ "type": "object", "properties": { "x": { "type": "integer" } }, "x-kubernetes-validations": rule });
+    let mut object = thing(&json!({ "a": { "x": "text" } }));
+    object["metadata"]["resourceVersion"] = json!("1");
+    let verdict = definitions(&schema).update(&object, &object);
+    assert_eq!((verdict.code, verdict.causes[0].field.as_str()), (422, "spec.a"));
+}
+
+#[test]
+fn an_owner_that_is_there_twice_counts_once() {
+    let owner = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "u", "controller": true });
+    let code = |other: &Value| {
+        let mut object = thing(&json!({}));
+        object["metadata"]["ownerReferences"] = json!([owner, other]);
+        definitions(&json!({ "type": "string" })).create(&object).code
+    };
+    let mut another = owner.clone();
+    another["uid"] = json!("v");
+    assert_eq!((code(&owner), code(&another)), (201, 422));
+}
+
+#[test]
+fn of_a_version_that_is_not_there_only_metadata_is_known() {
+    let mut object = thing(&json!({ "b": 1 }));
+    object["apiVersion"] = json!("example.com/v2");
+    object["metadata"]["b"] = json!(1);
+    let verdict = definitions(&json!({ "type": "string" })).create(&object);
+    assert_eq!((verdict.code, verdict.unknown_fields), (400, vec!["metadata.b".to_owned(), "spec".to_owned()]));
 }
 
 #[test]

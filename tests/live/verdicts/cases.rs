@@ -24,8 +24,8 @@ pub(super) struct Case {
 fn share(base: &str) -> usize {
     match base {
         "pool-full" | "claim-full" => 1,
-        "class-full" | "sweep-full" => 2,
-        "record-full" => 3,
+        "class-full" | "sweep-full" => 3,
+        "record-full" => 5,
         "older-full" | "pool-static" | "pool-odd" | "class-odd" => 16,
         _ => 10,
     }
@@ -128,7 +128,7 @@ fn told(deed: &Deed) -> String {
 /// Two to four changes by chance.
 fn mix(object: &mut Value, places: &[Place], chance: &mut Chance) -> String {
     let mut labels = Vec::new();
-    let changes: Vec<Change> = meta::changes();
+    let changes: Vec<Change> = meta::changes().into_iter().filter(|change| !meta::is_of_kind(change)).collect();
     for _ in 0..2 + chance.below(3) {
         if chance.below(8) == 0 {
             if let Some(change) = chance.one(&changes) {
@@ -192,8 +192,9 @@ pub(super) fn sound(crds: &[Value]) -> Vec<Value> {
     all
 }
 
-/// All changes of stored objects, given as the API server has them. `n`: how many mixed changes of each.
-pub(super) fn updates(crds: &[Value], stored: &[Value], n: u64) -> Vec<Case> {
+/// All changes of stored objects, given as the API server has them. `mixed`: how many objects with several changes of
+/// each; `share`: of the single changes of each, one in how many.
+pub(super) fn updates(crds: &[Value], stored: &[Value], mixed: u64, share: usize) -> Vec<Case> {
     let mut all = Vec::new();
     for (i, old) in stored.iter().enumerate() {
         let mut plain = old.clone();
@@ -210,18 +211,21 @@ pub(super) fn updates(crds: &[Value], stored: &[Value], n: u64) -> Vec<Case> {
         let mut chance = Chance::new(3_000_000 + u64::try_from(i).unwrap_or_default());
         for place in &places {
             let tried = deeds(&place.schema, look(&plain, &place.steps, 0), &mut chance);
-            for deed in chance.some(tried, 60) {
+            for deed in chance.some(tried, share) {
                 let mut object = plain.clone();
                 act(&mut object, &place.steps, 0, &deed);
                 add(format!("{} {}", place.path(), told(&deed)), object);
             }
         }
-        for change in chance.some(meta::changes().into_iter().chain(only_updates()).collect(), 24) {
+        for change in chance.some(meta::changes().into_iter().chain(only_updates()).collect(), share) {
+            if meta::is_of_kind(&change) && name.starts_with("broken") {
+                continue;
+            }
             let mut object = plain.clone();
             meta::make(&mut object, &change);
             add(change.0.clone(), object);
         }
-        for seed in 0..n {
+        for seed in 0..mixed {
             let mut chance = Chance::new(4_000_000 + seed + 1_000 * u64::try_from(i).unwrap_or_default());
             let mut object = plain.clone();
             let label = mix(&mut object, &places, &mut chance);
@@ -291,7 +295,7 @@ fn transitions(stored: &[Value]) -> Vec<Case> {
             let change = (format!("{path} := {value}"), vec![((*path).to_owned(), value.clone())]);
             // Only what the kind has: anything else is an unknown field, met often enough.
             let parent = path.trim_end_matches('!').rsplit_once('.').map_or("", |(parent, _)| parent);
-            let parent = format!("/{}", parent.replace("].", "/").replace(['.', '['], "/"));
+            let parent = format!("/{}", parent.replace(']', "").replace(['.', '['], "/"));
             if parent != "/" && old.pointer(&parent).is_none() {
                 continue;
             }

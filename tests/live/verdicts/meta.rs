@@ -35,6 +35,13 @@ pub(super) fn make(object: &mut Value, change: &Change) {
     }
 }
 
+/// True for a change of the object's kind. The address of a request says a kind too, and what else is checked of an
+/// object that says another one goes by the address, which our engine is not told: nobody but a test sends such a
+/// request. So the kind of a sound object is changed, and nothing else with it.
+pub(super) fn is_of_kind(change: &Change) -> bool {
+    change.1.iter().any(|(path, _)| path.trim_end_matches('!') == "kind")
+}
+
 /// Everything that is tried on any kind.
 pub(super) fn changes() -> Vec<Change> {
     let mut all = names();
@@ -114,6 +121,8 @@ fn references() -> Vec<Change> {
         owner
     };
     let plain = owner("name", json!("a"));
+    let mut two = json!([owner("controller", json!(true)), owner("controller", json!(true))]);
+    two[1]["uid"] = json!("v");
     let values = [
         Value::Null,
         json!([]),
@@ -136,6 +145,7 @@ fn references() -> Vec<Change> {
         json!([owner("controller", json!(true))]),
         json!([owner("controller", json!("yes"))]),
         json!([owner("controller", json!(true)), owner("controller", json!(true))]),
+        two.clone(),
         json!([owner("blockOwnerDeletion", json!(true))]),
         json!([owner("unknown", json!(1))]),
         json!([owner("controller", Value::Null)]),
@@ -206,6 +216,10 @@ fn top() -> Vec<Change> {
         &[json!({ "conditions": [{ "type": "Ready", "unknownField": 1 }] }), json!({ "conditions": [{}, {}] })],
     ));
     all.extend(put("spec", &[Value::Null, json!({}), json!([]), json!("x"), json!(5), json!(true)]));
+    all.push((
+        "another version and an unknown field of metadata".to_owned(),
+        vec![("apiVersion".to_owned(), json!("karpenter.sh/v2")), ("metadata.unknownField".to_owned(), json!(1))],
+    ));
     all.extend(put("unknownField", &[json!(1), Value::Null, json!({ "a": 1 })]));
     all.extend(put("Spec", &[json!({})]));
     for key in ["apiVersion", "kind", "spec"] {

@@ -29,7 +29,7 @@ pub(in crate::live) fn set(object: &mut Value, path: &str, value: &Value) {
     let mut node = object;
     for step in above {
         node = match step.parse::<usize>() {
-            Ok(index) if node.is_array() => &mut node[index],
+            Ok(index) if node.is_array() => item(node, index),
             _ => {
                 if !node.is_object() {
                     *node = Value::Object(Map::new());
@@ -50,6 +50,15 @@ pub(in crate::live) fn set(object: &mut Value, path: &str, value: &Value) {
             node[last.as_str()] = value.clone();
         }
     }
+}
+
+/// An item of a list, or one more at its end if it is shorter than that.
+fn item(list: &mut Value, index: usize) -> &mut Value {
+    let length = list.as_array().map_or(0, Vec::len);
+    if index >= length {
+        list.as_array_mut().into_iter().for_each(|list| list.push(json!({})));
+    }
+    &mut list[index.min(length)]
 }
 
 fn steps(path: &str) -> Vec<String> {
@@ -76,7 +85,7 @@ pub(in crate::live) fn examples() -> Vec<Example> {
         let changes = changes.as_object().cloned().unwrap_or_default().into_iter().collect();
         all.push(Example { base, changes, refused });
     }
-    all.extend(keys());
+    all.extend(super::keys::examples());
     all.extend(requirements());
     all
 }
@@ -109,70 +118,6 @@ fn pools() -> Vec<Row> {
         ("claim-full", json!({ "spec.nodeClassRef.kind": "" }), Some("spec.nodeClassRef.kind")),
         ("claim-full", json!({ "spec.nodeClassRef.name": "" }), Some("spec.nodeClassRef.name")),
     ]
-}
-
-/// What is refused as the key of a label (in a NodePool, in a NodeClaim).
-const KEYS: &[(&str, bool, bool)] = &[
-    ("karpenter.sh/capacity-type", false, false),
-    ("karpenter.sh/nodepool", true, false),
-    ("karpenter.sh/initialized", true, true),
-    ("sub.karpenter.sh/x", true, true),
-    ("mykarpenter.sh/x", true, true),
-    ("karpenter.sh", true, true),
-    ("example.com/karpenter.sh", false, false),
-    ("karpenter.sh.example.com/x", false, false),
-    ("kubernetes.io/hostname", true, true),
-    ("hostname", false, false),
-    ("topology.kubernetes.io/zone", false, false),
-    ("karpenter.azure.com/foo", true, true),
-    ("karpenter.azure.com/sku-hyperv-generation", true, true),
-    ("notkarpenter.azure.com/x", true, true),
-    ("sub.karpenter.azure.com/x", true, true),
-    ("karpenter.azure.com", true, true),
-    ("example.com/karpenter.azure.com", false, false),
-    ("kubernetes.azure.com/foo", true, true),
-    ("kubernetes.azure.com/role", true, true),
-    ("sub.kubernetes.azure.com/x", true, true),
-    ("mykubernetes.azure.com/x", true, true),
-    ("agentpool", true, true),
-    ("storageprofile", true, true),
-    ("storagetier", true, true),
-    ("accelerator", true, true),
-    ("kubernetes.azure.com/agentpool", true, true),
-    ("example.com/agentpool", false, false),
-    ("agentpools", false, false),
-];
-
-fn keys() -> Vec<Example> {
-    let azure = napkeeper_api::cel_rules::KARPENTER_AZURE_KEYS.iter().map(|key| format!("karpenter.azure.com/{key}"));
-    let aks = napkeeper_api::cel_rules::KUBERNETES_AZURE_KEYS.iter().map(|key| format!("kubernetes.azure.com/{key}"));
-    let known = azure.chain(aks).map(|key| (key, false, false));
-    let listed = KEYS.iter().map(|(key, pool, claim)| ((*key).to_owned(), *pool, *claim));
-    let mut all = Vec::new();
-    for (key, pool, claim) in listed.chain(known) {
-        let requirement = json!({ "key": key, "operator": "Exists" });
-        let places = [
-            (
-                "pool-full",
-                format!("spec.template.metadata.labels[\"{key}\"]"),
-                json!("x"),
-                pool,
-                "spec.template.metadata.labels",
-            ),
-            (
-                "pool-full",
-                "spec.template.spec.requirements[0]".to_owned(),
-                requirement.clone(),
-                pool,
-                "spec.template.spec.requirements[0].key",
-            ),
-            ("claim-full", "spec.requirements[0]".to_owned(), requirement, claim, "spec.requirements[0].key"),
-        ];
-        for (base, path, value, refused, field) in places {
-            all.push(Example { base, changes: vec![(path, value)], refused: refused.then_some(field) });
-        }
-    }
-    all
 }
 
 fn requirements() -> Vec<Example> {
