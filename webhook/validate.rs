@@ -8,7 +8,7 @@
 use crate::hint::shorten;
 use crate::review::{Answer, GroupVersionKind, Request};
 use napkeeper_api::yaml::Document;
-use napkeeper_verdict::rules::structure as rules;
+use napkeeper_verdict::rules::{disruption, structure as rules};
 use napkeeper_verdict::{Finding, Severity, Verdict};
 use serde_json::Value;
 
@@ -60,8 +60,9 @@ fn is_judged(asked: &GroupVersionKind) -> bool {
 
 /// True for an error that the API server cannot have judged better.
 fn is_ours(finding: &Finding) -> bool {
-    let structural = rules::ALL.iter().any(|rule| rule.id == finding.rule);
-    finding.severity == Severity::Error && structural && !OF_THE_SCHEMA.contains(&finding.rule)
+    // Form and schedules are wrong for ever; what Azure offers is not.
+    let lasting = rules::ALL.iter().chain(disruption::ALL).any(|rule| rule.id == finding.rule);
+    finding.severity == Severity::Error && lasting && !OF_THE_SCHEMA.contains(&finding.rule)
 }
 
 /// Errors before warnings, and those about the object as a whole (whose rules have the lower ids) before its fields.
