@@ -13,6 +13,8 @@ use napkeeper_api::path::Path;
 use napkeeper_api::yaml;
 use napkeeper_core::quantity::Quantity;
 use napkeeper_core::schedule::Schedule;
+use napkeeper_verdict::cel::{Env, Program};
+use serde_json::json;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -35,7 +37,6 @@ fn fuzz(name: &str, corpus: &[&str], words: &[&str], parse: impl Fn(&str)) {
         assert!(begun.elapsed() < SLOWEST, "{name} takes {:?} for {input:?}", begun.elapsed());
         tried += 1;
     }
-    println!("{name}: {tried} inputs in {seconds} s");
     assert!(tried > 100, "{name}: only {tried} inputs were tried");
 }
 
@@ -104,6 +105,28 @@ fn requirements_survive_any_manifest() {
     fuzz("requirements", &[POOL], &words, |text| {
         for document in &yaml::read("t.yaml", text).documents {
             let _ = object(&document.value);
+        }
+    });
+}
+
+#[test]
+fn the_expression_language_survives_any_text() {
+    let corpus = [
+        "self.spec.requirements.all(x, x.operator == 'In' ? x.values.size() != 0 : true)",
+        "self.?a.orValue([1, 2]).map(i, v, i + v).sum() > int('9') && !has(self.b)",
+        "'%s is %d'.format([self.a, size(self.b)]).find('[a-z]+') != ''",
+        "quantity('10Mi').isGreaterThan(quantity('1Gi')) || ip('10.0.0.1') in cidr('10.0.0.0/8')",
+        "timestamp('2026-11-21T08:00:00Z') + duration('1h') < self.t && semver('1.2.3').major() == 1",
+        "{'a': 1}[self.c] == b'x'.size() || [3, 1].sort()[0] in sets.contains([1], [2])",
+    ];
+    let words = ["all(", "exists(x, ", "optMap(y, y)", "?.", "[?", "**", "'\\u{1}'", "r'(a+)+$'", "9223372036854775807", "-", "&&", "null"];
+    let env = Env::new(["self"]);
+    let value = json!({ "a": "text", "b": [1, 2.5, null], "c": { "d": true }, "spec": { "requirements": [] }, "t": "x" });
+    fuzz("cel", &corpus, &words, |text| {
+        if let Ok(program) = Program::compile(text, &env) {
+            let mut variables = env.variables();
+            variables.set("self", &value);
+            let _ = program.eval(&variables).map(|output| output.to_json());
         }
     });
 }

@@ -47,8 +47,7 @@ spec:
           values: ["{cpus}"]
         - key: kubernetes.io/arch
           operator: In
-          values:
-            - amd64
+          values: [amd64]
       taints:
         - key: example.com/pool
           value: "p{n}"

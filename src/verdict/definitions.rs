@@ -40,7 +40,7 @@ pub enum SchemaError {
         /// The version whose rule it is.
         version: String,
         /// Which rule, and why.
-        source: RuleError,
+        source: Box<RuleError>,
     },
     /// An object is no definition.
     #[error("{origin}: {name} is no CustomResourceDefinition of apiextensions.k8s.io/v1: {reason}")]
@@ -232,7 +232,7 @@ fn kind(origin: &str, crd: &Value) -> Result<Kind, SchemaError> {
             origin: origin.to_owned(),
             name: name.clone(),
             version: version.clone(),
-            source,
+            source: Box::new(source),
         })?;
         versions.push(Version {
             rules,

@@ -79,7 +79,7 @@ fn wait(document: &Document, comments: &Comments) -> Option<Issue> {
     let promised = promise(&said)?;
     let real = given.map_or(Some(SignedDuration::ZERO), |text| duration::parse_or_never(text).ok().flatten());
     (real != Some(promised)).then(|| {
-        let does = given.map_or("is absent, which is 0s".to_owned(), |given| format!("is {given}"));
+        let does = given.map_or_else(|| "is absent, which is 0s".to_owned(), |given| format!("is {given}"));
         let promised = duration::format(promised);
         let message = format!("the comment speaks of {promised}, and consolidateAfter {does}");
         let fix = format!("write consolidateAfter: {promised}, or correct the comment");
