@@ -72,7 +72,8 @@ fn steps(path: &str) -> Vec<String> {
         } else {
             let end = rest.find(['.', '[']).unwrap_or(rest.len());
             steps.push(rest[..end].to_owned());
-            rest = rest[end..].strip_prefix('.').unwrap_or(&rest[end..]);
+            let after = &rest[end..];
+            rest = after.strip_prefix('.').unwrap_or(after);
         }
     }
     steps
