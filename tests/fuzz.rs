@@ -119,9 +119,23 @@ fn the_expression_language_survives_any_text() {
         "timestamp('2026-11-21T08:00:00Z') + duration('1h') < self.t && semver('1.2.3').major() == 1",
         "{'a': 1}[self.c] == b'x'.size() || [3, 1].sort()[0] in sets.contains([1], [2])",
     ];
-    let words = ["all(", "exists(x, ", "optMap(y, y)", "?.", "[?", "**", "'\\u{1}'", "r'(a+)+$'", "9223372036854775807", "-", "&&", "null"];
+    let words = [
+        "all(",
+        "exists(x, ",
+        "optMap(y, y)",
+        "?.",
+        "[?",
+        "**",
+        "'\\u{1}'",
+        "r'(a+)+$'",
+        "9223372036854775807",
+        "-",
+        "&&",
+        "null",
+    ];
     let env = Env::new(["self"]);
-    let value = json!({ "a": "text", "b": [1, 2.5, null], "c": { "d": true }, "spec": { "requirements": [] }, "t": "x" });
+    let value =
+        json!({ "a": "text", "b": [1, 2.5, null], "c": { "d": true }, "spec": { "requirements": [] }, "t": "x" });
     fuzz("cel", &corpus, &words, |text| {
         if let Ok(program) = Program::compile(text, &env) {
             let mut variables = env.variables();

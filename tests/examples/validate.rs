@@ -112,6 +112,7 @@ struct Run {
     peak_kib: u64,
 }
 
+#[expect(clippy::disallowed_methods, reason = "nothing else runs in this program")]
 fn run(line: &[String]) -> Result<Run> {
     let (program, args) = line.split_first().context("an empty command line")?;
     let start = Instant::now();
