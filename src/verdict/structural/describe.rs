@@ -15,9 +15,12 @@ use serde_json::Value;
 /// Values that were renamed: the field, what it was, what it is.
 const RENAMED: [(&str, &str, &str); 1] = [("consolidationPolicy", "WhenUnderutilized", "WhenEmptyOrUnderutilized")];
 
-/// Required fields that have but one value: the object, the field, the value.
-const WANTED: [(&str, &str, &str); 2] =
-    [("nodeClassRef", "group", "karpenter.azure.com"), ("nodeClassRef", "kind", "AKSNodeClass")];
+/// Required fields with one value, or one to begin with: the object, the field, the value.
+const WANTED: [(&str, &str, &str); 3] = [
+    ("nodeClassRef", "group", "karpenter.azure.com"),
+    ("nodeClassRef", "kind", "AKSNodeClass"),
+    ("disruption", "consolidateAfter", "1m"),
+];
 
 /// Fields and maps whose values are text for people's words, where YAML likes to see something else.
 const WORDS: [&str; 9] =
