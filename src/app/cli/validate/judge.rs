@@ -3,7 +3,7 @@
 use super::super::policy_args::LoadedPolicies;
 use super::args::Args;
 use super::clusters::Scope;
-use super::suppress::identity;
+use super::suppress::identity::Objects;
 use napkeeper_api::manifests::Source;
 use napkeeper_sim::scenario::{KIND, is_scenario, read};
 use napkeeper_verdict::rules::{Rule, structure as rules};
@@ -21,13 +21,13 @@ pub(super) struct Shown {
     pub(super) source: usize,
     /// `apiVersion/kind/name` of its object; empty where there is none.
     pub(super) object: String,
-    /// The same for the same fault, wherever its lines move; see [`identity`].
+    /// The same for the same fault, wherever its lines move; see [`super::suppress::identity`].
     pub(super) fingerprint: String,
 }
 
 impl Shown {
-    pub(super) fn new(finding: Finding, clusters: Vec<Arc<str>>, source: usize, text: &Source) -> Self {
-        let object = identity::object(&finding, text);
+    pub(super) fn new(finding: Finding, clusters: Vec<Arc<str>>, source: usize, objects: &mut Objects<'_>) -> Self {
+        let object = objects.about(&finding);
         Self { finding, clusters, source, object, fingerprint: String::new() }
     }
 }
@@ -69,12 +69,13 @@ pub(super) fn judge(args: &Args, sources: &[Source], parts: &[Part<'_>]) -> anyh
             let report = with_scenarios(text, report);
             let clusters: Vec<Arc<str>> = part.scope.name.iter().cloned().collect();
             let again = counted.get_mut(source).is_some_and(|counted| std::mem::replace(counted, true));
+            let mut objects = Objects::of(text);
             for mut finding in report.findings {
                 args.policies.weigh(&mut finding);
                 let known = found.iter_mut().filter(|_| again).find(|known| known.finding == finding);
                 match known {
                     Some(known) => known.clusters.extend(clusters.iter().cloned()),
-                    None => found.push(Shown::new(finding, clusters.clone(), source, text)),
+                    None => found.push(Shown::new(finding, clusters.clone(), source, &mut objects)),
                 }
             }
             if !again {

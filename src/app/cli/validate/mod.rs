@@ -24,6 +24,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 use summary::Summary;
+use suppress::identity::Objects;
 use suppress::{BaselineOf, Hidden, News};
 
 /// What a run is made of.
@@ -114,7 +115,8 @@ fn add_policies(input: &mut Input, parts: &[Part<'_>], judged: &mut Judged) {
     for part in parts {
         for (source, findings) in part.policies.problems(&input.sources) {
             let index = input.sources.len();
-            let named = |finding| judge::Shown::new(finding, Vec::new(), index, &source);
+            let mut objects = Objects::of(&source);
+            let named = |finding| judge::Shown::new(finding, Vec::new(), index, &mut objects);
             judged.shown.extend(findings.into_iter().map(named));
             let place = Place::File(PathBuf::from(&*source.file));
             input.push(source, place);
@@ -195,7 +197,8 @@ impl<'r> Run<'r> {
             let stale = suppress::by_baselines(&self.baselines(), &input.sources, shown, &mut hidden)?;
             for (source, findings) in stale.into_iter().filter(|(_, findings)| !findings.is_empty()) {
                 let index = input.sources.len();
-                let named = |finding| judge::Shown::new(finding, Vec::new(), index, &source);
+                let mut objects = Objects::of(&source);
+                let named = |finding| judge::Shown::new(finding, Vec::new(), index, &mut objects);
                 shown.extend(findings.into_iter().map(named));
                 let place = Place::File(PathBuf::from(&*source.file));
                 input.push(source, place);

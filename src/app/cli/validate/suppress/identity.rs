@@ -5,6 +5,7 @@
 use super::super::judge::Shown;
 use napkeeper_api::manifests::Source;
 use napkeeper_api::path::Path;
+use napkeeper_api::yaml::{Chunk, Document, Reading};
 use napkeeper_verdict::Finding;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -39,27 +40,49 @@ pub(in super::super) fn fingerprints(shown: &mut [Shown]) {
     }
 }
 
-/// `apiVersion/kind/name` of the object that a finding is about; empty where there is none.
-pub(in super::super) fn object(finding: &Finding, source: &Source) -> String {
-    let begins_before = |d: &napkeeper_api::yaml::Document| {
-        let at = d.position(&Path::root());
-        (at.line, at.column) <= (finding.line, finding.column)
-    };
-    // A finding without a path may stand anywhere, also in a document that could not be read.
-    if finding.path.is_empty() && !source.reading().problems.is_empty() {
-        return String::new();
+/// The objects of a file, looked up by the findings about them. Only the document that was asked for last is kept.
+pub(in super::super) struct Objects<'s> {
+    source: &'s Source,
+    chunks: Vec<Chunk>,
+    last: Option<(usize, Reading)>,
+}
+
+impl<'s> Objects<'s> {
+    pub(in super::super) fn of(source: &'s Source) -> Self {
+        Self { source, chunks: source.chunks(), last: None }
     }
-    let documents = &source.reading().documents;
-    let Some(document) = documents.partition_point(begins_before).checked_sub(1).and_then(|i| documents.get(i)) else {
-        return String::new();
-    };
-    let item = in_item(&finding.path).filter(|_| document.value["kind"] == "List");
-    let value = item.map_or(&document.value, |(i, _)| &document.value["items"][i]);
-    name(value)
+
+    /// `apiVersion/kind/name` of the object that a finding is about; empty where there is none.
+    pub(in super::super) fn about(&mut self, finding: &Finding) -> String {
+        let Some(reading) = self.reading_at(finding.line) else { return String::new() };
+        let begins_before = |d: &Document| {
+            let at = d.position(&Path::root());
+            (at.line, at.column) <= (finding.line, finding.column)
+        };
+        // A finding without a path may stand anywhere, also in a document that could not be read.
+        if finding.path.is_empty() && !reading.problems.is_empty() {
+            return String::new();
+        }
+        let documents = &reading.documents;
+        let last = documents.partition_point(begins_before).checked_sub(1);
+        let Some(document) = last.and_then(|i| documents.get(i)) else { return String::new() };
+        let item = in_item(&finding.path).filter(|_| document.value["kind"] == "List");
+        let value = item.map_or(&document.value, |(i, _)| &document.value["items"][i]);
+        name(value)
+    }
+
+    /// What the part of the file says that this line is in.
+    fn reading_at(&mut self, line: usize) -> Option<&Reading> {
+        let at = self.chunks.partition_point(|chunk| chunk.lines_before() < line).checked_sub(1)?;
+        if self.last.as_ref().is_none_or(|(last, _)| *last != at) {
+            self.last = Some((at, self.source.read(self.chunks.get(at)?.clone())));
+        }
+        self.last.as_ref().map(|(_, reading)| reading)
+    }
 }
 
 /// The names of all objects of a document, as [`object`] writes them.
-pub(super) fn objects(document: &napkeeper_api::yaml::Document) -> Vec<String> {
+pub(super) fn objects(document: &Document) -> Vec<String> {
     napkeeper_api::manifests::items(document).into_iter().map(|(_, value)| name(value)).collect()
 }
 

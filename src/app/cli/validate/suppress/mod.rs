@@ -8,6 +8,7 @@ use super::input::{Changed, Place};
 use super::judge::Shown;
 use anyhow::Context;
 use baseline::Baseline;
+use identity::Objects;
 use napkeeper_api::manifests::Source;
 use napkeeper_verdict::Finding;
 use std::collections::BTreeSet;
@@ -38,7 +39,8 @@ pub(super) fn by_comments(sources: &[Source], shown: &mut Vec<Shown>, hidden: &m
         }
         let (ignored, wrong) = ignore::apply(source, &mut here);
         hidden.ignored += ignored;
-        here.extend(wrong.into_iter().map(|finding| Shown::new(finding, Vec::new(), i, source)));
+        let mut objects = Objects::of(source);
+        here.extend(wrong.into_iter().map(|finding| Shown::new(finding, Vec::new(), i, &mut objects)));
         shown.extend(here);
     }
 }
