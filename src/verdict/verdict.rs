@@ -249,6 +249,9 @@ fn name(value: &Value, found: &mut Vec<Issue>) {
 
 /// Manifests are pasted from guides: `<sub-id>` satisfies the pattern of a resource id and names nothing.
 fn placeholders(value: &Value, path: &Path, found: &mut Vec<Issue>) {
+    if !has_placeholder(value) {
+        return;
+    }
     match value {
         Value::String(text) => {
             if let Some(placeholder) = placeholder(text) {
@@ -263,6 +266,16 @@ fn placeholders(value: &Value, path: &Path, found: &mut Vec<Issue>) {
         }
         Value::Object(map) => map.iter().for_each(|(key, v)| placeholders(v, &path.key(key), found)),
         _ => {}
+    }
+}
+
+/// Most manifests have none, and writing down where each value stands takes its time.
+fn has_placeholder(value: &Value) -> bool {
+    match value {
+        Value::String(text) => placeholder(text).is_some(),
+        Value::Array(items) => items.iter().any(has_placeholder),
+        Value::Object(map) => map.values().any(has_placeholder),
+        _ => false,
     }
 }
 

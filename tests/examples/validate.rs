@@ -82,7 +82,9 @@ fn write_schemas(folder: &Path) -> Result<()> {
         for version in spec["versions"].as_array().into_iter().flatten() {
             let mut schema = version["schema"]["openAPIV3Schema"].clone();
             close(&mut schema);
-            schema["properties"]["metadata"] = json!({ "type": "object" });
+            for (field, kind) in [("apiVersion", "string"), ("kind", "string"), ("metadata", "object")] {
+                schema["properties"][field] = json!({ "type": kind });
+            }
             let kind = spec["names"]["kind"].as_str().context("a definition without a kind")?.to_lowercase();
             let version = version["name"].as_str().context("a version without a name")?;
             fs::write(folder.join(format!("{kind}_{version}.json")), schema.to_string())?;
