@@ -2,7 +2,7 @@
 //!
 //! The crate `cel` parses; everything after that is here, because rules see values by their schema (numbers, sets,
 //! optional old values), because thousands of objects have to be judged in a moment, and because every evaluation has
-//! a bound: [`machine::RULE_BUDGET`] steps for a rule and [`machine::OBJECT_BUDGET`] for an object.
+//! a bound: `machine::RULE_BUDGET` steps for a rule and `machine::OBJECT_BUDGET` for an object.
 
 mod compile;
 mod error;

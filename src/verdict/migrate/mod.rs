@@ -1,6 +1,6 @@
 //! How does a manifest of an older shape read in the current one?
 //!
-//! [`plan`] decides on values alone which edits an object needs, and knows what it cannot decide. [`migrate`] makes
+//! A plan decides on values alone which edits an object needs, and knows what it cannot decide. [`migrate`] makes
 //! the edits in the text and reads it again: unless it says what the plan intended, with all comments, it is refused.
 
 mod plan;
