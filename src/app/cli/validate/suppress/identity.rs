@@ -81,7 +81,7 @@ impl<'s> Objects<'s> {
     }
 }
 
-/// The names of all objects of a document, as [`object`] writes them.
+/// The names of all objects of a document, as [`Objects::about`] writes them.
 pub(super) fn objects(document: &Document) -> Vec<String> {
     napkeeper_api::manifests::items(document).into_iter().map(|(_, value)| name(value)).collect()
 }
