@@ -1,7 +1,7 @@
 //! Which rules across fields does the API server check for Karpenter's kinds?
 //!
 //! The rules are those of `karpenter-core` v1.14 and of the Azure provider of August 2026, in our own words: the same
-//! objects pass, and a refusal names the same field. One table says where each rule stands; [`apply`] writes it into a
+//! objects pass, and a refusal names the same field. One table says where each rule stands; `apply` writes it into a
 //! schema as `x-kubernetes-validations`. Rules of our own kinds stand beside their fields in `sweep.rs` and `record.rs`.
 
 use serde_json::{Value, json};

@@ -26,7 +26,7 @@ pub(crate) fn check(document: &Document, text: &str, chunk: &Chunk, found: &mut 
 }
 
 const WORDS_OF_ORDER: [&str; 3] = ["lower", "lowest", "small"];
-const WORDS_OF_RANK: [&str; 4] = ["priorit", "first", "prefer", "wins"];
+const WORDS_OF_RANK: [&str; 4] = ["higher", "first", "prefer", "wins"];
 const WORDS_OF_WASTE: [&str; 4] = ["empty", "idle", "unused", "utilized"];
 
 fn matters(said: &str) -> bool {
@@ -61,8 +61,10 @@ fn weight(document: &Document, comments: &Comments) -> Option<Issue> {
     let path = Path::of("spec.weight");
     let weight = document.value["spec"].get("weight")?;
     let said = comments.beside(document, &path);
-    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
-    (has(&WORDS_OF_ORDER) && has(&WORDS_OF_RANK)).then(|| {
+    // "Lowest priority" is right of a low weight; "a lower weight goes first" is not.
+    let low = WORDS_OF_ORDER.iter().filter_map(|word| said.find(word)).min();
+    let turned = low.is_some_and(|low| WORDS_OF_RANK.iter().any(|word| said[low..].contains(word)));
+    turned.then(|| {
         let message = format!(
             "the comment says that a lower weight goes first, and it is the other way round: {weight} goes before every \
              NodePool with less, or without a weight (0)"
@@ -137,6 +139,7 @@ mod tests {
             ("  weight: 10 # lowest wins\n", 1),
             ("  # a lower weight is tried first\n\n  weight: 10\n", 0),
             ("  weight: 10 # higher goes first\n", 0),
+            ("  weight: 1 # lowest priority, fallback\n", 0),
             ("  limits: {cpu: 1} # lower limits first\n  weight: 10\n", 0),
         ] {
             assert_eq!(found(spec).len(), n, "{spec}: {:?}", found(spec));

@@ -72,17 +72,25 @@ pub fn objects(documents: &[Document]) -> (Vec<Object>, Vec<Problem>) {
     (objects, problems)
 }
 
-/// The objects of a document with their paths: itself, or its items when it is a `v1` List.
+/// Lists within lists are followed so far.
+const MAX_LISTS: usize = 4;
+
+/// The objects of a document with their paths: itself, or its items when it is a list (`v1 List`, `NodePoolList`).
 #[must_use]
 pub fn items(document: &Document) -> Vec<(Path, &Value)> {
-    let value = &document.value;
-    let list = (value["apiVersion"] == "v1" && value["kind"] == "List").then(|| value["items"].as_array());
-    match list.flatten() {
+    let mut all = Vec::new();
+    gather(&document.value, Path::root(), MAX_LISTS, &mut all);
+    all
+}
+
+fn gather<'v>(value: &'v Value, path: Path, lists: usize, all: &mut Vec<(Path, &'v Value)>) {
+    let is_list = value["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) && value.get("spec").is_none();
+    match value["items"].as_array().filter(|_| is_list && lists > 0) {
         Some(items) => {
-            let path = Path::of("items");
-            items.iter().enumerate().map(|(i, v)| (path.index(i), v)).collect()
+            let path = path.key("items");
+            items.iter().enumerate().for_each(|(i, item)| gather(item, path.index(i), lists - 1, all));
         }
-        None => vec![(Path::root(), value)],
+        None => all.push((path, value)),
     }
 }
 

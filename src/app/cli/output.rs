@@ -121,6 +121,11 @@ pub(super) fn one_line(text: &str) -> String {
     printable(&lines).lines().map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
+/// `1 patch`, `2 patches`.
+pub(super) fn plural_of(n: usize, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
 /// `1 error`, `2 errors`.
 pub(super) fn plural(n: usize, word: &str) -> String {
     format!("{n} {word}{}", if n == 1 { "" } else { "s" })

@@ -20,6 +20,9 @@ const WORDS: [(&str, &[&str]); 9] = [
     ("completionMode", &["NonIndexed", "Indexed", ""]),
 ];
 
+/// What the kubelet does when a container's resources change: another field of the name `restartPolicy`.
+const AT_RESIZE: [&str; 2] = ["NotRequired", "RestartContainer"];
+
 /// The schema of a type, with everything in one place.
 pub(super) fn of<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::openapi3().with(|s| {
@@ -42,12 +45,16 @@ fn adapt(schema: &mut Value, name: &str) {
     }
     if let Some((_, words)) = WORDS.iter().find(|(field, _)| *field == name)
         && map.get("type") == Some(&json!("string"))
+        && !map.contains_key("enum")
     {
         map.insert("enum".to_owned(), json!(words));
     }
     if let Some(required) = map.get_mut("required").and_then(Value::as_array_mut) {
         // It has a default where it is required (`onPodConditions`), and elsewhere it is not written by people.
         required.retain(|field| field != "status");
+    }
+    if map.get("properties").is_some_and(|p| p["resourceName"].is_object() && p["restartPolicy"].is_object()) {
+        map["properties"]["restartPolicy"] = json!({ "type": "string", "enum": AT_RESIZE });
     }
     let has_fields = map.contains_key("properties") || map.contains_key("additionalProperties");
     if map.get("type") == Some(&json!("object")) && !has_fields {

@@ -36,6 +36,7 @@ fn every_kind_has_a_schema() {
 fn what_the_api_server_takes_has_no_findings() {
     for pod in [
         "containers: [{name: a, image: a}]",
+        "containers: [{name: a, image: a, resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}]}]",
         "containers: [{name: a, image: a, resources: {requests: {cpu: 0.5, memory: 1e9}, limits: {cpu: 1}}}]",
         "containers: [{name: a, image: a, ports: [{containerPort: 80}], livenessProbe: {httpGet: {port: http}}}]",
         "restartPolicy: Always, nodeSelector: null, containers: [{name: a, image: a, env: [{name: X, value: 'y'}]}]",

@@ -21,6 +21,8 @@ pub(super) struct Shown {
     pub(super) source: usize,
     /// `apiVersion/kind/name` of its object; empty where there is none.
     pub(super) object: String,
+    /// Its line may hold a secret, and is not shown.
+    pub(super) secret: bool,
     /// The same for the same fault, wherever its lines move; see [`super::suppress::identity`].
     pub(super) fingerprint: String,
 }
@@ -28,7 +30,8 @@ pub(super) struct Shown {
 impl Shown {
     pub(super) fn new(finding: Finding, clusters: Vec<Arc<str>>, source: usize, objects: &mut Objects<'_>) -> Self {
         let object = objects.about(&finding);
-        Self { finding, clusters, source, object, fingerprint: String::new() }
+        let secret = objects.may_be_secret(&finding);
+        Self { finding, clusters, source, object, secret, fingerprint: String::new() }
     }
 }
 

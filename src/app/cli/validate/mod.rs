@@ -54,6 +54,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         bail!("no manifests in {}: there is no .yaml, .yml or .json file", list(&run.paths));
     }
     input.leave_out(&run.baselines().into_iter().map(|(_, file)| file).collect::<Vec<_>>());
+    let patches = input::patches(&input);
+    input.leave_out(&patches);
     let mut parts = run.divide(&input)?;
     let unasked = add_config(&mut input, &mut parts, file, rest);
     let files = input.sources.len();
@@ -64,12 +66,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     }
     let hidden = run.hide(&mut input, &mut judged)?;
     let (mut summary, mut shown) = Summary::of(judged, files, input.unreadable.len(), hidden);
+    summary.patches = patches.len();
     summary.revision = run.store.revision();
     suppress::identity::fingerprints(&mut shown);
     let told = Told { input: &input, shown: &shown, summary: &summary, fail_on: args.fail_on };
     let mut out = anstream::stdout().lock();
-    format::write(args.output, &told, &mut out)?;
-    out.flush()?;
+    let written = format::write(args.output, &told, &mut out).and_then(|()| Ok(out.flush()?));
+    // A reader that has seen enough does not change what was found.
+    written.or_else(|error| if super::is_broken_pipe(&error) { Ok(()) } else { Err(error) })?;
     for problem in &input.unreadable {
         output::error(&problem.to_string());
     }

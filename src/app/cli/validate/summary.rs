@@ -24,6 +24,8 @@ pub(super) struct Summary {
     pub(super) known: usize,
     /// Findings in files that did not change.
     pub(super) unchanged: usize,
+    /// Files that are patches of a kustomization, and no manifests by themselves.
+    pub(super) patches: usize,
     /// The revision that was read; absent is what lies on the disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) revision: Option<String>,
@@ -44,6 +46,7 @@ impl Summary {
             ignored: hidden.ignored,
             known: hidden.known,
             unchanged: hidden.unchanged,
+            patches: 0,
             revision: None,
             skipped: judged.skipped,
         };
@@ -72,6 +75,11 @@ impl Summary {
         say(self.ignored, format!("{} ignored by comments", self.ignored));
         say(self.known, format!("{} known by the baseline", self.known));
         say(self.unchanged, format!("{} in unchanged files not shown", self.unchanged));
+        let mut say = |n: usize, text: String| rest.extend((n > 0).then_some(text));
+        say(
+            self.patches,
+            format!("{} of kustomizations left out", output::plural_of(self.patches, "patch", "patches")),
+        );
         if !self.skipped.is_empty() {
             let kinds: Vec<String> = self.skipped.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
             let total = self.skipped.values().sum::<usize>();

@@ -173,3 +173,55 @@ fn the_standard_input_is_read() {
         stdout(&output)
     );
 }
+
+#[test]
+fn lists_of_any_kind_and_lists_in_lists_are_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let item = class("a", 5).replace('\n', "\n  ").replace("apiVersion: kar", "- apiVersion: kar");
+    let typed = format!("apiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClassList\nitems:\n{item}\n");
+    let inner = typed.replace('\n', "\n  ");
+    let nested = format!("apiVersion: v1\nkind: List\nitems:\n- {inner}\n");
+    write(folder.path(), &[("typed.yaml", &typed), ("nested.yaml", &nested)]);
+    assert_eq!(found(folder.path(), &[]), ["nested.yaml:12 NK1015", "typed.yaml:9 NK1015"]);
+}
+
+#[test]
+fn patches_of_a_kustomization_are_no_manifests() {
+    let folder = tempfile::tempdir().unwrap();
+    let patch =
+        class("a", 40).replace("karpenter.azure.com/v1beta1", "karpenter.sh/v1").replace("AKSNodeClass", "NodePool");
+    let kustomization = "resources: [class.yaml]\npatches:\n- path: patches/pool.yaml\n";
+    let files = [
+        ("class.yaml", class("a", 40)),
+        ("patches/pool.yaml", patch),
+        ("kustomization.yaml", kustomization.to_owned()),
+    ];
+    write(folder.path(), &files.each_ref().map(|(name, text)| (*name, text.as_str())));
+    let output = validate(folder.path(), &["--kustomize=never"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+    assert!(stdout(&output).contains("; 1 patch of kustomizations left out"), "{}", stdout(&output));
+}
+
+#[test]
+fn a_reader_that_goes_early_does_not_make_it_right() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &[("a.yaml", &class("a", 5))]);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_napkeeper"))
+        .args(["validate", "."])
+        .current_dir(folder.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn no_line_of_a_secret_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData:\n  key: hunter2\n  key: hunter3\n";
+    write(folder.path(), &[("secret.yaml", secret), ("class.yaml", &class("a", 40))]);
+    let output = validate(folder.path(), &[]);
+    assert_eq!(output.status.code(), Some(1), "the key is given twice");
+    assert!(!stdout(&output).contains("hunter"), "{}", stdout(&output));
+}

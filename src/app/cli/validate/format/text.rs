@@ -12,7 +12,7 @@ pub(super) fn write(told: &Told<'_>, out: &mut impl Write) -> anyhow::Result<()>
             source = Some(shown.source);
             lines = told.input.sources.get(shown.source).map(|s| s.text.lines().collect()).unwrap_or_default();
         }
-        let line = lines.get(shown.finding.line - 1).copied();
+        let line = lines.get(shown.finding.line - 1).copied().filter(|_| !shown.secret);
         output::finding_of(out, &shown.finding, &shown.clusters, line)?;
         writeln!(out)?;
     }

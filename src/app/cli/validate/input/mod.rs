@@ -3,6 +3,7 @@
 mod command;
 mod git;
 mod kustomize;
+mod patches;
 mod revision;
 
 use super::args::{Kustomize, SourceArgs};
@@ -10,6 +11,7 @@ use anyhow::bail;
 use git::Repository;
 use napkeeper_api::config;
 use napkeeper_api::manifests::{self, Problem, STDIN, Source};
+pub(super) use patches::patches;
 use revision::Revision;
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};

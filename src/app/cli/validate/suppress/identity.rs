@@ -71,6 +71,16 @@ impl<'s> Objects<'s> {
         name(value)
     }
 
+    /// True when the line of a finding is in a document that may be a Secret.
+    pub(in super::super) fn may_be_secret(&self, finding: &Finding) -> bool {
+        let at = self.chunks.partition_point(|chunk| chunk.lines_before() < finding.line).checked_sub(1);
+        let chunk = at.and_then(|at| self.chunks.get(at));
+        chunk.is_some_and(|chunk| {
+            let says = |line: &str| line.contains("kind") && line.contains("Secret");
+            chunk.of(&self.source.text).lines().any(says)
+        })
+    }
+
     /// What the part of the file says that this line is in.
     fn reading_at(&mut self, line: usize) -> Option<&Reading> {
         let at = self.chunks.partition_point(|chunk| chunk.lines_before() < line).checked_sub(1)?;

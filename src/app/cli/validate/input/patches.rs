@@ -1,0 +1,32 @@
+//! Which files are patches of a kustomization?
+//!
+//! A patch is part of an object: judged by itself it lacks what the rest says. What it makes of the object is seen where
+//! the kustomization is built.
+
+use super::Input;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Names of a kustomization's file.
+const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
+
+/// The files that kustomizations among the input name as patches.
+pub(in super::super) fn patches(input: &Input) -> Vec<PathBuf> {
+    let files = input.sources.iter().map(|source| (Path::new(&*source.file), source));
+    let kustomizations =
+        files.filter(|(file, _)| file.file_name().is_some_and(|name| NAMES.iter().any(|n| name == *n)));
+    kustomizations
+        .flat_map(|(file, source)| {
+            let folder = file.parent().unwrap_or(Path::new(""));
+            let documents = &source.reading().documents;
+            documents.iter().flat_map(|d| named(&d.value)).map(|path| folder.join(path)).collect::<Vec<_>>()
+        })
+        .filter(|path| path.is_file())
+        .collect()
+}
+
+fn named(kustomization: &Value) -> Vec<&str> {
+    let list = |field: &str| kustomization[field].as_array().map(Vec::as_slice).unwrap_or_default();
+    let of_maps = list("patches").iter().chain(list("patchesJson6902")).filter_map(|patch| patch["path"].as_str());
+    of_maps.chain(list("patchesStrategicMerge").iter().filter_map(Value::as_str)).collect()
+}
