@@ -18,6 +18,8 @@ pub(crate) struct Subject<'s> {
     pub(crate) stored: &'s Value,
     /// As the domain knows it.
     pub(crate) object: &'s Object,
+    /// `value` is what `migrate` makes of an older shape: values in it may be defaults that nobody wrote.
+    pub(crate) mended: bool,
 }
 
 /// Where a document stands in the input.
