@@ -3,6 +3,7 @@
 mod class;
 mod entries;
 mod keys;
+mod kubelet;
 mod limits;
 mod network;
 mod sizes;

@@ -254,3 +254,25 @@ fn several_requirements_on_one_key_are_steps_of_their_own() {
         assert!(finding.message.contains(step), "{}", finding.message);
     }
 }
+
+#[test]
+fn a_subscription_of_one_digit_is_a_placeholder() {
+    let said = |subscription: &str| {
+        let id = format!(
+            "/subscriptions/{subscription}/resourceGroups/rg/providers/Microsoft.Network/virtualNetworks/v/subnets/s"
+        );
+        let text = format!(
+            "{{apiVersion: karpenter.azure.com/v1beta1, kind: AKSNodeClass, metadata: {{name: a}}, spec: {{vnetSubnetID: \
+             {id}}}}}\n"
+        );
+        let all = judge(&text, None, None);
+        all.into_iter().map(|f| (f.rule, f.message)).collect::<Vec<_>>()
+    };
+    for blank in ["00000000-0000-0000-0000-000000000000", "aaaaaaaa-AAAA-aaaa-aaaa-aaaaaaaaaaaa"] {
+        let all = said(blank);
+        assert!(matches!(&all[..], [("NK2016", message)] if message.contains("is a placeholder")), "{all:?}");
+    }
+    let all = said("my-subscription");
+    assert!(matches!(&all[..], [("NK2016", message)] if message.contains("is not the id of one")), "{all:?}");
+    assert_eq!(said("00000000-0000-0000-0000-000000000001"), []);
+}
