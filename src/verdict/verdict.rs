@@ -125,7 +125,8 @@ impl Verdict {
                     self.policies_on(value, &mut found);
                     definition(value, &mut found);
                     if let Ok(object) = object(value) {
-                        semantic::object(&Subject { value, stored: value, object: &object }, &self.facts, &mut found);
+                        let subject = Subject { value, stored: value, object: &object, mended: false };
+                        semantic::object(&subject, &self.facts, &mut found);
                         keep(root.clone(), value, object);
                     }
                 }
@@ -159,7 +160,7 @@ impl Verdict {
         }
         placeholders(&value["spec"], &Path::of("spec"), found);
         let object = sound.then(|| object(value).ok()).flatten()?;
-        semantic::object(&Subject { value, stored: &stored, object: &object }, &self.facts, found);
+        semantic::object(&Subject { value, stored: &stored, object: &object, mended: false }, &self.facts, found);
         Some(object)
     }
 
@@ -182,7 +183,8 @@ impl Verdict {
             return self.mended(value, found);
         }
         let object = meaning(&judged.stored, found)?;
-        semantic::object(&Subject { value, stored: &judged.stored, object: &object }, &self.facts, found);
+        let subject = Subject { value, stored: &judged.stored, object: &object, mended: false };
+        semantic::object(&subject, &self.facts, found);
         Some(object)
     }
 
@@ -195,7 +197,8 @@ impl Verdict {
             return None;
         }
         let object = object(&judged.stored).ok()?;
-        semantic::object(&Subject { value: &mended, stored: &judged.stored, object: &object }, &self.facts, found);
+        let subject = Subject { value: &mended, stored: &judged.stored, object: &object, mended: true };
+        semantic::object(&subject, &self.facts, found);
         Some(object)
     }
 

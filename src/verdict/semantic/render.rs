@@ -18,6 +18,8 @@ pub(crate) struct Subject<'s> {
     pub(crate) stored: &'s Value,
     /// As the domain knows it.
     pub(crate) object: &'s Object,
+    /// `value` is what `migrate` makes of an older shape: values in it may be defaults that nobody wrote.
+    pub(crate) mended: bool,
 }
 
 /// Where a document stands in the input.
@@ -42,6 +44,8 @@ pub(crate) struct Digest {
     pub(crate) object: Object,
     /// `metadata.annotations`.
     pub(crate) annotations: BTreeMap<Arc<str>, Arc<str>>,
+    /// The label `app.kubernetes.io/managed-by` says Helm.
+    pub(crate) of_chart: bool,
     /// What a NodePool asks for, entry by entry in its order: the domain knows only all of it together.
     pub(crate) asked: Option<Box<[Said]>>,
     /// The text of `karpenter.sh/do-not-disrupt` on the pods of a workload.
@@ -80,13 +84,15 @@ impl Digest {
         let annotations = value["metadata"]["annotations"].as_object().into_iter().flatten();
         let text = |(k, v): (&String, &Value)| Some((Arc::from(k.as_str()), Arc::from(v.as_str()?)));
         let annotations = annotations.filter_map(text).collect();
+        let of_chart = value["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm";
         let asked = azure::asked(value, &object);
         let kept = value["spec"]["template"]["metadata"]["annotations"][DO_NOT_DISRUPT].as_str();
         let do_not_disrupt = kept.map(Arc::from);
         let server_fields = server_fields(value);
         let pod = &value["spec"]["template"]["spec"];
         let spreads = pod["topologySpreadConstraints"].is_array() || pod["affinity"]["podAntiAffinity"].is_object();
-        Self { at, root, annotations, asked, do_not_disrupt, server_fields, spreads, raw: raw(value), object }
+        let raw = raw(value);
+        Self { at, root, annotations, of_chart, asked, do_not_disrupt, server_fields, spreads, raw, object }
     }
 }
 

@@ -1,5 +1,6 @@
-//! NK2015 to NK2018, NK2021: what does AKS make of an AKSNodeClass?
+//! NK2015 to NK2018: what does AKS make of an AKSNodeClass?
 
+use super::kubelet;
 use crate::facts::Facts;
 use crate::finding::Issue;
 use crate::rules::azure as rules;
@@ -16,7 +17,7 @@ pub(super) fn judge(class: &NodeClass, stored: &Value, facts: &Facts, found: &mu
         found.extend(subnet_issue(subnet));
     }
     tags(class, found);
-    kubelet(&stored["spec"]["kubelet"], found);
+    kubelet::judge(&stored["spec"]["kubelet"], found);
 }
 
 /// Kubernetes 1.33 as (1, 33).
@@ -74,14 +75,18 @@ fn subnet_issue(subnet: &str) -> Option<Issue> {
     }
     let subscription = parts.get(2).copied().unwrap_or_default();
     let name = parts.last().copied().unwrap_or_default();
-    let blank = subscription.bytes().all(|b| matches!(b, b'0' | b'-' | b'x' | b'X'));
     let of_variable = |part: &&&str| part.starts_with(['$', '{']) || part.contains("${");
     if let Some(variable) = parts.iter().find(|p| of_variable(p)) {
         let message = format!("{variable} is a variable that nobody has filled in");
         return Some(Issue::new(&rules::SUBNET, &path, message).fix("put the real value in its place".to_owned()));
     }
-    if !is_guid(subscription) || blank {
-        let message = format!("subscription {subscription:?} is not the id of one: ids are like 8-4-4-4-12 hex digits");
+    let wrong = match is_guid(subscription) {
+        true if is_blank(subscription) => Some("is a placeholder: it has the form of an id, and one digit all through"),
+        true => None,
+        false => Some("is not the id of one: ids are like 8-4-4-4-12 hex digits"),
+    };
+    if let Some(wrong) = wrong {
+        let message = format!("subscription {subscription:?} {wrong}");
         let fix = "write the id that az account show --query id prints".to_owned();
         return Some(Issue::new(&rules::SUBNET, &path, message).fix(fix));
     }
@@ -93,6 +98,12 @@ fn subnet_issue(subnet: &str) -> Option<Issue> {
 fn is_guid(text: &str) -> bool {
     let lengths = text.split('-').map(str::len);
     lengths.eq([8, 4, 4, 4, 12]) && text.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit())
+}
+
+/// Ids are random: one of a single digit was written to be replaced.
+fn is_blank(guid: &str) -> bool {
+    let mut digits = guid.bytes().filter(|b| *b != b'-');
+    digits.next().is_none_or(|first| digits.all(|b| b.eq_ignore_ascii_case(&first)))
 }
 
 /// Tags that say whose a resource is; Karpenter, AKS or napkeeper sets them.
@@ -135,34 +146,4 @@ fn tags(class: &NodeClass, found: &mut Vec<Issue>) {
         );
         found.push(Issue::new(&rules::TAG_LIMIT, &path, message).fix(format!("keep {MOST_TAGS} at most")));
     }
-}
-
-/// What AKS's "custom node configuration" allows, where the schema says nothing.
-fn kubelet(kubelet: &Value, found: &mut Vec<Issue>) {
-    let path = Path::of("spec.kubelet");
-    for (i, sysctl) in kubelet["allowedUnsafeSysctls"].as_array().into_iter().flatten().enumerate() {
-        let Some(name) = sysctl.as_str().filter(|name| !is_allowed_sysctl(name)) else { continue };
-        let message = format!("AKS allows no unsafe sysctl {name:?}");
-        let fix = "name one of kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.*, net.*".to_owned();
-        let at = path.key("allowedUnsafeSysctls").index(i);
-        found.push(Issue::new(&rules::KUBELET, &at, message).fix(fix));
-    }
-    // Karpenter takes any Go duration; AKS, which sets up the node, takes milliseconds, and the kernel 1 s at most.
-    let millis = |text: &str| text.strip_suffix("ms")?.parse::<u32>().ok();
-    let fits = |text: &&str| millis(text).is_some_and(|ms| (1..=1000).contains(&ms));
-    if let Some(text) = kubelet["cpuCFSQuotaPeriod"].as_str().filter(|text| !fits(text)) {
-        let message = format!("cpuCFSQuotaPeriod {text:?}: AKS takes milliseconds, 1ms to 1000ms");
-        let fix = "write 100ms, which is the default".to_owned();
-        found.push(Issue::new(&rules::KUBELET, &path.key("cpuCFSQuotaPeriod"), message).fix(fix));
-    }
-    if let Some(pids) = kubelet["podPidsLimit"].as_i64().filter(|n| *n == 0 || *n < -1) {
-        let message = format!("podPidsLimit {pids}: pods could start no process");
-        let fix = "write -1 for no limit, or a number above 0".to_owned();
-        found.push(Issue::new(&rules::KUBELET, &path.key("podPidsLimit"), message).fix(fix));
-    }
-}
-
-fn is_allowed_sysctl(name: &str) -> bool {
-    let longer = |prefix: &str| name.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty());
-    name == "kernel.sem" || ["kernel.shm", "kernel.msg", "fs.mqueue.", "net."].into_iter().any(longer)
 }

@@ -2,7 +2,9 @@
 
 mod class;
 mod entries;
+mod exclusions;
 mod keys;
+mod kubelet;
 mod limits;
 mod network;
 mod sizes;
@@ -19,8 +21,7 @@ use crate::finding::Issue;
 use entries::Entries;
 use napkeeper_api::manifests::Object;
 use napkeeper_core::labels;
-use napkeeper_core::requirements::Requirements;
-use values::Domain;
+use napkeeper_core::requirements::{Operator, Requirements};
 
 pub(super) fn object(subject: &Subject<'_>, facts: &Facts, found: &mut Vec<Issue>) {
     match subject.object {
@@ -46,8 +47,11 @@ fn requirements(entries: &Entries<'_>, together: &Requirements, facts: &Facts, f
         let key = labels::normalize(entry.key);
         let domain = values::domain(key);
         keys::judge(&entry, domain, entries, found);
-        if !entry.is_bound() && domain != Domain::Open {
-            values::judge(&entry, facts, entries, found);
+        match entry.operator {
+            Operator::In => values::judge(&entry, facts, entries, found),
+            Operator::NotIn => exclusions::judge(&entry, facts, entries, found),
+            // Bounds and existence name no values that a label could have.
+            _ => {}
         }
     }
     for (key, value) in entries.labels() {

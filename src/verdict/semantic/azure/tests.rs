@@ -1,10 +1,11 @@
 //! The examples of the pages, and what single objects and whole inputs are told.
 
 use crate::facts::Facts;
-use crate::finding::Finding;
+use crate::finding::{Finding, Severity};
 use crate::rules::{Rule, azure as rules};
 use crate::verdict::Verdict;
 use napkeeper_api::manifests::load_text;
+use napkeeper_core::catalog::retirement;
 use napkeeper_core::names::Region;
 
 fn judge(text: &str, region: Option<&str>, kubernetes: Option<&str>) -> Vec<Finding> {
@@ -125,7 +126,7 @@ fn values_that_do_not_exist_have_a_nearest_one() {
         (&format!("{SIZE}[Standard_D4s_v5, Standard_D8s_5]"), "NK2002", "write Standard_D8s_v5"),
         ("key: karpenter.azure.com/sku-family, operator: In, values: [D, Dsv5]", "NK2002", "write D: a family is"),
         ("key: karpenter.azure.com/sku-series, operator: In, values: [Ds_v5, Dsv6]", "NK2002", "write Ds_v6"),
-        ("key: karpenter.azure.com/sku-gpu-name, operator: NotIn, values: [a100]", "NK2002", "write A100"),
+        ("key: karpenter.azure.com/sku-gpu-name, operator: In, values: [T4, a100]", "NK2002", "write A100"),
         ("key: karpenter.azure.com/sku-memory, operator: In, values: ['8192', '16']", "NK2002", "write \"16384\""),
         ("key: karpenter.azure.com/sku-cpu, operator: In, values: ['4', 8vcpu]", "NK2004", "write \"8\""),
         ("key: topology.kubernetes.io/region, operator: In, values: [eastus, westeuope]", "NK2002", "write westeurope"),
@@ -136,7 +137,9 @@ fn values_that_do_not_exist_have_a_nearest_one() {
         ("key: karpenter.sh/capacity-type, operator: In, values: [spot, Spot]", "NK2004", "case-sensitive"),
         ("key: karpenter.azure.com/placement-scope, operator: In, values: [zonal, zone]", "NK2004", "write zonal"),
     ] {
-        let all = judge(&pool(&[requirement]), None, None);
+        let mut all = judge(&pool(&[requirement]), None, None);
+        // A pool of GPUs wants a taint besides.
+        all.retain(|f| f.rule != "NK2013");
         let [finding] = &all[..] else { panic!("{requirement}: {all:#?}") };
         assert_eq!(finding.rule, rule, "{requirement}");
         assert!(finding.path.starts_with("spec.template.spec.requirements[0].values["), "{}", finding.path);
@@ -253,4 +256,97 @@ fn several_requirements_on_one_key_are_steps_of_their_own() {
     for step in ["after requirements[0] karpenter.azure.com/sku-cpu Gte [4]", "0 after requirements[2]"] {
         assert!(finding.message.contains(step), "{}", finding.message);
     }
+}
+
+#[test]
+fn to_exclude_what_never_is_does_no_harm() {
+    for requirement in [
+        "key: topology.kubernetes.io/zone, operator: NotIn, values: [northeurope-1, '2', moon-1]",
+        "key: topology.kubernetes.io/region, operator: NotIn, values: [northeurope, moon]",
+        "key: karpenter.sh/capacity-type, operator: NotIn, values: [reserved]",
+        "key: karpenter.azure.com/sku-gpu-manufacturer, operator: NotIn, values: [intel]",
+        "key: kubernetes.io/arch, operator: NotIn, values: [arm]",
+        "key: kubernetes.io/os, operator: NotIn, values: [darwin]",
+        "key: kubernetes.azure.com/os-sku, operator: NotIn, values: [Windows]",
+        "key: karpenter.azure.com/sku-name, operator: NotIn, values: [Standard_D2_v2, Standard_NC6s_v3, Standard_None]",
+        "key: karpenter.azure.com/sku-name, operator: NotIn, values: [standard_d2_v2]",
+        "key: karpenter.azure.com/sku-series, operator: NotIn, values: [D_v2, NCs_v3, Bs]",
+        "key: karpenter.azure.com/sku-family, operator: NotIn, values: [A, Q]",
+        "key: karpenter.azure.com/sku-cpu, operator: NotIn, values: ['3', 8vcpu]",
+        "key: karpenter.azure.com/sku-memory, operator: NotIn, values: ['16', 16Gi]",
+    ] {
+        for region in [None, Some("westeurope")] {
+            assert_eq!(found(&[requirement], region), [] as [&str; 0], "{requirement}");
+        }
+    }
+}
+
+#[test]
+fn to_exclude_nearly_what_is_has_no_effect() {
+    for (requirement, fix) in [
+        ("key: karpenter.sh/capacity-type, operator: NotIn, values: [Spot]", "write spot"),
+        ("key: kubernetes.io/arch, operator: NotIn, values: [ARM64]", "write arm64"),
+        ("key: karpenter.azure.com/sku-gpu-name, operator: NotIn, values: [a100]", "write A100"),
+        (
+            "key: karpenter.azure.com/sku-name, operator: NotIn, values: [Standard_D8s_v5, D4s_v5]",
+            "write Standard_D4s_v5",
+        ),
+        ("key: node.kubernetes.io/instance-type, operator: NotIn, values: [standard_d4s_v5]", "write Standard_D4s_v5"),
+        ("key: karpenter.azure.com/sku-series, operator: NotIn, values: [Dsv5]", "write Ds_v5"),
+        ("key: karpenter.azure.com/sku-family, operator: NotIn, values: [d]", "write D"),
+        ("key: topology.kubernetes.io/zone, operator: NotIn, values: [WestEurope-2]", "write westeurope-2"),
+        ("key: topology.kubernetes.io/region, operator: NotIn, values: [WestEurope]", "write westeurope"),
+    ] {
+        let all = judge(&pool(&[requirement]), None, None);
+        let [finding] = &all[..] else { panic!("{requirement}: {all:#?}") };
+        assert_eq!((finding.rule, finding.severity), ("NK2002", Severity::Warning), "{requirement}");
+        assert!(finding.message.contains("has no effect"), "{}", finding.message);
+        assert_eq!(finding.fix.as_deref(), Some(fix), "{requirement}");
+    }
+}
+
+#[test]
+fn nothing_that_ends_is_suggested() {
+    for (key, value) in [
+        ("sku-name", "Standard_D2_v22"),
+        ("sku-name", "standard_d2_v2"),
+        ("sku-name", "F4s"),
+        ("sku-name", "Standard_NC6s_v33"),
+        ("sku-name", "Standard_B2mss"),
+        ("sku-series", "Dv2"),
+        ("sku-series", "NCsv3"),
+        ("sku-series", "standard_nc6s_v3"),
+        ("sku-series", "Fsv2"),
+        ("sku-family", "Fsv2"),
+        ("sku-family", "Dv2"),
+    ] {
+        let requirement = format!("key: karpenter.azure.com/{key}, operator: In, values: [{value}]");
+        let all = judge(&pool(&[&requirement]), None, None);
+        let said = all.iter().find(|f| f.rule == "NK2002").unwrap_or_else(|| panic!("{value}: {all:#?}"));
+        let words = said.fix.iter().flat_map(|fix| fix.split([' ', ':', ',']));
+        let ends: Vec<&str> = words.filter(|word| word.len() > 1 && retirement(word).is_some()).collect();
+        assert_eq!(ends, [] as [&str; 0], "{value}: {said:?}");
+    }
+}
+
+#[test]
+fn a_subscription_of_one_digit_is_a_placeholder() {
+    let said = |subscription: &str| {
+        let id = format!(
+            "/subscriptions/{subscription}/resourceGroups/rg/providers/Microsoft.Network/virtualNetworks/v/subnets/s"
+        );
+        let text = format!(
+            "{{apiVersion: karpenter.azure.com/v1beta1, kind: AKSNodeClass, metadata: {{name: a}}, spec: {{vnetSubnetID: \
+             {id}}}}}\n"
+        );
+        let all = judge(&text, None, None);
+        all.into_iter().map(|f| (f.rule, f.message)).collect::<Vec<_>>()
+    };
+    for blank in ["00000000-0000-0000-0000-000000000000", "aaaaaaaa-AAAA-aaaa-aaaa-aaaaaaaaaaaa"] {
+        let all = said(blank);
+        assert!(matches!(&all[..], [("NK2016", message)] if message.contains("is a placeholder")), "{all:?}");
+    }
+    let all = said("my-subscription");
+    assert!(matches!(&all[..], [("NK2016", message)] if message.contains("is not the id of one")), "{all:?}");
+    assert_eq!(said("00000000-0000-0000-0000-000000000001"), []);
 }

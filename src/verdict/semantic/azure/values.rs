@@ -61,7 +61,7 @@ pub(super) fn domain(key: &str) -> Domain {
     }
 }
 
-/// Looks at the values of a requirement.
+/// Looks at the values of a requirement with `In`.
 pub(super) fn judge(entry: &Entry<'_>, facts: &Facts, entries: &Entries<'_>, found: &mut Vec<Issue>) {
     let key = labels::normalize(entry.key);
     for (i, value) in entry.values() {
@@ -188,15 +188,20 @@ pub(super) fn retired(what: &str, end: &Retirement, path: &Path) -> Issue {
     Issue::new(rule, path, message).fix(fix.or_else(|| Some("use a newer series".to_owned())))
 }
 
+/// Not retired, and not about to be: what ends is nothing to point at.
+fn is_current(name: &str) -> bool {
+    retirement(name).is_none()
+}
+
 fn size(value: &str, index: &SizeIndex) -> Option<String> {
     let with_tier = format!("Standard_{value}");
     let sizes = || index.sizes().iter().map(|s| s.name.as_str());
-    if let Some(same) = sizes().find(|name| name.eq_ignore_ascii_case(value)) {
+    if let Some(same) = sizes().find(|name| name.eq_ignore_ascii_case(value) && is_current(name)) {
         return Some(format!("write {same}: values are case-sensitive"));
     }
     let bare = |text: &str| text.to_lowercase().replace(['_', '-'], "");
     let meant = [bare(value), bare(&with_tier)];
-    if let Some(same) = sizes().find(|name| meant.contains(&bare(name))) {
+    if let Some(same) = sizes().find(|name| meant.contains(&bare(name)) && is_current(name)) {
         return Some(format!("write {same}"));
     }
     // Comparing with all of them takes long: somebody who mistypes a name gets its family and about its length right.
@@ -204,17 +209,17 @@ fn size(value: &str, index: &SizeIndex) -> Option<String> {
     let letter =
         |name: &str| name.split('_').nth(1).and_then(|rest| rest.chars().next()).map(|c| c.to_ascii_uppercase());
     let close = sizes().filter(|name| name.len().abs_diff(full.len()) <= 2 && letter(name) == letter(full));
-    nearest(full, close).map(|name| format!("write {name}"))
+    nearest(full, close.filter(|name| is_current(name))).map(|name| format!("write {name}"))
 }
 
 fn series(value: &str, index: &SizeIndex) -> Option<String> {
     if let Ok(name) = SizeName::parse(value) {
-        return Some(format!("write {}, which is the series of that size", name.series()));
+        return is_current(value).then(|| format!("write {}, which is the series of that size", name.series()));
     }
     let fold = |text: &str| text.to_lowercase().replace(['_', '-'], "").replace("standard", "");
     let folded = fold(value);
     let mut known = index.values(labels::SKU_SERIES).into_iter().flatten();
-    let same = known.find(|series| fold(series) == folded);
+    let same = known.find(|series| fold(series) == folded && is_current(series));
     same.map(|series| format!("write {series}: values are case-sensitive"))
         .or_else(|| near(labels::SKU_SERIES, value, index))
 }
@@ -231,7 +236,8 @@ fn family(value: &str, index: &SizeIndex) -> Option<String> {
 }
 
 fn near(key: &str, value: &str, index: &SizeIndex) -> Option<String> {
-    let known: Vec<&str> = index.values(key).into_iter().flatten().map(|v| &**v).collect();
+    let known = index.values(key).into_iter().flatten().map(|v| &**v);
+    let known: Vec<&str> = known.filter(|v| key != labels::SKU_SERIES || is_current(v)).collect();
     if let Some(same) = known.iter().find(|k| k.eq_ignore_ascii_case(value)) {
         return Some(format!("write {same}: values are case-sensitive"));
     }

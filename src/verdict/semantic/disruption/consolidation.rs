@@ -4,6 +4,7 @@ use super::given;
 use crate::facts::Facts;
 use crate::finding::Issue;
 use crate::rules::disruption as rules;
+use crate::semantic::Subject;
 use napkeeper_api::duration;
 use napkeeper_api::path::Path;
 use napkeeper_core::cluster::pool::{ConsolidationPolicy, NodePool};
@@ -24,11 +25,12 @@ const SIZE_KEYS: [&str; 6] = [
     labels::SKU_CPU,
 ];
 
-pub(super) fn check(pool: &NodePool, value: &Value, facts: &Facts, found: &mut Vec<Issue>) {
+pub(super) fn check(pool: &NodePool, subject: &Subject<'_>, facts: &Facts, found: &mut Vec<Issue>) {
     if pool.replicas.is_some() {
         // Static pools are never consolidated.
         return;
     }
+    let value = subject.value;
     let path = Path::of("spec.disruption.consolidateAfter");
     let Some(after) = pool.disruption.consolidate_after else {
         found.push(never(pool, value, &path));
@@ -37,7 +39,8 @@ pub(super) fn check(pool: &NodePool, value: &Value, facts: &Facts, found: &mut V
     if pool.disruption.policy == ConsolidationPolicy::WhenEmpty {
         return;
     }
-    if after.is_zero() && given(value, "spec.disruption.consolidateAfter").is_some() {
+    // In an object of an older shape the 0s may be the default, which `migrate` writes down.
+    if after.is_zero() && !subject.mended && given(value, "spec.disruption.consolidateAfter").is_some() {
         let message = "0s lets no time pass after a pod came or went: nodes are judged in the middle of a rollout, and \
                        pods that have just started are moved again";
         let fix = "write a quiet time, for example 1m or more".to_owned();

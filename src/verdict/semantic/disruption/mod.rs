@@ -20,7 +20,7 @@ pub(super) fn object(subject: &Subject<'_>, facts: &Facts, found: &mut Vec<Issue
     if let Object::NodePool(pool) = subject.object {
         budgets::check(pool, subject.value, found);
         lifetime::check(pool, subject.value, found);
-        consolidation::check(pool, subject.value, facts, found);
+        consolidation::check(pool, subject, facts, found);
     }
 }
 

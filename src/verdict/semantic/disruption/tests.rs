@@ -1,6 +1,8 @@
 //! The edges of each rule.
 
 use super::super::judged::{files, places, pool};
+use crate::verdict::Verdict;
+use napkeeper_api::manifests::load_text;
 
 const LIMITS: &str = "limits: {cpu: 100}, ";
 
@@ -147,6 +149,24 @@ fn what_a_server_filled_in_nobody_has_given() {
                 requirements: []}\n";
     assert_eq!(places("NK3", text), [] as [&str; 0]);
     assert_eq!(places("NK3", &text.replace(", uid: u", "")).len(), 2);
+}
+
+#[test]
+fn a_pause_that_migrate_fills_in_nobody_has_given() {
+    let old = "apiVersion: karpenter.sh/v1beta1\nkind: NodePool\nmetadata: {name: a}\nspec:\n  disruption: \
+               {consolidationPolicy: WhenUnderutilized}\n  limits: {cpu: 9}\n  template:\n    spec:\n      \
+               nodeClassRef: {apiVersion: karpenter.azure.com/v1alpha2, kind: AKSNodeClass, name: a}\n      \
+               requirements: []\n";
+    let found = |text: &str| {
+        let verdict = Verdict::embedded().unwrap();
+        let report = verdict.judge(&[load_text("t.yaml", text.to_owned())]).remove(0);
+        report.findings.iter().map(|f| f.rule).collect::<Vec<_>>()
+    };
+    let rules = found(old);
+    assert!(!rules.is_empty() && !rules.contains(&"NK3021"), "{rules:?}");
+    // The other rules do look at it.
+    let never = found(&old.replace("{consolidationPolicy: WhenUnderutilized}", "{budgets: [{nodes: '0'}]}"));
+    assert!(never.contains(&"NK3001"), "{never:?}");
 }
 
 #[test]

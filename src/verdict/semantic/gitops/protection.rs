@@ -47,59 +47,55 @@ impl Tool {
     }
 }
 
-/// The tool that the input is for, when it prunes.
-fn tool(render: &Render) -> Option<Tool> {
-    let mut prunes: Option<Tool> = None;
-    let mut never = Vec::new();
-    for digest in &render.digests {
-        match by_object(digest) {
-            Some((tool, true)) => prunes = prunes.or(Some(tool)),
-            Some((tool, false)) => never.push(tool),
-            None => {}
+/// What of the input deletes objects.
+struct Pruners {
+    /// The first Application or Kustomization that prunes.
+    everything: Option<Tool>,
+    /// There is a HelmRelease, which deletes what its chart no longer has, and nothing else.
+    release: bool,
+}
+
+impl Pruners {
+    fn of(render: &Render) -> Self {
+        let objects = || render.digests.iter().filter_map(tool_object);
+        Self {
+            everything: objects().find_map(|(tool, prunes)| (prunes && tool != Tool::Helm).then_some(tool)),
+            release: objects().any(|(tool, _)| tool == Tool::Helm),
         }
     }
-    let annotated = || {
-        let tools = render.digests.iter().filter_map(by_annotation);
-        // What an Application or a Kustomization says of itself counts for more than a trace of the tool.
-        tools.into_iter().find(|tool| !never.contains(tool))
-    };
-    prunes.or_else(annotated)
+
+    /// The tool that would delete an object. An annotation of Argo CD or Flux shows that the tool is there, but not that
+    /// it prunes; Helm always does.
+    fn tool(&self, digest: &Digest) -> Option<Tool> {
+        let released = || digest.annotations.contains_key(HELM_RELEASE) || self.release && digest.of_chart;
+        self.everything.or_else(|| released().then_some(Tool::Helm))
+    }
 }
 
 /// An object of a tool, and whether what it applies is pruned.
-fn by_object(digest: &Digest) -> Option<(Tool, bool)> {
+fn tool_object(digest: &Digest) -> Option<(Tool, bool)> {
     let Object::Other { kind, api_version, .. } = &digest.object else { return None };
     let raw = digest.raw.as_deref()?;
     let group = api_version.split('/').next().unwrap_or_default();
     match (group, &**kind) {
         ("argoproj.io", "Application") => Some((Tool::Argo, argo_prunes(&raw["spec"]))),
         ("argoproj.io", "ApplicationSet") => Some((Tool::Argo, argo_prunes(&raw["spec"]["template"]["spec"]))),
-        ("kustomize.toolkit.fluxcd.io", "Kustomization") => Some((Tool::Flux, raw["spec"]["prune"] != false)),
-        ("helm.toolkit.fluxcd.io", "HelmRelease") => Some((Tool::Flux, true)),
+        ("kustomize.toolkit.fluxcd.io", "Kustomization") => Some((Tool::Flux, raw["spec"]["prune"] == true)),
+        ("helm.toolkit.fluxcd.io", "HelmRelease") => Some((Tool::Helm, true)),
         _ => None,
     }
 }
 
-/// `Prune=false` holds for a whole Application, too.
+/// Argo CD prunes by itself only where it is told to; `Prune=false` holds for a whole Application, too.
 fn argo_prunes(spec: &Value) -> bool {
-    let options = spec["syncPolicy"]["syncOptions"].as_array().into_iter().flatten();
-    !options.filter_map(Value::as_str).any(keeps)
+    let policy = &spec["syncPolicy"];
+    let automated = &policy["automated"];
+    let mut options = policy["syncOptions"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    automated["prune"] == true && automated["enabled"] != false && !options.any(keeps)
 }
 
 fn keeps(option: &str) -> bool {
     matches!(option.trim(), "Prune=false" | "Prune=confirm")
-}
-
-fn by_annotation(digest: &Digest) -> Option<Tool> {
-    digest.annotations.keys().find_map(|key| {
-        let domain = key.split('/').next().unwrap_or_default();
-        match domain {
-            "argocd.argoproj.io" => Some(Tool::Argo),
-            "kustomize.toolkit.fluxcd.io" => Some(Tool::Flux),
-            _ if &**key == HELM_RELEASE => Some(Tool::Helm),
-            _ => None,
-        }
-    })
 }
 
 /// Any of the tools' annotations counts: who has one has thought of it.
@@ -112,10 +108,10 @@ fn is_protected(digest: &Digest) -> bool {
 }
 
 pub(super) fn pruning(render: &Render, found: &mut Vec<(usize, Issue)>) {
-    let Some(tool) = tool(render) else { return };
+    let pruners = Pruners::of(render);
     let at = Path::of("metadata.name");
-    let fix = || format!("annotate it with {}", tool.annotation());
     for (i, digest) in render.digests.iter().enumerate().filter(|(_, d)| !is_protected(d)) {
+        let Some(tool) = pruners.tool(digest) else { continue };
         let name = tool.name();
         let issue = match &digest.object {
             Object::NodePool(pool) => {
@@ -143,7 +139,7 @@ pub(super) fn pruning(render: &Render, found: &mut Vec<(usize, Issue)>) {
                 None => continue,
             },
         };
-        found.push((i, issue.fix(fix())));
+        found.push((i, issue.fix(format!("annotate it with {}", tool.annotation()))));
     }
 }
 

@@ -21,7 +21,8 @@ fn definition(name: &str, annotation: &str) -> String {
     )
 }
 
-const ARGO: &str = "{apiVersion: argoproj.io/v1alpha1, kind: Application, metadata: {name: a}, spec: {}}\n---\n";
+const ARGO: &str = "{apiVersion: argoproj.io/v1alpha1, kind: Application, metadata: {name: a}, spec: \
+                    {syncPolicy: {automated: {prune: true}}}}\n---\n";
 const FLUX: &str = "{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: a}, spec: {prune: true}}\n---\n";
 const PRUNED: [&str; 1] = ["metadata.name NK4001"];
 
@@ -36,8 +37,8 @@ fn a_tool_prunes_what_is_not_protected() {
     for tool in [
         ARGO,
         FLUX,
-        "{apiVersion: argoproj.io/v1alpha1, kind: ApplicationSet, metadata: {name: a}, spec: {template: {spec: {}}}}\n---\n",
-        "{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, metadata: {name: a}, spec: {}}\n---\n",
+        "{apiVersion: argoproj.io/v1alpha1, kind: ApplicationSet, metadata: {name: a}, spec: {template: {spec: {syncPolicy: \
+         {automated: {prune: true}}}}}}\n---\n",
     ] {
         assert_eq!(places("NK4", &format!("{tool}{}", pool("a", ""))), PRUNED, "{tool}");
         for safe in [
@@ -51,18 +52,46 @@ fn a_tool_prunes_what_is_not_protected() {
         let half = "argocd.argoproj.io/sync-options: 'Prune=true,Delete=false'";
         assert_eq!(places("NK4", &format!("{tool}{}", annotated(half))), PRUNED);
     }
-    for quiet in
-        [FLUX.replace("true", "false"), ARGO.replace("spec: {}", "spec: {syncPolicy: {syncOptions: [Prune=false]}}")]
-    {
+    for quiet in [
+        FLUX.replace("true", "false"),
+        FLUX.replace("{prune: true}", "{}"),
+        ARGO.replace("{automated: {prune: true}}", "{automated: {prune: true}, syncOptions: [Prune=false]}"),
+        ARGO.replace("{prune: true}", "{prune: false}"),
+        ARGO.replace("{prune: true}", "{selfHeal: true}"),
+        ARGO.replace("{prune: true}", "{prune: true, enabled: false}"),
+        ARGO.replace("{automated: {prune: true}}", "{}"),
+        ARGO.replace("{automated: {prune: true}}", "{syncOptions: [PruneLast=true]}"),
+        "{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: a}, spec: {}}\n---\n"
+            .to_owned(),
+    ] {
         assert_eq!(places("NK4", &format!("{quiet}{}", pool("a", ""))), [] as [&str; 0], "{quiet}");
+        // One that prunes nothing takes nothing from another that does.
+        assert_eq!(places("NK4", &format!("{quiet}{FLUX}{}", pool("a", ""))), PRUNED, "{quiet}");
     }
 }
 
 #[test]
-fn an_annotation_of_a_tool_shows_that_it_is_used() {
-    assert_eq!(places("NK4", &annotated("argocd.argoproj.io/sync-wave: '1'")), PRUNED);
-    assert_eq!(places("NK4", &annotated("meta.helm.sh/release-name: karpenter")), PRUNED);
-    assert_eq!(places("NK4", &annotated("example.com/argocd: 'true'")), [] as [&str; 0]);
+fn helm_deletes_what_is_of_a_chart_only() {
+    let release = "{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, metadata: {name: a}, spec: {}}\n---\n";
+    let of_chart = pool("a", ", labels: {app.kubernetes.io/managed-by: Helm}");
+    let released = annotated("meta.helm.sh/release-name: karpenter");
+    let of_others = pool("b", ", labels: {app.kubernetes.io/managed-by: kustomize}");
+    let all = files("NK4", &[("t.yaml", &format!("{release}{of_chart}{of_others}"))]);
+    let [finding] = &all[..] else { panic!("{all:#?}") };
+    assert!(finding.message.contains("Helm deletes NodePool a"), "{}", finding.message);
+    assert!(finding.fix.as_deref().unwrap().contains("helm.sh/resource-policy: keep"), "{finding:?}");
+    assert_eq!(places("NK4", &format!("{release}{released}")), PRUNED);
+    assert_eq!(places("NK4", &format!("{release}{}", pool("a", ""))), [] as [&str; 0]);
+    // A chart that another tool renders has the label as well, and Helm does not delete it.
+    assert_eq!(places("NK4", &of_chart), [] as [&str; 0]);
+    assert_eq!(places("NK4", &released), PRUNED);
+}
+
+#[test]
+fn an_annotation_of_a_tool_does_not_show_that_it_prunes() {
+    for annotation in ["argocd.argoproj.io/sync-wave: '1'", "kustomize.toolkit.fluxcd.io/prune: enabled"] {
+        assert_eq!(places("NK4", &annotated(annotation)), [] as [&str; 0], "{annotation}");
+    }
 }
 
 #[test]

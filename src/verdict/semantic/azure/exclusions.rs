@@ -1,0 +1,79 @@
+//! NK2002: does a value that is excluded exist, or was another one meant?
+//!
+//! Excluding what does not exist does no harm, so only a value that is nearly an existing one is spoken of: its author
+//! thinks that this one is excluded.
+
+use super::entries::{Entries, Entry};
+use super::values::{Domain, domain};
+use crate::facts::Facts;
+use crate::finding::Issue;
+use crate::rules::azure as rules;
+use napkeeper_core::catalog::{SizeIndex, retirement};
+use napkeeper_core::labels;
+
+/// Looks at the values of a requirement with `NotIn`.
+pub(super) fn judge(entry: &Entry<'_>, facts: &Facts, entries: &Entries<'_>, found: &mut Vec<Issue>) {
+    let key = labels::normalize(entry.key);
+    for (i, value) in entry.values() {
+        let Some(meant) = meant(key, value, facts) else { continue };
+        let path = entries.path(entry.index).key("values").index(i);
+        let message = format!("NotIn {value} has no effect: {key} is never {value:?}, but may be {meant:?}");
+        found.push(Issue::new(&rules::UNKNOWN_SIZE, &path, message).fix(format!("write {meant}")));
+    }
+}
+
+/// The existing value that differs from this one in case and separators only; `None` when this one exists.
+fn meant(key: &str, value: &str, facts: &Facts) -> Option<String> {
+    let index = facts.supplies.index();
+    match domain(key) {
+        Domain::Closed(allowed) => same(value, allowed.iter().copied()),
+        Domain::Catalog => of_catalog(key, value, index),
+        Domain::Region => same(value, regions(facts)),
+        Domain::Zone => {
+            let zones: Vec<String> = regions(facts).flat_map(|r| (1..=3).map(move |n| format!("{r}-{n}"))).collect();
+            same(value, zones.iter().map(String::as_str))
+        }
+        Domain::Number | Domain::Open => None,
+    }
+}
+
+/// The regions in which a node may be.
+fn regions(facts: &Facts) -> impl Iterator<Item = &str> {
+    let own = facts.region();
+    let all = facts.catalog.regions().filter(move |_| own.is_none());
+    own.into_iter().chain(all).map(|region| region.as_str())
+}
+
+fn of_catalog(key: &str, value: &str, index: &SizeIndex) -> Option<String> {
+    // A family may be called as a series that ends: D.
+    let of_series = matches!(key, labels::INSTANCE_TYPE | labels::SKU_NAME | labels::SKU_SERIES);
+    let ends = |name: &str| of_series && retirement(name).is_some();
+    if index.has_value(key, value) || ends(value) {
+        return None;
+    }
+    let meant = match key {
+        labels::INSTANCE_TYPE | labels::SKU_NAME => same(value, index.sizes().iter().map(|size| size.name.as_str())),
+        _ => same(value, index.values(key).into_iter().flatten().map(|v| &**v)),
+    };
+    meant.filter(|meant| !ends(meant))
+}
+
+fn same<'a>(value: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+    let folded = fold(value);
+    let mut meant = None;
+    for word in known {
+        if word == value {
+            return None;
+        }
+        if meant.is_none() && fold(word) == folded {
+            meant = Some(word.to_owned());
+        }
+    }
+    meant
+}
+
+/// Without case and separators, and without what begins all names of sizes.
+fn fold(text: &str) -> String {
+    let plain = text.to_lowercase().replace(['_', '-'], "");
+    plain.strip_prefix("standard").unwrap_or(&plain).to_owned()
+}
