@@ -254,3 +254,21 @@ fn several_requirements_on_one_key_are_steps_of_their_own() {
         assert!(finding.message.contains(step), "{}", finding.message);
     }
 }
+
+#[test]
+fn a_pool_uses_the_class_of_its_own_cluster() {
+    use super::super::judged::{files, pool};
+    let sizes = "{key: karpenter.azure.com/sku-family, operator: In, values: [D]}";
+    let class = |name: &str| {
+        format!(
+            "{{apiVersion: karpenter.azure.com/v1beta1, kind: AKSNodeClass, metadata: {{name: {name}}}, spec: {{}}}}\n---\n"
+        )
+    };
+    let (a, b) = (pool("p", sizes, "", "") + &class("a"), pool("p", sizes, "", "") + &class("b"));
+    assert_eq!(files("NK2", &[("dev/a.yaml", &a), ("prod/a.yaml", &a)]), []);
+    let found = files("NK2", &[("dev/a.yaml", &a), ("prod/a.yaml", &b)]);
+    assert!(
+        found.len() == 1 && found[0].file == "prod/a.yaml" && found[0].message.contains("no AKSNodeClass a"),
+        "{found:?}"
+    );
+}
