@@ -1,14 +1,14 @@
 //! Edges of the rules about pods; their pages hold the plain cases.
 
-use crate::Verdict;
-use napkeeper_api::manifests::load_text;
+use super::super::judged::files;
 
 /// `rule: message` of what the family finds.
 fn found(text: &str) -> Vec<String> {
-    let source = load_text("t.yaml", text.to_owned());
-    let reports = Verdict::embedded().unwrap().judge(&[source]);
-    let ours = reports.iter().flat_map(|r| &r.findings).filter(|f| f.rule.starts_with("NK6"));
-    ours.map(|f| format!("{}: {}", f.rule, f.message)).collect()
+    found_in(&[("t.yaml", text)])
+}
+
+fn found_in(texts: &[(&str, &str)]) -> Vec<String> {
+    files("NK6", texts).iter().map(|f| format!("{}: {}", f.rule, f.message)).collect()
 }
 
 fn workload(spec: &str, replicas: u32) -> String {
@@ -113,4 +113,58 @@ fn a_budget_blocks_by_what_it_says_or_by_how_many_pods_there_are() {
     }
     let other = budget("minAvailable: 1").replace("namespace: default", "namespace: other");
     assert_eq!(found(&[other, workload(&asking("cpu: 1"), 1)].concat()), [] as [&str; 0]);
+}
+
+const WANTING: &str =
+    "nodeSelector: {company.com/team: team-b}, containers: [{name: a, image: b, resources: {requests: {cpu: 1}}}]";
+
+/// A pool that requires something of a label of the user's own.
+fn segregated(entry: &str, more: &str) -> String {
+    pool("a", more).replace("values: [D]}]", &format!("values: [D]}}, {{key: company.com/team, operator: {entry}}}]"))
+}
+
+#[test]
+fn a_pod_may_choose_the_value_that_a_pool_leaves_open() {
+    let both = |entry: &str, more: &str| found(&[segregated(entry, more), workload(WANTING, 1)].concat());
+    for entry in ["Exists", "NotIn, values: [team-a]", "In, values: [team-a, team-b]"] {
+        assert_eq!(both(entry, ""), [] as [&str; 0], "{entry}");
+    }
+    for entry in ["In, values: [team-a]", "NotIn, values: [team-b]", "Gt, values: ['3']", "DoesNotExist"] {
+        assert!(both(entry, "")[..].iter().any(|f| f.starts_with("NK6003")), "{entry}: {:?}", both(entry, ""));
+    }
+    let tainted = both("Exists", ", taints: [{key: team, effect: NoSchedule}]");
+    assert!(tainted.len() == 1 && tainted[0].contains("taint team is not tolerated"), "{tainted:?}");
+}
+
+#[test]
+fn a_spread_that_our_scheduler_does_not_know_is_not_held_against_the_pod() {
+    let over = |key: &str, tolerates: &str| {
+        let spread = format!(
+            "topologySpreadConstraints: [{{maxSkew: 1, topologyKey: {key}, whenUnsatisfiable: DoNotSchedule, \
+             labelSelector: {{matchLabels: {{app: web}}}}}}]"
+        );
+        let taint = ", taints: [{key: team, value: a, effect: NoSchedule}]";
+        found(
+            &[pool("a", taint), workload(&format!("{spread}, tolerations: [{tolerates}], {}", asking("cpu: 1")), 1)]
+                .concat(),
+        )
+    };
+    let all = "{operator: Exists}";
+    assert!(over("kubernetes.io/hostname", "")[0].starts_with("NK6003"), "of a spread that is known, the taint counts");
+    for key in ["kubernetes.io/hostname", "karpenter.sh/capacity-type", "example.com/rack"] {
+        assert_eq!(over(key, all), [] as [&str; 0], "{key}");
+    }
+}
+
+#[test]
+fn workloads_of_one_name_are_told_apart() {
+    let homeless = workload(&format!("nodeSelector: {{disk: ssd}}, {}", asking("cpu: 1")), 1);
+    let set = workload(&asking("cpu: 2"), 1).replace("kind: Deployment", "kind: StatefulSet");
+    let set = set.replace("spec: {replicas", "spec: {serviceName: web, replicas");
+    for text in [[pool("a", ""), homeless.clone(), set.clone()].concat(), [pool("a", ""), set, homeless].concat()] {
+        let found = files("NK6", &[("t.yaml", &text)]);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        let line = text.lines().nth(only.line - 1).unwrap();
+        assert!(only.rule == "NK6003" && line.contains("kind: Deployment"), "{only:?}");
+    }
 }
