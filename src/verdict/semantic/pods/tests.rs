@@ -1,6 +1,11 @@
 //! Edges of the rules about pods; their pages hold the plain cases.
 
 use super::super::judged::files;
+use super::eviction;
+use crate::semantic::{Digest, Place, Render};
+use napkeeper_api::manifests::{load_text, object};
+use napkeeper_api::path::Path;
+use std::time::{Duration, Instant};
 
 /// `rule: message` of what the family finds.
 fn found(text: &str) -> Vec<String> {
@@ -167,4 +172,70 @@ fn workloads_of_one_name_are_told_apart() {
         let line = text.lines().nth(only.line - 1).unwrap();
         assert!(only.rule == "NK6003" && line.contains("kind: Deployment"), "{only:?}");
     }
+}
+
+#[test]
+fn environments_in_folders_are_clusters_of_their_own() {
+    let (one, three) = (workload(&asking("cpu: 1"), 1), workload(&asking("cpu: 1"), 3));
+    let (dev, prod) = (one.clone(), [three.clone(), budget("minAvailable: 1")].concat());
+    assert_eq!(found_in(&[("dev/a.yaml", &dev), ("prod/a.yaml", &prod)]), [] as [&str; 0]);
+    let blocked = found_in(&[("dev/a.yaml", &dev), ("dev/b.yaml", &budget("minAvailable: 1")), ("prod/a.yaml", &prod)]);
+    assert_eq!(blocked.len(), 1, "of two files of one folder: {blocked:?}");
+    let guarded = [one, budget("maxUnavailable: 1")].concat();
+    assert_eq!(found_in(&[("dev/a.yaml", &guarded), ("prod/a.yaml", &guarded)]), [] as [&str; 0]);
+    assert_eq!(found_in(&[("dev.yaml", &guarded), ("prod.yaml", &guarded)]), [] as [&str; 0], "one budget, twice");
+    // Nothing stands twice: folders are parts of one cluster.
+    let apart = found_in(&[("apps/a.yaml", &dev), ("budgets/a.yaml", &budget("minAvailable: 1"))]);
+    assert_eq!(apart.len(), 1, "{apart:?}");
+    // Of two versions of a workload, one may be the one that is guarded.
+    assert_eq!(found_in(&[("dev.yaml", &dev), ("prod.yaml", &prod)]), [] as [&str; 0]);
+    let fits = [pool("a", ""), dev].concat();
+    let taint = ", taints: [{key: team, value: a, effect: NoSchedule}]";
+    let homeless = [pool("a", taint), workload(&asking("cpu: 1"), 1)].concat();
+    let places: Vec<_> = files("NK6003", &[("dev/a.yaml", &fits), ("prod/a.yaml", &homeless)]);
+    assert!(places.len() == 1 && places[0].file == "prod/a.yaml", "{places:?}");
+}
+
+#[test]
+fn a_budget_counts_the_pods_of_all_that_it_selects() {
+    let named = |name: &str, replicas: u32| {
+        workload(&asking("cpu: 1"), replicas).replace("{name: web, namespace", &format!("{{name: {name}, namespace"))
+    };
+    let both = |spec: &str| found(&[named("a", 1), named("b", 3), budget(spec)].concat());
+    assert_eq!(both("minAvailable: 1"), [] as [&str; 0]);
+    assert_eq!(both("minAvailable: 3"), [] as [&str; 0]);
+    let [only] = &both("minAvailable: 4")[..] else { panic!("{:?}", both("minAvailable: 4")) };
+    assert!(only.contains("it wants 4 pods, and a, b have 4 together;"), "{only}");
+    let single = found(&[named("a", 1), budget("minAvailable: 1")].concat());
+    assert!(single[0].contains("it wants 1 pod, and a has 1;"), "{single:?}");
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default, labels: {app: web}}, spec: \
+               {containers: [{name: a, image: b}]}}\n---\n";
+    assert_eq!(found(&[&named("a", 1), pod, &budget("minAvailable: 1")].concat()), [] as [&str; 0], "nobody knows");
+}
+
+#[test]
+fn thousands_of_budgets_do_not_look_at_thousands_of_workloads() {
+    const MANY: usize = 5000;
+    let workload = |i: usize| {
+        serde_json::json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": format!("w-{i}")},
+            "spec": {"replicas": 2, "selector": {"matchLabels": {"app": format!("w-{i}")}}, "template": {"metadata":
+            {"labels": {"app": format!("w-{i}"), "all": "yes"}}, "spec": {"containers": [{"name": "a", "image": "b"}]}}}})
+    };
+    let budget = |i: usize| {
+        serde_json::json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": format!("b-{i}")},
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"all": "yes", "app": format!("w-{}", i.max(7))}}}})
+    };
+    let chunk = load_text("t.yaml", "a: b".to_owned()).chunks().remove(0);
+    let values = (0..MANY).map(workload).chain((0..MANY).map(budget));
+    let digest = |value: serde_json::Value| {
+        let at = Place { source: 0, chunk: chunk.clone(), nth: 0 };
+        Digest::of(at, Path::root(), &value, object(&value).unwrap())
+    };
+    let render = Render::new(values.map(digest).collect(), vec!["t.yaml".into()]);
+    let (start, mut found) = (Instant::now(), Vec::new());
+    eviction::check(&render, &mut found);
+    // The product of both takes twenty seconds and more.
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    let [(at, issue)] = &found[..] else { panic!("{}", found.len()) };
+    assert!(*at == 7 && issue.message.contains("Budgets b-0, b-1, b-2, b-3, b-4 and 3 more select"), "{issue:?}");
 }
