@@ -30,11 +30,12 @@ impl Verdict {
         let judged = parallel::map(parts, |part| (part.source, self.part(sources, part)));
         let mut reports = vec![Report::default(); sources.len()];
         let files = sources.iter().map(|source| Arc::clone(&source.file)).collect();
-        let mut render = Render { digests: Vec::new(), files };
+        let mut kept = Vec::new();
         for (source, (report, digests)) in judged {
             reports[source].add(report);
-            render.digests.extend(digests);
+            kept.extend(digests);
         }
+        let render = Render::new(kept, files);
         for (object, issue) in semantic::render(&render, self.facts()) {
             if let Some(Digest { at, root, .. }) = render.digests.get(object) {
                 reports[at.source].findings.extend(locate(sources, at, issue, root));

@@ -13,7 +13,7 @@ mod pods;
 mod policies;
 mod render;
 
-pub(crate) use render::{Digest, Place, Render, Subject};
+pub(crate) use render::{Digest, Identity, Place, Render, Subject};
 
 use crate::facts::Facts;
 use crate::finding::Issue;

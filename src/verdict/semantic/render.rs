@@ -7,6 +7,7 @@ use napkeeper_api::yaml::Chunk;
 use napkeeper_core::labels::DO_NOT_DISRUPT;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 /// One object whose form is right.
@@ -65,7 +66,73 @@ pub(crate) struct Render {
     /// In the order of the input.
     pub(crate) digests: Vec<Digest>,
     /// Names of the sources.
-    pub(crate) files: Vec<Arc<str>>,
+    files: Vec<Arc<str>>,
+    /// An object stands in several files, so the input is for several clusters: one a folder.
+    several: bool,
+}
+
+impl Render {
+    /// All objects of the files of these names.
+    pub(crate) fn new(digests: Vec<Digest>, files: Vec<Arc<str>>) -> Self {
+        let mut seen = BTreeMap::new();
+        let several = digests.iter().any(|digest| {
+            let again = Identity::of(&digest.object).and_then(|identity| seen.insert(identity, digest.at.source));
+            again.is_some_and(|source| source != digest.at.source)
+        });
+        Self { digests, files, several }
+    }
+
+    /// Which of several clusters an object is for: the folder of its file. Empty where all are for one.
+    pub(crate) fn part(&self, index: usize) -> &str {
+        let Some(digest) = self.digests.get(index).filter(|_| self.several) else { return "" };
+        let file = self.files.get(digest.at.source).map(|f| &**f).unwrap_or_default();
+        file.rfind(['/', '\\']).and_then(|end| file.get(..end)).unwrap_or_default()
+    }
+
+    /// Two objects may be in one cluster: they are of one part, and no two versions of the same object.
+    pub(crate) fn together(&self, a: usize, b: usize) -> bool {
+        let identity = |index: usize| self.digests.get(index).and_then(|d| Identity::of(&d.object));
+        let same = || identity(a).is_some_and(|of_a| identity(b) == Some(of_a));
+        self.part(a) == self.part(b) && (a == b || !same())
+    }
+}
+
+/// Kind, namespace and name: a cluster has one object of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Identity<'o> {
+    pub(crate) kind: &'static str,
+    namespace: Option<&'o str>,
+    name: &'o str,
+}
+
+impl<'o> Identity<'o> {
+    /// Of an object of a kind of which all of it is known.
+    pub(crate) fn of(object: &'o Object) -> Option<Self> {
+        let bare = |kind, name: &'o str| Some(Self { kind, namespace: None, name });
+        let (kind, key) = match object {
+            Object::NodePool(o) => return bare("NodePool", o.name.as_str()),
+            Object::NodeClass(o) => return bare("AKSNodeClass", o.name.as_str()),
+            Object::NodeClaim(o) => return bare("NodeClaim", o.name.as_str()),
+            Object::Deployment(o) => ("Deployment", &o.key),
+            Object::StatefulSet(o) => ("StatefulSet", &o.key),
+            Object::DaemonSet(o) => ("DaemonSet", &o.key),
+            Object::DisruptionBudget(o) => ("PodDisruptionBudget", &o.key),
+            Object::Pod(o) => ("Pod", &o.key),
+            Object::Job(o) => ("Job", &o.key),
+            Object::Sweep(_) | Object::Volume(_) | Object::Other { .. } => return None,
+        };
+        Some(Self { kind, namespace: Some(key.namespace.as_str()), name: key.name.as_str() })
+    }
+}
+
+/// The name, after its namespace if there is one.
+impl fmt::Display for Identity<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.namespace {
+            Some(namespace) => write!(f, "{namespace}/{}", self.name),
+            None => f.write_str(self.name),
+        }
+    }
 }
 
 /// API groups of which the whole object is kept.

@@ -30,13 +30,13 @@ struct Use<'r> {
 }
 
 pub(super) fn judge(render: &Render, facts: &Facts, found: &mut Vec<(usize, Issue)>) {
-    let mut users: BTreeMap<&str, Vec<User<'_>>> = BTreeMap::new();
-    for (_, pool, asked) in pools(render) {
-        users.entry(pool.class.as_str()).or_default().push((pool, asked));
+    let mut users: BTreeMap<(&str, &str), Vec<User<'_>>> = BTreeMap::new();
+    for (at, pool, asked) in pools(render) {
+        users.entry((render.part(at), pool.class.as_str())).or_default().push((pool, asked));
     }
     for (at, digest) in render.digests.iter().enumerate() {
         let Object::NodeClass(class) = &digest.object else { continue };
-        let Some(pools) = users.get(class.name.as_str()) else { continue };
+        let Some(pools) = users.get(&(render.part(at), class.name.as_str())) else { continue };
         let usage = Use { class, pools };
         let issues = os_disk(&usage, facts).into_iter().chain(room(&usage, render, facts));
         found.extend(issues.map(|issue| (at, issue)));

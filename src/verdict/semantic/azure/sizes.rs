@@ -41,8 +41,15 @@ struct Kinds {
     retiring: SizeSet,
 }
 
-pub(super) fn classes(render: &Render) -> Classes<'_> {
-    render.digests.iter().filter_map(|d| node_class(d).map(|class| (class.name.as_str(), class))).collect()
+/// The classes of each part.
+fn classes(render: &Render) -> BTreeMap<&str, Classes<'_>> {
+    let mut parts: BTreeMap<&str, Classes<'_>> = BTreeMap::new();
+    for (at, digest) in render.digests.iter().enumerate() {
+        if let Some(class) = node_class(digest) {
+            parts.entry(render.part(at)).or_default().insert(class.name.as_str(), class);
+        }
+    }
+    parts
 }
 
 fn node_class(digest: &Digest) -> Option<&NodeClass> {
@@ -55,13 +62,14 @@ fn node_class(digest: &Digest) -> Option<&NodeClass> {
 pub(super) fn judge(render: &Render, facts: &Facts, found: &mut Vec<(usize, Issue)>) {
     let pools: Vec<(usize, &NodePool, &[Said])> = pools(render).collect();
     let Some(defaults) = (!pools.is_empty()).then(defaults).flatten() else { return };
-    let classes = classes(render);
+    let (classes, none) = (classes(render), Classes::new());
     let kinds = Kinds::of(facts.supplies.index());
     let mut issues = Vec::new();
     for (at, pool, said) in pools {
         let entries = as_asked(pool, said);
+        let classes = classes.get(render.part(at)).unwrap_or(&none);
         let class = classes.get(pool.class.as_str());
-        no_class(pool, &classes, &mut issues);
+        no_class(pool, classes, &mut issues);
         let class_is_known = class.is_some();
         let pool = Pool { pool, class: class.copied().unwrap_or(&defaults), class_is_known, entries: &entries };
         pool.judge(facts, &kinds, &mut issues);

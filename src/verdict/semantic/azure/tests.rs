@@ -350,3 +350,21 @@ fn a_subscription_of_one_digit_is_a_placeholder() {
     assert!(matches!(&all[..], [("NK2016", message)] if message.contains("is not the id of one")), "{all:?}");
     assert_eq!(said("00000000-0000-0000-0000-000000000001"), []);
 }
+
+#[test]
+fn a_pool_uses_the_class_of_its_own_cluster() {
+    use super::super::judged::{files, pool};
+    let sizes = "{key: karpenter.azure.com/sku-family, operator: In, values: [D]}";
+    let class = |name: &str| {
+        format!(
+            "{{apiVersion: karpenter.azure.com/v1beta1, kind: AKSNodeClass, metadata: {{name: {name}}}, spec: {{}}}}\n---\n"
+        )
+    };
+    let (a, b) = (pool("p", sizes, "", "") + &class("a"), pool("p", sizes, "", "") + &class("b"));
+    assert_eq!(files("NK2", &[("dev/a.yaml", &a), ("prod/a.yaml", &a)]), []);
+    let found = files("NK2", &[("dev/a.yaml", &a), ("prod/a.yaml", &b)]);
+    assert!(
+        found.len() == 1 && found[0].file == "prod/a.yaml" && found[0].message.contains("no AKSNodeClass a"),
+        "{found:?}"
+    );
+}

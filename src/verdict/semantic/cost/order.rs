@@ -40,6 +40,7 @@ const SIZING: [&str; 14] = [
 
 /// A pool that the scheduler uses.
 struct Entry<'r> {
+    render: &'r Render,
     digest: usize,
     pool: &'r NodePool,
     taints: BTreeSet<&'r Taint>,
@@ -56,38 +57,31 @@ pub(super) fn check(render: &Render, facts: &Facts, found: &mut Vec<(usize, Issu
     }
 }
 
-/// The pools, by cluster. Where a name stands in several files these are of several clusters, one a folder.
+/// The pools, by cluster.
 fn clusters(render: &Render) -> Vec<Vec<Entry<'_>>> {
-    let entries: Vec<Entry<'_>> = render.digests.iter().enumerate().filter_map(|(i, d)| entry(i, &d.object)).collect();
-    let names: BTreeSet<&str> = entries.iter().map(|e| e.pool.name.as_str()).collect();
-    if names.len() == entries.len() {
-        return vec![entries];
+    let mut clusters: BTreeMap<&str, Vec<Entry<'_>>> = BTreeMap::new();
+    for entry in (0..render.digests.len()).filter_map(|i| entry(render, i)) {
+        clusters.entry(render.part(entry.digest)).or_default().push(entry);
     }
-    let mut folders: BTreeMap<&str, Vec<Entry<'_>>> = BTreeMap::new();
-    for entry in entries {
-        let source = render.digests.get(entry.digest).map_or(0, |d| d.at.source);
-        let file = render.files.get(source).map(|f| &**f).unwrap_or_default();
-        let folder = file.rfind(['/', '\\']).and_then(|end| file.get(..end)).unwrap_or_default();
-        folders.entry(folder).or_default().push(entry);
-    }
-    folders.into_values().collect()
+    clusters.into_values().collect()
 }
 
-fn entry(digest: usize, object: &Object) -> Option<Entry<'_>> {
-    let Object::NodePool(pool) = object else { return None };
+fn entry(render: &Render, digest: usize) -> Option<Entry<'_>> {
+    let Object::NodePool(pool) = &render.digests.get(digest)?.object else { return None };
     // The scheduler passes over static pools.
     let pool: &NodePool = Some(pool).filter(|p| p.replicas.is_none())?;
     let buys = |word: &str| pool.requirements.get(labels::CAPACITY_TYPE).is_none_or(|r| r.allows(Some(word)));
     let taints = pool.taints.iter().filter(|t| t.effect != TaintEffect::PreferNoSchedule).collect();
-    Some(Entry { digest, pool, taints, spot: buys("spot"), on_demand: buys("on-demand") })
+    Some(Entry { render, digest, pool, taints, spot: buys("spot"), on_demand: buys("on-demand") })
 }
 
 impl Entry<'_> {
-    /// Some pod fits both, whichever keys `but` holds say.
+    /// Both may be in one cluster, and some pod fits both, whatever the keys of `but` say.
     fn meets(&self, other: &Self, but: &[&str]) -> bool {
         let (a, b) = (&self.pool.requirements, &other.pool.requirements);
         let apart = |key: &str, asked: &Requirement| b.get(key).is_some_and(|offered| !offered.intersects(asked));
-        !a.iter().any(|(key, asked)| !but.contains(&&**key) && apart(key, asked))
+        self.render.together(self.digest, other.digest)
+            && !a.iter().any(|(key, asked)| !but.contains(&&**key) && apart(key, asked))
     }
 
     /// Both can make a node of the same size.

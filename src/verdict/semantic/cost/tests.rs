@@ -166,3 +166,12 @@ fn thousands_of_pools_are_reported_a_few_times() {
         (0..300).map(|i| named(&format!("p{i}"), 0, &(capacity("on-demand") + &family("D")), "")).collect();
     assert_eq!(rules(&all).len(), 20);
 }
+
+#[test]
+fn two_versions_of_a_pool_are_not_compared() {
+    let a = pool("a", &family("D"), "limits: {cpu: 100}, ", "");
+    let b = pool("b", &family("D"), "limits: {cpu: 100}, ", "");
+    assert_eq!(files("NK5004", &[("dev/a.yaml", &a), ("prod/a.yaml", &a)]), []);
+    assert_eq!(files("NK5004", &[("dev.yaml", &a), ("prod.yaml", &a)]), [], "one folder");
+    assert_eq!(files("NK5004", &[("dev.yaml", &a), ("prod.yaml", &b)]).len(), 1);
+}

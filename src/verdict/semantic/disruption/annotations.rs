@@ -7,6 +7,7 @@ use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
 use napkeeper_core::labels::DO_NOT_DISRUPT;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Annotations of Karpenter before v1beta1, which read `do-not-disrupt` now.
 const OLD: [&str; 2] = ["karpenter.sh/do-not-evict", "karpenter.sh/do-not-consolidate"];
@@ -44,16 +45,18 @@ pub(super) fn check(subject: &Subject<'_>, found: &mut Vec<Issue>) {
 
 /// Pods that run until somebody ends them, and ask that nobody does.
 pub(super) fn render(render: &Render, found: &mut Vec<(usize, Issue)>) {
-    let mut pools = render.digests.iter().filter_map(|d| match &d.object {
-        Object::NodePool(pool) => Some(pool),
-        _ => None,
-    });
     // With a terminationGracePeriod on every pool there is a bound, whichever node the pods are on.
-    let bounded = pools.clone().count() > 0 && pools.all(|pool| pool.termination_grace_period.is_some());
-    if bounded {
-        return;
-    }
+    let mut bounded: BTreeMap<&str, bool> = BTreeMap::new();
     for (i, digest) in render.digests.iter().enumerate() {
+        let Object::NodePool(pool) = &digest.object else { continue };
+        *bounded.entry(render.part(i)).or_insert(true) &= pool.termination_grace_period.is_some();
+    }
+    let everywhere = !bounded.is_empty() && bounded.values().all(|b| *b);
+    for (i, digest) in render.digests.iter().enumerate() {
+        // Beside no pool at all, those of the other folders are the best guess.
+        if bounded.get(render.part(i)).copied().unwrap_or(everywhere) {
+            continue;
+        }
         let lasting = matches!(digest.object, Object::Deployment(_) | Object::StatefulSet(_) | Object::DaemonSet(_));
         if lasting && digest.do_not_disrupt.as_deref() == Some("true") {
             let message = "these pods run until somebody ends them, so their nodes are never consolidated, updated or \

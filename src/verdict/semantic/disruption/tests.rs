@@ -274,3 +274,16 @@ fn annotations_where_nobody_looks() {
     let found = places("NK3", cron);
     assert!(found.len() == 1 && found[0].ends_with("NK3031"), "{found:?}");
 }
+
+#[test]
+fn pools_of_another_cluster_bound_nothing() {
+    let always = "karpenter.sh/do-not-disrupt: 'true'";
+    let named = |more: &str| pool("a", "", "", more) + &workload("Deployment", "", always);
+    let (open, bounded) = (named(""), named("terminationGracePeriod: 1h, "));
+    let of = |first: &str, second: &str| {
+        let found = files("NK3030", &[("dev/a.yaml", first), ("prod/a.yaml", second)]);
+        found.into_iter().map(|f| f.file).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&open, &bounded), ["dev/a.yaml"]);
+    assert_eq!(of(&bounded, &bounded), [] as [&str; 0]);
+}

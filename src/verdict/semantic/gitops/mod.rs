@@ -4,7 +4,7 @@ mod protection;
 #[cfg(test)]
 mod tests;
 
-use super::{Digest, Render, Subject};
+use super::{Digest, Identity, Render, Subject};
 use crate::facts::Facts;
 use crate::finding::Issue;
 use crate::rules::gitops as rules;
@@ -55,30 +55,15 @@ fn written(digest: &Digest) -> impl Iterator<Item = Issue> {
     })
 }
 
-/// Kind, namespace and name, of kinds of which all of it is known.
-fn identity(object: &Object) -> Option<(&'static str, String)> {
-    let name = match object {
-        Object::NodePool(o) => ("NodePool", o.name.to_string()),
-        Object::NodeClass(o) => ("AKSNodeClass", o.name.to_string()),
-        Object::NodeClaim(o) => ("NodeClaim", o.name.to_string()),
-        Object::Deployment(o) => ("Deployment", o.key.to_string()),
-        Object::StatefulSet(o) => ("StatefulSet", o.key.to_string()),
-        Object::DaemonSet(o) => ("DaemonSet", o.key.to_string()),
-        Object::DisruptionBudget(o) => ("PodDisruptionBudget", o.key.to_string()),
-        Object::Pod(o) => ("Pod", o.key.to_string()),
-        Object::Job(o) => ("Job", o.key.to_string()),
-        Object::Sweep(_) | Object::Volume(_) | Object::Other { .. } => return None,
-    };
-    Some(name)
-}
-
 /// Files may be of different clusters, so an object is only looked for in its own.
 fn twice(render: &Render, found: &mut Vec<(usize, Issue)>) {
     let mut seen = BTreeMap::new();
     for (i, digest) in render.digests.iter().enumerate() {
-        let Some((kind, name)) = identity(&digest.object) else { continue };
-        if seen.insert((digest.at.source, kind, name.clone()), i).is_some() {
-            let message = format!("{kind} {name} stands in this file a second time: whichever is applied last wins");
+        let Some(identity) = Identity::of(&digest.object) else { continue };
+        if seen.insert((digest.at.source, identity), i).is_some() {
+            let kind = identity.kind;
+            let message =
+                format!("{kind} {identity} stands in this file a second time: whichever is applied last wins");
             let fix = "remove one, or give it another name".to_owned();
             found.push((i, Issue::new(&rules::TWICE, &Path::of("metadata.name"), message).fix(fix)));
         }

@@ -3,53 +3,152 @@
 use super::workload::Workload;
 use crate::finding::Issue;
 use crate::rules::pods as rules;
-use crate::semantic::Render;
+use crate::semantic::{Identity, Render};
 use napkeeper_api::convert::{BudgetLimit, PodDisruptionBudget};
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) fn check(render: &Render, found: &mut Vec<(usize, Issue)>) {
-    let budgets: Vec<(usize, &PodDisruptionBudget)> = (render.digests.iter().enumerate())
-        .filter_map(|(i, d)| match &d.object {
-            Object::DisruptionBudget(budget) => Some((i, budget)),
-            _ => None,
-        })
-        .collect();
-    huddled(render, &budgets, found);
-    let workloads = || render.digests.iter().enumerate().filter_map(|(i, d)| Some((i, Workload::of(&d.object)?)));
-    for (index, budget) in &budgets {
-        let mut guarded = workloads().filter(|(_, w)| guards(budget, w)).map(|(_, w)| w);
-        let why = always_blocks(budget).or_else(|| guarded.find_map(|w| blocks(budget, &w)));
-        if let Some(why) = why {
-            let message = format!("it never lets a pod be evicted: {why}; a node with such a pod is never drained");
-            let fix = "allow one pod at a time to go (maxUnavailable: 1), and run at least two".to_owned();
-            found.push((*index, Issue::new(&rules::NO_EVICTION, &Path::of("spec"), message).fix(fix)));
+/// Names that a message lists.
+const NAMES: usize = 5;
+
+/// A workload, and what is known of the budgets that guard it.
+struct Guarded<'r> {
+    digest: usize,
+    identity: Identity<'r>,
+    workload: Workload<'r>,
+    budgets: Names<'r>,
+}
+
+/// Some names of many.
+#[derive(Default)]
+struct Names<'r> {
+    first: Vec<&'r str>,
+    last: Option<&'r str>,
+    count: usize,
+}
+
+impl<'r> Names<'r> {
+    /// Counts a name, unless it is the one that came last: another version of the same object.
+    fn add(&mut self, name: &'r str) {
+        if self.last == Some(name) {
+            return;
+        }
+        self.last = Some(name);
+        self.count += 1;
+        if self.first.len() < NAMES {
+            self.first.push(name);
         }
     }
-    for (index, workload) in workloads() {
-        let names: Vec<_> =
-            budgets.iter().filter(|(_, b)| guards(b, &workload)).map(|(_, b)| b.key.name.as_str()).collect();
-        if names.len() > 1 {
-            let message = format!(
-                "the PodDisruptionBudgets {} select the same pods: Kubernetes refuses to evict a pod of two budgets",
-                names.join(", ")
-            );
-            let fix = "keep one of them".to_owned();
-            found.push((index, Issue::new(&rules::TWO_BUDGETS, &workload.spec(), message).fix(fix)));
+
+    fn shown(&self) -> String {
+        match self.count.saturating_sub(self.first.len()) {
+            0 => self.first.join(", "),
+            more => format!("{} and {more} more", self.first.join(", ")),
         }
     }
 }
 
-/// Reports workloads whose pods may all stand on one node, and go with it. Without a NodePool in the input, nodes may be
-/// of a kind that stays.
-fn huddled(render: &Render, budgets: &[(usize, &PodDisruptionBudget)], found: &mut Vec<(usize, Issue)>) {
-    if !render.digests.iter().any(|d| matches!(d.object, Object::NodePool(_))) {
-        return;
+pub(super) fn check(render: &Render, found: &mut Vec<(usize, Issue)>) {
+    let mut workloads = workloads(render);
+    let candidates = Candidates::of(render, &workloads);
+    for (index, budget) in budgets(render) {
+        let mut sum = Sum::default();
+        for at in candidates.of_budget(render.part(index), budget) {
+            let Some(guarded) = workloads.get_mut(*at) else { continue };
+            if render.together(index, guarded.digest) && guards(budget, &guarded.workload) {
+                guarded.budgets.add(budget.key.name.as_str());
+                sum.add(guarded);
+            }
+        }
+        if let Some(why) = always_blocks(budget).or_else(|| sum.blocked_by(budget)) {
+            let message = format!("it never lets a pod be evicted: {why}; a node with such a pod is never drained");
+            let fix = "allow one pod at a time to go (maxUnavailable: 1), and run at least two".to_owned();
+            found.push((index, Issue::new(&rules::NO_EVICTION, &Path::of("spec"), message).fix(fix)));
+        }
     }
-    for (index, digest) in render.digests.iter().enumerate() {
-        let Some(workload) = Workload::of(&digest.object) else { continue };
+    for guarded in workloads.iter().filter(|w| w.budgets.count > 1) {
+        let message = format!(
+            "the PodDisruptionBudgets {} select the same pods: Kubernetes refuses to evict a pod of two budgets",
+            guarded.budgets.shown()
+        );
+        let fix = "keep one of them".to_owned();
+        let issue = Issue::new(&rules::TWO_BUDGETS, &guarded.workload.spec(), message).fix(fix);
+        found.push((guarded.digest, issue));
+    }
+    huddled(render, &workloads, found);
+}
+
+/// The workloads, versions of the same one side by side.
+fn workloads(render: &Render) -> Vec<Guarded<'_>> {
+    let mut all: Vec<Guarded<'_>> =
+        render.digests.iter().enumerate().filter_map(|(i, d)| guarded(i, &d.object)).collect();
+    all.sort_by_key(|w| w.identity);
+    all
+}
+
+fn guarded(digest: usize, object: &Object) -> Option<Guarded<'_>> {
+    let (identity, workload) = Identity::of(object).zip(Workload::of(object))?;
+    Some(Guarded { digest, identity, workload, budgets: Names::default() })
+}
+
+/// The budgets, versions of the same one side by side.
+fn budgets(render: &Render) -> Vec<(usize, &PodDisruptionBudget)> {
+    let mut all = Vec::new();
+    for (i, digest) in render.digests.iter().enumerate() {
+        if let Object::DisruptionBudget(budget) = &digest.object {
+            all.push((i, budget));
+        }
+    }
+    all.sort_by_key(|(_, b)| &b.key);
+    all
+}
+
+/// A namespace of a part.
+type Scope<'r> = (&'r str, &'r str);
+
+/// Places of workloads, by what a budget may know of them: thousands of budgets do not look at thousands of workloads.
+#[derive(Default)]
+struct Candidates<'r> {
+    all: BTreeMap<Scope<'r>, Vec<usize>>,
+    labelled: BTreeMap<(Scope<'r>, &'r str, &'r str), Vec<usize>>,
+}
+
+impl<'r> Candidates<'r> {
+    fn of(render: &'r Render, workloads: &[Guarded<'r>]) -> Self {
+        let mut candidates = Self::default();
+        for (at, guarded) in workloads.iter().enumerate() {
+            let workload: Workload<'r> = guarded.workload;
+            let scope = (render.part(guarded.digest), workload.key.namespace.as_str());
+            candidates.all.entry(scope).or_default().push(at);
+            for (key, value) in &workload.shape.labels {
+                candidates.labelled.entry((scope, &**key, &**value)).or_default().push(at);
+            }
+        }
+        candidates
+    }
+
+    /// Those among which all that a budget selects are: by the rarest label that it asks for.
+    fn of_budget(&self, part: &'r str, budget: &'r PodDisruptionBudget) -> &[usize] {
+        let scope = (part, budget.key.namespace.as_str());
+        let Some(selector) = &budget.selector else { return &[] };
+        let labels = selector.iter().filter_map(|(key, r)| Some((&**key, &**r.single()?)));
+        let lists = labels.map(|(key, value)| self.labelled.get(&(scope, key, value)));
+        let narrowest = lists.min_by_key(|found| found.map_or(0, Vec::len));
+        narrowest.unwrap_or_else(|| self.all.get(&scope)).map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
+/// Reports workloads whose pods may all stand on one node, and go with it. Without a NodePool beside them, nodes may be
+/// of a kind that stays.
+fn huddled(render: &Render, workloads: &[Guarded<'_>], found: &mut Vec<(usize, Issue)>) {
+    let digests = render.digests.iter().enumerate();
+    let pools = digests.filter(|(_, d)| matches!(d.object, Object::NodePool(_)));
+    let parts: BTreeSet<&str> = pools.map(|(i, _)| render.part(i)).collect();
+    for Guarded { digest: index, workload, budgets, .. } in workloads {
         let Some(replicas) = workload.replicas.filter(|n| *n > 1) else { continue };
-        if digest.spreads || budgets.iter().any(|(_, budget)| guards(budget, &workload)) {
+        let spreads = render.digests.get(*index).is_some_and(|d| d.spreads);
+        if spreads || budgets.count > 0 || !parts.contains(render.part(*index)) {
             continue;
         }
         let message = format!(
@@ -58,7 +157,7 @@ fn huddled(render: &Render, budgets: &[(usize, &PodDisruptionBudget)], found: &m
         );
         let fix = "add a topologySpreadConstraint over kubernetes.io/hostname, and a PodDisruptionBudget with \
                    maxUnavailable: 1";
-        found.push((index, Issue::new(&rules::HUDDLED, &workload.spec(), message).fix(fix.to_owned())));
+        found.push((*index, Issue::new(&rules::HUDDLED, &workload.spec(), message).fix(fix.to_owned())));
     }
 }
 
@@ -77,14 +176,49 @@ fn always_blocks(budget: &PodDisruptionBudget) -> Option<String> {
     }
 }
 
-fn blocks(budget: &PodDisruptionBudget, workload: &Workload<'_>) -> Option<String> {
-    let replicas = workload.replicas.filter(|n| *n > 0)?;
-    let needed = match budget.limit {
-        BudgetLimit::MinAvailable(n) => n,
-        // Rounded up, as Kubernetes does.
-        BudgetLimit::MinAvailablePercent(p) => (u64::from(replicas) * u64::from(p)).div_ceil(100).try_into().ok()?,
-        _ => return None,
-    };
-    let name = &workload.key.name;
-    (needed >= replicas).then(|| format!("it wants {needed} pods, and {name} has {replicas}"))
+/// All pods that a budget counts. Of several versions of a workload the largest counts.
+#[derive(Default)]
+struct Sum<'r> {
+    names: Names<'r>,
+    last: Option<(Identity<'r>, u32)>,
+    others: u64,
+    unknown: bool,
+}
+
+impl<'r> Sum<'r> {
+    fn add(&mut self, guarded: &Guarded<'r>) {
+        let Some(replicas) = guarded.workload.replicas else {
+            self.unknown = true;
+            return;
+        };
+        match &mut self.last {
+            Some((identity, most)) if *identity == guarded.identity => *most = replicas.max(*most),
+            last => {
+                self.others += last.map_or(0, |(_, most)| u64::from(most));
+                *last = Some((guarded.identity, replicas));
+                // A Deployment and a StatefulSet may share a name, and are two.
+                self.names.last = None;
+                self.names.add(guarded.workload.key.name.as_str());
+            }
+        }
+    }
+
+    /// Why the budget allows none of them to go, if it does not.
+    fn blocked_by(&self, budget: &PodDisruptionBudget) -> Option<String> {
+        let pods = self.others + self.last.map_or(0, |(_, most)| u64::from(most));
+        if self.unknown || pods == 0 {
+            return None;
+        }
+        let needed = match budget.limit {
+            BudgetLimit::MinAvailable(n) => u64::from(n),
+            // Rounded up, as Kubernetes does.
+            BudgetLimit::MinAvailablePercent(p) => (pods * u64::from(p)).div_ceil(100),
+            _ => return None,
+        };
+        let wanted = if needed == 1 { "1 pod".to_owned() } else { format!("{needed} pods") };
+        let names = self.names.shown();
+        let have =
+            if self.names.count == 1 { format!("{names} has {pods}") } else { format!("{names} have {pods} together") };
+        (needed >= pods).then(|| format!("it wants {wanted}, and {have}"))
+    }
 }

@@ -12,9 +12,11 @@ use napkeeper_api::manifests::Object;
 use napkeeper_core::catalog::{InstanceType, RegionCatalog, instance_types};
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::cluster::pod::{Pod, PodOwner, PodPhase};
-use napkeeper_core::cluster::pool::{DaemonSet, NodeClass};
-use napkeeper_core::names::{NodeClassName, Uid};
-use napkeeper_core::scheduling::{Input, Market, Unavailable, Unplaced, schedule};
+use napkeeper_core::cluster::pool::{DaemonSet, NodeClass, NodePool};
+use napkeeper_core::labels;
+use napkeeper_core::names::{NodeClassName, ObjectKey, ObjectName, Uid};
+use napkeeper_core::requirements::{Requirement, Requirements};
+use napkeeper_core::scheduling::{Input, Market, Unavailable, Unplaced, WhyNot, schedule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -30,9 +32,29 @@ pub(super) fn check(render: &Render, facts: &Facts, found: &mut Vec<(usize, Issu
         return;
     }
     too_large(facts, &mut waiting, found);
-    if digests().any(|(_, d)| matches!(d.object, Object::NodePool(_))) {
-        homeless(render, facts, waiting, found);
+    let mut parts: BTreeMap<&str, BTreeMap<usize, Workload<'_>>> = BTreeMap::new();
+    for (index, workload) in waiting {
+        parts.entry(render.part(index)).or_default().insert(index, workload);
     }
+    let pools = digests().filter(|(_, d)| matches!(d.object, Object::NodePool(_)));
+    let with_pools: BTreeSet<&str> = pools.map(|(i, _)| render.part(i)).collect();
+    for (part, mut waiting) in parts.into_iter().filter(|(part, _)| with_pools.contains(part)) {
+        let Some(base) = cluster(render, part) else { continue };
+        waiting.retain(|_, workload| !base.pools().values().any(|pool| may_name(pool, workload)));
+        homeless(&base, facts, waiting, found);
+    }
+}
+
+/// True when the pod itself says which value of a label of its own invention the node is to have: Karpenter segregates
+/// workloads so, and the scheduler that is asked here knows only values that the pool names.
+fn may_name(pool: &NodePool, workload: &Workload<'_>) -> bool {
+    let shape = workload.shape;
+    let asked = || shape.alternatives.iter().chain([&shape.selector]).flat_map(Requirements::iter);
+    let open = |(key, asked): (&Arc<str>, &Requirement)| {
+        let offered = pool.requirements.get(key).filter(|r| r.values().is_none_or(|all| all.len() > 1));
+        !labels::is_well_known(key) && offered.is_some_and(|offered| offered.intersects(asked))
+    };
+    pool.replicas.is_none() && shape.untolerated(&pool.taints).is_none() && asked().any(open)
 }
 
 /// Extended resources that a VM size brings along. Others come from device plugins, of which manifests say nothing.
@@ -73,21 +95,24 @@ fn too_large(facts: &Facts, waiting: &mut BTreeMap<usize, Workload<'_>>, found: 
 
 /// Reports the workloads whose pods no pool takes, in any region that is looked at.
 fn homeless(
-    render: &Render,
+    base: &Snapshot,
     facts: &Facts,
     mut waiting: BTreeMap<usize, Workload<'_>>,
     found: &mut Vec<(usize, Issue)>,
 ) {
-    let base = cluster(render);
     let mut why: BTreeMap<usize, String> = BTreeMap::new();
     for region in facts.regions.iter() {
-        let pods: BTreeMap<usize, Arc<Pod>> = waiting.iter().filter_map(|(i, w)| Some((*i, pod(w)?))).collect();
+        let pods: BTreeMap<ObjectKey, (usize, Arc<Pod>)> =
+            waiting.iter().filter_map(|(i, w)| pod(*i, w).map(|pod| (pod.key.clone(), (*i, pod)))).collect();
         if pods.is_empty() {
             break;
         }
-        let unplaced = simulate(&base, region, facts, pods.values().cloned().collect());
-        let reason = |pod: &Arc<Pod>| unplaced.iter().find(|u| u.pods.iter().any(|p| p.key == pod.key));
-        why = pods.iter().filter_map(|(i, pod)| Some((*i, reasons(reason(pod)?)))).collect();
+        let unplaced = simulate(base, region, facts, pods.values().map(|(_, pod)| Arc::clone(pod)).collect());
+        why.clear();
+        for group in unplaced.iter().filter(|u| !is_ours(u)) {
+            let indices = group.pods.iter().filter_map(|pod| pods.get(&pod.key));
+            why.extend(indices.map(|(i, _)| (*i, reasons(group))));
+        }
         waiting.retain(|i, _| why.contains_key(i));
     }
     let place = match facts.regions.as_slice() {
@@ -104,11 +129,18 @@ fn homeless(
     }
 }
 
-/// The pools, classes and DaemonSets of the input. A class that it lacks is taken to be all defaults.
-fn cluster(render: &Render) -> Snapshot {
+/// True when it is our scheduler that does not know how to place the pods.
+fn is_ours(unplaced: &Unplaced) -> bool {
+    unplaced.why.iter().any(|(_, why)| matches!(why, WhyNot::TopologyKey(_)))
+}
+
+/// The pools, classes and DaemonSets of a part of the input. A class that it lacks is taken to be all defaults. `None`
+/// when it has several versions of a pool: nobody can tell which one counts.
+fn cluster(render: &Render, part: &str) -> Option<Snapshot> {
     let mut snapshot = Snapshot::default();
-    for object in render.digests.iter().map(|d| &d.object) {
-        match object {
+    for (_, digest) in render.digests.iter().enumerate().filter(|(i, _)| render.part(*i) == part) {
+        match &digest.object {
+            Object::NodePool(pool) if snapshot.pools().get(&pool.name).is_some() => return None,
             Object::NodePool(pool) => snapshot.put_pool(pool.name.clone(), (**pool).clone()),
             Object::NodeClass(class) => snapshot.put_class(class.name.clone(), (**class).clone()),
             Object::DaemonSet(set) => {
@@ -123,7 +155,7 @@ fn cluster(render: &Render) -> Snapshot {
             snapshot.put_class(name.clone(), NodeClass::with_defaults(name, uid));
         }
     }
-    snapshot
+    Some(snapshot)
 }
 
 fn simulate(base: &Snapshot, region: &RegionCatalog, facts: &Facts, pods: Vec<Arc<Pod>>) -> Vec<Unplaced> {
@@ -140,11 +172,12 @@ fn simulate(base: &Snapshot, region: &RegionCatalog, facts: &Facts, pods: Vec<Ar
     schedule(input, &pods).unplaced
 }
 
-/// One pod of a workload, waiting.
-fn pod(workload: &Workload<'_>) -> Option<Arc<Pod>> {
+/// One pod of a workload, waiting. A Deployment and a StatefulSet may share a name, so the pod has one of its own.
+fn pod(index: usize, workload: &Workload<'_>) -> Option<Arc<Pod>> {
+    let name = format!("pod-{index}");
     Some(Arc::new(Pod {
-        key: workload.key.clone(),
-        uid: Uid::new(workload.key.name.as_str()).ok()?,
+        key: ObjectKey { namespace: workload.key.namespace.clone(), name: ObjectName::new(&name).ok()? },
+        uid: Uid::new(&name).ok()?,
         shape: Arc::clone(workload.shape),
         owner: PodOwner::Controller,
         created_at: Timestamp::UNIX_EPOCH,

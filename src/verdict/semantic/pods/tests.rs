@@ -1,14 +1,19 @@
 //! Edges of the rules about pods; their pages hold the plain cases.
 
-use crate::Verdict;
-use napkeeper_api::manifests::load_text;
+use super::super::judged::files;
+use super::eviction;
+use crate::semantic::{Digest, Place, Render};
+use napkeeper_api::manifests::{load_text, object};
+use napkeeper_api::path::Path;
+use std::time::{Duration, Instant};
 
 /// `rule: message` of what the family finds.
 fn found(text: &str) -> Vec<String> {
-    let source = load_text("t.yaml", text.to_owned());
-    let reports = Verdict::embedded().unwrap().judge(&[source]);
-    let ours = reports.iter().flat_map(|r| &r.findings).filter(|f| f.rule.starts_with("NK6"));
-    ours.map(|f| format!("{}: {}", f.rule, f.message)).collect()
+    found_in(&[("t.yaml", text)])
+}
+
+fn found_in(texts: &[(&str, &str)]) -> Vec<String> {
+    files("NK6", texts).iter().map(|f| format!("{}: {}", f.rule, f.message)).collect()
 }
 
 fn workload(spec: &str, replicas: u32) -> String {
@@ -113,4 +118,124 @@ fn a_budget_blocks_by_what_it_says_or_by_how_many_pods_there_are() {
     }
     let other = budget("minAvailable: 1").replace("namespace: default", "namespace: other");
     assert_eq!(found(&[other, workload(&asking("cpu: 1"), 1)].concat()), [] as [&str; 0]);
+}
+
+const WANTING: &str =
+    "nodeSelector: {company.com/team: team-b}, containers: [{name: a, image: b, resources: {requests: {cpu: 1}}}]";
+
+/// A pool that requires something of a label of the user's own.
+fn segregated(entry: &str, more: &str) -> String {
+    pool("a", more).replace("values: [D]}]", &format!("values: [D]}}, {{key: company.com/team, operator: {entry}}}]"))
+}
+
+#[test]
+fn a_pod_may_choose_the_value_that_a_pool_leaves_open() {
+    let both = |entry: &str, more: &str| found(&[segregated(entry, more), workload(WANTING, 1)].concat());
+    for entry in ["Exists", "NotIn, values: [team-a]", "In, values: [team-a, team-b]"] {
+        assert_eq!(both(entry, ""), [] as [&str; 0], "{entry}");
+    }
+    for entry in ["In, values: [team-a]", "NotIn, values: [team-b]", "Gt, values: ['3']", "DoesNotExist"] {
+        assert!(both(entry, "")[..].iter().any(|f| f.starts_with("NK6003")), "{entry}: {:?}", both(entry, ""));
+    }
+    let tainted = both("Exists", ", taints: [{key: team, effect: NoSchedule}]");
+    assert!(tainted.len() == 1 && tainted[0].contains("taint team is not tolerated"), "{tainted:?}");
+}
+
+#[test]
+fn a_spread_that_our_scheduler_does_not_know_is_not_held_against_the_pod() {
+    let over = |key: &str, tolerates: &str| {
+        let spread = format!(
+            "topologySpreadConstraints: [{{maxSkew: 1, topologyKey: {key}, whenUnsatisfiable: DoNotSchedule, \
+             labelSelector: {{matchLabels: {{app: web}}}}}}]"
+        );
+        let taint = ", taints: [{key: team, value: a, effect: NoSchedule}]";
+        found(
+            &[pool("a", taint), workload(&format!("{spread}, tolerations: [{tolerates}], {}", asking("cpu: 1")), 1)]
+                .concat(),
+        )
+    };
+    let all = "{operator: Exists}";
+    assert!(over("kubernetes.io/hostname", "")[0].starts_with("NK6003"), "of a spread that is known, the taint counts");
+    for key in ["kubernetes.io/hostname", "karpenter.sh/capacity-type", "example.com/rack"] {
+        assert_eq!(over(key, all), [] as [&str; 0], "{key}");
+    }
+}
+
+#[test]
+fn workloads_of_one_name_are_told_apart() {
+    let homeless = workload(&format!("nodeSelector: {{disk: ssd}}, {}", asking("cpu: 1")), 1);
+    let set = workload(&asking("cpu: 2"), 1).replace("kind: Deployment", "kind: StatefulSet");
+    let set = set.replace("spec: {replicas", "spec: {serviceName: web, replicas");
+    for text in [[pool("a", ""), homeless.clone(), set.clone()].concat(), [pool("a", ""), set, homeless].concat()] {
+        let found = files("NK6", &[("t.yaml", &text)]);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        let line = text.lines().nth(only.line - 1).unwrap();
+        assert!(only.rule == "NK6003" && line.contains("kind: Deployment"), "{only:?}");
+    }
+}
+
+#[test]
+fn environments_in_folders_are_clusters_of_their_own() {
+    let (one, three) = (workload(&asking("cpu: 1"), 1), workload(&asking("cpu: 1"), 3));
+    let (dev, prod) = (one.clone(), [three.clone(), budget("minAvailable: 1")].concat());
+    assert_eq!(found_in(&[("dev/a.yaml", &dev), ("prod/a.yaml", &prod)]), [] as [&str; 0]);
+    let blocked = found_in(&[("dev/a.yaml", &dev), ("dev/b.yaml", &budget("minAvailable: 1")), ("prod/a.yaml", &prod)]);
+    assert_eq!(blocked.len(), 1, "of two files of one folder: {blocked:?}");
+    let guarded = [one, budget("maxUnavailable: 1")].concat();
+    assert_eq!(found_in(&[("dev/a.yaml", &guarded), ("prod/a.yaml", &guarded)]), [] as [&str; 0]);
+    assert_eq!(found_in(&[("dev.yaml", &guarded), ("prod.yaml", &guarded)]), [] as [&str; 0], "one budget, twice");
+    // Nothing stands twice: folders are parts of one cluster.
+    let apart = found_in(&[("apps/a.yaml", &dev), ("budgets/a.yaml", &budget("minAvailable: 1"))]);
+    assert_eq!(apart.len(), 1, "{apart:?}");
+    // Of two versions of a workload, one may be the one that is guarded.
+    assert_eq!(found_in(&[("dev.yaml", &dev), ("prod.yaml", &prod)]), [] as [&str; 0]);
+    let fits = [pool("a", ""), dev].concat();
+    let taint = ", taints: [{key: team, value: a, effect: NoSchedule}]";
+    let homeless = [pool("a", taint), workload(&asking("cpu: 1"), 1)].concat();
+    let places: Vec<_> = files("NK6003", &[("dev/a.yaml", &fits), ("prod/a.yaml", &homeless)]);
+    assert!(places.len() == 1 && places[0].file == "prod/a.yaml", "{places:?}");
+}
+
+#[test]
+fn a_budget_counts_the_pods_of_all_that_it_selects() {
+    let named = |name: &str, replicas: u32| {
+        workload(&asking("cpu: 1"), replicas).replace("{name: web, namespace", &format!("{{name: {name}, namespace"))
+    };
+    let both = |spec: &str| found(&[named("a", 1), named("b", 3), budget(spec)].concat());
+    assert_eq!(both("minAvailable: 1"), [] as [&str; 0]);
+    assert_eq!(both("minAvailable: 3"), [] as [&str; 0]);
+    let [only] = &both("minAvailable: 4")[..] else { panic!("{:?}", both("minAvailable: 4")) };
+    assert!(only.contains("it wants 4 pods, and a, b have 4 together;"), "{only}");
+    let single = found(&[named("a", 1), budget("minAvailable: 1")].concat());
+    assert!(single[0].contains("it wants 1 pod, and a has 1;"), "{single:?}");
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default, labels: {app: web}}, spec: \
+               {containers: [{name: a, image: b}]}}\n---\n";
+    assert_eq!(found(&[&named("a", 1), pod, &budget("minAvailable: 1")].concat()), [] as [&str; 0], "nobody knows");
+}
+
+#[test]
+fn thousands_of_budgets_do_not_look_at_thousands_of_workloads() {
+    const MANY: usize = 5000;
+    let workload = |i: usize| {
+        serde_json::json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": format!("w-{i}")},
+            "spec": {"replicas": 2, "selector": {"matchLabels": {"app": format!("w-{i}")}}, "template": {"metadata":
+            {"labels": {"app": format!("w-{i}"), "all": "yes"}}, "spec": {"containers": [{"name": "a", "image": "b"}]}}}})
+    };
+    let budget = |i: usize| {
+        serde_json::json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": format!("b-{i}")},
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"all": "yes", "app": format!("w-{}", i.max(7))}}}})
+    };
+    let chunk = load_text("t.yaml", "a: b".to_owned()).chunks().remove(0);
+    let values = (0..MANY).map(workload).chain((0..MANY).map(budget));
+    let digest = |value: serde_json::Value| {
+        let at = Place { source: 0, chunk: chunk.clone(), nth: 0 };
+        Digest::of(at, Path::root(), &value, object(&value).unwrap())
+    };
+    let render = Render::new(values.map(digest).collect(), vec!["t.yaml".into()]);
+    let (start, mut found) = (Instant::now(), Vec::new());
+    eviction::check(&render, &mut found);
+    // The product of both takes twenty seconds and more.
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    let [(at, issue)] = &found[..] else { panic!("{}", found.len()) };
+    assert!(*at == 7 && issue.message.contains("Budgets b-0, b-1, b-2, b-3, b-4 and 3 more select"), "{issue:?}");
 }
