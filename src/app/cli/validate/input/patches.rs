@@ -17,7 +17,7 @@ pub(in super::super) fn patches(input: &Input) -> Vec<PathBuf> {
         files.filter(|(file, _)| file.file_name().is_some_and(|name| NAMES.iter().any(|n| name == *n)));
     kustomizations
         .flat_map(|(file, source)| {
-            let folder = file.parent().unwrap_or(Path::new(""));
+            let folder = file.parent().unwrap_or_else(|| Path::new(""));
             let documents = &source.reading().documents;
             documents.iter().flat_map(|d| named(&d.value)).map(|path| folder.join(path)).collect::<Vec<_>>()
         })
