@@ -14,20 +14,24 @@ use napkeeper_api::manifests::Source;
 use napkeeper_api::yaml::{Chunk, Problem, ProblemKind};
 use std::sync::Arc;
 
-/// A part of an input that is judged by itself.
-struct Part {
+/// Documents that are judged in one go: what is said of them is kept together, also where there are a million.
+const RUN: usize = 16;
+
+/// Neighbouring documents of a file.
+struct Run<'c> {
     source: usize,
-    chunk: Chunk,
+    chunks: &'c [Chunk],
 }
 
 impl Verdict {
     /// Judges all files of an input: each document by itself, then their objects together. One report a file.
     #[must_use]
     pub fn judge(&self, sources: &[Source]) -> Vec<Report> {
-        let parts: Vec<Part> = (sources.iter().enumerate())
-            .flat_map(|(source, s)| s.chunks().into_iter().map(move |chunk| Part { source, chunk }))
+        let chunks: Vec<Vec<Chunk>> = sources.iter().map(Source::chunks).collect();
+        let runs: Vec<Run<'_>> = (chunks.iter().enumerate())
+            .flat_map(|(source, all)| all.chunks(RUN).map(move |chunks| Run { source, chunks }))
             .collect();
-        let judged = parallel::map(parts, |part| (part.source, self.part(sources, part)));
+        let judged = parallel::map(runs, |run| (run.source, self.run(sources, &run)));
         let mut reports = vec![Report::default(); sources.len()];
         let files = sources.iter().map(|source| Arc::clone(&source.file)).collect();
         let mut kept = Vec::new();
@@ -45,22 +49,26 @@ impl Verdict {
         reports
     }
 
-    fn part(&self, sources: &[Source], Part { source: index, chunk }: Part) -> (Report, Vec<Digest>) {
-        let source = &sources[index];
+    fn run(&self, sources: &[Source], run: &Run<'_>) -> (Report, Vec<Digest>) {
+        let (mut report, mut digests) = (Report::default(), Vec::new());
+        for chunk in run.chunks {
+            self.part(&sources[run.source], run.source, chunk, (&mut report, &mut digests));
+        }
+        (report, digests)
+    }
+
+    fn part(&self, source: &Source, index: usize, chunk: &Chunk, (report, digests): (&mut Report, &mut Vec<Digest>)) {
         let reading = source.read(chunk.clone());
-        let mut report = Report::default();
         report.findings.extend(reading.problems.iter().map(|problem| unreadable(source, problem)));
-        let mut digests = Vec::new();
         for (nth, document) in reading.documents.iter().enumerate() {
             let at = Place { source: index, chunk: chunk.clone(), nth };
             let mut found = self.objects(document, |root, value, object| {
                 digests.push(Digest::of(at.clone(), root, value, object));
             });
-            found.findings.iter_mut().for_each(|finding| written::explain(finding, &source.text));
-            remarks::check(document, &source.text, &chunk, &mut found.findings);
+            found.findings.iter_mut().for_each(|finding| written::explain(finding, &source.text, chunk));
+            remarks::check(document, &source.text, chunk, &mut found.findings);
             report.add(found);
         }
-        (report, digests)
     }
 }
 

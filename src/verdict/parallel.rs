@@ -5,9 +5,9 @@ use std::thread;
 
 /// Things that a thread takes at once: enough that taking them costs nothing, few enough that no thread ends much later
 /// than the others.
-const BATCH: usize = 16;
+const BATCH: usize = 4;
 /// Below this number threads cost more than they save.
-const WORTH_IT: usize = 2 * BATCH;
+const WORTH_IT: usize = BATCH;
 /// More threads than this gain nothing: reading the files is then what takes time.
 const MOST_THREADS: usize = 8;
 

@@ -2,17 +2,20 @@
 
 use crate::finding::Finding;
 use crate::rules::structure::{LOOKS_LIKE_TEXT, TYPE};
+use napkeeper_api::yaml::Chunk;
 
 /// How a finding begins that text was wanted.
 const WANTED: &str = "must be text, not ";
 
-/// Says what stands in the file, where that is why a value is no text: `yes`, `1.30`, `0x10`.
-pub(crate) fn explain(finding: &mut Finding, text: &str) {
+/// Says what stands in the file, where that is why a value is no text: `yes`, `1.30`, `0x10`. `text` is the whole file's,
+/// `chunk` the part of it that the finding is in.
+pub(crate) fn explain(finding: &mut Finding, text: &str, chunk: &Chunk) {
     if finding.rule != TYPE.id && finding.rule != LOOKS_LIKE_TEXT.id {
         return;
     }
     let Some(read) = finding.message.strip_prefix(WANTED) else { return };
-    let Some(written) = scalar(text, finding.line, finding.column) else { return };
+    let line = finding.line.saturating_sub(chunk.lines_before());
+    let Some(written) = scalar(chunk.of(text), line, finding.column) else { return };
     let kind = match read {
         "true" | "false" => "boolean",
         _ if read.starts_with(|c: char| c.is_ascii_digit() || c == '-') => "number",
