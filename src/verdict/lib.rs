@@ -10,6 +10,7 @@ mod finding;
 mod judge;
 mod kinds;
 pub mod migrate;
+mod names;
 mod natives;
 mod parallel;
 mod patterns;

@@ -11,11 +11,11 @@ use regex::bytes::{Regex, RegexBuilder};
 
 /// Most repetitions of anything, nested ones multiplied, as in Go.
 const MOST_REPEATS: u32 = 1000;
-/// Memory that a compiled pattern may take.
+/// Memory that the compiled pattern of a schema may take, in bytes.
 const SIZE_LIMIT: usize = 64 << 20;
 
-/// A compiled pattern.
-#[derive(Debug, Clone)]
+/// A compiled pattern. It is never cloned: a clone would begin with an empty cache of its own.
+#[derive(Debug)]
 pub(crate) struct Pattern {
     source: Box<str>,
     regex: Regex,
@@ -38,11 +38,16 @@ pub enum PatternError {
 }
 
 impl Pattern {
-    /// Compiles a pattern.
+    /// Compiles the pattern of a schema.
     pub(crate) fn new(pattern: &str) -> Result<Self, PatternError> {
+        Self::within(pattern, SIZE_LIMIT)
+    }
+
+    /// Compiles a pattern that may take so many bytes of memory.
+    pub(crate) fn within(pattern: &str, size_limit: usize) -> Result<Self, PatternError> {
         let translated = translate(pattern)
             .map_err(|reason| PatternError::Syntax { pattern: pattern.to_owned(), reason: reason.to_owned() })?;
-        let regex = RegexBuilder::new(&translated).size_limit(SIZE_LIMIT).build().map_err(|error| match error {
+        let regex = RegexBuilder::new(&translated).size_limit(size_limit).build().map_err(|error| match error {
             regex::Error::CompiledTooBig(_) => PatternError::TooLarge(pattern.to_owned()),
             other => PatternError::Syntax { pattern: pattern.to_owned(), reason: other.to_string() },
         })?;
@@ -57,6 +62,11 @@ impl Pattern {
     /// True when it is found in the text.
     pub(crate) fn matches(&self, text: &str) -> bool {
         self.regex.is_match(text.as_bytes())
+    }
+
+    /// The parts of the text where it is found, from left to right. As in Go, none begins or ends within a character.
+    pub(crate) fn find_all<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
+        self.regex.find_iter(text.as_bytes()).filter_map(|found| text.get(found.range()))
     }
 }
 

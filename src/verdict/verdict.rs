@@ -10,7 +10,7 @@ use crate::natives::Native;
 use crate::policy::{Inputs, Policies, PolicyFinding};
 use crate::rules::structure as rules;
 use crate::semantic::{self, Subject};
-use crate::structural::{self, Manner, Node};
+use crate::structural::{self, Manner, Node, Place};
 use napkeeper_api::config;
 use napkeeper_api::manifests::{Object, items, object};
 use napkeeper_api::path::Path;
@@ -102,6 +102,11 @@ impl Verdict {
         }
     }
 
+    /// What there is to say about the sense of an object whose form is right.
+    fn sense(&self, subject: Subject<'_>, found: &mut Vec<Issue>) {
+        semantic::object(&subject, &self.facts, found);
+    }
+
     /// Judges a document, or each item of one that is a `v1` List, by itself.
     #[must_use]
     pub fn document(&self, document: &Document) -> Report {
@@ -125,8 +130,7 @@ impl Verdict {
                     self.policies_on(value, &mut found);
                     definition(value, &mut found);
                     if let Ok(object) = object(value) {
-                        let subject = Subject { value, stored: value, object: &object, mended: false };
-                        semantic::object(&subject, &self.facts, &mut found);
+                        self.sense(Subject { value, stored: value, object: &object, mended: false }, &mut found);
                         keep(root.clone(), value, object);
                     }
                 }
@@ -158,9 +162,9 @@ impl Verdict {
         if sound {
             self.policies_on(&stored, found);
         }
-        placeholders(&value["spec"], &Path::of("spec"), found);
+        placeholders(&value["spec"], &Place::ROOT.field("spec"), found);
         let object = sound.then(|| object(value).ok()).flatten()?;
-        semantic::object(&Subject { value, stored: &stored, object: &object, mended: false }, &self.facts, found);
+        self.sense(Subject { value, stored: &stored, object: &object, mended: false }, found);
         Some(object)
     }
 
@@ -178,13 +182,12 @@ impl Verdict {
         if sound {
             self.policies_on(&judged.stored, found);
         }
-        placeholders(&value["spec"], &Path::of("spec"), found);
+        placeholders(&value["spec"], &Place::ROOT.field("spec"), found);
         if !sound {
             return self.mended(value, found);
         }
         let object = meaning(&judged.stored, found)?;
-        let subject = Subject { value, stored: &judged.stored, object: &object, mended: false };
-        semantic::object(&subject, &self.facts, found);
+        self.sense(Subject { value, stored: &judged.stored, object: &object, mended: false }, found);
         Some(object)
     }
 
@@ -197,8 +200,7 @@ impl Verdict {
             return None;
         }
         let object = object(&judged.stored).ok()?;
-        let subject = Subject { value: &mended, stored: &judged.stored, object: &object, mended: true };
-        semantic::object(&subject, &self.facts, found);
+        self.sense(Subject { value: &mended, stored: &judged.stored, object: &object, mended: true }, found);
         Some(object)
     }
 
@@ -251,34 +253,21 @@ fn name(value: &Value, found: &mut Vec<Issue>) {
 }
 
 /// Manifests are pasted from guides: `<sub-id>` satisfies the pattern of a resource id and names nothing.
-fn placeholders(value: &Value, path: &Path, found: &mut Vec<Issue>) {
-    if !has_placeholder(value) {
-        return;
-    }
+fn placeholders(value: &Value, place: &Place<'_>, found: &mut Vec<Issue>) {
     match value {
         Value::String(text) => {
             if let Some(placeholder) = placeholder(text) {
                 let message = format!("{placeholder} is a placeholder");
                 let fix = "put the real value in its place".to_owned();
-                found.push(Issue::new(&rules::PLACEHOLDER, path, message).fix(fix));
+                found.push(Issue::new(&rules::PLACEHOLDER, &place.path(), message).fix(fix));
             }
         }
         Value::Array(items) => {
             let items = items.iter().enumerate();
-            items.for_each(|(i, item)| placeholders(item, &path.index(i), found));
+            items.for_each(|(i, item)| placeholders(item, &place.index(i), found));
         }
-        Value::Object(map) => map.iter().for_each(|(key, v)| placeholders(v, &path.key(key), found)),
+        Value::Object(map) => map.iter().for_each(|(key, child)| placeholders(child, &place.field(key), found)),
         _ => {}
-    }
-}
-
-/// Most manifests have none, and writing down where each value stands takes its time.
-fn has_placeholder(value: &Value) -> bool {
-    match value {
-        Value::String(text) => placeholder(text).is_some(),
-        Value::Array(items) => items.iter().any(has_placeholder),
-        Value::Object(map) => map.values().any(has_placeholder),
-        _ => false,
     }
 }
 

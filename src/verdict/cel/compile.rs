@@ -222,7 +222,7 @@ impl Compiler<'_> {
         let takes_pattern = library::regex::TAKE_A_PATTERN.contains(&name);
         if let (true, Some(Node::Const(Val::Text(pattern)))) = (takes_pattern, nodes.get(1)) {
             let regex = library::regex::compile(pattern).map_err(CompileError)?;
-            nodes.splice(1..2, [Node::Const(Val::opaque(Opaque::Pattern(regex)))]);
+            nodes.splice(1..2, [Node::Const(Val::opaque(Opaque::Pattern(Arc::new(regex))))]);
         }
         // The API server converts what stands in the expression when it compiles it.
         if let (true, [Node::Const(value)]) = (CONVERSIONS.contains(&name) && style == Style::Global, nodes.as_slice())

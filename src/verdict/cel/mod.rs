@@ -24,7 +24,7 @@ mod value;
 mod walker;
 
 pub use error::{CompileError, EvalError};
-pub(crate) use library::time::parse_duration;
+pub(crate) use library::time::{parse_duration, parse_lenient_duration};
 pub use program::{Env, Output, Program, Variables};
 pub use rules::{Reason, RuleError, Rules};
 pub use same::Pair;

@@ -1,9 +1,10 @@
 //! What else is a value: quantities, addresses, versions and the like, which only their own functions look into?
 
+use crate::patterns::Pattern;
 use ipnet::IpNet;
-use regex::Regex;
 use std::cmp::Ordering;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use super::library::formats::Format;
 use super::library::quantity::Amount;
@@ -20,7 +21,7 @@ pub(crate) enum Opaque {
     Semver(Version),
     Format(Format),
     /// A pattern that was compiled with its expression; no expression can name it.
-    Pattern(Regex),
+    Pattern(Arc<Pattern>),
 }
 
 impl Opaque {

@@ -2,8 +2,9 @@
 
 use super::path;
 use crate::finding::Issue;
+use crate::names::is_label;
 use crate::rules::{Rule, structure as rules};
-use crate::structural::{is_label, label_issues};
+use crate::structural::label_issues;
 use napkeeper_api::path::Path;
 use napkeeper_core::quantity::Quantity;
 use serde_json::Value;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::definitions::Definitions;
 use crate::facts::Facts;
+use crate::finding::Finding;
 use crate::verdict::Verdict;
 use napkeeper_api::crds;
 use napkeeper_api::manifests::load_text;
@@ -71,9 +72,9 @@ fn older(path: &str) -> Definitions {
     Definitions::from_crds("crds", crds.iter()).unwrap()
 }
 
-/// Ids of what is found in an example. `file=` says what it is called, `region=` and `kubernetes=` are facts, and
+/// What is found in an example. `file=` says what it is called, `region=` and `kubernetes=` are facts, and
 /// `without=` takes a field out of the definitions.
-fn found(example: &Example<'_>) -> Vec<&'static str> {
+fn found(example: &Example<'_>) -> Vec<Finding> {
     /// Most examples need no facts.
     static PLAIN: LazyLock<Verdict> = LazyLock::new(|| Verdict::embedded().unwrap());
     let source = load_text(example.fact("file").unwrap_or("example.yaml"), example.text.clone());
@@ -92,7 +93,7 @@ fn found(example: &Example<'_>) -> Vec<&'static str> {
             verdict.judge(&[source])
         }
     };
-    reports.iter().flat_map(|report| &report.findings).map(|finding| finding.rule).collect()
+    reports.into_iter().flat_map(|report| report.findings).collect()
 }
 
 /// What is wrong with the examples of a rule's page.
@@ -107,8 +108,16 @@ fn wrong(rule: &Rule) -> Vec<String> {
         }
         for example in examples.iter().filter(|example| !(may_be_ignored && example.words.contains(&"ignore"))) {
             let found = found(example);
-            if found.contains(&rule.id) != reported {
-                wrong.push(format!("{}: {heading} has {found:?}:\n{}", rule.id, example.text));
+            let ids: Vec<&str> = found.iter().map(|finding| finding.rule).collect();
+            if ids.contains(&rule.id) != reported {
+                wrong.push(format!("{}: {heading} has {ids:?}:\n{}", rule.id, example.text));
+            }
+            let own = || found.iter().filter(|finding| finding.rule == rule.id);
+            if rule.id.starts_with("NK2") && ids.iter().any(|id| id.starts_with("NK1")) {
+                wrong.push(format!("{}: {heading} is wrong in form, {ids:?}:\n{}", rule.id, example.text));
+            }
+            if rule.id.starts_with("NK2") && own().any(|finding| finding.line <= 1 || finding.fix.is_none()) {
+                wrong.push(format!("{}: {heading} has no place or no fix: {found:?}", rule.id));
             }
         }
     }

@@ -2,10 +2,10 @@
 
 use super::fault::{Fault, Faults, Reason};
 use super::metadata::{self, Owner};
-use super::names::is_label;
-use super::node::{Found, Node};
+use super::node::Node;
 use super::place::Place;
 use crate::finding::Issue;
+use crate::names::is_label;
 use crate::rules::structure as rules;
 use serde_json::{Map, Value};
 
@@ -27,11 +27,10 @@ pub(crate) fn read(value: &mut Value, node: &Node, place: &Place<'_>, found: &mu
                 read_object(map, place, found);
             }
             for (key, child) in map {
-                let schema = node.find(key);
-                let Some(schema_node) = schema.node() else { continue };
-                let named = matches!(schema, Found::Property(_));
-                let at = if named { place.field(key) } else { place.key(key) };
-                read(child, schema_node, &at, found);
+                let below = node.find(key);
+                if let Some(schema) = below.node() {
+                    read(child, schema, &below.place(place, key), found);
+                }
             }
         }
         Value::Array(items) => {
@@ -70,11 +69,10 @@ pub(crate) fn check(value: &Value, node: &Node, place: &Place<'_>, faults: &mut 
                 object(map, place, faults);
             }
             for (key, child) in map {
-                let schema = node.find(key);
-                let Some(schema_node) = schema.node() else { continue };
-                let named = matches!(schema, Found::Property(_));
-                let at = if named { place.field(key) } else { place.key(key) };
-                check(child, schema_node, &at, faults);
+                let below = node.find(key);
+                if let Some(schema) = below.node() {
+                    check(child, schema, &below.place(place, key), faults);
+                }
             }
         }
         Value::Array(items) => {

@@ -1,7 +1,6 @@
 //! What of all that is a person told, and once only?
 
 use super::Judged;
-use super::node::Node;
 use crate::finding::Issue;
 use crate::rules::structure as rules;
 use napkeeper_api::path::{Path, Segment};
@@ -15,8 +14,8 @@ const MOVED: [(&str, &str); 4] = [
     ("spec.ttlSecondsUntilExpired", "spec.template.spec.expireAfter"),
 ];
 
-/// What is said about an unknown field.
-pub(super) fn unknown(at: &Path, parent: Option<&Node>) -> Issue {
+/// What is said about an unknown field, where these names are known.
+pub(super) fn unknown<'n>(at: &Path, names: impl Iterator<Item = &'n str>) -> Issue {
     let key = match at.segments().last() {
         Some(Segment::Key(key)) => key.as_str(),
         _ => "",
@@ -25,7 +24,7 @@ pub(super) fn unknown(at: &Path, parent: Option<&Node>) -> Issue {
     let moved = MOVED.iter().find(|(old, _)| *old == shown);
     let fix = match moved {
         Some((_, now)) => Some(format!("it moved to {now}")),
-        None => nearest(key, parent.into_iter().flat_map(Node::names)).map(|k| format!("did you mean {k}?")),
+        None => nearest(key, names).map(|k| format!("did you mean {k}?")),
     };
     Issue::new(&rules::UNKNOWN_FIELD, at, format!("unknown field {key}")).at_key().fix(fix)
 }

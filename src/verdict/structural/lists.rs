@@ -20,10 +20,9 @@ pub(crate) fn check(value: &Value, node: &Node, place: &Place<'_>, faults: &mut 
         Value::Object(map) => {
             for (key, child) in map {
                 let found = node.find(key);
-                let Some(schema) = found.node() else { continue };
-                let named = matches!(found, super::node::Found::Property(_));
-                let at = if named { place.field(key) } else { place.key(key) };
-                check(child, schema, &at, faults);
+                if let Some(schema) = found.node() {
+                    check(child, schema, &found.place(place, key), faults);
+                }
             }
         }
         Value::Array(items) => {

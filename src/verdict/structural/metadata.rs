@@ -4,9 +4,9 @@
 
 use super::describe::describe;
 use super::fault::{Fault, Faults, Reason};
-use super::names::{is_label, is_label_value, is_path_segment, is_qualified_name, is_subdomain};
 use super::place::Place;
 use crate::finding::Issue;
+use crate::names::{is_label, is_label_value, is_path_segment, is_qualified_name, is_subdomain, masked};
 use crate::rules::{Rule, structure as rules};
 use serde_json::{Map, Value};
 
@@ -104,10 +104,8 @@ impl Reading {
         for (key, value) in map {
             let at = place.field(key);
             let Some((_, kind)) = kinds.iter().find(|(name, _)| name == key) else {
-                let near = napkeeper_core::suggest::nearest(key, kinds.iter().map(|(name, _)| *name));
-                let fix = near.map(|name| format!("did you mean {name}?"));
-                let issue = Issue::new(&rules::UNKNOWN_FIELD, &at.path(), format!("unknown field {key}"));
-                self.unknown.push((at.bracketed(), issue.at_key().fix(fix)));
+                let issue = super::issues::unknown(&at.path(), kinds.iter().map(|(name, _)| *name));
+                self.unknown.push((at.bracketed(), issue));
                 continue;
             };
             if let Some(value) = self.field(value, *kind, &at) {
@@ -262,12 +260,7 @@ fn refuse(place: &Place<'_>, shown: Option<(&Place<'_>, String)>, reason: Reason
 fn naming(name: &str, prefix: &str, owner: Owner, place: &Place<'_>, faults: &mut Faults) {
     let embedded = owner == Owner::Embedded;
     if !prefix.is_empty() {
-        // A dash at the end is followed by more when the name is made.
-        let masked = match prefix.strip_suffix('-').filter(|rest| !rest.is_empty()) {
-            Some(rest) => format!("{}a", &rest[..rest.len() - rest.chars().next_back().map_or(0, char::len_utf8)]),
-            None => prefix.to_owned(),
-        };
-        let fits = if embedded { !prefix.contains(['/', '%']) } else { is_subdomain(&masked) };
+        let fits = if embedded { !prefix.contains(['/', '%']) } else { is_subdomain(&masked(prefix)) };
         if !fits {
             let at = place.field("generateName");
             let message = format!("{prefix:?} cannot begin a name: lower-case letters, digits, '-' and '.'");

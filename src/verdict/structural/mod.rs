@@ -12,7 +12,6 @@ mod formats;
 mod issues;
 mod lists;
 mod metadata;
-mod names;
 mod node;
 mod numbers;
 mod place;
@@ -28,7 +27,6 @@ pub(crate) use compile::{Manner, compile};
 pub use fault::Reason;
 pub(crate) use fault::{Fault, NO_FIELD};
 pub(crate) use issues::issues;
-pub(crate) use names::is_label;
 pub(crate) use node::Node;
 pub(crate) use ratchet::as_read;
 pub(crate) use scale::Scale;
@@ -37,7 +35,7 @@ use crate::finding::Issue;
 use fault::Faults;
 use metadata::Owner;
 use napkeeper_api::path::Path;
-use place::Place;
+pub(crate) use place::Place;
 use ratchet::Past;
 use serde_json::Value;
 
@@ -131,7 +129,7 @@ fn read(value: &Value, form: &Form) -> Judged {
     judged.unknown.extend(
         unknown
             .into_iter()
-            .map(|unknown| UnknownField { issue: issues::unknown(&unknown.path, unknown.parent), name: unknown.name }),
+            .map(|unknown| UnknownField { issue: issues::unknown(&unknown.path, unknown.names()), name: unknown.name }),
     );
     let mut meta = metadata::read(&value["metadata"], &Place::ROOT.field("metadata"));
     let mut inner = embedded::Unreadable::default();
@@ -153,7 +151,7 @@ pub(crate) fn plain(value: &Value, schema: &Node) -> Judged {
     let unknown = unknown.into_iter().map(|unknown| {
         // The walk began at a made-up field.
         let path = unknown.path.segments().iter().skip(1).fold(Path::root(), |path, s| path.with(s.clone()));
-        UnknownField { issue: issues::unknown(&path, unknown.parent), name: path.to_string() }
+        UnknownField { issue: issues::unknown(&path, unknown.names()), name: path.to_string() }
     });
     let unknown = unknown.collect();
     let mut faults = Faults::default();

@@ -1,6 +1,7 @@
 //! What does a schema ask of a value? Read once from its JSON, so that a check looks nothing up by name but fields.
 
 use super::formats::Format;
+use super::place::Place;
 use crate::patterns::Pattern;
 use napkeeper_api::path::{Path, Segment};
 use serde_json::{Map, Value};
@@ -149,6 +150,14 @@ pub(crate) enum Found<'n> {
 }
 
 impl<'n> Found<'n> {
+    /// The place of the field of this name. The API server writes fields that are named and keys of maps differently.
+    pub(crate) fn place<'p>(self, above: &'p Place<'p>, name: &'p str) -> Place<'p> {
+        match self {
+            Self::Property(_) => above.field(name),
+            Self::Additional(_) | Self::Anything | Self::Nothing => above.key(name),
+        }
+    }
+
     pub(crate) fn node(self) -> Option<&'n Node> {
         match self {
             Self::Property(node) | Self::Additional(node) => Some(node),

@@ -21,6 +21,13 @@ pub(crate) struct Unknown<'n> {
     pub(crate) parent: Option<&'n Node>,
 }
 
+impl<'n> Unknown<'n> {
+    /// The names of the fields that the object may have.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'n str> {
+        self.parent.into_iter().flat_map(Node::names)
+    }
+}
+
 /// What is known of a value's form.
 #[derive(Clone, Copy)]
 enum Form<'n> {
@@ -82,7 +89,7 @@ impl<'n> Store<'n> {
                 }
                 continue;
             }
-            let at = if matches!(found, Found::Property(_)) { place.field(key) } else { place.key(key) };
+            let at = found.place(place, key);
             let kept = match found {
                 _ if whole_object && META.contains(&key.as_str()) => value.clone(),
                 Found::Property(child) | Found::Additional(child) => {

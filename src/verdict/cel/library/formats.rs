@@ -11,6 +11,7 @@ use crate::cel::error::{EvalError, no_overload};
 use crate::cel::machine::Machine;
 use crate::cel::opaque::Opaque;
 use crate::cel::value::Val;
+use crate::names::{is_label_of_any_length, is_name_part_of_any_length, masked};
 
 type Result<T> = std::result::Result<T, EvalError>;
 
@@ -97,11 +98,11 @@ fn faults(format: Format, text: &str) -> Vec<String> {
     let one = |valid: bool, what: &str| if valid { Vec::new() } else { vec![what.to_owned()] };
     match format {
         Format::Dns1123Label => label(text, false),
-        Format::Dns1123LabelPrefix => label(&without_dash(text), false),
+        Format::Dns1123LabelPrefix => label(&masked(text), false),
         Format::Dns1035Label => label(text, true),
-        Format::Dns1035LabelPrefix => label(&without_dash(text), true),
+        Format::Dns1035LabelPrefix => label(&masked(text), true),
         Format::Dns1123Subdomain => subdomain(text),
-        Format::Dns1123SubdomainPrefix => subdomain(&without_dash(text)),
+        Format::Dns1123SubdomainPrefix => subdomain(&masked(text)),
         Format::QualifiedName => qualified_name(text),
         Format::LabelValue => label_value(text),
         Format::Uri => one(Url::parse(text).is_some(), "is no absolute URI"),
@@ -112,33 +113,14 @@ fn faults(format: Format, text: &str) -> Vec<String> {
     }
 }
 
-/// A name that something is appended to may end with a dash.
-fn without_dash(text: &str) -> String {
-    match text.strip_suffix('-') {
-        Some(rest) if !rest.is_empty() => {
-            let mut rest = rest.to_owned();
-            rest.pop();
-            rest + "a"
-        }
-        _ => text.to_owned(),
-    }
-}
-
-fn is_label(text: &str, letter_first: bool) -> bool {
-    let ok = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let bytes = text.as_bytes();
-    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return false };
-    let first = if letter_first { first.is_ascii_lowercase() } else { ok(*first) };
-    first && ok(*last) && bytes.iter().all(|b| ok(*b) || *b == b'-')
-}
-
 fn too_long(text: &str, most: usize) -> Vec<String> {
     if text.len() > most { vec![format!("must be no more than {most} bytes")] } else { Vec::new() }
 }
 
 fn label(text: &str, letter_first: bool) -> Vec<String> {
     let mut faults = too_long(text, 63);
-    if !is_label(text, letter_first) {
+    let begins = !letter_first || text.starts_with(|c: char| c.is_ascii_lowercase());
+    if !(begins && is_label_of_any_length(text)) {
         let first = if letter_first { "begin with a letter" } else { "begin with a letter or digit" };
         faults.push(format!("must consist of lower case letters, digits and '-', {first} and end with one"));
     }
@@ -147,21 +129,13 @@ fn label(text: &str, letter_first: bool) -> Vec<String> {
 
 fn subdomain(text: &str) -> Vec<String> {
     let mut faults = too_long(text, 253);
-    if !text.split('.').all(|part| is_label(part, false)) {
+    if !text.split('.').all(is_label_of_any_length) {
         faults.push(
             "must consist of lower case letters, digits, '-' and '.', and begin and end with one of the first two"
                 .to_owned(),
         );
     }
     faults
-}
-
-/// Letters, digits and `-_.`, the first and the last a letter or digit.
-fn is_name(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let ends = [bytes.first(), bytes.last()];
-    ends.iter().all(|b| b.is_some_and(u8::is_ascii_alphanumeric))
-        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
 }
 
 fn qualified_name(text: &str) -> Vec<String> {
@@ -177,7 +151,7 @@ fn qualified_name(text: &str) -> Vec<String> {
         None => Vec::new(),
     };
     faults.extend(too_long(name, 63));
-    if !is_name(name) {
+    if !is_name_part_of_any_length(name) {
         faults.push(
             "name part must consist of letters, digits and '-_.', and begin and end with one of the first two"
                 .to_owned(),
@@ -188,7 +162,7 @@ fn qualified_name(text: &str) -> Vec<String> {
 
 fn label_value(text: &str) -> Vec<String> {
     let mut faults = too_long(text, 63);
-    if !text.is_empty() && !is_name(text) {
+    if !text.is_empty() && !is_name_part_of_any_length(text) {
         faults.push("must be empty, or letters, digits and '-_.', with one of the first two at both ends".to_owned());
     }
     faults

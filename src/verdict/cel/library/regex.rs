@@ -10,7 +10,7 @@ use crate::cel::error::{EvalError, no_overload};
 use crate::cel::machine::Machine;
 use crate::cel::opaque::Opaque;
 use crate::cel::value::Val;
-use regex::Regex;
+use crate::patterns::Pattern;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,55 +30,25 @@ pub(crate) const TAKE_A_PATTERN: &[&str] = &["matches", "find", "findAll"];
 /// How many patterns are kept. They are few: computed patterns are rare.
 const CACHED: usize = 128;
 
-static CACHE: Mutex<BTreeMap<String, Arc<Regex>>> = Mutex::new(BTreeMap::new());
+/// Memory that a compiled pattern may take, in bytes: objects may bring patterns of their own.
+const SIZE_LIMIT: usize = 10 << 20;
 
-/// Compiles a pattern of Go. The one place that knows how.
-pub(crate) fn compile(pattern: &str) -> std::result::Result<Regex, String> {
-    Regex::new(&with_ascii_classes(pattern)).map_err(|e| format!("{pattern:?} is no regular expression: {e}"))
+static CACHE: Mutex<BTreeMap<String, Arc<Pattern>>> = Mutex::new(BTreeMap::new());
+
+/// Compiles a pattern that stands in an expression or comes from an object.
+pub(crate) fn compile(pattern: &str) -> std::result::Result<Pattern, String> {
+    Pattern::within(pattern, SIZE_LIMIT).map_err(|error| error.to_string())
 }
 
-/// Go's `\d`, `\w` and `\s` know ASCII only, and Rust's do not.
-fn with_ascii_classes(pattern: &str) -> String {
-    let mut out = String::new();
-    let mut in_class = false;
-    let mut chars = pattern.chars();
-    while let Some(c) = chars.next() {
-        if c != '\\' {
-            in_class = (in_class || c == '[') && c != ']';
-            out.push(c);
-            continue;
-        }
-        let Some(escaped) = chars.next() else {
-            out.push(c);
-            break;
-        };
-        let set = match escaped.to_ascii_lowercase() {
-            'd' => "0-9",
-            'w' => "0-9A-Za-z_",
-            's' => r"\t\n\x0c\r ",
-            _ => {
-                out.extend([c, escaped]);
-                continue;
-            }
-        };
-        match (escaped.is_ascii_uppercase(), in_class) {
-            (true, _) => out.push_str(&format!("[^{set}]")),
-            (false, true) => out.push_str(set),
-            (false, false) => out.push_str(&format!("[{set}]")),
-        }
-    }
-    out
-}
-
-/// A compiled pattern. It is never cloned: a clone would begin with an empty cache of its own.
+/// A compiled pattern, and whose it is.
 enum Compiled<'v> {
-    Written(&'v Regex),
-    Kept(Arc<Regex>),
+    Written(&'v Pattern),
+    Kept(Arc<Pattern>),
 }
 
 impl Deref for Compiled<'_> {
-    type Target = Regex;
-    fn deref(&self) -> &Regex {
+    type Target = Pattern;
+    fn deref(&self) -> &Pattern {
         match self {
             Self::Written(regex) => regex,
             Self::Kept(regex) => regex,
@@ -101,11 +71,11 @@ fn parts<'v>(machine: &mut Machine<'_>, args: &'v [Val]) -> Result<(&'v str, Com
         _ => return no_overload(),
     };
     // As kube-apiserver counts it: the text and a quarter of the pattern, multiplied.
-    machine.spend_on(text.len().saturating_mul(regex.as_str().len() / 4 + 1))?;
+    machine.spend_on(text.len().saturating_mul(regex.source().len() / 4 + 1))?;
     Ok((text, regex))
 }
 
-fn cached(pattern: &str) -> Result<Arc<Regex>> {
+fn cached(pattern: &str) -> Result<Arc<Pattern>> {
     let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(regex) = cache.get(pattern) {
         return Ok(regex.clone());
@@ -120,12 +90,12 @@ fn cached(pattern: &str) -> Result<Arc<Regex>> {
 
 fn matches(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
     let (text, regex) = parts(machine, args)?;
-    Ok(Val::Bool(regex.is_match(text)))
+    Ok(Val::Bool(regex.matches(text)))
 }
 
 fn find(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
     let (text, regex) = parts(machine, args)?;
-    Ok(Val::text(regex.find(text).map_or("", |m| m.as_str())))
+    Ok(Val::text(regex.find_all(text).next().unwrap_or_default()))
 }
 
 fn find_all(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
@@ -135,7 +105,7 @@ fn find_all(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
         [_, _, Val::Int(limit)] => usize::try_from(*limit).unwrap_or(usize::MAX),
         _ => return no_overload(),
     };
-    let found: Vec<Val> = regex.find_iter(text).take(limit).map(|m| Val::text(m.as_str())).collect();
+    let found: Vec<Val> = regex.find_all(text).take(limit).map(Val::text).collect();
     machine.spend(found.len())?;
     Ok(Val::list(found))
 }

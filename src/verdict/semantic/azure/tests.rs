@@ -1,8 +1,7 @@
-//! The examples of the pages, and what single objects and whole inputs are told.
+//! What single objects and whole inputs are told.
 
 use crate::facts::Facts;
 use crate::finding::{Finding, Severity};
-use crate::rules::{Rule, azure as rules};
 use crate::verdict::Verdict;
 use napkeeper_api::manifests::load_text;
 use napkeeper_core::catalog::retirement;
@@ -17,34 +16,6 @@ fn judge(text: &str, region: Option<&str>, kubernetes: Option<&str>) -> Vec<Find
     let findings = verdict.judge(&[source]).remove(0).findings;
     // What the other families say of these pools is tested beside them.
     findings.into_iter().filter(|f| f.rule.starts_with("NK1") || f.rule.starts_with("NK2")).collect()
-}
-
-/// The examples under a heading, each with what stands after `yaml`.
-fn examples(rule: &Rule, heading: &str) -> Vec<(String, String)> {
-    let section = rule.page.split(&format!("## {heading}\n")).nth(1).unwrap().split("\n## ").next().unwrap();
-    let blocks = section.split("```yaml").skip(1).map(|block| block.split_once('\n').unwrap());
-    blocks.map(|(info, rest)| (info.to_owned(), rest.split("```").next().unwrap().to_owned())).collect()
-}
-
-#[test]
-fn pages_tell_the_truth() {
-    let mut wrong = Vec::new();
-    for rule in rules::ALL {
-        for (heading, reported) in [("Bad", true), ("Good", false)] {
-            let examples = examples(rule, heading);
-            assert!(!examples.is_empty(), "{} {heading}", rule.id);
-            for (info, text) in examples {
-                let fact = |key: &str| info.split_whitespace().find_map(|w| w.strip_prefix(key));
-                let found = judge(&text, fact("region="), fact("kubernetes="));
-                let ids: Vec<&str> = found.iter().map(|f| f.rule).collect();
-                if ids.contains(&rule.id) != reported || ids.iter().any(|id| id.starts_with("NK1")) {
-                    wrong.push(format!("{} {heading}: {found:#?}", rule.id));
-                }
-                assert!(found.iter().all(|f| f.rule != rule.id || f.line > 1 && f.fix.is_some()), "{found:#?}");
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// A NodePool with these requirements, in flow style, one a line from line 8 on.
