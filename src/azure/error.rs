@@ -11,22 +11,23 @@ use napkeeper_core::ports::{CloudError, CloudErrorCode};
 use serde_json::Value;
 
 /// Codes that mean one thing whatever the text says.
-const BY_CODE: [(&str, CloudErrorCode); 27] = [
+const BY_CODE: [(&str, CloudErrorCode); 28] = [
     ("SkuNotAvailable", CloudErrorCode::SkuNotAvailable),
     ("VMSizeNotSupported", CloudErrorCode::SkuNotAvailable),
     ("AllocationFailed", CloudErrorCode::AllocationFailed),
-    ("OverconstrainedAllocationRequest", CloudErrorCode::AllocationFailed),
+    ("OverconstrainedAllocationRequest", CloudErrorCode::Overconstrained),
     ("ZonalAllocationFailed", CloudErrorCode::ZonalAllocationFailed),
-    ("OverconstrainedZonalAllocationRequest", CloudErrorCode::ZonalAllocationFailed),
+    ("OverconstrainedZonalAllocationRequest", CloudErrorCode::OverconstrainedZonal),
     ("QuotaExceeded", CloudErrorCode::FamilyQuota),
     ("SubnetIsFull", CloudErrorCode::SubnetFull),
     ("InsufficientSubnetSize", CloudErrorCode::SubnetFull),
     ("NicReservedForAnotherVm", CloudErrorCode::NicReserved),
     ("NicInUse", CloudErrorCode::InUse),
-    ("ScopeLocked", CloudErrorCode::Forbidden),
-    ("RequestDisallowedByPolicy", CloudErrorCode::Forbidden),
-    ("AuthorizationFailed", CloudErrorCode::Forbidden),
-    ("LinkedAuthorizationFailed", CloudErrorCode::Forbidden),
+    ("ScopeLocked", CloudErrorCode::Locked),
+    ("RequestDisallowedByPolicy", CloudErrorCode::Policy),
+    ("DenyAssignmentAuthorizationFailed", CloudErrorCode::Lockdown),
+    ("AuthorizationFailed", CloudErrorCode::Permission),
+    ("LinkedAuthorizationFailed", CloudErrorCode::Permission),
     ("TooManyRequests", CloudErrorCode::Throttled),
     ("SubscriptionRequestsThrottled", CloudErrorCode::Throttled),
     ("ResourceNotFound", CloudErrorCode::NotFound),
@@ -156,7 +157,7 @@ fn known(error: &Value, depth: usize) -> Option<(CloudErrorCode, &Value)> {
 
 fn by_status(status: u16) -> CloudErrorCode {
     match status {
-        401 | 403 => CloudErrorCode::Forbidden,
+        401 | 403 => CloudErrorCode::Permission,
         409 | 412 => CloudErrorCode::Conflict,
         429 => CloudErrorCode::Throttled,
         300..=399 | 404 | 408 | 500.. => CloudErrorCode::Unavailable,
@@ -209,8 +210,8 @@ mod tests {
         let unknown = json!({ "error": { "code": "Strange", "message": "?" } });
         for (status, meant) in [
             (400, CloudErrorCode::Invalid),
-            (401, CloudErrorCode::Forbidden),
-            (403, CloudErrorCode::Forbidden),
+            (401, CloudErrorCode::Permission),
+            (403, CloudErrorCode::Permission),
             (404, CloudErrorCode::Unavailable),
             (409, CloudErrorCode::Conflict),
             (429, CloudErrorCode::Throttled),
@@ -234,7 +235,7 @@ mod tests {
             (404, says("ResourceGroupNotFound"), CloudErrorCode::Unavailable),
             (404, says("SubscriptionNotFound"), CloudErrorCode::Unavailable),
             (404, says("NotFound"), CloudErrorCode::Unavailable),
-            (404, says("AuthorizationFailed"), CloudErrorCode::Forbidden),
+            (404, says("AuthorizationFailed"), CloudErrorCode::Permission),
             (404, within, CloudErrorCode::Unavailable),
             (404, json!("gone"), CloudErrorCode::Unavailable),
             (400, says("ResourceNotFound"), CloudErrorCode::Invalid),

@@ -65,14 +65,28 @@ pub enum CloudErrorCode {
     AllocationFailed,
     /// No capacity for the size in the zone.
     ZonalAllocationFailed,
+    /// Nothing in the region fits all that was asked for together.
+    Overconstrained,
+    /// Nothing in the zone fits all that was asked for together.
+    OverconstrainedZonal,
     /// The subnet has no free address.
     SubnetFull,
     /// A NIC is reserved for a VM whose creation failed.
     NicReserved,
     /// The resource is in use.
     InUse,
-    /// A lock or a policy forbids it.
-    Forbidden,
+    /// We have no right to do it.
+    Permission,
+    /// A lock forbids it.
+    Locked,
+    /// A deny assignment forbids it, as the lockdown of a node resource group does.
+    Lockdown,
+    /// An Azure Policy forbids it.
+    Policy,
+    /// The image does not exist, is not replicated here or does not fit the size.
+    Image,
+    /// Encryption at host is not possible, or a disk encryption set cannot be used.
+    Encryption,
     /// Too many requests.
     Throttled,
     /// No such resource.
@@ -96,10 +110,17 @@ impl CloudErrorCode {
             Self::SkuNotAvailable => "sku_not_available",
             Self::AllocationFailed => "allocation_failed",
             Self::ZonalAllocationFailed => "zonal_allocation_failed",
+            Self::Overconstrained => "overconstrained",
+            Self::OverconstrainedZonal => "overconstrained_zonal",
             Self::SubnetFull => "subnet_full",
             Self::NicReserved => "nic_reserved",
             Self::InUse => "in_use",
-            Self::Forbidden => "forbidden",
+            Self::Permission => "permission",
+            Self::Locked => "locked",
+            Self::Lockdown => "lockdown",
+            Self::Policy => "policy",
+            Self::Image => "image",
+            Self::Encryption => "encryption",
             Self::Throttled => "throttled",
             Self::NotFound => "not_found",
             Self::Conflict => "conflict",
@@ -119,6 +140,8 @@ impl CloudErrorCode {
                 | Self::SkuNotAvailable
                 | Self::AllocationFailed
                 | Self::ZonalAllocationFailed
+                | Self::Overconstrained
+                | Self::OverconstrainedZonal
         )
     }
 

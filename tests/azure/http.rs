@@ -100,7 +100,7 @@ async fn nobody_at_home_is_unavailable() {
 #[tokio::test]
 async fn the_status_decides_where_the_body_says_nothing() {
     let azure = served(|_| async { StatusCode::UNAUTHORIZED.into_response() }).await;
-    assert_eq!(error(azure.perform(&get(VM)).await).code, CloudErrorCode::Forbidden);
+    assert_eq!(error(azure.perform(&get(VM)).await).code, CloudErrorCode::Permission);
     let azure = served(|_| async { (StatusCode::INTERNAL_SERVER_ERROR, "oops").into_response() }).await;
     assert_eq!(error(azure.perform(&get(VM)).await).code, CloudErrorCode::Unavailable);
     let azure = served(|_| async { (StatusCode::FOUND, [("location", "https://evil.example")]).into_response() }).await;

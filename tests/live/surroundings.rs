@@ -36,8 +36,8 @@ async fn every_trouble_is_said_borne_and_got_over() -> Result<()> {
     let fail =
         |status: u16, code: &str| json!({ "fail": { "status": status, "code": code, "message": "as a test wants" } });
     for (fault, category) in [
-        (fail(401, "ExpiredAuthenticationToken"), "forbidden"),
-        (fail(403, "AuthorizationFailed"), "forbidden"),
+        (fail(401, "ExpiredAuthenticationToken"), "permission"),
+        (fail(403, "AuthorizationFailed"), "permission"),
         // A group that is not there proves nothing about what is in it.
         (fail(404, "ResourceGroupNotFound"), "unavailable"),
         (json!({ "throttle": { "retryAfter": "2s" } }), "throttled"),

@@ -71,6 +71,7 @@ impl LivePorts {
             finished_at: self.clock.now(),
             group_managed_by,
             cloud,
+            bystanders: Ok(Vec::new()),
             claims: cluster.claims,
             nodes: cluster.nodes,
             volumes: cluster.volumes,

@@ -2,6 +2,7 @@
 //!
 //! Sweeps reason on nothing else. A listing that is not whole is a failure, not a shorter list.
 
+use super::bystander::Bystander;
 use super::claim::Claim;
 use super::cloud::CloudResource;
 use super::node::Node;
@@ -34,6 +35,8 @@ pub struct Inventory {
     pub group_managed_by: Result<Option<ArmId>, ListFailure>,
     /// VMs, NICs and disks of the node resource group.
     pub cloud: Listing<CloudResource>,
+    /// What else is there and may link to them: Machines, scale-set instances, snapshots; addresses and frontends.
+    pub bystanders: Listing<Bystander>,
     /// NodeClaims, deleting ones too.
     pub claims: Listing<Claim>,
     /// Nodes.
@@ -55,6 +58,7 @@ impl Inventory {
         }
         failed(&self.group_managed_by)
             .or_else(|| failed(&self.cloud))
+            .or_else(|| failed(&self.bystanders))
             .or_else(|| failed(&self.claims))
             .or_else(|| failed(&self.nodes))
             .or_else(|| failed(&self.volumes))

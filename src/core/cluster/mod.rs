@@ -2,6 +2,7 @@
 //!
 //! Every type here is a value, parsed once at the edge. [`Snapshot`] holds them with their indexes.
 
+pub mod bystander;
 pub mod claim;
 pub mod cloud;
 pub mod delta;

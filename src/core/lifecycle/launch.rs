@@ -345,8 +345,10 @@ fn rules_out(refusal: &LaunchRefusal, other: &PlannedOffering) -> bool {
         CloudErrorCode::SkuNotAvailable | CloudErrorCode::FamilyQuota => {
             same_size && key.capacity_type == other.capacity_type
         }
-        CloudErrorCode::AllocationFailed => same_size,
-        CloudErrorCode::ZonalAllocationFailed => same_size && key.zone == other.zone,
+        CloudErrorCode::AllocationFailed | CloudErrorCode::Overconstrained => same_size,
+        CloudErrorCode::ZonalAllocationFailed | CloudErrorCode::OverconstrainedZonal => {
+            same_size && key.zone == other.zone
+        }
         _ => key == other,
     }
 }

@@ -236,6 +236,7 @@ impl World {
                 finished_at: start(),
                 group_managed_by: Ok(Some(settings.cluster.cluster.clone())),
                 cloud: Ok(Vec::new()),
+                bystanders: Ok(Vec::new()),
                 claims: Ok(Vec::new()),
                 nodes: Ok(Vec::new()),
                 volumes: Ok(Vec::new()),

@@ -55,18 +55,28 @@ impl Unavailable {
                 let time = if own == CapacityType::Spot { HOUR } else { HOURS_23 };
                 self.block(size(own), refusal.at, time);
             }
-            CloudErrorCode::AllocationFailed => both.into_iter().for_each(|c| self.block(size(c), refusal.at, HOUR)),
-            CloudErrorCode::ZonalAllocationFailed => {
+            CloudErrorCode::AllocationFailed | CloudErrorCode::Overconstrained => {
+                both.into_iter().for_each(|c| self.block(size(c), refusal.at, HOUR))
+            }
+            CloudErrorCode::ZonalAllocationFailed | CloudErrorCode::OverconstrainedZonal => {
                 for c in both {
                     self.block(Scope::SizeInZone(key.size.clone(), key.zone.clone(), c), refusal.at, HOUR);
                 }
             }
             // Every other offering would meet the same; but not for long, for a person may lift it at any time.
-            CloudErrorCode::Forbidden | CloudErrorCode::NotFound | CloudErrorCode::SubnetFull => {
+            CloudErrorCode::Permission
+            | CloudErrorCode::Locked
+            | CloudErrorCode::Lockdown
+            | CloudErrorCode::Policy
+            | CloudErrorCode::Encryption
+            | CloudErrorCode::NotFound
+            | CloudErrorCode::SubnetFull => {
                 both.into_iter().for_each(|c| self.block(Scope::All(c), refusal.at, MINUTE));
             }
             // Azure does not want this size as we ask for it, and perhaps no other.
-            CloudErrorCode::Invalid => both.into_iter().for_each(|c| self.block(size(c), refusal.at, MINUTES_10)),
+            CloudErrorCode::Invalid | CloudErrorCode::Image => {
+                both.into_iter().for_each(|c| self.block(size(c), refusal.at, MINUTES_10))
+            }
             CloudErrorCode::NicReserved
             | CloudErrorCode::InUse
             | CloudErrorCode::Throttled

@@ -93,6 +93,7 @@ impl World {
             finished_at: now,
             group_managed_by,
             cloud,
+            bystanders: Ok(Vec::new()),
             claims: cluster.list_claims(now),
             nodes: cluster.list_nodes(now),
             volumes: cluster.list_volumes(now),

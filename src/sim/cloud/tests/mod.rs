@@ -317,7 +317,7 @@ fn faults_end_at_their_time_and_throttling_says_how_long_to_wait() {
     assert!(cloud.list(at(19)).is_err() && cloud.list(at(20)).is_ok());
     cloud.faults.deletes_locked_until = Some(at(30));
     let nic = cloud.nic_id("a");
-    assert_eq!(delete(&mut cloud, &nic, at(29)), Err(CloudErrorCode::Forbidden));
+    assert_eq!(delete(&mut cloud, &nic, at(29)), Err(CloudErrorCode::Locked));
     assert!(delete(&mut cloud, &nic, at(30)).is_ok());
 }
 
