@@ -7,6 +7,7 @@
 mod azure;
 mod credential;
 mod error;
+mod facts;
 mod identity;
 mod listing;
 mod nic;
@@ -21,5 +22,6 @@ mod write;
 pub use azure::Azure;
 pub use credential::{Chain, Credential, CredentialError, Token};
 pub use error::classify;
+pub use facts::{PRICES_ENDPOINT, RetailPrices, sku_rows};
 pub use settings::{AzureSettings, Machines, SettingsError, on_this_machine};
 pub use wire::{HttpWire, Method, Wire, WireError, WireRequest, WireResponse};
