@@ -6,6 +6,7 @@
 
 mod answer;
 mod ask;
+mod facts;
 mod offers;
 mod route;
 mod shape;
@@ -15,6 +16,7 @@ mod tests;
 use crate::cloud::{Cloud, ListingFault, Refusal};
 use answer::{Watch, accepted, ok, wrong};
 pub use answer::{failure, refused, unauthorized};
+pub use facts::PRICES;
 use jiff::Timestamp;
 use napkeeper_core::cluster::cloud::{CloudResource, ResourceKind};
 use napkeeper_core::names::ArmId;
@@ -26,6 +28,8 @@ use std::sync::Arc;
 
 /// Resources on a page of a listing.
 const PAGE: usize = 50;
+/// Sizes on a page of theirs.
+const SKUS_ON_PAGE: usize = 400;
 
 /// A request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +68,9 @@ impl Response {
 #[must_use]
 pub fn handle(cloud: &mut Cloud, request: &Request<'_>, now: Timestamp) -> Response {
     cloud.advance(now);
+    if let Some(response) = facts::prices(cloud, request) {
+        return response;
+    }
     if let Err(refusal) = cloud.faults.admit(now) {
         return refused(&refusal);
     }
@@ -106,9 +113,10 @@ impl Call<'_> {
             ("DELETE", Route::Resource(of, id)) => self.delete(of, id),
             ("PATCH", Route::Tags(id)) => self.merge_tags(id),
             ("GET", Route::Operation(id)) => Ok(self.poll(id)),
-            ("GET", Route::Skus) => Ok(ok(offers::skus(self.cloud, self.query.get("$filter"), self.now))),
+            ("GET", Route::Skus) => self.skus(),
             ("GET", Route::Usages) => Ok(ok(offers::usages(self.cloud))),
             ("GET", Route::Locks) => Ok(ok(offers::locks(self.cloud, self.now))),
+            ("GET", Route::Fact(fact)) => fact.answer(self.cloud),
             (method, _) => {
                 let message = format!("The method {method} is not supported here.");
                 Err(wrong(405, "MethodNotAllowed", &message))
@@ -142,6 +150,24 @@ impl Call<'_> {
         let page = shown.iter().skip(from).take(PAGE);
         let value: Vec<Value> = page.map(|r| self.listed(of, r)).collect();
         let mut body = json!({ "value": value });
+        if !is_last {
+            body["nextLink"] = Value::from(self.next_link(next));
+        }
+        Ok(ok(body))
+    }
+
+    /// The sizes, on pages of their own; a listing that breaks off does so here too.
+    fn skus(&self) -> Result<Response, Response> {
+        let all = offers::skus(self.cloud, self.query.get("$filter"), self.now);
+        let from: usize = self.query.get("$skiptoken").and_then(|token| token.parse().ok()).unwrap_or(0);
+        let next = from + SKUS_ON_PAGE;
+        let is_last = next >= all.len();
+        let broken = self.cloud.faults.listing_fault(self.now) == Some(ListingFault::BrokenPage);
+        if broken && is_last {
+            return Err(refused(&Refusal::Unavailable));
+        }
+        let page: Vec<Value> = all.into_iter().skip(from).take(SKUS_ON_PAGE).collect();
+        let mut body = json!({ "value": page });
         if !is_last {
             body["nextLink"] = Value::from(self.next_link(next));
         }
