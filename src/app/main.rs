@@ -5,6 +5,7 @@ mod cli;
 mod clock;
 mod controller;
 mod region;
+mod sheet;
 mod webhook;
 
 use mimalloc::MiMalloc;

@@ -8,6 +8,7 @@
 
 mod companion;
 mod definitions;
+mod facts;
 mod harness;
 mod hooks;
 mod kills;
