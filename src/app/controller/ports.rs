@@ -64,14 +64,15 @@ impl LivePorts {
     /// The cloud first, Kubernetes after it: whatever was created in between is alive, not an orphan.
     async fn take_inventory(&self) -> Inventory {
         let started_at = self.clock.now();
-        let (group_managed_by, cloud) = tokio::join!(self.azure.group_managed_by(), self.azure.list());
+        let (group_managed_by, cloud, bystanders) =
+            tokio::join!(self.azure.group_managed_by(), self.azure.list(), self.azure.bystanders());
         let cluster = list::list_for_inventory(&self.client, &*self.clock).await;
         Inventory {
             started_at,
             finished_at: self.clock.now(),
             group_managed_by,
             cloud,
-            bystanders: Ok(Vec::new()),
+            bystanders,
             claims: cluster.claims,
             nodes: cluster.nodes,
             volumes: cluster.volumes,
