@@ -148,7 +148,7 @@ impl Call<'_> {
             ("DELETE", Route::Resource(of, id)) => self.delete(of, id),
             ("PUT", Route::Extension(id)) => self.put_extension(&id),
             ("GET", Route::Extension(id)) => self.get_extension(&id),
-            ("PATCH", Route::Tags(id)) => self.merge_tags(id),
+            ("PATCH", Route::Tags(id)) => self.change_tags(id),
             ("GET", Route::Operation(id)) => Ok(self.poll(id)),
             ("GET", Route::Skus) => Ok(ok(offers::skus(self.cloud, self.query.get("$filter"), self.now))),
             ("GET", Route::Usages) => Ok(ok(offers::usages(self.cloud))),
@@ -365,10 +365,9 @@ impl Call<'_> {
         (self.cloud.settings().timings.vm_create.1.as_secs() / 9).clamp(1, 10)
     }
 
-    fn merge_tags(&mut self, id: ArmId) -> Result<Response, Response> {
+    fn change_tags(&mut self, id: ArmId) -> Result<Response, Response> {
         let body = self.body()?;
-        let tags = ask::merged_tags(&body)?;
-        self.perform(Effect::Tag(id.clone(), tags)).map_err(|r| refused(&r))?;
+        self.perform(ask::tags_change(id.clone(), &body)?).map_err(|r| refused(&r))?;
         let tags = self.find(&id)?.map(|r| r.tags.clone()).unwrap_or_default();
         Ok(ok(json!({ "properties": { "tags": tags } })))
     }

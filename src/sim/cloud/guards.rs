@@ -93,7 +93,7 @@ fn write_of(effect: &Effect) -> Option<(Verb, &ArmId)> {
         Effect::Delete(id, ResourceKind::Nic | ResourceKind::OsDisk | ResourceKind::Vm | ResourceKind::DataDisk) => {
             Some((Verb::Delete, id))
         }
-        Effect::Tag(id, _) => Some((Verb::Tag, id)),
+        Effect::Tag(id, _) | Effect::Untag(id, _) => Some((Verb::Tag, id)),
         _ => None,
     }
 }
