@@ -69,12 +69,14 @@ pub(crate) fn nic(nic: NetworkInterface, created_at: Option<Timestamp>) -> Resul
     };
     let head = Head { tags: nic.tags.unwrap_or_default(), ..Head::of(resource)? };
     let serves = nic.properties.serves().map(Arc::from);
-    let addresses = nic.properties.ip_configurations.map_or(0, |list| list.len());
+    let addresses = nic.properties.ip_configurations.unwrap_or_default();
+    let subnet = addresses.iter().find_map(|a| a["properties"]["subnet"]["id"].as_str());
     let vm = nic.properties.virtual_machine.and_then(|vm| vm.id);
     let detail = Nic {
         vm: vm.map(|id| head.id(&id)).transpose()?,
         serves,
-        addresses: u32::try_from(addresses).unwrap_or(u32::MAX),
+        addresses: u32::try_from(addresses.len()).unwrap_or(u32::MAX),
+        subnet: subnet.map(|id| head.id(id)).transpose()?,
     };
     head.resource(nic.properties.resource_guid, created_at, None, Detail::Nic(detail))
 }

@@ -69,7 +69,11 @@ fn allowed_beside_nap(effect: &Effect) -> bool {
     use napkeeper_core::cluster::cloud::ResourceKind;
     match effect {
         Effect::Delete(_, kind) => *kind != ResourceKind::Vm,
-        Effect::Record(_) | Effect::ReportSweep(_) | Effect::Tag(..) => true,
+        // Its type is all that is known of what is tagged.
+        Effect::Tag(id, _) | Effect::Untag(id, _) => {
+            !id.folded().contains("/providers/microsoft.compute/virtualmachines/")
+        }
+        Effect::Record(_) | Effect::ReportSweep(_) => true,
         other => !other.is_write(),
     }
 }
@@ -78,6 +82,7 @@ fn allowed_beside_nap(effect: &Effect) -> bool {
 mod tests {
     use super::*;
     use napkeeper_core::cluster::cloud::{ResourceKind, Tags};
+    use napkeeper_core::cluster::naming::{NIC_TYPE, VM_TYPE};
     use napkeeper_core::names::{ArmId, Namespace, ObjectKey, ObjectName, Uid};
 
     #[test]
@@ -89,6 +94,9 @@ mod tests {
             (Effect::Delete(id.clone(), ResourceKind::Nic), true),
             (Effect::Evict(pod, Uid::new("u").unwrap()), false),
             (Effect::Tag(id.clone(), Tags::new()), true),
+            (Effect::Tag(id.resource(VM_TYPE, "vm"), Tags::new()), false),
+            (Effect::Untag(id.resource(VM_TYPE, "vm"), Tags::new()), false),
+            (Effect::Untag(id.resource(NIC_TYPE, "nic"), Tags::new()), true),
             (Effect::Get(id), true),
             (Effect::TakeInventory, true),
         ] {

@@ -12,7 +12,7 @@ use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::cluster::cloud::Tags;
 use napkeeper_core::labels;
 use napkeeper_core::names::{ArmId, ClaimName, VmSize, Zone};
-use napkeeper_core::plan::{KubeletSpec, NicSpec, VmSpec};
+use napkeeper_core::plan::{Effect, KubeletSpec, NicSpec, VmSpec};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -59,10 +59,16 @@ pub(super) fn nic(body: &Value, id: ArmId, cloud: &Cloud) -> Result<NicSpec, Res
     Ok(NicSpec { id, tags })
 }
 
-/// Tags of a PATCH of `Microsoft.Resources/tags`.
-pub(super) fn merged_tags(body: &Value) -> Result<Tags, Response> {
-    must_be("operation", &body["operation"], "Merge")?;
-    tags(&body["properties"]["tags"])
+/// What a PATCH of `Microsoft.Resources/tags` asks for: to add tags, or to take these very ones off.
+pub(super) fn tags_change(id: ArmId, body: &Value) -> Result<Effect, Response> {
+    let tags = tags(&body["properties"]["tags"])?;
+    match body["operation"].as_str() {
+        Some("Delete") => Ok(Effect::Untag(id, tags)),
+        _ => {
+            must_be("operation", &body["operation"], "Merge")?;
+            Ok(Effect::Tag(id, tags))
+        }
+    }
 }
 
 fn offering(body: &Value, cloud: &Cloud) -> Result<OfferingKey, Response> {

@@ -104,7 +104,7 @@ impl Call<'_> {
             ("PUT", Route::Resource(Type::Vm, id)) => self.put_vm(id),
             ("PUT", Route::Resource(Type::Nic, id)) => self.put_nic(id),
             ("DELETE", Route::Resource(of, id)) => self.delete(of, id),
-            ("PATCH", Route::Tags(id)) => self.merge_tags(id),
+            ("PATCH", Route::Tags(id)) => self.change_tags(id),
             ("GET", Route::Operation(id)) => Ok(self.poll(id)),
             ("GET", Route::Skus) => Ok(ok(offers::skus(self.cloud, self.query.get("$filter"), self.now))),
             ("GET", Route::Usages) => Ok(ok(offers::usages(self.cloud))),
@@ -237,10 +237,9 @@ impl Call<'_> {
         (self.cloud.settings().timings.vm_create.1.as_secs() / 9).clamp(1, 10)
     }
 
-    fn merge_tags(&mut self, id: ArmId) -> Result<Response, Response> {
+    fn change_tags(&mut self, id: ArmId) -> Result<Response, Response> {
         let body = self.body()?;
-        let tags = ask::merged_tags(&body)?;
-        self.perform(Effect::Tag(id.clone(), tags)).map_err(|r| refused(&r))?;
+        self.perform(ask::tags_change(id.clone(), &body)?).map_err(|r| refused(&r))?;
         let tags = self.find(&id)?.map(|r| r.tags.clone()).unwrap_or_default();
         Ok(ok(json!({ "properties": { "tags": tags } })))
     }

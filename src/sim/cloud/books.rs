@@ -96,7 +96,7 @@ impl Cloud {
             // A NIC does not say so itself; the listing of all resources of the group does.
             created_at: Some(now),
             zone: None,
-            detail: Detail::Nic(Nic { vm: None, serves: None, addresses: 1 }),
+            detail: Detail::Nic(Nic { vm: None, serves: None, addresses: 1, subnet: None }),
         }
     }
 }

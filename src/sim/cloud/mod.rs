@@ -125,6 +125,7 @@ impl Cloud {
             Effect::PutVm(spec) => self.put_vm(spec, now),
             Effect::Delete(id, _) => self.delete(id, now),
             Effect::Tag(id, tags) => self.tag(id, tags, now),
+            Effect::Untag(id, tags) => self.untag(id, tags, now),
             Effect::Poll(operation) => self.operations.poll(operation),
             other => {
                 let what = format!("{other:?} is no request to Azure; send it to Kubernetes");
@@ -293,6 +294,17 @@ impl Cloud {
         let mut merged = resource.tags.clone();
         merged.extend(tags.clone());
         self.set_tags(id, merged, Author::Request, now);
+        Ok(Reply::Done)
+    }
+
+    fn untag(&mut self, id: &ArmId, tags: &Tags, now: Timestamp) -> Result<Reply, Refusal> {
+        let Some(resource) = self.resources.get(id) else {
+            return Err(Refusal::NotFound(id.clone()));
+        };
+        self.check_idle(id)?;
+        let mut left = resource.tags.clone();
+        left.retain(|key, value| tags.get(key) != Some(value));
+        self.set_tags(id, left, Author::Request, now);
         Ok(Reply::Done)
     }
 }
