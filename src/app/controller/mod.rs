@@ -2,7 +2,7 @@
 
 mod keeper;
 mod ports;
-mod settings;
+pub(crate) mod settings;
 mod settling;
 mod telling;
 
