@@ -10,4 +10,5 @@ mod agreement;
 mod facts;
 mod http;
 mod same;
+mod seeds;
 mod world;

@@ -44,6 +44,12 @@ impl Basis {
         Ok(Self { verdict, sizes: known.sizes_from(month), prices: known.prices_from(month) })
     }
 
+    /// True when it is made of these facts, or of others of the same age.
+    #[must_use]
+    pub fn is_of(&self, known: &Known, month: Month) -> bool {
+        self.sizes == known.sizes_from(month) && self.prices == known.prices_from(month)
+    }
+
     /// Which facts serve, and how old they are, for people.
     #[must_use]
     pub fn served(&self, now: Timestamp) -> String {

@@ -87,6 +87,12 @@ impl Webhook {
         })
     }
 
+    /// What it judges by.
+    #[must_use]
+    pub fn basis(&self) -> Arc<Basis> {
+        Arc::clone(&self.basis.borrow())
+    }
+
     /// The same webhook, judging by what Azure was last said to offer.
     #[must_use]
     pub fn by(self, basis: watch::Receiver<Arc<Basis>>) -> Self {

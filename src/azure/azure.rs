@@ -63,7 +63,10 @@ impl Azure {
     /// True for an effect that changes something on Azure.
     #[must_use]
     pub fn writes(effect: &Effect) -> bool {
-        matches!(effect, Effect::PutNic(_) | Effect::PutVm(_) | Effect::Delete(..) | Effect::Tag(..))
+        matches!(
+            effect,
+            Effect::PutNic(_) | Effect::PutVm(_) | Effect::Delete(..) | Effect::Tag(..) | Effect::Untag(..)
+        )
     }
 
     /// Fetches the token for the next request, unless it is at hand. That may take a minute: whoever has to check
@@ -86,7 +89,8 @@ impl Azure {
             Effect::PutNic(spec) => self.put_nic(spec).await,
             Effect::PutVm(spec) => self.put_vm(spec).await,
             Effect::Delete(id, _) => self.delete(id).await,
-            Effect::Tag(id, tags) => self.tag(id, tags).await,
+            Effect::Tag(id, tags) => self.change_tags(id, "Merge", tags).await,
+            Effect::Untag(id, tags) => self.change_tags(id, "Delete", tags).await,
             Effect::Poll(operation) => self.poll(operation).await,
             other => Err(invalid(format!("{other:?} is no request to Azure; send it to Kubernetes"))),
         };
@@ -161,9 +165,9 @@ impl Azure {
     }
 
     /// `Merge` keeps the other tags.
-    async fn tag(&self, id: &ArmId, tags: &Tags) -> Result<Reply, CloudError> {
+    async fn change_tags(&self, id: &ArmId, operation: &str, tags: &Tags) -> Result<Reply, CloudError> {
         Place::of(id)?;
-        let body = json!({ "operation": "Merge", "properties": { "tags": tags } });
+        let body = json!({ "operation": operation, "properties": { "tags": tags } });
         let path = format!("{id}/providers/Microsoft.Resources/tags/default");
         self.write(Method::Patch, &path, Some(&body)).await
     }

@@ -136,8 +136,14 @@ async fn locks_and_images_are_read() {
 async fn the_simulated_azure_knows_which_versions_there_are() {
     let lab = lab();
     let ask = |path: &str| {
-        let request =
-            napkeeper_sim::arm::Request { method: "GET", origin: "https://a", path_and_query: path, body: b"" };
+        let conditions = napkeeper_sim::arm::Conditions::default();
+        let request = napkeeper_sim::arm::Request {
+            method: "GET",
+            origin: "https://a",
+            path_and_query: path,
+            body: b"",
+            conditions,
+        };
         lab.wire.with(|cloud, now| napkeeper_sim::arm::handle(cloud, &request, *now).status)
     };
     let compute = "/subscriptions/s/providers/Microsoft.Compute/locations/westeurope";

@@ -3,9 +3,11 @@
 use super::story::{claims, quickstart};
 use super::{eventually, one_lab_at_a_time};
 use anyhow::{Context, Result, ensure};
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kube::api::{Api, ListParams};
 use napkeeper_api::facts::{FACTS_CONFIG_MAP, Published};
+use napkeeper_core::facts::FactKind;
 use napkeeper_tests::lab::{Lab, NAMESPACE};
 use serde_json::json;
 use std::time::Duration;
@@ -31,7 +33,7 @@ async fn whole(lab: &Lab) -> Result<(ConfigMap, Published)> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn facts_are_published_and_a_full_quota_holds_pods_with_the_reason() -> Result<()> {
     let _turn = one_lab_at_a_time().await;
-    let lab = Lab::start("provisioner").await?;
+    let mut lab = Lab::start("provisioner").await?;
     for of in ["cores", "lowPriorityCores"] {
         lab.fault_inside(&json!({ "quota": { "of": of, "cores": 1 } })).await?;
     }
@@ -51,6 +53,7 @@ async fn facts_are_published_and_a_full_quota_holds_pods_with_the_reason() -> Re
     let managers = map.metadata.managed_fields.unwrap_or_default();
     ensure!(managers.iter().any(|m| m.manager.as_deref() == Some("napkeeper-facts")), "{managers:?}");
     the_webhook_may_read_this_object_alone(&lab).await?;
+    what_fails_stays_as_it_was(&mut lab).await?;
 
     lab.plane.apply(&quickstart()?).await?;
     let events: Api<Event> = Api::namespaced(lab.plane.client().await?, "default");
@@ -62,6 +65,28 @@ async fn facts_are_published_and_a_full_quota_holds_pods_with_the_reason() -> Re
     .await?;
     ensure!(said.contains("0 of 1 cores used, 0 in flight"), "{said}");
     ensure!(claims(&lab).await?.is_empty(), "NodeClaims are made that Azure would refuse");
+    Ok(())
+}
+
+/// Azure does not say any more which locks there are.
+async fn what_fails_stays_as_it_was(lab: &mut Lab) -> Result<()> {
+    let fail = json!({ "status": 503, "code": "ServerBusy", "message": "later", "requests": { "path": "/locks" } });
+    lab.fault(&json!({ "fail": fail })).await?;
+    lab.jump(SignedDuration::from_mins(7))?;
+    let api: Api<ConfigMap> = Api::namespaced(lab.plane.client().await?, NAMESPACE);
+    let published = eventually("a failing fact in napkeeper-facts", STEP, async || {
+        let map = api.get(FACTS_CONFIG_MAP).await?;
+        let published = Published::read(map.data.as_ref().context("no data")?)?;
+        Ok(published.failing.contains_key(&FactKind::Locks).then_some(published))
+    })
+    .await?;
+    let (locks, quota) = (published.known.locks.context("no locks")?, published.known.quota.context("no quota")?);
+    ensure!(locks.as_of < quota.as_of, "the locks are as old as the quota: {} {}", locks.as_of, quota.as_of);
+    ensure!(published.failing.len() == 1, "{:?}", published.failing);
+    lab.cure_azure().await?;
+    for of in ["cores", "lowPriorityCores"] {
+        lab.fault_inside(&json!({ "quota": { "of": of, "cores": 1 } })).await?;
+    }
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 mod facts;
 mod keeper;
 mod ports;
-mod settings;
+pub(crate) mod settings;
 mod settling;
 mod telling;
 
@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use keeper::{Fixed, Inlets, Keeper};
 use kube::Client;
 use napkeeper_azure::{
-    Azure, AzureSettings, Credential, HttpWire, PRICES_ENDPOINT, RetailPrices, Token, on_this_machine,
+    AksCluster, Azure, AzureSettings, Credential, HttpWire, PRICES_ENDPOINT, RetailPrices, Token, on_this_machine,
 };
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::clock::Clock;
@@ -213,6 +213,7 @@ fn azure(options: &Options, known: &Known) -> Result<Azure> {
     let settings = AzureSettings {
         group: cluster.group.clone(),
         region: cluster.region.clone(),
+        aks: AksCluster::of(&cluster.cluster),
         machines: known.nodes.as_ref().map(settings::machines).transpose()?,
         endpoint: Arc::from(options.azure_endpoint.as_str()),
         deadline: AzureSettings::DEADLINE,

@@ -9,7 +9,7 @@ use napkeeper_core::names::Region;
 use napkeeper_serve::{
     Certificates, Health, Lifecycle, Limits, Part, TlsMetrics, bind, metrics, run, serve_plain, serve_tls,
 };
-use napkeeper_webhook::{Basis, Webhook, router};
+use napkeeper_webhook::{Webhook, router};
 use source::Source;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -65,7 +65,7 @@ fn parts(
     let tls = (certificates, TlsMetrics::register(&mut registry));
     let (snapshots, received) = watch::channel(None::<Arc<Snapshot>>);
     let webhook = Webhook::new(&options.namespace, received, napkeeper_webhook::Limits::default(), &mut registry)?;
-    let (basis, by) = watch::channel(Arc::new(Basis::embedded()?));
+    let (basis, by) = watch::channel(webhook.basis());
     let webhook = webhook.by(by);
     let (admission_router, health_router) = (router(Arc::new(webhook)), Health::new(lifecycle).router(registry));
     let (kubeconfig, namespace) = (options.kubeconfig.clone(), options.namespace.clone());

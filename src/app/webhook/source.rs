@@ -10,7 +10,7 @@ use napkeeper_api::facts::Published;
 use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, RegionCatalog};
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::controller::Controller;
-use napkeeper_core::facts::{PriceSheet, Quota, STALE_AFTER, catalog_of};
+use napkeeper_core::facts::{Known, PriceSheet, Quota, STALE_AFTER, catalog_of};
 use napkeeper_core::labels;
 use napkeeper_core::names::Region;
 use napkeeper_kube::watch::{Kind, WatchEvent, WatchOptions, watch as watch_cluster};
@@ -105,8 +105,11 @@ impl Source {
                 },
                 Ok(()) = facts.changed() => {
                     let published = facts.borrow_and_update().clone();
-                    region = self.learn(published.as_ref(), &catalog, &mut seen)?;
-                    (news, warned) = (true, false);
+                    if let Some(changed) = self.learn(published.as_ref(), &catalog, &mut seen)? {
+                        (region, warned) = (changed, false);
+                        seen.forget_types();
+                    }
+                    news = true;
                 }
                 _ = beat.tick(), if synced && news => {
                     news = false;
@@ -123,29 +126,35 @@ impl Source {
         }
     }
 
-    /// Takes up what the controller has published; the catalogue that it makes, unless the region is not known by it.
+    /// Takes up what the controller has published. Where that changes what is offered: the catalogue, or none while the
+    /// region is not known by it.
     fn learn(
         &self,
         published: Option<&Published>,
         catalog: &Catalog,
         seen: &mut Controller,
-    ) -> anyhow::Result<Option<RegionCatalog>> {
-        seen.forget_types();
+    ) -> anyhow::Result<Option<Option<RegionCatalog>>> {
         let ours = |published: &&Published| self.region.as_ref().is_none_or(|region| *region == published.region);
         let found = published.filter(ours).and_then(|p| Some((p, catalog.region(&p.region)?)));
         let Some((Published { known, .. }, embedded)) = found else {
             tracing::info!("no facts are published for this region: the embedded catalogue serves");
             seen.learn_quota(None);
+            if self.basis.borrow().is_of(&Known::default(), catalog.as_of()) {
+                return Ok(None);
+            }
             self.basis.send_replace(Arc::new(Basis::embedded()?));
-            return Ok(None);
+            return Ok(Some(None));
         };
-        let basis = Basis::live(known, &embedded, catalog.as_of())?;
-        tracing::info!(facts = basis.served(Timestamp::now()), "facts have been published");
-        self.basis.send_replace(Arc::new(basis));
         // A hint is no promise: old numbers are no reason to say that there is no place.
         let fresh = |quota: &&Arc<Quota>| Timestamp::now().duration_since(quota.as_of) <= STALE_AFTER;
         seen.learn_quota(known.quota.as_ref().filter(fresh).cloned());
-        Ok(Some(catalog_of(known, &embedded, &PriceSheet::default())))
+        if self.basis.borrow().is_of(known, catalog.as_of()) {
+            return Ok(None);
+        }
+        let basis = Basis::live(known, &embedded, catalog.as_of())?;
+        tracing::info!(facts = basis.served(Timestamp::now()), "facts have been published");
+        self.basis.send_replace(Arc::new(basis));
+        Ok(Some(Some(catalog_of(known, &embedded, &PriceSheet::default()))))
     }
 
     /// The sizes of the region, once that is known; says whether they are.

@@ -7,7 +7,7 @@ use crate::catalog::{CapacityType, InstanceType, SizeFacts};
 use crate::cluster::Snapshot;
 use crate::cluster::claim::Claim;
 use jiff::{SignedDuration, Timestamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -84,8 +84,13 @@ impl fmt::Display for QuotaShort {
 /// Room under the quotas. Without numbers, or with stale ones, there is room for everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Room {
-    /// The quota with the cores that are under way beside Azure's numbers, by name in lower case.
-    quotas: BTreeMap<String, (Usage, u64)>,
+    /// Each quota with the cores that are under way beside Azure's numbers.
+    quotas: Vec<(Usage, u64)>,
+    /// The quotas of families, by the names that sizes have. Looked up for every candidate of every pass, so nothing is
+    /// made anew there.
+    families: Arc<BTreeMap<Arc<str>, usize>>,
+    regional: Option<usize>,
+    spot: Option<usize>,
 }
 
 impl Room {
@@ -94,7 +99,16 @@ impl Room {
     pub fn of(snapshot: &Snapshot, now: Timestamp) -> Self {
         let fresh = |quota: &&Arc<Quota>| now.duration_since(quota.as_of) <= STALE_AFTER;
         let Some(quota) = snapshot.quota.as_ref().filter(fresh) else { return Self::default() };
-        let mut room = Self { quotas: quota.by_name.iter().map(|(k, u)| (k.clone(), (u.clone(), 0))).collect() };
+        let place = |name: &str| quota.by_name.keys().position(|known| known == name);
+        let named: BTreeSet<&Arc<str>> =
+            snapshot.instance_types.values().flat_map(|types| types.iter().map(|t| &t.facts.family)).collect();
+        let families = named.into_iter().filter_map(|f| Some((Arc::clone(f), place(&f.to_lowercase())?))).collect();
+        let mut room = Self {
+            quotas: quota.by_name.values().map(|usage| (usage.clone(), 0)).collect(),
+            families: Arc::new(families),
+            regional: place(REGIONAL),
+            spot: place(SPOT),
+        };
         for claim in snapshot.claims().values().filter(|claim| is_in_flight(claim, quota.as_of)) {
             if let Some((facts, capacity_type)) = asked_by(snapshot, claim) {
                 room.take(facts, capacity_type);
@@ -107,8 +121,9 @@ impl Room {
     #[must_use]
     pub fn short(&self, facts: &SizeFacts, capacity_type: CapacityType) -> Option<QuotaShort> {
         let need = u64::from(facts.vcpus);
-        let quotas = names(facts, capacity_type).into_iter().flatten().filter_map(|name| self.quotas.get(&name));
-        let mut short = quotas.filter(|(usage, in_flight)| usage.used + in_flight + need > usage.limit);
+        let quotas = self.places(facts, capacity_type).into_iter().flatten().filter_map(|place| self.quotas.get(place));
+        let mut short = quotas
+            .filter(|(usage, in_flight)| usage.used.saturating_add(*in_flight).saturating_add(need) > usage.limit);
         short.next().map(|(usage, in_flight)| QuotaShort { usage: usage.clone(), in_flight: *in_flight, need })
     }
 
@@ -120,22 +135,19 @@ impl Room {
 
     /// Counts one more VM of a size.
     pub fn take(&mut self, facts: &SizeFacts, capacity_type: CapacityType) {
-        if self.quotas.is_empty() {
-            return;
-        }
-        for name in names(facts, capacity_type).into_iter().flatten() {
-            if let Some((_, in_flight)) = self.quotas.get_mut(&name) {
-                *in_flight += u64::from(facts.vcpus);
+        for place in self.places(facts, capacity_type).into_iter().flatten() {
+            if let Some((_, in_flight)) = self.quotas.get_mut(place) {
+                *in_flight = in_flight.saturating_add(u64::from(facts.vcpus));
             }
         }
     }
-}
 
-/// The quotas that a VM counts against: spot against its own alone, all others against family and region.
-fn names(facts: &SizeFacts, capacity_type: CapacityType) -> [Option<String>; 2] {
-    match capacity_type {
-        CapacityType::Spot => [Some(SPOT.to_owned()), None],
-        CapacityType::OnDemand => [Some(facts.family.to_lowercase()), Some(REGIONAL.to_owned())],
+    /// The quotas that a VM counts against: spot against its own alone, all others against family and region.
+    fn places(&self, facts: &SizeFacts, capacity_type: CapacityType) -> [Option<usize>; 2] {
+        match capacity_type {
+            CapacityType::Spot => [self.spot, None],
+            CapacityType::OnDemand => [self.families.get(&facts.family).copied(), self.regional],
+        }
     }
 }
 
