@@ -8,5 +8,6 @@
 
 mod agreement;
 mod http;
+mod launches;
 mod same;
 mod world;

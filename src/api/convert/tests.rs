@@ -254,6 +254,7 @@ fn full_claim() -> Claim {
             os_disk: arm("disks/o"),
             written_at: at,
             refused: 2,
+            operation: None,
         }),
         status: ClaimStatus {
             launched: Some(at),

@@ -139,11 +139,8 @@ impl CollectScript {
     fn wait(&mut self, operation: OperationId) -> Step {
         self.polls += 1;
         if self.polls >= MOST_POLLS {
-            return Step::failed(PortError::Cloud(CloudError {
-                code: CloudErrorCode::Unavailable,
-                message: Arc::from("the deletion has not ended; the next inventory shows what came of it"),
-                retry_after: None,
-            }));
+            let message = "the deletion has not ended; the next inventory shows what came of it";
+            return Step::failed(PortError::Cloud(CloudError::new(CloudErrorCode::Unavailable, message)));
         }
         self.todo.push_back(Task::Poll(operation));
         Step::Wait(POLL_EVERY)
@@ -239,7 +236,7 @@ mod tests {
     }
 
     fn refused(code: CloudErrorCode) -> PortError {
-        PortError::Cloud(CloudError { code, message: Arc::from(""), retry_after: None })
+        PortError::Cloud(CloudError::new(code, ""))
     }
 
     #[test]

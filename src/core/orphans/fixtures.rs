@@ -158,6 +158,7 @@ pub(super) fn intent(vm: &ArmId, nic: &ArmId, os_disk: &ArmId) -> LaunchIntent {
         os_disk: os_disk.clone(),
         written_at: start(),
         refused: 0,
+        operation: None,
     }
 }
 
