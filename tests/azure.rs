@@ -10,4 +10,5 @@ mod agreement;
 mod http;
 mod launches;
 mod same;
+mod seeds;
 mod world;

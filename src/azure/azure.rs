@@ -92,7 +92,7 @@ impl Azure {
             Effect::PutNic(spec) => (Method::Put, &spec.id),
             Effect::PutVm(spec) => (Method::Put, &spec.id),
             Effect::Delete(id, _) => (Method::Delete, id),
-            Effect::Tag(id, _) => (Method::Patch, id),
+            Effect::Tag(id, _) | Effect::Untag(id, _) => (Method::Patch, id),
             _ => return Ok(()),
         };
         self.authenticate().await?;
@@ -110,7 +110,8 @@ impl Azure {
             Effect::PutNic(spec) => self.put_nic(spec).await,
             Effect::PutVm(spec) => self.put_vm(spec).await,
             Effect::Delete(id, _) => self.delete(id).await,
-            Effect::Tag(id, tags) => self.tag(id, tags).await,
+            Effect::Tag(id, tags) => self.change_tags(id, "Merge", tags).await,
+            Effect::Untag(id, tags) => self.change_tags(id, "Delete", tags).await,
             Effect::Poll(operation) => self.poll(operation).await,
             other => Err(invalid(format!("{other:?} is no request to Azure; send it to Kubernetes"))),
         };
@@ -190,9 +191,9 @@ impl Azure {
     }
 
     /// `Merge` keeps the other tags.
-    async fn tag(&self, id: &ArmId, tags: &Tags) -> Result<Reply, CloudError> {
+    async fn change_tags(&self, id: &ArmId, operation: &str, tags: &Tags) -> Result<Reply, CloudError> {
         Place::of(id)?;
-        let body = json!({ "operation": "Merge", "properties": { "tags": tags } });
+        let body = json!({ "operation": operation, "properties": { "tags": tags } });
         self.write(Method::Patch, &tags_path(id), Some(&body)).await
     }
 
@@ -219,7 +220,7 @@ impl std::fmt::Debug for Azure {
 /// Where an effect on a resource is sent.
 fn path_of(effect: &Effect, id: &ArmId) -> String {
     match effect {
-        Effect::Tag(..) => tags_path(id),
+        Effect::Tag(..) | Effect::Untag(..) => tags_path(id),
         _ => id.to_string(),
     }
 }

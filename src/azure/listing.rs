@@ -3,10 +3,9 @@
 //! A listing is whole or it is a failure: whatever goes wrong on any page ends it, and the failure says how many pages
 //! had been read. Each page is tried several times (the transport), the whole listing for a bounded time.
 
-use crate::azure::{Azure, parsed};
+use crate::azure::Azure;
 use crate::error::unavailable;
 use crate::transport::meant;
-use crate::wire::Method;
 use crate::{nic, read};
 use azure_core::Pageable;
 use futures::StreamExt;
@@ -22,7 +21,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// Most pages of a listing. More means that the links run in circles.
-const MOST_PAGES: usize = 1_000;
+pub(crate) const MOST_PAGES: usize = 1_000;
 /// Longest that a listing may take. 100,000 resources are some hundred pages of a second or two.
 const LONGEST: Duration = Duration::from_secs(900);
 
@@ -76,15 +75,7 @@ impl Azure {
     }
 
     async fn nics(&self) -> Result<Vec<nic::NetworkInterface>, CloudError> {
-        let mut url = self.transport.url(&format!("{}/providers/{NIC_TYPE}", self.settings.group));
-        let mut nics = Vec::new();
-        for _ in 0..MOST_PAGES {
-            let page: nic::Page = parsed(&self.transport.call(Method::Get, url, None).await?)?;
-            nics.extend(page.value);
-            let Some(next) = page.next_link.filter(|next| !next.is_empty()) else { return Ok(nics) };
-            url = next.parse().map_err(|_| unavailable("the link to the next page is no URL"))?;
-        }
-        Err(endless())
+        self.pages(format!("{}/providers/{NIC_TYPE}", self.settings.group), None).await
     }
 
     /// When each NIC was created, by its id in lower case.
@@ -101,7 +92,7 @@ impl Azure {
 }
 
 /// All pages of a listing.
-async fn whole<T>(pages: Pageable<T, azure_core::Error>) -> Result<Vec<T>, CloudError>
+pub(crate) async fn whole<T>(pages: Pageable<T, azure_core::Error>) -> Result<Vec<T>, CloudError>
 where
     T: azure_core::Continuable,
 {
@@ -124,6 +115,6 @@ pub(crate) fn partial(pages: usize, error: CloudError) -> CloudError {
     CloudError { message: format!("after {pages} whole pages: {}", error.message).into(), ..error }
 }
 
-fn endless() -> CloudError {
+pub(crate) fn endless() -> CloudError {
     unavailable(format!("the listing has more than {MOST_PAGES} pages"))
 }

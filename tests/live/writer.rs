@@ -266,6 +266,7 @@ async fn sweeps(client: &Client, writer: &Writer) {
         findings: (0..60).map(finding).collect(),
         totals: [((ResourceKind::OsDisk, Standing::Orphan), total)].into(),
         halted: None,
+        outlook: Default::default(),
     };
     let send = |report: &SweepReport| Effect::ReportSweep(Box::new(report.clone()));
     assert_eq!(perform(writer, send(&report)).await, failed(ClusterError::NotFound));
@@ -274,7 +275,7 @@ async fn sweeps(client: &Client, writer: &Writer) {
     let first = api.get("live").await.unwrap();
     let status = first.status.unwrap();
     assert_eq!((status.orphans, status.observed_generation), (Some(60), first.metadata.generation));
-    assert_eq!((status.findings.unwrap().len(), status.conditions.unwrap().len()), (50, 2));
+    assert_eq!((status.findings.unwrap().len(), status.conditions.unwrap().len()), (50, 3));
     report.observed_at += SignedDuration::from_secs(60);
     assert_eq!(perform(writer, send(&report)).await, Ok(Reply::Done));
     let same = api.get("live").await.unwrap();
@@ -283,7 +284,7 @@ async fn sweeps(client: &Client, writer: &Writer) {
     assert_eq!(perform(writer, send(&report)).await, Ok(Reply::Done));
     let conditions = api.get("live").await.unwrap().status.unwrap().conditions.unwrap();
     let words: Vec<String> = conditions.iter().map(|c| format!("{}={}", c.kind, c.status)).collect();
-    assert_eq!(words, ["Ready=True", "Halted=True"]);
+    assert_eq!(words, ["Ready=True", "Halted=True", "Degraded=False"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -57,7 +57,11 @@ fn vm(claim: &Claim, state: ProvisioningState, tags: Tags) -> Arc<CloudResource>
 }
 
 fn nic(claim: &Claim, tags: Tags) -> Arc<CloudResource> {
-    resource(&resource_ids(&group(), &claim.name).nic, tags, Detail::Nic(Nic { vm: None, serves: None, addresses: 1 }))
+    resource(
+        &resource_ids(&group(), &claim.name).nic,
+        tags,
+        Detail::Nic(Nic { vm: None, serves: None, addresses: 1, subnet: None }),
+    )
 }
 
 fn resource(id: &ArmId, tags: Tags, detail: Detail) -> Arc<CloudResource> {

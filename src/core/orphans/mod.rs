@@ -21,11 +21,19 @@
 pub mod breaker;
 
 mod allowance;
+mod approvals;
+mod attempt;
 mod collect;
+mod denial;
 mod finding;
 mod law;
 mod links;
+mod mark;
+mod order;
+mod outlook;
 mod ownership;
+mod pace;
+mod pass;
 mod price;
 mod recording;
 mod sweep;
@@ -35,13 +43,22 @@ mod verdict;
 mod cases;
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod weaknesses;
 
 pub use allowance::Allowance;
-pub use collect::{CollectScript, final_check, mark};
+pub use approvals::{ApprovalFinding, ApprovalState};
+pub use attempt::{Attempt, Deed, Outcome};
+pub use collect::{CollectScript, final_check};
+pub use denial::Denial;
 pub use finding::{Finding, Refusal, Standing};
 pub use law::{Clause, Law};
 pub use links::{Links, SignOfLife};
+pub use mark::MarkScript;
+pub use outlook::Outlook;
+pub use pace::{AT_ONCE, DELETES_PER_MINUTE, TAGS_PER_MINUTE};
+pub use pass::REPORTED;
 pub use price::Prices;
 pub use recording::apply;
-pub use sweep::{REPORTED, SweepMemory, sweep};
+pub use sweep::{SweepMemory, sweep};
 pub use verdict::{Assessed, Case, judge};

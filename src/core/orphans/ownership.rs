@@ -39,7 +39,7 @@ pub(super) fn group(inventory: &Inventory, settings: &Settings) -> Group {
     Group::Ours
 }
 
-fn lies_in(id: &ArmId, group: &ArmId) -> bool {
+pub(super) fn lies_in(id: &ArmId, group: &ArmId) -> bool {
     id.folded().strip_prefix(group.folded()).is_some_and(|rest| rest.starts_with('/'))
 }
 

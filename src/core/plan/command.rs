@@ -80,6 +80,11 @@ pub enum Command {
         /// When it was first seen as a suspect.
         first_seen: Timestamp,
     },
+    /// Take our own mark off a resource that is no suspect any more, or that no sweep marks any more.
+    Unmark {
+        /// The resource as listed, with the mark.
+        resource: Arc<CloudResource>,
+    },
     /// Write an OrphanSweep's status.
     ReportSweep(Box<SweepReport>),
 }
@@ -168,6 +173,7 @@ impl Command {
             Self::Record(_) => "record",
             Self::SweepDelete(_) => "sweep_delete",
             Self::Mark { .. } => "mark",
+            Self::Unmark { .. } => "unmark",
             Self::ReportSweep(_) => "report_sweep",
         }
     }
@@ -188,7 +194,7 @@ impl Command {
             Self::Observe { .. } => CommandKey::Inventory,
             Self::Record(_) => CommandKey::Records,
             Self::SweepDelete(delete) => CommandKey::Resource(delete.resource.id.clone()),
-            Self::Mark { resource, .. } => CommandKey::Resource(resource.id.clone()),
+            Self::Mark { resource, .. } | Self::Unmark { resource } => CommandKey::Resource(resource.id.clone()),
             Self::ReportSweep(report) => CommandKey::Sweep(report.sweep.clone()),
         }
     }

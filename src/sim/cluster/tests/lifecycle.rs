@@ -225,6 +225,7 @@ fn a_report_is_written_to_a_sweep_that_is_there() {
         findings: Vec::new(),
         totals: std::collections::BTreeMap::new(),
         halted: None,
+        outlook: Default::default(),
     };
     let effect = Effect::ReportSweep(Box::new(report.clone()));
     assert_eq!(perform(&mut cluster, effect.clone(), at(0)), Err(ClusterError::NotFound));
@@ -241,6 +242,8 @@ fn old_deletions_are_forgotten_and_cleared_sightings_dropped() {
         kind: ResourceKind::DataDisk,
         at: at(second),
         evidence: Vec::new(),
+        failures: 0,
+        refused: None,
     };
     let sighting = Sighting {
         kind: ResourceKind::DataDisk,
