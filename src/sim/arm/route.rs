@@ -57,6 +57,9 @@ pub(super) enum Route {
     Skus,
     Usages,
     Locks,
+    Permissions,
+    /// Deny assignments or policy assignments, of which there are none.
+    NoAssignments,
 }
 
 /// Versions of `Microsoft.Compute/skus`, which has its own.
@@ -131,6 +134,10 @@ impl Route {
             [] => Some(Self::Group),
             ["resources"] => Some(Self::Everything),
             ["providers", "microsoft.authorization", "locks"] => Some(Self::Locks),
+            ["providers", "microsoft.authorization", "permissions"] => Some(Self::Permissions),
+            ["providers", "microsoft.authorization", "denyassignments" | "policyassignments"] => {
+                Some(Self::NoAssignments)
+            }
             ["providers", provider, of] => Type::parse(provider, of).map(Self::List),
             ["providers", provider, of, _] => {
                 Type::parse(provider, of).zip(id(8)).map(|(of, id)| Self::Resource(of, id))

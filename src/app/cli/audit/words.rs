@@ -100,6 +100,11 @@ fn of_leave(refusal: Refusal, about: &About<'_>) -> (String, String) {
         ),
         (Refusal::Cap, _) => ("enough has been deleted in these 24 hours", "wait, or raise caps.deletionsPerDay"),
         (Refusal::Approval, _) => ("nobody has approved it", "commit the lines under `approvals` below"),
+        (Refusal::BackOff, _) => ("its last deletion failed", "wait: it is tried again a little later"),
+        (Refusal::Denied, _) => (
+            "Azure does not let such a resource be deleted now",
+            "see what `napkeeper audit --as-controller` says of rights, locks and policies",
+        ),
         (Refusal::Excluded, _) => ("an exclusion names it", "remove the exclusion if it is in error"),
         _ => ("the law refuses", "see docs/orphans.md"),
     };

@@ -172,7 +172,10 @@ fn approvals_that_do_nothing_and_a_breaker_that_would_trip_are_said() {
     let saved = report(&cases().join("saved"), &[]).0;
     let approvals = about(&saved, "approval");
     assert_eq!(approvals.len(), 2, "{approvals:?}");
-    assert!(approvals[0].contains("pvc-long-gone is spent") && approvals[1].contains("pvc-retained has expired"));
+    assert!(
+        approvals[0].contains("pvc-retained does nothing (Expired)")
+            && approvals[1].contains("pvc-long-gone does nothing (Spent)")
+    );
     assert_eq!(about(&saved, "breaker"), [""; 0]);
     // What a restored API server looks like: most of what was wanted is wanted by nobody any more.
     let folder = copy();
