@@ -5,10 +5,12 @@
 //! operations would repeat the PUT at each look and lose the error. Retries belong to the deciders.
 
 mod azure;
+mod bystanders;
 mod credential;
 mod error;
 mod identity;
 mod listing;
+mod network;
 mod nic;
 mod operation;
 mod place;
@@ -21,6 +23,7 @@ mod wire;
 mod write;
 
 pub use azure::Azure;
+pub use bystanders::AksCluster;
 pub use credential::{Chain, Credential, CredentialError, Token};
 pub use error::classify;
 pub use preflight::{Denial, Lock, Permission, Policy, Preflight, matches};

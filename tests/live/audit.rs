@@ -8,6 +8,7 @@ use napkeeper_tests::lab::{Lab, repository};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 /// Runs the audit as the ServiceAccount of the lab.
 fn audit(lab: &Lab, args: &[&str]) -> Result<Output> {
@@ -39,7 +40,7 @@ fn report(output: &Output, code: i32) -> Result<Value> {
 
 fn standing<'r>(report: &'r Value, name: &str) -> Result<&'r str> {
     let findings = report["findings"].as_array().context("no findings")?;
-    let finding = findings.iter().find(|f| f["name"] == name).with_context(|| format!("no {name} in {report}"))?;
+    let finding = findings.iter().find(|f| f["name"] == name).with_context(|| format!("no {name} in the report"))?;
     finding["standing"].as_str().context("no standing")
 }
 
@@ -72,14 +73,20 @@ async fn a_live_audit_finds_what_leaked_and_its_files_give_the_same_report() -> 
         .await?;
     lab.tell_azure("stage", &json!({ "leakNic": { "name": "leaked", "tags": tags } })).await?;
     lab.jump(SignedDuration::from_hours(2))?;
+    // The simulated Azure looks at its clock a few times a second.
+    tokio::time::sleep(Duration::from_millis(500)).await;
     lab.tell_azure("stage", &json!({ "leakNic": { "name": "fresh", "tags": tags } })).await?;
     system_node(&lab).await?;
 
     let writes = lab.proxy.writes().len();
     let saved = lab.folder().join("saved");
     let live = report(&audit(&lab, &["-o", "json", "--all", "--save", &saved.display().to_string()])?, 1)?;
-    ensure!(standing(&live, "leaked")? == "unproven" && standing(&live, "leaked-vm")? == "unproven", "{live}");
-    ensure!(standing(&live, "fresh")? == "suspect" && standing(&live, "foreign-0")? == "foreign", "{live}");
+    ensure!(
+        standing(&live, "leaked")? == "unproven" && standing(&live, "leaked-vm")? == "unproven",
+        "{}",
+        live["totals"]
+    );
+    ensure!(standing(&live, "fresh")? == "suspect" && standing(&live, "foreign-0")? == "foreign", "{}", live["totals"]);
     ensure!(saved.join("networkInterfaces.page2.json").exists(), "pages are saved one by one");
     let pods = std::fs::read_to_string(saved.join("pods.json"))?;
     ensure!(!pods.contains("image"), "a saved pod holds more than disks: {pods}");
@@ -97,6 +104,16 @@ async fn a_live_audit_finds_what_leaked_and_its_files_give_the_same_report() -> 
 async fn refused(lab: &Lab) -> Result<()> {
     let preflight = report(&audit(lab, &["--as-controller", "-o", "json"])?, 0)?;
     ensure!(preflight["grant"] == json!([]), "{preflight}");
+    for (fault, lacking) in [
+        (json!({ "lockdown": { "for": "1h" } }), "AKS node resource group lockdown"),
+        (json!({ "lock": { "for": "1h" } }), "lock no-delete (CanNotDelete)"),
+        (json!({ "policy": { "assignment": "need-cost-center", "for": "1h" } }), "need-cost-center denies"),
+    ] {
+        lab.fault_inside(&fault).await?;
+        let preflight = report(&audit(lab, &["--as-controller", "-o", "json"])?, 1)?;
+        ensure!(preflight.to_string().contains(lacking), "{fault}: {preflight}");
+        lab.cure_azure().await?;
+    }
     lab.fault_inside(&json!({ "listing": { "how": "forbidden", "for": "1h" } })).await?;
     let preflight = report(&audit(lab, &["--as-controller", "-o", "json"])?, 1)?;
     let lacks = preflight["grant"].as_array().context("no grant")?;

@@ -10,7 +10,7 @@ use crate::{clock::WallClock, inventory};
 use anyhow::{Context, bail};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_api::config;
-use napkeeper_azure::{Azure, AzureSettings, Credential, HttpWire, Recorder, Saved, Token, Wire};
+use napkeeper_azure::{AksCluster, Azure, AzureSettings, Credential, HttpWire, Recorder, Saved, Token, Wire};
 use napkeeper_core::clock::Clock;
 use napkeeper_core::cluster::inventory::{Inventory, ListFailure};
 use napkeeper_core::cluster::record::Records;
@@ -214,6 +214,8 @@ fn azure(settings: &Settings, endpoint: &str, wire: Arc<dyn Wire>, credential: C
     let settings = AzureSettings {
         group: settings.cluster.group.clone(),
         region: settings.cluster.region.clone(),
+        aks: AksCluster::of(&settings.cluster.cluster),
+        aks: AksCluster::of(&settings.cluster.cluster),
         machines: None,
         endpoint: Arc::from(endpoint),
         deadline: AzureSettings::DEADLINE,

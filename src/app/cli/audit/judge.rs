@@ -130,6 +130,7 @@ fn row(case: &Case<'_>, judged: Judged<'_>, resource: &CloudResource, missing: &
     let about = About {
         resource,
         sweep: is_of_git.then_some(sweep),
+        least: sweep.minimum_age(finding.kind),
         of_age_at: case.of_age_at(resource, sweep),
         seen: case.records.sightings.get(&resource.id).map_or(0, |s| s.times),
         cluster_missing: missing,
