@@ -181,6 +181,7 @@ fn obstacles(preflight: &Preflight) -> Vec<Obstacle> {
     for policy in preflight.policies.iter().flatten() {
         let what = match policy.effect.as_str() {
             "deny" => format!("{} denies what does not comply", policy.name),
+            "denyaction" => format!("{} denies deletes", policy.name),
             "initiative" => format!("{} is a set of policies, which may hold one that denies", policy.name),
             _ => format!("{}: its definition could not be read, so it may deny", policy.name),
         };
