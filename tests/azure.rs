@@ -9,6 +9,7 @@
 mod agreement;
 mod facts;
 mod http;
+mod launches;
 mod same;
 mod seeds;
 mod world;

@@ -120,10 +120,10 @@ async fn usages_and_addresses_follow_what_runs() {
 #[tokio::test]
 async fn locks_and_images_are_read() {
     let lab = lab();
-    assert_eq!(lab.azure.locks().await.unwrap(), []);
+    assert_eq!(lab.azure.group_locks().await.unwrap(), []);
     let end = lab.now + SignedDuration::from_mins(1);
     lab.wire.with(|cloud, _| cloud.faults.deletes_locked_until = Some(end));
-    let locks = lab.azure.locks().await.unwrap();
+    let locks = lab.azure.group_locks().await.unwrap();
     assert_eq!((locks.len(), locks[0].level), (1, LockLevel::CanNotDelete));
     let images = lab.azure.images(&ImageDefinition::all(33)).await.unwrap();
     assert_eq!(images.len(), ImageDefinition::all(33).len());

@@ -202,7 +202,7 @@ impl FactKeeper {
                 known.images = Some(Fact { as_of: at, value: azure.images(&definitions).await? });
             }
             FactKind::Subnets => known.subnets = Some(Fact { as_of: at, value: azure.subnets(subnets).await? }),
-            FactKind::Locks => known.locks = Some(Fact { as_of: at, value: azure.locks().await? }),
+            FactKind::Locks => known.locks = Some(Fact { as_of: at, value: azure.group_locks().await? }),
         }
         Ok(known)
     }

@@ -14,7 +14,8 @@ use jiff::{SignedDuration, Timestamp};
 use keeper::{Fixed, Inlets, Keeper};
 use kube::Client;
 use napkeeper_azure::{
-    AksCluster, Azure, AzureSettings, Credential, HttpWire, PRICES_ENDPOINT, RetailPrices, Token, on_this_machine,
+    AksCluster, Azure, AzureCloud, AzureSettings, Credential, HttpWire, PRICES_ENDPOINT, RetailPrices, Token,
+    on_this_machine,
 };
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::clock::Clock;
@@ -50,7 +51,8 @@ pub(crate) struct Options {
     pub(crate) namespace: String,
     pub(crate) health_bind: SocketAddr,
     pub(crate) identity: Option<String>,
-    pub(crate) azure_endpoint: String,
+    pub(crate) azure_cloud: Option<AzureCloud>,
+    pub(crate) azure_endpoint: Option<String>,
     pub(crate) azure_token_file: Option<PathBuf>,
     pub(crate) time_offset_file: Option<PathBuf>,
 }
@@ -178,10 +180,10 @@ async fn serve_health(
 }
 
 /// The price list: the public cloud's, or that of a simulated Azure on this machine. Other clouds have none.
-fn prices(azure: &str) -> Result<Option<RetailPrices>> {
-    let endpoint = match azure {
-        AzureSettings::ENDPOINT => PRICES_ENDPOINT,
-        other if on_this_machine(other) => other,
+fn prices(options: &Options, cloud: AzureCloud) -> Result<Option<RetailPrices>> {
+    let endpoint = match options.azure_endpoint.as_deref() {
+        Some(here) if on_this_machine(here) => here,
+        None | Some(AzureSettings::ENDPOINT) if cloud == AzureCloud::Public => PRICES_ENDPOINT,
         _ => return Ok(None),
     };
     Ok(Some(RetailPrices::new(endpoint, Arc::new(HttpWire::new(AzureSettings::DEADLINE)?))?))
@@ -193,7 +195,7 @@ fn asked(options: &Options, known: &Known) -> Result<Asked> {
     let region = crate::region::known(known.settings.cluster.region.as_str(), &catalog)?;
     let subnets = known.nodes.iter().map(|nodes| ArmId::new(&nodes.subnet).context("nodes.subnet"));
     Ok(Asked {
-        prices: prices(&options.azure_endpoint)?,
+        prices: prices(options, options.azure_cloud.or(known.cloud).unwrap_or_default())?,
         embedded: catalog.region(&region).context("the catalogue lost the region")?,
         sheet: known.sheet.clone(),
         subnets: subnets.collect::<Result<_>>()?,
@@ -202,12 +204,13 @@ fn asked(options: &Options, known: &Known) -> Result<Asked> {
 }
 
 fn azure(options: &Options, known: &Known) -> Result<Azure> {
+    let cloud = options.azure_cloud.or(known.cloud).unwrap_or_default();
     let credential = match &options.azure_token_file {
         Some(file) => {
             let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
             Credential::Static(Token::new(text.trim(), Timestamp::now().saturating_add(TOKEN_LASTS)?))
         }
-        None => Credential::default_chain()?,
+        None => Credential::chain_in(cloud)?,
     };
     let cluster = &known.settings.cluster;
     let settings = AzureSettings {
@@ -215,7 +218,7 @@ fn azure(options: &Options, known: &Known) -> Result<Azure> {
         region: cluster.region.clone(),
         aks: AksCluster::of(&cluster.cluster),
         machines: known.nodes.as_ref().map(settings::machines).transpose()?,
-        endpoint: Arc::from(options.azure_endpoint.as_str()),
+        endpoint: Arc::from(options.azure_endpoint.as_deref().unwrap_or(cloud.endpoint())),
         deadline: AzureSettings::DEADLINE,
     };
     Ok(Azure::new(settings, Arc::new(HttpWire::new(AzureSettings::DEADLINE)?), credential)?)

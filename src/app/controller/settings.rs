@@ -3,7 +3,7 @@
 use anyhow::{Context, bail, ensure};
 use napkeeper_api::config::{self, Cluster, Nodes};
 use napkeeper_api::yaml;
-use napkeeper_azure::Machines;
+use napkeeper_azure::{AzureCloud, Machines};
 use napkeeper_core::catalog::InstanceTypeOptions;
 use napkeeper_core::facts::PriceSheet;
 use napkeeper_core::names::{ArmId, Region};
@@ -22,6 +22,7 @@ pub(crate) struct Known {
     pub(crate) nodes: Option<Nodes>,
     /// The customer's own prices.
     pub(crate) sheet: PriceSheet,
+    pub(crate) cloud: Option<AzureCloud>,
 }
 
 /// Reads `napkeeper.yaml` and takes the cluster of that name from it, or its only one.
@@ -61,7 +62,10 @@ fn known(cluster: &Cluster, mode: Mode, sheet: PriceSheet) -> anyhow::Result<Kno
         mode == Mode::Companion || cluster.nodes.is_some(),
         "nodes is missing: provisioner mode needs the subnet, image and SSH key that nodes are made with"
     );
-    Ok(Known { settings, options: options(cluster), nodes: cluster.nodes.clone(), sheet })
+    let cloud = cluster.cloud.as_deref();
+    let cloud = cloud.map(|name| AzureCloud::named(name).with_context(|| format!("cloud: {name} is no Azure")));
+    let (options, nodes) = (options(cluster), cluster.nodes.clone());
+    Ok(Known { settings, options, nodes, sheet, cloud: cloud.transpose()? })
 }
 
 /// Most pods of a node where its class says nothing, by network mode (karpenter-provider-azure, `pkg/utils/utils.go`).

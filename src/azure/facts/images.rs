@@ -39,7 +39,7 @@ impl Azure {
         let mut found = BTreeMap::new();
         for ImageDefinition { gallery, name, .. } in definitions {
             let path = format!("{location}/communityGalleries/{}/images/{name}/versions", gallery.name());
-            let entries: Vec<Entry> = match self.pages(&path, VERSION, &[]).await {
+            let entries: Vec<Entry> = match self.whole_list(&path, VERSION, &[]).await {
                 Err(error) if error.code == CloudErrorCode::NotFound => continue,
                 entries => entries?,
             };

@@ -29,9 +29,9 @@ impl Azure {
     ///
     /// # Errors
     /// [`CloudError`] where any page cannot be read.
-    pub async fn locks(&self) -> Result<Vec<Lock>, CloudError> {
+    pub async fn group_locks(&self) -> Result<Vec<Lock>, CloudError> {
         let path = format!("{}/providers/Microsoft.Authorization/locks", self.settings.group);
-        let entries: Vec<Entry> = self.pages(&path, VERSION, &[]).await?;
+        let entries: Vec<Entry> = self.whole_list(&path, VERSION, &[]).await?;
         entries.into_iter().map(lock).collect()
     }
 }

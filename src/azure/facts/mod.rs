@@ -33,7 +33,7 @@ struct Page<T> {
 
 impl Azure {
     /// All pages of a listing below a path, at an API version, with further parameters.
-    async fn pages<T: DeserializeOwned>(
+    async fn whole_list<T: DeserializeOwned>(
         &self,
         path: &str,
         version: &str,

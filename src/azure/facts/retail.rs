@@ -134,7 +134,7 @@ fn throttled(response: &WireResponse) -> CloudError {
     let asked = response.header("retry-after").and_then(|text| text.parse().ok()).map(SignedDuration::from_secs);
     let wait = asked.filter(|wait| wait.is_positive()).unwrap_or(THROTTLED).min(SignedDuration::from_hours(1));
     let message = "the price list throttles".into();
-    CloudError { code: CloudErrorCode::Throttled, message, retry_after: Some(wait) }
+    CloudError { code: CloudErrorCode::Throttled, message, retry_after: Some(wait), ..unavailable("") }
 }
 
 impl Item {

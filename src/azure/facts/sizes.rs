@@ -60,7 +60,7 @@ impl Azure {
         let region = &self.settings.region;
         let filter = format!("location eq '{region}'");
         let path = format!("/subscriptions/{}/providers/Microsoft.Compute/skus", self.subscription);
-        let skus: Vec<Sku> = self.pages(&path, VERSION, &[("$filter", &filter)]).await?;
+        let skus: Vec<Sku> = self.whole_list(&path, VERSION, &[("$filter", &filter)]).await?;
         Ok(rows(skus, region))
     }
 }

@@ -36,7 +36,7 @@ impl Azure {
         }
         let mut rooms = Vec::new();
         for (network, subnets) in by_network {
-            let entries: Vec<Entry> = self.pages(&format!("{network}/usages"), VERSION, &[]).await?;
+            let entries: Vec<Entry> = self.whole_list(&format!("{network}/usages"), VERSION, &[]).await?;
             for id in subnets {
                 let entry =
                     entries.iter().find(|e| e.id.as_deref().is_some_and(|e| e.eq_ignore_ascii_case(id.as_str())));

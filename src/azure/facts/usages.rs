@@ -31,7 +31,7 @@ impl Azure {
         let Self { subscription, settings, .. } = self;
         let path =
             format!("/subscriptions/{subscription}/providers/Microsoft.Compute/locations/{}/usages", settings.region);
-        let entries: Vec<Entry> = self.pages(&path, VERSION, &[]).await?;
+        let entries: Vec<Entry> = self.whole_list(&path, VERSION, &[]).await?;
         // A limit below zero stands for none.
         let limit = |n: i64| u64::try_from(n).unwrap_or(u64::MAX);
         let usage = |e: Entry| {

@@ -215,6 +215,7 @@ fn azure(settings: &Settings, endpoint: &str, wire: Arc<dyn Wire>, credential: C
         group: settings.cluster.group.clone(),
         region: settings.cluster.region.clone(),
         aks: AksCluster::of(&settings.cluster.cluster),
+        aks: AksCluster::of(&settings.cluster.cluster),
         machines: None,
         endpoint: Arc::from(endpoint),
         deadline: AzureSettings::DEADLINE,
