@@ -4,6 +4,7 @@ mod keeper;
 mod ports;
 mod settings;
 mod settling;
+mod sweeping;
 mod telling;
 
 use crate::clock::WallClock;
