@@ -9,4 +9,5 @@
 mod agreement;
 mod http;
 mod same;
+mod seeds;
 mod world;

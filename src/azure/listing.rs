@@ -2,10 +2,9 @@
 //!
 //! A listing is whole or it is a failure: whatever goes wrong on any page ends it.
 
-use crate::azure::{Azure, parsed};
+use crate::azure::Azure;
 use crate::error::unavailable;
 use crate::transport::meant;
-use crate::wire::Method;
 use crate::{nic, read};
 use azure_core::Pageable;
 use futures::StreamExt;
@@ -19,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Most pages of a listing. More means that the links run in circles.
-const MOST_PAGES: usize = 1_000;
+pub(crate) const MOST_PAGES: usize = 1_000;
 
 impl Azure {
     /// Lists VMs, NICs and disks of the group, by id.
@@ -69,15 +68,7 @@ impl Azure {
     }
 
     async fn nics(&self) -> Result<Vec<nic::NetworkInterface>, CloudError> {
-        let mut url = self.transport.url(&format!("{}/providers/{NIC_TYPE}", self.settings.group));
-        let mut nics = Vec::new();
-        for _ in 0..MOST_PAGES {
-            let page: nic::Page = parsed(&self.transport.call(Method::Get, url, None).await?)?;
-            nics.extend(page.value);
-            let Some(next) = page.next_link.filter(|next| !next.is_empty()) else { return Ok(nics) };
-            url = next.parse().map_err(|_| unavailable("the link to the next page is no URL"))?;
-        }
-        Err(endless())
+        self.pages(format!("{}/providers/{NIC_TYPE}", self.settings.group), None).await
     }
 
     /// When each NIC was created, by its id in lower case.
@@ -94,7 +85,7 @@ impl Azure {
 }
 
 /// All pages of a listing.
-async fn whole<T>(pages: Pageable<T, azure_core::Error>) -> Result<Vec<T>, CloudError>
+pub(crate) async fn whole<T>(pages: Pageable<T, azure_core::Error>) -> Result<Vec<T>, CloudError>
 where
     T: azure_core::Continuable,
 {
@@ -109,6 +100,6 @@ where
     Ok(whole)
 }
 
-fn endless() -> CloudError {
+pub(crate) fn endless() -> CloudError {
     unavailable(format!("the listing has more than {MOST_PAGES} pages"))
 }

@@ -1,5 +1,6 @@
 //! Settings: where does the adapter work, and what goes into every VM?
 
+use crate::bystanders::AksCluster;
 use napkeeper_core::names::{ArmId, Region};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,6 +13,8 @@ pub struct AzureSettings {
     pub group: ArmId,
     /// Its region.
     pub region: Region,
+    /// The cluster whose Machines are looked at; none where it is no cluster of AKS.
+    pub aks: Option<AksCluster>,
     /// What VMs are made with; none where none are made, beside managed NAP.
     pub machines: Option<Machines>,
     /// Where Azure Resource Manager is.

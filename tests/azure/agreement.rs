@@ -7,6 +7,7 @@ use super::same::{of_get, shown};
 use super::world::{assert_same, quickstart};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_azure::{Azure, AzureSettings, HttpWire};
+use napkeeper_core::cluster::bystander::Bystander;
 use napkeeper_core::cluster::cloud::CloudResource;
 use napkeeper_core::cluster::inventory::{ListFailure, Listing};
 use napkeeper_core::names::ArmId;
@@ -113,6 +114,14 @@ impl ArmPort for OverHttp {
         served.follow(now);
         let theirs = served.runtime.block_on(served.azure.list());
         assert_eq!(shown(&cloud.list(now)), shown(&theirs));
+        theirs
+    }
+
+    fn bystanders(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<Bystander> {
+        let mut served = self.0.lock().unwrap();
+        served.follow(now);
+        let theirs = served.runtime.block_on(served.azure.bystanders());
+        assert_eq!(shown(&cloud.bystanders(now)), shown(&theirs));
         theirs
     }
 

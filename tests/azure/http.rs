@@ -31,6 +31,7 @@ fn settings(endpoint: &str) -> AzureSettings {
     AzureSettings {
         group: ArmId::new("/subscriptions/s/resourceGroups/g").unwrap(),
         region: Region::new("westeurope").unwrap(),
+        aks: None,
         machines: Some(machines("/subscriptions/s/image")),
         endpoint: Arc::from(endpoint),
         deadline: Duration::from_millis(500),

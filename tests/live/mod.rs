@@ -7,6 +7,7 @@
 )]
 
 mod companion;
+mod crowd;
 mod definitions;
 mod harness;
 mod hooks;

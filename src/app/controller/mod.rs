@@ -2,7 +2,7 @@
 
 mod keeper;
 mod ports;
-mod settings;
+pub(crate) mod settings;
 mod settling;
 mod sweeping;
 mod telling;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use jiff::{SignedDuration, Timestamp};
 use keeper::{Fixed, Inlets, Keeper};
 use kube::Client;
-use napkeeper_azure::{Azure, AzureSettings, Credential, HttpWire, Token};
+use napkeeper_azure::{AksCluster, Azure, AzureSettings, Credential, HttpWire, Token};
 use napkeeper_core::catalog::{Catalog, RegionCatalog};
 use napkeeper_core::clock::Clock;
 use napkeeper_core::plan::Pause;
@@ -166,6 +166,7 @@ fn azure(options: &Options, known: &Known) -> Result<Azure> {
     let settings = AzureSettings {
         group: cluster.group.clone(),
         region: cluster.region.clone(),
+        aks: AksCluster::of(&cluster.cluster),
         machines: known.nodes.as_ref().map(settings::machines).transpose()?,
         endpoint: Arc::from(options.azure_endpoint.as_str()),
         deadline: AzureSettings::DEADLINE,

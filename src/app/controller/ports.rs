@@ -1,10 +1,10 @@
 //! Ports: which adapter performs an effect, and what must hold right before it does?
 
+use crate::inventory;
 use async_trait::async_trait;
 use kube::Client;
 use napkeeper_azure::Azure;
 use napkeeper_core::clock::Clock;
-use napkeeper_core::cluster::inventory::Inventory;
 use napkeeper_core::plan::{Effect, Reply};
 use napkeeper_core::ports::PortError;
 use napkeeper_core::settings::Mode;
@@ -47,7 +47,10 @@ impl Ports for LivePorts {
         }
         self.gate.check(effect).await?;
         match effect {
-            Effect::TakeInventory => Ok(Reply::Inventory(Arc::new(self.take_inventory().await))),
+            Effect::TakeInventory => {
+                let taken = inventory::take(&self.azure, &self.client, &*self.clock).await;
+                Ok(Reply::Inventory(Arc::new(taken)))
+            }
             Effect::ReadClaim(name) => list::read_claim(&self.client, &*self.clock, name).await,
             Effect::ReadNode(provider) => list::read_node(&self.client, &*self.clock, provider).await,
             Effect::ReadPods(node) => list::read_pods(&self.client, &*self.clock, node).await,
@@ -56,27 +59,6 @@ impl Ports for LivePorts {
                 Some(reply) => reply,
                 None => self.azure.perform(effect).await,
             },
-        }
-    }
-}
-
-impl LivePorts {
-    /// The cloud first, Kubernetes after it: whatever was created in between is alive, not an orphan.
-    async fn take_inventory(&self) -> Inventory {
-        let started_at = self.clock.now();
-        let (group_managed_by, cloud) = tokio::join!(self.azure.group_managed_by(), self.azure.list());
-        let cluster = list::list_for_inventory(&self.client, &*self.clock).await;
-        Inventory {
-            started_at,
-            finished_at: self.clock.now(),
-            group_managed_by,
-            cloud,
-            bystanders: Ok(Vec::new()),
-            claims: cluster.claims,
-            nodes: cluster.nodes,
-            volumes: cluster.volumes,
-            attachments: cluster.attachments,
-            disk_uses: cluster.disk_uses,
         }
     }
 }

@@ -15,14 +15,14 @@ const ADMIN: &str = "azureuser";
 
 /// What the controller knows of its cluster.
 #[derive(Debug)]
-pub(super) struct Known {
-    pub(super) settings: Settings,
-    pub(super) options: InstanceTypeOptions,
-    pub(super) nodes: Option<Nodes>,
+pub(crate) struct Known {
+    pub(crate) settings: Settings,
+    pub(crate) options: InstanceTypeOptions,
+    pub(crate) nodes: Option<Nodes>,
 }
 
 /// Reads `napkeeper.yaml` and takes the cluster of that name from it, or its only one.
-pub(super) fn read(file: &Path, name: Option<&str>, mode: Mode) -> anyhow::Result<Known> {
+pub(crate) fn read(file: &Path, name: Option<&str>, mode: Mode) -> anyhow::Result<Known> {
     let shown = file.display().to_string();
     let text = std::fs::read_to_string(file).with_context(|| format!("reading {shown}"))?;
     let documents = yaml::read(&shown, &text);

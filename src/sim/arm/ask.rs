@@ -5,7 +5,7 @@
 
 use super::Response;
 use super::answer::wrong;
-use crate::cloud::Cloud;
+use crate::cloud::{Cloud, Extension};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use napkeeper_api::bootstrap;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
@@ -19,9 +19,6 @@ use std::sync::Arc;
 pub(super) fn vm(body: &Value, id: ArmId, cloud: &Cloud) -> Result<VmSpec, Response> {
     check_location(body, cloud)?;
     let properties = &body["properties"];
-    if properties.get("timeCreated").is_some() {
-        return Err(invalid("properties.timeCreated", "is read-only; leave it out"));
-    }
     let nic = &properties["networkProfile"]["networkInterfaces"][0];
     let disk = &properties["storageProfile"]["osDisk"];
     for (path, option) in [
@@ -57,6 +54,12 @@ pub(super) fn nic(body: &Value, id: ArmId, cloud: &Cloud) -> Result<NicSpec, Res
     text("ipConfigurations[0].properties.subnet.id", &address["properties"]["subnet"]["id"])?;
     let tags = tags(&body["tags"])?;
     Ok(NicSpec { id, tags })
+}
+
+pub(super) fn extension(body: &Value, cloud: &Cloud) -> Result<Extension, Response> {
+    check_location(body, cloud)?;
+    let word = |key: &str| text(key, &body["properties"][key]).map(Arc::from);
+    Ok(Extension { publisher: word("publisher")?, of: word("type")?, version: word("typeHandlerVersion")? })
 }
 
 /// What a PATCH of `Microsoft.Resources/tags` asks for: to add tags, or to take these very ones off.

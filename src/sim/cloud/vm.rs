@@ -122,6 +122,7 @@ impl Cloud {
 
     fn begin_creation(&mut self, id: &ArmId, offering: &OfferingKey, now: Timestamp) -> OperationId {
         let outcome = match (self.faults.starves(offering, now), offering.zone.is_regional()) {
+            (false, _) if self.faults.fails_late(false, now) => Err(Refusal::FailedLate),
             (false, _) => Ok(()),
             (true, true) => Err(Refusal::Allocation),
             (true, false) => Err(Refusal::ZonalAllocation),
@@ -177,7 +178,13 @@ impl Cloud {
         };
         let due = now + self.takes(span, "delete", &resource.incarnation);
         self.set_state(&resource.id, ProvisioningState::Deleting);
-        self.begin(&resource.id, Work::Delete, due)
+        let outcome = if self.faults.fails_late(true, now) { Err(Refusal::FailedLate) } else { Ok(()) };
+        self.begin(&resource.id, Work::Delete(outcome), due)
+    }
+
+    /// What was to be deleted is still there.
+    pub(super) fn stay(&mut self, id: &ArmId) {
+        self.set_state(id, ProvisioningState::Failed);
     }
 
     /// What becomes of the NICs and disks of a VM that is gone. `deleteOption: Delete` takes NIC and OS disk along,
