@@ -132,6 +132,7 @@ async fn claims(client: &Client, writer: &Writer) {
         os_disk: arm("disks/a"),
         written_at: Timestamp::now(),
         refused: 0,
+        operation: None,
     };
     let write = |claim: &ClaimRef| Effect::WriteIntent(claim.clone(), Box::new(intent.clone()));
     assert_eq!(perform(writer, write(&other)).await, failed(ClusterError::Conflict));

@@ -255,6 +255,7 @@ fn full_claim() -> Claim {
             os_disk: arm("disks/o"),
             written_at: at,
             refused: 2,
+            operation: None,
         }),
         status: ClaimStatus {
             launched: Some(at),

@@ -41,10 +41,8 @@ impl Ports for LivePorts {
         if self.mode == Mode::Companion && !allowed_beside_nap(effect) {
             return Err(PortError::Held("beside managed NAP nothing of NAP's is written, and no VM is touched"));
         }
-        // A token may take a minute to come; what the gate finds must not be that old when the request goes out.
-        if Azure::writes(effect) {
-            self.azure.authenticate().await?;
-        }
+        // A token or a turn may take a while to come; what the gate finds must not be that old when the request goes out.
+        self.azure.prepare(effect).await?;
         self.gate.check(effect).await?;
         match effect {
             Effect::TakeInventory => {

@@ -40,6 +40,8 @@ pub(super) fn vm(body: &Value, id: ArmId, cloud: &Cloud) -> Result<VmSpec, Respo
             .ok_or_else(|| invalid("storageProfile.osDisk.diskSizeGB", "must be a size in GB"))?,
         claim: claim(&tags, properties)?,
         kubelet: kubelet(&properties["osProfile"]["customData"])?,
+        encryption_at_host: properties["securityProfile"]["encryptionAtHost"] == true,
+        fresh: false,
         tags,
     })
 }
@@ -53,7 +55,8 @@ pub(super) fn nic(body: &Value, id: ArmId, cloud: &Cloud) -> Result<NicSpec, Res
     let address = &addresses[0];
     text("ipConfigurations[0].properties.subnet.id", &address["properties"]["subnet"]["id"])?;
     let tags = tags(&body["tags"])?;
-    Ok(NicSpec { id, tags })
+    let accelerated = body["properties"]["enableAcceleratedNetworking"] == true;
+    Ok(NicSpec { id, tags, accelerated, fresh: false })
 }
 
 pub(super) fn extension(body: &Value, cloud: &Cloud) -> Result<Extension, Response> {

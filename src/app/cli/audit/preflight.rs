@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn a_preflight_that_is_refused_is_a_finding() {
         let message = "403 no right to read".into();
-        let refused = CloudError { code: CloudErrorCode::Permission, message, retry_after: None };
+        let refused = CloudError::new(CloudErrorCode::Permission, message);
         let all = Preflight {
             permissions: Err(refused.clone()),
             denials: Err(refused.clone()),

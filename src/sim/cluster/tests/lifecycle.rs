@@ -276,6 +276,7 @@ fn intent() -> LaunchIntent {
         os_disk: disk("os"),
         written_at: at(0),
         refused: 0,
+        operation: None,
     }
 }
 
