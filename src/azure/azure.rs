@@ -13,7 +13,7 @@ use azure_mgmt_compute::package_2024_07_01 as compute;
 use azure_mgmt_resources::package_resources_2021_04 as resources;
 use napkeeper_core::cluster::cloud::{CloudResource, Tags};
 use napkeeper_core::names::ArmId;
-use napkeeper_core::plan::{Effect, NicSpec, Reply, VmSpec};
+use napkeeper_core::plan::{Effect, MachineCall, NicSpec, Reply, VmSpec};
 use napkeeper_core::ports::{CloudError, CloudErrorCode, OperationId, PortError};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -65,7 +65,12 @@ impl Azure {
     pub fn writes(effect: &Effect) -> bool {
         matches!(
             effect,
-            Effect::PutNic(_) | Effect::PutVm(_) | Effect::Delete(..) | Effect::Tag(..) | Effect::Untag(..)
+            Effect::PutNic(_)
+                | Effect::PutVm(_)
+                | Effect::Delete(..)
+                | Effect::Tag(..)
+                | Effect::Untag(..)
+                | Effect::Machine(MachineCall::Put(_) | MachineCall::Delete(_))
         )
     }
 
@@ -91,6 +96,7 @@ impl Azure {
             Effect::Delete(id, _) => self.delete(id).await,
             Effect::Tag(id, tags) => self.change_tags(id, "Merge", tags).await,
             Effect::Untag(id, tags) => self.change_tags(id, "Delete", tags).await,
+            Effect::Machine(call) => self.machine(call).await,
             Effect::Poll(operation) => self.poll(operation).await,
             other => Err(invalid(format!("{other:?} is no request to Azure; send it to Kubernetes"))),
         };

@@ -10,6 +10,7 @@ mod credential;
 mod error;
 mod identity;
 mod listing;
+mod machines;
 mod network;
 mod nic;
 mod operation;

@@ -48,6 +48,10 @@ pub(super) struct Args {
     /// Name in the Lease; absent is the host's name and a random part.
     #[arg(long, value_name = "NAME")]
     identity: Option<String>,
+    /// Launch NodeClaims as Machines of this agent pool of AKS (a pool of mode Machines). Experimental: by a preview
+    /// of Azure's API, and only in provisioner mode.
+    #[arg(long, value_name = "POOL", value_parser = pool)]
+    experimental_machines: Option<String>,
     #[command(flatten)]
     azure: AzureArgs,
     #[command(flatten)]
@@ -77,6 +81,15 @@ enum ModeArg {
     Provisioner,
 }
 
+/// The name of an agent pool, as AKS allows it on Linux.
+fn pool(text: &str) -> Result<String, String> {
+    let fits = (1..=12).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    fits.then(|| text.to_owned())
+        .ok_or_else(|| "must be 1 to 12 lower-case letters and digits, a letter first".to_owned())
+}
+
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     args.logs.init()?;
     let AzureArgs { azure_endpoint, azure_token_file, time_offset_file } = &args.azure;
@@ -90,6 +103,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         ModeArg::Provisioner => Mode::Provisioner,
     };
     ensure!(mode == Mode::Companion || napkeeper_azure::on_this_machine(azure_endpoint), NOT_YET);
+    ensure!(
+        mode == Mode::Provisioner || args.experimental_machines.is_none(),
+        "--experimental-machines needs --mode provisioner: beside managed NAP nothing is launched"
+    );
     let options = Options {
         mode,
         config: args.config.clone(),
@@ -98,6 +115,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         namespace: args.namespace.clone(),
         health_bind: args.health_bind,
         identity: args.identity.clone(),
+        machines: args.experimental_machines.clone(),
         azure_endpoint: azure_endpoint.clone(),
         azure_token_file: azure_token_file.clone(),
         time_offset_file: time_offset_file.clone(),

@@ -7,13 +7,14 @@ mod settling;
 mod telling;
 
 use crate::clock::WallClock;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use keeper::{Fixed, Inlets, Keeper};
 use kube::Client;
 use napkeeper_azure::{AksCluster, Azure, AzureSettings, Credential, HttpWire, Token};
 use napkeeper_core::catalog::{Catalog, RegionCatalog};
 use napkeeper_core::clock::Clock;
+use napkeeper_core::names::ArmId;
 use napkeeper_core::plan::Pause;
 use napkeeper_core::settings::Mode;
 use napkeeper_kube::watch::{WatchOptions, watch as watch_cluster};
@@ -44,6 +45,7 @@ pub(crate) struct Options {
     pub(crate) namespace: String,
     pub(crate) health_bind: SocketAddr,
     pub(crate) identity: Option<String>,
+    pub(crate) machines: Option<String>,
     pub(crate) azure_endpoint: String,
     pub(crate) azure_token_file: Option<PathBuf>,
     pub(crate) time_offset_file: Option<PathBuf>,
@@ -51,7 +53,12 @@ pub(crate) struct Options {
 
 /// Runs the controller until it is told to stop.
 pub(crate) async fn run(options: Options) -> Result<()> {
-    let known = settings::read(&options.config, options.cluster.as_deref(), options.mode)?;
+    let mut known = settings::read(&options.config, options.cluster.as_deref(), options.mode)?;
+    if let Some(pool) = &options.machines {
+        let cluster = &known.settings.cluster.cluster;
+        ensure!(AksCluster::of(cluster).is_some(), "--experimental-machines: {cluster} is no cluster of AKS");
+        known.settings.machines = Some(ArmId::new(format!("{cluster}/agentPools/{pool}"))?);
+    }
     let catalog = region(&known)?;
     let clock: Arc<dyn Clock> = Arc::new(WallClock::new(options.time_offset_file.clone()));
     let client = connect(options.kubeconfig.as_deref()).await?;

@@ -4,10 +4,12 @@
 //! run stopped; [`lifecycle`] turns the phase into the next command.
 
 mod launch;
+mod machine;
 mod phase;
 mod terminate;
 
 pub use launch::{LaunchScript, Sizes};
+pub use machine::MachineScript;
 pub use phase::Phase;
 pub use terminate::{ConfirmGoneScript, TerminateScript};
 

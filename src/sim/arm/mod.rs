@@ -6,6 +6,7 @@
 
 mod answer;
 mod ask;
+mod machines;
 mod offers;
 mod others;
 mod required;
@@ -148,6 +149,9 @@ impl Call<'_> {
             ("DELETE", Route::Resource(of, id)) => self.delete(of, id),
             ("PUT", Route::Extension(id)) => self.put_extension(&id),
             ("GET", Route::Extension(id)) => self.get_extension(&id),
+            ("GET", Route::Machine(id)) => self.get_machine(&id),
+            ("PUT", Route::Machine(id)) => self.put_machine(id),
+            ("POST", Route::DeleteMachines(pool)) => self.delete_machines(&pool),
             ("PATCH", Route::Tags(id)) => self.change_tags(id),
             ("GET", Route::Operation(id)) => Ok(self.poll(id)),
             ("GET", Route::Skus) => Ok(ok(offers::skus(self.cloud, self.query.get("$filter"), self.now))),
