@@ -7,7 +7,7 @@
 
 use crate::azure::{Azure, parsed};
 use crate::error::unavailable;
-use crate::listing::{MOST_PAGES, endless, whole};
+use crate::listing::{MOST_PAGES, endless, partial, whole};
 use crate::read::Head;
 use crate::wire::Method;
 use crate::{network, read};
@@ -166,8 +166,9 @@ impl Azure {
             url.query_pairs_mut().append_pair("api-version", version);
         }
         let mut items = Vec::new();
-        for _ in 0..MOST_PAGES {
-            let page: Page<T> = parsed(&self.transport.call(Method::Get, url, None).await?)?;
+        for read in 0..MOST_PAGES {
+            let answer = self.transport.call(Method::Get, url, None).await;
+            let page: Page<T> = answer.and_then(|answer| parsed(&answer)).map_err(|e| partial(read, e))?;
             items.extend(page.value);
             let Some(next) = page.next_link.filter(|next| !next.is_empty()) else { return Ok(items) };
             url = next.parse().map_err(|_| unavailable("the link to the next page is no URL"))?;

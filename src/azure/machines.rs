@@ -8,6 +8,7 @@ use crate::azure::{Azure, parsed};
 use crate::bystanders::{MACHINES, Machine};
 use crate::error::invalid;
 use crate::operation;
+use crate::transport::Ask;
 use crate::wire::Method;
 use crate::write::zone_number;
 use napkeeper_core::catalog::CapacityType;
@@ -61,7 +62,9 @@ impl Azure {
         let mut url = self.transport.url(path);
         url.query_pairs_mut().append_pair("api-version", version);
         let body = body.map(|body| body.to_string().into_bytes());
-        let response = self.transport.call(method, url, body).await?;
+        // Whether the preview honours it is not documented; the look before the PUT is what counts.
+        let condition = (method == Method::Put).then(|| ("if-none-match", "*".to_owned()));
+        let response = self.transport.ask(Ask { method, url, body, condition }).await?;
         operation::begun(response.status, |name| response.header(name).map(str::to_owned))
     }
 }
@@ -89,7 +92,7 @@ fn body(spec: &MachineSpec) -> Value {
                 "nodeLabels": spec.kubelet.labels,
                 "nodeInitializationTaints": [format!("{}:NoExecute", labels::TAINT_UNREGISTERED)],
             },
-            "security": { "enableEncryptionAtHost": false, "enableSecureBoot": false, "enableVTPM": false },
+            "security": { "enableEncryptionAtHost": spec.encryption_at_host, "enableSecureBoot": false, "enableVTPM": false },
             "tags": spec.tags,
         },
     })

@@ -56,7 +56,7 @@ pub(crate) fn body(spec: &NicSpec, region: &Region, machines: &Machines) -> Valu
         "location": region.as_str(),
         "tags": spec.tags,
         "properties": {
-            "enableAcceleratedNetworking": false,
+            "enableAcceleratedNetworking": spec.accelerated,
             "ipConfigurations": [{
                 "name": spec.id.name(),
                 "properties": {

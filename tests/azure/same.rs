@@ -13,7 +13,7 @@ use napkeeper_core::ports::{CloudErrorCode, OperationId, PortError};
 use napkeeper_sim::cloud::{
     Cloud, CloudSettings, DiskDraft, Failing, Lag, Lasting, ListedKind, ListingFault, Policy, Shortage, Timings,
 };
-use napkeeper_tests::arm::{InProcess, azure, credential, settings};
+use napkeeper_tests::arm::{InProcess, azure, credential, plain, settings};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn region() -> Region {
     Region::new("westeurope").unwrap()
 }
 
-fn cloud_settings() -> CloudSettings {
+pub(super) fn cloud_settings() -> CloudSettings {
     let catalog = Catalog::embedded().unwrap().region(&region()).unwrap();
     let sizes = catalog.sizes.iter().filter(|size| SIZES.contains(&size.facts.name.as_str()));
     let group = "/subscriptions/0000-S/resourceGroups/MC_Group";
@@ -117,7 +117,7 @@ impl Twins {
 
     fn list(&mut self) -> Result<Vec<Arc<CloudResource>>, napkeeper_core::cluster::inventory::ListFailure> {
         let direct = self.direct.list(self.now);
-        let through = self.runtime.block_on(self.azure.list());
+        let through = plain(self.runtime.block_on(self.azure.list()));
         assert_eq!(shown(&direct), shown(&through));
         let standing_by = self.direct.bystanders(self.now);
         assert_eq!(shown(&standing_by), shown(&self.runtime.block_on(self.azure.bystanders())));
@@ -141,7 +141,7 @@ impl Twins {
     }
 
     fn put_nic(&self, name: &str) -> Effect {
-        Effect::PutNic(Box::new(NicSpec { id: self.nic(name), tags: tags(name) }))
+        Effect::PutNic(Box::new(NicSpec { id: self.nic(name), tags: tags(name), accelerated: true, fresh: false }))
     }
 
     fn put_vm(&self, name: &str, size: usize, zone: u8, spot: bool) -> Effect {
@@ -159,6 +159,8 @@ impl Twins {
             tags: tags(name),
             claim: ClaimName::new(name).unwrap(),
             kubelet: KubeletSpec { labels: Labels::from([label("pool", name), label("empty", "")]), max_pods: 30 },
+            encryption_at_host: false,
+            fresh: false,
         }))
     }
 }
@@ -394,6 +396,7 @@ fn machine(twins: &Twins, name: &str, zone: u8, spot: bool) -> MachineSpec {
         os_disk_gb: 128,
         tags: tags(name),
         claim: ClaimName::new(name).unwrap(),
+        encryption_at_host: true,
         kubelet: KubeletSpec { labels: Labels::from([(Arc::from("l"), Arc::from("v"))]), max_pods: 110 },
     }
 }

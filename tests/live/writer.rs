@@ -133,6 +133,7 @@ async fn claims(client: &Client, writer: &Writer) {
         machine: None,
         written_at: Timestamp::now(),
         refused: 0,
+        operation: None,
     };
     let write = |claim: &ClaimRef| Effect::WriteIntent(claim.clone(), Box::new(intent.clone()));
     assert_eq!(perform(writer, write(&other)).await, failed(ClusterError::Conflict));

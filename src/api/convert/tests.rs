@@ -256,6 +256,7 @@ fn full_claim() -> Claim {
             machine: None,
             written_at: at,
             refused: 2,
+            operation: None,
         }),
         status: ClaimStatus {
             launched: Some(at),

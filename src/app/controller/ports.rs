@@ -1,10 +1,10 @@
 //! Ports: which adapter performs an effect, and what must hold right before it does?
 
+use crate::inventory;
 use async_trait::async_trait;
 use kube::Client;
 use napkeeper_azure::Azure;
 use napkeeper_core::clock::Clock;
-use napkeeper_core::cluster::inventory::Inventory;
 use napkeeper_core::plan::{Effect, Reply};
 use napkeeper_core::ports::PortError;
 use napkeeper_core::settings::Mode;
@@ -41,13 +41,14 @@ impl Ports for LivePorts {
         if self.mode == Mode::Companion && !allowed_beside_nap(effect) {
             return Err(PortError::Held("beside managed NAP nothing of NAP's is written, and no VM is touched"));
         }
-        // A token may take a minute to come; what the gate finds must not be that old when the request goes out.
-        if Azure::writes(effect) {
-            self.azure.authenticate().await?;
-        }
+        // A token or a turn may take a while to come; what the gate finds must not be that old when the request goes out.
+        self.azure.prepare(effect).await?;
         self.gate.check(effect).await?;
         match effect {
-            Effect::TakeInventory => Ok(Reply::Inventory(Arc::new(self.take_inventory().await))),
+            Effect::TakeInventory => {
+                let taken = inventory::take(&self.azure, &self.client, &*self.clock).await;
+                Ok(Reply::Inventory(Arc::new(taken)))
+            }
             Effect::ReadClaim(name) => list::read_claim(&self.client, &*self.clock, name).await,
             Effect::ReadNode(provider) => list::read_node(&self.client, &*self.clock, provider).await,
             Effect::ReadPods(node) => list::read_pods(&self.client, &*self.clock, node).await,
@@ -56,28 +57,6 @@ impl Ports for LivePorts {
                 Some(reply) => reply,
                 None => self.azure.perform(effect).await,
             },
-        }
-    }
-}
-
-impl LivePorts {
-    /// The cloud first, Kubernetes after it: whatever was created in between is alive, not an orphan.
-    async fn take_inventory(&self) -> Inventory {
-        let started_at = self.clock.now();
-        let (group_managed_by, cloud, bystanders) =
-            tokio::join!(self.azure.group_managed_by(), self.azure.list(), self.azure.bystanders());
-        let cluster = list::list_for_inventory(&self.client, &*self.clock).await;
-        Inventory {
-            started_at,
-            finished_at: self.clock.now(),
-            group_managed_by,
-            cloud,
-            bystanders,
-            claims: cluster.claims,
-            nodes: cluster.nodes,
-            volumes: cluster.volumes,
-            attachments: cluster.attachments,
-            disk_uses: cluster.disk_uses,
         }
     }
 }

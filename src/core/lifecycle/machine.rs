@@ -126,6 +126,7 @@ impl MachineScript {
             machine: Some(self.id.clone()),
             written_at: self.started.unwrap_or_default(),
             refused: u32::try_from(self.offering).unwrap_or(u32::MAX),
+            operation: None,
         };
         let claim = self.launch.claim.clone();
         self.go(State::Intended, Effect::WriteIntent(claim, Box::new(intent)))
@@ -139,6 +140,7 @@ impl MachineScript {
             os_disk_gb: self.launch.os_disk_gb,
             tags: self.launch.tags.clone(),
             claim: self.launch.claim.name.clone(),
+            encryption_at_host: self.launch.encryption_at_host,
             kubelet: self.kubelet(offering),
         };
         self.go(State::Put, Effect::Machine(MachineCall::Put(Box::new(spec))))
@@ -202,11 +204,12 @@ impl MachineScript {
 
     /// What follows from a refusal. Nothing is deleted for it: the next look says what there is, and whose.
     fn refused(&mut self, error: CloudError, now: Timestamp) -> Step {
-        let wait = error.retry_after.unwrap_or(RETRY_AFTER);
+        let wait = error.wait(RETRY_AFTER);
         match self.state {
             State::Put | State::Polling(_) if error.code.is_capacity() => {
                 if let Some(offering) = self.launch.offerings.get(self.offering) {
-                    let refusal = LaunchRefusal { offering: offering.key.clone(), error: error.clone(), at: now };
+                    let refusal =
+                        LaunchRefusal { offering: offering.key.clone(), error: error.clone(), of_all: false, at: now };
                     self.report.refused.push(refusal);
                 }
                 self.error = Some(error);

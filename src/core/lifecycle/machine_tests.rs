@@ -30,6 +30,7 @@ fn script(offerings: Vec<PlannedOffering>) -> MachineScript {
         group: ArmId::new("/subscriptions/s/resourceGroups/MC").unwrap(),
         tags: tags("uid-1"),
         os_disk_gb: 128,
+        encryption_at_host: false,
     };
     MachineScript::new(launch, Sizes::default(), &ArmId::new(POOL).unwrap())
 }
@@ -44,7 +45,7 @@ fn machine(uid: &str, state: ProvisioningState) -> Option<Arc<Bystander>> {
 }
 
 fn refusal(code: CloudErrorCode) -> Result<Reply, PortError> {
-    Err(PortError::Cloud(CloudError { code, message: Arc::from("no"), retry_after: None }))
+    Err(PortError::Cloud(CloudError::new(code, "no")))
 }
 
 /// Answers one after another; the effects that they led to, by name. A wait is passed over.
@@ -163,6 +164,7 @@ fn terminating_deletes_the_machine_of_this_claim_and_of_no_other() {
         machine: Some(machine_id(&ArmId::new(POOL).unwrap(), &claim().name)),
         written_at: start(),
         refused: 0,
+        operation: None,
     };
     let script =
         || TerminateScript::new(Terminate { claim: claim(), intent: intent.clone(), drained: None }, Law::whole());

@@ -227,11 +227,8 @@ impl CollectScript {
     fn wait(&mut self, operation: OperationId, now: Timestamp) -> Step {
         self.polls += 1;
         if self.polls >= MOST_POLLS {
-            let error = PortError::Cloud(CloudError {
-                code: CloudErrorCode::Unavailable,
-                message: Arc::from("the deletion has not ended; the next inventory shows what came of it"),
-                retry_after: None,
-            });
+            let message = "the deletion has not ended; the next inventory shows what came of it";
+            let error = PortError::Cloud(CloudError::new(CloudErrorCode::Unavailable, message));
             return self.note(None, true, failure(error), now);
         }
         self.todo.push_back(Task::Poll(operation));
@@ -343,7 +340,7 @@ mod tests {
     }
 
     fn refused(code: CloudErrorCode) -> PortError {
-        PortError::Cloud(CloudError { code, message: Arc::from(""), retry_after: None })
+        PortError::Cloud(CloudError::new(code, ""))
     }
 
     #[test]

@@ -160,6 +160,7 @@ pub(super) fn intent(vm: &ArmId, nic: &ArmId, os_disk: &ArmId) -> LaunchIntent {
         machine: None,
         written_at: start(),
         refused: 0,
+        operation: None,
     }
 }
 
@@ -359,7 +360,7 @@ impl World {
             if let Effect::Delete(id, _) = &effect {
                 self.tried.push(id.name().to_owned());
                 if let Some(code) = self.refusing.get(id.name()) {
-                    let error = CloudError { code: *code, message: Arc::from("no"), retry_after: None };
+                    let error = CloudError::new(*code, "no");
                     reply = Some(Err(PortError::Cloud(error)));
                     continue;
                 }
@@ -394,9 +395,7 @@ impl World {
         };
         let refused = self.refusing.get(id.name());
         let reply = match refused {
-            Some(code) => {
-                Err(PortError::Cloud(CloudError { code: *code, message: Arc::from("no"), retry_after: None }))
-            }
+            Some(code) => Err(PortError::Cloud(CloudError::new(*code, "no"))),
             None => {
                 for resource in self.inventory.cloud.as_mut().unwrap().iter_mut().filter(|r| r.id == *id) {
                     change(&mut Arc::make_mut(resource).tags);

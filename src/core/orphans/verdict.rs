@@ -95,7 +95,8 @@ impl<'a> Case<'a> {
     }
 
     /// Why the inventory is not one of the configured cluster, alive: clause 0 for people.
-    pub(super) fn cluster_missing(&self) -> Option<String> {
+    #[must_use]
+    pub fn cluster_missing(&self) -> Option<String> {
         let cluster = &self.settings.cluster;
         match self.group() {
             Group::Ours => None,

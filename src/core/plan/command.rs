@@ -106,6 +106,8 @@ pub struct Launch {
     pub tags: Tags,
     /// OS disk in GB.
     pub os_disk_gb: u32,
+    /// Disks and caches are encrypted at the host.
+    pub encryption_at_host: bool,
 }
 
 /// Delete what was created for a NodeClaim that is being deleted.

@@ -162,6 +162,10 @@ pub struct NicSpec {
     pub id: ArmId,
     /// Tags.
     pub tags: Tags,
+    /// Accelerated networking.
+    pub accelerated: bool,
+    /// Only where none of that name exists (`If-None-Match: *`); else `Conflict`.
+    pub fresh: bool,
 }
 
 /// A VM to be created. Its NIC and OS disk go with it when it is deleted.
@@ -183,6 +187,10 @@ pub struct VmSpec {
     pub claim: ClaimName,
     /// What its kubelet is told.
     pub kubelet: KubeletSpec,
+    /// Disks and caches are encrypted at the host.
+    pub encryption_at_host: bool,
+    /// Only where none of that name exists (`If-None-Match: *`); else `Conflict`.
+    pub fresh: bool,
 }
 
 /// What the kubelet of a new VM is told.

@@ -31,6 +31,8 @@ pub struct MachineSpec {
     pub tags: Tags,
     /// The NodeClaim that its kubelet will announce itself for.
     pub claim: ClaimName,
+    /// Disks and caches are encrypted at the host.
+    pub encryption_at_host: bool,
     /// What its kubelet is told.
     pub kubelet: KubeletSpec,
 }

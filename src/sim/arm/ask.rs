@@ -40,6 +40,8 @@ pub(super) fn vm(body: &Value, id: ArmId, cloud: &Cloud) -> Result<VmSpec, Respo
             .ok_or_else(|| invalid("storageProfile.osDisk.diskSizeGB", "must be a size in GB"))?,
         claim: claim(&tags, properties)?,
         kubelet: kubelet(&properties["osProfile"]["customData"])?,
+        encryption_at_host: properties["securityProfile"]["encryptionAtHost"] == true,
+        fresh: false,
         tags,
     })
 }
@@ -68,6 +70,7 @@ pub(super) fn machine(body: &Value, id: ArmId, cloud: &Cloud) -> Result<MachineS
             labels: self::tags(&kubernetes["nodeLabels"])?,
             max_pods: pods.ok_or_else(|| invalid("properties.kubernetes.maxPods", "must be a number"))?,
         },
+        encryption_at_host: properties["security"]["enableEncryptionAtHost"] == true,
         tags,
         id,
     })
@@ -90,7 +93,8 @@ pub(super) fn nic(body: &Value, id: ArmId, cloud: &Cloud) -> Result<NicSpec, Res
     let address = &addresses[0];
     text("ipConfigurations[0].properties.subnet.id", &address["properties"]["subnet"]["id"])?;
     let tags = tags(&body["tags"])?;
-    Ok(NicSpec { id, tags })
+    let accelerated = body["properties"]["enableAcceleratedNetworking"] == true;
+    Ok(NicSpec { id, tags, accelerated, fresh: false })
 }
 
 pub(super) fn extension(body: &Value, cloud: &Cloud) -> Result<Extension, Response> {

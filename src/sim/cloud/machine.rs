@@ -27,7 +27,7 @@ impl Cloud {
         }
         let name = format!("aks-{}-{:08x}-vm", spec.id.name(), self.minted.wrapping_mul(0x9e37_79b1) & 0xffff_ffff);
         let (vm, nic) = (self.vm_id(&name), self.nic_id(&name));
-        self.put_nic(&NicSpec { id: nic.clone(), tags: spec.tags.clone() }, now)?;
+        self.put_nic(&NicSpec { id: nic.clone(), tags: spec.tags.clone(), accelerated: false, fresh: true }, now)?;
         let made = self.put_vm(
             &VmSpec {
                 id: vm.clone(),
@@ -38,6 +38,8 @@ impl Cloud {
                 tags: spec.tags.clone(),
                 claim: spec.claim.clone(),
                 kubelet: spec.kubelet.clone(),
+                encryption_at_host: spec.encryption_at_host,
+                fresh: true,
             },
             now,
         );

@@ -245,6 +245,9 @@ impl Cloud {
     fn put_nic(&mut self, spec: &NicSpec, now: Timestamp) -> Result<Reply, Refusal> {
         self.check_in_group(&spec.id)?;
         if let Some(nic) = self.resources.get(&spec.id) {
+            if spec.fresh {
+                return Err(Refusal::Precondition { condition: "If-None-Match", resource: spec.id.clone() });
+            }
             self.check_idle(&spec.id)?;
             match &nic.detail {
                 // A node's NIC has its VM's name; under any other name it serves something else.

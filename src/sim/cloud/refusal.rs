@@ -5,7 +5,7 @@
 
 use jiff::SignedDuration;
 use napkeeper_core::names::{ArmId, Region, VmSize};
-use napkeeper_core::ports::{CloudError, CloudErrorCode};
+use napkeeper_core::ports::{CloudError, CloudErrorCode, QuotaTold};
 use std::sync::Arc;
 
 /// Object id of the caller, as refusals show it.
@@ -243,6 +243,19 @@ impl Refusal {
 
 impl From<Refusal> for CloudError {
     fn from(refusal: Refusal) -> Self {
-        Self { code: refusal.code(), message: refusal.to_string().into(), retry_after: refusal.retry_after() }
+        let quota = match &refusal {
+            Refusal::Quota { limit, usage, .. } => Some(QuotaTold { limit: *limit, usage: *usage }),
+            _ => None,
+        };
+        let policy = match &refusal {
+            Refusal::Policy { assignment, .. } => Some(Arc::clone(assignment)),
+            _ => None,
+        };
+        let message = match &policy {
+            Some(name) => format!("the policy {name:?} forbids it: {refusal}"),
+            None => refusal.to_string(),
+        };
+        let error = Self::new(refusal.code(), message);
+        Self { retry_after: refusal.retry_after(), policy, quota, ..error }
     }
 }

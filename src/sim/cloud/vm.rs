@@ -15,6 +15,9 @@ impl Cloud {
     pub(super) fn put_vm(&mut self, spec: &VmSpec, now: Timestamp) -> Result<Reply, Refusal> {
         self.check_in_group(&spec.id)?;
         if let Some(present) = self.resources.get(&spec.id).cloned() {
+            if spec.fresh {
+                return Err(Refusal::Precondition { condition: "If-None-Match", resource: spec.id.clone() });
+            }
             return self.put_vm_again(&present, spec, now);
         }
         let facts = self.check_vm(spec, now)?;

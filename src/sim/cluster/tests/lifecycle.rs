@@ -277,6 +277,7 @@ fn intent() -> LaunchIntent {
         machine: None,
         written_at: at(0),
         refused: 0,
+        operation: None,
     }
 }
 
