@@ -37,7 +37,7 @@ const ENVELOPE: [&str; 18] = [
 ];
 
 /// Fields whose name the Azure CLI writes in another case than ARM does.
-const SPELLED: [(&str, &str); 7] = [
+const SPELLED: [(&str, &str); 6] = [
     ("backendIpConfigurations", "backendIPConfigurations"),
     ("diskSizeGb", "diskSizeGB"),
     ("frontendIpConfiguration", "frontendIPConfiguration"),

@@ -17,8 +17,10 @@ mod kills;
 mod overlays;
 mod policies;
 mod processes;
+mod scale;
 mod story;
 mod surroundings;
+mod sweeps;
 mod verdicts;
 mod writer;
 

@@ -215,7 +215,6 @@ fn azure(settings: &Settings, endpoint: &str, wire: Arc<dyn Wire>, credential: C
         group: settings.cluster.group.clone(),
         region: settings.cluster.region.clone(),
         aks: AksCluster::of(&settings.cluster.cluster),
-        aks: AksCluster::of(&settings.cluster.cluster),
         machines: None,
         endpoint: Arc::from(endpoint),
         deadline: AzureSettings::DEADLINE,
