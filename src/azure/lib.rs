@@ -11,6 +11,7 @@ mod error;
 mod facts;
 mod identity;
 mod listing;
+mod machines;
 mod meaning;
 mod network;
 mod nic;

@@ -48,7 +48,7 @@ pub(crate) fn vm(spec: &VmSpec, region: &Region, machines: &Machines) -> Result<
 }
 
 /// The number of a zone, as ARM wants it; none for a regional VM.
-fn zone_number(zone: &Zone) -> Option<String> {
+pub(crate) fn zone_number(zone: &Zone) -> Option<String> {
     let number = zone.as_str().rsplit('-').next()?;
     (!zone.is_regional()).then(|| number.to_owned())
 }

@@ -130,6 +130,7 @@ async fn claims(client: &Client, writer: &Writer) {
         vm: arm("virtualMachines/a"),
         nic: arm("networkInterfaces/a"),
         os_disk: arm("disks/a"),
+        machine: None,
         written_at: Timestamp::now(),
         refused: 0,
         operation: None,

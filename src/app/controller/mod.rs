@@ -9,7 +9,7 @@ mod sweeping;
 mod telling;
 
 use crate::clock::WallClock;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use facts::{Asked, FactKeeper, Sources};
 use jiff::{SignedDuration, Timestamp};
 use keeper::{Fixed, Inlets, Keeper};
@@ -52,6 +52,7 @@ pub(crate) struct Options {
     pub(crate) namespace: String,
     pub(crate) health_bind: SocketAddr,
     pub(crate) identity: Option<String>,
+    pub(crate) machines: Option<String>,
     pub(crate) azure_cloud: Option<AzureCloud>,
     pub(crate) azure_endpoint: Option<String>,
     pub(crate) azure_token_file: Option<PathBuf>,
@@ -60,7 +61,12 @@ pub(crate) struct Options {
 
 /// Runs the controller until it is told to stop.
 pub(crate) async fn run(options: Options) -> Result<()> {
-    let known = settings::read(&options.config, options.cluster.as_deref(), options.mode)?;
+    let mut known = settings::read(&options.config, options.cluster.as_deref(), options.mode)?;
+    if let Some(pool) = &options.machines {
+        let cluster = &known.settings.cluster.cluster;
+        ensure!(AksCluster::of(cluster).is_some(), "--experimental-machines: {cluster} is no cluster of AKS");
+        known.settings.machines = Some(ArmId::new(format!("{cluster}/agentPools/{pool}"))?);
+    }
     let asked = asked(&options, &known)?;
     let clock: Arc<dyn Clock> = Arc::new(WallClock::new(options.time_offset_file.clone()));
     let client = connect(options.kubeconfig.as_deref()).await?;

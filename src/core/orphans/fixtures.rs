@@ -157,6 +157,7 @@ pub(super) fn intent(vm: &ArmId, nic: &ArmId, os_disk: &ArmId) -> LaunchIntent {
         vm: vm.clone(),
         nic: nic.clone(),
         os_disk: os_disk.clone(),
+        machine: None,
         written_at: start(),
         refused: 0,
         operation: None,

@@ -2,7 +2,9 @@
 //!
 //! An effect is one request to Kubernetes or to Azure. A crash can happen before or after each of them, never within.
 
+use super::machine::MachineCall;
 use crate::catalog::OfferingKey;
+use crate::cluster::bystander::Bystander;
 use crate::cluster::claim::{Claim, ClaimRef, ClaimSpec, LaunchFailure, LaunchIntent};
 use crate::cluster::cloud::{CloudResource, ResourceKind, Tags};
 use crate::cluster::inventory::Inventory;
@@ -63,6 +65,8 @@ pub enum Effect {
     Tag(ArmId, Tags),
     /// Take these very tags, key and value, off a cloud resource; one that is not there is no error.
     Untag(ArmId, Tags),
+    /// Ask something of a Machine of an agent pool.
+    Machine(MachineCall),
     /// Look at a long-running operation. Replies `Running` or `Done`, or fails with the operation's error.
     Poll(OperationId),
     /// Take a whole inventory. Replies `Inventory`.
@@ -80,6 +84,8 @@ pub enum Reply {
     Running,
     /// A cloud resource, or none.
     Resource(Option<Arc<CloudResource>>),
+    /// A Machine of an agent pool, or none.
+    Machine(Option<Arc<Bystander>>),
     /// A NodeClaim, or none.
     Claim(Option<Arc<Claim>>),
     /// A Node, or none.
@@ -272,6 +278,9 @@ impl Effect {
             Self::Delete(..) => "delete",
             Self::Tag(..) => "tag",
             Self::Untag(..) => "untag",
+            Self::Machine(MachineCall::Get(_)) => "get_machine",
+            Self::Machine(MachineCall::Put(_)) => "put_machine",
+            Self::Machine(MachineCall::Delete(_)) => "delete_machine",
             Self::Poll(_) => "poll",
             Self::TakeInventory => "take_inventory",
         }
@@ -287,6 +296,7 @@ impl Effect {
                 | Self::ReadPods(_)
                 | Self::ReadVolume(_)
                 | Self::Get(_)
+                | Self::Machine(MachineCall::Get(_))
                 | Self::Poll(_)
                 | Self::TakeInventory
         )
@@ -297,6 +307,8 @@ impl Effect {
     pub fn held_by(&self) -> Option<Switch> {
         match self {
             Self::CreateClaim(_) | Self::WriteIntent(..) | Self::PutNic(_) | Self::PutVm(_) => Some(Switch::Launch),
+            Self::Machine(MachineCall::Put(_)) => Some(Switch::Launch),
+            Self::Machine(MachineCall::Delete(_)) => Some(Switch::Delete),
             Self::DeleteClaim(_) | Self::Evict(..) => Some(Switch::Disrupt),
             Self::Delete(..) => Some(Switch::Delete),
             _ => None,

@@ -8,6 +8,7 @@ mod answer;
 mod ask;
 mod authorization;
 mod facts;
+mod machines;
 mod offers;
 mod others;
 mod required;
@@ -154,6 +155,9 @@ impl Call<'_> {
             ("DELETE", Route::Resource(of, id)) => self.delete(of, id),
             ("PUT", Route::Extension(id)) => self.put_extension(&id),
             ("GET", Route::Extension(id)) => self.get_extension(&id),
+            ("GET", Route::Machine(id)) => self.get_machine(&id),
+            ("PUT", Route::Machine(id)) => self.put_machine(id),
+            ("POST", Route::DeleteMachines(pool)) => self.delete_machines(&pool),
             ("PATCH", Route::Tags(id)) => self.change_tags(id),
             ("GET", Route::Operation(id)) => Ok(self.poll(id)),
             ("GET", Route::Skus) => self.skus(),

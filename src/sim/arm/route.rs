@@ -62,6 +62,10 @@ pub(super) enum Route {
     Tags(ArmId),
     /// Of a VM.
     Extension(ArmId),
+    /// A Machine of an agent pool.
+    Machine(ArmId),
+    /// Where Machines of a pool are deleted; the pool's id.
+    DeleteMachines(ArmId),
     Operation(OperationId),
     Skus,
     Usages,
@@ -136,7 +140,7 @@ impl Route {
             (
                 ["subscriptions", _, "resourcegroups", _, "providers", "microsoft.containerservice", _, _, rest @ ..],
                 _,
-            ) if id(8) == settings.managed_by && settings.managed_by.is_some() => Self::of_cluster(rest),
+            ) if id(8) == settings.managed_by && settings.managed_by.is_some() => Self::of_cluster(rest, id),
             (["subscriptions", _, "resourcegroups", _, "providers", "microsoft.containerservice", ..], _) => {
                 let name = names.get(7).copied().unwrap_or_default();
                 let message =
@@ -192,9 +196,11 @@ impl Route {
     }
 
     /// What lies below the managed cluster.
-    fn of_cluster(rest: &[&str]) -> Option<Self> {
+    fn of_cluster(rest: &[&str], id: impl Fn(usize) -> Option<ArmId>) -> Option<Self> {
         match rest {
             ["agentpools"] => Some(Self::Others(Others::Pools)),
+            ["agentpools", _, "machines", _] => id(12).map(Self::Machine),
+            ["agentpools", _, "deletemachines"] => id(10).map(Self::DeleteMachines),
             ["agentpools", pool, "machines"] => Some(Self::Others(Others::Machines((*pool).to_owned()))),
             _ => None,
         }
@@ -223,7 +229,7 @@ impl Route {
             Self::Usages => ("locations/usages", &USAGE_VERSIONS),
             Self::Others(Others::PublicIps) => ("Microsoft.Network/publicIPAddresses", &NETWORK_VERSIONS),
             Self::Others(Others::LoadBalancers) => ("Microsoft.Network/loadBalancers", &NETWORK_VERSIONS),
-            Self::Others(Others::Pools | Others::Machines(_)) => {
+            Self::Others(Others::Pools | Others::Machines(_)) | Self::Machine(_) | Self::DeleteMachines(_) => {
                 ("Microsoft.ContainerService/managedClusters", &CONTAINER_SERVICE_VERSIONS)
             }
             Self::Skus => ("Microsoft.Compute/skus", &SKU_VERSIONS),
@@ -250,7 +256,9 @@ fn check_subscription(subscription: &str, settings: &CloudSettings) -> Result<()
 pub(super) fn operation_url(origin: &str, cloud: &Cloud, target: &ArmId, operation: &OperationId) -> String {
     let mut segments = target.as_str().split('/').skip(2);
     let subscription = segments.next().unwrap_or_default();
-    let (provider, version) = if target.folded().contains("/microsoft.network/") {
+    let (provider, version) = if target.folded().contains("/machines/") {
+        ("Microsoft.ContainerService", "2025-07-01")
+    } else if target.folded().contains("/microsoft.network/") {
         ("Microsoft.Network", "2024-05-01")
     } else {
         ("Microsoft.Compute", "2024-07-01")

@@ -247,7 +247,15 @@ impl From<Refusal> for CloudError {
             Refusal::Quota { limit, usage, .. } => Some(QuotaTold { limit: *limit, usage: *usage }),
             _ => None,
         };
-        let error = Self::new(refusal.code(), refusal.to_string());
-        Self { retry_after: refusal.retry_after(), quota, ..error }
+        let policy = match &refusal {
+            Refusal::Policy { assignment, .. } => Some(Arc::clone(assignment)),
+            _ => None,
+        };
+        let message = match &policy {
+            Some(name) => format!("the policy {name:?} forbids it: {refusal}"),
+            None => refusal.to_string(),
+        };
+        let error = Self::new(refusal.code(), message);
+        Self { retry_after: refusal.retry_after(), policy, quota, ..error }
     }
 }

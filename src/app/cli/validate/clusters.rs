@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use napkeeper_api::manifests::load_text;
 
-    const NO_FLAGS: FactArgs = FactArgs { cluster: None, region: None, kubernetes_version: None };
+    const NO_FLAGS: FactArgs = FactArgs { cluster: None, region: None, kubernetes_version: None, facts: None };
 
     fn scopes(text: &str, args: &FactArgs) -> anyhow::Result<Vec<Scope>> {
         let file = (load_text(config::FILE, text.to_owned()), PathBuf::from("/repository"));
@@ -183,6 +183,7 @@ mod tests {
             cluster: Some("a".to_owned()),
             region: Some("northeurope".to_owned()),
             kubernetes_version: Some("1.34".to_owned()),
+            facts: None,
         };
         let one = scopes(text, &flags).unwrap();
         assert_eq!(one.len(), 1);

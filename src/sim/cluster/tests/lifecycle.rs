@@ -274,6 +274,7 @@ fn intent() -> LaunchIntent {
         vm: vm("c"),
         nic: vm("nic"),
         os_disk: disk("os"),
+        machine: None,
         written_at: at(0),
         refused: 0,
         operation: None,
