@@ -3,11 +3,13 @@
 //! `Ready` is our own ability to look: findings never make it False, a listing that failed does. `Halted` says whether
 //! nothing is swept at all, and why.
 
-use crate::sweep::{KindCount, LastRun, OrphanSweep, OrphanSweepStatus, SweepFinding};
+use crate::sweep::{
+    KindCount, LastRun, OrphanSweep, OrphanSweepStatus, SweepDiscrepancy, SweepFinding, SweepReportOnly,
+};
 use crate::wire::Condition;
 use jiff::Timestamp;
 use napkeeper_core::cluster::cloud::ResourceKind;
-use napkeeper_core::orphans::{Finding, REPORTED, Standing};
+use napkeeper_core::orphans::{Discrepancy, Finding, REPORTED, ReportOnly, Standing};
 use napkeeper_core::plan::SweepReport;
 use std::collections::BTreeSet;
 
@@ -28,10 +30,12 @@ pub fn sweep_status(sweep: &OrphanSweep, report: &SweepReport, now: Timestamp) -
         conditions: Some(conditions(report, known, generation, now)),
         cost_per_hour_nano_usd: Some(orphans().map(|t| t.price.nanos()).fold(0, i64::saturating_add)),
         counts: Some(ResourceKind::ALL.into_iter().map(|kind| count(report, kind)).collect()),
+        discrepancies: Some(report.discrepancies.iter().take(MAX_LIST).map(discrepancy).collect()),
         findings: Some(report.findings.iter().take(REPORTED).map(finding).collect()),
         last_run: Some(LastRun { started_at: observed.clone(), finished_at: Some(observed), ..LastRun::default() }),
         observed_generation: generation,
         orphans: Some(orphans().map(|t| i64::from(t.resources)).sum()),
+        report_only: Some(report.report_only.iter().take(MAX_LIST).map(report_only).collect()),
         ..OrphanSweepStatus::default()
     }
 }
@@ -65,10 +69,12 @@ fn conditions(report: &SweepReport, known: &[Condition], generation: Option<i64>
 fn count(report: &SweepReport, kind: ResourceKind) -> KindCount {
     let of = |standing| Some(report.totals.get(&(kind, standing)).map_or(0, |total| i64::from(total.resources)));
     KindCount {
-        alive: of(Standing::Alive),
         foreign: of(Standing::Foreign),
+        in_flight: of(Standing::InFlight),
         kind: kind.as_str().to_owned(),
         orphan: of(Standing::Orphan),
+        owned: of(Standing::Owned),
+        protected: of(Standing::Protected),
         suspect: of(Standing::Suspect),
         unknown: of(Standing::Unknown),
         ..KindCount::default()
@@ -87,8 +93,29 @@ fn finding(found: &Finding) -> SweepFinding {
         incarnation: found.incarnation.to_string(),
         kind: found.kind.as_str().to_owned(),
         refusals: Some(refusals.into_iter().take(MAX_LIST).map(|r| r.category().to_owned()).collect()),
-        standing: format!("{:?}", found.standing),
+        standing: found.standing.as_str().to_owned(),
         ..SweepFinding::default()
+    }
+}
+
+fn discrepancy(found: &Discrepancy) -> SweepDiscrepancy {
+    SweepDiscrepancy {
+        evidence: Some(found.evidence.iter().take(MAX_LIST).map(ToString::to_string).collect()),
+        kind: found.kind.as_str().to_owned(),
+        object: found.object.to_string(),
+        remedy: Some(found.remedy.to_string()),
+        since: found.since.map(|t| t.to_string()),
+        ..SweepDiscrepancy::default()
+    }
+}
+
+fn report_only(found: &ReportOnly) -> SweepReportOnly {
+    SweepReportOnly {
+        evidence: Some(found.evidence.iter().take(MAX_LIST).map(ToString::to_string).collect()),
+        id: found.id.as_str().to_owned(),
+        kind: found.kind.to_owned(),
+        service: found.service.as_ref().map(ToString::to_string),
+        ..SweepReportOnly::default()
     }
 }
 
@@ -125,6 +152,8 @@ mod tests {
             observed_at: at(60),
             findings: vec![found; 60],
             totals: [((ResourceKind::Nic, standing), total)].into(),
+            report_only: Vec::new(),
+            discrepancies: Vec::new(),
             halted: halted.map(Arc::from),
         }
     }

@@ -5,7 +5,7 @@
 
 use super::finding::Refusal;
 use super::law::Clause;
-use super::links::in_use;
+use super::reserved::in_use;
 use crate::cluster::cloud::{CloudResource, ResourceKind, Tags};
 use crate::cluster::naming::resource_ids;
 use crate::labels;

@@ -3,6 +3,7 @@
 use super::{CollectScript, Refusal, SweepMemory, apply, sweep};
 use crate::catalog::{CapacityType, OfferingKey};
 use crate::cluster::Snapshot;
+use crate::cluster::bystander::{Bystander, Role};
 use crate::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
 use crate::cluster::cloud::{CloudResource, Detail, Disk, DiskState, Nic, ProvisioningState, ResourceKind, Tags, Vm};
 use crate::cluster::inventory::{Inventory, Listing};
@@ -14,6 +15,7 @@ use crate::labels;
 use crate::money::HourlyPrice;
 use crate::names::{ArmId, ClaimName, NodeClassName, NodeName, ObjectName, ProviderId, Region, Uid, VmSize, Zone};
 use crate::plan::{Command, Effect, Plan, RecordChange, Reply, Script, Step, SweepDelete, SweepReport};
+use crate::ports::{CloudError, CloudErrorCode, PortError};
 use crate::requirements::Requirements;
 use crate::resources::Resources;
 use crate::settings::{ClusterIdentity, Settings};
@@ -84,6 +86,7 @@ fn disk(name: &str, tags: Tags, is_os: bool) -> CloudResource {
         sku: Arc::from("Premium_LRS"),
         state: DiskState::Unattached,
         managed_by: Vec::new(),
+        max_shares: 1,
         last_ownership_update: None,
     };
     resource(DISK_TYPE, name, tags, Detail::Disk(detail))
@@ -221,6 +224,12 @@ pub(super) struct World {
     pub(super) report: Option<SweepReport>,
     /// Why deletions were called off right before the DELETE.
     pub(super) called_off: Vec<Refusal>,
+    /// Azure refuses every DELETE with this.
+    pub(super) refusing: Option<CloudErrorCode>,
+    /// What Azure truly holds, where a listing lags behind it.
+    pub(super) truly: Option<Vec<Arc<CloudResource>>>,
+    /// Why deletions failed.
+    pub(super) failed: Vec<PortError>,
 }
 
 fn find<T>(rows: &Listing<T>, wanted: impl Fn(&T) -> bool) -> Option<Arc<T>> {
@@ -251,6 +260,9 @@ impl World {
             deleted: Vec::new(),
             report: None,
             called_off: Vec::new(),
+            refusing: None,
+            truly: None,
+            failed: Vec::new(),
         };
         let system = group().resource("Microsoft.Compute/virtualMachineScaleSets", "system/virtualMachines/0");
         world.nodes().push(Arc::new(node("system-0", &system)));
@@ -291,6 +303,12 @@ impl World {
 
     pub(super) fn nodes(&mut self) -> &mut Vec<Arc<Node>> {
         self.inventory.nodes.as_mut().unwrap()
+    }
+
+    pub(super) fn bystand(&mut self, role: Role, kind: &str, name: &str, tags: Tags) {
+        let id = group().resource(kind, name);
+        let other = Bystander { id, tags, created_at: Some(start() - HOURS(1000)), role };
+        self.inventory.bystanders.as_mut().unwrap().push(Arc::new(other));
     }
 
     pub(super) fn volumes(&mut self) -> &mut Vec<Arc<Volume>> {
@@ -336,17 +354,30 @@ impl World {
             let effect = match script.step(reply.take(), self.now) {
                 Step::Do(effect) => *effect,
                 Step::Wait(_) => continue,
-                Step::End(report) => return self.called_off.extend(report.called_off),
+                Step::End(report) => {
+                    self.called_off.extend(report.called_off);
+                    self.failed.extend(report.failed);
+                    return;
+                }
             };
             let inventory = &mut self.inventory;
             reply = Some(Ok(match effect {
-                Effect::Get(id) => Reply::Resource(find(&inventory.cloud, |r| r.id == id)),
+                Effect::Get(id) => Reply::Resource(match &self.truly {
+                    Some(truly) => truly.iter().find(|r| r.id == id).cloned(),
+                    None => find(&inventory.cloud, |r| r.id == id),
+                }),
                 Effect::ReadClaim(name) => Reply::Claim(find(&inventory.claims, |c| c.name == name)),
                 Effect::ReadNode(vm) => Reply::Node(find(&inventory.nodes, |n| n.provider_id.as_ref() == Some(&vm))),
                 Effect::ReadVolume(name) => Reply::Volume(find(&inventory.volumes, |v| v.name == name)),
                 Effect::Record(change) => {
                     self.write(*change);
                     Reply::Done
+                }
+                Effect::Delete(..) if self.refusing.is_some() => {
+                    let code = self.refusing.unwrap();
+                    let refusal = CloudError { code, message: Arc::from("refused"), retry_after: None };
+                    reply = Some(Err(PortError::Cloud(refusal)));
+                    continue;
                 }
                 Effect::Delete(id, _) => {
                     inventory.cloud.as_mut().unwrap().retain(|r| r.id != id);

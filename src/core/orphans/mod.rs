@@ -9,6 +9,8 @@
 //! | `OwnedByTag`, `VolumeRecord`, `RetainKeeps` | `ownership::ownership` | |
 //! | `NoClaim`, `NoNode`, `NoVolume` | [`Links::life`] | each other; `RecheckOwners` for what it reads by name |
 //! | `NoVm`, `NicServesNothing`, `DiskUnattached` | [`Links::life`] | `RecheckResource`; Azure's in-use refusal |
+//! | `NoMachine`, `NoInstance`, `NoSnapshot` | [`Links::life`] | |
+//! | `AksManaged` | [`Links::life`] | `RecheckResource` |
 //! | `OldEnough`, `SeenTwice`, `CompanionVm`, `Approval`, `Exclusion` | `Case::particular` | |
 //! | `ApprovalExact` | `Case::approves` | |
 //! | `WholeListings` | `Case::is_whole`, and `Case::general` for age | `RecheckOwners` for what it reads by name |
@@ -22,12 +24,17 @@ pub mod breaker;
 
 mod allowance;
 mod collect;
+mod evidence;
 mod finding;
+mod index;
 mod law;
 mod links;
 mod ownership;
 mod price;
 mod recording;
+mod report_only;
+mod reserved;
+mod reverse;
 mod sweep;
 mod verdict;
 
@@ -35,6 +42,10 @@ mod verdict;
 mod cases;
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod needs;
+#[cfg(test)]
+mod weaknesses;
 
 pub use allowance::Allowance;
 pub use collect::{CollectScript, final_check, mark};
@@ -43,5 +54,7 @@ pub use law::{Clause, Law};
 pub use links::{Links, SignOfLife};
 pub use price::Prices;
 pub use recording::apply;
+pub use report_only::{ReportOnly, Usage, report_only};
+pub use reverse::{Discrepancy, Mismatch, reverse};
 pub use sweep::{REPORTED, SweepMemory, sweep};
 pub use verdict::{Assessed, Case, judge};

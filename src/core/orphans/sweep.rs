@@ -9,6 +9,8 @@ use super::breaker;
 use super::finding::{Finding, Standing};
 use super::links::{claim_named_by, rows};
 use super::recording;
+use super::report_only::{ReportOnly, Usage, report_only};
+use super::reverse::{Discrepancy, reverse};
 use super::verdict::{Assessed, Case, judge};
 use crate::cluster::Snapshot;
 use crate::cluster::cloud::{CloudResource, ResourceKind};
@@ -276,6 +278,8 @@ impl Pass<'_> {
             observed_at: self.case.inventory.finished_at,
             totals: totals(&findings),
             findings: dearest(findings),
+            report_only: unused(self.case.inventory),
+            discrepancies: self.discrepancies(),
             halted: self.halted(sweep),
         };
         let busy = CommandKey::Sweep(sweep.name.clone());
@@ -287,6 +291,12 @@ impl Pass<'_> {
         let reason = report.halted.clone();
         let reason = reason.unwrap_or_else(|| Arc::from(format!("{found} findings")));
         plan.push(Command::ReportSweep(Box::new(report)), reason);
+    }
+
+    fn discrepancies(&self) -> Vec<Discrepancy> {
+        let mut found = reverse(self.case.inventory, Some(self.snapshot), self.case.settings);
+        found.truncate(REPORTED);
+        found
     }
 
     /// Why nothing is swept at all.
@@ -312,10 +322,16 @@ impl Pass<'_> {
 
 /// The dearest findings. What is alive is no finding for a report.
 fn dearest(mut findings: Vec<Finding>) -> Vec<Finding> {
-    findings.retain(|f| f.standing != Standing::Alive);
+    findings.retain(Finding::is_reportable);
     findings.sort_by(|a, b| (b.price, &a.id).cmp(&(a.price, &b.id)));
     findings.truncate(REPORTED);
     findings
+}
+
+/// Public IPs and frontends that nothing uses.
+fn unused(inventory: &Inventory) -> Vec<ReportOnly> {
+    let unused = report_only(inventory).into_iter().filter(|found| found.usage == Usage::Unused);
+    unused.take(REPORTED).collect()
 }
 
 fn totals(findings: &[Finding]) -> BTreeMap<(ResourceKind, Standing), Total> {

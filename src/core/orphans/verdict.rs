@@ -2,6 +2,7 @@
 
 use super::allowance::Allowance;
 use super::breaker;
+use super::evidence::{self, excludes};
 use super::finding::{Finding, Refusal, Standing};
 use super::law::Clause;
 use super::links::{Links, SignOfLife, rows};
@@ -10,7 +11,7 @@ use super::price::{Prices, price};
 use crate::cluster::cloud::{CloudResource, Detail, ResourceKind};
 use crate::cluster::inventory::Inventory;
 use crate::cluster::record::{Records, Sighting};
-use crate::cluster::sweep::{Approval, Exclusion, Sweep, SweepMode};
+use crate::cluster::sweep::{Approval, Sweep, SweepMode};
 use crate::labels;
 use crate::schedule::Schedule;
 use crate::settings::{Mode, Settings};
@@ -189,8 +190,6 @@ impl<'a> Case<'a> {
 
     fn finding(&self, assessed: &Assessed<'_>, sweep: &Sweep, general: &[Refusal]) -> Finding {
         let resource = assessed.resource;
-        let mut evidence: Vec<Arc<str>> = assessed.ownership.iter().cloned().collect();
-        evidence.extend(assessed.life.iter().map(|life| Arc::clone(&life.by)));
         let mut refusals = general.to_vec();
         refusals.extend(assessed.ownership.as_ref().err());
         refusals.extend(assessed.life.iter().map(|_| Refusal::SignOfLife));
@@ -199,16 +198,12 @@ impl<'a> Case<'a> {
         }
         refusals.sort_unstable();
         let sighting = self.sighting(resource).filter(|_| assessed.is_suspect());
-        evidence.extend(sighting.map(|s| {
-            let (times, first, last) = (s.times, s.first_seen, s.last_seen);
-            Arc::from(format!("seen {times} times without a sign of life from {first} to {last}"))
-        }));
         Finding {
             id: resource.id.clone(),
             kind: resource.kind(),
             incarnation: Arc::clone(&resource.incarnation),
             standing: self.standing(assessed, &refusals),
-            evidence,
+            evidence: evidence::of(self, assessed, sweep, sighting),
             refusals,
             price: price(resource, self.prices),
             addresses: match &resource.detail {
@@ -220,17 +215,18 @@ impl<'a> Case<'a> {
     }
 
     fn standing(&self, assessed: &Assessed<'_>, refusals: &[Refusal]) -> Standing {
+        // What only Azure knows to be in use is this cluster's only where the tag says so.
+        let by_azure = |clause| matches!(clause, Clause::NoVm | Clause::NicServesNothing | Clause::DiskUnattached);
+        let foreign = matches!(assessed.ownership, Err(Refusal::NotOwned | Refusal::NoVolumeRecord));
         let young = |r: &Refusal| matches!(r, Refusal::TooYoung | Refusal::SeenOnce);
-        if !self.is_whole() {
-            Standing::Unknown
-        } else if assessed.life.is_some() {
-            Standing::Alive
-        } else if assessed.ownership.is_err() {
-            Standing::Foreign
-        } else if refusals.iter().any(young) {
-            Standing::Suspect
-        } else {
-            Standing::Orphan
+        match &assessed.life {
+            _ if !self.is_whole() => Standing::Unknown,
+            Some(life) if foreign && by_azure(life.clause) => Standing::Foreign,
+            Some(life) => life.standing,
+            None if foreign => Standing::Foreign,
+            None if assessed.ownership.is_err() || refusals.contains(&Refusal::Excluded) => Standing::Protected,
+            None if refusals.iter().any(young) => Standing::Suspect,
+            None => Standing::Orphan,
         }
     }
 }
@@ -239,15 +235,6 @@ impl<'a> Case<'a> {
 /// should have come, with as much again for one that failed.
 fn longest_use(sweep: &Sweep) -> SignedDuration {
     sweep.observe_every.saturating_mul(2).max(SignedDuration::from_hours(1))
-}
-
-fn excludes(exclusion: &Exclusion, resource: &CloudResource) -> bool {
-    match exclusion {
-        Exclusion::Tag { key, value } => {
-            resource.tag(key).is_some_and(|has| value.as_ref().is_none_or(|v| **v == *has))
-        }
-        Exclusion::Name(name) => resource.id.name().eq_ignore_ascii_case(name),
-    }
 }
 
 /// The verdict on every resource of the sweep's kinds, in the order in which they may be collected: by kind, the
