@@ -87,13 +87,14 @@ impl World {
         let now = self.now;
         let group_managed_by = self.azure.group_managed_by(&mut self.cloud, now);
         let cloud = self.azure.list(&mut self.cloud, now);
+        let bystanders = self.beside(Ok(Vec::new()));
         let cluster: &Cluster = &self.cluster;
         Inventory {
             started_at: now,
             finished_at: now,
             group_managed_by,
             cloud,
-            bystanders: Ok(Vec::new()),
+            bystanders,
             claims: cluster.list_claims(now),
             nodes: cluster.list_nodes(now),
             volumes: cluster.list_volumes(now),
