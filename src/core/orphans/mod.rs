@@ -45,6 +45,8 @@ mod fixtures;
 #[cfg(test)]
 mod needs;
 #[cfg(test)]
+mod scale;
+#[cfg(test)]
 mod weaknesses;
 
 pub use allowance::Allowance;
