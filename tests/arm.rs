@@ -1,13 +1,16 @@
 //! The simulated Azure under the real adapter: how does one reach it in-process?
 
 use jiff::Timestamp;
-use napkeeper_azure::{Azure, AzureSettings, Credential, Machines, Token, Wire, WireError, WireRequest, WireResponse};
+use napkeeper_azure::{
+    AksCluster, Azure, AzureSettings, Credential, Machines, Token, Wire, WireError, WireRequest, WireResponse,
+};
+use napkeeper_core::cluster::bystander::Bystander;
 use napkeeper_core::cluster::cloud::CloudResource;
 use napkeeper_core::cluster::inventory::{ListFailure, Listing};
 use napkeeper_core::names::ArmId;
 use napkeeper_core::plan::{Effect, Reply};
 use napkeeper_core::ports::PortError;
-use napkeeper_sim::arm::{Request, handle};
+use napkeeper_sim::arm::{Conditions, Request, handle};
 use napkeeper_sim::cloud::{Cloud, CloudSettings};
 use napkeeper_sim::world::ArmPort;
 use std::collections::BTreeMap;
@@ -44,7 +47,10 @@ impl Wire for InProcess {
     async fn send(&self, request: WireRequest) -> Result<WireResponse, WireError> {
         let path = request.url.match_indices('/').nth(2).map_or(request.url.len(), |(at, _)| at);
         let (origin, path_and_query) = request.url.split_at(path);
-        let asked = Request { method: request.method.as_str(), origin, path_and_query, body: &request.body };
+        let headers = request.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let conditions = Conditions::of(headers);
+        let asked =
+            Request { method: request.method.as_str(), origin, path_and_query, body: &request.body, conditions };
         let answer = self.with(|cloud, now| handle(cloud, &asked, *now));
         let headers = answer.headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let body = answer.body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
@@ -58,6 +64,7 @@ pub fn settings(cloud: &CloudSettings) -> AzureSettings {
     AzureSettings {
         group: cloud.group.clone(),
         region: cloud.region.clone(),
+        aks: cloud.managed_by.clone().map(AksCluster::present),
         machines: Some(Machines {
             subnet: ArmId::new(subnet).expect("an id"),
             image: Arc::from("/CommunityGalleries/AKSUbuntu/images/2204gen2containerd/versions/202607.01.0"),
@@ -74,9 +81,18 @@ pub fn credential() -> Credential {
     Credential::Static(Token::new("a-secret-token", Timestamp::MAX))
 }
 
-/// The real adapter over a wire.
+/// The real adapter over a wire. It keeps no pace, so that each reply is the simulated Azure's own.
 pub fn azure(cloud: &CloudSettings, wire: Arc<dyn Wire>) -> Azure {
-    Azure::new(settings(cloud), wire, credential()).expect("good settings")
+    Azure::new(settings(cloud), wire, credential()).expect("good settings").unpaced()
+}
+
+/// A listing whose failure does not say how many pages had been read, which only the adapter knows.
+pub fn plain<T>(listing: Listing<T>) -> Listing<T> {
+    listing.map_err(|failure| {
+        let rest = failure.why.strip_prefix("after ").and_then(|rest| rest.split_once(" whole pages: "));
+        let why = rest.map_or_else(|| Arc::clone(&failure.why), |(_, why)| Arc::from(why));
+        ListFailure { why, ..failure }
+    })
 }
 
 /// A world's way to its Azure through the real adapter.
@@ -113,7 +129,11 @@ impl ArmPort for ThroughAdapter {
     }
 
     fn list(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<CloudResource> {
-        self.lend(cloud, now, self.azure.list())
+        plain(self.lend(cloud, now, self.azure.list()))
+    }
+
+    fn bystanders(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<Bystander> {
+        self.lend(cloud, now, self.azure.bystanders())
     }
 
     fn group_managed_by(&mut self, cloud: &mut Cloud, now: Timestamp) -> Result<Option<ArmId>, ListFailure> {

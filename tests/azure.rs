@@ -8,5 +8,7 @@
 
 mod agreement;
 mod http;
+mod launches;
 mod same;
+mod seeds;
 mod world;

@@ -32,6 +32,9 @@ pub struct Cluster {
     pub paths: Option<Vec<String>>,
     /// Which cluster it is in Azure.
     pub identity: Option<Identity>,
+    /// Which Azure it is in: public, us-government or china; absent is public.
+    #[schemars(extend("enum" = ["public", "us-government", "china"]))]
+    pub cloud: Option<String>,
     /// Azure region, for example westeurope.
     #[schemars(regex(pattern = "^[a-z0-9]+$"))]
     pub region: Option<String>,

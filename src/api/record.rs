@@ -86,6 +86,9 @@ wire! {
         /// Resource id of its disk.
         #[schemars(extend("pattern" = ARM_ID))]
         disk: String,
+        /// Since when whole listings show neither the disk nor anything that names it.
+        #[schemars(extend("format" = "date-time"))]
+        gone_since?: String,
         /// When last seen.
         #[schemars(extend("format" = "date-time"))]
         last_seen: String,
@@ -107,6 +110,9 @@ wire! {
         /// The evidence.
         #[schemars(extend("maxItems" = 20, "x-kubernetes-list-type" = "atomic"))]
         evidence?: Vec<String>,
+        /// How many tries have failed.
+        #[schemars(extend("minimum" = 0, "maximum" = MOST))]
+        failures?: i64,
         /// Resource id.
         #[schemars(extend("pattern" = ARM_ID))]
         id: String,
@@ -115,6 +121,8 @@ wire! {
         /// Kind.
         #[schemars(extend("enum" = KINDS))]
         kind: String,
+        /// Why Azure certainly deleted nothing; then it counts for no cap.
+        refused?: String,
     }
 }
 

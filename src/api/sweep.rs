@@ -22,6 +22,9 @@ pub const DEFAULT_MINIMUM_AGE: &str = "30m";
 /// Default of `minimumAge` for data disks.
 pub const DEFAULT_MINIMUM_AGE_DATA_DISK: &str = "168h";
 
+/// Most approvals that a status speaks of.
+pub const MAX_APPROVALS: usize = 100;
+
 /// Id of a resource in a resource group. Azure compares ids without case.
 const RESOURCE: &str = "(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/[^/]+(/[^/]+/[^/]+)+$";
 
@@ -53,10 +56,16 @@ wire! {
         derive = "PartialEq",
         printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode"),
         printcolumn(name = "Orphans", type_ = "integer", json_path = ".status.orphans"),
+        printcolumn(name = "Monthly", type_ = "string", json_path = ".status.costPerMonth"),
         printcolumn(name = "Addresses", type_ = "integer", json_path = ".status.addresses"),
+        printcolumn(name = "Collected", type_ = "integer", json_path = ".status.collectedLastDay"),
         printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
-        printcolumn(name = "LastRun", type_ = "date", json_path = ".status.lastRun.finishedAt"),
+        printcolumn(name = "Halted", type_ = "string", json_path = ".status.conditions[?(@.type==\"Halted\")].status"),
+        printcolumn(name = "Degraded", type_ = "string", json_path = ".status.conditions[?(@.type==\"Degraded\")].status"),
+        printcolumn(name = "LastWhole", type_ = "date", json_path = ".status.lastWholeInventory"),
         printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+        printcolumn(name = "LastRun", type_ = "date", json_path = ".status.lastRun.finishedAt", priority = 1),
+        printcolumn(name = "NextCollection", type_ = "string", json_path = ".status.nextCollection", priority = 1),
         printcolumn(name = "Schedule", type_ = "string", json_path = ".spec.schedule", priority = 1)
     )]
     OrphanSweepSpec {
@@ -210,11 +219,18 @@ wire! {
     OrphanSweepStatus {
         /// Addresses of subnets that orphans hold.
         addresses?: i64,
+        /// The approvals of the spec and what has become of them, those first that something is to be done about.
+        #[schemars(extend("maxItems" = MAX_APPROVALS, "x-kubernetes-list-type" = "atomic"))]
+        approvals?: Vec<ApprovalStatus>,
+        /// Deletions of the cluster over the last 24 h, all sweeps together, that count for the cap.
+        collected_last_day?: i64,
         /// Aspects of the state.
         #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
         conditions?: Vec<Condition>,
         /// What orphans cost, in nano-USD per hour.
         cost_per_hour_nano_usd?: i64,
+        /// What orphans cost over 730 h, for people.
+        cost_per_month?: String,
         /// Resources by kind and standing.
         #[schemars(extend("maxItems" = 4, "x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["kind"]))]
         counts?: Vec<KindCount>,
@@ -224,8 +240,22 @@ wire! {
         /// The dearest findings.
         #[schemars(extend("maxItems" = 50, "x-kubernetes-list-type" = "atomic"))]
         findings?: Vec<SweepFinding>,
+        /// Why orphans are kept: how many of each kind, by refusal. One may be kept for several reasons.
+        #[schemars(extend("maxItems" = 100, "x-kubernetes-list-type" = "atomic"))]
+        kept?: Vec<KeptCount>,
         /// The last run.
         last_run?: LastRun,
+        /// When the last whole inventory was complete. Nothing is collected by an older one.
+        #[schemars(extend("format" = "date-time"))]
+        last_whole_inventory?: String,
+        /// Most deletions over 24 h that this sweep may have a part in.
+        most_per_day?: i64,
+        /// When orphans may next be collected; absent when the mode does not collect.
+        #[schemars(extend("format" = "date-time"))]
+        next_collection?: String,
+        /// When the node resource group is next observed.
+        #[schemars(extend("format" = "date-time"))]
+        next_observation?: String,
         /// Generation of the spec that was last acted upon.
         observed_generation?: i64,
         /// Number of orphans.
@@ -233,6 +263,37 @@ wire! {
         /// Public IPs and load-balancer frontends that nothing uses. Nothing deletes them.
         #[schemars(extend("maxItems" = 20, "x-kubernetes-list-type" = "atomic"))]
         report_only?: Vec<SweepReportOnly>,
+    }
+}
+
+wire! {
+    /// What has become of an approval.
+    ApprovalStatus {
+        /// What to do about it; absent when nothing.
+        advice?: String,
+        /// When it expires.
+        #[schemars(extend("format" = "date-time"))]
+        expires_at: String,
+        /// Resource id.
+        id: String,
+        /// Incarnation.
+        incarnation: String,
+        /// Active: it holds. Spent: the resource was collected or is gone. Expired, TooFarAhead: its time does not count. Unmatched: it names nothing that this sweep could delete.
+        #[schemars(extend("enum" = ["Unmatched", "TooFarAhead", "Expired", "Spent", "Active"]))]
+        state: String,
+    }
+}
+
+wire! {
+    /// How many orphans of a kind are kept for a reason.
+    KeptCount {
+        /// How many.
+        count: i64,
+        /// Kind.
+        #[schemars(extend("enum" = KINDS))]
+        kind: String,
+        /// The reason.
+        refusal: String,
     }
 }
 

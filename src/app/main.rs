@@ -4,6 +4,7 @@ mod azure_sim;
 mod cli;
 mod clock;
 mod controller;
+mod inventory;
 mod region;
 mod webhook;
 

@@ -3,9 +3,10 @@
 use crate::credential::Credential;
 use crate::error::{invalid, unavailable};
 use crate::operation;
+use crate::pace::Pace;
 use crate::place::{self, Place, Type};
 use crate::settings::{AzureSettings, Machines, SettingsError};
-use crate::transport::{AddedBelow, Transport, meant};
+use crate::transport::{AddedBelow, Ask, Transport, meant};
 use crate::wire::{Method, Wire, WireResponse};
 use crate::{nic, read, write};
 use azure_core::{RetryOptions, TransportOptions};
@@ -42,7 +43,10 @@ impl Azure {
         };
         let (subscription, group) = (subscription.to_owned(), group.to_owned());
         let deadline = settings.deadline;
-        let transport = Arc::new(Transport { wire, credential, endpoint: endpoint.clone(), deadline });
+        let audience = settings.audience(&endpoint);
+        let pace = Pace::default();
+        let transport = Transport { wire, credential, endpoint: endpoint.clone(), audience, deadline, pace };
+        let transport = Arc::new(transport);
         let options = || TransportOptions::new(transport.clone());
         let failed = |e: azure_core::Error| SettingsError::Clients(e.to_string().into());
         let compute = compute::Client::builder(Arc::new(AddedBelow))
@@ -60,10 +64,12 @@ impl Azure {
         Ok(Self { settings, transport, compute, resources, subscription, group })
     }
 
-    /// True for an effect that changes something on Azure.
+    /// The same adapter that keeps no pace and asks for nothing twice: for comparing single replies with those of a
+    /// simulated Azure.
     #[must_use]
-    pub fn writes(effect: &Effect) -> bool {
-        matches!(effect, Effect::PutNic(_) | Effect::PutVm(_) | Effect::Delete(..) | Effect::Tag(..))
+    pub fn unpaced(self) -> Self {
+        self.transport.pace.stop();
+        self
     }
 
     /// Fetches the token for the next request, unless it is at hand. That may take a minute: whoever has to check
@@ -73,6 +79,24 @@ impl Azure {
     /// `Unavailable` where no credential yields a token; for some seconds that is then the answer for everybody.
     pub async fn authenticate(&self) -> Result<(), PortError> {
         self.transport.authenticate().await.map_err(PortError::Cloud)
+    }
+
+    /// Gets ready for an effect: for a write the token is fetched and its turn among all writes is waited for, which may
+    /// take a minute; for anything else nothing is done. Whoever has to check something right before a write does this
+    /// before the check. Other requests wait for their turn when they are sent.
+    ///
+    /// # Errors
+    /// As [`authenticate`](Self::authenticate); `Throttled`, with the time to wait, where the turn is far off.
+    pub async fn prepare(&self, effect: &Effect) -> Result<(), PortError> {
+        let (method, id) = match effect {
+            Effect::PutNic(spec) => (Method::Put, &spec.id),
+            Effect::PutVm(spec) => (Method::Put, &spec.id),
+            Effect::Delete(id, _) => (Method::Delete, id),
+            Effect::Tag(id, _) | Effect::Untag(id, _) => (Method::Patch, id),
+            _ => return Ok(()),
+        };
+        self.authenticate().await?;
+        self.transport.take_turn(method, &path_of(effect, id)).await.map_err(PortError::Cloud)
     }
 
     /// Performs an effect on Azure.
@@ -86,7 +110,8 @@ impl Azure {
             Effect::PutNic(spec) => self.put_nic(spec).await,
             Effect::PutVm(spec) => self.put_vm(spec).await,
             Effect::Delete(id, _) => self.delete(id).await,
-            Effect::Tag(id, tags) => self.tag(id, tags).await,
+            Effect::Tag(id, tags) => self.change_tags(id, "Merge", tags).await,
+            Effect::Untag(id, tags) => self.change_tags(id, "Delete", tags).await,
             Effect::Poll(operation) => self.poll(operation).await,
             other => Err(invalid(format!("{other:?} is no request to Azure; send it to Kubernetes"))),
         };
@@ -128,13 +153,18 @@ impl Azure {
 
     async fn put_nic(&self, spec: &NicSpec) -> Result<Reply, CloudError> {
         let body = nic::body(spec, &self.settings.region, self.machines()?);
-        self.write(Method::Put, spec.id.as_str(), Some(&body)).await
+        let condition = spec.fresh.then(|| ("if-none-match", "*".to_owned()));
+        let (method, url, body) =
+            (Method::Put, self.transport.url(spec.id.as_str()), Some(body.to_string().into_bytes()));
+        let response = self.transport.ask(Ask { method, url, body, condition }).await?;
+        operation::begun(response.status, |name| response.header(name).map(str::to_owned))
     }
 
     async fn put_vm(&self, spec: &VmSpec) -> Result<Reply, CloudError> {
         let Place { subscription, group, name, .. } = Place::of(&spec.id)?;
         let body = write::vm(spec, &self.settings.region, self.machines()?)?;
         let request = self.compute.virtual_machines_client().create_or_update(group, name, body, subscription);
+        let request = if spec.fresh { request.if_none_match("*") } else { request };
         begun(&request.send().await.map_err(meant)?.into_raw_response())
     }
 
@@ -161,11 +191,10 @@ impl Azure {
     }
 
     /// `Merge` keeps the other tags.
-    async fn tag(&self, id: &ArmId, tags: &Tags) -> Result<Reply, CloudError> {
+    async fn change_tags(&self, id: &ArmId, operation: &str, tags: &Tags) -> Result<Reply, CloudError> {
         Place::of(id)?;
-        let body = json!({ "operation": "Merge", "properties": { "tags": tags } });
-        let path = format!("{id}/providers/Microsoft.Resources/tags/default");
-        self.write(Method::Patch, &path, Some(&body)).await
+        let body = json!({ "operation": operation, "properties": { "tags": tags } });
+        self.write(Method::Patch, &tags_path(id), Some(&body)).await
     }
 
     async fn poll(&self, operation: &OperationId) -> Result<Reply, CloudError> {
@@ -186,6 +215,18 @@ impl std::fmt::Debug for Azure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Azure").field("settings", &self.settings).finish_non_exhaustive()
     }
+}
+
+/// Where an effect on a resource is sent.
+fn path_of(effect: &Effect, id: &ArmId) -> String {
+    match effect {
+        Effect::Tag(..) | Effect::Untag(..) => tags_path(id),
+        _ => id.to_string(),
+    }
+}
+
+fn tags_path(id: &ArmId) -> String {
+    format!("{id}/providers/Microsoft.Resources/tags/default")
 }
 
 /// What a write of the ARM crates has begun.

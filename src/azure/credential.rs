@@ -4,6 +4,7 @@
 //! [`Credential::default_chain`] reads the environment. Tokens live in real time, whatever the clock of the deciders.
 
 use crate::identity::{self, Way};
+use crate::settings::AzureCloud;
 use jiff::{SignedDuration, Timestamp};
 use std::fmt;
 use std::sync::Arc;
@@ -91,7 +92,15 @@ impl Credential {
     /// # Errors
     /// [`CredentialError::None`] where none of them can be tried.
     pub fn default_chain() -> Result<Self, CredentialError> {
-        Ok(Self::Chain(Chain::new(identity::ways()?)))
+        Self::chain_in(AzureCloud::Public)
+    }
+
+    /// As [`default_chain`](Self::default_chain), in a cloud: each has its own authority.
+    ///
+    /// # Errors
+    /// [`CredentialError::None`] where none of them can be tried.
+    pub fn chain_in(cloud: AzureCloud) -> Result<Self, CredentialError> {
+        Ok(Self::Chain(Chain::new(identity::ways(cloud)?)))
     }
 
     /// A token for a scope.
@@ -111,11 +120,10 @@ impl Credential {
         }
     }
 
-    /// Forgets the token that Azure has just refused.
-    pub(crate) async fn forget(&self) {
-        if let Self::Chain(chain) = self {
-            chain.kept.lock().await.token = None;
-        }
+    /// Forgets the token that Azure has just refused; `true` where another may be had.
+    pub(crate) async fn forget(&self) -> bool {
+        let Self::Chain(chain) = self else { return false };
+        chain.kept.lock().await.token.take().is_some()
     }
 }
 
@@ -191,7 +199,7 @@ mod tests {
         }
         assert_eq!(chain.token("s", at(9_700)).await.unwrap().secret(), "secret-1");
         let credential = Credential::Chain(chain.clone());
-        credential.forget().await;
+        assert!(credential.forget().await);
         assert_eq!(chain.token("s", at(0)).await.unwrap().secret(), "secret-2");
         assert_eq!(bad.1.load(Ordering::SeqCst), 3);
         assert!(!format!("{credential:?}").contains("secret"), "{credential:?}");

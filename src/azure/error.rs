@@ -1,101 +1,56 @@
-//! The error map: what does an error of Azure Resource Manager mean to the domain?
+//! Errors: what does a response that is no success say, and with which words?
 //!
-//! By code first. Text decides only where one code stands for several things, as `OperationNotAllowed` does for every
-//! kind of quota. Codes and texts: Azure's documentation of Compute and Network errors, and the handlers of
-//! karpenter-provider-azure (`commonerrorhandlers.go`).
+//! The code decides ([`crate::meaning`]), the first one that means something, outer before inner: Compute wraps the
+//! cause in `details`, and sometimes as JSON in the text of a message.
 
+use crate::meaning::{meaning, quota};
 use crate::wire::WireResponse;
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::ports::{CloudError, CloudErrorCode};
 use serde_json::Value;
-
-/// Codes that mean one thing whatever the text says.
-const BY_CODE: [(&str, CloudErrorCode); 28] = [
-    ("SkuNotAvailable", CloudErrorCode::SkuNotAvailable),
-    ("VMSizeNotSupported", CloudErrorCode::SkuNotAvailable),
-    ("AllocationFailed", CloudErrorCode::AllocationFailed),
-    ("OverconstrainedAllocationRequest", CloudErrorCode::Overconstrained),
-    ("ZonalAllocationFailed", CloudErrorCode::ZonalAllocationFailed),
-    ("OverconstrainedZonalAllocationRequest", CloudErrorCode::OverconstrainedZonal),
-    ("QuotaExceeded", CloudErrorCode::FamilyQuota),
-    ("SubnetIsFull", CloudErrorCode::SubnetFull),
-    ("InsufficientSubnetSize", CloudErrorCode::SubnetFull),
-    ("NicReservedForAnotherVm", CloudErrorCode::NicReserved),
-    ("NicInUse", CloudErrorCode::InUse),
-    ("ScopeLocked", CloudErrorCode::Locked),
-    ("RequestDisallowedByPolicy", CloudErrorCode::Policy),
-    ("DenyAssignmentAuthorizationFailed", CloudErrorCode::Lockdown),
-    ("AuthorizationFailed", CloudErrorCode::Permission),
-    ("LinkedAuthorizationFailed", CloudErrorCode::Permission),
-    ("TooManyRequests", CloudErrorCode::Throttled),
-    ("SubscriptionRequestsThrottled", CloudErrorCode::Throttled),
-    ("ResourceNotFound", CloudErrorCode::NotFound),
-    // Without its group nothing can be said of a resource; the bare word says not even what was not found.
-    ("ResourceGroupNotFound", CloudErrorCode::Unavailable),
-    ("NotFound", CloudErrorCode::Unavailable),
-    ("PropertyChangeNotAllowed", CloudErrorCode::Conflict),
-    ("Conflict", CloudErrorCode::Conflict),
-    ("AnotherOperationInProgress", CloudErrorCode::Conflict),
-    ("OperationPreempted", CloudErrorCode::Conflict),
-    ("InternalServerError", CloudErrorCode::Unavailable),
-    ("ServiceUnavailable", CloudErrorCode::Unavailable),
-    ("InternalExecutionError", CloudErrorCode::Unavailable),
-];
-
-/// What `OperationNotAllowed` means, by a part of its text.
-const NOT_ALLOWED: [(&str, CloudErrorCode); 4] = [
-    ("lowprioritycores", CloudErrorCode::SpotQuota),
-    ("total regional cores", CloudErrorCode::RegionalQuota),
-    ("cores quota", CloudErrorCode::FamilyQuota),
-    ("attached to vm", CloudErrorCode::InUse),
-];
+use std::borrow::Cow;
+use std::sync::Arc;
 
 /// Deepest that `details` within `details` are looked into.
 const DEEPEST: usize = 4;
 /// Longest wait that is believed.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(1);
 
-/// What an error means, by ARM's `error.code` and `error.message`. Codes compare without case. What is unknown is
-/// [`CloudErrorCode::Invalid`]: it would fail again, and nothing is marked unavailable for it.
-#[must_use]
-pub fn classify(code: &str, message: &str) -> CloudErrorCode {
-    meaning(code, message).unwrap_or(CloudErrorCode::Invalid)
-}
-
-/// What a code means; `None` where it says nothing to us.
-fn meaning(code: &str, message: &str) -> Option<CloudErrorCode> {
-    let known = BY_CODE.iter().find(|(known, _)| known.eq_ignore_ascii_case(code));
-    if let Some((_, meaning)) = known {
-        return Some(*meaning);
-    }
-    if !code.eq_ignore_ascii_case("OperationNotAllowed") {
-        return None;
-    }
-    let message = message.to_lowercase();
-    let meant = NOT_ALLOWED.iter().find(|(part, _)| message.contains(part));
-    Some(meant.map_or(CloudErrorCode::Invalid, |(_, meaning)| *meaning))
-}
-
 /// The error of a response that is no success.
 pub(crate) fn of_response(response: &WireResponse) -> CloudError {
     let by_status = by_status(response.status);
     let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
-    let (code, message) = match told(&body) {
+    let told = told(&body).unwrap_or_else(|| {
+        let what = format!("status {} without an error that Azure Resource Manager would send", response.status);
+        CloudError::new(by_status, what)
+    });
+    let code = match told.code {
         // Whoever hears that a resource is absent lets go of it for ever: only the plain statement counts.
-        Some((Some(CloudErrorCode::NotFound), message)) if !says_absent(response.status, &body) => (by_status, message),
+        CloudErrorCode::NotFound if !says_absent(response.status, &body) => by_status,
         // Compute throttles with codes that mean something else under other statuses.
-        Some((_, message)) if by_status == CloudErrorCode::Throttled => (by_status, message),
-        Some((code, message)) => (code.unwrap_or(by_status), message),
-        None => {
-            (by_status, format!("status {} without an error that Azure Resource Manager would send", response.status))
-        }
+        _ if by_status == CloudErrorCode::Throttled => by_status,
+        CloudErrorCode::Invalid if !is_known(&body) => by_status,
+        code => code,
     };
-    let message = match (response.status, code) {
-        (404, CloudErrorCode::Unavailable) => format!("whether the resource is absent is not known: {message}"),
-        _ => message,
-    };
-    CloudError { code, message: message.into(), retry_after: retry_after(response) }
+    let mut message = told.message.to_string();
+    if (response.status, code) == (404, CloudErrorCode::Unavailable) {
+        message = format!("whether the resource is absent is not known: {message}");
+    }
+    with_correlation(CloudError { code, message: message.into(), retry_after: retry_after(response), ..told }, response)
+}
+
+/// The error, with what Microsoft's support finds it by.
+pub(crate) fn with_correlation(error: CloudError, response: &WireResponse) -> CloudError {
+    match correlation(response) {
+        Some(id) => CloudError { message: format!("{} (correlation id {id})", error.message).into(), ..error },
+        None => error,
+    }
+}
+
+/// By which Microsoft's support finds a request.
+pub(crate) fn correlation(response: &WireResponse) -> Option<&str> {
+    response.header("x-ms-correlation-request-id").or_else(|| response.header("x-ms-request-id"))
 }
 
 /// The error of an operation's URL. Azure forgets operations and then answers 404, which says nothing of the resource.
@@ -117,42 +72,84 @@ fn outer_code(body: &Value) -> &str {
 
 /// The error of an operation that has ended badly, from the body that its URL answers.
 pub(crate) fn of_operation(body: &Value, otherwise: CloudErrorCode) -> CloudError {
-    let (code, message) = told(body).unwrap_or_else(|| (None, "the operation failed without saying why".to_owned()));
-    CloudError { code: code.unwrap_or(otherwise), message: message.into(), retry_after: None }
+    match told(body) {
+        Some(error) if error.code == CloudErrorCode::Invalid && !is_known(body) => {
+            CloudError { code: otherwise, ..error }
+        }
+        Some(error) => error,
+        None => CloudError::new(otherwise, "the operation failed without saying why"),
+    }
 }
 
 /// A failure that Azure has not put into words: it could not be reached, or cannot be understood.
 pub(crate) fn unavailable(message: impl Into<String>) -> CloudError {
-    CloudError { code: CloudErrorCode::Unavailable, message: message.into().into(), retry_after: None }
+    CloudError::new(CloudErrorCode::Unavailable, message.into())
 }
 
 /// A request that is wrong and is not sent.
 pub(crate) fn invalid(message: impl Into<String>) -> CloudError {
-    CloudError { code: CloudErrorCode::Invalid, message: message.into().into(), retry_after: None }
+    CloudError::new(CloudErrorCode::Invalid, message.into())
 }
 
 /// What an error body says: the first code, outer before inner, that means something, with its message; else the
-/// outer message. `None` where there is no error in it.
-fn told(body: &Value) -> Option<(Option<CloudErrorCode>, String)> {
+/// outer message under [`CloudErrorCode::Invalid`]. `None` where there is no error in it.
+fn told(body: &Value) -> Option<CloudError> {
     let error = body.get("error").unwrap_or(body);
     error.get("code")?.as_str()?;
-    let text = |error: &Value| error["message"].as_str().unwrap_or_default().to_owned();
-    Some(match known(error, DEEPEST) {
-        Some((code, inner)) => (Some(code), text(inner)),
-        None => (None, text(error)),
-    })
+    let (code, inner) = known(error, DEEPEST).unwrap_or((CloudErrorCode::Invalid, Cow::Borrowed(error)));
+    // Compute serialises the details of throttling into the message of the inner error; people want the outer one.
+    let texts = [&inner["message"], &error["message"]].into_iter().filter_map(Value::as_str);
+    let message =
+        texts.clone().find(|text| !text.starts_with('{')).or_else(|| texts.clone().next()).unwrap_or_default();
+    let is_quota =
+        matches!(code, CloudErrorCode::FamilyQuota | CloudErrorCode::RegionalQuota | CloudErrorCode::SpotQuota);
+    let policy = (code == CloudErrorCode::Policy).then(|| policy(&inner)).flatten();
+    let quota = is_quota.then(|| quota(message)).flatten();
+    let message = match &policy {
+        Some(name) => format!("the policy {name:?} forbids it: {message}"),
+        None => message.to_owned(),
+    };
+    Some(CloudError { policy, quota, ..CloudError::new(code, message) })
+}
+
+/// True where some code in the body means something.
+fn is_known(body: &Value) -> bool {
+    known(body.get("error").unwrap_or(body), DEEPEST).is_some()
 }
 
 /// The first error, outer before inner, whose code means something.
-fn known(error: &Value, depth: usize) -> Option<(CloudErrorCode, &Value)> {
+fn known(error: &Value, depth: usize) -> Option<(CloudErrorCode, Cow<'_, Value>)> {
     let word = |key: &str| error[key].as_str().unwrap_or_default();
     let outer = meaning(word("code"), word("message"));
     if let Some(code) = outer.filter(|code| *code != CloudErrorCode::Invalid) {
-        return Some((code, error));
+        return Some((code, Cow::Borrowed(error)));
     }
     let details = error["details"].as_array().filter(|_| depth > 0);
     let inner = details.into_iter().flatten().find_map(|detail| known(detail, depth - 1));
-    inner.or_else(|| outer.map(|code| (code, error)))
+    let inner = inner.or_else(|| told_in_text(word("message"), depth));
+    inner.or_else(|| outer.map(|code| (code, Cow::Borrowed(error))))
+}
+
+/// The error in a message that is itself an error body.
+fn told_in_text(message: &str, depth: usize) -> Option<(CloudErrorCode, Cow<'static, Value>)> {
+    let body: Value =
+        (depth > 0 && message.trim_start().starts_with('{')).then(|| serde_json::from_str(message).ok())??;
+    let (code, error) = known(body.get("error").unwrap_or(&body), depth - 1)?;
+    Some((code, Cow::Owned(error.into_owned())))
+}
+
+/// The name of the policy that forbids a request: as its assignment is shown, else as its definition is, else as the
+/// text has it.
+fn policy(error: &Value) -> Option<Arc<str>> {
+    let infos = error["additionalInfo"].as_array().into_iter().flatten().map(|more| &more["info"]);
+    let keys =
+        ["policyAssignmentDisplayName", "policyDefinitionDisplayName", "policyAssignmentName", "policyDefinitionName"];
+    let named = |info: &Value| keys.iter().find_map(|key| info[*key].as_str().filter(|n| !n.is_empty()).map(Arc::from));
+    infos.into_iter().find_map(named).or_else(|| {
+        let message = error["message"].as_str()?;
+        let (_, rest) = message.split_once(r#""policyAssignment":{"name":""#)?;
+        rest.split('"').next().filter(|name| !name.is_empty()).map(Arc::from)
+    })
 }
 
 fn by_status(status: u16) -> CloudErrorCode {
@@ -167,7 +164,7 @@ fn by_status(status: u16) -> CloudErrorCode {
 
 /// `Retry-After`, in seconds or as a date (RFC 9110, 10.2.3). A date is counted from the response's own `Date`, so
 /// that no clock has to agree with Azure's.
-fn retry_after(response: &WireResponse) -> Option<SignedDuration> {
+pub(crate) fn retry_after(response: &WireResponse) -> Option<SignedDuration> {
     let text = response.header("retry-after")?.trim();
     let wait = match text.parse() {
         Ok(seconds) => SignedDuration::from_secs(seconds),
@@ -249,6 +246,41 @@ mod tests {
         assert_eq!(forgotten(&says("NotFound")), CloudErrorCode::NotFound);
         assert_eq!(forgotten(&says("ResourceGroupNotFound")), CloudErrorCode::Unavailable);
         assert_eq!(of_operation_url(&page).code, CloudErrorCode::Unavailable);
+    }
+
+    /// Bodies worded as Azure words them, placeholders for names; each with the page that documents its family.
+    #[test]
+    fn documented_errors_mean_what_their_pages_say() {
+        let table: Vec<Value> = serde_json::from_str(include_str!("fixtures/errors.json")).unwrap();
+        assert!(table.len() > 30);
+        for row in &table {
+            let text = |key: &str| row[key].as_str();
+            assert!(text("page").unwrap().starts_with("https://learn.microsoft.com/"), "{row}");
+            let status = row["status"].as_u64().and_then(|s| u16::try_from(s).ok()).unwrap();
+            let headers = row["headers"].as_object().into_iter().flatten();
+            let headers: Vec<_> = headers.map(|(k, v)| (k.as_str(), v.as_str().unwrap())).collect();
+            let error = if row["operation"] == json!(true) {
+                of_operation(&row["body"], CloudErrorCode::Invalid)
+            } else {
+                of_response(&response(status, &headers, &row["body"]))
+            };
+            assert_eq!(Some(error.code.category()), text("means"), "{row}");
+            assert_eq!(error.policy.as_deref(), text("policy"), "{row}");
+            let limit = error.quota.map(|q| u64::from(q.limit));
+            assert_eq!(limit, row["limit"].as_u64(), "{row}");
+            let wait = error.retry_after.map(|w| w.as_secs());
+            assert_eq!(wait, row["wait"].as_i64(), "{row}");
+            assert_eq!(format!("{:?}", error.code.retry()), text("then").unwrap(), "{row}");
+            assert!(!error.message.is_empty() && !error.message.starts_with('{'), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_error_says_by_what_support_finds_it() {
+        let body = json!({ "error": { "code": "SkuNotAvailable", "message": "no" } });
+        let headers = [("x-ms-request-id", "r"), ("x-ms-correlation-request-id", "c")];
+        assert_eq!(&*of_response(&response(409, &headers, &body)).message, "no (correlation id c)");
+        assert_eq!(&*of_response(&response(409, &headers[..1], &body)).message, "no (correlation id r)");
     }
 
     #[test]

@@ -3,8 +3,10 @@
 //! The identity crate's own credentials, with our HTTP client below them.
 
 use crate::credential::CredentialError;
+use crate::settings::AzureCloud;
 use crate::wire::{HttpWire, Method, Wire, WireRequest};
 use async_trait::async_trait;
+use azure_core_1::cloud::CloudConfiguration;
 use azure_core_1::credentials::TokenCredential;
 use azure_core_1::error::{Error, ErrorKind};
 use azure_core_1::http::headers::{HeaderName, HeaderValue, Headers};
@@ -22,12 +24,20 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// A way to a token, and what it is called.
 pub(crate) type Way = (&'static str, Arc<dyn TokenCredential>);
 
-/// The ways that can be tried, in order.
-pub(crate) fn ways() -> Result<Vec<Way>, CredentialError> {
+/// The ways that can be tried, in order. The cloud names the authority of workload identity; managed identity asks its
+/// own host, and Azure CLI the cloud that it is signed in to.
+pub(crate) fn ways(cloud: AzureCloud) -> Result<Vec<Way>, CredentialError> {
     let none = |why: String| CredentialError::None(why.into());
     let wire = HttpWire::for_tokens(DEADLINE).map_err(|e| none(e.to_string()))?;
     let transport = Transport::new(Arc::new(TokenClient(Arc::new(wire))));
-    let options = || ClientOptions { transport: Some(transport.clone()), ..ClientOptions::default() };
+    let cloud = match cloud {
+        // Without a choice AZURE_AUTHORITY_HOST decides, which AKS sets for pods with workload identity.
+        AzureCloud::Public => None,
+        AzureCloud::UsGovernment => Some(Arc::new(CloudConfiguration::AzureGovernment)),
+        AzureCloud::China => Some(Arc::new(CloudConfiguration::AzureChina)),
+    };
+    let options =
+        || ClientOptions { transport: Some(transport.clone()), cloud: cloud.clone(), ..ClientOptions::default() };
     let workload = WorkloadIdentityCredential::new(Some(WorkloadIdentityCredentialOptions {
         credential_options: ClientAssertionCredentialOptions { client_options: options() },
         ..WorkloadIdentityCredentialOptions::default()

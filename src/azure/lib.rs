@@ -5,21 +5,30 @@
 //! operations would repeat the PUT at each look and lose the error. Retries belong to the deciders.
 
 mod azure;
+mod bystanders;
 mod credential;
 mod error;
 mod identity;
 mod listing;
+mod meaning;
+mod network;
 mod nic;
 mod operation;
+mod pace;
 mod place;
+mod preflight;
 mod read;
+mod saved;
 mod settings;
 mod transport;
 mod wire;
 mod write;
 
 pub use azure::Azure;
+pub use bystanders::AksCluster;
 pub use credential::{Chain, Credential, CredentialError, Token};
-pub use error::classify;
-pub use settings::{AzureSettings, Machines, SettingsError, on_this_machine};
+pub use meaning::classify;
+pub use preflight::{Denial, Lock, Permission, Policy, Preflight, matches};
+pub use saved::{Pages, Recorder, Saved, listing_name};
+pub use settings::{AzureCloud, AzureSettings, Machines, SettingsError, on_this_machine};
 pub use wire::{HttpWire, Method, Wire, WireError, WireRequest, WireResponse};

@@ -1,11 +1,11 @@
 //! Listings: what does the node resource group hold, and whose is it?
 //!
-//! A listing is whole or it is a failure: whatever goes wrong on any page ends it.
+//! A listing is whole or it is a failure: whatever goes wrong on any page ends it, and the failure says how many pages
+//! had been read. Each page is tried several times (the transport), the whole listing for a bounded time.
 
-use crate::azure::{Azure, parsed};
+use crate::azure::Azure;
 use crate::error::unavailable;
 use crate::transport::meant;
-use crate::wire::Method;
 use crate::{nic, read};
 use azure_core::Pageable;
 use futures::StreamExt;
@@ -17,9 +17,13 @@ use napkeeper_core::names::ArmId;
 use napkeeper_core::ports::CloudError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
 
 /// Most pages of a listing. More means that the links run in circles.
-const MOST_PAGES: usize = 1_000;
+pub(crate) const MOST_PAGES: usize = 1_000;
+/// Longest that a listing may take. 100,000 resources are some hundred pages of a second or two.
+const LONGEST: Duration = Duration::from_secs(900);
 
 impl Azure {
     /// Lists VMs, NICs and disks of the group, by id.
@@ -28,7 +32,9 @@ impl Azure {
     /// [`ListFailure`] where any page cannot be read, by whatever cause.
     pub async fn list(&self) -> Listing<CloudResource> {
         let what = || Arc::from("the node resource group");
-        self.everything().await.map_err(|error| ListFailure { what: what(), why: error.message })
+        let listed = timeout(LONGEST, self.everything()).await;
+        let listed = listed.unwrap_or_else(|_| Err(unavailable(format!("not whole after {} s", LONGEST.as_secs()))));
+        listed.map_err(|error| ListFailure { what: what(), why: error.message })
     }
 
     /// `managedBy` of the group: the cluster that it belongs to.
@@ -69,15 +75,7 @@ impl Azure {
     }
 
     async fn nics(&self) -> Result<Vec<nic::NetworkInterface>, CloudError> {
-        let mut url = self.transport.url(&format!("{}/providers/{NIC_TYPE}", self.settings.group));
-        let mut nics = Vec::new();
-        for _ in 0..MOST_PAGES {
-            let page: nic::Page = parsed(&self.transport.call(Method::Get, url, None).await?)?;
-            nics.extend(page.value);
-            let Some(next) = page.next_link.filter(|next| !next.is_empty()) else { return Ok(nics) };
-            url = next.parse().map_err(|_| unavailable("the link to the next page is no URL"))?;
-        }
-        Err(endless())
+        self.pages(format!("{}/providers/{NIC_TYPE}", self.settings.group), None).await
     }
 
     /// When each NIC was created, by its id in lower case.
@@ -94,14 +92,14 @@ impl Azure {
 }
 
 /// All pages of a listing.
-async fn whole<T>(pages: Pageable<T, azure_core::Error>) -> Result<Vec<T>, CloudError>
+pub(crate) async fn whole<T>(pages: Pageable<T, azure_core::Error>) -> Result<Vec<T>, CloudError>
 where
     T: azure_core::Continuable,
 {
     let mut pages = std::pin::pin!(pages);
     let mut whole = Vec::new();
     while let Some(page) = pages.next().await {
-        whole.push(page.map_err(meant)?);
+        whole.push(page.map_err(|error| partial(whole.len(), meant(error)))?);
         if whole.len() == MOST_PAGES {
             return Err(endless());
         }
@@ -109,6 +107,14 @@ where
     Ok(whole)
 }
 
-fn endless() -> CloudError {
+/// The failure of a listing of which so many pages had been read.
+pub(crate) fn partial(pages: usize, error: CloudError) -> CloudError {
+    if pages == 0 {
+        return error;
+    }
+    CloudError { message: format!("after {pages} whole pages: {}", error.message).into(), ..error }
+}
+
+pub(crate) fn endless() -> CloudError {
     unavailable(format!("the listing has more than {MOST_PAGES} pages"))
 }

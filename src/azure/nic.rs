@@ -38,14 +38,6 @@ pub(crate) struct Reference {
     pub(crate) id: Option<String>,
 }
 
-/// A page of a listing.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Page {
-    pub(crate) value: Vec<NetworkInterface>,
-    pub(crate) next_link: Option<String>,
-}
-
 impl Properties {
     /// What the NIC serves besides a VM.
     pub(crate) fn serves(&self) -> Option<&str> {
@@ -64,7 +56,7 @@ pub(crate) fn body(spec: &NicSpec, region: &Region, machines: &Machines) -> Valu
         "location": region.as_str(),
         "tags": spec.tags,
         "properties": {
-            "enableAcceleratedNetworking": false,
+            "enableAcceleratedNetworking": spec.accelerated,
             "ipConfigurations": [{
                 "name": spec.id.name(),
                 "properties": {

@@ -3,7 +3,7 @@
 //! Azure names the URL to look at in `Azure-AsyncOperation`, whose body has a status, or in `Location`, which answers
 //! 202 until the end and then the resource.
 
-use crate::error::{of_operation, unavailable};
+use crate::error::{of_operation, unavailable, with_correlation};
 use crate::wire::WireResponse;
 use napkeeper_core::plan::Reply;
 use napkeeper_core::ports::{CloudError, CloudErrorCode, OperationId};
@@ -33,8 +33,10 @@ pub(crate) fn outcome(response: &WireResponse) -> Result<Reply, CloudError> {
     let state = body["status"].as_str().or_else(|| body["properties"]["provisioningState"].as_str());
     match state.map(str::to_ascii_lowercase).as_deref() {
         Some("succeeded") => Ok(Reply::Done),
-        Some("failed") => Err(of_operation(&body, CloudErrorCode::Invalid)),
-        Some("canceled" | "cancelled") => Err(of_operation(&body, CloudErrorCode::Conflict)),
+        Some("failed") => Err(with_correlation(of_operation(&body, CloudErrorCode::Invalid), response)),
+        Some("canceled" | "cancelled") => {
+            Err(with_correlation(of_operation(&body, CloudErrorCode::Conflict), response))
+        }
         Some(_) => Ok(Reply::Running),
         None if response.status == 202 => Ok(Reply::Running),
         // `Location` answers the resource itself in the end.

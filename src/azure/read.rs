@@ -7,6 +7,7 @@ use crate::nic::NetworkInterface;
 use azure_mgmt_compute::package_2024_07_01::models;
 use jiff::Timestamp;
 use napkeeper_core::catalog::CapacityType;
+use napkeeper_core::cluster::bystander::{Bystander, Role};
 use napkeeper_core::cluster::cloud::{CloudResource, Detail, Disk, DiskState, Nic, ProvisioningState, Tags, Vm};
 use napkeeper_core::names::{ArmId, Region, VmSize, Zone};
 use napkeeper_core::ports::CloudError;
@@ -70,27 +71,34 @@ pub(crate) fn nic(nic: NetworkInterface, created_at: Option<Timestamp>) -> Resul
     };
     let head = Head { tags: nic.tags.unwrap_or_default(), ..Head::of(resource)? };
     let serves = nic.properties.serves().map(Arc::from);
-    let addresses = nic.properties.ip_configurations.map_or(0, |list| list.len());
+    let addresses = nic.properties.ip_configurations.unwrap_or_default();
+    let subnet = addresses.iter().find_map(|a| a["properties"]["subnet"]["id"].as_str());
     let vm = nic.properties.virtual_machine.and_then(|vm| vm.id);
     let detail = Nic {
         vm: vm.map(|id| head.id(&id)).transpose()?,
         serves,
-        addresses: u32::try_from(addresses).unwrap_or(u32::MAX),
+        addresses: u32::try_from(addresses.len()).unwrap_or(u32::MAX),
+        subnet: subnet.map(|id| head.id(id)).transpose()?,
     };
     head.resource(nic.properties.resource_guid, created_at, None, Detail::Nic(detail))
 }
 
+/// An id that is read without the resource that it is in.
+pub(crate) fn id(text: &str) -> Result<ArmId, CloudError> {
+    ArmId::new(text).map_err(|e| unavailable(format!("a resource cannot be read: {e}")))
+}
+
 /// What every resource has.
-struct Head {
+pub(crate) struct Head {
     id: ArmId,
     location: String,
     tags: Tags,
 }
 
 impl Head {
-    fn of(resource: models::Resource) -> Result<Self, CloudError> {
+    pub(crate) fn of(resource: models::Resource) -> Result<Self, CloudError> {
         let text = resource.id.unwrap_or_default();
-        let id = ArmId::new(&text).map_err(|e| unavailable(format!("a resource cannot be read: {e}")))?;
+        let id = id(&text)?;
         let location = resource.location.to_ascii_lowercase().replace(' ', "");
         let mut head = Self { id, location, tags: Tags::new() };
         for (key, value) in resource.tags.as_ref().and_then(Value::as_object).into_iter().flatten() {
@@ -100,15 +108,15 @@ impl Head {
         Ok(head)
     }
 
-    fn unreadable(&self, why: &dyn std::fmt::Display) -> CloudError {
+    pub(crate) fn unreadable(&self, why: &dyn std::fmt::Display) -> CloudError {
         unavailable(format!("{} cannot be read: {why}", self.id))
     }
 
-    fn id(&self, text: &str) -> Result<ArmId, CloudError> {
+    pub(crate) fn id(&self, text: &str) -> Result<ArmId, CloudError> {
         ArmId::new(text).map_err(|e| self.unreadable(&e))
     }
 
-    fn ids(&self, texts: impl IntoIterator<Item = String>) -> Result<Vec<ArmId>, CloudError> {
+    pub(crate) fn ids(&self, texts: impl IntoIterator<Item = String>) -> Result<Vec<ArmId>, CloudError> {
         texts.into_iter().map(|text| self.id(&text)).collect()
     }
 
@@ -118,6 +126,10 @@ impl Head {
         let region = Region::new(&self.location).map_err(|e| self.unreadable(&e))?;
         let n = zone.parse().map_err(|_| self.unreadable(&format!("{zone:?} is no zone")))?;
         Ok(Some(Zone::of(&region, n)))
+    }
+
+    pub(crate) fn bystander(self, created_at: Option<Timestamp>, role: Role) -> Bystander {
+        Bystander { id: self.id, tags: self.tags, created_at, role }
     }
 
     fn resource(
@@ -136,7 +148,7 @@ impl Head {
 }
 
 /// An enumeration of the ARM crates as Azure spells it, values that the crates do not know included.
-fn text(value: &impl Serialize) -> String {
+pub(crate) fn text(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(Value::String(text)) => text,
         _ => String::new(),
@@ -149,7 +161,7 @@ pub(crate) fn timestamp(at: Option<impl Into<std::time::SystemTime>>) -> Option<
 }
 
 /// `provisioningState`. A VM that is being updated is there; what is unknown is looked at again later.
-fn state(text: Option<&str>) -> ProvisioningState {
+pub(crate) fn state(text: Option<&str>) -> ProvisioningState {
     match text {
         Some("Succeeded" | "Updating") => ProvisioningState::Succeeded,
         Some("Failed" | "Canceled") => ProvisioningState::Failed,

@@ -1,5 +1,6 @@
 //! Settings: where does the adapter work, and what goes into every VM?
 
+use crate::bystanders::AksCluster;
 use napkeeper_core::names::{ArmId, Region};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,12 +13,74 @@ pub struct AzureSettings {
     pub group: ArmId,
     /// Its region.
     pub region: Region,
+    /// The cluster whose Machines are looked at; none where it is no cluster of AKS.
+    pub aks: Option<AksCluster>,
     /// What VMs are made with; none where none are made, beside managed NAP.
     pub machines: Option<Machines>,
     /// Where Azure Resource Manager is.
     pub endpoint: Arc<str>,
     /// Longest wait for one response.
     pub deadline: Duration,
+}
+
+/// A separate Azure, with an authority for tokens and a Resource Manager of its own
+/// (Microsoft's documentation of national clouds).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum AzureCloud {
+    /// Azure itself.
+    #[default]
+    Public,
+    /// Azure US Government.
+    UsGovernment,
+    /// Azure operated by 21Vianet in China.
+    China,
+}
+
+impl AzureCloud {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Public, Self::UsGovernment, Self::China];
+
+    /// Its name, as `--azure-cloud` and `cloud` in napkeeper.yaml have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Public => "public",
+            Self::UsGovernment => "us-government",
+            Self::China => "china",
+        }
+    }
+
+    /// The cloud of a name: ours, or the one that Azure CLI and its libraries use.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let others = match name.to_ascii_lowercase().as_str() {
+            "azurecloud" | "azurepubliccloud" => Some(Self::Public),
+            "azureusgovernment" | "azureusgovernmentcloud" => Some(Self::UsGovernment),
+            "azurechinacloud" => Some(Self::China),
+            _ => None,
+        };
+        others.or_else(|| Self::ALL.into_iter().find(|cloud| cloud.name().eq_ignore_ascii_case(name)))
+    }
+
+    /// Where its Resource Manager is.
+    #[must_use]
+    pub fn endpoint(self) -> &'static str {
+        match self {
+            Self::Public => "https://management.azure.com",
+            Self::UsGovernment => "https://management.usgovcloudapi.net",
+            Self::China => "https://management.chinacloudapi.cn",
+        }
+    }
+
+    /// Who makes out its tokens.
+    #[must_use]
+    pub fn authority(self) -> &'static str {
+        match self {
+            Self::Public => "https://login.microsoftonline.com",
+            Self::UsGovernment => "https://login.microsoftonline.us",
+            Self::China => "https://login.chinacloudapi.cn",
+        }
+    }
 }
 
 /// What goes into every VM.
@@ -59,6 +122,21 @@ pub(crate) enum Image<'a> {
 impl AzureSettings {
     /// Azure's public cloud.
     pub const ENDPOINT: &'static str = "https://management.azure.com";
+
+    /// For whom tokens are made out: the cloud's Resource Manager, or the endpoint itself where that is another one (a
+    /// stamp of Azure Stack, say). A private endpoint of a known cloud takes that cloud's tokens.
+    pub(crate) fn audience(&self, endpoint: &azure_core::Url) -> String {
+        let host = endpoint.host_str().unwrap_or_default();
+        let own = |cloud: &AzureCloud| {
+            let known = cloud.endpoint().trim_start_matches("https://");
+            host.eq_ignore_ascii_case(known) || host.to_ascii_lowercase().ends_with(&format!(".{known}"))
+        };
+        match AzureCloud::ALL.iter().find(|cloud| own(cloud)) {
+            Some(cloud) => format!("{}/.default", cloud.endpoint()),
+            None => format!("{}/.default", endpoint.origin().ascii_serialization()),
+        }
+    }
+
     /// A wait that covers the slowest answers of Azure's front ends.
     pub const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -92,5 +170,39 @@ impl Machines {
             () if folded.starts_with("/communitygalleries/") => Ok(Image::CommunityGallery(&self.image)),
             () => Err(SettingsError::Image(Arc::clone(&self.image))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn audience(endpoint: &str) -> String {
+        let settings = AzureSettings {
+            group: ArmId::new("/subscriptions/s/resourceGroups/g").unwrap(),
+            region: Region::new("westeurope").unwrap(),
+            machines: None,
+            endpoint: Arc::from(endpoint),
+            deadline: AzureSettings::DEADLINE,
+        };
+        settings.audience(&settings.endpoint().unwrap())
+    }
+
+    #[test]
+    fn tokens_are_made_out_for_the_cloud_that_is_asked() {
+        for cloud in AzureCloud::ALL {
+            assert_eq!(audience(cloud.endpoint()), format!("{}/.default", cloud.endpoint()));
+            assert_eq!(AzureCloud::named(cloud.name()), Some(cloud));
+            assert!(cloud.authority().starts_with("https://login."));
+        }
+        assert_eq!(audience("https://westeurope.management.azure.com"), "https://management.azure.com/.default");
+        assert_eq!(
+            audience("https://management.azure.com.evil.example"),
+            "https://management.azure.com.evil.example/.default"
+        );
+        assert_eq!(audience("https://management.stamp.example"), "https://management.stamp.example/.default");
+        assert_eq!(AzureCloud::named("AzureUSGovernment"), Some(AzureCloud::UsGovernment));
+        assert_eq!(AzureCloud::named("AzureChinaCloud"), Some(AzureCloud::China));
+        assert_eq!(AzureCloud::named("mars"), None);
     }
 }

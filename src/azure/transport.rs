@@ -1,26 +1,41 @@
 //! The transport: what happens to every request on its way, whoever made it?
 //!
 //! It lies below both ARM crates and below our own requests: it refuses other hosts, adds the token, the API version
-//! and a request id, keeps a deadline, logs, and turns whatever is no success into a [`CloudError`].
+//! and a request id, keeps the pace and a deadline, logs, and turns whatever is no success into a [`CloudError`].
+//!
+//! Only pages of listings are tried again here, within a budget: the whole listing would be lost with one of them.
+//! Every other request is sent once. Writes above all: whoever asked for one has looked right before, and must look
+//! again before the next try, so their retries are the scripts'.
 //!
 //! The token is added here and not by the ARM crates: `azure_core` 0.21 logs whole requests, and of their headers it
 //! shows `authorization` alone.
 
 use crate::credential::Credential;
-use crate::error::{invalid, of_operation_url, of_response, unavailable};
-use crate::wire::{Method, Wire, WireRequest, WireResponse};
+use crate::error::{correlation, invalid, of_operation_url, of_response, retry_after, unavailable};
+use crate::pace::{self, Pace};
+use crate::wire::{Method, Wire, WireError, WireRequest, WireResponse};
 use async_trait::async_trait;
 use azure_core::auth::{AccessToken, TokenCredential};
 use azure_core::error::ErrorKind;
 use azure_core::headers::{HeaderName, HeaderValue, Headers};
 use azure_core::{Body, BytesStream, HttpClient, Request, Response, StatusCode, Url};
-use napkeeper_core::ports::CloudError;
+use jiff::SignedDuration;
+use napkeeper_core::ports::{CloudError, CloudErrorCode};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
+
+/// Most times that a page of a listing is asked for.
+const MOST_TRIES: u32 = 6;
+/// Wait before the second try; each further one doubles it.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// Longest wait between two tries, unless Azure names one.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// Longest that a page may take with all its tries.
+const LONGEST_PAGE: Duration = Duration::from_secs(120);
 
 /// API versions of requests that come without one, by a part of the path in lower case; the first that is in it counts.
 const VERSIONS: [(&str, &str); 4] = [
@@ -36,86 +51,157 @@ pub(crate) struct Transport {
     pub(crate) wire: Arc<dyn Wire>,
     pub(crate) credential: Credential,
     pub(crate) endpoint: Url,
+    /// For whom tokens are made out.
+    pub(crate) audience: String,
     pub(crate) deadline: Duration,
+    pub(crate) pace: Pace,
 }
+
+/// A request, as its sender has it.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) body: Option<Vec<u8>>,
+    /// Under which condition it holds: a header and its value.
+    pub(crate) condition: Option<(&'static str, String)>,
+}
+
+/// Headers of conditions that are passed on.
+const CONDITIONS: [&str; 2] = ["if-match", "if-none-match"];
 
 impl Transport {
     /// Fetches the token for the next request, unless it is at hand.
     pub(crate) async fn authenticate(&self) -> Result<(), CloudError> {
-        self.credential.prepare(&self.scope()).await.map_err(|e| unavailable(e.to_string()))
+        self.credential.prepare(&self.audience).await.map_err(|e| unavailable(e.to_string()))
     }
 
-    fn scope(&self) -> String {
-        format!("{}/.default", self.endpoint.origin().ascii_serialization())
-    }
-
-    /// Sends a request; its success.
+    /// Sends a request without a condition; its success.
     pub(crate) async fn call(
         &self,
         method: Method,
         url: Url,
         body: Option<Vec<u8>>,
     ) -> Result<WireResponse, CloudError> {
-        self.answer(method, url, body).await?.map_err(|response| of_response(&response))
+        self.ask(Ask { method, url, body, condition: None }).await
+    }
+
+    /// Sends a request; its success.
+    pub(crate) async fn ask(&self, ask: Ask) -> Result<WireResponse, CloudError> {
+        if ask.method == Method::Get && pace::is_list(ask.url.path()) {
+            return self.page(ask).await;
+        }
+        self.answer(ask).await?.map_err(|response| of_response(&response))
     }
 
     /// Asks an operation's URL; its success.
     pub(crate) async fn poll(&self, url: Url) -> Result<WireResponse, CloudError> {
-        self.answer(Method::Get, url, None).await?.map_err(|response| of_operation_url(&response))
+        let ask = Ask { method: Method::Get, url, body: None, condition: None };
+        self.answer(ask).await?.map_err(|response| of_operation_url(&response))
+    }
+
+    /// Asks for a page of a listing, several times if need be.
+    async fn page(&self, ask: Ask) -> Result<WireResponse, CloudError> {
+        let began = self.wire.elapsed();
+        let mut wait = FIRST_WAIT;
+        for left in (0..MOST_TRIES).rev() {
+            let answer = self.answer(ask.clone()).await;
+            let error = match answer {
+                Ok(Ok(response)) => return Ok(response),
+                Ok(Err(response)) => of_response(&response),
+                Err(error) => error,
+            };
+            let asked = error.retry_after.and_then(|wait| Duration::try_from(wait).ok());
+            let pause = asked.unwrap_or_default().max(jittered(wait));
+            let late = self.wire.elapsed() + pause > began + LONGEST_PAGE;
+            let passing = matches!(error.code, CloudErrorCode::Throttled | CloudErrorCode::Unavailable);
+            if left == 0 || late || !passing || !self.pace.may_retry() {
+                return Err(error);
+            }
+            tracing::info!(path = ask.url.path(), ?pause, %error, "a page of a listing is asked for again");
+            self.wire.rest(pause).await;
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+        Err(unavailable("a page of a listing was asked for too often"))
+    }
+
+    /// Waits until a request of this kind may leave. Whoever has to check something right before a write waits first.
+    pub(crate) async fn take_turn(&self, method: Method, path: &str) -> Result<(), CloudError> {
+        let kind = pace::kind(method, path);
+        match self.pace.turn(&kind, self.wire.elapsed()) {
+            Ok(wait) if wait.is_zero() => Ok(()),
+            Ok(wait) => {
+                tracing::debug!(kind, ?wait, "waiting for a turn");
+                self.wire.rest(wait).await;
+                Ok(())
+            }
+            Err(wait) => Err(held_back(&kind, wait)),
+        }
     }
 
     /// Sends a request; the response, as `Err` where it is no success.
-    async fn answer(
-        &self,
-        method: Method,
-        mut url: Url,
-        body: Option<Vec<u8>>,
-    ) -> Result<Result<WireResponse, WireResponse>, CloudError> {
-        if url.origin() != self.endpoint.origin() {
-            let host = url.host_str().unwrap_or_default();
+    async fn answer(&self, mut ask: Ask) -> Result<Result<WireResponse, WireResponse>, CloudError> {
+        if ask.url.origin() != self.endpoint.origin() {
+            let host = ask.url.host_str().unwrap_or_default();
             return Err(invalid(format!("{host} is not Azure's endpoint: no token is sent to it")));
         }
-        put_version(&mut url)?;
-        let token = self.credential.token(&self.scope()).await.map_err(|e| unavailable(e.to_string()))?;
+        put_version(&mut ask.url)?;
+        let (method, path) = (ask.method, ask.url.path().to_owned());
+        if method == Method::Get {
+            self.take_turn(method, &path).await?;
+        }
+        let kind = pace::kind(method, &path);
+        if let Some(rest) = self.pace.held(&kind, self.wire.elapsed()) {
+            return Err(held_back(&kind, rest));
+        }
+        let mut response = self.send(&ask).await?;
+        if response.status == 401 && self.credential.forget().await {
+            // Nothing has been done: the token had been taken back, or ended on the way.
+            response = self.send(&ask).await?;
+        }
+        let wait = retry_after(&response).and_then(|wait| Duration::try_from(wait).ok());
+        self.pace.heard(&kind, &response, wait, self.wire.elapsed());
+        if !(200..300).contains(&response.status) {
+            return Ok(Err(response));
+        }
+        // A page of something in between, say a proxy that asks for a password, must not pass for a success.
+        if !response.body.is_empty() && serde_json::from_slice::<IgnoredAny>(&response.body).is_err() {
+            let (method, status) = (method.as_str(), response.status);
+            return Err(unavailable(format!("{method} {path}: answered {status} with a body that is no JSON")));
+        }
+        Ok(Ok(response))
+    }
+
+    /// Sends a request once.
+    async fn send(&self, ask: &Ask) -> Result<WireResponse, CloudError> {
+        let token = self.credential.token(&self.audience).await.map_err(|e| unavailable(e.to_string()))?;
         let id = Uuid::new_v4().to_string();
         let mut headers = vec![
             ("accept".to_owned(), "application/json".to_owned()),
             ("authorization".to_owned(), format!("Bearer {}", token.secret())),
             ("x-ms-client-request-id".to_owned(), id.clone()),
         ];
-        if body.is_some() {
+        if ask.body.is_some() {
             headers.push(("content-type".to_owned(), "application/json".to_owned()));
         }
-        let path = url.path().to_owned();
-        let request = WireRequest { method, url: url.into(), headers, body: body.unwrap_or_default() };
+        headers.extend(ask.condition.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        let (method, path) = (ask.method.as_str(), ask.url.path());
+        let body = ask.body.clone().unwrap_or_default();
+        let request = WireRequest { method: ask.method, url: ask.url.to_string(), headers, body };
         let began = Instant::now();
         let sent = timeout(self.deadline, self.wire.send(request)).await;
         let ms = began.elapsed().as_millis();
-        let method = method.as_str();
-        let response = match sent {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) => {
-                tracing::debug!(method, path, ms, id, %error, "no response of Azure");
-                return Err(unavailable(format!("{method} {path}: {error}")));
+        let error = match sent {
+            Ok(Ok(response)) => {
+                let correlation = correlation(&response).unwrap_or_default();
+                tracing::debug!(method, path, status = response.status, ms, id, correlation, "asked Azure");
+                return Ok(response);
             }
-            Err(_) => {
-                tracing::debug!(method, path, ms, id, "Azure was too slow");
-                return Err(unavailable(format!("{method} {path}: no response in {:?}", self.deadline)));
-            }
+            Ok(Err(error)) => error,
+            Err(_) => WireError::Timeout,
         };
-        tracing::debug!(method, path, status = response.status, ms, id, "asked Azure");
-        if response.status == 401 {
-            self.credential.forget().await;
-        }
-        if !(200..300).contains(&response.status) {
-            return Ok(Err(response));
-        }
-        // A page of something in between, say a proxy that asks for a password, must not pass for a success.
-        if !response.body.is_empty() && serde_json::from_slice::<IgnoredAny>(&response.body).is_err() {
-            let status = response.status;
-            return Err(unavailable(format!("{method} {path}: answered {status} with a body that is no JSON")));
-        }
-        Ok(Ok(response))
+        tracing::debug!(method, path, ms, id, %error, "no response of Azure");
+        Err(unavailable(format!("{method} {path}: {error} (client request id {id})")))
     }
 
     /// Reads the resource at a path below the endpoint.
@@ -124,6 +210,24 @@ impl Transport {
         url.set_path(path);
         url
     }
+}
+
+/// A request that is not sent yet, for Azure has asked to wait.
+fn held_back(kind: &str, wait: Duration) -> CloudError {
+    let message = format!("{kind}: held back for {} s more, as Azure has asked", wait.as_secs().max(1));
+    // In whole seconds, rounded up: whoever comes back too early would wait twice.
+    let secs = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX).saturating_add(1);
+    CloudError {
+        retry_after: Some(SignedDuration::from_secs(secs)),
+        ..CloudError::new(CloudErrorCode::Throttled, message)
+    }
+}
+
+/// Between half and all of a wait, so that many do not come back at once.
+fn jittered(wait: Duration) -> Duration {
+    let half = wait / 2;
+    let parts = u32::from(Uuid::new_v4().as_bytes()[0]);
+    half + half * parts / 255
 }
 
 /// Adds the API version of the provider, unless the URL has one.
@@ -167,7 +271,11 @@ impl HttpClient for Transport {
             return Err(failed(invalid("a body must be whole, not a stream")));
         };
         let body = (!bytes.is_empty()).then(|| without_read_only(bytes));
-        let response = self.call(method, request.url().clone(), body).await.map_err(failed)?;
+        let headers = request.headers();
+        let condition = |name: &'static str| Some((name, headers.get_optional_string(&HeaderName::from(name))?));
+        let condition = CONDITIONS.into_iter().find_map(condition);
+        let ask = Ask { method, url: request.url().clone(), body, condition };
+        let response = self.ask(ask).await.map_err(failed)?;
         let status = StatusCode::try_from(response.status)
             .map_err(|_| failed(unavailable(format!("{} is no status", response.status))))?;
         let mut headers = Headers::new();

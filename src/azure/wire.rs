@@ -6,8 +6,8 @@
 use async_trait::async_trait;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 /// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -24,7 +24,20 @@ pub trait Wire: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`WireError`] where there is no whole response.
     async fn send(&self, request: WireRequest) -> Result<WireResponse, WireError>;
+
+    /// Time since a fixed instant. The pace of requests is kept by it; a wire to a simulated Azure goes by its clock.
+    fn elapsed(&self) -> Duration {
+        START.elapsed()
+    }
+
+    /// Waits.
+    async fn rest(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
 }
+
+/// When this process first looked at a clock.
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Method of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

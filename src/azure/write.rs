@@ -32,6 +32,9 @@ pub(crate) fn vm(spec: &VmSpec, region: &Region, machines: &Machines) -> Result<
         storage_profile: Some(storage(spec, machines)?),
         os_profile: Some(os(spec, machines)),
         network_profile: Some(network(spec)),
+        security_profile: spec
+            .encryption_at_host
+            .then(|| models::SecurityProfile { encryption_at_host: Some(true), ..models::SecurityProfile::default() }),
         priority: Some(priority),
         eviction_policy: spot.then_some(models::EvictionPolicy::Delete),
         // Up to the full price: never evicted for its price.

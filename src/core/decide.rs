@@ -35,6 +35,7 @@ impl Memory {
         for refusal in &report.refused {
             self.provision.unavailable.note(refusal, facts(&refusal.offering.size).as_deref());
         }
+        self.sweep.note(report);
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::cluster::Snapshot;
 use crate::lifecycle::{ConfirmGoneScript, LaunchScript, Sizes, TerminateScript};
 use crate::names::NodeClassName;
-use crate::orphans::{CollectScript, mark};
+use crate::orphans::{CollectScript, MarkScript};
 use crate::plan::{Command, CommandKey, Effect, OneEffect, Planned, Reply, Report, Script, Step};
 use crate::ports::PortError;
 use crate::settings::Settings;
@@ -136,7 +136,8 @@ fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn
         Command::Observe { .. } => one(Effect::TakeInventory),
         Command::Record(change) => one(Effect::Record(change)),
         Command::SweepDelete(delete) => Box::new(CollectScript::new(*delete, settings)),
-        Command::Mark { resource, first_seen } => one(mark(&resource, first_seen)),
+        Command::Mark { resource, first_seen } => Box::new(MarkScript::mark(&resource, first_seen)),
+        Command::Unmark { resource } => Box::new(MarkScript::unmark(&resource)),
         Command::ReportSweep(report) => one(Effect::ReportSweep(report)),
     }
 }

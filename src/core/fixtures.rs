@@ -239,7 +239,8 @@ pub(crate) fn claim(name: &str, pool: &NodePool, planned: Vec<PlannedOffering>) 
 /// The intent to buy an offering for a claim.
 pub(crate) fn intent(claim: &Claim, offering: PlannedOffering) -> LaunchIntent {
     let ids = resource_ids(&group(), &claim.name);
-    LaunchIntent { offering, vm: ids.vm, nic: ids.nic, os_disk: ids.os_disk, written_at: start(), refused: 0 }
+    let (vm, nic, os_disk) = (ids.vm, ids.nic, ids.os_disk);
+    LaunchIntent { offering, vm, nic, os_disk, written_at: start(), refused: 0, operation: None }
 }
 
 /// A claim whose node has run since the start, and that node, registered and initialised.

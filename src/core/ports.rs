@@ -5,11 +5,13 @@
 
 use crate::catalog::OfferingKey;
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
 /// A long-running operation of Azure, as the URL or token that finds it again.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct OperationId(pub Arc<str>);
 
 /// An effect failed.
@@ -48,6 +50,58 @@ pub struct CloudError {
     pub message: Arc<str>,
     /// Azure asked to wait this long.
     pub retry_after: Option<SignedDuration>,
+    /// The Azure Policy that forbids it, as people know it.
+    pub policy: Option<Arc<str>>,
+    /// The quota that would be exceeded.
+    pub quota: Option<QuotaTold>,
+}
+
+/// A quota of cores as an error tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuotaTold {
+    /// Cores allowed.
+    pub limit: u32,
+    /// Cores taken.
+    pub usage: u32,
+}
+
+impl QuotaTold {
+    /// Cores that may still be had.
+    #[must_use]
+    pub fn free(self) -> u32 {
+        self.limit.saturating_sub(self.usage)
+    }
+}
+
+impl CloudError {
+    /// An error of which no more is known than its code and message.
+    #[must_use]
+    pub fn new(code: CloudErrorCode, message: impl Into<Arc<str>>) -> Self {
+        Self { code, message: message.into(), retry_after: None, policy: None, quota: None }
+    }
+
+    /// How long to wait before the same call: what Azure asked for, else the code's own time, else `otherwise`.
+    #[must_use]
+    pub fn wait(&self, otherwise: SignedDuration) -> SignedDuration {
+        let own = (self.code == CloudErrorCode::NicReserved).then_some(NIC_RESERVATION_LOOK);
+        self.retry_after.or(own).unwrap_or(otherwise)
+    }
+}
+
+/// How often a reserved NIC is asked for again. Azure's message says that it is reserved for 180 s.
+const NIC_RESERVATION_LOOK: SignedDuration = SignedDuration::from_secs(45);
+
+/// What may be done after an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Retry {
+    /// The same call may succeed a little later.
+    SameCall,
+    /// The same call will not soon, but another offering may.
+    Elsewhere,
+    /// Nothing will until a person changes something: a right, a lock, a policy, a subnet, an image, a key.
+    Person,
+    /// It would fail again.
+    Never,
 }
 
 /// Errors of Azure that call for different answers.
@@ -85,8 +139,11 @@ pub enum CloudErrorCode {
     Policy,
     /// The image does not exist, is not replicated here or does not fit the size.
     Image,
-    /// Encryption at host is not possible, or a disk encryption set cannot be used.
+    /// Encryption at host is not switched on for the subscription, or a disk encryption set cannot be used.
     Encryption,
+    /// The size cannot do what is asked of it: encryption at host, the image's generation or architecture, its disk
+    /// controller.
+    SizeUnfit,
     /// Too many requests.
     Throttled,
     /// No such resource.
@@ -121,6 +178,7 @@ impl CloudErrorCode {
             Self::Policy => "policy",
             Self::Image => "image",
             Self::Encryption => "encryption",
+            Self::SizeUnfit => "size_unfit",
             Self::Throttled => "throttled",
             Self::NotFound => "not_found",
             Self::Conflict => "conflict",
@@ -129,26 +187,42 @@ impl CloudErrorCode {
         }
     }
 
+    /// What may be done after it.
+    #[must_use]
+    pub fn retry(self) -> Retry {
+        match self {
+            Self::Throttled | Self::Unavailable | Self::Conflict | Self::NicReserved | Self::InUse => Retry::SameCall,
+            Self::FamilyQuota
+            | Self::RegionalQuota
+            | Self::SpotQuota
+            | Self::SkuNotAvailable
+            | Self::AllocationFailed
+            | Self::ZonalAllocationFailed
+            | Self::Overconstrained
+            | Self::OverconstrainedZonal
+            | Self::SizeUnfit
+            // Many a policy names the sizes that are allowed.
+            | Self::Policy => Retry::Elsewhere,
+            Self::SubnetFull
+            | Self::Permission
+            | Self::Locked
+            | Self::Lockdown
+            | Self::Image
+            | Self::Encryption => Retry::Person,
+            Self::NotFound | Self::Invalid => Retry::Never,
+        }
+    }
+
     /// True when another offering may succeed where this one failed.
     #[must_use]
     pub fn is_capacity(self) -> bool {
-        matches!(
-            self,
-            Self::FamilyQuota
-                | Self::RegionalQuota
-                | Self::SpotQuota
-                | Self::SkuNotAvailable
-                | Self::AllocationFailed
-                | Self::ZonalAllocationFailed
-                | Self::Overconstrained
-                | Self::OverconstrainedZonal
-        )
+        self.retry() == Retry::Elsewhere
     }
 
     /// True when the same call may succeed a little later.
     #[must_use]
     pub fn is_transient(self) -> bool {
-        matches!(self, Self::Throttled | Self::Unavailable | Self::Conflict | Self::NicReserved | Self::InUse)
+        self.retry() == Retry::SameCall
     }
 }
 
@@ -193,6 +267,8 @@ pub struct LaunchRefusal {
     pub offering: OfferingKey,
     /// Why.
     pub error: CloudError,
+    /// It was refused before a VM was asked for: every offering would have met the same.
+    pub of_all: bool,
     /// When.
     pub at: Timestamp,
 }

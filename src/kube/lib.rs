@@ -12,9 +12,11 @@ mod fake;
 mod gate;
 mod lease;
 pub mod list;
+pub mod memory;
 mod ours;
 mod owner;
 mod pause;
+pub mod saved;
 pub mod watch;
 mod write;
 

@@ -94,7 +94,8 @@ async fn snapshots(client: &Client) -> Result<Vec<DiskUse>, ListFailure> {
     }
 }
 
-fn is_not_served(error: &kube::Error) -> bool {
+/// True where the kind is not installed.
+pub(crate) fn is_not_served(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
@@ -108,7 +109,7 @@ fn snapshot_in_progress(object: &DynamicObject) -> Option<DiskUse> {
 }
 
 /// Why a listing is not whole.
-enum Failure {
+pub(crate) enum Failure {
     /// A page was refused, or never came.
     Refused(kube::Error),
     /// Anything else.
@@ -116,7 +117,8 @@ enum Failure {
 }
 
 impl Failure {
-    fn of(&self, what: &str) -> ListFailure {
+    /// The same of a listing, for people.
+    pub(crate) fn of(&self, what: &str) -> ListFailure {
         let why = match self {
             Self::Refused(error) => describe(error),
             Self::Other(why) => why.clone(),
@@ -141,7 +143,7 @@ where
 }
 
 /// Reads page after page.
-async fn pages<K, T>(api: &Api<K>, read: impl Fn(K) -> Result<Option<T>, Failure>) -> Result<Vec<T>, Failure>
+pub(crate) async fn pages<K, T>(api: &Api<K>, read: impl Fn(K) -> Result<Option<T>, Failure>) -> Result<Vec<T>, Failure>
 where
     K: Clone + Debug + DeserializeOwned,
 {

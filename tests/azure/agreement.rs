@@ -7,6 +7,7 @@ use super::same::{of_get, shown};
 use super::world::{assert_same, quickstart};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_azure::{Azure, AzureSettings, HttpWire};
+use napkeeper_core::cluster::bystander::Bystander;
 use napkeeper_core::cluster::cloud::CloudResource;
 use napkeeper_core::cluster::inventory::{ListFailure, Listing};
 use napkeeper_core::names::ArmId;
@@ -58,7 +59,7 @@ impl Served {
         let text = |key: &str| said[key].as_str().ok_or("azure-sim says too little");
         assert_eq!(text("group")?, cloud.group.as_str());
         let settings = AzureSettings { endpoint: Arc::from(text("url")?), ..arm::settings(cloud) };
-        let azure = Azure::new(settings, Arc::new(HttpWire::new(PATIENCE)?), arm::credential())?;
+        let azure = Azure::new(settings, Arc::new(HttpWire::new(PATIENCE)?), arm::credential())?.unpaced();
         let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build()?;
         let control = text("control")?.to_owned();
         Ok(Self { _process: process, azure, control, client, runtime, now, operations: BTreeMap::new() })
@@ -111,8 +112,16 @@ impl ArmPort for OverHttp {
     fn list(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<CloudResource> {
         let mut served = self.0.lock().unwrap();
         served.follow(now);
-        let theirs = served.runtime.block_on(served.azure.list());
+        let theirs = arm::plain(served.runtime.block_on(served.azure.list()));
         assert_eq!(shown(&cloud.list(now)), shown(&theirs));
+        theirs
+    }
+
+    fn bystanders(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<Bystander> {
+        let mut served = self.0.lock().unwrap();
+        served.follow(now);
+        let theirs = served.runtime.block_on(served.azure.bystanders());
+        assert_eq!(shown(&cloud.bystanders(now)), shown(&theirs));
         theirs
     }
 

@@ -31,6 +31,7 @@ fn settings(endpoint: &str) -> AzureSettings {
     AzureSettings {
         group: ArmId::new("/subscriptions/s/resourceGroups/g").unwrap(),
         region: Region::new("westeurope").unwrap(),
+        aks: None,
         machines: Some(machines("/subscriptions/s/image")),
         endpoint: Arc::from(endpoint),
         deadline: Duration::from_millis(500),
@@ -149,7 +150,8 @@ async fn a_request_says_who_asks_and_by_which_version() {
         if good { StatusCode::OK.into_response() } else { StatusCode::BAD_REQUEST.into_response() }
     };
     let azure = served(echo).await;
-    let nic = NicSpec { id: ArmId::new(NIC).unwrap(), tags: std::collections::BTreeMap::new() };
+    let tags = std::collections::BTreeMap::new();
+    let nic = NicSpec { id: ArmId::new(NIC).unwrap(), tags, accelerated: false, fresh: false };
     assert_eq!(azure.perform(&Effect::PutNic(Box::new(nic))).await, Ok(Reply::Done));
 }
 

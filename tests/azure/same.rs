@@ -1,16 +1,19 @@
 //! Effects, listings and errors: the adapter over the simulated ARM, against the simulated Azure asked directly.
 
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_azure::Azure;
+use napkeeper_azure::{AksCluster, Azure, AzureSettings};
 use napkeeper_core::catalog::{CapacityType, Catalog, OfferingKey};
-use napkeeper_core::cluster::cloud::{CloudResource, Detail, ResourceKind, Tags};
+use napkeeper_core::cluster::bystander::{Bystander, Role};
+use napkeeper_core::cluster::cloud::{CloudResource, Detail, ProvisioningState, ResourceKind, Tags};
 use napkeeper_core::cluster::pod::Labels;
 use napkeeper_core::labels;
 use napkeeper_core::names::{ArmId, ClaimName, ObjectName, Region, VmSize, Zone};
 use napkeeper_core::plan::{Effect, KubeletSpec, NicSpec, Reply, VmSpec};
 use napkeeper_core::ports::{CloudErrorCode, OperationId, PortError};
-use napkeeper_sim::cloud::{Cloud, CloudSettings, DiskDraft, Lasting, ListingFault, Shortage, Timings};
-use napkeeper_tests::arm::{InProcess, azure};
+use napkeeper_sim::cloud::{
+    Cloud, CloudSettings, DiskDraft, Failing, Lag, Lasting, ListedKind, ListingFault, Policy, Shortage, Timings,
+};
+use napkeeper_tests::arm::{InProcess, azure, credential, plain, settings};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,13 +25,16 @@ fn region() -> Region {
     Region::new("westeurope").unwrap()
 }
 
-fn cloud_settings() -> CloudSettings {
+pub(super) fn cloud_settings() -> CloudSettings {
     let catalog = Catalog::embedded().unwrap().region(&region()).unwrap();
     let sizes = catalog.sizes.iter().filter(|size| SIZES.contains(&size.facts.name.as_str()));
     let group = "/subscriptions/0000-S/resourceGroups/MC_Group";
     CloudSettings {
         group: ArmId::new(group).unwrap(),
-        managed_by: Some(ArmId::new("/subscriptions/s/resourceGroups/g/providers/M.CS/managedClusters/c").unwrap()),
+        managed_by: Some(
+            ArmId::new("/subscriptions/0000-S/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c")
+                .unwrap(),
+        ),
         region: region(),
         seed: 7,
         sizes: sizes.map(|size| (size.facts.name.clone(), Arc::clone(&size.facts))).collect(),
@@ -105,8 +111,10 @@ impl Twins {
 
     fn list(&mut self) -> Result<Vec<Arc<CloudResource>>, napkeeper_core::cluster::inventory::ListFailure> {
         let direct = self.direct.list(self.now);
-        let through = self.runtime.block_on(self.azure.list());
+        let through = plain(self.runtime.block_on(self.azure.list()));
         assert_eq!(shown(&direct), shown(&through));
+        let standing_by = self.direct.bystanders(self.now);
+        assert_eq!(shown(&standing_by), shown(&self.runtime.block_on(self.azure.bystanders())));
         let owner = self.direct.group_managed_by(self.now);
         assert_eq!(shown(&owner), shown(&self.runtime.block_on(self.azure.group_managed_by())));
         direct
@@ -127,7 +135,7 @@ impl Twins {
     }
 
     fn put_nic(&self, name: &str) -> Effect {
-        Effect::PutNic(Box::new(NicSpec { id: self.nic(name), tags: tags(name) }))
+        Effect::PutNic(Box::new(NicSpec { id: self.nic(name), tags: tags(name), accelerated: true, fresh: false }))
     }
 
     fn put_vm(&self, name: &str, size: usize, zone: u8, spot: bool) -> Effect {
@@ -145,6 +153,8 @@ impl Twins {
             tags: tags(name),
             claim: ClaimName::new(name).unwrap(),
             kubelet: KubeletSpec { labels: Labels::from([label("pool", name), label("empty", "")]), max_pods: 30 },
+            encryption_at_host: false,
+            fresh: false,
         }))
     }
 }
@@ -274,6 +284,117 @@ fn a_listing_of_many_pages_is_whole_or_fails() {
     }
 }
 
+/// One of each, with links; the second of some is younger.
+pub(super) fn stand_by(cloud: &mut Cloud, n: usize, now: Timestamp) {
+    let id = |of: &str, name: String| cloud.other_id(of, &name);
+    let (pool, machine) = (if n.is_multiple_of(2) { "nodes" } else { "spot" }, format!("m-{n}"));
+    let instance = id("Microsoft.Compute/virtualMachineScaleSets", format!("set/virtualMachines/{n}"));
+    let nic = ArmId::new(format!("{instance}/networkInterfaces/nic")).unwrap();
+    let frontend = id("Microsoft.Network/loadBalancers", format!("lb-{}/frontendIPConfigurations/f-{n}", n % 2));
+    let address = id("Microsoft.Network/publicIPAddresses", format!("ip-{n}"));
+    let vm = Some(cloud.vm_id(&format!("vm-{n}")));
+    let count = u32::try_from(n).unwrap();
+    let roles = [
+        (cloud.machine_id(pool, &machine).unwrap(), Role::Machine { vm, state: ProvisioningState::Creating }),
+        (
+            instance,
+            Role::ScaleSetInstance {
+                nics: vec![nic],
+                disks: (0..n % 3).map(|d| cloud.disk_id(&format!("set-{n}-{d}"))).collect(),
+            },
+        ),
+        (
+            id("Microsoft.Compute/snapshots", format!("snap-{n}")),
+            Role::Snapshot {
+                source: (n % 3 > 0).then(|| cloud.disk_id(&format!("pvc-{n}"))),
+                in_progress: n.is_multiple_of(2),
+            },
+        ),
+        (
+            address.clone(),
+            Role::PublicIp {
+                address: (n > 0).then(|| Arc::from(format!("20.0.0.{n}"))),
+                used_by: (n % 2 == 1).then(|| frontend.clone()),
+            },
+        ),
+        (
+            frontend,
+            Role::Frontend {
+                public_ip: (n % 2 == 1).then_some(address),
+                rules: count % 3,
+                outbound_rules: count % 2,
+                backends: if count % 3 + count % 2 > 0 { count } else { 0 },
+            },
+        ),
+    ];
+    for (id, role) in roles {
+        let untold = matches!(role, Role::PublicIp { .. } | Role::Frontend { .. });
+        let tags = Tags::from([(Arc::from("k"), Arc::from("v"))]);
+        let created_at = (!untold).then_some(now);
+        cloud.add_bystander(Bystander { id, tags, created_at, role }, now).unwrap();
+    }
+}
+
+#[test]
+fn what_stands_by_is_listed_with_its_links() {
+    let mut twins = Twins::new();
+    for n in 0..60 {
+        twins.both(|cloud, now| stand_by(cloud, n, now));
+    }
+    twins.list().unwrap();
+    let all = twins.direct.bystanders(twins.now).unwrap();
+    assert_eq!(all.len(), 300);
+    let linked = |one: &Bystander| matches!(&one.role, Role::Machine { vm: Some(vm), .. } if vm.name() == "vm-7");
+    assert!(all.iter().any(|one| linked(one)));
+    twins.both(|cloud, _| (cloud.faults.shouting_ids, cloud.faults.ragged_pages) = (true, true));
+    twins.list().unwrap();
+    let gone = all.iter().step_by(7).map(|one| one.id.clone()).collect::<Vec<_>>();
+    for id in &gone {
+        twins.both(|cloud, now| cloud.remove_bystander(id, now).unwrap());
+    }
+    twins.pass(30);
+    let ghosts = Lag { of: None, hides: SignedDuration::ZERO, keeps: SignedDuration::from_mins(1) };
+    twins.both(|cloud, _| cloud.faults.lags = vec![ghosts]);
+    twins.list().unwrap();
+    assert_eq!(twins.direct.bystanders(twins.now).unwrap().len(), 300, "the gone are still shown");
+    twins.pass(60);
+    twins.list().unwrap();
+    assert_eq!(twins.direct.bystanders(twins.now).unwrap().len(), 300 - gone.len());
+}
+
+/// W13: whatever part of a listing cannot be read, none of it is believed.
+#[test]
+fn a_part_that_cannot_be_listed_is_no_shorter_list() {
+    let mut twins = Twins::new();
+    twins.both(|cloud, now| stand_by(cloud, 1, now));
+    for kind in ListedKind::ALL {
+        for fault in [ListingFault::BrokenPage, ListingFault::Forbidden, ListingFault::Absent] {
+            let until = twins.now + SignedDuration::from_secs(9);
+            twins.both(|cloud, _| cloud.faults.listings = BTreeMap::from([(kind, (until, fault))]));
+            let cloud = twins.runtime.block_on(twins.azure.list()).is_err();
+            let others = twins.runtime.block_on(twins.azure.bystanders()).is_err();
+            let is_resource = matches!(kind, ListedKind::Vms | ListedKind::Nics | ListedKind::Disks);
+            assert_eq!((cloud, others), (is_resource, !is_resource), "{kind:?} {fault:?}");
+            twins.both(|cloud, _| cloud.faults.listings.clear());
+        }
+    }
+    twins.list().unwrap();
+}
+
+#[test]
+fn an_absent_cluster_is_believed_only_where_the_settings_allow_it() {
+    let twins = Twins::new();
+    let elsewhere = "/subscriptions/0000-S/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/other";
+    for (may_be_absent, whole) in [(true, true), (false, false)] {
+        let cluster = AksCluster { id: ArmId::new(elsewhere).unwrap(), may_be_absent };
+        let settings = AzureSettings { aks: Some(cluster), ..settings(&cloud_settings()) };
+        let azure = Azure::new(settings, twins.wire.clone(), credential()).unwrap();
+        assert_eq!(twins.runtime.block_on(azure.bystanders()).is_ok(), whole);
+    }
+    assert_eq!(AksCluster::of(&ArmId::new("/subscriptions/s/resourceGroups/g").unwrap()), None);
+    assert_eq!(AksCluster::of(&ArmId::new(elsewhere).unwrap()).map(|c| c.may_be_absent), Some(false));
+}
+
 #[test]
 fn no_token_goes_to_another_host() {
     let mut twins = Twins::new();
@@ -314,7 +435,7 @@ fn deed() -> impl Strategy<Value = Deed> {
         4 => (0..8_usize).prop_map(Deed::Poll),
         2 => Just(Deed::List),
         4 => (1..120_i64).prop_map(Deed::Pass),
-        2 => (0..9_u8, 1..60_i64).prop_map(|(what, lasting)| Deed::Fault(what, lasting)),
+        2 => (0..17_u8, 1..60_i64).prop_map(|(what, lasting)| Deed::Fault(what, lasting)),
     ]
 }
 
@@ -330,7 +451,29 @@ fn fault(cloud: &mut Cloud, now: Timestamp, what: u8, lasting: i64) {
         4 => cloud.faults.deletes_locked_until = Some(until),
         5 => cloud.faults.listing = Some((until, ListingFault::BrokenPage)),
         6 => cloud.faults.list_lag = SignedDuration::from_secs(lasting),
-        7 => cloud.faults.keep_children = !cloud.faults.keep_children,
+        7 => cloud.faults.lockdown_until = Some(until),
+        8 => cloud.faults.forbidden_until = Some(until),
+        9 => cloud.faults.policies.push(Policy {
+            assignment: Arc::from("no-new-sizes"),
+            of: ListedKind::ALL.get(usize::try_from(lasting % 9).unwrap()).copied(),
+            deletes: lasting % 2 == 0,
+            lasting: times,
+        }),
+        10 => cloud.faults.failing.push(Failing { deletes: lasting % 2 == 0, lasting: times }),
+        11 => cloud.faults.slow = u32::try_from(lasting % 4).unwrap(),
+        12 => cloud.faults.ragged_pages = !cloud.faults.ragged_pages,
+        13 => cloud.faults.lags.push(Lag {
+            of: ListedKind::ALL.get(usize::try_from(lasting % 9).unwrap()).copied(),
+            hides: SignedDuration::from_secs(lasting % 5 * 10),
+            keeps: SignedDuration::from_secs(lasting % 7 * 10),
+        }),
+        14 => {
+            let n = usize::try_from(lasting).unwrap();
+            if cloud.bystander(&cloud.other_id("Microsoft.Compute/snapshots", &format!("snap-{n}"))).is_none() {
+                stand_by(cloud, n, now);
+            }
+        }
+        15 => cloud.faults.keep_children = !cloud.faults.keep_children,
         _ => cloud.faults.shouting_ids = !cloud.faults.shouting_ids,
     }
 }

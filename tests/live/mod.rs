@@ -6,7 +6,10 @@
     reason = "a broken fixture should stop the test at once; what was measured is for whoever runs it"
 )]
 
+mod audit;
+mod audit_scale;
 mod companion;
+mod crowd;
 mod definitions;
 mod harness;
 mod hooks;

@@ -138,6 +138,45 @@ async fn the_provisioner_applies_to_an_empty_cluster_and_may_make_nodes_come_and
 }
 
 #[tokio::test]
+async fn the_audit_applies_beside_either_and_may_change_nothing() -> Result<()> {
+    let plane = ControlPlane::start(Mode::Api).await?;
+    let text = overlay(&plane, "audit").await?;
+    let objects = objects(&text)?;
+    ensure!(ownership(&objects).is_empty(), "the audit owns: {:?}", ownership(&objects));
+    for rule in objects.iter().flat_map(|object| object["rules"].as_array().into_iter().flatten()) {
+        ensure!(strings(&rule["verbs"]).iter().all(|verb| READS.contains(verb)), "the audit may write: {rule}");
+    }
+    plane.apply(&text).await?;
+    rights(
+        &plane,
+        &[
+            ("audit", "list", ("karpenter.sh", "nodeclaims"), true),
+            ("audit", "list", ("", "nodes"), true),
+            ("audit", "list", ("", "pods"), true),
+            ("audit", "list", ("snapshot.storage.k8s.io", "volumesnapshotcontents"), true),
+            ("audit", "list", ("napkeeper.io", "orphanrecords"), true),
+            ("audit", "update", ("napkeeper.io", "orphanrecords"), false),
+            ("audit", "list", ("", "secrets"), false),
+            ("audit", "list", ("", "configmaps"), false),
+            ("audit", "delete", ("", "persistentvolumes"), false),
+        ],
+    )
+    .await?;
+    let job = objects.iter().find(|o| o["kind"] == "CronJob").context("no CronJob")?;
+    let pod = &job["spec"]["jobTemplate"]["spec"]["template"]["spec"];
+    ensure!(pod["serviceAccountName"] == "napkeeper-audit", "{pod}");
+    let mut args: Vec<String> = strings(&pod["containers"][0]["args"]).into_iter().map(ToOwned::to_owned).collect();
+    // A mounted file that is not here is what it complains of: all arguments have been understood then.
+    let file = "/etc/napkeeper/napkeeper.yaml";
+    let said = complaint(&args).await?;
+    ensure!(said.contains(file) && !said.contains("Usage"), "audit {args:?}: {said}");
+    args.push("--no-such-flag".to_owned());
+    let said = complaint(&args).await?;
+    ensure!(said.contains("--no-such-flag") && !said.contains(file), "audit {args:?}: {said}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn hooks_fail_open_and_leave_the_system_alone() -> Result<()> {
     let plane = ControlPlane::start(Mode::Api).await?;
     let objects = objects(&overlay(&plane, "companion").await?)?;

@@ -132,6 +132,7 @@ async fn claims(client: &Client, writer: &Writer) {
         os_disk: arm("disks/a"),
         written_at: Timestamp::now(),
         refused: 0,
+        operation: None,
     };
     let write = |claim: &ClaimRef| Effect::WriteIntent(claim.clone(), Box::new(intent.clone()));
     assert_eq!(perform(writer, write(&other)).await, failed(ClusterError::Conflict));
@@ -267,6 +268,7 @@ async fn sweeps(client: &Client, writer: &Writer) {
         report_only: Vec::new(),
         discrepancies: Vec::new(),
         halted: None,
+        outlook: Default::default(),
     };
     let send = |report: &SweepReport| Effect::ReportSweep(Box::new(report.clone()));
     assert_eq!(perform(writer, send(&report)).await, failed(ClusterError::NotFound));
@@ -275,7 +277,7 @@ async fn sweeps(client: &Client, writer: &Writer) {
     let first = api.get("live").await.unwrap();
     let status = first.status.unwrap();
     assert_eq!((status.orphans, status.observed_generation), (Some(60), first.metadata.generation));
-    assert_eq!((status.findings.unwrap().len(), status.conditions.unwrap().len()), (50, 2));
+    assert_eq!((status.findings.unwrap().len(), status.conditions.unwrap().len()), (50, 3));
     report.observed_at += SignedDuration::from_secs(60);
     assert_eq!(perform(writer, send(&report)).await, Ok(Reply::Done));
     let same = api.get("live").await.unwrap();
@@ -284,7 +286,7 @@ async fn sweeps(client: &Client, writer: &Writer) {
     assert_eq!(perform(writer, send(&report)).await, Ok(Reply::Done));
     let conditions = api.get("live").await.unwrap().status.unwrap().conditions.unwrap();
     let words: Vec<String> = conditions.iter().map(|c| format!("{}={}", c.kind, c.status)).collect();
-    assert_eq!(words, ["Ready=True", "Halted=True"]);
+    assert_eq!(words, ["Ready=True", "Halted=True", "Degraded=False"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -68,8 +68,9 @@ fn volume(entry: &VolumeEntry, at: &Path, found: &mut Violations) -> Option<(Arm
         "Retain" => Ok(ReclaimPolicy::Retain),
         _ => Err("must be Delete or Retain"),
     };
-    let volume = SeenVolume { name: name?, reclaim: found.take(&at.key("reclaim"), reclaim)?, last_seen: last? };
-    Some((disk?, volume))
+    let gone = found.take_some(&at.key("goneSince"), entry.gone_since.as_deref(), meta::time);
+    let reclaim = found.take(&at.key("reclaim"), reclaim);
+    Some((disk?, SeenVolume { name: name?, reclaim: reclaim?, last_seen: last?, gone_since: gone }))
 }
 
 fn deletion(entry: &DeletionEntry, at: &Path, found: &mut Violations) -> Option<Deletion> {
@@ -77,12 +78,16 @@ fn deletion(entry: &DeletionEntry, at: &Path, found: &mut Violations) -> Option<
     let kind = found.take(&at.key("kind"), kind(&entry.kind));
     let when = found.take(&at.key("at"), meta::time(&entry.at));
     let evidence = entry.evidence.iter().flatten();
+    let failures = u32::try_from(entry.failures.unwrap_or_default()).map_err(|_| "must not be negative");
+    let failures = found.take(&at.key("failures"), failures);
     Some(Deletion {
         id: id?,
         incarnation: Arc::from(entry.incarnation.as_str()),
         kind: kind?,
         at: when?,
         evidence: evidence.map(|e| Arc::from(e.as_str())).collect(),
+        failures: failures?,
+        refused: entry.refused.as_deref().map(Arc::from),
     })
 }
 
@@ -113,6 +118,7 @@ pub fn record_objects(records: &Records) -> Vec<OrphanRecordSpec> {
             name: volume.name.as_str().to_owned(),
             reclaim: format!("{:?}", volume.reclaim),
             last_seen: volume.last_seen.to_string(),
+            gone_since: volume.gone_since.map(|t| t.to_string()),
             ..VolumeEntry::default()
         });
     }
@@ -180,6 +186,8 @@ fn deletion_entry(deletion: &Deletion) -> DeletionEntry {
         incarnation: deletion.incarnation.to_string(),
         at: deletion.at.to_string(),
         evidence: (!evidence.is_empty()).then_some(evidence),
+        failures: (deletion.failures > 0).then(|| deletion.failures.into()),
+        refused: deletion.refused.as_ref().map(ToString::to_string),
         ..DeletionEntry::default()
     }
 }

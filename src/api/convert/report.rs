@@ -1,20 +1,28 @@
 //! Reports of sweeps: what does an OrphanSweep's status say?
 //!
 //! `Ready` is our own ability to look: findings never make it False, a listing that failed does. `Halted` says whether
-//! nothing is swept at all, and why.
+//! nothing is swept at all, and why; `Degraded` whether Azure denies what the mode asks for, so that the sweep only
+//! reports there.
 
 use crate::sweep::{
-    KindCount, LastRun, OrphanSweep, OrphanSweepStatus, SweepDiscrepancy, SweepFinding, SweepReportOnly,
+    ApprovalStatus, KeptCount, KindCount, LastRun, MAX_APPROVALS, OrphanSweep, OrphanSweepStatus, SweepDiscrepancy,
+    SweepFinding, SweepReportOnly,
 };
 use crate::wire::Condition;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::cluster::cloud::ResourceKind;
-use napkeeper_core::orphans::{Discrepancy, Finding, REPORTED, ReportOnly, Standing};
-use napkeeper_core::plan::SweepReport;
+use napkeeper_core::money::HourlyPrice;
+use napkeeper_core::orphans::{ApprovalFinding, Denial, Discrepancy, Finding, REPORTED, ReportOnly, Standing};
+use napkeeper_core::plan::{SweepReport, kind_word};
+use napkeeper_core::ports::CloudErrorCode;
 use std::collections::BTreeSet;
 
 /// Most entries of a finding's lists.
 const MAX_LIST: usize = 20;
+/// What costs are told for.
+const MONTH: SignedDuration = SignedDuration::from_hours(730);
+/// Longest text from Azure in a message.
+const MAX_QUOTE: usize = 1024;
 /// Longest message of a condition.
 const MAX_MESSAGE: usize = 32_768;
 
@@ -25,14 +33,31 @@ pub fn sweep_status(sweep: &OrphanSweep, report: &SweepReport, now: Timestamp) -
     let generation = sweep.metadata.generation;
     let orphans = || report.totals.iter().filter(|((_, standing), _)| *standing == Standing::Orphan).map(|(_, t)| t);
     let observed = report.observed_at.to_string();
+    let outlook = &report.outlook;
+    let cost = orphans().map(|t| t.price).fold(HourlyPrice::ZERO, |sum, price| sum + price);
+    let approvals: Vec<_> = outlook.approvals.iter().take(MAX_APPROVALS).map(approval).collect();
+    let kept = outlook.kept.iter().map(|((kind, refusal), count)| KeptCount {
+        count: i64::from(*count),
+        kind: kind.as_str().to_owned(),
+        refusal: refusal.category().to_owned(),
+        ..KeptCount::default()
+    });
     OrphanSweepStatus {
         addresses: Some(orphans().map(|t| i64::from(t.addresses)).sum()),
+        approvals: (!approvals.is_empty()).then_some(approvals),
+        collected_last_day: Some(outlook.collected.into()),
         conditions: Some(conditions(report, known, generation, now)),
-        cost_per_hour_nano_usd: Some(orphans().map(|t| t.price.nanos()).fold(0, i64::saturating_add)),
+        cost_per_hour_nano_usd: Some(cost.nanos()),
+        cost_per_month: Some(cost.over(MONTH).to_string()),
         counts: Some(ResourceKind::ALL.into_iter().map(|kind| count(report, kind)).collect()),
         discrepancies: Some(report.discrepancies.iter().take(MAX_LIST).map(discrepancy).collect()),
         findings: Some(report.findings.iter().take(REPORTED).map(finding).collect()),
+        kept: outlook.kept.first_key_value().map(|_| kept.collect()),
         last_run: Some(LastRun { started_at: observed.clone(), finished_at: Some(observed), ..LastRun::default() }),
+        last_whole_inventory: outlook.whole_at.map(|t| t.to_string()),
+        most_per_day: Some(outlook.cap.into()),
+        next_collection: outlook.next_collection.map(|t| t.to_string()),
+        next_observation: outlook.next_observation.map(|t| t.to_string()),
         observed_generation: generation,
         orphans: Some(orphans().map(|t| i64::from(t.resources)).sum()),
         report_only: Some(report.report_only.iter().take(MAX_LIST).map(report_only).collect()),
@@ -63,7 +88,43 @@ fn conditions(report: &SweepReport, known: &[Condition], generation: Option<i64>
         Some(why) => condition("Halted", "True", "NothingIsSwept", why),
         None => condition("Halted", "False", "Sweeping", ""),
     };
-    vec![ready, halted]
+    let degraded = match report.outlook.denials.first() {
+        Some(first) => condition("Degraded", "True", reason_of(first.code), &denied(&report.outlook.denials)),
+        None => condition("Degraded", "False", "NothingIsDenied", ""),
+    };
+    vec![ready, halted, degraded]
+}
+
+fn reason_of(code: CloudErrorCode) -> &'static str {
+    match code {
+        CloudErrorCode::Locked => "Locked",
+        CloudErrorCode::Lockdown => "Lockdown",
+        CloudErrorCode::Policy => "PolicyDenied",
+        _ => "PermissionDenied",
+    }
+}
+
+fn denied(denials: &[Denial]) -> String {
+    let one = |denial: &Denial| {
+        let (word, kind) = (denial.deed.word(), kind_word(denial.kind));
+        let message: String = denial.message.chars().take(MAX_QUOTE).collect();
+        format!(
+            "{word} a {kind} is denied since {}, so it is only reported; tried again at {}. Azure says: {message}",
+            denial.since, denial.until
+        )
+    };
+    denials.iter().map(one).collect::<Vec<_>>().join("\n")
+}
+
+fn approval(found: &ApprovalFinding) -> ApprovalStatus {
+    ApprovalStatus {
+        advice: (!found.advice.is_empty()).then(|| found.advice.to_string()),
+        expires_at: found.expires_at.to_string(),
+        id: found.id.as_str().to_owned(),
+        incarnation: found.incarnation.to_string(),
+        state: found.state.to_string(),
+        ..ApprovalStatus::default()
+    }
 }
 
 fn count(report: &SweepReport, kind: ResourceKind) -> KindCount {
@@ -124,7 +185,7 @@ mod tests {
     use super::*;
     use napkeeper_core::money::HourlyPrice;
     use napkeeper_core::names::{ArmId, ObjectName};
-    use napkeeper_core::orphans::Refusal;
+    use napkeeper_core::orphans::{ApprovalState, Deed, Outlook, Refusal};
     use napkeeper_core::plan::Total;
     use serde_json::{Value, json};
     use std::sync::Arc;
@@ -155,6 +216,7 @@ mod tests {
             report_only: Vec::new(),
             discrepancies: Vec::new(),
             halted: halted.map(Arc::from),
+            outlook: Default::default(),
         }
     }
 
@@ -183,11 +245,56 @@ mod tests {
     fn findings_and_the_breaker_leave_ready_true_and_a_failed_listing_does_not() {
         let mut object = sweep();
         let first = sweep_status(&object, &report(Standing::Orphan, None), at(1));
-        assert_eq!(words(&first), [format!("Ready=True  {}", at(1)), format!("Halted=False  {}", at(1))]);
+        let all_well = ["Ready=True", "Halted=False", "Degraded=False"].map(|word| format!("{word}  {}", at(1)));
+        assert_eq!(words(&first), all_well);
         object.status = Some(first);
         let tripped = sweep_status(&object, &report(Standing::Suspect, Some("tripped")), at(2));
-        assert_eq!(words(&tripped), [format!("Ready=True  {}", at(1)), format!("Halted=True tripped {}", at(2))]);
+        assert_eq!(words(&tripped)[..2], [format!("Ready=True  {}", at(1)), format!("Halted=True tripped {}", at(2))]);
         let blind = sweep_status(&object, &report(Standing::Unknown, Some("listing disks: 403")), at(3));
         assert_eq!(words(&blind)[0], format!("Ready=False listing disks: 403 {}", at(3)));
+    }
+
+    #[test]
+    fn what_azure_denies_degrades_and_ready_stays_true() {
+        let mut report = report(Standing::Orphan, None);
+        report.outlook = Outlook {
+            denials: vec![Denial {
+                deed: Deed::Delete,
+                kind: ResourceKind::Nic,
+                code: CloudErrorCode::Lockdown,
+                message: Arc::from("denied by the system"),
+                since: at(0),
+                until: at(1200),
+            }],
+            approvals: vec![ApprovalFinding {
+                id: ArmId::new("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/d").unwrap(),
+                incarnation: Arc::from("i"),
+                expires_at: at(0),
+                state: ApprovalState::Expired,
+                advice: Arc::from("remove these lines"),
+            }],
+            kept: [((ResourceKind::Nic, Refusal::Denied), 3)].into(),
+            next_collection: Some(at(600)),
+            collected: 2,
+            cap: 5,
+            ..Outlook::default()
+        };
+        let status = sweep_status(&sweep(), &report, at(1));
+        let conditions = status.conditions.unwrap();
+        let of = |kind: &str| conditions.iter().find(|c| c.kind == kind).unwrap();
+        assert_eq!(
+            (&*of("Ready").status, &*of("Degraded").status, &*of("Degraded").reason),
+            ("True", "True", "Lockdown")
+        );
+        assert!(
+            of("Degraded").message.contains("deleting a NIC is denied") && of("Degraded").message.contains("system")
+        );
+        let approval = &status.approvals.unwrap()[0];
+        assert_eq!((&*approval.state, approval.advice.as_deref()), ("Expired", Some("remove these lines")));
+        let kept = &status.kept.unwrap()[0];
+        assert_eq!((&*kept.kind, &*kept.refusal, kept.count), ("Nic", "denied", 3));
+        assert_eq!((status.collected_last_day, status.most_per_day), (Some(2), Some(5)));
+        assert_eq!(status.cost_per_month.as_deref(), Some("$8.76"));
+        assert_eq!(status.next_collection, Some(at(600).to_string()));
     }
 }

@@ -9,11 +9,12 @@ use napkeeper_core::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent
 use napkeeper_core::cluster::cloud::ResourceKind;
 use napkeeper_core::cluster::pod::{DoNotDisrupt, Labels, PodOwner};
 use napkeeper_core::cluster::pool::{BudgetNodes, ConsolidationPolicy};
-use napkeeper_core::cluster::record::{Deletion, Records, Sighting};
+use napkeeper_core::cluster::record::{Deletion, Records, SeenVolume, Sighting};
 use napkeeper_core::cluster::sweep::SweepMode;
+use napkeeper_core::cluster::volume::ReclaimPolicy;
 use napkeeper_core::labels;
 use napkeeper_core::money::HourlyPrice;
-use napkeeper_core::names::{ArmId, ClaimName, NodeClassName, NodePoolName, Uid, VmSize, Zone};
+use napkeeper_core::names::{ArmId, ClaimName, NodeClassName, NodePoolName, ObjectName, Uid, VmSize, Zone};
 use napkeeper_core::requirements::{Operator, Requirements};
 use napkeeper_core::resources::Resources;
 use std::sync::Arc;
@@ -254,6 +255,7 @@ fn full_claim() -> Claim {
             os_disk: arm("disks/o"),
             written_at: at,
             refused: 2,
+            operation: None,
         }),
         status: ClaimStatus {
             launched: Some(at),
@@ -294,7 +296,16 @@ fn records_are_spread_over_objects_and_found_again() {
         kind: ResourceKind::DataDisk,
         at,
         evidence: vec![Arc::from("seen twice")],
+        failures: 2,
+        refused: Some(Arc::from("locked")),
     });
+    let volume = |gone_since| SeenVolume {
+        name: ObjectName::new("pv").unwrap(),
+        reclaim: ReclaimPolicy::Delete,
+        last_seen: at,
+        gone_since,
+    };
+    before.volumes.extend([(arm("disks/a"), volume(None)), (arm("disks/b"), volume(Some(at)))]);
     let objects = record_objects(&before);
     assert_eq!(objects.len(), 3);
     assert_eq!(records(&objects).unwrap(), before);

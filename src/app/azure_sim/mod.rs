@@ -37,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) bind: SocketAddr,
     /// The group, its region, and what is sold there.
     pub(crate) cloud: CloudSettings,
+    /// Resources on a page of a listing.
+    pub(crate) page_size: usize,
     /// The clock.
     pub(crate) clock: SimClock,
     /// What callers must have.
@@ -56,7 +58,8 @@ pub(crate) async fn run(settings: Settings, ready: impl FnOnce(&str) -> anyhow::
     let bind = settings.bind;
     let listener = TcpListener::bind(bind).await.with_context(|| format!("listening on {bind}"))?;
     let address = listener.local_addr().context("asking for the port")?;
-    let cloud = Cloud::new(settings.cloud);
+    let mut cloud = Cloud::new(settings.cloud);
+    cloud.page_size = settings.page_size;
     let served = Arc::new(Served::new(cloud, settings.clock, address, settings.token));
 
     let (stop, stopped) = tokio::sync::watch::channel(false);

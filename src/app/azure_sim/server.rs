@@ -108,6 +108,7 @@ struct Call {
     method: Method,
     path: String,
     origin: String,
+    headers: HeaderMap,
     body: Bytes,
 }
 
@@ -124,7 +125,7 @@ async fn serve(
         inner.requests += 1;
         inner.requests
     };
-    let call = Call { id, method, path, origin: origin(&headers, &served), body };
+    let call = Call { id, method, path, origin: origin(&headers, &served), headers: headers.clone(), body };
     let mut response = match served.admits(&headers) {
         Ok(()) => call.answer(&served).await,
         Err(refused) => served.tell(&call, refused),
@@ -207,11 +208,13 @@ impl Call {
 
     fn take_effect(&self, served: &Served) -> arm::Response {
         let (mut inner, now) = served.lock();
+        let headers = self.headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
         let request = arm::Request {
             method: self.method.as_str(),
             origin: &self.origin,
             path_and_query: &self.path,
             body: &self.body,
+            conditions: arm::Conditions::of(headers),
         };
         arm::handle(&mut inner.cloud, &request, now)
     }

@@ -65,6 +65,9 @@ pub(super) struct Args {
     /// How many times faster than in Azure VMs come and go.
     #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     speed: u32,
+    /// Resources on a page of a listing.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    page_size: u16,
     /// Kubeconfig of a cluster in which VMs of NodeClaims become Nodes.
     #[arg(long, value_name = "KUBECONFIG")]
     join: Option<PathBuf>,
@@ -146,7 +149,14 @@ impl Args {
             Clock::Wall => SimClock::Wall(WallClock::new(self.time_offset_file.clone())),
             Clock::Virtual => SimClock::at(self.start.unwrap_or_else(Timestamp::now)),
         };
-        Ok(Settings { bind: self.bind, cloud, clock, token: self.token.clone(), join: self.join.clone() })
+        Ok(Settings {
+            bind: self.bind,
+            cloud,
+            page_size: usize::from(self.page_size),
+            clock,
+            token: self.token.clone(),
+            join: self.join.clone(),
+        })
     }
 
     /// Says on stdout where it is served.

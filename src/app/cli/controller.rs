@@ -3,6 +3,7 @@
 use super::Outcome;
 use crate::controller::{self, Options};
 use anyhow::{Context, ensure};
+use napkeeper_azure::AzureCloud;
 use napkeeper_core::settings::Mode;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -57,9 +58,12 @@ pub(super) struct Args {
 /// Where Azure is, for clouds of one's own and for tests.
 #[derive(Debug, clap::Args)]
 struct AzureArgs {
-    /// Azure Resource Manager.
-    #[arg(long, value_name = "URL", default_value = "https://management.azure.com")]
-    azure_endpoint: String,
+    /// Which Azure: public, us-government or china; absent is what napkeeper.yaml says, else public.
+    #[arg(long, value_name = "NAME", value_parser = cloud)]
+    azure_cloud: Option<AzureCloud>,
+    /// Azure Resource Manager, where it is another than the cloud's own.
+    #[arg(long, value_name = "URL")]
+    azure_endpoint: Option<String>,
     /// File with a fixed token; only for an endpoint on this machine.
     #[arg(long, value_name = "FILE")]
     azure_token_file: Option<PathBuf>,
@@ -77,19 +81,28 @@ enum ModeArg {
     Provisioner,
 }
 
+/// A cloud by its name.
+fn cloud(name: &str) -> Result<AzureCloud, String> {
+    AzureCloud::named(name).ok_or_else(|| {
+        let names: Vec<&str> = AzureCloud::ALL.iter().map(|cloud| cloud.name()).collect();
+        format!("must be one of {}", names.join(", "))
+    })
+}
+
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     args.logs.init()?;
-    let AzureArgs { azure_endpoint, azure_token_file, time_offset_file } = &args.azure;
+    let AzureArgs { azure_cloud, azure_endpoint, azure_token_file, time_offset_file } = &args.azure;
+    let is_here = azure_endpoint.as_deref().is_some_and(napkeeper_azure::on_this_machine);
     let only_here = azure_token_file.is_some() || time_offset_file.is_some();
     ensure!(
-        !only_here || napkeeper_azure::on_this_machine(azure_endpoint),
-        "--azure-token-file and --time-offset-file are for tests: they need an --azure-endpoint on this machine, not {azure_endpoint}"
+        !only_here || is_here,
+        "--azure-token-file and --time-offset-file are for tests: they need an --azure-endpoint on this machine"
     );
     let mode = match args.mode {
         ModeArg::Companion => Mode::Companion,
         ModeArg::Provisioner => Mode::Provisioner,
     };
-    ensure!(mode == Mode::Companion || napkeeper_azure::on_this_machine(azure_endpoint), NOT_YET);
+    ensure!(mode == Mode::Companion || is_here, NOT_YET);
     let options = Options {
         mode,
         config: args.config.clone(),
@@ -98,6 +111,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         namespace: args.namespace.clone(),
         health_bind: args.health_bind,
         identity: args.identity.clone(),
+        azure_cloud: *azure_cloud,
         azure_endpoint: azure_endpoint.clone(),
         azure_token_file: azure_token_file.clone(),
         time_offset_file: time_offset_file.clone(),

@@ -2,11 +2,13 @@
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 findings, 2 it could not be done.
 
+mod audit;
 mod azure_sim;
 mod completion;
 mod controller;
 mod logs;
 mod man;
+mod markdown;
 mod migrate;
 mod output;
 mod plugin;
@@ -29,6 +31,7 @@ Examples:
   napkeeper validate nodepool.yaml       check one file
   kustomize build . | napkeeper validate -
   napkeeper rules NK1013                 what a rule means
+  napkeeper audit                        what in the node resource group belongs to nobody
 
 Exit codes: 0 fine, 1 findings, 2 it could not be done.";
 
@@ -45,6 +48,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Audit(audit::Args),
     AzureSim(azure_sim::Args),
     Completion(completion::Args),
     Controller(controller::Args),
@@ -74,6 +78,7 @@ pub(crate) fn run() -> ExitCode {
     let cli = plugin::parse();
     cli.color.apply();
     let result = match &cli.command {
+        Command::Audit(args) => audit::run(args),
         Command::AzureSim(args) => azure_sim::run(args),
         Command::Completion(args) => completion::run(args),
         Command::Controller(args) => controller::run(args),

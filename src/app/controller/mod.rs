@@ -2,7 +2,7 @@
 
 mod keeper;
 mod ports;
-mod settings;
+pub(crate) mod settings;
 mod settling;
 mod telling;
 
@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use jiff::{SignedDuration, Timestamp};
 use keeper::{Fixed, Inlets, Keeper};
 use kube::Client;
-use napkeeper_azure::{Azure, AzureSettings, Credential, HttpWire, Token};
+use napkeeper_azure::{AksCluster, Azure, AzureCloud, AzureSettings, Credential, HttpWire, Token};
 use napkeeper_core::catalog::{Catalog, RegionCatalog};
 use napkeeper_core::clock::Clock;
 use napkeeper_core::plan::Pause;
@@ -44,7 +44,8 @@ pub(crate) struct Options {
     pub(crate) namespace: String,
     pub(crate) health_bind: SocketAddr,
     pub(crate) identity: Option<String>,
-    pub(crate) azure_endpoint: String,
+    pub(crate) azure_cloud: Option<AzureCloud>,
+    pub(crate) azure_endpoint: Option<String>,
     pub(crate) azure_token_file: Option<PathBuf>,
     pub(crate) time_offset_file: Option<PathBuf>,
 }
@@ -154,19 +155,21 @@ fn region(known: &Known) -> Result<RegionCatalog> {
 }
 
 fn azure(options: &Options, known: &Known) -> Result<Azure> {
+    let cloud = options.azure_cloud.or(known.cloud).unwrap_or_default();
     let credential = match &options.azure_token_file {
         Some(file) => {
             let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
             Credential::Static(Token::new(text.trim(), Timestamp::now().saturating_add(TOKEN_LASTS)?))
         }
-        None => Credential::default_chain()?,
+        None => Credential::chain_in(cloud)?,
     };
     let cluster = &known.settings.cluster;
     let settings = AzureSettings {
         group: cluster.group.clone(),
         region: cluster.region.clone(),
+        aks: AksCluster::of(&cluster.cluster),
         machines: known.nodes.as_ref().map(settings::machines).transpose()?,
-        endpoint: Arc::from(options.azure_endpoint.as_str()),
+        endpoint: Arc::from(options.azure_endpoint.as_deref().unwrap_or(cloud.endpoint())),
         deadline: AzureSettings::DEADLINE,
     };
     Ok(Azure::new(settings, Arc::new(HttpWire::new(AzureSettings::DEADLINE)?), credential)?)

@@ -1,10 +1,10 @@
 //! Ports: which adapter performs an effect, and what must hold right before it does?
 
+use crate::inventory;
 use async_trait::async_trait;
 use kube::Client;
 use napkeeper_azure::Azure;
 use napkeeper_core::clock::Clock;
-use napkeeper_core::cluster::inventory::Inventory;
 use napkeeper_core::plan::{Effect, Reply};
 use napkeeper_core::ports::PortError;
 use napkeeper_core::settings::Mode;
@@ -41,13 +41,14 @@ impl Ports for LivePorts {
         if self.mode == Mode::Companion && !allowed_beside_nap(effect) {
             return Err(PortError::Held("beside managed NAP nothing of NAP's is written, and no VM is touched"));
         }
-        // A token may take a minute to come; what the gate finds must not be that old when the request goes out.
-        if Azure::writes(effect) {
-            self.azure.authenticate().await?;
-        }
+        // A token or a turn may take a while to come; what the gate finds must not be that old when the request goes out.
+        self.azure.prepare(effect).await?;
         self.gate.check(effect).await?;
         match effect {
-            Effect::TakeInventory => Ok(Reply::Inventory(Arc::new(self.take_inventory().await))),
+            Effect::TakeInventory => {
+                let taken = inventory::take(&self.azure, &self.client, &*self.clock).await;
+                Ok(Reply::Inventory(Arc::new(taken)))
+            }
             Effect::ReadClaim(name) => list::read_claim(&self.client, &*self.clock, name).await,
             Effect::ReadNode(provider) => list::read_node(&self.client, &*self.clock, provider).await,
             Effect::ReadPods(node) => list::read_pods(&self.client, &*self.clock, node).await,
@@ -60,34 +61,17 @@ impl Ports for LivePorts {
     }
 }
 
-impl LivePorts {
-    /// The cloud first, Kubernetes after it: whatever was created in between is alive, not an orphan.
-    async fn take_inventory(&self) -> Inventory {
-        let started_at = self.clock.now();
-        let (group_managed_by, cloud) = tokio::join!(self.azure.group_managed_by(), self.azure.list());
-        let cluster = list::list_for_inventory(&self.client, &*self.clock).await;
-        Inventory {
-            started_at,
-            finished_at: self.clock.now(),
-            group_managed_by,
-            cloud,
-            bystanders: Ok(Vec::new()),
-            claims: cluster.claims,
-            nodes: cluster.nodes,
-            volumes: cluster.volumes,
-            attachments: cluster.attachments,
-            disk_uses: cluster.disk_uses,
-        }
-    }
-}
-
 /// Beside managed NAP only our own kinds are written, and only NICs and disks are touched. The deciders ask for
 /// nothing else; this holds even if one of them were wrong.
 fn allowed_beside_nap(effect: &Effect) -> bool {
     use napkeeper_core::cluster::cloud::ResourceKind;
     match effect {
         Effect::Delete(_, kind) => *kind != ResourceKind::Vm,
-        Effect::Record(_) | Effect::ReportSweep(_) | Effect::Tag(..) => true,
+        // Its type is all that is known of what is tagged.
+        Effect::Tag(id, _) | Effect::Untag(id, _) => {
+            !id.folded().contains("/providers/microsoft.compute/virtualmachines/")
+        }
+        Effect::Record(_) | Effect::ReportSweep(_) => true,
         other => !other.is_write(),
     }
 }
@@ -96,6 +80,7 @@ fn allowed_beside_nap(effect: &Effect) -> bool {
 mod tests {
     use super::*;
     use napkeeper_core::cluster::cloud::{ResourceKind, Tags};
+    use napkeeper_core::cluster::naming::{NIC_TYPE, VM_TYPE};
     use napkeeper_core::names::{ArmId, Namespace, ObjectKey, ObjectName, Uid};
 
     #[test]
@@ -107,6 +92,9 @@ mod tests {
             (Effect::Delete(id.clone(), ResourceKind::Nic), true),
             (Effect::Evict(pod, Uid::new("u").unwrap()), false),
             (Effect::Tag(id.clone(), Tags::new()), true),
+            (Effect::Tag(id.resource(VM_TYPE, "vm"), Tags::new()), false),
+            (Effect::Untag(id.resource(VM_TYPE, "vm"), Tags::new()), false),
+            (Effect::Untag(id.resource(NIC_TYPE, "nic"), Tags::new()), true),
             (Effect::Get(id), true),
             (Effect::TakeInventory, true),
         ] {

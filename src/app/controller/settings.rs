@@ -3,7 +3,7 @@
 use anyhow::{Context, bail, ensure};
 use napkeeper_api::config::{self, Cluster, Nodes};
 use napkeeper_api::yaml;
-use napkeeper_azure::Machines;
+use napkeeper_azure::{AzureCloud, Machines};
 use napkeeper_core::catalog::InstanceTypeOptions;
 use napkeeper_core::names::{ArmId, Region};
 use napkeeper_core::settings::{ClusterIdentity, Mode, Settings};
@@ -15,14 +15,15 @@ const ADMIN: &str = "azureuser";
 
 /// What the controller knows of its cluster.
 #[derive(Debug)]
-pub(super) struct Known {
-    pub(super) settings: Settings,
-    pub(super) options: InstanceTypeOptions,
-    pub(super) nodes: Option<Nodes>,
+pub(crate) struct Known {
+    pub(crate) settings: Settings,
+    pub(crate) options: InstanceTypeOptions,
+    pub(crate) nodes: Option<Nodes>,
+    pub(crate) cloud: Option<AzureCloud>,
 }
 
 /// Reads `napkeeper.yaml` and takes the cluster of that name from it, or its only one.
-pub(super) fn read(file: &Path, name: Option<&str>, mode: Mode) -> anyhow::Result<Known> {
+pub(crate) fn read(file: &Path, name: Option<&str>, mode: Mode) -> anyhow::Result<Known> {
     let shown = file.display().to_string();
     let text = std::fs::read_to_string(file).with_context(|| format!("reading {shown}"))?;
     let documents = yaml::read(&shown, &text);
@@ -56,7 +57,9 @@ fn known(cluster: &Cluster, mode: Mode) -> anyhow::Result<Known> {
         mode == Mode::Companion || cluster.nodes.is_some(),
         "nodes is missing: provisioner mode needs the subnet, image and SSH key that nodes are made with"
     );
-    Ok(Known { settings, options: options(cluster), nodes: cluster.nodes.clone() })
+    let cloud = cluster.cloud.as_deref();
+    let cloud = cloud.map(|name| AzureCloud::named(name).with_context(|| format!("cloud: {name} is no Azure")));
+    Ok(Known { settings, options: options(cluster), nodes: cluster.nodes.clone(), cloud: cloud.transpose()? })
 }
 
 /// Most pods of a node where its class says nothing, by network mode (karpenter-provider-azure, `pkg/utils/utils.go`).

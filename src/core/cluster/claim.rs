@@ -4,6 +4,7 @@ use super::pod::{Labels, Taint};
 use crate::catalog::OfferingKey;
 use crate::money::HourlyPrice;
 use crate::names::{ArmId, ClaimName, NodeClassName, NodeName, NodePoolName, ProviderId, Uid};
+use crate::ports::OperationId;
 use crate::requirements::Requirements;
 use crate::resources::Resources;
 use jiff::{SignedDuration, Timestamp};
@@ -84,6 +85,10 @@ pub struct LaunchIntent {
     pub written_at: Timestamp,
     /// Offerings of `planned` that have been refused before this one.
     pub refused: u32,
+    /// Where Azure tells how the creation of the VM ends, once it has accepted it: after a restart it is asked there, so
+    /// that the reason of a late failure is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<OperationId>,
 }
 
 /// How far a NodeClaim has come. Each step is a condition of the object.

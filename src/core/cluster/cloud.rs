@@ -101,6 +101,8 @@ pub struct Nic {
     pub serves: Option<Arc<str>>,
     /// Addresses of the subnet that it holds.
     pub addresses: u32,
+    /// The subnet of its first address; `None` where the listing does not say.
+    pub subnet: Option<ArmId>,
 }
 
 /// Managed disk.

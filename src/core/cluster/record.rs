@@ -1,6 +1,6 @@
 //! OrphanRecords: what has been seen, and what has been done about it? This memory survives restarts.
 
-use super::cloud::{ResourceKind, Tags};
+use super::cloud::{CloudResource, ResourceKind, Tags};
 use super::volume::ReclaimPolicy;
 use crate::names::{ArmId, ObjectName};
 use jiff::Timestamp;
@@ -51,6 +51,9 @@ pub struct SeenVolume {
     pub reclaim: ReclaimPolicy,
     /// When last seen.
     pub last_seen: Timestamp,
+    /// Since when whole listings show neither the disk nor anything that names it; `None` while one does.
+    #[serde(default)]
+    pub gone_since: Option<Timestamp>,
 }
 
 /// A deletion that was, or is about to be, sent.
@@ -67,6 +70,20 @@ pub struct Deletion {
     pub at: Timestamp,
     /// The evidence, for people.
     pub evidence: Vec<Arc<str>>,
+    /// How many tries of this incarnation have failed, this one included once it has.
+    #[serde(default)]
+    pub failures: u32,
+    /// Why Azure certainly deleted nothing (a category such as `in_use`); `None` where it did, or may have.
+    #[serde(default)]
+    pub refused: Option<Arc<str>>,
+}
+
+impl Deletion {
+    /// True for a deletion of this very resource.
+    #[must_use]
+    pub fn is_of(&self, resource: &CloudResource) -> bool {
+        self.id == resource.id && self.incarnation == resource.incarnation
+    }
 }
 
 /// The breaker tripped.

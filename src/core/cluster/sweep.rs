@@ -86,6 +86,13 @@ pub struct Approval {
 impl Sweep {
     /// The floor below which no setting goes.
     pub const AGE_FLOOR: SignedDuration = SignedDuration::from_mins(10);
+    /// Beside managed NAP no minimum age goes below this. NAP looks for lost VMs every 2 min and takes them when they
+    /// are 5 min old, and for lost NICs every 5 min (`karpenter-provider-azure`, its garbage collection controllers):
+    /// it has had four looks and more before we act.
+    pub const AGE_FLOOR_BESIDE_NAP: SignedDuration = SignedDuration::from_mins(30);
+    /// Beside managed NAP nothing is observed more often than this, so that each of its collectors has looked twice
+    /// between two sightings of ours.
+    pub const OBSERVE_FLOOR_BESIDE_NAP: SignedDuration = SignedDuration::from_mins(10);
     /// How far ahead an approval may expire.
     pub const LONGEST_APPROVAL: SignedDuration = SignedDuration::from_hours(14 * 24);
 
@@ -98,5 +105,13 @@ impl Sweep {
             ResourceKind::Nic | ResourceKind::OsDisk | ResourceKind::Vm => SignedDuration::from_mins(30),
         };
         self.minimum_age.get(&kind).copied().unwrap_or(default).max(Self::AGE_FLOOR)
+    }
+
+    /// The sweep beside managed NAP: slower than NAP's own collectors, whatever is set.
+    #[must_use]
+    pub fn beside_nap(&self) -> Self {
+        let ages = ResourceKind::ALL.map(|kind| (kind, self.minimum_age(kind).max(Self::AGE_FLOOR_BESIDE_NAP)));
+        let observe_every = self.observe_every.max(Self::OBSERVE_FLOOR_BESIDE_NAP);
+        Self { observe_every, minimum_age: ages.into(), ..self.clone() }
     }
 }

@@ -1,18 +1,24 @@
 //! Launching: in which order are intent, NIC and VM written, and what follows when Azure refuses?
 //!
-//! *Guarantees*: the intent is on the NodeClaim before the first PUT; a VM that an earlier run created is adopted, not
-//! doubled; a failed VM is deleted before its name is used again; every wait and every retry is bounded.
-//! *Assumptions*: names of NIC, VM and disk follow from the claim's name, so a repeated PUT meets the same resource.
-//! *Caveats*: what a launch that failed leaves behind is not cleaned up here, but when the claim is deleted.
+//! *Guarantees*: the intent is on the NodeClaim before the first PUT, and where Azure tells how it ends right after; both
+//! PUTs only create (`If-None-Match: *`), so that a late one changes nothing; a VM that an earlier run created is
+//! adopted, not doubled; nothing is deleted before a GET, or Azure's acceptance of our own PUT, has shown that it is
+//! this claim's; a failed VM is deleted before its name is used again, and its NIC is kept; every wait and every retry
+//! is bounded. *Assumptions*: names of NIC, VM and disk follow from the claim's name, so a repeated PUT meets the same
+//! resource. *Caveats*: what a launch that failed leaves behind is not cleaned up here, but when the claim is deleted.
 
-use crate::catalog::{InstanceType, Offering, OfferingKey, node_labels};
-use crate::cluster::claim::{ClaimRef, LaunchFailure, LaunchIntent, PlannedOffering};
+mod asks;
+
+use super::jitter::jittered;
+use crate::catalog::{InstanceType, OfferingKey};
+use crate::cluster::claim::PlannedOffering;
 use crate::cluster::cloud::{CloudResource, Detail, ProvisioningState, ResourceKind};
 use crate::cluster::naming::{ResourceIds, resource_ids};
-use crate::names::{ProviderId, VmSize};
+use crate::names::ArmId;
 use crate::orphans::{Clause, Law};
-use crate::plan::{ClaimStep, Effect, KubeletSpec, Launch, NicSpec, Reply, Report, Script, Step, VmSpec};
+use crate::plan::{Effect, Launch, Reply, Report, Script, Step};
 use crate::ports::{CloudError, CloudErrorCode, ClusterError, LaunchRefusal, OperationId, PortError};
+use crate::scheduling::Unavailable;
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
 
@@ -24,6 +30,8 @@ const LONGEST: SignedDuration = SignedDuration::from_mins(10);
 const MOST_TRIES: usize = 10;
 /// Most passing failures that one launch sits out.
 const MOST_RETRIES: u32 = 12;
+/// Most looks at an operation that may fail in a row; then the VM itself is looked at.
+const MOST_FAILED_POLLS: u32 = 3;
 /// Wait after a passing failure, unless Azure names one.
 const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
@@ -35,7 +43,7 @@ pub type Sizes = Arc<Vec<InstanceType>>;
 pub struct LaunchScript {
     launch: Launch,
     ids: ResourceIds,
-    sizes: Sizes,
+    pub(super) sizes: Sizes,
     law: Law,
     state: State,
     /// Place of the offering being tried.
@@ -43,6 +51,9 @@ pub struct LaunchScript {
     has_nic: bool,
     tries: usize,
     retries: u32,
+    failed_polls: u32,
+    /// What the refusals so far rule out.
+    ruled_out: Unavailable,
     /// What Azure said to the last offering.
     error: Option<CloudError>,
     started: Option<Timestamp>,
@@ -58,10 +69,18 @@ enum State {
     /// Only where the mutation check writes the intent too late.
     LateIntent,
     Nic,
+    /// A NIC of that name exists.
+    NicLooked,
     Vm,
+    /// Where the operation is found is being written on the claim.
+    Saved(OperationId),
     Polling(OperationId),
+    /// As `Polling`, by an operation that an earlier run began: what it says is checked against the VM.
+    Resumed(OperationId),
     Deleting(OperationId),
     FailedVmDeleted,
+    /// Whether the NIC has outlived the failed VM.
+    NicKept,
     Adopting,
     Noted,
     /// Repeat this effect after the wait.
@@ -83,6 +102,8 @@ impl LaunchScript {
             has_nic: false,
             tries: 0,
             retries: 0,
+            failed_polls: 0,
+            ruled_out: Unavailable::default(),
             error: None,
             started: None,
             report: Report::default(),
@@ -93,19 +114,30 @@ impl LaunchScript {
         let Some(intent) = &self.launch.intent else { return self.try_next(0, now) };
         let tried = |o: &PlannedOffering| o.key == intent.offering.key;
         self.offering = self.launch.offerings.iter().position(tried).unwrap_or(0);
+        match intent.operation.clone() {
+            Some(operation) => self.go(State::Resumed(operation.clone()), Effect::Poll(operation)),
+            None => self.look(),
+        }
+    }
+
+    /// Looks at the VM.
+    fn look(&mut self) -> Step {
         self.go(State::Looked, Effect::Get(self.ids.vm.clone()))
+    }
+
+    /// True when this launch has heard a refusal of the offering being tried.
+    fn is_refused(&self) -> bool {
+        let tried = self.launch.offerings.get(self.offering);
+        tried.is_some_and(|o| self.report.refused.iter().any(|r| r.offering == o.key))
     }
 
     /// The VM of an earlier run, if there is one.
     fn looked(&mut self, vm: Option<Arc<CloudResource>>, now: Timestamp) -> Step {
-        let Some(vm) = vm else { return self.put_nic() };
-        if vm.claim_uid() != Some(self.launch.claim.uid.as_str()) {
-            let error = CloudError {
-                code: CloudErrorCode::Conflict,
-                message: Arc::from(format!("VM {} exists and belongs to something else", vm.id.name()).as_str()),
-                retry_after: None,
-            };
-            return self.give_up(&error, now);
+        let Some(vm) = vm else {
+            return if self.is_refused() { self.try_next(self.offering + 1, now) } else { self.put_nic() };
+        };
+        if !self.owns(&vm) {
+            return self.give_up(&taken(&vm), now);
         }
         let Detail::Vm(detail) = &vm.detail else { return self.finish() };
         let alike = |o: &PlannedOffering| o.key.size == detail.size && o.key.capacity_type == detail.capacity_type;
@@ -122,94 +154,59 @@ impl LaunchScript {
         }
     }
 
+    fn owns(&self, resource: &CloudResource) -> bool {
+        resource.claim_uid() == Some(self.launch.claim.uid.as_str())
+    }
+
+    /// The NIC that a PUT has met.
+    fn nic_looked(&mut self, nic: Option<Arc<CloudResource>>, now: Timestamp) -> Step {
+        match nic {
+            Some(nic) if self.owns(&nic) => {
+                self.has_nic = true;
+                self.put_vm()
+            }
+            Some(nic) => self.give_up(&taken(&nic), now),
+            None => self.put_nic(),
+        }
+    }
+
     /// Writes the intent for the first offering from `from` on that no refusal of this launch rules out.
     fn try_next(&mut self, from: usize, now: Timestamp) -> Step {
-        let open = |o: &&PlannedOffering| !self.report.refused.iter().any(|r| rules_out(r, o));
+        let refused = |o: &PlannedOffering| self.report.refused.iter().any(|r| r.offering == o.key);
+        let open = |o: &&PlannedOffering| !refused(o) && !self.is_ruled_out(&o.key, now);
         let next = self.launch.offerings.iter().enumerate().skip(from).find(|(_, o)| open(o)).map(|(i, _)| i);
         match (next, self.error.clone()) {
             (Some(i), _) if self.tries < MOST_TRIES => {
                 self.offering = i;
                 self.tries += 1;
-                if self.law.holds(Clause::IntentFirst) { self.write_intent(State::Intended) } else { self.put_nic() }
+                if !self.law.holds(Clause::IntentFirst) {
+                    return if self.has_nic { self.put_vm() } else { self.put_nic() };
+                }
+                self.write_intent(State::Intended, None)
             }
             (_, Some(error)) => self.give_up(&error, now),
             (_, None) => self.finish(),
         }
     }
 
-    fn write_intent(&mut self, then: State) -> Step {
-        let Some(offering) = self.launch.offerings.get(self.offering).cloned() else { return self.finish() };
-        let intent = LaunchIntent {
-            offering,
-            vm: self.ids.vm.clone(),
-            nic: self.ids.nic.clone(),
-            os_disk: self.ids.os_disk.clone(),
-            written_at: self.started.unwrap_or_default(),
-            refused: u32::try_from(self.offering).unwrap_or(u32::MAX),
-        };
-        self.go(then, Effect::WriteIntent(self.launch.claim.clone(), Box::new(intent)))
-    }
-
-    fn put_nic(&mut self) -> Step {
-        let nic = NicSpec { id: self.ids.nic.clone(), tags: self.launch.tags.clone() };
-        self.go(State::Nic, Effect::PutNic(Box::new(nic)))
-    }
-
-    fn put_vm(&mut self) -> Step {
-        let Some(offering) = self.launch.offerings.get(self.offering) else { return self.finish() };
-        let vm = VmSpec {
-            id: self.ids.vm.clone(),
-            offering: offering.key.clone(),
-            nic: self.ids.nic.clone(),
-            os_disk: self.ids.os_disk.clone(),
-            os_disk_gb: self.launch.os_disk_gb,
-            tags: self.launch.tags.clone(),
-            claim: self.launch.claim.name.clone(),
-            kubelet: self.kubelet(offering),
-        };
-        self.go(State::Vm, Effect::PutVm(Box::new(vm)))
-    }
-
-    fn size(&self, name: &VmSize) -> Option<&InstanceType> {
-        self.sizes.iter().find(|t| t.facts.name == *name)
-    }
-
-    fn kubelet(&self, offering: &PlannedOffering) -> KubeletSpec {
-        let Some(size) = self.size(&offering.key.size) else { return KubeletSpec::default() };
-        let OfferingKey { zone, capacity_type, .. } = offering.key.clone();
-        let labels = node_labels(size, &Offering { zone, capacity_type, price: offering.price });
-        KubeletSpec { labels, max_pods: u32::try_from(size.capacity.pods).unwrap_or(u32::MAX) }
+    /// True when a refusal of one offering says that this one would be refused too.
+    fn is_ruled_out(&self, key: &OfferingKey, now: Timestamp) -> bool {
+        let size = self.size(&key.size);
+        size.is_some_and(|t| self.ruled_out.blocks(&t.facts, &key.zone, key.capacity_type, now))
     }
 
     fn delete_failed_vm(&mut self) -> Step {
         self.go(State::FailedVmDeleted, Effect::Delete(self.ids.vm.clone(), ResourceKind::Vm))
     }
 
-    fn launched(&mut self) -> Step {
-        let Some(offering) = self.launch.offerings.get(self.offering) else { return self.finish() };
-        let size = self.size(&offering.key.size);
-        let (capacity, allocatable) = size.map(|t| (t.capacity.clone(), t.allocatable.clone())).unwrap_or_default();
-        let step = ClaimStep::Launched {
-            provider_id: ProviderId::of_vm(&self.ids.vm),
-            offering: offering.key.clone(),
-            capacity,
-            allocatable,
-        };
-        let claim = self.launch.claim.clone();
-        self.go(State::Noted, Effect::AdvanceClaim(claim, step))
-    }
-
-    fn give_up(&mut self, error: &CloudError, now: Timestamp) -> Step {
-        let failure =
-            LaunchFailure { at: now, code: Arc::from(error.code.category()), message: Arc::clone(&error.message) };
-        let claim: ClaimRef = self.launch.claim.clone();
-        self.go(State::Noted, Effect::AdvanceClaim(claim, ClaimStep::LaunchFailed(failure)))
-    }
-
     /// What Azure refused is not asked for again at once, by this launch or by the next.
     fn note_refusal(&mut self, error: CloudError, now: Timestamp) {
         if let Some(offering) = self.launch.offerings.get(self.offering) {
-            self.report.refused.push(LaunchRefusal { offering: offering.key.clone(), error, at: now });
+            let of_all = self.state == State::Nic;
+            let refusal = LaunchRefusal { offering: offering.key.clone(), error, of_all, at: now };
+            let facts = self.size(&refusal.offering.size).map(|t| Arc::clone(&t.facts));
+            self.ruled_out.note(&refusal, facts.as_deref());
+            self.report.refused.push(refusal);
         }
     }
 
@@ -227,12 +224,22 @@ impl LaunchScript {
         self.finish()
     }
 
+    fn wait_in(&mut self, state: State) -> Step {
+        self.state = state;
+        Step::Wait(POLL_EVERY)
+    }
+
+    /// The VM is there.
+    fn created(&mut self) -> Step {
+        if self.law.holds(Clause::IntentFirst) { self.launched() } else { self.write_intent(State::LateIntent, None) }
+    }
+
     /// What follows from a reply that is no error.
     fn follow(&mut self, reply: Option<Reply>, now: Timestamp) -> Step {
         match (std::mem::replace(&mut self.state, State::Noted), reply) {
             (State::Begin, _) => self.begin(now),
             (State::Again(effect, state), _) => self.go(*state, *effect),
-            (State::Adopting, _) => self.go(State::Looked, Effect::Get(self.ids.vm.clone())),
+            (State::Adopting, _) => self.look(),
             (State::Looked, Some(Reply::Resource(vm))) => self.looked(vm, now),
             (State::Intended, _) if self.has_nic => self.put_vm(),
             (State::Intended, _) => self.put_nic(),
@@ -240,59 +247,96 @@ impl LaunchScript {
                 self.has_nic = true;
                 self.put_vm()
             }
-            (State::Vm, Some(Reply::Accepted(operation))) => {
-                self.state = State::Polling(operation);
-                Step::Wait(POLL_EVERY)
+            (State::NicLooked, Some(Reply::Resource(nic))) => self.nic_looked(nic, now),
+            (State::Vm, Some(Reply::Accepted(op))) if self.law.holds(Clause::IntentFirst) => {
+                self.write_intent(State::Saved(op.clone()), Some(op))
             }
-            (State::Polling(op), Some(Reply::Running)) => {
-                self.state = State::Polling(op);
-                Step::Wait(POLL_EVERY)
+            (State::Vm, Some(Reply::Accepted(op))) | (State::Saved(op), _) => self.wait_in(State::Polling(op)),
+            (state @ (State::Polling(_) | State::Resumed(_)), Some(Reply::Running)) => {
+                self.failed_polls = 0;
+                self.wait_in(state)
             }
             (State::Polling(op), None) => self.go(State::Polling(op.clone()), Effect::Poll(op)),
-            (State::Vm | State::Polling(_), _) => {
-                if self.law.holds(Clause::IntentFirst) {
-                    self.launched()
-                } else {
-                    self.write_intent(State::LateIntent)
-                }
-            }
+            (State::Resumed(op), None) => self.go(State::Resumed(op.clone()), Effect::Poll(op)),
+            (State::Resumed(_), _) => self.look(),
+            (State::Vm | State::Polling(_), _) => self.created(),
             (State::LateIntent, _) => self.launched(),
             (State::FailedVmDeleted, Some(Reply::Accepted(op))) | (State::Deleting(op), Some(Reply::Running)) => {
-                self.state = State::Deleting(op);
-                Step::Wait(POLL_EVERY)
+                self.wait_in(State::Deleting(op))
             }
             (State::Deleting(op), None) => self.go(State::Deleting(op.clone()), Effect::Poll(op)),
+            // Azure keeps the NIC of a VM that failed, unless it had come further than that.
             (State::FailedVmDeleted | State::Deleting(_), _) => {
-                // The NIC may have gone with the VM.
-                self.has_nic = false;
+                self.go(State::NicKept, Effect::Get(self.ids.nic.clone()))
+            }
+            (State::NicKept, Some(Reply::Resource(nic))) => {
+                self.has_nic = nic.is_some_and(|nic| self.owns(&nic));
                 self.try_next(self.offering + 1, now)
             }
-            (State::Looked | State::Noted, _) => self.finish(),
+            (State::Looked | State::NicLooked | State::NicKept | State::Noted, _) => self.finish(),
         }
     }
 
     /// What follows from an error.
     fn recover(&mut self, error: PortError, now: Timestamp) -> Step {
         let PortError::Cloud(cloud) = &error else {
-            // A conflict: the claim is being deleted or is another's by now. Whoever deletes it cleans up.
-            debug_assert!(!matches!(error, PortError::Cluster(ClusterError::Budget)));
-            return self.fail(error);
+            return match (&self.state, &error) {
+                // Only where the operation is found could not be written: it is known here all the same.
+                (State::Saved(op), PortError::Cluster(ClusterError::Unavailable)) => {
+                    let polling = State::Polling(op.clone());
+                    self.wait_in(polling)
+                }
+                // A conflict: the claim is being deleted or is another's by now. Whoever deletes it cleans up.
+                _ => self.fail(error),
+            };
         };
         let cloud = cloud.clone();
         self.error = Some(cloud.clone());
         match &self.state {
-            State::Vm | State::Polling(_) if cloud.code.is_capacity() => {
-                let polled = matches!(self.state, State::Polling(_));
-                self.note_refusal(cloud, now);
-                if polled { self.delete_failed_vm() } else { self.try_next(self.offering + 1, now) }
+            // Something of that name is there, or was a moment ago.
+            State::Vm if cloud.code == CloudErrorCode::Conflict && self.retries < MOST_RETRIES => {
+                self.met(&cloud, self.ids.vm.clone(), State::Looked)
             }
-            State::Polling(_) if !cloud.code.is_transient() => self.delete_failed_vm(),
+            State::Nic if cloud.code == CloudErrorCode::Conflict && self.retries < MOST_RETRIES => {
+                self.met(&cloud, self.ids.nic.clone(), State::NicLooked)
+            }
+            State::Polling(_) | State::Resumed(_) if cloud.code.is_transient() => self.look(),
+            State::Vm if cloud.code.is_capacity() => {
+                self.note_refusal(cloud, now);
+                self.try_next(self.offering + 1, now)
+            }
+            State::Polling(_) => {
+                self.note_refusal(cloud, now);
+                self.delete_failed_vm()
+            }
+            // Azure has forgotten the operation, or it has failed: what the VM says counts.
+            State::Resumed(_) => {
+                if cloud.code != CloudErrorCode::NotFound {
+                    self.note_refusal(cloud, now);
+                }
+                self.look()
+            }
             State::Nic | State::Vm if !cloud.code.is_transient() => {
                 self.note_refusal(cloud.clone(), now);
                 self.give_up(&cloud, now)
             }
             _ => self.fail(error),
         }
+    }
+
+    /// True when the same effect is worth another try after this error.
+    fn may_repeat(&self, error: &CloudError) -> bool {
+        let met = matches!(self.state, State::Vm | State::Nic) && error.code == CloudErrorCode::Conflict;
+        let polling = matches!(self.state, State::Polling(_) | State::Resumed(_));
+        let failing = polling && self.failed_polls >= MOST_FAILED_POLLS;
+        error.code.is_transient() && self.retries < MOST_RETRIES && !failing && !met
+    }
+
+    /// A PUT has met something of its name, or what is left of it: looks at it after a moment.
+    fn met(&mut self, error: &CloudError, id: ArmId, then: State) -> Step {
+        self.retries += 1;
+        self.state = State::Again(Box::new(Effect::Get(id)), Box::new(then));
+        Step::Wait(error.wait(POLL_EVERY))
     }
 }
 
@@ -303,12 +347,13 @@ impl Script for LaunchScript {
             return self.finish();
         }
         match reply {
-            Some(Err(PortError::Cloud(error))) if error.code.is_transient() && self.retries < MOST_RETRIES => {
+            Some(Err(PortError::Cloud(error))) if self.may_repeat(&error) => {
                 self.retries += 1;
-                let wait = error.retry_after.unwrap_or(RETRY_AFTER);
+                self.failed_polls += u32::from(matches!(self.state, State::Polling(_) | State::Resumed(_)));
+                let wait = error.wait(RETRY_AFTER);
                 let again = self.repeat();
                 self.state = again;
-                Step::Wait(wait)
+                Step::Wait(jittered(wait, self.launch.claim.uid.as_str(), self.retries))
             }
             Some(Err(error)) => self.recover(error, now),
             Some(Ok(reply)) => self.follow(Some(reply), now),
@@ -326,7 +371,8 @@ impl LaunchScript {
             State::Vm => self.put_vm(),
             State::FailedVmDeleted => self.delete_failed_vm(),
             State::Looked => Step::perform(Effect::Get(self.ids.vm.clone())),
-            State::Polling(op) | State::Deleting(op) => Step::perform(Effect::Poll(op.clone())),
+            State::NicLooked | State::NicKept => Step::perform(Effect::Get(self.ids.nic.clone())),
+            State::Polling(op) | State::Resumed(op) | State::Deleting(op) => Step::perform(Effect::Poll(op.clone())),
             _ => return state,
         };
         match step {
@@ -336,19 +382,11 @@ impl LaunchScript {
     }
 }
 
-/// True when a refusal of one offering says that another would be refused too.
-fn rules_out(refusal: &LaunchRefusal, other: &PlannedOffering) -> bool {
-    let (key, other) = (&refusal.offering, &other.key);
-    let same_size = key.size == other.size;
-    match refusal.error.code {
-        CloudErrorCode::SpotQuota | CloudErrorCode::RegionalQuota => key.capacity_type == other.capacity_type,
-        CloudErrorCode::SkuNotAvailable | CloudErrorCode::FamilyQuota => {
-            same_size && key.capacity_type == other.capacity_type
-        }
-        CloudErrorCode::AllocationFailed | CloudErrorCode::Overconstrained => same_size,
-        CloudErrorCode::ZonalAllocationFailed | CloudErrorCode::OverconstrainedZonal => {
-            same_size && key.zone == other.zone
-        }
-        _ => key == other,
-    }
+/// Something of that name exists and is not this claim's.
+fn taken(found: &CloudResource) -> CloudError {
+    let kind = if found.kind() == ResourceKind::Vm { "VM" } else { "NIC" };
+    CloudError::new(
+        CloudErrorCode::Conflict,
+        format!("{kind} {} exists and belongs to something else", found.id.name()),
+    )
 }

@@ -3,6 +3,7 @@
 //! A NodeClaim goes through [`Phase`]s. Each follows from the Snapshot alone, so that a restart goes on where the last
 //! run stopped; [`lifecycle`] turns the phase into the next command.
 
+mod jitter;
 mod launch;
 mod phase;
 mod terminate;
@@ -122,6 +123,7 @@ impl Stepper<'_> {
             group: self.settings.cluster.group.clone(),
             tags: tags(claim, &class.tags, self.settings),
             os_disk_gb: class.os_disk_gb,
+            encryption_at_host: class.encryption_at_host,
         };
         self.plan.push(Command::Launch(Box::new(launch)), format!("{again}{best}"));
     }
@@ -326,7 +328,11 @@ impl LifecycleMemory {
 /// Tags of everything that is created for a claim: the class's, then ours, which no class can override.
 fn tags(claim: &Claim, class: &Tags, settings: &Settings) -> Tags {
     let mut tags: Tags = class.iter().map(|(k, v)| (Arc::from(k.replace('/', "_").as_str()), Arc::clone(v))).collect();
-    let mut set = |key: &str, value: Arc<str>| drop(tags.insert(Arc::from(key), value));
+    let mut set = |key: &str, value: Arc<str>| {
+        // Azure compares names of tags without case: a class's spelling of one of ours must not stand beside it.
+        tags.retain(|k, _| !k.eq_ignore_ascii_case(key));
+        tags.insert(Arc::from(key), value);
+    };
     set(labels::TAG_CLUSTER, Arc::clone(&settings.cluster.tag));
     set(labels::TAG_CLAIM, claim.name.text());
     set(labels::TAG_CLAIM_UID, claim.uid.text());

@@ -4,6 +4,7 @@
 //! touched, and only if it carries the claim's UID in our tag; the finalizer goes last, when VM, NIC and OS disk are
 //! gone by Azure's own word. *Caveats*: a NIC that Azure reserves for 180 s after a failed launch is waited for.
 
+use super::jitter::jittered;
 use crate::cluster::claim::{ClaimRef, LaunchIntent};
 use crate::cluster::cloud::{CloudResource, Detail, ResourceKind};
 use crate::names::{ArmId, NodeName, ProviderId};
@@ -34,6 +35,7 @@ pub struct TerminateScript {
     /// Azure says that the resource being looked at has been deleted.
     deleted: bool,
     state: State,
+    retries: u32,
     started: Option<Timestamp>,
 }
 
@@ -66,6 +68,7 @@ impl TerminateScript {
             vm_stays: false,
             deleted: false,
             state: State::Next,
+            retries: 0,
             started: None,
         }
     }
@@ -173,7 +176,8 @@ impl Script for TerminateScript {
             Some(Err(PortError::Cluster(ClusterError::NotFound | ClusterError::Conflict))) => self.follow(None),
             Some(Err(PortError::Cloud(error))) if error.code.is_transient() => {
                 self.state = State::Next;
-                Step::Wait(error.retry_after.unwrap_or(RETRY_AFTER))
+                self.retries += 1;
+                Step::Wait(jittered(error.wait(RETRY_AFTER), self.claim.uid.as_str(), self.retries))
             }
             Some(Err(error)) => Step::failed(error),
             Some(Ok(reply)) => self.follow(Some(reply)),

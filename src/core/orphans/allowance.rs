@@ -1,13 +1,19 @@
-//! The allowance: how many more resources may be deleted in these 24 hours? (clause 7)
+//! The allowance: how many more resources may be deleted in these 24 hours, and may this one be tried now? (clause 7)
+//!
+//! A deletion counts from the moment that it is recorded, which is before its DELETE is sent. It ceases to count when
+//! Azure has certainly deleted nothing: it refused, or a whole listing begun long after still shows the very resource.
+//! So one that Azure never lets go takes no share from the others; it is tried again less and less often.
 
 use super::law::Clause;
-use crate::cluster::cloud::CloudResource;
-use crate::cluster::record::Records;
+use crate::cluster::cloud::{CloudResource, ResourceKind};
+use crate::cluster::inventory::Inventory;
+use crate::cluster::record::{Deletion, Records};
 use crate::cluster::sweep::Sweep;
 use crate::names::ArmId;
+use crate::orphans::Refusal;
 use crate::settings::Settings;
 use jiff::{SignedDuration, Timestamp};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Deletions are counted over this time.
@@ -16,34 +22,79 @@ pub(super) const CAP_WINDOW: SignedDuration = SignedDuration::from_hours(24);
 const MOST: u32 = 20;
 /// No more of a hundred owned resources than this.
 const MOST_PERCENT: u32 = 5;
+/// Wait after the first refusal of a DELETE. It doubles with each further one.
+const FIRST_WAIT: SignedDuration = SignedDuration::from_mins(10);
+/// Longest wait after a refusal.
+const LONGEST_WAIT: SignedDuration = SignedDuration::from_mins(40);
+/// A listing begun so long after a DELETE whose answer was lost shows what came of it. Azure's listings are known to
+/// lag by some twenty minutes.
+const TELLS_AFTER: SignedDuration = SignedDuration::from_mins(45);
+/// Wait after a DELETE whose answer was lost: longer than it takes to learn what came of it, so that its share of the
+/// cap goes to another in between.
+const WAIT_IF_UNKNOWN: SignedDuration = SignedDuration::from_mins(50);
+
+/// One incarnation of a resource.
+type Key = (ArmId, Arc<str>);
 
 /// Deletions of the cluster over a rolling 24 h, all sweeps together.
 #[derive(Debug, Clone)]
 pub struct Allowance {
-    used: BTreeSet<(ArmId, Arc<str>)>,
+    used: BTreeSet<Key>,
     owned: u32,
+    /// Until when a resource is not tried again.
+    waiting: BTreeMap<Key, Timestamp>,
+    /// Kinds of which Azure lets us delete nothing for now.
+    denied: BTreeSet<ResourceKind>,
+    now: Timestamp,
 }
 
 impl Allowance {
     /// What the records leave, in a cluster that owns so many resources of all kinds.
     #[must_use]
     pub fn left_by(records: &Records, owned: u32, now: Timestamp) -> Self {
-        let recent = records.deletions.iter().filter(|d| d.at > now - CAP_WINDOW);
-        let used = recent.map(|d| (d.id.clone(), Arc::clone(&d.incarnation)));
-        Self { used: used.collect(), owned }
+        let key = |d: &Deletion| (d.id.clone(), Arc::clone(&d.incarnation));
+        let used = records.deletions.iter().filter(|d| counts(d, now)).map(key).collect();
+        let waiting = records.deletions.iter().filter_map(|d| Some((key(d), try_again_at(d)?))).collect();
+        Self { used, owned, waiting, denied: BTreeSet::new(), now }
+    }
+
+    /// Deletions of which a whole listing shows that nothing came of them count no more.
+    pub(super) fn give_back(&mut self, records: &Records, inventory: &Inventory) {
+        let late = |d: &&Deletion| inventory.started_at.duration_since(d.at) >= TELLS_AFTER;
+        let there: BTreeSet<(&ArmId, &str)> =
+            super::links::rows(&inventory.cloud).iter().map(|r| (&r.id, &*r.incarnation)).collect();
+        for deletion in records.deletions.iter().filter(late) {
+            if there.contains(&(&deletion.id, &*deletion.incarnation)) {
+                self.used.remove(&(deletion.id.clone(), Arc::clone(&deletion.incarnation)));
+            }
+        }
+    }
+
+    /// Azure lets us delete nothing of these kinds for now.
+    pub(super) fn deny(&mut self, kinds: impl Iterator<Item = ResourceKind>) {
+        self.denied.extend(kinds);
     }
 
     /// Takes leave for one deletion. One incarnation of a resource counts once, so trying again is free.
-    pub fn take(&mut self, resource: &CloudResource, sweep: &Sweep, settings: &Settings) -> bool {
+    ///
+    /// # Errors
+    /// [`Refusal::Denied`], [`Refusal::BackOff`] or [`Refusal::Cap`].
+    pub fn take(&mut self, resource: &CloudResource, sweep: &Sweep, settings: &Settings) -> Result<(), Refusal> {
         let key = (resource.id.clone(), Arc::clone(&resource.incarnation));
+        if self.denied.contains(&resource.kind()) {
+            return Err(Refusal::Denied);
+        }
+        if self.waiting.get(&key).is_some_and(|until| *until > self.now) {
+            return Err(Refusal::BackOff);
+        }
         if settings.law.holds(Clause::Cap) && !self.used.contains(&key) {
             let room = usize::try_from(self.cap(sweep)).unwrap_or(usize::MAX);
             if self.used.len() >= room {
-                return false;
+                return Err(Refusal::Cap);
             }
         }
         self.used.insert(key);
-        true
+        Ok(())
     }
 
     /// Counts a deletion that is under way and not recorded yet.
@@ -52,9 +103,34 @@ impl Allowance {
         self.used.insert(key);
     }
 
+    /// How many count now.
+    pub(super) fn used(&self) -> u32 {
+        u32::try_from(self.used.len()).unwrap_or(u32::MAX)
+    }
+
+    /// When the next resource may be tried again.
+    pub(super) fn next_try(&self) -> Option<Timestamp> {
+        self.waiting.values().copied().filter(|at| *at > self.now).min()
+    }
+
     /// The lesser of 20 and 5 % of what is owned, at least 1; a sweep's own cap can only be stricter.
-    fn cap(&self, sweep: &Sweep) -> u32 {
+    pub(super) fn cap(&self, sweep: &Sweep) -> u32 {
         let default = (self.owned.saturating_mul(MOST_PERCENT) / 100).clamp(1, MOST);
         sweep.cap.map_or(default, |cap| cap.min(default))
     }
+}
+
+/// True for a deletion of the last 24 h that Azure has done, or may have.
+fn counts(deletion: &Deletion, now: Timestamp) -> bool {
+    deletion.refused.is_none() && deletion.at > now - CAP_WINDOW
+}
+
+/// When a resource may be tried again whose last try failed.
+fn try_again_at(deletion: &Deletion) -> Option<Timestamp> {
+    let doublings = deletion.failures.checked_sub(1)?;
+    let wait = match &deletion.refused {
+        Some(_) => FIRST_WAIT.saturating_mul(2_i32.saturating_pow(doublings.min(16))).min(LONGEST_WAIT),
+        None => WAIT_IF_UNKNOWN,
+    };
+    deletion.at.checked_add(wait).ok()
 }

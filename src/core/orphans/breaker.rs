@@ -72,6 +72,12 @@ pub(super) fn trips(case: &Case<'_>, assessed: &[Assessed<'_>], terminating: &BT
     fresh.filter_map(trip).collect()
 }
 
+/// The trips that this inventory would cause were it recorded now: what a look at it from outside may warn of.
+#[must_use]
+pub fn would_trip(case: &Case<'_>, assessed: &[Assessed<'_>]) -> Vec<Trip> {
+    trips(case, assessed, &BTreeMap::new())
+}
+
 /// True when a suspect's first sighting is this one, or lies within the window and after the last clearance.
 fn turned_lately(case: &Case<'_>, assessed: &Assessed<'_>, terminating: &BTreeMap<Uid, Timestamp>) -> bool {
     let at = case.inventory.finished_at;

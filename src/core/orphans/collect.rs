@@ -1,14 +1,17 @@
 //! Collecting: is the orphan still one right before its DELETE, and has it gone? (clause 6)
 //!
-//! Azure honours no `If-Match` on these deletes, so a race of one request's length remains. NICs and disks then lean
+//! What came of it is written to the record of the deletion: one that Azure refused counts for no cap, and one that
+//! failed is tried again later. Azure honours no `If-Match` on these deletes, so a race of one request's length remains. NICs and disks then lean
 //! on Azure's own refusal to delete what is in use; `forceDeletion` is never asked for.
 
+use super::attempt::{Attempt, Deed, Outcome};
 use super::finding::Refusal;
 use super::law::Clause;
+use super::mark::same_but_for_marks;
 use super::reserved::in_use;
-use crate::cluster::cloud::{CloudResource, ResourceKind, Tags};
+use crate::cluster::cloud::{CloudResource, ResourceKind};
 use crate::cluster::naming::resource_ids;
-use crate::labels;
+use crate::cluster::record::Deletion;
 use crate::names::{ArmId, ClaimName, ObjectName, ProviderId};
 use crate::plan::{Effect, RecordChange, Reply, Report, Script, Step, SweepDelete};
 use crate::ports::{CloudError, CloudErrorCode, OperationId, PortError};
@@ -23,6 +26,8 @@ const POLL_EVERY: SignedDuration = SignedDuration::from_secs(10);
 const MOST_POLLS: u32 = 90;
 /// What was looked up is believed for so long: a slow API, or a wait for a turn, may let it grow old.
 const FRESH: SignedDuration = SignedDuration::from_secs(30);
+/// So often in a row the question how far it is may fail.
+const MOST_DEAF_POLLS: u32 = 6;
 /// So often everything is looked up anew; then the deletion is called off.
 const MOST_LOOKS: u32 = 3;
 
@@ -33,6 +38,11 @@ pub struct CollectScript {
     todo: VecDeque<Task>,
     doing: Option<Task>,
     polls: u32,
+    deaf_polls: u32,
+    /// The deletion as it was recorded.
+    recorded: Option<Deletion>,
+    /// How it ends, once what came of it is written down.
+    ending: Option<(Outcome, Report)>,
     /// When the resource was last asked for, and how often.
     looked_at: Option<Timestamp>,
     looks: u32,
@@ -50,6 +60,10 @@ enum Task {
     Record,
     Delete,
     Poll(OperationId),
+    /// Is it still there, after an operation that failed?
+    Verify(PortError),
+    /// What came of it is written down.
+    Note(Deletion),
 }
 
 impl CollectScript {
@@ -70,19 +84,30 @@ impl CollectScript {
         } else {
             todo.extend([Task::Delete, Task::Record]);
         }
-        Self { delete, todo, doing: None, polls: 0, looked_at: None, looks: 0, checks }
+        Self {
+            delete,
+            todo,
+            doing: None,
+            polls: 0,
+            deaf_polls: 0,
+            recorded: None,
+            ending: None,
+            looked_at: None,
+            looks: 0,
+            checks,
+        }
     }
 
     fn next(&mut self, now: Timestamp) -> Step {
         let stale = self.looked_at.is_some_and(|at| now.duration_since(at) > FRESH);
         if stale && matches!(self.todo.front(), Some(Task::Record | Task::Delete)) {
             if self.looks >= MOST_LOOKS {
-                return called_off(Refusal::Changed);
+                return self.called_off(Refusal::Changed, now);
             }
             self.checks.iter().rev().for_each(|check| self.todo.push_front(check.clone()));
         }
         let Some(task) = self.todo.pop_front() else {
-            return Step::finished();
+            return self.end(Outcome::Done, Report::default(), now);
         };
         match task {
             Task::Resource => (self.looked_at, self.looks) = (Some(now), self.looks + 1),
@@ -97,26 +122,27 @@ impl CollectScript {
             Task::Claim(name) => Effect::ReadClaim(name),
             Task::Node(vm) => Effect::ReadNode(vm),
             Task::Volume(name) => Effect::ReadVolume(name),
-            Task::Record => Effect::Record(Box::new(self.record(now))),
+            Task::Record => {
+                let mut deletion = self.delete.deletion.clone();
+                deletion.at = now;
+                self.recorded = Some(deletion.clone());
+                record(deletion)
+            }
+            Task::Note(deletion) => record(deletion),
+            Task::Verify(_) => Effect::Get(id.clone()),
             Task::Delete => Effect::Delete(id.clone(), self.delete.resource.kind()),
             Task::Poll(operation) => Effect::Poll(operation),
         })
-    }
-
-    fn record(&self, now: Timestamp) -> RecordChange {
-        let mut deletion = self.delete.deletion.clone();
-        deletion.at = now;
-        RecordChange { deletions: vec![deletion], ..RecordChange::default() }
     }
 
     /// What follows from the reply to a task.
     fn heard(&mut self, task: Task, reply: Reply, now: Timestamp) -> Step {
         match (task, reply) {
             // Gone already: nothing to delete, nothing to record.
-            (Task::Resource, Reply::Resource(None)) => Step::finished(),
+            (Task::Resource, Reply::Resource(None)) => self.end(Outcome::Skipped, Report::default(), now),
             (Task::Resource, Reply::Resource(Some(current))) => match final_check(&self.delete.resource, &current) {
                 Ok(()) => self.next(now),
-                Err(refusal) => called_off(refusal),
+                Err(refusal) => self.called_off(refusal, now),
             },
             (Task::Claim(_), Reply::Claim(None))
             | (Task::Node(_), Reply::Node(None))
@@ -125,28 +151,112 @@ impl CollectScript {
             | (Task::Delete | Task::Poll(_), Reply::Done) => self.next(now),
             (Task::Claim(_), Reply::Claim(Some(_)))
             | (Task::Node(_), Reply::Node(Some(_)))
-            | (Task::Volume(_), Reply::Volume(Some(_))) => called_off(Refusal::SignOfLife),
+            | (Task::Volume(_), Reply::Volume(Some(_))) => self.called_off(Refusal::SignOfLife, now),
             (Task::Delete, Reply::Accepted(operation)) => {
                 self.todo.push_back(Task::Poll(operation));
                 self.next(now)
             }
-            (Task::Poll(operation), Reply::Running) => self.wait(operation),
+            (Task::Poll(operation), Reply::Running) => {
+                self.deaf_polls = 0;
+                self.wait(operation, now)
+            }
+            (Task::Note(_), _) => self.conclude(now),
+            (Task::Verify(error), Reply::Resource(current)) => self.verified(error, current.as_deref(), now),
             // A reply of another sort proves nothing, and what is not proven is kept.
-            _ => called_off(Refusal::Changed),
+            _ => self.called_off(Refusal::Changed, now),
         }
     }
 
-    fn wait(&mut self, operation: OperationId) -> Step {
+    /// What follows from the failure of a task.
+    fn failed(&mut self, task: Task, error: PortError, now: Timestamp) -> Step {
+        let code = match &error {
+            PortError::Cloud(error) => Some(error.code),
+            PortError::Cluster(_) | PortError::Held(_) => None,
+        };
+        match (task, code) {
+            // Somebody else was faster. What was asked for has not been done by us, so it counts for no cap.
+            (Task::Delete, Some(CloudErrorCode::NotFound)) => {
+                self.note(Some(&error), false, (Outcome::Skipped, Report::default()), now)
+            }
+            (Task::Poll(_), Some(CloudErrorCode::NotFound)) => self.next(now),
+            // Somebody else is at work on it, as managed NAP may be: no failure, and the next inventory shows more.
+            (Task::Delete, Some(code @ (CloudErrorCode::Conflict | CloudErrorCode::InUse))) => {
+                let in_use = code == CloudErrorCode::InUse;
+                let refusal = if in_use { Refusal::SignOfLife } else { Refusal::Changed };
+                let report = Report { called_off: Some(refusal), ..Report::default() };
+                self.note(Some(&error), false, (Outcome::Skipped, report), now)
+            }
+            (Task::Delete, code) => {
+                // Whether Azure did it before it failed is not known, so it counts.
+                let refused = (code != Some(CloudErrorCode::Unavailable)).then_some(&error);
+                let counts = code.is_some();
+                self.note(refused, counts, failure(error.clone()), now)
+            }
+            (Task::Poll(operation), Some(CloudErrorCode::Unavailable | CloudErrorCode::Throttled))
+                if self.deaf_polls < MOST_DEAF_POLLS =>
+            {
+                self.deaf_polls += 1;
+                self.wait(operation, now)
+            }
+            (Task::Poll(_), _) => {
+                self.todo.push_back(Task::Verify(error));
+                self.next(now)
+            }
+            (Task::Verify(error), _) => self.note(None, true, failure(error), now),
+            (Task::Note(_), _) => self.conclude(now),
+            // Whatever went wrong, the next inventory shows what is left, and the next sweep tries again.
+            _ => {
+                let (outcome, report) = failure(error);
+                self.end(outcome, report, now)
+            }
+        }
+    }
+
+    /// The operation failed: is the resource still there?
+    fn verified(&mut self, error: PortError, current: Option<&CloudResource>, now: Timestamp) -> Step {
+        let listed = &self.delete.resource;
+        match current {
+            Some(current) if current.incarnation == listed.incarnation => {
+                self.note(Some(&error), true, failure(error.clone()), now)
+            }
+            // It is gone all the same, and another may have taken its name.
+            _ => self.end(Outcome::Done, Report::default(), now),
+        }
+    }
+
+    fn wait(&mut self, operation: OperationId, now: Timestamp) -> Step {
         self.polls += 1;
         if self.polls >= MOST_POLLS {
-            return Step::failed(PortError::Cloud(CloudError {
-                code: CloudErrorCode::Unavailable,
-                message: Arc::from("the deletion has not ended; the next inventory shows what came of it"),
-                retry_after: None,
-            }));
+            let message = "the deletion has not ended; the next inventory shows what came of it";
+            let error = PortError::Cloud(CloudError::new(CloudErrorCode::Unavailable, message));
+            return self.note(None, true, failure(error), now);
         }
         self.todo.push_back(Task::Poll(operation));
         Step::Wait(POLL_EVERY)
+    }
+
+    /// Writes down what came of the recorded deletion, and ends: `refused` is why Azure certainly did not do it.
+    fn note(&mut self, refused: Option<&PortError>, counts: bool, ending: (Outcome, Report), now: Timestamp) -> Step {
+        self.ending = Some(ending);
+        let Some(mut deletion) = self.recorded.take() else { return self.conclude(now) };
+        deletion.refused = refused.map(|error| Arc::from(error.category()));
+        deletion.failures = deletion.failures.saturating_add(u32::from(counts));
+        self.todo = VecDeque::from([Task::Note(deletion)]);
+        self.next(now)
+    }
+
+    fn conclude(&mut self, now: Timestamp) -> Step {
+        let (outcome, report) = self.ending.take().unwrap_or((Outcome::Skipped, Report::default()));
+        self.end(outcome, report, now)
+    }
+
+    fn called_off(&self, refusal: Refusal, now: Timestamp) -> Step {
+        self.end(Outcome::Skipped, Report { called_off: Some(refusal), ..Report::default() }, now)
+    }
+
+    fn end(&self, outcome: Outcome, report: Report, now: Timestamp) -> Step {
+        let attempt = Attempt::on(&self.delete.resource, Deed::Delete, outcome, now);
+        Step::End(Report { attempt: Some(attempt), ..report })
     }
 }
 
@@ -154,20 +264,18 @@ impl Script for CollectScript {
     fn step(&mut self, reply: Option<Result<Reply, PortError>>, now: Timestamp) -> Step {
         match (self.doing.take(), reply) {
             (Some(task), Some(Ok(reply))) => self.heard(task, reply, now),
-            (Some(Task::Delete | Task::Poll(_)), Some(Err(error))) if is_gone(&error) => self.next(now),
-            // Whatever went wrong, the next inventory shows what is left, and the next sweep tries again.
-            (_, Some(Err(error))) => Step::failed(error),
-            (_, None) | (None, Some(Ok(_))) => self.next(now),
+            (Some(task), Some(Err(error))) => self.failed(task, error, now),
+            (_, None) | (None, Some(_)) => self.next(now),
         }
     }
 }
 
-fn is_gone(error: &PortError) -> bool {
-    matches!(error, PortError::Cloud(e) if e.code == CloudErrorCode::NotFound)
+fn failure(error: PortError) -> (Outcome, Report) {
+    (Outcome::Failed(error.clone()), Report { failed: Some(error), ..Report::default() })
 }
 
-fn called_off(refusal: Refusal) -> Step {
-    Step::End(Report { called_off: Some(refusal), ..Report::default() })
+fn record(deletion: Deletion) -> Effect {
+    Effect::Record(Box::new(RecordChange { deletions: vec![deletion], ..RecordChange::default() }))
 }
 
 /// The objects whose absence is looked up once more: the claim that the resource points back at, the Node of the VM
@@ -188,7 +296,7 @@ fn owners(delete: &SweepDelete, group: &ArmId) -> Vec<Task> {
 /// Compares a resource as it was listed with what a GET says right before the DELETE.
 ///
 /// # Errors
-/// [`Refusal::Changed`] when it is another incarnation, or its tags or anything else differ;
+/// [`Refusal::Changed`] when it is another incarnation, or its tags (but for our mark) or anything else differ;
 /// [`Refusal::SignOfLife`] when it is attached or otherwise in use.
 pub fn final_check(listed: &CloudResource, current: &CloudResource) -> Result<(), Refusal> {
     if in_use(current).is_some() {
@@ -196,17 +304,9 @@ pub fn final_check(listed: &CloudResource, current: &CloudResource) -> Result<()
     }
     let same = listed.id == current.id
         && listed.incarnation == current.incarnation
-        && listed.tags == current.tags
+        && same_but_for_marks(&listed.tags, &current.tags)
         && listed.detail == current.detail;
     if same { Ok(()) } else { Err(Refusal::Changed) }
-}
-
-/// The effect of mode `Mark`: a tag with the time of the first sighting.
-#[must_use]
-pub fn mark(resource: &CloudResource, first_seen: Timestamp) -> Effect {
-    let key = Arc::from(labels::TAG_SUSPECT_SINCE);
-    let tags = Tags::from([(key, Arc::from(first_seen.to_string()))]);
-    Effect::Tag(resource.id.clone(), tags)
 }
 
 #[cfg(test)]
@@ -214,7 +314,6 @@ mod tests {
     use super::super::fixtures::*;
     use super::*;
     use crate::cluster::cloud::DiskState;
-    use crate::cluster::record::Deletion;
     use crate::orphans::Law;
     use crate::ports::ClusterError;
 
@@ -229,6 +328,8 @@ mod tests {
                 kind: resource.kind(),
                 at: start(),
                 evidence: Vec::new(),
+                failures: 0,
+                refused: None,
             },
             resource: Arc::new(resource),
         }
@@ -239,7 +340,7 @@ mod tests {
     }
 
     fn refused(code: CloudErrorCode) -> PortError {
-        PortError::Cloud(CloudError { code, message: Arc::from(""), retry_after: None })
+        PortError::Cloud(CloudError::new(code, ""))
     }
 
     #[test]
@@ -323,7 +424,8 @@ mod tests {
         let (asked, report) = play(delete_of(leaked()), replies);
         let expected = ["Get", "ReadClaim", "ReadNode", "ReadVolume", "Record", "Delete", "Poll", "Poll"];
         assert_eq!(asked, expected);
-        assert_eq!(report, Report::default());
+        assert_eq!((report.failed, report.called_off), (None, None));
+        assert_eq!(report.attempt.map(|a| a.outcome), Some(Outcome::Done));
     }
 
     #[test]
@@ -354,23 +456,78 @@ mod tests {
     fn what_is_gone_already_is_neither_recorded_nor_deleted() {
         let (asked, report) = play(delete_of(leaked()), vec![Ok(Reply::Resource(None))]);
         assert_eq!(asked, ["Get"]);
-        assert_eq!(report, Report::default());
+        assert_eq!((report.failed, report.called_off), (None, None));
+        assert_eq!(report.attempt.map(|a| a.outcome), Some(Outcome::Skipped));
+    }
+
+    /// Plays until the DELETE, or an answer to it, fails so. Gives what was asked, the report, and the last record.
+    fn play_refused(after: Vec<Result<Reply, PortError>>) -> (Vec<String>, Report, Option<Deletion>) {
+        let mut script = CollectScript::new(delete_of(leaked()), &settings());
+        let mut replies = absent().into_iter().chain([Ok(Reply::Done)]).chain(after);
+        let (mut asked, mut noted, mut step) = (Vec::new(), None, script.step(None, start()));
+        loop {
+            step = match step {
+                Step::Do(effect) => {
+                    if let Effect::Record(change) = &*effect {
+                        noted = change.deletions.last().cloned();
+                    }
+                    asked.push(effect.name().to_owned());
+                    script.step(Some(replies.next().unwrap_or(Ok(Reply::Done))), start())
+                }
+                Step::Wait(_) => script.step(None, start()),
+                Step::End(report) => return (asked, report, noted),
+            };
+        }
     }
 
     #[test]
-    fn azure_refusing_the_delete_ends_the_try() {
-        for (code, failed) in [
-            (CloudErrorCode::NicReserved, true),
-            (CloudErrorCode::InUse, true),
-            (CloudErrorCode::Throttled, true),
-            (CloudErrorCode::NotFound, false),
+    fn a_refused_delete_is_noted_as_none_and_tried_again_later() {
+        use CloudErrorCode::*;
+        // Which code; whether it is a failure; whether Azure certainly deleted nothing; whether it is tried less often.
+        for (code, failed, refused_for_sure, backs_off) in [
+            (NotFound, false, true, false),
+            (Conflict, false, true, false),
+            (InUse, false, true, false),
+            (NicReserved, true, true, true),
+            (Throttled, true, true, true),
+            (Permission, true, true, true),
+            (Lockdown, true, true, true),
+            (Unavailable, true, false, true),
         ] {
-            let mut replies = absent();
-            replies.extend([Ok(Reply::Done), Err(refused(code))]);
-            let (asked, report) = play(delete_of(leaked()), replies);
-            assert_eq!(asked.last().unwrap(), "Delete", "{code:?}");
+            let (asked, report, noted) = play_refused(vec![Err(refused(code))]);
+            assert_eq!(asked.last().unwrap(), "record", "{code:?}");
             assert_eq!(report.failed, failed.then(|| refused(code)));
+            let noted = noted.unwrap();
+            assert_eq!(noted.refused.is_some(), refused_for_sure, "{code:?}");
+            assert_eq!(noted.failures, u32::from(backs_off), "{code:?}");
         }
+        let (_, report, _) = play_refused(vec![Err(refused(InUse))]);
+        assert_eq!(report.called_off, Some(Refusal::SignOfLife), "Azure's own refusal is a sign of life");
+    }
+
+    #[test]
+    fn an_operation_that_failed_is_believed_by_what_is_there_after_it() {
+        let begun = || Ok(Reply::Accepted(OperationId(Arc::from("op"))));
+        let there = |r| Ok(Reply::Resource(r));
+        let broke = || Err(refused(CloudErrorCode::Locked));
+        let (asked, report, noted) = play_refused(vec![begun(), broke(), there(Some(Arc::new(leaked())))]);
+        assert_eq!(asked[asked.len() - 3..], ["poll", "get", "record"]);
+        assert!(report.failed.is_some());
+        assert_eq!(noted.unwrap().refused.as_deref(), Some("locked"));
+        let (_, report, noted) = play_refused(vec![begun(), broke(), there(None)]);
+        assert_eq!((report.failed, noted.unwrap().refused), (None, None), "it has gone all the same");
+        let deaf = || Err(refused(CloudErrorCode::Throttled));
+        let (asked, report, _) = play_refused(vec![begun(), deaf(), deaf(), Ok(Reply::Done)]);
+        assert_eq!(asked.iter().filter(|word| *word == "poll").count(), 3);
+        assert_eq!(report.attempt.map(|a| a.outcome), Some(Outcome::Done), "a poll that fails is asked again");
+    }
+
+    #[test]
+    fn our_own_mark_is_no_change() {
+        let mut marked = leaked();
+        marked.tags.insert(Arc::from(crate::labels::TAG_SUSPECT_SINCE), Arc::from(start().to_string()));
+        assert_eq!(final_check(&leaked(), &marked), Ok(()));
+        assert_eq!(final_check(&marked, &leaked()), Ok(()));
     }
 
     #[test]
@@ -378,7 +535,8 @@ mod tests {
         let mut replies = absent();
         let operation = OperationId(Arc::from("op"));
         replies.extend([Ok(Reply::Done), Ok(Reply::Accepted(operation))]);
-        replies.extend((0..1000).map(|_| Ok(Reply::Running)));
+        replies.extend((0..90).map(|_| Ok(Reply::Running)));
+        replies.extend((0..1000).map(|_| Ok(Reply::Done)));
         let (asked, report) = play(delete_of(leaked()), replies);
         assert_eq!(asked.iter().filter(|word| *word == "Poll").count(), 90);
         assert!(report.failed.is_some());

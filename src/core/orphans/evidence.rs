@@ -1,7 +1,7 @@
 //! Evidence: by what is it known what a resource is? In words, for people.
 
 use super::finding::Refusal;
-use super::verdict::{Assessed, Case};
+use super::verdict::{Assessed, Case, excludes};
 use crate::cluster::cloud::{CloudResource, ResourceKind};
 use crate::cluster::record::Sighting;
 use crate::cluster::sweep::{Exclusion, Sweep};
@@ -64,15 +64,5 @@ fn excluded(exclusion: &Exclusion) -> String {
         Exclusion::Tag { key, value: Some(value) } => format!("excluded by the tag {key}={value}"),
         Exclusion::Tag { key, value: None } => format!("excluded by the tag {key}"),
         Exclusion::Name(name) => format!("excluded by the name {name}"),
-    }
-}
-
-/// True when an exclusion names a resource.
-pub(super) fn excludes(exclusion: &Exclusion, resource: &CloudResource) -> bool {
-    match exclusion {
-        Exclusion::Tag { key, value } => {
-            resource.tag(key).is_some_and(|has| value.as_ref().is_none_or(|v| **v == *has))
-        }
-        Exclusion::Name(name) => resource.id.name().eq_ignore_ascii_case(name),
     }
 }

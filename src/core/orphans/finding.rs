@@ -115,6 +115,10 @@ pub enum Refusal {
     Approval,
     /// An exclusion names it.
     Excluded,
+    /// Its last DELETE failed: it is tried again a little later.
+    BackOff,
+    /// Azure denies such deletes for now: permission, lock, lockdown, policy.
+    Denied,
 }
 
 impl Refusal {
@@ -139,6 +143,8 @@ impl Refusal {
             Self::Cap => "cap",
             Self::Approval => "approval",
             Self::Excluded => "excluded",
+            Self::BackOff => "back_off",
+            Self::Denied => "denied",
         }
     }
 }

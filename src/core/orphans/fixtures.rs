@@ -1,6 +1,6 @@
 //! A small cluster for the tests of this folder: its listings, its records, and a way to let time pass.
 
-use super::{CollectScript, Refusal, SweepMemory, apply, sweep};
+use super::{CollectScript, MarkScript, Refusal, SweepMemory, apply, sweep};
 use crate::catalog::{CapacityType, OfferingKey};
 use crate::cluster::Snapshot;
 use crate::cluster::bystander::{Bystander, Role};
@@ -63,7 +63,7 @@ fn resource(kind: &str, name: &str, tags: Tags, detail: Detail) -> CloudResource
 }
 
 pub(super) fn nic(name: &str, tags: Tags) -> CloudResource {
-    let detail = Nic { vm: None, serves: None, addresses: 1 };
+    let detail = Nic { vm: None, serves: None, addresses: 1, subnet: None };
     resource(NIC_TYPE, name, tags, Detail::Nic(detail))
 }
 
@@ -161,6 +161,7 @@ pub(super) fn intent(vm: &ArmId, nic: &ArmId, os_disk: &ArmId) -> LaunchIntent {
         os_disk: os_disk.clone(),
         written_at: start(),
         refused: 0,
+        operation: None,
     }
 }
 
@@ -224,12 +225,14 @@ pub(super) struct World {
     pub(super) report: Option<SweepReport>,
     /// Why deletions were called off right before the DELETE.
     pub(super) called_off: Vec<Refusal>,
-    /// Azure refuses every DELETE with this.
-    pub(super) refusing: Option<CloudErrorCode>,
+    /// What Azure answers to a DELETE, by name.
+    pub(super) refusing: BTreeMap<String, CloudErrorCode>,
+    /// Marks are put on what is listed, and taken off.
+    pub(super) tagging: bool,
+    /// Names of what was tried to be deleted.
+    pub(super) tried: Vec<String>,
     /// What Azure truly holds, where a listing lags behind it.
     pub(super) truly: Option<Vec<Arc<CloudResource>>>,
-    /// Why deletions failed.
-    pub(super) failed: Vec<PortError>,
 }
 
 fn find<T>(rows: &Listing<T>, wanted: impl Fn(&T) -> bool) -> Option<Arc<T>> {
@@ -260,9 +263,10 @@ impl World {
             deleted: Vec::new(),
             report: None,
             called_off: Vec::new(),
-            refusing: None,
+            refusing: BTreeMap::new(),
+            tagging: false,
+            tried: Vec::new(),
             truly: None,
-            failed: Vec::new(),
         };
         let system = group().resource("Microsoft.Compute/virtualMachineScaleSets", "system/virtualMachines/0");
         world.nodes().push(Arc::new(node("system-0", &system)));
@@ -340,6 +344,10 @@ impl World {
                 Command::Record(change) => self.write((**change).clone()),
                 Command::SweepDelete(delete) => self.execute((**delete).clone()),
                 Command::ReportSweep(report) => self.report = Some((**report).clone()),
+                Command::Mark { resource, first_seen } if self.tagging => {
+                    self.tag(MarkScript::mark(resource, *first_seen));
+                }
+                Command::Unmark { resource } if self.tagging => self.tag(MarkScript::unmark(resource)),
                 _ => {}
             }
         }
@@ -355,11 +363,18 @@ impl World {
                 Step::Do(effect) => *effect,
                 Step::Wait(_) => continue,
                 Step::End(report) => {
-                    self.called_off.extend(report.called_off);
-                    self.failed.extend(report.failed);
-                    return;
+                    self.memory.note(&report);
+                    return self.called_off.extend(report.called_off);
                 }
             };
+            if let Effect::Delete(id, _) = &effect {
+                self.tried.push(id.name().to_owned());
+                if let Some(code) = self.refusing.get(id.name()) {
+                    let error = CloudError::new(*code, "no");
+                    reply = Some(Err(PortError::Cloud(error)));
+                    continue;
+                }
+            }
             let inventory = &mut self.inventory;
             reply = Some(Ok(match effect {
                 Effect::Get(id) => Reply::Resource(match &self.truly {
@@ -373,12 +388,6 @@ impl World {
                     self.write(*change);
                     Reply::Done
                 }
-                Effect::Delete(..) if self.refusing.is_some() => {
-                    let code = self.refusing.unwrap();
-                    let refusal = CloudError { code, message: Arc::from("refused"), retry_after: None };
-                    reply = Some(Err(PortError::Cloud(refusal)));
-                    continue;
-                }
                 Effect::Delete(id, _) => {
                     inventory.cloud.as_mut().unwrap().retain(|r| r.id != id);
                     self.deleted.push((self.now, delete.clone()));
@@ -387,6 +396,28 @@ impl World {
                 other => panic!("a sweep delete does no {other:?}"),
             }));
         }
+    }
+
+    /// Changes the tags of what is listed; a name that Azure refuses is refused here too.
+    fn tag(&mut self, mut script: MarkScript) {
+        let Step::Do(effect) = script.step(None, self.now) else { return };
+        let (id, change): (&ArmId, &dyn Fn(&mut Tags)) = match &*effect {
+            Effect::Tag(id, tags) => (id, &|all: &mut Tags| all.extend(tags.clone())),
+            Effect::Untag(id, tags) => (id, &|all: &mut Tags| all.retain(|k, v| tags.get(k) != Some(v))),
+            other => panic!("no tagging: {other:?}"),
+        };
+        let refused = self.refusing.get(id.name());
+        let reply = match refused {
+            Some(code) => Err(PortError::Cloud(CloudError::new(*code, "no"))),
+            None => {
+                for resource in self.inventory.cloud.as_mut().unwrap().iter_mut().filter(|r| r.id == *id) {
+                    change(&mut Arc::make_mut(resource).tags);
+                }
+                Ok(Reply::Done)
+            }
+        };
+        let Step::End(report) = script.step(Some(reply), self.now) else { panic!("a mark is one request") };
+        self.memory.note(&report);
     }
 
     pub(super) fn pass(&mut self) {

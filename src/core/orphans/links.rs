@@ -330,11 +330,6 @@ fn attachments<'a>(inventory: &'a Inventory, records: &'a Records) -> Index<'a, 
     Index::of(recorded.chain(listed).filter_map(attached))
 }
 
-/// True when a resource lies in a resource group.
-pub(super) fn lies_in(id: &ArmId, group: &ArmId) -> bool {
-    id.folded().strip_prefix(group.folded()).is_some_and(|rest| rest.starts_with('/'))
-}
-
 fn last(id: &str) -> &str {
     id.rsplit('/').next().unwrap_or(id)
 }

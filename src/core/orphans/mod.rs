@@ -23,13 +23,21 @@
 pub mod breaker;
 
 mod allowance;
+mod approvals;
+mod attempt;
 mod collect;
+mod denial;
 mod evidence;
 mod finding;
 mod index;
 mod law;
 mod links;
+mod mark;
+mod order;
+mod outlook;
 mod ownership;
+mod pace;
+mod pass;
 mod price;
 mod recording;
 mod report_only;
@@ -43,6 +51,8 @@ mod cases;
 #[cfg(test)]
 mod fixtures;
 #[cfg(test)]
+mod mistakes;
+#[cfg(test)]
 mod needs;
 #[cfg(test)]
 mod scale;
@@ -50,13 +60,20 @@ mod scale;
 mod weaknesses;
 
 pub use allowance::Allowance;
-pub use collect::{CollectScript, final_check, mark};
+pub use approvals::{ApprovalFinding, ApprovalState, look as look_at_approvals};
+pub use attempt::{Attempt, Deed, Outcome};
+pub use collect::{CollectScript, final_check};
+pub use denial::Denial;
 pub use finding::{Finding, Refusal, Standing};
 pub use law::{Clause, Law};
 pub use links::{Links, SignOfLife};
+pub use mark::MarkScript;
+pub use outlook::Outlook;
+pub use pace::{AT_ONCE, DELETES_PER_MINUTE, TAGS_PER_MINUTE};
+pub use pass::REPORTED;
 pub use price::Prices;
 pub use recording::apply;
 pub use report_only::{ReportOnly, Usage, report_only};
 pub use reverse::{Discrepancy, Mismatch, reverse};
-pub use sweep::{REPORTED, SweepMemory, sweep};
+pub use sweep::{SweepMemory, sweep};
 pub use verdict::{Assessed, Case, judge};

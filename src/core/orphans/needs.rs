@@ -72,12 +72,12 @@ fn failed_launches_leave_no_nics() {
 fn a_nic_reserved_for_another_vm_goes_after_the_reservation() {
     let mut world = eager();
     world.add(gone_nic("reserved"));
-    world.refusing = Some(CloudErrorCode::NicReserved);
+    world.refusing.insert("reserved".to_owned(), CloudErrorCode::NicReserved);
     world.run(MINUTES(30));
-    assert_eq!(world.failed.len(), 1);
-    world.refusing = None;
+    assert_eq!(world.tried, ["reserved"]);
+    world.refusing.clear();
     world.now += MINUTES(10);
-    world.observe();
+    world.run(HOURS(2));
     assert_eq!(world.deleted_names(), ["reserved"]);
 }
 
@@ -398,10 +398,11 @@ fn what_is_in_use_by_azures_word_is_kept_though_no_object_names_it() {
 fn a_lock_ends_the_try_and_not_the_sweep() {
     let mut world = eager();
     world.add(gone_nic("locked"));
-    world.refusing = Some(CloudErrorCode::Locked);
-    world.run(MINUTES(50));
-    assert_eq!(world.failed.len(), 3, "once for each inventory, and no more");
-    assert_eq!(world.snapshot.records.deletions.len(), 3, "each was recorded before it was tried");
+    world.refusing.insert("locked".to_owned(), CloudErrorCode::Locked);
+    world.add(gone_nic("free"));
+    world.run(HOURS(26));
+    assert!(!world.tried.is_empty());
+    assert_eq!(world.deleted_names(), ["free"]);
 }
 
 #[test]
@@ -423,7 +424,7 @@ fn what_the_list_still_shows_long_after_its_deletion_costs_nothing() {
     world.add(gone_nic("ghost"));
     world.truly = Some(Vec::new());
     world.run(HOURS(30));
-    assert_eq!((world.deleted_names().len(), world.failed.len()), (0, 0));
+    assert_eq!((world.deleted_names().len(), world.tried.len()), (0, 0));
     assert_eq!(world.snapshot.records.deletions, []);
 }
 

@@ -2,11 +2,12 @@
 
 use super::finding::Refusal;
 use super::law::Clause;
-use super::links::{lies_in, rows};
+use super::links::rows;
 use crate::cluster::cloud::{CloudResource, ResourceKind};
 use crate::cluster::inventory::Inventory;
 use crate::cluster::record::Records;
 use crate::cluster::volume::ReclaimPolicy;
+use crate::names::ArmId;
 use crate::settings::Settings;
 use std::sync::Arc;
 
@@ -36,6 +37,10 @@ pub(super) fn group(inventory: &Inventory, settings: &Settings) -> Group {
         return Group::Lifeless;
     }
     Group::Ours
+}
+
+pub(super) fn lies_in(id: &ArmId, group: &ArmId) -> bool {
+    id.folded().strip_prefix(group.folded()).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// Clause 1: the evidence that this cluster owns a resource, or why it does not.

@@ -1,20 +1,24 @@
 //! Recording: what of an inventory must outlive a restart?
 
 use super::breaker;
+use super::links::rows;
 use super::ownership::Group;
 use super::verdict::{Assessed, Case};
 use crate::cluster::cloud::CloudResource;
-use crate::cluster::record::{Records, SeenVolume, Sighting};
+use crate::cluster::record::{Deletion, Records, SeenVolume, Sighting};
 use crate::cluster::sweep::Sweep;
 use crate::cluster::volume::{ReclaimPolicy, Volume};
-use crate::names::{ArmId, Uid};
+use crate::names::{ArmId, ObjectName, Uid};
 use crate::plan::RecordChange;
 use jiff::{SignedDuration, Timestamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The time in a volume's record is for people: it is brought up to date no more often than this.
 const VOLUME_REFRESH: SignedDuration = SignedDuration::from_hours(24);
+/// A record of a volume is dropped when its disk, and all that names it, has been gone from every whole listing for so
+/// long: far longer than any listing of Azure was ever seen to lag (30 hours).
+const GONE_FOR: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// What a new whole inventory adds to the records. Written in one step, so that no sighting is durable without the
 /// trip of the breaker that it may have caused.
@@ -38,6 +42,7 @@ pub(super) fn of_inventory(
         change.sighted = seen.collect();
         let known = case.records.sightings.keys();
         change.cleared = known.filter(|id| !suspects.contains_key(id)).cloned().collect();
+        gone_disks(case, &mut change);
     }
     change
 }
@@ -60,35 +65,71 @@ fn next_sighting(case: &Case<'_>, resource: &CloudResource) -> Option<(ArmId, Si
     Some((resource.id.clone(), sighting))
 }
 
-/// PersistentVolumes with a disk that the records do not have as they are now. When two name the same disk, the one
-/// that retains it is recorded.
+/// What a whole listing says of disks whose volume is gone: since when they are gone themselves, which are back, and
+/// which have been gone for so long that their record is of no use any more. A record is the only proof that a disk was
+/// this cluster's, so it stays for as long as anything of it is there.
+fn gone_disks(case: &Case<'_>, change: &mut RecordChange) {
+    let at = case.inventory.finished_at;
+    let disks: BTreeSet<&ArmId> = rows(&case.inventory.cloud).iter().map(|r| &r.id).collect();
+    let volumes = rows(&case.inventory.volumes);
+    let handles: BTreeSet<&ArmId> = volumes.iter().filter_map(|v| v.handle.as_ref()).collect();
+    let listed = volumes.iter().map(|v| &v.name);
+    let attached = rows(&case.inventory.attachments).iter().filter_map(|a| a.volume.as_ref());
+    let names: BTreeSet<&ObjectName> = listed.chain(attached).collect();
+    for (disk, known) in &case.records.volumes {
+        let there = disks.contains(disk) || handles.contains(disk) || names.contains(&known.name);
+        let gone_since = match known.gone_since {
+            _ if there => None,
+            Some(since) if at.duration_since(since) >= GONE_FOR => {
+                change.forgotten.push(disk.clone());
+                continue;
+            }
+            known => known.or(Some(at)),
+        };
+        if gone_since != known.gone_since {
+            change.volumes.push((disk.clone(), SeenVolume { gone_since, ..known.clone() }));
+        }
+    }
+}
+
+/// PersistentVolumes with a disk that the records do not have as they are now.
 pub(super) fn volumes<'a>(
     seen: impl Iterator<Item = &'a Arc<Volume>>,
     records: &Records,
     now: Timestamp,
 ) -> Vec<(ArmId, SeenVolume)> {
-    let mut by_disk: BTreeMap<&ArmId, &Volume> = BTreeMap::new();
+    let mut by_disk: BTreeMap<&ArmId, Vec<&Volume>> = BTreeMap::new();
     for volume in seen {
-        let Some(disk) = &volume.handle else { continue };
-        let kept = by_disk.entry(disk).or_insert(volume);
-        if volume.reclaim == ReclaimPolicy::Retain {
-            *kept = volume;
+        if let Some(disk) = &volume.handle {
+            by_disk.entry(disk).or_default().push(volume);
         }
     }
-    by_disk
-        .into_iter()
-        .filter(|(disk, volume)| {
-            records.volumes.get(*disk).is_none_or(|known| {
-                known.name != volume.name
-                    || known.reclaim != volume.reclaim
-                    || now.duration_since(known.last_seen) >= VOLUME_REFRESH
-            })
-        })
-        .map(|(disk, volume)| {
-            let record = SeenVolume { name: volume.name.clone(), reclaim: volume.reclaim, last_seen: now };
-            (disk.clone(), record)
-        })
-        .collect()
+    let recorded = |(disk, volumes): (&ArmId, Vec<&Volume>)| {
+        let known = records.volumes.get(disk);
+        let volume = speaks_for(&volumes, known)?;
+        let same = |known: &SeenVolume| {
+            known.name == volume.name
+                && known.reclaim == volume.reclaim
+                && known.gone_since.is_none()
+                && now.duration_since(known.last_seen) < VOLUME_REFRESH
+        };
+        let record =
+            SeenVolume { name: volume.name.clone(), reclaim: volume.reclaim, last_seen: now, gone_since: None };
+        (!known.is_some_and(same)).then(|| (disk.clone(), record))
+    };
+    by_disk.into_iter().filter_map(recorded).collect()
+}
+
+/// Which of the volumes of one disk its record is to be of. One that retains the disk speaks first, also when it is
+/// gone and another names the disk now: that somebody wanted to keep it is taken back only by that volume itself.
+fn speaks_for<'a>(volumes: &[&'a Volume], known: Option<&SeenVolume>) -> Option<&'a Volume> {
+    let is_known = |v: &&&Volume| known.is_some_and(|k| k.name == v.name);
+    let retaining = volumes.iter().filter(|v| v.reclaim == ReclaimPolicy::Retain).min_by_key(|v| &v.name);
+    let same = volumes.iter().find(is_known);
+    let any = || volumes.iter().min_by_key(|v| &v.name);
+    let retained_by_another = known.is_some_and(|k| k.reclaim == ReclaimPolicy::Retain) && same.is_none();
+    let chosen = retaining.or(same).or_else(|| (!retained_by_another).then(any).flatten());
+    chosen.copied()
 }
 
 /// Applies a change to the records. Applying it twice is the same as once, so a write may be repeated.
@@ -97,11 +138,12 @@ pub fn apply(records: &mut Records, change: RecordChange) {
     for id in &change.cleared {
         records.sightings.remove(id);
     }
+    for disk in &change.forgotten {
+        records.volumes.remove(disk);
+    }
     records.volumes.extend(change.volumes);
     for deletion in change.deletions {
-        if !records.deletions.contains(&deletion) {
-            records.deletions.push(deletion);
-        }
+        put(&mut records.deletions, deletion);
     }
     for trip in change.trips {
         if !records.trips.contains(&trip) {
@@ -109,10 +151,24 @@ pub fn apply(records: &mut Records, change: RecordChange) {
         }
     }
     if let Some(before) = change.forget_before {
-        records.deletions.retain(|d| d.at >= before);
+        // One that failed is remembered for longer, or it would be tried as if it never had.
+        let failing = |d: &Deletion| d.failures > 0 && d.at >= before - super::allowance::CAP_WINDOW;
+        records.deletions.retain(|d| d.at >= before || failing(d));
     }
     if let Some(cleared) = change.trips_cleared {
         records.trips.retain(|t| t.at >= cleared);
     }
     records.last_observed = records.last_observed.max(change.observed);
+}
+
+/// One incarnation has one record: of its last try, and of that what came of it.
+fn put(deletions: &mut Vec<Deletion>, deletion: Deletion) {
+    let age = |d: &Deletion| (d.at, d.failures, d.refused.is_some());
+    let same = |d: &&mut Deletion| d.id == deletion.id && d.incarnation == deletion.incarnation;
+    match deletions.iter_mut().find(same) {
+        Some(known) if age(known) <= age(&deletion) => *known = deletion,
+        Some(_) => {}
+        None => deletions.push(deletion),
+    }
+    deletions.sort_by_key(|d| d.at);
 }

@@ -4,7 +4,8 @@
 //! looks stuck may be waiting for somebody.
 
 use super::index::Index;
-use super::links::{lies_in, machine_claim, machine_stem, rows};
+use super::links::{machine_claim, machine_stem, rows};
+use super::ownership::lies_in;
 use crate::cluster::Snapshot;
 use crate::cluster::bystander::{Bystander, Role};
 use crate::cluster::claim::Claim;

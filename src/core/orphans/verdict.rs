@@ -2,17 +2,18 @@
 
 use super::allowance::Allowance;
 use super::breaker;
-use super::evidence::{self, excludes};
+use super::evidence;
 use super::finding::{Finding, Refusal, Standing};
 use super::law::Clause;
 use super::links::{Links, SignOfLife, rows};
+use super::mark::same_but_for_marks;
+use super::order::Order;
 use super::ownership::{Group, group, ownership};
 use super::price::{Prices, price};
 use crate::cluster::cloud::{CloudResource, Detail, ResourceKind};
 use crate::cluster::inventory::Inventory;
 use crate::cluster::record::{Records, Sighting};
-use crate::cluster::sweep::{Approval, Sweep, SweepMode};
-use crate::labels;
+use crate::cluster::sweep::{Approval, Exclusion, Sweep, SweepMode};
 use crate::schedule::Schedule;
 use crate::settings::{Mode, Settings};
 use jiff::{SignedDuration, Timestamp};
@@ -85,8 +86,7 @@ impl<'a> Case<'a> {
     /// The durable sighting of this very incarnation with these very tags (but for our own mark).
     pub(super) fn sighting(&self, resource: &CloudResource) -> Option<&'a Sighting> {
         let seen = self.records.sightings.get(&resource.id)?;
-        let unmarked = |(key, _): &(&Arc<str>, &Arc<str>)| ***key != *labels::TAG_SUSPECT_SINCE;
-        let same_tags = seen.tags.iter().filter(unmarked).eq(resource.tags.iter().filter(unmarked));
+        let same_tags = same_but_for_marks(&seen.tags, &resource.tags);
         (seen.incarnation == resource.incarnation && same_tags).then_some(seen)
     }
 
@@ -96,7 +96,8 @@ impl<'a> Case<'a> {
     }
 
     /// Why the inventory is not one of the configured cluster, alive: clause 0 for people.
-    pub(super) fn cluster_missing(&self) -> Option<String> {
+    #[must_use]
+    pub fn cluster_missing(&self) -> Option<String> {
         let cluster = &self.settings.cluster;
         match self.group() {
             Group::Ours => None,
@@ -237,7 +238,16 @@ fn longest_use(sweep: &Sweep) -> SignedDuration {
     sweep.observe_every.saturating_mul(2).max(SignedDuration::from_hours(1))
 }
 
-/// The verdict on every resource of the sweep's kinds, in the order in which they may be collected: by kind, the
+pub(super) fn excludes(exclusion: &Exclusion, resource: &CloudResource) -> bool {
+    match exclusion {
+        Exclusion::Tag { key, value } => {
+            resource.tag(key).is_some_and(|has| value.as_ref().is_none_or(|v| **v == *has))
+        }
+        Exclusion::Name(name) => resource.id.name().eq_ignore_ascii_case(name),
+    }
+}
+
+/// The verdict on every resource of the sweep's kinds, in the order in which they may be collected ([`Order`]), the
 /// longest suspect first. A finding without a refusal is proven, allowed, and has its share of the allowance.
 #[must_use]
 pub fn judge(case: &Case<'_>, assessed: &[Assessed<'_>], sweep: &Sweep, allowance: &mut Allowance) -> Vec<Finding> {
@@ -247,11 +257,11 @@ pub fn judge(case: &Case<'_>, assessed: &[Assessed<'_>], sweep: &Sweep, allowanc
         .filter(|a| sweep.kinds.contains(&a.resource.kind()))
         .map(|a| (case.finding(a, sweep, &general), &**a.resource))
         .collect();
-    judged.sort_by(|(a, _), (b, _)| (a.kind, a.first_seen, &a.id).cmp(&(b.kind, b.first_seen, &b.id)));
+    let order = Order::of(case.inventory, case.records);
+    judged.sort_by_cached_key(|(finding, resource)| (order.turn(resource), finding.first_seen, finding.id.clone()));
     for (finding, resource) in &mut judged {
-        let proven = finding.standing == Standing::Orphan && finding.refusals.is_empty();
-        if proven && !allowance.take(resource, sweep, case.settings) {
-            finding.refusals.push(Refusal::Cap);
+        if finding.standing == Standing::Orphan && finding.refusals.is_empty() {
+            finding.refusals.extend(allowance.take(resource, sweep, case.settings).err());
         }
     }
     judged.into_iter().map(|(finding, _)| finding).collect()

@@ -80,6 +80,11 @@ pub enum Command {
         /// When it was first seen as a suspect.
         first_seen: Timestamp,
     },
+    /// Take our own mark off a resource that is no suspect any more, or that no sweep marks any more.
+    Unmark {
+        /// The resource as listed, with the mark.
+        resource: Arc<CloudResource>,
+    },
     /// Write an OrphanSweep's status.
     ReportSweep(Box<SweepReport>),
 }
@@ -101,6 +106,8 @@ pub struct Launch {
     pub tags: Tags,
     /// OS disk in GB.
     pub os_disk_gb: u32,
+    /// Disks and caches are encrypted at the host.
+    pub encryption_at_host: bool,
 }
 
 /// Delete what was created for a NodeClaim that is being deleted.
@@ -166,6 +173,7 @@ impl Command {
             Self::Record(_) => "record",
             Self::SweepDelete(_) => "sweep_delete",
             Self::Mark { .. } => "mark",
+            Self::Unmark { .. } => "unmark",
             Self::ReportSweep(_) => "report_sweep",
         }
     }
@@ -186,7 +194,7 @@ impl Command {
             Self::Observe { .. } => CommandKey::Inventory,
             Self::Record(_) => CommandKey::Records,
             Self::SweepDelete(delete) => CommandKey::Resource(delete.resource.id.clone()),
-            Self::Mark { resource, .. } => CommandKey::Resource(resource.id.clone()),
+            Self::Mark { resource, .. } | Self::Unmark { resource } => CommandKey::Resource(resource.id.clone()),
             Self::ReportSweep(report) => CommandKey::Sweep(report.sweep.clone()),
         }
     }

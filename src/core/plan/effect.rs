@@ -12,7 +12,7 @@ use crate::cluster::record::{Deletion, SeenVolume, Sighting, Trip};
 use crate::cluster::volume::Volume;
 use crate::money::HourlyPrice;
 use crate::names::{ArmId, ClaimName, NodeName, ObjectKey, ObjectName, ProviderId, Uid};
-use crate::orphans::{Discrepancy, Finding, ReportOnly, Standing};
+use crate::orphans::{Discrepancy, Finding, Outlook, ReportOnly, Standing};
 use crate::plan::Switch;
 use crate::ports::OperationId;
 use crate::resources::Resources;
@@ -61,6 +61,8 @@ pub enum Effect {
     Delete(ArmId, ResourceKind),
     /// Tag a cloud resource, other tags kept.
     Tag(ArmId, Tags),
+    /// Take these very tags, key and value, off a cloud resource; one that is not there is no error.
+    Untag(ArmId, Tags),
     /// Look at a long-running operation. Replies `Running` or `Done`, or fails with the operation's error.
     Poll(OperationId),
     /// Take a whole inventory. Replies `Inventory`.
@@ -154,6 +156,10 @@ pub struct NicSpec {
     pub id: ArmId,
     /// Tags.
     pub tags: Tags,
+    /// Accelerated networking.
+    pub accelerated: bool,
+    /// Only where none of that name exists (`If-None-Match: *`); else `Conflict`.
+    pub fresh: bool,
 }
 
 /// A VM to be created. Its NIC and OS disk go with it when it is deleted.
@@ -175,6 +181,10 @@ pub struct VmSpec {
     pub claim: ClaimName,
     /// What its kubelet is told.
     pub kubelet: KubeletSpec,
+    /// Disks and caches are encrypted at the host.
+    pub encryption_at_host: bool,
+    /// Only where none of that name exists (`If-None-Match: *`); else `Conflict`.
+    pub fresh: bool,
 }
 
 /// What the kubelet of a new VM is told.
@@ -195,7 +205,9 @@ pub struct RecordChange {
     pub cleared: Vec<ArmId>,
     /// PersistentVolumes to add or replace.
     pub volumes: Vec<(ArmId, SeenVolume)>,
-    /// Deletions about to be sent.
+    /// PersistentVolumes to drop: their disks have been gone for long enough.
+    pub forgotten: Vec<ArmId>,
+    /// Deletions about to be sent, or what came of them.
     pub deletions: Vec<Deletion>,
     /// Trips of the breaker.
     pub trips: Vec<Trip>,
@@ -235,6 +247,8 @@ pub struct SweepReport {
     pub discrepancies: Vec<Discrepancy>,
     /// Why nothing is swept at all, if so.
     pub halted: Option<Arc<str>>,
+    /// What comes next, and what people have to know besides.
+    pub outlook: Outlook,
 }
 
 impl Effect {
@@ -261,6 +275,7 @@ impl Effect {
             Self::PutVm(_) => "put_vm",
             Self::Delete(..) => "delete",
             Self::Tag(..) => "tag",
+            Self::Untag(..) => "untag",
             Self::Poll(_) => "poll",
             Self::TakeInventory => "take_inventory",
         }

@@ -6,7 +6,7 @@
 
 use super::effect::{Effect, Reply};
 use crate::cluster::inventory::Inventory;
-use crate::orphans::Refusal;
+use crate::orphans::{Attempt, Refusal};
 use crate::ports::{LaunchRefusal, PortError};
 use jiff::{SignedDuration, Timestamp};
 use std::fmt;
@@ -38,6 +38,8 @@ pub struct Report {
     pub inventory: Option<Arc<Inventory>>,
     /// Why a sweep delete was called off right before the DELETE.
     pub called_off: Option<Refusal>,
+    /// What a sweep tried on a cloud resource.
+    pub attempt: Option<Attempt>,
     /// What went wrong; the decider will try again.
     pub failed: Option<PortError>,
 }

@@ -1,12 +1,13 @@
 //! Unavailable offerings: what has Azure refused lately, and until when is it not worth asking again?
 //!
 //! The map from error to scope and time follows karpenter-provider-azure (its error handlers and
-//! `unavailableofferings.go`) with two differences: a later, shorter mark never shortens an earlier one, and a quota
-//! refusal of the whole region is remembered too.
+//! `unavailableofferings.go`) with these differences: a later, shorter mark never shortens an earlier one; a quota keeps
+//! out only sizes that do not fit into what is left of it, each amount with a time of its own, so that a failure of a
+//! large size never prolongs the mark of a small one; and a quota of the whole region is remembered too.
 
 use crate::catalog::{CapacityType, SizeFacts};
 use crate::names::{VmSize, Zone};
-use crate::ports::{CloudErrorCode, LaunchRefusal};
+use crate::ports::{CloudError, CloudErrorCode, LaunchRefusal};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,8 +17,10 @@ use std::sync::Arc;
 pub enum Scope {
     /// Every offering of a capacity type.
     All(CapacityType),
-    /// Every size of a quota family.
-    Family(Arc<str>, CapacityType),
+    /// Every size of more vCPUs than these: the rest of the region's quota.
+    Region(CapacityType, u32),
+    /// Every size of a quota family of more vCPUs than these: the rest of its quota.
+    Family(Arc<str>, CapacityType, u32),
     /// A size in every zone.
     Size(VmSize, CapacityType),
     /// A size in one zone.
@@ -33,55 +36,85 @@ pub struct Unavailable {
 }
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+const MINUTES_5: SignedDuration = SignedDuration::from_mins(5);
 const MINUTES_10: SignedDuration = SignedDuration::from_mins(10);
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const HOURS_23: SignedDuration = SignedDuration::from_hours(23);
 
+/// How long a quota keeps out what does not fit into it: a limit of zero is raised by people only, any other is freed
+/// by whatever goes.
+fn quota_lasts(error: &CloudError) -> SignedDuration {
+    match error.quota {
+        Some(told) if told.limit == 0 => HOUR,
+        None if error.code == CloudErrorCode::SpotQuota => HOUR,
+        _ => MINUTES_10,
+    }
+}
+
 impl Unavailable {
-    /// Remembers a refusal. `facts` are those of the size, for its quota family.
+    /// Remembers a refusal. `facts` are those of the size, for its quota family and its cores.
     pub fn note(&mut self, refusal: &LaunchRefusal, facts: Option<&SizeFacts>) {
         let key = &refusal.offering;
-        let own = key.capacity_type;
-        let both = CapacityType::ALL;
+        let own = [key.capacity_type];
+        let both = &CapacityType::ALL[..];
         let size = |c| Scope::Size(key.size.clone(), c);
+        let in_zone = |c| Scope::SizeInZone(key.size.clone(), key.zone.clone(), c);
+        let lasts = quota_lasts(&refusal.error);
+        // What is left of a quota; unknown, the size that was refused is known not to fit.
+        let told = refusal.error.quota.map(crate::ports::QuotaTold::free);
+        let left = facts.map(|f| told.unwrap_or(f.vcpus).min(f.vcpus.saturating_sub(1)));
+        let at = refusal.at;
+        if refusal.of_all && !refusal.error.code.is_transient() {
+            // Other offerings would meet the same, until a person lifts it or an address is freed.
+            return self.mark(both, Scope::All, at, MINUTE);
+        }
         match refusal.error.code {
-            CloudErrorCode::SpotQuota => self.block(Scope::All(CapacityType::Spot), refusal.at, HOUR),
-            CloudErrorCode::RegionalQuota => self.block(Scope::All(own), refusal.at, MINUTES_10),
-            CloudErrorCode::FamilyQuota => {
-                let family = facts.map(|f| Scope::Family(Arc::clone(&f.family), own));
-                self.block(family.unwrap_or_else(|| size(own)), refusal.at, MINUTES_10);
+            CloudErrorCode::SpotQuota => {
+                self.mark(&[CapacityType::Spot], |c| Scope::Region(c, left.unwrap_or(0)), at, lasts);
             }
+            CloudErrorCode::RegionalQuota => {
+                self.mark(&own, |c| Scope::Region(c, left.unwrap_or(0)), at, lasts);
+            }
+            CloudErrorCode::FamilyQuota => match facts.zip(left) {
+                Some((f, left)) => self.mark(&own, |c| Scope::Family(Arc::clone(&f.family), c, left), at, lasts),
+                None => self.mark(&own, size, at, lasts),
+            },
             CloudErrorCode::SkuNotAvailable => {
-                let time = if own == CapacityType::Spot { HOUR } else { HOURS_23 };
-                self.block(size(own), refusal.at, time);
+                self.mark(&own, size, at, if own == [CapacityType::Spot] { HOUR } else { HOURS_23 });
             }
-            CloudErrorCode::AllocationFailed | CloudErrorCode::Overconstrained => {
-                both.into_iter().for_each(|c| self.block(size(c), refusal.at, HOUR))
-            }
-            CloudErrorCode::ZonalAllocationFailed | CloudErrorCode::OverconstrainedZonal => {
-                for c in both {
-                    self.block(Scope::SizeInZone(key.size.clone(), key.zone.clone(), c), refusal.at, HOUR);
-                }
-            }
-            // Every other offering would meet the same; but not for long, for a person may lift it at any time.
+            CloudErrorCode::AllocationFailed => self.mark(both, size, at, HOUR),
+            // The capacity type is one of the constraints: without it the rest may be met.
+            CloudErrorCode::Overconstrained => self.mark(&own, size, at, HOUR),
+            CloudErrorCode::ZonalAllocationFailed => self.mark(both, in_zone, at, HOUR),
+            CloudErrorCode::OverconstrainedZonal => self.mark(&own, in_zone, at, HOUR),
             CloudErrorCode::Permission
             | CloudErrorCode::Locked
             | CloudErrorCode::Lockdown
-            | CloudErrorCode::Policy
             | CloudErrorCode::Encryption
-            | CloudErrorCode::NotFound
-            | CloudErrorCode::SubnetFull => {
-                both.into_iter().for_each(|c| self.block(Scope::All(c), refusal.at, MINUTE));
-            }
+            | CloudErrorCode::NotFound => self.mark(both, Scope::All, at, MINUTE),
+            // A sweep or a scale-down frees addresses, seldom within a minute.
+            CloudErrorCode::SubnetFull => self.mark(both, Scope::All, at, MINUTES_5),
             // Azure does not want this size as we ask for it, and perhaps no other.
-            CloudErrorCode::Invalid | CloudErrorCode::Image => {
-                both.into_iter().for_each(|c| self.block(size(c), refusal.at, MINUTES_10))
+            CloudErrorCode::Invalid | CloudErrorCode::Image | CloudErrorCode::SizeUnfit | CloudErrorCode::Policy => {
+                self.mark(both, size, at, MINUTES_10);
             }
             CloudErrorCode::NicReserved
             | CloudErrorCode::InUse
             | CloudErrorCode::Throttled
             | CloudErrorCode::Conflict
             | CloudErrorCode::Unavailable => {}
+        }
+    }
+
+    fn mark(
+        &mut self,
+        types: &[CapacityType],
+        scope: impl Fn(CapacityType) -> Scope,
+        at: Timestamp,
+        time: SignedDuration,
+    ) {
+        for capacity_type in types {
+            self.block(scope(*capacity_type), at, time);
         }
     }
 
@@ -99,8 +132,12 @@ impl Unavailable {
             return false;
         }
         let holds = |scope: &Scope| self.until.get(scope).is_some_and(|until| *until > now);
+        // Marks of quotas into whose rest the size does not fit.
+        let short = |least: Scope, most: Scope| self.until.range(least..most).any(|(_, until)| *until > now);
+        let family = |left| Scope::Family(Arc::clone(&facts.family), capacity_type, left);
         holds(&Scope::All(capacity_type))
-            || holds(&Scope::Family(Arc::clone(&facts.family), capacity_type))
+            || short(Scope::Region(capacity_type, 0), Scope::Region(capacity_type, facts.vcpus))
+            || short(family(0), family(facts.vcpus))
             || holds(&Scope::Size(facts.name.clone(), capacity_type))
             || holds(&Scope::SizeInZone(facts.name.clone(), zone.clone(), capacity_type))
     }
@@ -127,5 +164,111 @@ impl Unavailable {
         let entry = self.until.entry(scope).or_insert(until);
         *entry = (*entry).max(until);
         self.generation += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{at, cluster, offering, pool, start, zone};
+    use crate::ports::QuotaTold;
+
+    const SIZE: &str = "Standard_D4s_v5";
+
+    fn facts(name: &str) -> Arc<SizeFacts> {
+        let snapshot = cluster([pool("general")]);
+        let types = snapshot.instance_types.values().next().unwrap();
+        Arc::clone(&types.iter().find(|t| t.facts.name.as_str() == name).unwrap().facts)
+    }
+
+    fn refusal(code: CloudErrorCode, quota: Option<(u32, u32)>, spot: bool) -> LaunchRefusal {
+        let capacity_type = if spot { CapacityType::Spot } else { CapacityType::OnDemand };
+        let quota = quota.map(|(limit, usage)| QuotaTold { limit, usage });
+        let error = CloudError { quota, ..CloudError::new(code, "no") };
+        LaunchRefusal { offering: offering(SIZE, 1, capacity_type).key, error, of_all: false, at: start() }
+    }
+
+    /// Minutes for which the size itself is blocked: in its zone, in another, and for the other capacity type.
+    fn minutes(refusal: &LaunchRefusal) -> [i64; 3] {
+        let mut memory = Unavailable::default();
+        memory.note(refusal, Some(&facts(SIZE)));
+        let own = refusal.offering.capacity_type;
+        let other = if own == CapacityType::Spot { CapacityType::OnDemand } else { CapacityType::Spot };
+        [(1, own), (2, own), (1, other)].map(|(n, c)| {
+            let blocked = |m: &i64| memory.blocks(&facts(SIZE), &zone(n), c, at(m * 60));
+            i64::try_from((0..3_000).take_while(blocked).count()).unwrap()
+        })
+    }
+
+    #[test]
+    fn each_refusal_keeps_out_what_it_says_and_as_long() {
+        use CloudErrorCode as C;
+        for (code, quota, spot, expected) in [
+            (C::SpotQuota, None, true, [60, 60, 0]),
+            (C::SpotQuota, Some((10, 8)), true, [10, 10, 0]),
+            (C::SpotQuota, Some((0, 0)), true, [60, 60, 0]),
+            (C::RegionalQuota, Some((10, 10)), false, [10, 10, 0]),
+            (C::RegionalQuota, Some((0, 0)), false, [60, 60, 0]),
+            (C::FamilyQuota, None, false, [10, 10, 0]),
+            (C::FamilyQuota, Some((0, 0)), false, [60, 60, 0]),
+            (C::SkuNotAvailable, None, false, [23 * 60, 23 * 60, 0]),
+            (C::SkuNotAvailable, None, true, [60, 60, 0]),
+            (C::AllocationFailed, None, false, [60, 60, 60]),
+            (C::ZonalAllocationFailed, None, false, [60, 0, 60]),
+            (C::Overconstrained, None, false, [60, 60, 0]),
+            (C::OverconstrainedZonal, None, false, [60, 0, 0]),
+            (C::SizeUnfit, None, false, [10, 10, 10]),
+            (C::Policy, None, false, [10, 10, 10]),
+            (C::Image, None, false, [10, 10, 10]),
+            (C::SubnetFull, None, false, [5, 5, 5]),
+            (C::Permission, None, false, [1, 1, 1]),
+            (C::Locked, None, false, [1, 1, 1]),
+            (C::Lockdown, None, false, [1, 1, 1]),
+            (C::Encryption, None, false, [1, 1, 1]),
+            (C::Throttled, None, false, [0, 0, 0]),
+            (C::NicReserved, None, false, [0, 0, 0]),
+            (C::Unavailable, None, false, [0, 0, 0]),
+        ] {
+            assert_eq!(minutes(&refusal(code, quota, spot)), expected, "{code:?} {quota:?}");
+        }
+        let of_all = LaunchRefusal { of_all: true, ..refusal(C::Policy, None, false) };
+        assert_eq!(minutes(&of_all), [1, 1, 1], "a NIC is not of a size");
+    }
+
+    #[test]
+    fn a_quota_keeps_out_only_what_does_not_fit() {
+        let mut memory = Unavailable::default();
+        memory.note(&refusal(CloudErrorCode::FamilyQuota, Some((100, 97)), false), Some(&facts(SIZE)));
+        let blocks = |name: &str| memory.blocks(&facts(name), &zone(1), CapacityType::OnDemand, start());
+        assert_eq!(facts("Standard_D2s_v5").family, facts(SIZE).family);
+        assert!(!blocks("Standard_D2s_v5"), "two of the three cores that are left");
+        assert!(blocks(SIZE));
+        assert!(!blocks("Standard_E4s_v5"), "another family");
+        memory.note(&refusal(CloudErrorCode::RegionalQuota, Some((100, 97)), false), Some(&facts(SIZE)));
+        let blocks = |name: &str| memory.blocks(&facts(name), &zone(1), CapacityType::OnDemand, start());
+        assert!(blocks("Standard_E4s_v5") && !blocks("Standard_D2s_v5"));
+    }
+
+    #[test]
+    fn neither_a_shorter_mark_nor_a_larger_size_moves_an_earlier_end() {
+        let note = |memory: &mut Unavailable, code, quota, name: &str, minute: i64| {
+            let offering = offering(name, 1, CapacityType::OnDemand).key;
+            let refusal = LaunchRefusal { offering, at: at(minute * 60), ..refusal(code, quota, false) };
+            memory.note(&refusal, Some(&facts(name)));
+        };
+        let mut memory = Unavailable::default();
+        note(&mut memory, CloudErrorCode::SkuNotAvailable, None, SIZE, 0);
+        note(&mut memory, CloudErrorCode::Invalid, None, SIZE, 1);
+        assert!(memory.blocks(&facts(SIZE), &zone(1), CapacityType::OnDemand, at(22 * 3_600)), "23 h, not 10 min");
+        // The larger size fails again and again; the small one comes back when its own ten minutes are over.
+        let mut memory = Unavailable::default();
+        note(&mut memory, CloudErrorCode::FamilyQuota, Some((10, 9)), "Standard_D2s_v5", 0);
+        for minute in [3, 6, 9] {
+            note(&mut memory, CloudErrorCode::FamilyQuota, Some((10, 6)), "Standard_D8s_v5", minute);
+        }
+        let blocks =
+            |name: &str, minute: i64| memory.blocks(&facts(name), &zone(1), CapacityType::OnDemand, at(minute * 60));
+        assert!(blocks("Standard_D2s_v5", 9) && !blocks("Standard_D2s_v5", 10));
+        assert!(blocks("Standard_D8s_v5", 18) && !blocks("Standard_D8s_v5", 19));
     }
 }

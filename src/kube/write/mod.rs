@@ -83,6 +83,7 @@ impl Writer {
             | Effect::PutVm(_)
             | Effect::Delete(..)
             | Effect::Tag(..)
+            | Effect::Untag(..)
             | Effect::Poll(_)
             | Effect::TakeInventory => return None,
         };

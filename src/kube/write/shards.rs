@@ -265,6 +265,8 @@ mod tests {
             kind: ResourceKind::Nic,
             at: at(1),
             evidence: vec![],
+            failures: 0,
+            refused: None,
         };
         let mut first = sighted(0..990);
         first.deletions = vec![deletion.clone()];

@@ -38,12 +38,18 @@ impl Writer {
     }
 }
 
-/// True when more than the time of the last run is new, or that time is old.
+/// True when more than the times of this run and the next is new, or the time of the last one is old.
 fn is_worth_writing(known: &OrphanSweepStatus, status: &OrphanSweepStatus) -> bool {
     let finished = |status: &OrphanSweepStatus| -> Option<Timestamp> {
         status.last_run.as_ref()?.finished_at.as_ref()?.parse().ok()
     };
-    let timeless = |status: &OrphanSweepStatus| OrphanSweepStatus { last_run: None, ..status.clone() };
+    let timeless = |status: &OrphanSweepStatus| OrphanSweepStatus {
+        last_run: None,
+        last_whole_inventory: None,
+        next_collection: None,
+        next_observation: None,
+        ..status.clone()
+    };
     let recent = finished(known).zip(finished(status));
     let recent = recent.is_some_and(|(then, now)| now.duration_since(then) < TIME_ONLY_EVERY);
     !recent || timeless(known) != timeless(status)

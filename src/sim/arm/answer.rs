@@ -2,6 +2,8 @@
 
 use super::Response;
 use crate::cloud::Refusal;
+use jiff::SignedDuration;
+use napkeeper_core::names::ArmId;
 use napkeeper_core::plan::Reply;
 use serde_json::{Value, json};
 
@@ -64,11 +66,44 @@ pub(super) fn wrong(status: u16, code: &str, message: &str) -> Response {
     Response { status, headers: Vec::new(), body: Some(error(code, message)) }
 }
 
+/// The same, saying which property it is about.
+pub(super) fn failed_in(status: u16, code: &str, message: &str, target: &str) -> Response {
+    let mut body = error(code, message);
+    body["error"]["target"] = target.into();
+    Response { status, headers: Vec::new(), body: Some(body) }
+}
+
+/// The answer to a request for which a bucket is empty. Azure Resource Manager and Compute say it differently.
+pub(super) fn throttled(bucket: &str, is_compute: bool, wait: SignedDuration) -> Response {
+    let secs = (wait + SignedDuration::from_millis(999)).as_secs().max(1);
+    let mut response = if is_compute {
+        let message =
+            "The server rejected the request because too many requests have been received for this subscription.";
+        let mut response = wrong(429, "OperationNotAllowed", message);
+        if let Some(body) = &mut response.body {
+            let told =
+                format!("The request is being throttled. Operation group: {bucket}. Retry after {secs} seconds.");
+            body["error"]["details"] = json!([{ "code": "TooManyRequests", "target": bucket, "message": told }]);
+        }
+        response
+    } else {
+        let message =
+            format!("Number of requests exceeded the limit of '{bucket}'. Please try again after '{secs}' seconds.");
+        wrong(429, "SubscriptionRequestsThrottled", &message)
+    };
+    response.headers.push(("retry-after", secs.to_string()));
+    response
+}
+
 /// The answer to a request that the cloud refuses: ARM's status, error code and message, and `Retry-After`.
 #[must_use]
 pub fn refused(refusal: &Refusal) -> Response {
     let (status, code) = code_of(refusal);
     let mut response = wrong(status, code, &refusal.to_string());
+    if let (Refusal::Policy { resource, group, assignment, effect }, Some(body)) = (refusal, &mut response.body) {
+        body["error"]["target"] = resource.name().into();
+        body["error"]["additionalInfo"] = violation(group, assignment, effect);
+    }
     if let Some(wait) = refusal.retry_after() {
         response.headers.push(("retry-after", wait.as_secs().to_string()));
     }
@@ -102,6 +137,26 @@ pub(super) fn result(polled: Result<Reply, Refusal>, watch: &Watch) -> Response 
     }
 }
 
+/// `additionalInfo` of `RequestDisallowedByPolicy`, as Azure Policy documents it.
+fn violation(group: &ArmId, assignment: &str, effect: &str) -> Value {
+    json!([{
+        "type": "PolicyViolation",
+        "info": {
+            "evaluationDetails": {},
+            "policyDefinitionId": format!("/providers/Microsoft.Authorization/policyDefinitions/{assignment}"),
+            "policyDefinitionName": assignment,
+            "policyDefinitionDisplayName": assignment,
+            "policyDefinitionEffect": effect,
+            "policyAssignmentId": format!("{group}/providers/Microsoft.Authorization/policyAssignments/{assignment}"),
+            "policyAssignmentName": assignment,
+            "policyAssignmentDisplayName": assignment,
+            "policyAssignmentScope": group.as_str(),
+            "policyAssignmentParameters": {},
+            "policyExemptionIds": [],
+        },
+    }])
+}
+
 fn error(code: &str, message: &str) -> Value {
     json!({ "error": { "code": code, "message": message } })
 }
@@ -125,7 +180,11 @@ fn code_of(refusal: &Refusal) -> (u16, &'static str) {
         Refusal::Busy(_) => (409, "AnotherOperationInProgress"),
         Refusal::Preempted => (409, "OperationPreempted"),
         Refusal::Unavailable => (500, "InternalServerError"),
-        Refusal::ListForbidden => (403, "AuthorizationFailed"),
+        Refusal::ListForbidden | Refusal::NoPermission { .. } => (403, "AuthorizationFailed"),
+        Refusal::Denied { .. } => (403, "DenyAssignmentAuthorizationFailed"),
+        Refusal::Policy { .. } => (403, "RequestDisallowedByPolicy"),
+        Refusal::Precondition { .. } => (412, "PreconditionFailed"),
+        Refusal::FailedLate => (500, "InternalExecutionError"),
         Refusal::Invalid(_) => (400, "InvalidParameter"),
     }
 }

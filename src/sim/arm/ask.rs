@@ -5,23 +5,20 @@
 
 use super::Response;
 use super::answer::wrong;
-use crate::cloud::Cloud;
+use crate::cloud::{Cloud, Extension};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use napkeeper_api::bootstrap;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::cluster::cloud::Tags;
 use napkeeper_core::labels;
 use napkeeper_core::names::{ArmId, ClaimName, VmSize, Zone};
-use napkeeper_core::plan::{KubeletSpec, NicSpec, VmSpec};
+use napkeeper_core::plan::{Effect, KubeletSpec, NicSpec, VmSpec};
 use serde_json::Value;
 use std::sync::Arc;
 
 pub(super) fn vm(body: &Value, id: ArmId, cloud: &Cloud) -> Result<VmSpec, Response> {
     check_location(body, cloud)?;
     let properties = &body["properties"];
-    if properties.get("timeCreated").is_some() {
-        return Err(invalid("properties.timeCreated", "is read-only; leave it out"));
-    }
     let nic = &properties["networkProfile"]["networkInterfaces"][0];
     let disk = &properties["storageProfile"]["osDisk"];
     for (path, option) in [
@@ -43,6 +40,8 @@ pub(super) fn vm(body: &Value, id: ArmId, cloud: &Cloud) -> Result<VmSpec, Respo
             .ok_or_else(|| invalid("storageProfile.osDisk.diskSizeGB", "must be a size in GB"))?,
         claim: claim(&tags, properties)?,
         kubelet: kubelet(&properties["osProfile"]["customData"])?,
+        encryption_at_host: properties["securityProfile"]["encryptionAtHost"] == true,
+        fresh: false,
         tags,
     })
 }
@@ -56,13 +55,26 @@ pub(super) fn nic(body: &Value, id: ArmId, cloud: &Cloud) -> Result<NicSpec, Res
     let address = &addresses[0];
     text("ipConfigurations[0].properties.subnet.id", &address["properties"]["subnet"]["id"])?;
     let tags = tags(&body["tags"])?;
-    Ok(NicSpec { id, tags })
+    let accelerated = body["properties"]["enableAcceleratedNetworking"] == true;
+    Ok(NicSpec { id, tags, accelerated, fresh: false })
 }
 
-/// Tags of a PATCH of `Microsoft.Resources/tags`.
-pub(super) fn merged_tags(body: &Value) -> Result<Tags, Response> {
-    must_be("operation", &body["operation"], "Merge")?;
-    tags(&body["properties"]["tags"])
+pub(super) fn extension(body: &Value, cloud: &Cloud) -> Result<Extension, Response> {
+    check_location(body, cloud)?;
+    let word = |key: &str| text(key, &body["properties"][key]).map(Arc::from);
+    Ok(Extension { publisher: word("publisher")?, of: word("type")?, version: word("typeHandlerVersion")? })
+}
+
+/// What a PATCH of `Microsoft.Resources/tags` asks for: to add tags, or to take these very ones off.
+pub(super) fn tags_change(id: ArmId, body: &Value) -> Result<Effect, Response> {
+    let tags = tags(&body["properties"]["tags"])?;
+    match body["operation"].as_str() {
+        Some("Delete") => Ok(Effect::Untag(id, tags)),
+        _ => {
+            must_be("operation", &body["operation"], "Merge")?;
+            Ok(Effect::Tag(id, tags))
+        }
+    }
 }
 
 fn offering(body: &Value, cloud: &Cloud) -> Result<OfferingKey, Response> {

@@ -6,13 +6,17 @@
 
 mod answer;
 mod ask;
+mod authorization;
 mod offers;
+mod others;
+mod required;
 mod route;
 mod shape;
 #[cfg(test)]
 mod tests;
 
-use crate::cloud::{Cloud, ListingFault, Refusal};
+use crate::chance::Chance;
+use crate::cloud::{Cloud, Extension, ListedKind, ListingFault, Metered, Refusal};
 use answer::{Watch, accepted, ok, wrong};
 pub use answer::{failure, refused, unauthorized};
 use jiff::Timestamp;
@@ -20,12 +24,13 @@ use napkeeper_core::cluster::cloud::{CloudResource, ResourceKind};
 use napkeeper_core::names::ArmId;
 use napkeeper_core::plan::{Effect, Reply};
 use napkeeper_core::ports::OperationId;
+use others::Others;
 use route::{Query, Route, Type};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Resources on a page of a listing.
-const PAGE: usize = 50;
+/// Most resources on a page, whatever `$top` asks for.
+const MOST_PER_PAGE: usize = 1_000;
 
 /// A request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +43,33 @@ pub struct Request<'a> {
     pub path_and_query: &'a str,
     /// Body; empty where there is none.
     pub body: &'a [u8],
+    /// Headers that matter.
+    pub conditions: Conditions<'a>,
+}
+
+/// Conditions of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Conditions<'a> {
+    /// `If-Match`.
+    pub if_match: Option<&'a str>,
+    /// `If-None-Match`.
+    pub if_none_match: Option<&'a str>,
+}
+
+impl<'a> Conditions<'a> {
+    /// The conditions among the headers of a request.
+    #[must_use]
+    pub fn of(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut conditions = Self::default();
+        for (name, value) in headers {
+            match () {
+                () if name.eq_ignore_ascii_case("if-match") => conditions.if_match = Some(value),
+                () if name.eq_ignore_ascii_case("if-none-match") => conditions.if_none_match = Some(value),
+                () => {}
+            }
+        }
+        conditions
+    }
 }
 
 /// A response.
@@ -76,8 +108,17 @@ pub fn handle(cloud: &mut Cloud, request: &Request<'_>, now: Timestamp) -> Respo
     if let Err(response) = route.check_version(query.get("api-version")) {
         return response;
     }
-    let mut call = Call { cloud, request, query, now };
-    call.answer(route).unwrap_or_else(|response| response)
+    let metered = Metered { method: request.method, compute: route.compute_call() };
+    let metering = cloud.throttling.as_mut().map(|throttling| throttling.meter(&metered, now)).unwrap_or_default();
+    let mut response = match metering.empty {
+        Some((bucket, is_compute, wait)) => answer::throttled(bucket, is_compute, wait),
+        None => {
+            let mut call = Call { cloud, request, query, now };
+            call.answer(route).unwrap_or_else(|response| response)
+        }
+    };
+    response.headers.extend(metering.headers);
+    response
 }
 
 /// A resource as its own provider's GET shows it.
@@ -100,15 +141,22 @@ impl Call<'_> {
             ("GET", Route::Group) => self.group(),
             ("GET", Route::Everything) => self.list(None),
             ("GET", Route::List(of)) => self.list(Some(of)),
+            ("GET", Route::Others(others)) => self.others(&others),
             ("GET", Route::Resource(_, id)) => self.get(&id),
             ("PUT", Route::Resource(Type::Vm, id)) => self.put_vm(id),
             ("PUT", Route::Resource(Type::Nic, id)) => self.put_nic(id),
+            // Azure ignores If-Match here: deleting is never conditional.
             ("DELETE", Route::Resource(of, id)) => self.delete(of, id),
-            ("PATCH", Route::Tags(id)) => self.merge_tags(id),
+            ("PUT", Route::Extension(id)) => self.put_extension(&id),
+            ("GET", Route::Extension(id)) => self.get_extension(&id),
+            ("PATCH", Route::Tags(id)) => self.change_tags(id),
             ("GET", Route::Operation(id)) => Ok(self.poll(id)),
             ("GET", Route::Skus) => Ok(ok(offers::skus(self.cloud, self.query.get("$filter"), self.now))),
             ("GET", Route::Usages) => Ok(ok(offers::usages(self.cloud))),
             ("GET", Route::Locks) => Ok(ok(offers::locks(self.cloud, self.now))),
+            ("GET", Route::Permissions) => Ok(ok(authorization::permissions(self.cloud, self.now))),
+            ("GET", Route::Denials) => Ok(ok(authorization::denials(self.cloud, self.now))),
+            ("GET", Route::Policies) => Ok(ok(authorization::policies(self.cloud, self.now))),
             (method, _) => {
                 let message = format!("The method {method} is not supported here.");
                 Err(wrong(405, "MethodNotAllowed", &message))
@@ -127,20 +175,54 @@ impl Call<'_> {
     }
 
     fn list(&mut self, of: Option<Type>) -> Result<Response, Response> {
-        let fault = self.cloud.faults.listing_fault(self.now);
-        if fault == Some(ListingFault::Forbidden) {
-            return Err(refused(&Refusal::ListForbidden));
+        let kinds: Vec<ListedKind> = of.map_or_else(|| ListedKind::RESOURCES.to_vec(), |of| vec![of.kind()]);
+        self.check_listing(&kinds)?;
+        let shown = self.cloud.shown(of.map(Type::kind), self.now);
+        let broken = self.is_broken(&kinds);
+        self.page(&shown, broken, |call, resource| match of {
+            Some(_) => shape::resource(call.cloud, resource),
+            None => shape::summary(call.cloud, resource, call.query.get("$expand").unwrap_or_default()),
+        })
+    }
+
+    fn others(&mut self, others: &Others) -> Result<Response, Response> {
+        self.check_listing(&[others.kind()])?;
+        let version = self.query.get("api-version").unwrap_or_default();
+        let Some(items) = others.items(self.cloud, version, self.now) else {
+            return Err(wrong(404, "NotFound", "The agent pool could not be found."));
+        };
+        let broken = self.is_broken(&[others.kind()]);
+        self.page(&items, broken, |_, item| item.clone())
+    }
+
+    /// Refuses a listing that is refused as a whole.
+    fn check_listing(&self, kinds: &[ListedKind]) -> Result<(), Response> {
+        for kind in kinds {
+            match self.cloud.faults.listing_fault(*kind, self.now) {
+                Some(ListingFault::BrokenPage) | None => {}
+                Some(_) => self.cloud.check_listing(*kind, self.now).map_err(|refusal| refused(&refusal))?,
+            }
         }
-        let mut shown = self.cloud.shown(self.now);
-        shown.retain(|resource| of.is_none_or(|of| of.is_of(resource)));
+        Ok(())
+    }
+
+    /// True when the last page of such a listing cannot be read.
+    fn is_broken(&self, kinds: &[ListedKind]) -> bool {
+        let fault = |kind: &ListedKind| self.cloud.faults.listing_fault(*kind, self.now);
+        kinds.iter().any(|kind| fault(kind) == Some(ListingFault::BrokenPage))
+    }
+
+    /// A page of a list, with the link to the next one.
+    fn page<T>(&self, all: &[T], broken: bool, write: impl Fn(&Self, &T) -> Value) -> Result<Response, Response> {
         let from: usize = self.query.get("$skiptoken").and_then(|token| token.parse().ok()).unwrap_or(0);
-        let next = from + PAGE;
-        let is_last = next >= shown.len();
-        if fault == Some(ListingFault::BrokenPage) && is_last {
+        // A token that leads nowhere begins nothing anew.
+        let from = from.min(all.len());
+        let next = from + self.page_size(from);
+        let is_last = next >= all.len();
+        if broken && is_last {
             return Err(refused(&Refusal::Unavailable));
         }
-        let page = shown.iter().skip(from).take(PAGE);
-        let value: Vec<Value> = page.map(|r| self.listed(of, r)).collect();
+        let value: Vec<Value> = all[from..next.min(all.len())].iter().map(|one| write(self, one)).collect();
         let mut body = json!({ "value": value });
         if !is_last {
             body["nextLink"] = Value::from(self.next_link(next));
@@ -148,14 +230,17 @@ impl Call<'_> {
         Ok(ok(body))
     }
 
-    fn listed(&self, of: Option<Type>, resource: &CloudResource) -> Value {
-        match of {
-            Some(_) => shape::resource(self.cloud, resource),
-            None => {
-                let expand = self.query.get("$expand").unwrap_or_default();
-                shape::summary(self.cloud, resource, expand)
-            }
+    /// How much is on the page that begins here. Ragged pages differ: Azure filters pages after it has cut them.
+    fn page_size(&self, from: usize) -> usize {
+        let most = self.cloud.page_size.clamp(1, MOST_PER_PAGE);
+        let asked = self.query.get("$top").and_then(|top| top.parse().ok());
+        let size = asked.map_or(most, |top: usize| top.clamp(1, most));
+        if !self.cloud.faults.ragged_pages {
+            return size;
         }
+        let most = u64::try_from(size).unwrap_or(1);
+        let drawn = Chance::of(self.cloud.settings().seed, &format!("page {from}")).between(1, most);
+        usize::try_from(drawn).unwrap_or(size)
     }
 
     fn next_link(&self, from: usize) -> String {
@@ -183,24 +268,71 @@ impl Call<'_> {
 
     fn put_vm(&mut self, id: ArmId) -> Result<Response, Response> {
         let body = self.body()?;
+        required::check(&body, Type::Vm)?;
         let spec = ask::vm(&body, id.clone(), self.cloud)?;
         self.put(&id, Effect::PutVm(Box::new(spec)))
     }
 
     fn put_nic(&mut self, id: ArmId) -> Result<Response, Response> {
         let body = self.body()?;
+        required::check(&body, Type::Nic)?;
         let spec = ask::nic(&body, id.clone(), self.cloud)?;
         self.put(&id, Effect::PutNic(Box::new(spec)))
     }
 
     fn put(&mut self, id: &ArmId, effect: Effect) -> Result<Response, Response> {
-        let status = if self.find(id)?.is_some() { 200 } else { 201 };
+        let found = self.find(id)?;
+        self.check_conditions(id, found.as_deref())?;
+        let status = if found.is_some() { 200 } else { 201 };
         let reply = self.perform(effect).map_err(|r| refused(&r))?;
         let mut response = Response { status, ..self.get(id)? };
         if let Reply::Accepted(operation) = reply {
             response.headers.extend(self.watch(id, &operation).headers());
         }
         Ok(response)
+    }
+
+    /// Refuses a PUT whose conditions do not hold.
+    fn check_conditions(&self, id: &ArmId, found: Option<&CloudResource>) -> Result<(), Response> {
+        let Conditions { if_match, if_none_match } = self.request.conditions;
+        let failed = |condition| Err(refused(&Refusal::Precondition { condition, resource: id.clone() }));
+        if if_none_match == Some("*") && found.is_some() {
+            return failed("If-None-Match");
+        }
+        match (if_match, found) {
+            (None, _) | (Some("*"), Some(_)) => Ok(()),
+            (Some(tag), Some(found)) if tag == shape::etag(self.cloud, found) => Ok(()),
+            _ => failed("If-Match"),
+        }
+    }
+
+    fn put_extension(&mut self, id: &ArmId) -> Result<Response, Response> {
+        let body = self.body()?;
+        let extension = ask::extension(&body, self.cloud)?;
+        let status = if self.cloud.extension(id).is_some() { 200 } else { 201 };
+        let reply = self.cloud.put_extension(id, extension, self.now).map_err(|r| refused(&r))?;
+        let mut response = Response { status, ..self.get_extension(id)? };
+        if let Reply::Accepted(operation) = reply {
+            response.headers.extend(self.watch(id, &operation).headers());
+        }
+        Ok(response)
+    }
+
+    fn get_extension(&self, id: &ArmId) -> Result<Response, Response> {
+        match self.cloud.extension(id) {
+            Some((Extension { publisher, of, version }, is_installed)) => Ok(ok(json!({
+                "id": id.as_str(),
+                "name": id.name(),
+                "type": "Microsoft.Compute/virtualMachines/extensions",
+                "location": self.cloud.settings().region.as_str(),
+                "properties": {
+                    "publisher": &**publisher, "type": &**of, "typeHandlerVersion": &**version,
+                    "autoUpgradeMinorVersion": true,
+                    "provisioningState": if is_installed { "Succeeded" } else { "Creating" },
+                },
+            }))),
+            None => Err(refused(&Refusal::NotFound(id.clone()))),
+        }
     }
 
     fn delete(&mut self, of: Type, id: ArmId) -> Result<Response, Response> {
@@ -237,10 +369,9 @@ impl Call<'_> {
         (self.cloud.settings().timings.vm_create.1.as_secs() / 9).clamp(1, 10)
     }
 
-    fn merge_tags(&mut self, id: ArmId) -> Result<Response, Response> {
+    fn change_tags(&mut self, id: ArmId) -> Result<Response, Response> {
         let body = self.body()?;
-        let tags = ask::merged_tags(&body)?;
-        self.perform(Effect::Tag(id.clone(), tags)).map_err(|r| refused(&r))?;
+        self.perform(ask::tags_change(id.clone(), &body)?).map_err(|r| refused(&r))?;
         let tags = self.find(&id)?.map(|r| r.tags.clone()).unwrap_or_default();
         Ok(ok(json!({ "properties": { "tags": tags } })))
     }

@@ -2,7 +2,8 @@
 
 use super::Response;
 use super::answer::wrong;
-use crate::cloud::{Cloud, CloudSettings};
+use super::others::Others;
+use crate::cloud::{Cloud, CloudSettings, ComputeCall, ListedKind};
 use napkeeper_core::cluster::cloud::{CloudResource, Detail};
 use napkeeper_core::names::ArmId;
 use napkeeper_core::ports::OperationId;
@@ -35,8 +36,12 @@ impl Type {
         }
     }
 
-    pub(super) fn is_of(self, resource: &CloudResource) -> bool {
-        Self::of(resource) == self
+    pub(super) fn kind(self) -> ListedKind {
+        match self {
+            Self::Vm => ListedKind::Vms,
+            Self::Nic => ListedKind::Nics,
+            Self::Disk => ListedKind::Disks,
+        }
     }
 
     fn parse(provider: &str, name: &str) -> Option<Self> {
@@ -51,12 +56,18 @@ pub(super) enum Route {
     Group,
     Everything,
     List(Type),
+    Others(Others),
     Resource(Type, ArmId),
     Tags(ArmId),
+    /// Of a VM.
+    Extension(ArmId),
     Operation(OperationId),
     Skus,
     Usages,
     Locks,
+    Permissions,
+    Denials,
+    Policies,
 }
 
 /// Versions of `Microsoft.Compute/skus`, which has its own.
@@ -84,6 +95,11 @@ const NETWORK_VERSIONS: [&str; 14] = [
     "2024-05-01",
 ];
 
+/// Versions of Microsoft.ContainerService that have Machines and are served here. Only previews write Machines, and
+/// only they tell tags and states.
+const CONTAINER_SERVICE_VERSIONS: [&str; 5] =
+    ["2025-05-01", "2025-07-01", "2025-09-02-preview", "2026-01-02-preview", "2026-04-02-preview"];
+
 impl Route {
     pub(super) fn parse(path: &str, settings: &CloudSettings) -> Result<Self, Response> {
         let path = path.trim_end_matches('/');
@@ -96,6 +112,16 @@ impl Route {
             (["subscriptions", subscription, "providers", rest @ ..], [_, _, _, names @ ..]) => {
                 check_subscription(subscription, settings)?;
                 Self::of_subscription(rest, names, settings)?
+            }
+            (
+                ["subscriptions", _, "resourcegroups", _, "providers", "microsoft.containerservice", _, _, rest @ ..],
+                _,
+            ) if id(8) == settings.managed_by && settings.managed_by.is_some() => Self::of_cluster(rest),
+            (["subscriptions", _, "resourcegroups", _, "providers", "microsoft.containerservice", ..], _) => {
+                let name = names.get(7).copied().unwrap_or_default();
+                let message =
+                    format!("The Resource 'Microsoft.ContainerService/managedClusters/{name}' was not found.");
+                return Err(wrong(404, "ResourceNotFound", &message));
             }
             (["subscriptions", _, "resourcegroups", _, rest @ ..], [_, _, _, name, ..]) => {
                 if id(4).as_ref() != Some(&settings.group) {
@@ -131,11 +157,36 @@ impl Route {
             [] => Some(Self::Group),
             ["resources"] => Some(Self::Everything),
             ["providers", "microsoft.authorization", "locks"] => Some(Self::Locks),
+            ["providers", "microsoft.authorization", "permissions"] => Some(Self::Permissions),
+            ["providers", "microsoft.authorization", "denyassignments"] => Some(Self::Denials),
+            ["providers", "microsoft.authorization", "policyassignments"] => Some(Self::Policies),
+            ["providers", rest @ ..] if Others::of_group(rest).is_some() => Others::of_group(rest).map(Self::Others),
             ["providers", provider, of] => Type::parse(provider, of).map(Self::List),
             ["providers", provider, of, _] => {
                 Type::parse(provider, of).zip(id(8)).map(|(of, id)| Self::Resource(of, id))
             }
+            ["providers", "microsoft.compute", "virtualmachines", _, "extensions", _] => id(10).map(Self::Extension),
             ["providers", _, _, _, "providers", "microsoft.resources", "tags", "default"] => id(8).map(Self::Tags),
+            _ => None,
+        }
+    }
+
+    /// What lies below the managed cluster.
+    fn of_cluster(rest: &[&str]) -> Option<Self> {
+        match rest {
+            ["agentpools"] => Some(Self::Others(Others::Pools)),
+            ["agentpools", pool, "machines"] => Some(Self::Others(Others::Machines((*pool).to_owned()))),
+            _ => None,
+        }
+    }
+
+    /// What of Compute a request asks for, as its buckets count it.
+    pub(super) fn compute_call(&self) -> Option<ComputeCall<'_>> {
+        match self {
+            Self::List(Type::Vm) => Some(ComputeCall::ListVms),
+            Self::Resource(Type::Vm, id) => Some(ComputeCall::Vm(id.folded())),
+            Self::Extension(id) => Some(ComputeCall::Extension(id.folded())),
+            Self::Operation(id) => Some(ComputeCall::Operation(&id.0)),
             _ => None,
         }
     }
@@ -148,6 +199,11 @@ impl Route {
         };
         let (of, versions): (&str, &[&str]) = match self {
             Self::List(Type::Nic) | Self::Resource(Type::Nic, _) => (Type::Nic.as_str(), &NETWORK_VERSIONS),
+            Self::Others(Others::PublicIps) => ("Microsoft.Network/publicIPAddresses", &NETWORK_VERSIONS),
+            Self::Others(Others::LoadBalancers) => ("Microsoft.Network/loadBalancers", &NETWORK_VERSIONS),
+            Self::Others(Others::Pools | Others::Machines(_)) => {
+                ("Microsoft.ContainerService/managedClusters", &CONTAINER_SERVICE_VERSIONS)
+            }
             Self::Skus => ("Microsoft.Compute/skus", &SKU_VERSIONS),
             Self::Locks => ("Microsoft.Authorization/locks", &LOCK_VERSIONS),
             _ => return Ok(()),

@@ -51,8 +51,20 @@ pub(super) fn resource(cloud: &Cloud, resource: &CloudResource) -> Value {
         }
     };
     properties["provisioningState"] = state(cloud, resource).into();
+    if !matches!(resource.detail, Detail::Disk(_)) {
+        whole.insert("etag".to_owned(), etag(cloud, resource).into());
+    }
     whole.insert("properties".to_owned(), properties);
     Value::Object(whole)
+}
+
+/// The etag of a VM or NIC: another one after every change.
+pub(super) fn etag(cloud: &Cloud, resource: &CloudResource) -> String {
+    let revision = cloud.revision(&resource.id);
+    match resource.detail {
+        Detail::Nic(_) => format!("W/\"{}-{revision}\"", resource.incarnation),
+        Detail::Vm(_) | Detail::Disk(_) => format!("\"{revision}\""),
+    }
 }
 
 fn head(cloud: &Cloud, resource: &CloudResource) -> Map<String, Value> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cloud::testing::{at, cloud, offering};
-use crate::cloud::{Lasting, Shortage};
+use crate::cloud::{Failing, Lasting, ListedKind, Policy, Shortage, Throttling};
 use jiff::SignedDuration;
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::cluster::cloud::Tags;
@@ -12,8 +12,19 @@ const ORIGIN: &str = "https://management.azure.com";
 
 fn ask(cloud: &mut Cloud, method: &str, path: &str, body: &Value, secs: i64) -> Response {
     let body = if body.is_null() { Vec::new() } else { serde_json::to_vec(body).unwrap() };
-    let request = Request { method, origin: ORIGIN, path_and_query: path, body: &body };
+    let request =
+        Request { method, origin: ORIGIN, path_and_query: path, body: &body, conditions: Conditions::default() };
     handle(cloud, &request, at(secs))
+}
+
+fn ask_if(cloud: &mut Cloud, path: &str, body: &Value, conditions: Conditions<'_>) -> Response {
+    let body = serde_json::to_vec(body).unwrap();
+    let request = Request { method: "PUT", origin: ORIGIN, path_and_query: path, body: &body, conditions };
+    handle(cloud, &request, at(0))
+}
+
+fn error_of(response: &Response) -> (u16, &str) {
+    (response.status, response.body.as_ref().unwrap()["error"]["code"].as_str().unwrap())
 }
 
 fn get(cloud: &mut Cloud, path: &str, secs: i64) -> Response {
@@ -78,11 +89,6 @@ fn operation(response: &Response) -> String {
 fn body(response: Response) -> Value {
     assert_eq!(response.status, 200, "{response:?}");
     response.body.unwrap()
-}
-
-fn error_of(response: &Response) -> (u16, &str) {
-    let code = &response.body.as_ref().unwrap()["error"]["code"];
-    (response.status, code.as_str().unwrap())
 }
 
 #[test]
@@ -372,4 +378,196 @@ fn a_lock_is_listed_and_refuses_deletes_until_it_goes() {
 fn a_caller_without_the_token_is_told_as_arm_tells_it() {
     assert_eq!(error_of(&unauthorized(false)), (401, "AuthenticationFailed"));
     assert_eq!(error_of(&unauthorized(true)), (401, "InvalidAuthenticationToken"));
+}
+
+#[test]
+fn a_put_honours_its_conditions_and_a_delete_ignores_them() {
+    let mut cloud = cloud(1);
+    let none = Conditions::of([("If-None-Match", "*")]);
+    assert_eq!(ask_if(&mut cloud, &nic_path(), &nic_body(), none).status, 201);
+    assert_eq!(error_of(&ask_if(&mut cloud, &nic_path(), &nic_body(), none)), (412, "PreconditionFailed"));
+    let shown = get(&mut cloud, &nic_path(), 0).body.unwrap();
+    let etag = shown["etag"].as_str().unwrap().to_owned();
+    let mut body = nic_body();
+    body["tags"]["more"] = "x".into();
+    let matching = Conditions::of([("if-match", &*etag)]);
+    assert_eq!(ask_if(&mut cloud, &nic_path(), &body, matching).status, 200);
+    assert_eq!(
+        error_of(&ask_if(&mut cloud, &nic_path(), &body, matching)),
+        (412, "PreconditionFailed"),
+        "changed since"
+    );
+    assert_eq!(ask_if(&mut cloud, &vm_path(), &vm_body(), none).status, 201);
+    assert_eq!(error_of(&ask_if(&mut cloud, &vm_path(), &vm_body(), none)), (412, "PreconditionFailed"));
+    let stale = Conditions::of([("if-match", "no such tag")]);
+    let request =
+        Request { method: "DELETE", origin: ORIGIN, path_and_query: &vm_path(), body: b"", conditions: stale };
+    assert_eq!(handle(&mut cloud, &request, at(0)).status, 202);
+}
+
+#[test]
+fn what_a_body_lacks_or_should_not_have_is_named() {
+    let mut cloud = cloud(1);
+    let mut refused = |path: &str, change: &dyn Fn(&mut Value), body: Value| {
+        let mut body = body;
+        change(&mut body);
+        let response = ask(&mut cloud, "PUT", path, &body, 0);
+        let error = response.body.clone().unwrap()["error"].clone();
+        let word = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
+        (response.status, word("code"), word("target"))
+    };
+    let remove =
+        |key: &'static str| move |body: &mut Value| drop(body["properties"].as_object_mut().unwrap().remove(key));
+    let expect = |code: &str, target: &str| (400, code.to_owned(), target.to_owned());
+    for key in ["hardwareProfile", "storageProfile", "osProfile", "networkProfile"] {
+        assert_eq!(refused(&vm_path(), &remove(key), vm_body()), expect("InvalidParameter", key));
+    }
+    assert_eq!(
+        refused(&nic_path(), &remove("ipConfigurations"), nic_body()),
+        expect("InvalidParameter", "ipConfigurations")
+    );
+    for key in ["timeCreated", "vmId", "provisioningState"] {
+        let null = |body: &mut Value| body["properties"][key] = Value::Null;
+        assert_eq!(refused(&vm_path(), &null, vm_body()), expect("InvalidParameter", key), "read-only, null or not");
+    }
+    let nowhere = |body: &mut Value| drop(body.as_object_mut().unwrap().remove("location"));
+    assert_eq!(refused(&vm_path(), &nowhere, vm_body()), expect("LocationRequired", ""));
+    let misspelt = |body: &mut Value| body["zone"] = "1".into();
+    assert_eq!(refused(&vm_path(), &misspelt, vm_body()), expect("InvalidRequestContent", ""));
+}
+
+#[test]
+fn guards_refuse_writes_in_azures_words() {
+    let mut cloud = cloud(1);
+    cloud.leak_nic("a", Tags::new(), at(0)).unwrap();
+    cloud.faults.lockdown_until = Some(at(10));
+    let response = ask(&mut cloud, "DELETE", &nic_path(), &Value::Null, 1);
+    assert_eq!(error_of(&response), (403, "DenyAssignmentAuthorizationFailed"));
+    let message = response.body.unwrap()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("'Microsoft.Network/networkInterfaces/delete'"), "{message}");
+    assert_eq!(get(&mut cloud, &nic_path(), 1).status, 200, "reads pass");
+    cloud.faults.lockdown_until = None;
+    cloud.faults.forbidden_until = Some(at(10));
+    assert_eq!(error_of(&ask(&mut cloud, "PUT", &nic_path(), &nic_body(), 1)), (403, "AuthorizationFailed"));
+    cloud.faults.forbidden_until = None;
+    let policy = |deletes| Policy {
+        assignment: "deny-some".into(),
+        of: Some(ListedKind::Nics),
+        deletes,
+        lasting: Lasting::Times(1),
+    };
+    for (deletes, method, body, effect) in
+        [(false, "PUT", nic_body(), "Deny"), (true, "DELETE", Value::Null, "DenyAction")]
+    {
+        cloud.faults.policies = vec![policy(deletes)];
+        let response = ask(&mut cloud, method, &nic_path(), &body, 1);
+        assert_eq!(error_of(&response), (403, "RequestDisallowedByPolicy"));
+        let error = &response.body.as_ref().unwrap()["error"];
+        assert_eq!(error["target"], "a");
+        let told = &error["additionalInfo"][0];
+        assert_eq!(told["type"], "PolicyViolation");
+        assert_eq!(told["info"]["policyDefinitionEffect"], effect);
+        assert_eq!(told["info"]["policyAssignmentName"], "deny-some");
+        assert!(ask(&mut cloud, method, &nic_path(), &body, 1).status < 300, "once");
+    }
+}
+
+#[test]
+fn an_operation_may_fail_at_its_end_or_take_longer() {
+    let mut cloud = cloud(1);
+    cloud.leak_nic("a", Tags::new(), at(0)).unwrap();
+    cloud.faults.failing = vec![Failing { deletes: true, lasting: Lasting::Times(1) }];
+    let accepted = ask(&mut cloud, "DELETE", &nic_path(), &Value::Null, 0);
+    let url = accepted.header("azure-asyncoperation").unwrap().strip_prefix(ORIGIN).unwrap().to_owned();
+    let ended = get(&mut cloud, &url, 60).body.unwrap();
+    assert_eq!(
+        (ended["status"].as_str(), ended["error"]["code"].as_str()),
+        (Some("Failed"), Some("InternalExecutionError"))
+    );
+    assert_eq!(get(&mut cloud, &nic_path(), 60).status, 200, "it is still there");
+    cloud.faults.slow = 100;
+    assert_eq!(ask(&mut cloud, "DELETE", &nic_path(), &Value::Null, 60).status, 202);
+    assert_eq!(get(&mut cloud, &nic_path(), 120).status, 200, "it takes at least 100 s now");
+    assert_eq!(get(&mut cloud, &nic_path(), 700).status, 404);
+}
+
+#[test]
+fn azures_limits_are_told_and_kept() {
+    let mut cloud = cloud(1);
+    assert_eq!(get(&mut cloud, &vm_path(), 0).header("x-ms-ratelimit-remaining-subscription-reads"), None);
+    cloud.throttling = Some(Throttling::default());
+    let read = get(&mut cloud, &vm_path(), 0);
+    assert_eq!(read.header("x-ms-ratelimit-remaining-subscription-reads"), Some("249"));
+    assert_eq!(
+        read.header("x-ms-ratelimit-remaining-resource"),
+        Some("Microsoft.Compute/LowCostGetSubscriptionMaximum;23999,Microsoft.Compute/LowCostGetResource;35")
+    );
+    let list = path("Microsoft.Network/networkInterfaces", "");
+    let left = (0..300).map(|_| get(&mut cloud, &list, 0)).find(|response| response.status != 200).unwrap();
+    assert_eq!(error_of(&left), (429, "SubscriptionRequestsThrottled"));
+    assert_eq!(left.header("retry-after"), Some("1"));
+    let compute = (0..13).map(|_| ask(&mut cloud, "PUT", &vm_path(), &vm_body(), 60)).last().unwrap();
+    assert_eq!(error_of(&compute), (429, "OperationNotAllowed"));
+    assert_eq!(compute.body.as_ref().unwrap()["error"]["details"][0]["code"], "TooManyRequests");
+    assert_eq!(compute.header("retry-after"), Some("15"));
+}
+
+#[test]
+fn pages_are_as_long_as_asked_for_and_ragged_where_a_fault_says_so() {
+    let mut cloud = cloud(1);
+    for n in 0..30 {
+        cloud.leak_nic(&format!("n-{n:02}"), Tags::new(), at(0)).unwrap();
+    }
+    let mut names = |query: &str| {
+        let mut next = format!("{}{query}", path("Microsoft.Network/networkInterfaces", ""));
+        let (mut pages, mut names) = (0, Vec::new());
+        loop {
+            let page = get(&mut cloud, &next, 1).body.unwrap();
+            names.extend(page["value"].as_array().unwrap().iter().map(|nic| nic["name"].as_str().unwrap().to_owned()));
+            pages += 1;
+            match page["nextLink"].as_str() {
+                Some(link) => next = link.strip_prefix(ORIGIN).unwrap().to_owned(),
+                None => return (pages, names.len()),
+            }
+        }
+    };
+    assert_eq!(names(""), (1, 30));
+    assert_eq!(names("&$top=7"), (5, 30));
+    assert_eq!(names("&$top=100000"), (1, 30));
+    cloud.page_size = 10;
+    cloud.faults.ragged_pages = true;
+    let mut next = path("Microsoft.Network/networkInterfaces", "");
+    let mut sizes = Vec::new();
+    loop {
+        let page = get(&mut cloud, &next, 1).body.unwrap();
+        sizes.push(page["value"].as_array().unwrap().len());
+        let Some(link) = page["nextLink"].as_str() else { break };
+        next = link.strip_prefix(ORIGIN).unwrap().to_owned();
+    }
+    assert_eq!(sizes.iter().sum::<usize>(), 30);
+    assert!(sizes.len() > 3 && sizes.iter().all(|size| (1..=10).contains(size)), "{sizes:?}");
+}
+
+#[test]
+fn an_extension_is_installed_on_a_vm_and_goes_with_it() {
+    let mut cloud = cloud(1);
+    let extension = vm_path().replace("/a?", "/a/extensions/computeAksLinuxBilling?");
+    let body = json!({ "location": "westeurope", "properties": {
+        "publisher": "Microsoft.AKS", "type": "Compute.AKS.Linux.Billing", "typeHandlerVersion": "1.0",
+        "autoUpgradeMinorVersion": true, "settings": {},
+    } });
+    assert_eq!(error_of(&ask(&mut cloud, "PUT", &extension, &body, 0)), (404, "ResourceNotFound"), "there is no VM");
+    assert_eq!(ask(&mut cloud, "PUT", &nic_path(), &nic_body(), 0).status, 201);
+    assert_eq!(ask(&mut cloud, "PUT", &vm_path(), &vm_body(), 0).status, 201);
+    let begun = ask(&mut cloud, "PUT", &extension, &body, 0);
+    assert_eq!(begun.status, 201);
+    let url = begun.header("azure-asyncoperation").unwrap().strip_prefix(ORIGIN).unwrap().to_owned();
+    let state =
+        |cloud: &mut Cloud, secs| get(cloud, &extension, secs).body.unwrap()["properties"]["provisioningState"].clone();
+    assert_eq!(state(&mut cloud, 1), "Creating");
+    assert_eq!(get(&mut cloud, &url, 30).body.unwrap()["status"], "Succeeded");
+    assert_eq!(state(&mut cloud, 30), "Succeeded");
+    assert_eq!(ask(&mut cloud, "PUT", &extension, &body, 31).status, 200);
+    ask(&mut cloud, "DELETE", &vm_path(), &Value::Null, 100);
+    assert_eq!(get(&mut cloud, &extension, 300).status, 404);
 }

@@ -17,6 +17,7 @@ impl Cloud {
             return;
         };
         Arc::make_mut(resource).tags = tags;
+        *self.revisions.entry(id.clone()).or_default() += 1;
         let resource = Arc::clone(resource);
         let act = Act::Tagged;
         self.ledger.push(LedgerEntry { at, act, by, resource });
@@ -24,6 +25,7 @@ impl Cloud {
 
     pub(super) fn create(&mut self, resource: CloudResource, by: Author, at: Timestamp) {
         let resource = Arc::new(resource);
+        *self.revisions.entry(resource.id.clone()).or_default() += 1;
         self.resources.insert(resource.id.clone(), Arc::clone(&resource));
         let act = Act::Created;
         self.ledger.push(LedgerEntry { at, act, by, resource });
@@ -48,6 +50,7 @@ impl Cloud {
                     why: by,
                 });
                 self.remove_children(id, vm, at);
+                self.forget_extensions(id);
             }
             Detail::Disk(_) => self.events.push(CloudEvent::DiskGone { at, disk: id.clone() }),
             Detail::Nic(_) => {}
@@ -58,6 +61,7 @@ impl Cloud {
     pub(super) fn edit(&mut self, id: &ArmId, change: impl FnOnce(&mut Detail)) {
         if let Some(resource) = self.resources.get_mut(id) {
             change(&mut Arc::make_mut(resource).detail);
+            *self.revisions.entry(id.clone()).or_default() += 1;
         }
     }
 
@@ -76,7 +80,8 @@ impl Cloud {
         what: &str,
         incarnation: &str,
     ) -> SignedDuration {
-        Chance::of(self.settings.seed, &format!("{what} {incarnation}")).duration(least, most)
+        let usual = Chance::of(self.settings.seed, &format!("{what} {incarnation}")).duration(least, most);
+        usual.saturating_mul(i32::try_from(self.faults.slow).unwrap_or(i32::MAX).max(1))
     }
 
     /// A new unique id in the form of a GUID: the seed's, with a counter at its end.
@@ -96,7 +101,7 @@ impl Cloud {
             // A NIC does not say so itself; the listing of all resources of the group does.
             created_at: Some(now),
             zone: None,
-            detail: Detail::Nic(Nic { vm: None, serves: None, addresses: 1 }),
+            detail: Detail::Nic(Nic { vm: None, serves: None, addresses: 1, subnet: None }),
         }
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! A scenario writes these fields; nothing here is drawn by chance. Times are ends: a fault is over at its `until`.
 
+use super::guards::Policy;
+use super::lag::{Lag, ListedKind};
 use super::refusal::{Quota, Refusal};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{CapacityType, OfferingKey, SizeFacts};
@@ -23,10 +25,26 @@ pub struct Faults {
     pub unavailable_until: Option<Timestamp>,
     /// A lock forbids deletes.
     pub deletes_locked_until: Option<Timestamp>,
+    /// The group is locked down: a deny assignment refuses every write.
+    pub lockdown_until: Option<Timestamp>,
+    /// We have lost the permission to write.
+    pub forbidden_until: Option<Timestamp>,
+    /// Policies that deny requests.
+    pub policies: Vec<Policy>,
     /// Listings are not whole.
     pub listing: Option<(Timestamp, ListingFault)>,
+    /// Listings of one kind are not whole.
+    pub listings: BTreeMap<ListedKind, (Timestamp, ListingFault)>,
     /// Listings lag: what is younger than this is missing, what was deleted since is still there.
     pub list_lag: SignedDuration,
+    /// Listings of some kinds lag, in one direction or the other; the longest that covers a kind counts.
+    pub lags: Vec<Lag>,
+    /// Pages of listings are of any size from one to what a page holds, as filtered pages of Azure are.
+    pub ragged_pages: bool,
+    /// Operations that begin now take so many times their time; 0 and 1 are as ever.
+    pub slow: u32,
+    /// Operations that begin now run for as long as ever, and fail at their end.
+    pub failing: Vec<Failing>,
     /// VMs leave their NIC and OS disk behind when they are deleted, `deleteOption` or not.
     pub keep_children: bool,
     /// Listings spell some ids in capitals.
@@ -40,6 +58,17 @@ pub enum ListingFault {
     BrokenPage,
     /// We may not list.
     Forbidden,
+    /// What should hold the list is said to be absent, as Azure says too where it hides a refusal.
+    Absent,
+}
+
+/// Operations that fail late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failing {
+    /// Deletes; else what creates.
+    pub deletes: bool,
+    /// For how long, or for how many of them.
+    pub lasting: Lasting,
 }
 
 /// Offerings that cannot be had.
@@ -64,6 +93,20 @@ pub enum Lasting {
     Times(u32),
 }
 
+impl Lasting {
+    /// True when it strikes now; uses up one of its times.
+    pub(crate) fn strikes(&mut self, now: Timestamp) -> bool {
+        match self {
+            Self::Until(end) => now < *end,
+            Self::Times(0) => false,
+            Self::Times(left) => {
+                *left -= 1;
+                true
+            }
+        }
+    }
+}
+
 impl Shortage {
     /// Everything is short.
     #[must_use]
@@ -85,15 +128,7 @@ impl Shortage {
 
     /// True when the offering is short now; uses up one of its times.
     fn strikes(&mut self, offering: &OfferingKey, now: Timestamp) -> bool {
-        self.covers(offering)
-            && match &mut self.lasting {
-                Lasting::Until(end) => now < *end,
-                Lasting::Times(0) => false,
-                Lasting::Times(left) => {
-                    *left -= 1;
-                    true
-                }
-            }
+        self.covers(offering) && self.lasting.strikes(now)
     }
 }
 
@@ -109,9 +144,21 @@ impl Faults {
         }
     }
 
-    /// Why no listing is whole now, if so.
-    pub(crate) fn listing_fault(&self, now: Timestamp) -> Option<ListingFault> {
-        self.listing.filter(|(end, _)| now < *end).map(|(_, fault)| fault)
+    /// Why no listing of this kind is whole now, if so.
+    pub(crate) fn listing_fault(&self, kind: ListedKind, now: Timestamp) -> Option<ListingFault> {
+        let in_force = |fault: Option<(Timestamp, ListingFault)>| fault.filter(|(end, _)| now < *end).map(|(_, f)| f);
+        in_force(self.listing).or_else(|| in_force(self.listings.get(&kind).copied()))
+    }
+
+    /// What listings of this kind hide and keep: how young, and how long gone.
+    pub(crate) fn lag(&self, kind: ListedKind) -> (SignedDuration, SignedDuration) {
+        let of_kind = self.lags.iter().filter(|lag| lag.covers(kind));
+        of_kind.fold((self.list_lag, self.list_lag), |(hides, keeps), lag| (hides.max(lag.hides), keeps.max(lag.keeps)))
+    }
+
+    /// True when an operation that begins now is to fail at its end.
+    pub(crate) fn fails_late(&mut self, deletes: bool, now: Timestamp) -> bool {
+        self.failing.iter_mut().any(|failing| failing.deletes == deletes && failing.lasting.strikes(now))
     }
 
     pub(crate) fn refuses(&mut self, offering: &OfferingKey, now: Timestamp) -> bool {

@@ -1,14 +1,19 @@
 //! Listings: what does Azure show of the group, as against what it holds?
 
 use super::Cloud;
-use super::faults::ListingFault;
+use super::lag::ListedKind;
 use super::refusal::Refusal;
 use crate::chance::Chance;
 use jiff::{SignedDuration, Timestamp};
+use napkeeper_core::cluster::bystander::{Bystander, Role};
 use napkeeper_core::cluster::cloud::{CloudResource, Detail};
 use napkeeper_core::cluster::inventory::{ListFailure, Listing};
 use napkeeper_core::names::ArmId;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// Longest that a ghost is remembered: no lag that is set afterwards brings back what is older.
+const GHOSTS_LAST: SignedDuration = SignedDuration::from_hours(1);
 
 impl Cloud {
     /// Lists VMs, NICs and disks of the group, by id.
@@ -20,11 +25,10 @@ impl Cloud {
             |why: &Refusal| ListFailure { what: Arc::from("the node resource group"), why: why.to_string().into() };
         self.advance(now);
         self.faults.admit(now).map_err(|why| failed(&why))?;
-        match self.faults.listing_fault(now) {
-            Some(ListingFault::Forbidden) => Err(failed(&Refusal::ListForbidden)),
-            Some(ListingFault::BrokenPage) => Err(failed(&Refusal::Unavailable)),
-            None => Ok(self.shown(now)),
+        for kind in ListedKind::RESOURCES {
+            self.check_listing(kind, now).map_err(|why| failed(&why))?;
         }
+        Ok(self.shown(None, now))
     }
 
     /// `managedBy` of the group.
@@ -39,43 +43,70 @@ impl Cloud {
         Ok(self.managed_by.clone())
     }
 
-    /// What a whole listing shows: the truth, but late and in Azure's spelling where a fault says so.
-    pub(crate) fn shown(&mut self, now: Timestamp) -> Vec<Arc<CloudResource>> {
-        let lag = self.faults.list_lag;
-        self.gone.retain(|(at, _)| *at + lag > now);
-        let mut shown = self.resources.clone();
-        if lag > SignedDuration::ZERO {
-            for entry in self.ledger.iter().rev().take_while(|e| e.at + lag > now) {
-                if entry.act == super::Act::Created {
-                    shown.remove(&entry.resource.id);
-                }
-            }
+    /// What a whole listing of one kind, or of all, shows by id: the truth, but late and in Azure's spelling where a
+    /// fault says so.
+    pub(crate) fn shown(&mut self, of: Option<ListedKind>, now: Timestamp) -> Vec<Arc<CloudResource>> {
+        let wanted = |resource: &CloudResource| of.is_none_or(|of| ListedKind::of(resource) == of);
+        let longest = ListedKind::RESOURCES.map(|kind| self.faults.lag(kind).1).into_iter().max();
+        self.gone.retain(|(at, _)| *at + longest.unwrap_or_default().max(GHOSTS_LAST) > now);
+        let hidden = self.too_young(now);
+        let present = self.resources.values().filter(|r| wanted(r) && !hidden.contains(&r.id));
+        let mut shown: Vec<_> = present.cloned().collect();
+        let keeps = |ghost: &CloudResource| self.faults.lag(ListedKind::of(ghost)).1;
+        let ghosts = self.gone.iter().filter(|(at, ghost)| wanted(ghost) && *at + keeps(ghost) > now);
+        let ghosts: BTreeMap<_, _> = ghosts.rev().map(|(_, ghost)| (ghost.id.clone(), Arc::clone(ghost))).collect();
+        let here: BTreeSet<_> =
+            if ghosts.is_empty() { BTreeSet::new() } else { shown.iter().map(|r| r.id.clone()).collect() };
+        let ghosts: Vec<_> = ghosts.into_values().filter(|ghost| !here.contains(&ghost.id)).collect();
+        if !ghosts.is_empty() {
+            shown.extend(ghosts);
+            shown.sort_by(|a, b| a.id.cmp(&b.id));
         }
-        for (_, ghost) in &self.gone {
-            shown.entry(ghost.id.clone()).or_insert_with(|| Arc::clone(ghost));
-        }
-        let mut shown: Vec<_> = shown.into_values().collect();
         if self.faults.shouting_ids {
             let seed = self.settings.seed;
             shown.iter_mut().for_each(|r| shout(Arc::make_mut(r), seed));
         }
         shown
     }
+
+    /// What listings do not show yet.
+    fn too_young(&self, now: Timestamp) -> BTreeSet<ArmId> {
+        let longest = ListedKind::RESOURCES.map(|kind| self.faults.lag(kind).0).into_iter().max().unwrap_or_default();
+        let recent = self.ledger.iter().rev().take_while(|entry| entry.at + longest > now);
+        let hides = |resource: &CloudResource| self.faults.lag(ListedKind::of(resource)).0;
+        let young = recent.filter(|e| e.act == super::Act::Created && e.at + hides(&e.resource) > now);
+        young.map(|entry| entry.resource.id.clone()).collect()
+    }
+}
+
+/// Spells an id in capitals, always or never.
+fn spell(id: &mut ArmId, seed: u64) {
+    if Chance::of(seed, id.folded()).one_in(2)
+        && let Ok(loud) = ArmId::new(id.as_str().to_ascii_uppercase())
+    {
+        *id = loud;
+    }
 }
 
 /// Spells some ids in capitals, each of them always or never.
 fn shout(resource: &mut CloudResource, seed: u64) {
-    let spell = |id: &mut ArmId| {
-        if Chance::of(seed, id.folded()).one_in(2)
-            && let Ok(loud) = ArmId::new(id.as_str().to_ascii_uppercase())
-        {
-            *id = loud;
-        }
-    };
+    let spell = |id: &mut ArmId| spell(id, seed);
     spell(&mut resource.id);
     match &mut resource.detail {
         Detail::Vm(vm) => vm.nics.iter_mut().chain(&mut vm.os_disk).chain(&mut vm.data_disks).for_each(spell),
         Detail::Nic(nic) => nic.vm.iter_mut().for_each(spell),
         Detail::Disk(disk) => disk.managed_by.iter_mut().for_each(spell),
+    }
+}
+
+/// As [`shout`], for the links of a bystander. Its own id is in the path that it is asked for by.
+pub(super) fn shout_bystander(one: &mut Bystander, seed: u64) {
+    let spell = |id: &mut ArmId| spell(id, seed);
+    match &mut one.role {
+        Role::Machine { vm, .. } => vm.iter_mut().for_each(spell),
+        Role::ScaleSetInstance { nics, disks } => nics.iter_mut().chain(disks).for_each(spell),
+        Role::Snapshot { source, .. } => source.iter_mut().for_each(spell),
+        Role::PublicIp { used_by, .. } => used_by.iter_mut().for_each(spell),
+        Role::Frontend { public_ip, .. } => public_ip.iter_mut().for_each(spell),
     }
 }

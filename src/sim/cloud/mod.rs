@@ -7,7 +7,11 @@
 //! spot VMs with the eviction policy `Delete`.
 
 mod books;
+mod bystanders;
+mod extension;
 mod faults;
+mod guards;
+mod lag;
 mod ledger;
 mod listing;
 mod operation;
@@ -18,14 +22,21 @@ mod staging;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod throttle;
 mod vm;
 
-pub use faults::{Faults, Lasting, Limits, ListingFault, Shortage, Usage};
+pub(crate) use bystanders::pool_of;
+pub use extension::Extension;
+pub use faults::{Failing, Faults, Lasting, Limits, ListingFault, Shortage, Usage};
+pub use guards::Policy;
+pub use lag::{Lag, ListedKind};
 pub use ledger::{Act, Author, CloudEvent, LedgerEntry};
 pub use operation::RunningOperation;
 pub use refusal::{Quota, Refusal};
 pub use settings::{CloudSettings, Timings};
 pub use staging::DiskDraft;
+pub use throttle::Throttling;
+pub(crate) use throttle::{ComputeCall, Metered};
 
 use jiff::Timestamp;
 use napkeeper_core::cluster::cloud::{CloudResource, Detail, Nic, Tags};
@@ -36,6 +47,9 @@ use operation::{Operations, Work};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// Resources on a page, unless somebody says otherwise: small, so that everything has several.
+const PAGE: usize = 50;
+
 /// The simulated Azure.
 #[derive(Debug, Clone)]
 pub struct Cloud {
@@ -45,6 +59,10 @@ pub struct Cloud {
     pub faults: Faults,
     /// Quotas and room in the subnet, for scenarios to write.
     pub limits: Limits,
+    /// Resources on a page of a listing over HTTP; ARM's providers have 50 to 1,000.
+    pub page_size: usize,
+    /// Azure's own limits of requests, over HTTP; none are kept where there is nothing.
+    pub throttling: Option<Throttling>,
     managed_by: Option<ArmId>,
     resources: BTreeMap<ArmId, Arc<CloudResource>>,
     machines: BTreeMap<ArmId, Machine>,
@@ -52,6 +70,10 @@ pub struct Cloud {
     operations: Operations,
     agenda: BTreeSet<(Timestamp, Due)>,
     gone: Vec<(Timestamp, Arc<CloudResource>)>,
+    bystanders: bystanders::Bystanders,
+    extensions: BTreeMap<ArmId, Extension>,
+    /// How often each resource was changed: its etag.
+    revisions: BTreeMap<ArmId, u64>,
     ledger: Vec<LedgerEntry>,
     events: Vec<CloudEvent>,
     minted: u64,
@@ -92,12 +114,17 @@ impl Cloud {
             settings,
             faults: Faults::default(),
             limits: Limits::default(),
+            page_size: PAGE,
+            throttling: None,
+            extensions: BTreeMap::new(),
+            revisions: BTreeMap::new(),
             resources: BTreeMap::new(),
             machines: BTreeMap::new(),
             reservations: BTreeMap::new(),
             operations: Operations::default(),
             agenda: BTreeSet::new(),
             gone: Vec::new(),
+            bystanders: bystanders::Bystanders::default(),
             ledger: Vec::new(),
             events: Vec::new(),
             minted: 0,
@@ -119,12 +146,14 @@ impl Cloud {
     pub fn request(&mut self, effect: &Effect, now: Timestamp) -> Result<Reply, Refusal> {
         self.advance(now);
         self.faults.admit(now)?;
+        self.check_guards(effect, now)?;
         match effect {
             Effect::Get(id) => Ok(Reply::Resource(self.resources.get(id).cloned())),
             Effect::PutNic(spec) => self.put_nic(spec, now),
             Effect::PutVm(spec) => self.put_vm(spec, now),
             Effect::Delete(id, _) => self.delete(id, now),
             Effect::Tag(id, tags) => self.tag(id, tags, now),
+            Effect::Untag(id, tags) => self.untag(id, tags, now),
             Effect::Poll(operation) => self.operations.poll(operation),
             other => {
                 let what = format!("{other:?} is no request to Azure; send it to Kubernetes");
@@ -148,7 +177,8 @@ impl Cloud {
             match due {
                 Due::Operation(id) => match self.operations.finish(&id) {
                     Some((vm, Work::Create(outcome))) => self.end_creation(&vm, &outcome, at),
-                    Some((id, Work::Delete)) => self.remove(&id, Author::Request, at),
+                    Some((id, Work::Delete(Ok(())))) => self.remove(&id, Author::Request, at),
+                    Some((id, Work::Delete(Err(_)))) => self.stay(&id),
                     None => {}
                 },
                 Due::Eviction(vm, incarnation) => {
@@ -199,6 +229,11 @@ impl Cloud {
         ends.collect()
     }
 
+    /// How often a resource was changed.
+    pub(crate) fn revision(&self, id: &ArmId) -> u64 {
+        self.revisions.get(id).copied().unwrap_or_default()
+    }
+
     /// True while a resource is being deleted.
     #[must_use]
     pub fn is_deleting(&self, id: &ArmId) -> bool {
@@ -208,6 +243,9 @@ impl Cloud {
     fn put_nic(&mut self, spec: &NicSpec, now: Timestamp) -> Result<Reply, Refusal> {
         self.check_in_group(&spec.id)?;
         if let Some(nic) = self.resources.get(&spec.id) {
+            if spec.fresh {
+                return Err(Refusal::Precondition { condition: "If-None-Match", resource: spec.id.clone() });
+            }
             self.check_idle(&spec.id)?;
             match &nic.detail {
                 // A node's NIC has its VM's name; under any other name it serves something else.
@@ -293,6 +331,17 @@ impl Cloud {
         let mut merged = resource.tags.clone();
         merged.extend(tags.clone());
         self.set_tags(id, merged, Author::Request, now);
+        Ok(Reply::Done)
+    }
+
+    fn untag(&mut self, id: &ArmId, tags: &Tags, now: Timestamp) -> Result<Reply, Refusal> {
+        let Some(resource) = self.resources.get(id) else {
+            return Err(Refusal::NotFound(id.clone()));
+        };
+        self.check_idle(id)?;
+        let mut left = resource.tags.clone();
+        left.retain(|key, value| tags.get(key) != Some(value));
+        self.set_tags(id, left, Author::Request, now);
         Ok(Reply::Done)
     }
 }

@@ -12,8 +12,14 @@ use std::collections::BTreeMap;
 pub(super) enum Work {
     /// Brings a VM up, or fails.
     Create(Result<(), Refusal>),
-    /// Takes a resource away.
-    Delete,
+    /// Takes a resource away, or fails.
+    Delete(Result<(), Refusal>),
+}
+
+impl Work {
+    fn deletes(&self) -> bool {
+        matches!(self, Self::Delete(_))
+    }
 }
 
 /// An operation that has not ended.
@@ -50,13 +56,13 @@ impl Operations {
 
     /// True while a resource is being deleted.
     pub(super) fn deletes(&self, target: &ArmId) -> bool {
-        self.on(target).and_then(|id| self.running.get(id)).is_some_and(|(_, work)| *work == Work::Delete)
+        self.on(target).and_then(|id| self.running.get(id)).is_some_and(|(_, work)| work.deletes())
     }
 
     /// An operation that ends at this time; `None` when it has been ended before.
     pub(super) fn running(&self, id: &OperationId, ends_at: Timestamp) -> Option<RunningOperation> {
         let (target, work) = self.running.get(id)?;
-        Some(RunningOperation { id: id.clone(), target: target.clone(), deletes: *work == Work::Delete, ends_at })
+        Some(RunningOperation { id: id.clone(), target: target.clone(), deletes: work.deletes(), ends_at })
     }
 
     /// Ends an operation when its time has come; `None` when it has been ended before.
@@ -64,8 +70,7 @@ impl Operations {
         let (target, work) = self.running.remove(id)?;
         self.of.remove(&target);
         let outcome = match &work {
-            Work::Create(outcome) => outcome.clone(),
-            Work::Delete => Ok(()),
+            Work::Create(outcome) | Work::Delete(outcome) => outcome.clone(),
         };
         self.ended.insert(id.clone(), outcome);
         Some((target, work))
@@ -77,7 +82,7 @@ impl Operations {
             return;
         };
         let outcome = match self.running.remove(&id) {
-            Some((_, Work::Delete)) => Ok(()),
+            Some((_, Work::Delete(_))) => Ok(()),
             _ => Err(Refusal::Preempted),
         };
         self.ended.insert(id, outcome);

@@ -5,8 +5,11 @@
 
 use jiff::SignedDuration;
 use napkeeper_core::names::{ArmId, Region, VmSize};
-use napkeeper_core::ports::{CloudError, CloudErrorCode};
+use napkeeper_core::ports::{CloudError, CloudErrorCode, QuotaTold};
 use std::sync::Arc;
+
+/// Object id of the caller, as refusals show it.
+const CLIENT: &str = "00000000-0000-4000-8000-00000000c0de";
 
 /// Why Azure refused a call, or why an operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -86,6 +89,55 @@ pub enum Refusal {
          and try again."
     )]
     Locked(ArmId),
+    /// A deny assignment forbids it, as the lockdown of a node resource group does.
+    #[error(
+        "The client '{CLIENT}' with object id '{CLIENT}' has permission to perform action '{action}' on scope '{scope}'; \
+         however, the access is denied because of the deny assignment with name '{}' and Id '{CLIENT}' at scope '{scope}'.",
+        super::guards::LOCKDOWN
+    )]
+    Denied {
+        /// What was asked for, as roles name it.
+        action: Arc<str>,
+        /// On what.
+        scope: ArmId,
+    },
+    /// No role of ours allows it.
+    #[error(
+        "The client '{CLIENT}' with object id '{CLIENT}' does not have authorization to perform action '{action}' over \
+         scope '{scope}' or the scope is invalid. If access was recently granted, please refresh your credentials."
+    )]
+    NoPermission {
+        /// What was asked for, as roles name it.
+        action: Arc<str>,
+        /// On what.
+        scope: ArmId,
+    },
+    /// An Azure Policy forbids it.
+    #[error(
+        "Resource '{name}' was disallowed by policy. Policy identifiers: '[{{\"policyAssignment\":{{\"name\":\"{assignment}\",\
+         \"id\":\"{group}/providers/Microsoft.Authorization/policyAssignments/{assignment}\"}}}}]'.", name = resource.name()
+    )]
+    Policy {
+        /// What it is about.
+        resource: ArmId,
+        /// To what the policy is assigned.
+        group: ArmId,
+        /// Name of the assignment.
+        assignment: Arc<str>,
+        /// `Deny` or `DenyAction`.
+        effect: &'static str,
+    },
+    /// The resource is not, or is, what `If-Match` or `If-None-Match` expects.
+    #[error("The condition '{condition}' for the resource '{resource}' was not satisfied.")]
+    Precondition {
+        /// The header.
+        condition: &'static str,
+        /// The resource.
+        resource: ArmId,
+    },
+    /// An operation failed at its end.
+    #[error("An internal execution error occurred. Please retry later.")]
+    FailedLate,
     /// Too many requests.
     #[error("The request is being throttled. Retry after {} seconds.", retry_after.as_secs())]
     Throttled {
@@ -164,11 +216,17 @@ impl Refusal {
             Self::NicReserved { .. } => CloudErrorCode::NicReserved,
             Self::NicInUse { .. } | Self::DiskInUse { .. } => CloudErrorCode::InUse,
             Self::Locked(_) => CloudErrorCode::Locked,
-            Self::ListForbidden => CloudErrorCode::Permission,
+            Self::ListForbidden | Self::NoPermission { .. } => CloudErrorCode::Permission,
+            Self::Denied { .. } => CloudErrorCode::Lockdown,
+            Self::Policy { .. } => CloudErrorCode::Policy,
             Self::Throttled { .. } => CloudErrorCode::Throttled,
             Self::NotFound(_) | Self::OperationNotFound(_) => CloudErrorCode::NotFound,
-            Self::PropertyChange { .. } | Self::Taken(_) | Self::Busy(_) | Self::Preempted => CloudErrorCode::Conflict,
-            Self::Unavailable => CloudErrorCode::Unavailable,
+            Self::PropertyChange { .. }
+            | Self::Taken(_)
+            | Self::Busy(_)
+            | Self::Preempted
+            | Self::Precondition { .. } => CloudErrorCode::Conflict,
+            Self::Unavailable | Self::FailedLate => CloudErrorCode::Unavailable,
             Self::Invalid(_) => CloudErrorCode::Invalid,
         }
     }
@@ -185,6 +243,11 @@ impl Refusal {
 
 impl From<Refusal> for CloudError {
     fn from(refusal: Refusal) -> Self {
-        Self { code: refusal.code(), message: refusal.to_string().into(), retry_after: refusal.retry_after() }
+        let quota = match &refusal {
+            Refusal::Quota { limit, usage, .. } => Some(QuotaTold { limit: *limit, usage: *usage }),
+            _ => None,
+        };
+        let error = Self::new(refusal.code(), refusal.to_string());
+        Self { retry_after: refusal.retry_after(), quota, ..error }
     }
 }

@@ -45,7 +45,7 @@ impl Cloud {
         self.id_of("Microsoft.Compute/disks", name)
     }
 
-    fn id_of(&self, kind: &str, name: &str) -> ArmId {
+    pub(super) fn id_of(&self, kind: &str, name: &str) -> ArmId {
         let group = &self.settings.group;
         // The group's id begins as every id must, so its children's do too.
         ArmId::new(format!("{group}/providers/{kind}/{name}")).unwrap_or_else(|_| group.clone())

@@ -15,6 +15,9 @@ impl Cloud {
     pub(super) fn put_vm(&mut self, spec: &VmSpec, now: Timestamp) -> Result<Reply, Refusal> {
         self.check_in_group(&spec.id)?;
         if let Some(present) = self.resources.get(&spec.id).cloned() {
+            if spec.fresh {
+                return Err(Refusal::Precondition { condition: "If-None-Match", resource: spec.id.clone() });
+            }
             return self.put_vm_again(&present, spec, now);
         }
         let facts = self.check_vm(spec, now)?;
@@ -122,6 +125,7 @@ impl Cloud {
 
     fn begin_creation(&mut self, id: &ArmId, offering: &OfferingKey, now: Timestamp) -> OperationId {
         let outcome = match (self.faults.starves(offering, now), offering.zone.is_regional()) {
+            (false, _) if self.faults.fails_late(false, now) => Err(Refusal::FailedLate),
             (false, _) => Ok(()),
             (true, true) => Err(Refusal::Allocation),
             (true, false) => Err(Refusal::ZonalAllocation),
@@ -177,7 +181,13 @@ impl Cloud {
         };
         let due = now + self.takes(span, "delete", &resource.incarnation);
         self.set_state(&resource.id, ProvisioningState::Deleting);
-        self.begin(&resource.id, Work::Delete, due)
+        let outcome = if self.faults.fails_late(true, now) { Err(Refusal::FailedLate) } else { Ok(()) };
+        self.begin(&resource.id, Work::Delete(outcome), due)
+    }
+
+    /// What was to be deleted is still there.
+    pub(super) fn stay(&mut self, id: &ArmId) {
+        self.set_state(id, ProvisioningState::Failed);
     }
 
     /// What becomes of the NICs and disks of a VM that is gone. `deleteOption: Delete` takes NIC and OS disk along,

@@ -64,6 +64,7 @@ impl Cluster {
             | Effect::PutVm(_)
             | Effect::Delete(..)
             | Effect::Tag(..)
+            | Effect::Untag(..)
             | Effect::Poll(_)
             | Effect::TakeInventory => {}
         }
@@ -123,6 +124,7 @@ fn is_of_azure(effect: &Effect) -> bool {
             | Effect::PutVm(_)
             | Effect::Delete(..)
             | Effect::Tag(..)
+            | Effect::Untag(..)
             | Effect::Poll(_)
             | Effect::TakeInventory
     )

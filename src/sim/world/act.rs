@@ -87,7 +87,8 @@ impl World {
         let now = self.now;
         let group_managed_by = self.azure.group_managed_by(&mut self.cloud, now);
         let cloud = self.azure.list(&mut self.cloud, now);
-        let bystanders = self.beside(Ok(Vec::new()));
+        let bystanders = self.azure.bystanders(&mut self.cloud, now);
+        let bystanders = self.beside(bystanders);
         let cluster: &Cluster = &self.cluster;
         Inventory {
             started_at: now,

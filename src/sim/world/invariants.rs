@@ -46,7 +46,7 @@ impl World {
         match (key, effect) {
             (CommandKey::Claim(claim), Effect::Delete(id, _)) => self.check_lifecycle_delete(claim, id),
             (CommandKey::Resource(_), Effect::Delete(id, kind)) => self.check_sweep_delete(id, *kind),
-            (CommandKey::Resource(_), Effect::Tag(id, _)) => self.check_not_foreign(id),
+            (CommandKey::Resource(_), Effect::Tag(id, _) | Effect::Untag(id, _)) => self.check_not_foreign(id),
             (CommandKey::Claim(claim), Effect::DeleteClaim(_)) => self.check_budget(claim),
             (_, Effect::ReleaseClaim(claim)) => self.check_nothing_left(&claim.uid),
             _ => Ok(()),

@@ -144,6 +144,8 @@ pub(super) fn words(refusal: Refusal) -> &'static str {
         Refusal::Cap => "the cap of 24 h is reached",
         Refusal::Approval => "nobody has approved its deletion",
         Refusal::Excluded => "an exclusion names it",
+        Refusal::BackOff => "its last DELETE failed, and the next try is not due",
+        Refusal::Denied => "Azure denies such deletes for now",
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::cloud::Cloud;
 use jiff::Timestamp;
+use napkeeper_core::cluster::bystander::Bystander;
 use napkeeper_core::cluster::cloud::CloudResource;
 use napkeeper_core::cluster::inventory::{ListFailure, Listing};
 use napkeeper_core::names::ArmId;
@@ -23,6 +24,12 @@ pub trait ArmPort: Debug + Send {
     /// As [`Cloud::list`].
     fn list(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<CloudResource>;
 
+    /// Lists what stands by: Machines, scale-set instances, snapshots, addresses and frontends, by id.
+    ///
+    /// # Errors
+    /// As [`Cloud::bystanders`].
+    fn bystanders(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<Bystander>;
+
     /// `managedBy` of the group.
     ///
     /// # Errors
@@ -41,6 +48,10 @@ impl ArmPort for Direct {
 
     fn list(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<CloudResource> {
         cloud.list(now)
+    }
+
+    fn bystanders(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<Bystander> {
+        cloud.bystanders(now)
     }
 
     fn group_managed_by(&mut self, cloud: &mut Cloud, now: Timestamp) -> Result<Option<ArmId>, ListFailure> {

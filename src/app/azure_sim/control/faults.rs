@@ -1,12 +1,12 @@
 //! Faults: how does a body of `POST /control/faults` become something that goes wrong?
 
-use super::{ControlError, Span};
+use super::{ControlError, Span, arm};
 use crate::azure_sim::faults::{Matching, Mishap};
 use crate::azure_sim::server::Inner;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::names::{VmSize, Zone};
-use napkeeper_sim::cloud::{Faults, Lasting, Limits, ListingFault, Shortage};
+use napkeeper_sim::cloud::{Faults, Lasting, Limits, ListingFault, Shortage, Throttling};
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -42,6 +42,22 @@ pub(super) enum Fault {
     KeepChildren(Switch),
     /// Listings spell some ids in capitals.
     ShoutingIds(Switch),
+    /// A policy denies requests.
+    Policy(arm::PolicyDraft),
+    /// The group is locked down.
+    Lockdown(ForAWhile),
+    /// We have lost the permission to write.
+    Forbidden(ForAWhile),
+    /// Operations take longer.
+    Slow(arm::Slow),
+    /// Operations fail at their end.
+    FailLate(arm::FailLate),
+    /// Pages are of any size.
+    RaggedPages(Switch),
+    /// Resources on a page.
+    PageSize(arm::PageSize),
+    /// Azure's own limits of requests are kept.
+    RateLimits(Switch),
 }
 
 /// Which requests.
@@ -104,6 +120,7 @@ pub(super) struct ForAWhile {
 #[serde(deny_unknown_fields)]
 pub(super) struct Listing {
     how: ListingHow,
+    of: Option<arm::Of>,
     r#for: Span,
 }
 
@@ -112,12 +129,27 @@ pub(super) struct Listing {
 enum ListingHow {
     Forbidden,
     BrokenPage,
+    Absent,
 }
 
+impl ListingHow {
+    fn fault(self) -> ListingFault {
+        match self {
+            Self::Forbidden => ListingFault::Forbidden,
+            Self::BrokenPage => ListingFault::BrokenPage,
+            Self::Absent => ListingFault::Absent,
+        }
+    }
+}
+
+/// Late in both directions by the same, or in each by its own.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListLag {
-    by: Span,
+    pub(super) by: Option<Span>,
+    pub(super) of: Option<arm::Of>,
+    pub(super) hides: Option<Span>,
+    pub(super) keeps: Option<Span>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -193,13 +225,21 @@ fn inject_inside(inner: &mut Inner, fault: Fault, now: Timestamp) -> Result<(), 
         Fault::Unavailable(lasting) => faults.unavailable_until = Some(end(now, lasting.r#for)?),
         Fault::Lock(lasting) => faults.deletes_locked_until = Some(end(now, lasting.r#for)?),
         Fault::Listing(listing) => {
-            let how = match listing.how {
-                ListingHow::Forbidden => ListingFault::Forbidden,
-                ListingHow::BrokenPage => ListingFault::BrokenPage,
-            };
-            faults.listing = Some((end(now, listing.r#for)?, how));
+            let fault = (end(now, listing.r#for)?, listing.how.fault());
+            match listing.of {
+                None => faults.listing = Some(fault),
+                Some(of) => drop(faults.listings.insert(of.kind(), fault)),
+            }
         }
-        Fault::ListLag(lag) => faults.list_lag = lag.by.0,
+        Fault::Lockdown(lasting) => faults.lockdown_until = Some(end(now, lasting.r#for)?),
+        Fault::Forbidden(lasting) => faults.forbidden_until = Some(end(now, lasting.r#for)?),
+        Fault::Policy(draft) => faults.policies.push(draft.policy(now)?),
+        Fault::Slow(arm::Slow { factor }) => faults.slow = factor,
+        Fault::FailLate(draft) => faults.failing.push(draft.failing(now)?),
+        Fault::RaggedPages(Switch { on }) => faults.ragged_pages = on,
+        Fault::PageSize(arm::PageSize { items }) => inner.cloud.page_size = arm::page_size(items)?,
+        Fault::RateLimits(Switch { on }) => inner.cloud.throttling = on.then(Throttling::default),
+        Fault::ListLag(lag) => arm::lag(faults, &lag)?,
         Fault::Shortage(draft) => add_shortage(faults, draft, now)?,
         Fault::Quota(quota) => set_quota(limits, &quota),
         Fault::Subnet(subnet) => limits.subnet = subnet.addresses,
@@ -210,16 +250,26 @@ fn inject_inside(inner: &mut Inner, fault: Fault, now: Timestamp) -> Result<(), 
     Ok(())
 }
 
-fn end(now: Timestamp, Span(lasting): Span) -> Result<Timestamp, ControlError> {
+pub(super) fn end(now: Timestamp, Span(lasting): Span) -> Result<Timestamp, ControlError> {
     now.checked_add(lasting).map_err(|_| ControlError::Value("for: it would end beyond the calendar".to_owned()))
 }
 
+/// For so long, or so many times: exactly one of them.
+pub(super) fn lasting(
+    what: &str,
+    times: Option<u32>,
+    span: Option<Span>,
+    now: Timestamp,
+) -> Result<Lasting, ControlError> {
+    match (times, span) {
+        (Some(times), None) => Ok(Lasting::Times(times)),
+        (None, Some(span)) => Ok(Lasting::Until(end(now, span)?)),
+        _ => Err(ControlError::Value(format!("{what}: needs either times or for"))),
+    }
+}
+
 fn add_shortage(faults: &mut Faults, draft: ShortageDraft, now: Timestamp) -> Result<(), ControlError> {
-    let lasting = match (draft.times, draft.r#for) {
-        (Some(times), None) => Lasting::Times(times),
-        (None, Some(lasting)) => Lasting::Until(end(now, lasting)?),
-        _ => return Err(ControlError::Value("shortage: needs either times or for".to_owned())),
-    };
+    let lasting = lasting("shortage", draft.times, draft.r#for, now)?;
     let ShortageDraft { how, size, zone, capacity_type, .. } = draft;
     let shortage = Shortage { size, zone, capacity_type, lasting };
     match how {
@@ -243,6 +293,7 @@ pub(super) fn clear(inner: &mut Inner) {
     inner.mishaps.clear_all();
     inner.cloud.faults = Faults::default();
     inner.cloud.limits = Limits::default();
+    inner.cloud.throttling = None;
 }
 
 /// What is in force.
@@ -250,15 +301,12 @@ pub(super) fn show(inner: &Inner) -> Value {
     let (faults, limits) = (&inner.cloud.faults, &inner.cloud.limits);
     let time = |at: Option<Timestamp>| at.map(|at| at.to_string());
     let families = limits.families.iter().map(|(family, cores)| (family.to_string(), Value::from(*cores)));
-    json!({
+    let mut shown = json!({
         "requests": inner.mishaps.show(),
         "unavailableUntil": time(faults.unavailable_until),
         "deletesLockedUntil": time(faults.deletes_locked_until),
         "listing": faults.listing.map(|(until, how)| json!({
-            "how": match how {
-                ListingFault::Forbidden => "forbidden",
-                ListingFault::BrokenPage => "brokenPage",
-            },
+            "how": word(how),
             "until": until.to_string(),
         })),
         "listLagSeconds": SignedDuration::as_secs_f64(&faults.list_lag),
@@ -272,7 +320,18 @@ pub(super) fn show(inner: &Inner) -> Value {
             "families": families.collect::<serde_json::Map<_, _>>(),
             "addresses": limits.subnet,
         },
-    })
+    });
+    arm::show(&inner.cloud, &mut shown);
+    shown
+}
+
+/// How a listing fails, as requests spell it.
+pub(super) fn word(fault: ListingFault) -> &'static str {
+    match fault {
+        ListingFault::Forbidden => "forbidden",
+        ListingFault::BrokenPage => "brokenPage",
+        ListingFault::Absent => "absent",
+    }
 }
 
 fn shortage(shortage: &Shortage) -> Value {
@@ -281,9 +340,6 @@ fn shortage(shortage: &Shortage) -> Value {
         "zone": shortage.zone,
         "capacityType": shortage.capacity_type,
     });
-    match shortage.lasting {
-        Lasting::Until(end) => shown["until"] = end.to_string().into(),
-        Lasting::Times(left) => shown["timesLeft"] = left.into(),
-    }
+    arm::put_lasting(&mut shown, shortage.lasting);
     shown
 }

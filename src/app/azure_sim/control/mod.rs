@@ -2,6 +2,8 @@
 //!
 //! It answers callers on this machine only. A body with a field that is not known is refused, not read half.
 
+mod arm;
+mod bystanders;
 mod faults;
 mod stage;
 mod view;

@@ -1,6 +1,7 @@
 //! Stage: what do others do to the group?
 
 use super::ControlError;
+use super::bystanders::{self, Draft};
 use jiff::Timestamp;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::cluster::cloud::Tags;
@@ -37,6 +38,18 @@ pub(super) enum Act {
     CopyDisk(Bare),
     /// The group is another cluster's from now on, or nobody's.
     ManagedBy(Owner),
+    /// A snapshot's copy is complete.
+    FinishSnapshot(Bare),
+    /// A Machine of an agent pool.
+    Machine(bystanders::MachineDraft),
+    /// An instance of a scale set.
+    ScaleSetInstance(bystanders::InstanceDraft),
+    /// A snapshot, still being copied or complete.
+    Snapshot(bystanders::SnapshotDraft),
+    /// A public IP.
+    PublicIp(bystanders::PublicIpDraft),
+    /// A frontend of a load balancer.
+    Frontend(bystanders::FrontendDraft),
 }
 
 /// A new resource with tags.
@@ -106,9 +119,19 @@ pub(super) fn play(cloud: &mut Cloud, act: Act, now: Timestamp) -> Result<Value,
             id
         }
         Act::Delete(Existing { id }) => {
-            cloud.delete_outside(&id, now)?;
+            if cloud.bystander(&id).is_some() {
+                cloud.remove_bystander(&id, now)?;
+            } else {
+                cloud.delete_outside(&id, now)?;
+            }
             id
         }
+        Act::FinishSnapshot(Bare { name }) => bystanders::finish_snapshot(cloud, &name, now)?,
+        Act::Machine(draft) => Draft::Machine(draft).add(cloud, now)?,
+        Act::ScaleSetInstance(draft) => Draft::ScaleSetInstance(draft).add(cloud, now)?,
+        Act::Snapshot(draft) => Draft::Snapshot(draft).add(cloud, now)?,
+        Act::PublicIp(draft) => Draft::PublicIp(draft).add(cloud, now)?,
+        Act::Frontend(draft) => Draft::Frontend(draft).add(cloud, now)?,
         Act::ServeNic(Bare { name }) => {
             let id = cloud.nic_id(checked(&name)?);
             cloud.set_serves(&id, Some(Arc::from("a private endpoint")), now)?;
@@ -129,7 +152,7 @@ pub(super) fn play(cloud: &mut Cloud, act: Act, now: Timestamp) -> Result<Value,
 }
 
 /// A name that is one segment of an id.
-fn checked(name: &str) -> Result<&str, ControlError> {
+pub(super) fn checked(name: &str) -> Result<&str, ControlError> {
     let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if !name.is_empty() && name.len() <= 80 && name.chars().all(good) {
         return Ok(name);

@@ -1,5 +1,6 @@
 //! Views: the truth about the simulated Azure, as JSON.
 
+use super::bystanders;
 use crate::azure_sim::server::Inner;
 use jiff::Timestamp;
 use napkeeper_core::cluster::cloud::ResourceKind;
@@ -32,6 +33,7 @@ pub(super) fn state(inner: &Inner, now: Timestamp) -> Value {
         "usage": usage(&cloud.usage()),
         "operations": operations.collect::<Vec<_>>(),
         "resources": resources,
+        "bystanders": bystanders::show(cloud),
     })
 }
 

@@ -1,5 +1,6 @@
 //! The built program, as a user runs it: one binary of tests, a module for each command.
 
+mod audit;
 mod azure_sim;
 mod controller;
 mod habits;

@@ -65,7 +65,7 @@ pub(super) fn cluster(counts: Counts, settings: &Settings, at: Timestamp) -> Res
         let name = format!("pvc-{n:08x}-9c4e-4f6b-8d5a-1f0e2d3c4b5a");
         let disk = group.resource(DISK_TYPE, &name);
         let volume = ObjectName::new(&name)?;
-        let seen = SeenVolume { name: volume.clone(), reclaim: ReclaimPolicy::Delete, last_seen: at };
+        let seen = SeenVolume { name: volume.clone(), reclaim: ReclaimPolicy::Delete, last_seen: at, gone_since: None };
         records.volumes.insert(disk.clone(), seen);
         volumes.push(Arc::new(Volume {
             uid: Uid::new(format!("volume-{n}"))?,
@@ -81,7 +81,7 @@ pub(super) fn cluster(counts: Counts, settings: &Settings, at: Timestamp) -> Res
     }
     for n in 0..counts.leaks {
         let id = group.resource(NIC_TYPE, &format!("aks-gone-{n}"));
-        let nic = Detail::Nic(Nic { vm: None, serves: None, addresses: 1 });
+        let nic = Detail::Nic(Nic { vm: None, serves: None, addresses: 1, subnet: None });
         cloud.push(Arc::new(resource(id, tags(settings, &format!("gone-{n}"), "gone"), at, nic)));
     }
     Ok((inventory, records))
@@ -106,7 +106,7 @@ fn node_of(n: usize, settings: &Settings, at: Timestamp) -> Result<(Claim, [Clou
         os_disk: Some(ids.os_disk.clone()),
         data_disks: Vec::new(),
     });
-    let nic = Detail::Nic(Nic { vm: Some(ids.vm.clone()), serves: None, addresses: 1 });
+    let nic = Detail::Nic(Nic { vm: Some(ids.vm.clone()), serves: None, addresses: 1, subnet: None });
     let parts = [
         resource(ids.vm.clone(), tags.clone(), at, vm),
         resource(ids.nic.clone(), tags.clone(), at, nic),
@@ -119,6 +119,7 @@ fn node_of(n: usize, settings: &Settings, at: Timestamp) -> Result<(Claim, [Clou
         os_disk: ids.os_disk,
         written_at: at,
         refused: 0,
+        operation: None,
     };
     let provider_id = Some(ProviderId::of_vm(&ids.vm));
     let status = ClaimStatus { launched: Some(at), registered: Some(at), provider_id, ..ClaimStatus::default() };

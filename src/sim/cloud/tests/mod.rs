@@ -19,7 +19,7 @@ fn tags(owner: &str) -> Tags {
 }
 
 fn put_nic(cloud: &mut Cloud, name: &str, now: Timestamp) -> Result<Reply, CloudErrorCode> {
-    let spec = NicSpec { id: cloud.nic_id(name), tags: tags(name) };
+    let spec = NicSpec { id: cloud.nic_id(name), tags: tags(name), accelerated: false, fresh: false };
     code(cloud.request(&Effect::PutNic(Box::new(spec)), now))
 }
 
@@ -33,6 +33,8 @@ fn put_vm(cloud: &mut Cloud, name: &str, offering: &OfferingKey, now: Timestamp)
         tags: tags(name),
         claim: ClaimName::new(name).unwrap(),
         kubelet: KubeletSpec::default(),
+        encryption_at_host: false,
+        fresh: false,
     };
     code(cloud.request(&Effect::PutVm(Box::new(spec)), now))
 }
@@ -147,6 +149,8 @@ fn quota_messages_say_what_the_adapter_reads() {
         tags: Tags::new(),
         claim: ClaimName::new("a").unwrap(),
         kubelet: KubeletSpec::default(),
+        encryption_at_host: false,
+        fresh: false,
     };
     let refused = cloud.perform(&Effect::PutVm(Box::new(spec)), at(0)).unwrap_err();
     let text = refused.to_string();
@@ -436,7 +440,7 @@ fn a_vm_that_came_in_the_end_frees_its_nic_of_the_reservation() {
 fn only_the_group_itself_is_written_to() {
     let mut cloud = cloud(1);
     let elsewhere = ArmId::new(format!("{}-2/providers/x", cloud.settings().group)).unwrap();
-    let nic = NicSpec { id: elsewhere.clone(), tags: Tags::new() };
+    let nic = NicSpec { id: elsewhere.clone(), tags: Tags::new(), accelerated: false, fresh: false };
     let vm = VmSpec {
         id: elsewhere.clone(),
         offering: d4s(),
@@ -446,6 +450,8 @@ fn only_the_group_itself_is_written_to() {
         tags: Tags::new(),
         claim: ClaimName::new("a").unwrap(),
         kubelet: KubeletSpec::default(),
+        encryption_at_host: false,
+        fresh: false,
     };
     for put in [Effect::PutNic(Box::new(nic)), Effect::PutVm(Box::new(vm))] {
         let refused = cloud.request(&put, at(0));

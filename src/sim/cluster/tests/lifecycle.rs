@@ -227,6 +227,7 @@ fn a_report_is_written_to_a_sweep_that_is_there() {
         report_only: Vec::new(),
         discrepancies: Vec::new(),
         halted: None,
+        outlook: Default::default(),
     };
     let effect = Effect::ReportSweep(Box::new(report.clone()));
     assert_eq!(perform(&mut cluster, effect.clone(), at(0)), Err(ClusterError::NotFound));
@@ -243,6 +244,8 @@ fn old_deletions_are_forgotten_and_cleared_sightings_dropped() {
         kind: ResourceKind::DataDisk,
         at: at(second),
         evidence: Vec::new(),
+        failures: 0,
+        refused: None,
     };
     let sighting = Sighting {
         kind: ResourceKind::DataDisk,
@@ -275,6 +278,7 @@ fn intent() -> LaunchIntent {
         os_disk: disk("os"),
         written_at: at(0),
         refused: 0,
+        operation: None,
     }
 }
 

@@ -1,0 +1,156 @@
+//! Faults of ARM itself: who forbids, what lags, what is slow, and how are pages cut?
+
+use super::faults::{ListLag, lasting, word};
+use super::{ControlError, Span};
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_sim::cloud::{Cloud, Failing, Faults, Lag, Lasting, ListedKind, Policy};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// A kind of listing, as requests spell it.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Of {
+    Vms,
+    Nics,
+    Disks,
+    Machines,
+    ScaleSets,
+    Snapshots,
+    PublicIps,
+    LoadBalancers,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PolicyDraft {
+    assignment: String,
+    of: Option<Of>,
+    #[serde(default)]
+    deletes: bool,
+    times: Option<u32>,
+    r#for: Option<Span>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Slow {
+    pub(super) factor: u32,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FailLate {
+    #[serde(default)]
+    deletes: bool,
+    times: Option<u32>,
+    r#for: Option<Span>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PageSize {
+    pub(super) items: usize,
+}
+
+impl Of {
+    pub(super) fn kind(self) -> ListedKind {
+        match self {
+            Self::Vms => ListedKind::Vms,
+            Self::Nics => ListedKind::Nics,
+            Self::Disks => ListedKind::Disks,
+            Self::Machines => ListedKind::Machines,
+            Self::ScaleSets => ListedKind::ScaleSets,
+            Self::Snapshots => ListedKind::Snapshots,
+            Self::PublicIps => ListedKind::PublicIps,
+            Self::LoadBalancers => ListedKind::LoadBalancers,
+        }
+    }
+}
+
+impl PolicyDraft {
+    pub(super) fn policy(self, now: Timestamp) -> Result<Policy, ControlError> {
+        let Self { assignment, of, deletes, times, r#for } = self;
+        let lasting = lasting("policy", times, r#for, now)?;
+        Ok(Policy { assignment: Arc::from(assignment), of: of.map(Of::kind), deletes, lasting })
+    }
+}
+
+impl FailLate {
+    pub(super) fn failing(self, now: Timestamp) -> Result<Failing, ControlError> {
+        let Self { deletes, times, r#for } = self;
+        Ok(Failing { deletes, lasting: lasting("failLate", times, r#for, now)? })
+    }
+}
+
+/// A number of resources that ARM puts on a page.
+pub(super) fn page_size(items: usize) -> Result<usize, ControlError> {
+    if (1..=1_000).contains(&items) {
+        return Ok(items);
+    }
+    Err(ControlError::Value(format!("items {items}: must be from 1 to 1000")))
+}
+
+/// Lets listings lag.
+pub(super) fn lag(faults: &mut Faults, draft: &ListLag) -> Result<(), ControlError> {
+    let ListLag { by, of, hides, keeps } = draft;
+    let span = |span: &Option<Span>| span.as_ref().map(|Span(span)| *span);
+    match (span(by), of, span(hides), span(keeps)) {
+        (Some(by), None, None, None) => faults.list_lag = by,
+        (Some(by), Some(of), None, None) => {
+            faults.lags.push(Lag { of: Some(of.kind()), hides: by, keeps: by });
+        }
+        (None, _, None, None) | (Some(_), _, _, _) => {
+            return Err(ControlError::Value("listLag: needs either by, or hides, keeps or both".to_owned()));
+        }
+        (None, of, hides, keeps) => {
+            let of = of.map(Of::kind);
+            faults.lags.push(Lag { of, hides: hides.unwrap_or_default(), keeps: keeps.unwrap_or_default() });
+        }
+    }
+    Ok(())
+}
+
+/// Adds what is in force.
+pub(super) fn show(cloud: &Cloud, shown: &mut Value) {
+    let faults = &cloud.faults;
+    let time = |at: Option<Timestamp>| at.map(|at| at.to_string());
+    let seconds = |span: &SignedDuration| SignedDuration::as_secs_f64(span);
+    shown["lockdownUntil"] = json!(time(faults.lockdown_until));
+    shown["forbiddenUntil"] = json!(time(faults.forbidden_until));
+    shown["slow"] = json!(faults.slow.max(1));
+    shown["raggedPages"] = json!(faults.ragged_pages);
+    shown["pageSize"] = json!(cloud.page_size);
+    shown["rateLimits"] = json!(cloud.throttling.is_some());
+    let kind = |of: Option<ListedKind>| of.map(ListedKind::as_str);
+    let lags = faults.lags.iter().map(
+        |lag| json!({ "of": kind(lag.of), "hidesSeconds": seconds(&lag.hides), "keepsSeconds": seconds(&lag.keeps) }),
+    );
+    shown["lags"] = lags.collect();
+    let listings = faults
+        .listings
+        .iter()
+        .map(|(of, (until, how))| json!({ "of": of.as_str(), "how": word(*how), "until": until.to_string() }));
+    shown["listings"] = listings.collect();
+    let policies = faults.policies.iter().map(|policy| {
+        let mut shown = json!({ "assignment": &*policy.assignment, "of": kind(policy.of), "effect": policy.effect() });
+        put_lasting(&mut shown, policy.lasting);
+        shown
+    });
+    shown["policies"] = policies.collect();
+    let failing = faults.failing.iter().map(|failing| {
+        let mut shown = json!({ "deletes": failing.deletes });
+        put_lasting(&mut shown, failing.lasting);
+        shown
+    });
+    shown["failLate"] = failing.collect();
+}
+
+/// Says how long a fault lasts.
+pub(super) fn put_lasting(shown: &mut Value, lasting: Lasting) {
+    match lasting {
+        Lasting::Until(end) => shown["until"] = end.to_string().into(),
+        Lasting::Times(left) => shown["timesLeft"] = left.into(),
+    }
+}

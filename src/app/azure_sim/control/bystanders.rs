@@ -1,0 +1,159 @@
+//! Bystanders: what else does somebody put beside the group's VMs, NICs and disks?
+
+use super::ControlError;
+use super::stage::checked;
+use jiff::Timestamp;
+use napkeeper_core::cluster::bystander::{Bystander, Role};
+use napkeeper_core::cluster::cloud::{ProvisioningState, Tags};
+use napkeeper_core::names::ArmId;
+use napkeeper_sim::cloud::{Cloud, Refusal};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Something new that only stands by.
+#[derive(Debug)]
+pub(super) enum Draft {
+    /// A Machine of an agent pool.
+    Machine(MachineDraft),
+    /// An instance of a scale set.
+    ScaleSetInstance(InstanceDraft),
+    /// A snapshot, still being copied or complete.
+    Snapshot(SnapshotDraft),
+    /// A public IP.
+    PublicIp(PublicIpDraft),
+    /// A frontend of a load balancer.
+    Frontend(FrontendDraft),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MachineDraft {
+    pool: String,
+    name: String,
+    vm: Option<String>,
+    #[serde(default)]
+    tags: Tags,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InstanceDraft {
+    set: String,
+    instance: String,
+    #[serde(default)]
+    nics: u32,
+    #[serde(default)]
+    disks: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct SnapshotDraft {
+    name: String,
+    disk: Option<String>,
+    #[serde(default)]
+    in_progress: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct PublicIpDraft {
+    name: String,
+    address: Option<String>,
+    used_by: Option<ArmId>,
+    #[serde(default)]
+    tags: Tags,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct FrontendDraft {
+    balancer: String,
+    name: String,
+    public_ip: Option<String>,
+    #[serde(default)]
+    rules: u32,
+    #[serde(default)]
+    outbound_rules: u32,
+    #[serde(default)]
+    backends: u32,
+}
+
+impl Draft {
+    /// Puts it there; its id.
+    pub(super) fn add(self, cloud: &mut Cloud, now: Timestamp) -> Result<ArmId, ControlError> {
+        let (id, tags, role) = match self {
+            Self::Machine(draft) => machine(cloud, draft)?,
+            Self::ScaleSetInstance(draft) => instance(cloud, &draft)?,
+            Self::Snapshot(SnapshotDraft { name, disk, in_progress }) => {
+                let source = disk.map(|disk| checked(&disk).map(|disk| cloud.disk_id(disk))).transpose()?;
+                let id = cloud.other_id("Microsoft.Compute/snapshots", checked(&name)?);
+                (id, Tags::new(), Role::Snapshot { source, in_progress })
+            }
+            Self::PublicIp(PublicIpDraft { name, address, used_by, tags }) => {
+                let id = cloud.other_id("Microsoft.Network/publicIPAddresses", checked(&name)?);
+                (id, tags, Role::PublicIp { address: address.map(Arc::from), used_by })
+            }
+            Self::Frontend(draft) => frontend(cloud, &draft)?,
+        };
+        let untold = matches!(role, Role::PublicIp { .. } | Role::Frontend { .. });
+        let created_at = (!untold).then_some(now);
+        Ok(cloud.add_bystander(Bystander { id, tags, created_at, role }, now)?)
+    }
+}
+
+type Parts = (ArmId, Tags, Role);
+
+fn machine(cloud: &Cloud, draft: MachineDraft) -> Result<Parts, ControlError> {
+    let MachineDraft { pool, name, vm, tags } = draft;
+    let id = cloud.machine_id(checked(&pool)?, checked(&name)?);
+    let id = id.ok_or(ControlError::Conflict("the group belongs to no cluster"))?;
+    let vm = vm.map(|vm| checked(&vm).map(|vm| cloud.vm_id(vm))).transpose()?;
+    Ok((id, tags, Role::Machine { vm, state: ProvisioningState::Succeeded }))
+}
+
+fn instance(cloud: &Cloud, draft: &InstanceDraft) -> Result<Parts, ControlError> {
+    let path = format!("{}/virtualMachines/{}", checked(&draft.set)?, checked(&draft.instance)?);
+    let id = cloud.other_id("Microsoft.Compute/virtualMachineScaleSets", &path);
+    let nic = |n: u32| ArmId::new(format!("{id}/networkInterfaces/nic-{n}"));
+    let nics = (0..draft.nics.min(8)).map(nic).collect::<Result<_, _>>()?;
+    let disks = draft.disks.iter().map(|disk| checked(disk).map(|disk| cloud.disk_id(disk)));
+    let role = Role::ScaleSetInstance { nics, disks: disks.collect::<Result<_, _>>()? };
+    Ok((id, Tags::new(), role))
+}
+
+fn frontend(cloud: &Cloud, draft: &FrontendDraft) -> Result<Parts, ControlError> {
+    let FrontendDraft { balancer, name, public_ip, rules, outbound_rules, backends } = draft;
+    let path = format!("{}/frontendIPConfigurations/{}", checked(balancer)?, checked(name)?);
+    let id = cloud.other_id("Microsoft.Network/loadBalancers", &path);
+    let ip = |ip: &String| checked(ip).map(|ip| cloud.other_id("Microsoft.Network/publicIPAddresses", ip));
+    let role = Role::Frontend {
+        public_ip: public_ip.as_ref().map(ip).transpose()?,
+        rules: *rules,
+        outbound_rules: *outbound_rules,
+        backends: *backends,
+    };
+    Ok((id, Tags::new(), role))
+}
+
+/// A snapshot's copy is complete.
+pub(super) fn finish_snapshot(cloud: &mut Cloud, name: &str, now: Timestamp) -> Result<ArmId, ControlError> {
+    let id = cloud.other_id("Microsoft.Compute/snapshots", checked(name)?);
+    if cloud.bystander(&id).is_none() {
+        return Err(Refusal::NotFound(id).into());
+    }
+    let finish = |one: &mut Bystander| {
+        if let Role::Snapshot { in_progress, .. } = &mut one.role {
+            *in_progress = false;
+        }
+    };
+    cloud.change_bystander(&id, finish, now)?;
+    Ok(id)
+}
+
+/// Everything that stands by, for people.
+pub(super) fn show(cloud: &Cloud) -> Value {
+    let shown = cloud.bystanders_present().map(|one| json!({ "kind": one.role.as_str(), "id": one.id.as_str() }));
+    shown.collect()
+}

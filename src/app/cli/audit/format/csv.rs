@@ -1,0 +1,74 @@
+//! For a spreadsheet: CSV by RFC 4180, one row a finding.
+
+use super::super::report::{Report, Row, usd};
+use super::{reasons, tags};
+use std::io::{self, Write};
+
+const HEAD: [&str; 16] = [
+    "kind",
+    "name",
+    "standing",
+    "id",
+    "incarnation",
+    "sweep",
+    "created_at",
+    "unused_since",
+    "orphan_since",
+    "usd_per_month",
+    "addresses",
+    "tags",
+    "evidence",
+    "would",
+    "kept_by",
+    "why_not_yet",
+];
+
+pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    write!(out, "{}\r\n", HEAD.join(","))?;
+    for row in &report.findings {
+        let fields = fields(row).map(|field| quoted(&field));
+        write!(out, "{}\r\n", fields.join(","))?;
+    }
+    Ok(())
+}
+
+fn fields(row: &Row) -> [String; 16] {
+    let time = |at: &Option<jiff::Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
+    [
+        row.kind.to_string(),
+        row.name.clone(),
+        row.standing.as_str().to_owned(),
+        row.id.to_string(),
+        row.incarnation.to_string(),
+        row.sweep.clone().unwrap_or_default(),
+        time(&row.created_at),
+        time(&row.unused_since),
+        time(&row.orphan_since),
+        if row.priced { usd(row.price) } else { String::new() },
+        row.addresses.to_string(),
+        tags(row),
+        row.evidence.join("; "),
+        row.would.clone(),
+        row.kept_by.iter().map(|kept| kept.refusal).collect::<Vec<_>>().join(" "),
+        reasons(row).join("; "),
+    ]
+}
+
+/// A field that no spreadsheet takes for a formula, quoted where it must be.
+fn quoted(field: &str) -> String {
+    let formula = field.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let text = if formula { format!("'{field}") } else { field.to_owned() };
+    if text.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_field_ends_it_or_is_a_formula() {
+        assert_eq!(quoted("a"), "a");
+        assert_eq!(quoted("a,\"b\"\n"), "\"a,\"\"b\"\"\n\"");
+        assert_eq!(quoted("=cmd|' /C calc'!A0"), "'=cmd|' /C calc'!A0");
+    }
+}

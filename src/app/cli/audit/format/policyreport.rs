@@ -1,0 +1,83 @@
+//! For Kubernetes: a PolicyReport of the policy working group, `wgpolicyk8s.io/v1alpha2`, as JSON.
+
+use super::super::report::{Report, Row, Standing, usd};
+use super::{sentence, tags};
+use serde_json::{Map, Value, json};
+use std::io::Write;
+
+/// Name of the object and of its policy.
+const NAME: &str = "napkeeper-audit";
+/// Most results: an object must fit into etcd. Orphans come first.
+const MOST: usize = 1_000;
+
+pub(super) fn write(report: &Report, out: &mut impl Write) -> anyhow::Result<()> {
+    let results: Vec<Value> = report.findings.iter().take(MOST).map(|row| result(row, report)).collect();
+    let count = |word: &str| results.iter().filter(|r| r["result"] == word).count();
+    let failed = report.failed.iter().map(|failed| {
+        json!({
+            "source": "napkeeper", "policy": NAME, "rule": "whole-listing", "category": "listing", "result": "error",
+            "severity": "high", "message": format!("{}: {}; {}", failed.what, failed.why, failed.remedy),
+            "timestamp": stamp(report),
+        })
+    });
+    let summary = json!({ "pass": count("pass"), "fail": count("fail"), "warn": count("warn"),
+        "error": count("error") + report.failed.len(), "skip": count("skip") });
+    let object = json!({
+        "apiVersion": "wgpolicyk8s.io/v1alpha2",
+        "kind": "PolicyReport",
+        "metadata": {
+            "name": NAME,
+            "labels": { "app.kubernetes.io/managed-by": "napkeeper" },
+            "annotations": {
+                "napkeeper.io/group": report.group,
+                "napkeeper.io/left-out": report.findings.len().saturating_sub(MOST).to_string(),
+            },
+        },
+        "summary": summary,
+        "results": failed.chain(results.iter().cloned()).collect::<Vec<_>>(),
+    });
+    writeln!(out, "{}", serde_json::to_string_pretty(&object)?)?;
+    Ok(())
+}
+
+fn stamp(report: &Report) -> Value {
+    json!({ "seconds": report.taken_at.as_second(), "nanos": 0 })
+}
+
+fn result(row: &Row, report: &Report) -> Value {
+    let (result, severity) = match row.standing {
+        Standing::Orphan => ("fail", "medium"),
+        Standing::Unproven => ("fail", "low"),
+        Standing::Suspect => ("warn", "info"),
+        Standing::Unknown => ("error", "info"),
+        Standing::Foreign => ("skip", "info"),
+        Standing::Alive => ("pass", "info"),
+    };
+    let mut properties = Map::new();
+    let mut put = |key: &str, value: String| {
+        if !value.is_empty() {
+            properties.insert(key.to_owned(), Value::String(value));
+        }
+    };
+    put("id", row.id.to_string());
+    put("incarnation", row.incarnation.to_string());
+    put("standing", row.standing.as_str().to_owned());
+    put("usdPerMonth", if row.priced { usd(row.price) } else { String::new() });
+    put("addresses", row.addresses.to_string());
+    put("orphanSince", row.orphan_since.map(|at| at.to_string()).unwrap_or_default());
+    put("unusedSince", row.unused_since.map(|at| at.to_string()).unwrap_or_default());
+    put("keptBy", row.kept_by.iter().map(|kept| kept.refusal).collect::<Vec<_>>().join(" "));
+    put("tags", tags(row));
+    json!({
+        "source": "napkeeper",
+        "policy": NAME,
+        "rule": format!("orphan-{}", row.kind.to_string().to_lowercase()),
+        "category": "orphans",
+        "result": result,
+        "severity": severity,
+        "scored": row.standing.counts(),
+        "message": sentence(row),
+        "timestamp": stamp(report),
+        "properties": properties,
+    })
+}

@@ -1,0 +1,224 @@
+//! Input: what is judged, and where does it come from?
+//!
+//! A live run reads Azure and Kubernetes; a saved one reads what a live one would have been answered. Both go through
+//! the same adapters.
+
+use super::Args;
+use super::saved::{self, Folder, Manifest};
+use crate::controller::settings as config_file;
+use crate::{clock::WallClock, inventory};
+use anyhow::{Context, bail};
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_api::config;
+use napkeeper_azure::{AksCluster, Azure, AzureSettings, Credential, HttpWire, Recorder, Saved, Token, Wire};
+use napkeeper_core::clock::Clock;
+use napkeeper_core::cluster::inventory::{Inventory, ListFailure};
+use napkeeper_core::cluster::record::Records;
+use napkeeper_core::cluster::sweep::Sweep;
+use napkeeper_core::names::{ArmId, Region};
+use napkeeper_core::plan::Switch;
+use napkeeper_core::settings::{ClusterIdentity, Mode, Settings};
+use napkeeper_kube::saved::{record, replay};
+use napkeeper_kube::{connect, memory, read_pause};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A fixed token is for tests, which are over by then.
+const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(24 * 365);
+/// Stands for a region that nobody has named yet: the group's own place takes over.
+const UNNAMED: &str = "unnamed";
+
+/// All that is judged.
+pub(super) struct Input {
+    pub(super) settings: Settings,
+    pub(super) inventory: Inventory,
+    pub(super) records: Records,
+    pub(super) sweeps: Vec<Sweep>,
+    pub(super) paused: bool,
+    /// When the last listing was complete.
+    pub(super) now: Timestamp,
+    /// What napkeeper's own objects are and could not be read.
+    pub(super) unread: Vec<ListFailure>,
+    /// How many requests each listing of Azure took; empty for saved ones.
+    pub(super) calls: BTreeMap<String, u32>,
+}
+
+/// A live run: reads Azure and the cluster, and saves what it read where that is asked for.
+pub(super) async fn live(args: &Args) -> anyhow::Result<Input> {
+    let mut settings = settings(args, None)?;
+    let clock = WallClock::new(args.azure.time_offset_file.clone());
+    let keeps: fn(&str) -> bool = if args.save.is_some() { |_| true } else { |name| name == saved::GROUP };
+    let http = Arc::new(HttpWire::new(AzureSettings::DEADLINE)?);
+    let recorder = Arc::new(Recorder::new(http, keeps));
+    let azure = azure(&settings, &args.azure.azure_endpoint, recorder.clone(), credential(args)?)?;
+    let client = connect(args.kubeconfig.as_deref()).await?;
+    let (client, recording) = if args.save.is_some() {
+        let (client, recording) = record(client);
+        (client, Some(recording))
+    } else {
+        (client, None)
+    };
+    let inventory = inventory::take(&azure, &client, &clock).await;
+    let (sweeps, records) = tokio::join!(memory::read_sweeps(&client), memory::read_records(&client));
+    let paused = read_pause(&client, &args.namespace).await;
+    let mut unread = Vec::new();
+    let paused = paused.map(|pause| pause.holds(Switch::Delete)).unwrap_or_else(|error| {
+        unread.push(ListFailure { what: Arc::from("configmap napkeeper-pause"), why: error.to_string().into() });
+        true
+    });
+    let pages = recorder.pages();
+    place(&mut settings, &pages);
+    let input = Input {
+        settings,
+        now: inventory.finished_at,
+        inventory,
+        records: take(records, &mut unread),
+        sweeps: take(sweeps, &mut unread),
+        paused,
+        unread,
+        calls: recorder.calls(),
+    };
+    if let (Some(folder), Some(recording)) = (&args.save, recording) {
+        let manifest = Manifest::of(&input, recording.not_served());
+        saved::write(folder, &manifest, &pages, &recording.objects())?;
+    }
+    Ok(input)
+}
+
+/// The way to Azure, and the group that is looked at there.
+pub(super) fn adapter(args: &Args) -> anyhow::Result<(Azure, ArmId)> {
+    let settings = settings(args, None)?;
+    let wire = Arc::new(HttpWire::new(AzureSettings::DEADLINE)?);
+    let azure = azure(&settings, &args.azure.azure_endpoint, wire, credential(args)?)?;
+    Ok((azure, settings.cluster.group))
+}
+
+/// A run on saved listings. Nothing is sent.
+pub(super) async fn from_folder(args: &Args, folder: &std::path::Path) -> anyhow::Result<Input> {
+    let Folder { manifest, pages, objects, taken } = saved::read(folder)?;
+    let mut settings = settings(args, manifest.as_ref())?;
+    place(&mut settings, &pages);
+    // Files by hand say nothing of their time but when they were written. The first one counts: what makes a resource
+    // look older makes an orphan of it.
+    let (started, now) = match (&manifest, args.taken_at) {
+        (Some(manifest), _) => (manifest.started_at, manifest.taken_at),
+        (None, given) => given.map_or((taken, taken), |at| (at, at)),
+    };
+    let (shown, group) = (folder.display().to_string(), settings.cluster.group.name().to_owned());
+    let hint = move |name: &str| saved::missing(&shown, name, &group);
+    let wire = Arc::new(Saved::new(pages, hint.clone()));
+    let token = Credential::Static(Token::new("none is needed", now.saturating_add(TOKEN_LASTS)?));
+    let azure = azure(&settings, AzureSettings::ENDPOINT, wire, token)?;
+    let not_served = manifest.as_ref().map(|m| m.not_served.clone()).unwrap_or_else(saved::optional);
+    let client = replay(objects, not_served, hint);
+    let mut inventory = inventory::take(&azure, &client, &Stopped(now)).await;
+    (inventory.started_at, inventory.finished_at) = (started, now);
+    let (sweeps, records) = tokio::join!(memory::read_sweeps(&client), memory::read_records(&client));
+    let mut unread = Vec::new();
+    let (mut records, mut sweeps) = (take(records, &mut unread), take(sweeps, &mut unread));
+    if let Some(manifest) = &manifest {
+        manifest.put_failures(&mut inventory);
+        unread = manifest.unread();
+        // Pages of a listing that failed later are no listing.
+        let failed = |what: &str| unread.iter().any(|failure| &*failure.what == what);
+        if failed("orphanrecords") {
+            records = Records::default();
+        }
+        if failed("orphansweeps") {
+            sweeps = Vec::new();
+        }
+    }
+    let paused = manifest.is_some_and(|m| m.paused);
+    Ok(Input { settings, inventory, records, sweeps, paused, now, unread, calls: BTreeMap::new() })
+}
+
+fn take<T: Default>(read: Result<T, ListFailure>, unread: &mut Vec<ListFailure>) -> T {
+    read.unwrap_or_else(|failure| {
+        unread.push(failure);
+        T::default()
+    })
+}
+
+/// A clock that stands still: everything in a saved listing is of one time.
+#[derive(Debug)]
+struct Stopped(Timestamp);
+
+impl Clock for Stopped {
+    fn now(&self) -> Timestamp {
+        self.0
+    }
+
+    fn ours(&self, real: Timestamp) -> Timestamp {
+        real
+    }
+}
+
+/// Which cluster it is: by flags, else by the saved listings themselves, else by napkeeper.yaml.
+fn settings(args: &Args, manifest: Option<&Manifest>) -> anyhow::Result<Settings> {
+    let mode = Mode::from(args.mode);
+    let of = |cluster: &str, group: String, region: Option<&str>| {
+        let id = ArmId::new(cluster).context("the id of the cluster")?;
+        let group = ArmId::new(group).context("the id of the node resource group")?;
+        let region = Region::new(region.unwrap_or(UNNAMED))?;
+        let mut settings = Settings::new(ClusterIdentity { tag: Arc::from(id.name()), cluster: id, group, region });
+        settings.mode = mode;
+        anyhow::Ok(settings)
+    };
+    let identity = &args.identity;
+    if let (Some(subscription), Some(group), Some(cluster)) =
+        (&identity.subscription, &identity.resource_group, &identity.cluster_id)
+    {
+        return of(cluster, format!("/subscriptions/{subscription}/resourceGroups/{group}"), None);
+    }
+    if let Some(manifest) = manifest.filter(|_| args.config.is_none() && args.cluster.is_none()) {
+        return of(&manifest.cluster, manifest.group.clone(), Some(&manifest.region));
+    }
+    let file = match &args.config {
+        Some(file) => file.clone(),
+        None => config::find(&PathBuf::from(".")).with_context(no_config)?,
+    };
+    Ok(config_file::read(&file, args.cluster.as_deref(), mode)?.settings)
+}
+
+fn no_config() -> String {
+    format!(
+        "there is no {} here or in a folder above, so nobody says which cluster this is. Write one as docs/controller.md \
+         shows, name one with --config, or give --subscription, --resource-group and --cluster-id",
+        config::FILE
+    )
+}
+
+/// The region that the group lies in, where nobody has named one.
+fn place(settings: &mut Settings, pages: &napkeeper_azure::Pages) {
+    let group = pages.get(saved::GROUP).and_then(|pages| pages.first());
+    let location = group.and_then(|group| group.get("location")).and_then(serde_json::Value::as_str);
+    let location = location.map(|text| text.to_ascii_lowercase().replace(' ', ""));
+    if settings.cluster.region.as_str() == UNNAMED
+        && let Some(region) = location.and_then(|text| Region::new(text).ok())
+    {
+        settings.cluster.region = region;
+    }
+}
+
+fn credential(args: &Args) -> anyhow::Result<Credential> {
+    let Some(file) = &args.azure.azure_token_file else { return Ok(Credential::default_chain()?) };
+    let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    if text.trim().is_empty() {
+        bail!("{}: the file is empty; it must hold a token", file.display());
+    }
+    Ok(Credential::Static(Token::new(text.trim(), Timestamp::now().saturating_add(TOKEN_LASTS)?)))
+}
+
+fn azure(settings: &Settings, endpoint: &str, wire: Arc<dyn Wire>, credential: Credential) -> anyhow::Result<Azure> {
+    let settings = AzureSettings {
+        group: settings.cluster.group.clone(),
+        region: settings.cluster.region.clone(),
+        aks: AksCluster::of(&settings.cluster.cluster),
+        aks: AksCluster::of(&settings.cluster.cluster),
+        machines: None,
+        endpoint: Arc::from(endpoint),
+        deadline: AzureSettings::DEADLINE,
+    };
+    Ok(Azure::new(settings, wire, credential)?)
+}

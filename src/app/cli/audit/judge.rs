@@ -1,0 +1,347 @@
+//! Judging: what does the law of deleting say of an inventory that is looked at once?
+//!
+//! The verdicts are the engine's own. What is added here is for people: a suspect that is old enough by Azure's own
+//! times is called an orphan that is not proven yet, since one look proves nothing and deletes nothing.
+
+use super::input::Input;
+use super::report::{Failed, Remark, Report, Row, Standing};
+use super::words::{self, About};
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_core::catalog::{CapacityType, RegionCatalog};
+use napkeeper_core::cluster::cloud::{CloudResource, Detail, ResourceKind, Vm};
+use napkeeper_core::cluster::sweep::{Sweep, SweepMode};
+use napkeeper_core::money::HourlyPrice;
+use napkeeper_core::names::{ArmId, ObjectName, Uid};
+use napkeeper_core::orphans::{
+    Allowance, ApprovalFinding, ApprovalState, Assessed, Case, Finding, Prices, Refusal, breaker, judge,
+    look_at_approvals,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// How long an approval that we propose is valid: long enough for a review, half of the longest that counts.
+const APPROVAL: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// List prices of a region.
+pub(super) struct ListPrices(pub(super) Option<RegionCatalog>);
+
+impl Prices for ListPrices {
+    fn vm(&self, _resource: &CloudResource, vm: &Vm) -> Option<HourlyPrice> {
+        let sizes = &self.0.as_ref()?.sizes;
+        let size = sizes.iter().find(|size| size.facts.name == vm.size)?;
+        match vm.capacity_type {
+            CapacityType::Spot => size.spot.or(size.on_demand),
+            _ => size.on_demand,
+        }
+    }
+}
+
+/// A verdict with the sweep that it is of, if any sweep looks at that kind.
+struct Judged<'a> {
+    finding: Finding,
+    sweep: &'a Sweep,
+    is_of_git: bool,
+}
+
+/// Judges, and puts it into words. All rows, dearest and surest first.
+pub(super) fn rows(input: &Input, prices: &ListPrices) -> anyhow::Result<(Vec<Row>, Vec<Remark>)> {
+    let case = Case {
+        inventory: &input.inventory,
+        records: &input.records,
+        settings: &input.settings,
+        prices,
+        cleared_at: breaker::cleared_at(&input.sweeps, input.now),
+        paused: input.paused,
+        now: input.now,
+    };
+    let assessed = case.assess();
+    let fallback = default_sweep()?;
+    let judged = verdicts(input, &case, &assessed, &fallback);
+    let missing = case.cluster_missing();
+    let resources: BTreeMap<&ArmId, &Arc<CloudResource>> =
+        assessed.iter().map(|a| (&a.resource.id, a.resource)).collect();
+    let row = |(id, judged): (ArmId, Judged<'_>)| {
+        let resource = resources.get(&id)?;
+        Some(row(&case, judged, resource, missing.as_deref().unwrap_or_default()))
+    };
+    let mut rows: Vec<Row> = judged.into_iter().filter_map(row).collect();
+    // Without the records nobody knows what has been seen: then nothing is called an orphan either.
+    for row in rows.iter_mut().filter(|row| !input.unread.is_empty() && row.standing.counts()) {
+        row.standing = Standing::Unknown;
+        row.would = would(Standing::Unknown, row.kind, false);
+        row.approval = None;
+    }
+    rows.sort_by(|a, b| {
+        let key = |r: &Row| (r.standing, std::cmp::Reverse(r.price), r.kind);
+        key(a).cmp(&key(b)).then_with(|| a.id.cmp(&b.id))
+    });
+    Ok((rows, remarks(input, &case, &assessed)))
+}
+
+/// The verdict on each resource, of the sweep that would be the first to collect it.
+fn verdicts<'a>(
+    input: &'a Input,
+    case: &Case<'_>,
+    assessed: &[Assessed<'_>],
+    fallback: &'a Sweep,
+) -> BTreeMap<ArmId, Judged<'a>> {
+    let owned = assessed.iter().filter(|a| a.ownership.is_ok()).count();
+    let mut allowance = Allowance::left_by(case.records, u32::try_from(owned).unwrap_or(u32::MAX), case.now);
+    let mut best: BTreeMap<ArmId, Judged<'a>> = BTreeMap::new();
+    let covered: BTreeSet<ResourceKind> = input.sweeps.iter().flat_map(|s| s.kinds.iter().copied()).collect();
+    let of_git = input.sweeps.iter().map(|sweep| (sweep, true));
+    for (sweep, is_of_git) in of_git.chain([(fallback, false)]) {
+        for finding in judge(case, assessed, sweep, &mut allowance) {
+            if !is_of_git && covered.contains(&finding.kind) {
+                continue;
+            }
+            let better =
+                best.get(&finding.id).is_none_or(|known| finding.refusals.len() < known.finding.refusals.len());
+            if better {
+                best.insert(finding.id.clone(), Judged { finding, sweep, is_of_git });
+            }
+        }
+    }
+    best
+}
+
+/// What stands in for a sweep where none looks at a kind: the defaults, and no leave to delete.
+fn default_sweep() -> anyhow::Result<Sweep> {
+    Ok(Sweep {
+        name: ObjectName::new("audit")?,
+        uid: Uid::new("audit")?,
+        observe_every: SignedDuration::from_mins(10),
+        schedule: None,
+        mode: SweepMode::Report,
+        kinds: ResourceKind::ALL.into_iter().collect(),
+        minimum_age: BTreeMap::new(),
+        approval_required: BTreeSet::from([ResourceKind::Vm, ResourceKind::DataDisk]),
+        cap: None,
+        exclusions: Vec::new(),
+        approvals: Vec::new(),
+        breaker_cleared_at: None,
+    })
+}
+
+fn row(case: &Case<'_>, judged: Judged<'_>, resource: &CloudResource, missing: &str) -> Row {
+    let Judged { finding, sweep, is_of_git } = judged;
+    let unused_since = unused_since(resource);
+    let standing = standing(case, &finding, sweep, unused_since);
+    let about = About {
+        resource,
+        sweep: is_of_git.then_some(sweep),
+        least: sweep.minimum_age(finding.kind),
+        of_age_at: case.of_age_at(resource, sweep),
+        seen: case.records.sightings.get(&resource.id).map_or(0, |s| s.times),
+        cluster_missing: missing,
+    };
+    let companion = finding.refusals.contains(&Refusal::Companion);
+    let approvable = standing.counts() && !companion && finding.refusals.contains(&Refusal::Approval);
+    Row {
+        name: resource.id.name().to_owned(),
+        kind: finding.kind,
+        standing,
+        evidence: evidence(&finding, resource, standing),
+        would: would(standing, finding.kind, companion),
+        kept_by: said(standing, &finding.refusals).map(|refusal| words::kept(refusal, &about)).collect(),
+        approval: approvable.then(|| approval(&finding, case.now)),
+        sweep: is_of_git.then(|| sweep.name.to_string()),
+        created_at: resource.created_at,
+        unused_since: unused_since.filter(|_| idle(standing, finding.kind)),
+        orphan_since: finding.first_seen,
+        price: finding.price,
+        month: finding.price,
+        priced: finding.price != HourlyPrice::ZERO || finding.kind == ResourceKind::Nic,
+        addresses: finding.addresses,
+        tags: resource.tags.clone(),
+        id: finding.id,
+        incarnation: finding.incarnation,
+    }
+}
+
+/// The refusals that say something: what is not ours, or in use, is kept by that alone, and a VM that is never deleted
+/// needs no leave.
+fn said(standing: Standing, refusals: &[Refusal]) -> impl Iterator<Item = Refusal> {
+    let companion = refusals.contains(&Refusal::Companion);
+    let says = move |refusal: &Refusal| match standing {
+        Standing::Alive => *refusal == Refusal::SignOfLife,
+        Standing::Foreign => {
+            use Refusal::{NoVolumeRecord, NotOwned, OtherCluster, Retained};
+            matches!(refusal, OtherCluster | NotOwned | NoVolumeRecord | Retained)
+        }
+        Standing::Unknown => *refusal == Refusal::PartialListing,
+        _ => !companion || !matches!(refusal, Refusal::Mode | Refusal::Approval | Refusal::Cap),
+    };
+    refusals.iter().copied().filter(says)
+}
+
+/// True for what nobody uses, by its own word: a VM or NIC of somebody else's may well be at work.
+fn idle(standing: Standing, kind: ResourceKind) -> bool {
+    match standing {
+        Standing::Orphan | Standing::Unproven | Standing::Suspect => true,
+        Standing::Foreign => kind == ResourceKind::DataDisk,
+        Standing::Unknown | Standing::Alive => false,
+    }
+}
+
+/// What the engine says, and what Azure's own times add to it for a reader who looks once.
+fn standing(case: &Case<'_>, finding: &Finding, sweep: &Sweep, unused_since: Option<Timestamp>) -> Standing {
+    use napkeeper_core::orphans::Standing as Law;
+    let ours = !finding.refusals.contains(&Refusal::OtherCluster);
+    let old = unused_since.is_some_and(|at| case.now.duration_since(at) >= sweep.minimum_age(finding.kind));
+    match finding.standing {
+        Law::Unknown => Standing::Unknown,
+        Law::Owned | Law::InFlight => Standing::Alive,
+        // Life by Azure's word only: a VM of somebody else's has it.
+        Law::Protected | Law::Foreign if finding.refusals.contains(&Refusal::SignOfLife) => Standing::Alive,
+        Law::Protected if !finding.refusals.contains(&Refusal::Excluded) => Standing::Foreign,
+        Law::Foreign => Standing::Foreign,
+        Law::Protected if finding.refusals.iter().any(|r| matches!(r, Refusal::TooYoung | Refusal::SeenOnce)) => {
+            Standing::Suspect
+        }
+        Law::Protected => Standing::Orphan,
+        Law::Suspect | Law::Orphan if !ours => Standing::Suspect,
+        Law::Orphan => Standing::Orphan,
+        Law::Suspect if old => Standing::Unproven,
+        Law::Suspect => Standing::Suspect,
+    }
+}
+
+/// Since when nothing can have used a resource at the most: it did not exist before, or was attached until then.
+fn unused_since(resource: &CloudResource) -> Option<Timestamp> {
+    let created = resource.created_at?;
+    match &resource.detail {
+        Detail::Disk(disk) => Some(disk.last_ownership_update.map_or(created, |at| at.max(created))),
+        Detail::Vm(_) | Detail::Nic(_) => Some(created),
+    }
+}
+
+fn evidence(finding: &Finding, resource: &CloudResource, standing: Standing) -> Vec<Arc<str>> {
+    let mut evidence = finding.evidence.clone();
+    if matches!(standing, Standing::Orphan | Standing::Unproven | Standing::Suspect) {
+        evidence.push(Arc::from("no NodeClaim, Node, VM, volume or other use links to it"));
+    }
+    match resource.created_at {
+        Some(at) => evidence.push(Arc::from(format!("created {at}"))),
+        None => evidence.push(Arc::from("Azure does not say when it was created")),
+    }
+    if let Detail::Disk(disk) = &resource.detail {
+        evidence.extend(disk.last_ownership_update.map(|at| Arc::from(format!("last attached or detached {at}"))));
+    }
+    evidence
+}
+
+fn would(standing: Standing, kind: ResourceKind, companion: bool) -> String {
+    let what = match kind {
+        ResourceKind::Nic => "delete the NIC, which frees its addresses",
+        ResourceKind::OsDisk => "delete the OS disk",
+        ResourceKind::Vm => "delete the VM, and with it its NIC and OS disk",
+        ResourceKind::DataDisk => "delete the disk and the data on it",
+    };
+    match standing {
+        _ if companion => "report it".to_owned(),
+        Standing::Orphan | Standing::Unproven => what.to_owned(),
+        Standing::Suspect => format!("{what}, once it is proven to be an orphan"),
+        Standing::Unknown => "nothing before every listing is whole".to_owned(),
+        Standing::Foreign | Standing::Alive => "nothing".to_owned(),
+    }
+}
+
+/// The lines of an OrphanSweep that approve a deletion.
+fn approval(finding: &Finding, now: Timestamp) -> String {
+    let at = now.saturating_add(APPROVAL).unwrap_or(now).as_second();
+    let expires = Timestamp::from_second(at).unwrap_or(now);
+    format!("    - id: {}\n      incarnation: {}\n      expiresAt: \"{expires}\"\n", finding.id, finding.incarnation)
+}
+
+/// What is wrong beside resources: the breaker, approvals, settings that do nothing.
+fn remarks(input: &Input, case: &Case<'_>, assessed: &[Assessed<'_>]) -> Vec<Remark> {
+    let mut remarks = Vec::new();
+    let remark = |about, what: String, remedy: &str| Remark { about, what, remedy: remedy.to_owned() };
+    if case.is_whole() {
+        if let Some(why) = case.cluster_missing() {
+            let remedy =
+                "nothing is deleted until this is right: check clusterId, nodeResourceGroup and the kubeconfig";
+            remarks.push(remark("cluster", why, remedy));
+        }
+        remarks.extend(breaker_remark(case, assessed));
+    }
+    if input.paused {
+        let remedy = "lift the pause when its cause is gone: ConfigMap napkeeper-pause, key delete";
+        remarks.push(remark("pause", "deletes are paused".to_owned(), remedy));
+    }
+    for sweep in &input.sweeps {
+        let approvals = look_at_approvals(case, sweep);
+        remarks.extend(approvals.iter().filter_map(|approval| approval_remark(sweep, approval)));
+        if let Some(at) = sweep.breaker_cleared_at.filter(|at| *at > case.now) {
+            let what = format!("OrphanSweep {}: breaker.clearedAt {at} lies in the future and is refused", sweep.name);
+            remarks.push(remark("breaker", what, "write a time that has passed, after the trip"));
+        }
+    }
+    remarks
+}
+
+fn breaker_remark(case: &Case<'_>, assessed: &[Assessed<'_>]) -> Option<Remark> {
+    let remark = |what, remedy: &str| Remark { about: "breaker", what, remedy: remedy.to_owned() };
+    if let Some(trip) = breaker::open_trip(case.records, case.cleared_at) {
+        return Some(remark(breaker::explain(trip), "find out why so much turned suspect before you commit that line"));
+    }
+    let trip = breaker::would_trip(case, assessed).into_iter().next()?;
+    let explained = breaker::explain(&trip).replacen("the breaker tripped at", "the breaker would trip at", 1);
+    Some(remark(explained, "a controller that begins now stops all sweeps first; that line lets them go on"))
+}
+
+/// An approval that does nothing any more, or never did.
+fn approval_remark(sweep: &Sweep, approval: &ApprovalFinding) -> Option<Remark> {
+    if approval.state == ApprovalState::Active {
+        return None;
+    }
+    let what = format!("OrphanSweep {}: the approval of {} does nothing ({})", sweep.name, approval.id, approval.state);
+    Some(Remark { about: "approval", what, remedy: approval.advice.to_string() })
+}
+
+/// What could not be listed, each cause once.
+pub(super) fn failures(input: &Input) -> Vec<Failed> {
+    let inventory = &input.inventory;
+    let all = [
+        inventory.group_managed_by.as_ref().err(),
+        inventory.cloud.as_ref().err(),
+        inventory.bystanders.as_ref().err(),
+        inventory.claims.as_ref().err(),
+        inventory.nodes.as_ref().err(),
+        inventory.volumes.as_ref().err(),
+        inventory.attachments.as_ref().err(),
+        inventory.disk_uses.as_ref().err(),
+    ];
+    let mut by_cause: Vec<Failed> = Vec::new();
+    for failure in all.into_iter().flatten().chain(&input.unread) {
+        let failed = words::failed(failure);
+        match by_cause.iter_mut().find(|known| known.why == failed.why) {
+            Some(known) if known.what.split(", ").any(|what| what == failed.what) => {}
+            Some(known) => known.what += &format!(", {}", failed.what),
+            None => by_cause.push(failed),
+        }
+    }
+    by_cause
+}
+
+/// The report, before filters are put to it.
+pub(super) fn report(input: &Input, prices: &ListPrices, prices_of: String) -> anyhow::Result<(Report, Vec<Row>)> {
+    let (rows, remarks) = rows(input, prices)?;
+    let failed = failures(input);
+    let mut report = Report {
+        cluster: input.settings.cluster.cluster.to_string(),
+        group: input.settings.cluster.group.to_string(),
+        taken_at: input.now,
+        prices_of,
+        whole: failed.is_empty(),
+        failed,
+        remarks,
+        findings: Vec::new(),
+        left_out: 0,
+        totals: BTreeMap::new(),
+        regained: super::report::Total::default(),
+    };
+    report.count(&rows);
+    Ok((report, rows))
+}

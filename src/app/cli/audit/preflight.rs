@@ -1,0 +1,338 @@
+//! `napkeeper audit --as-controller`: may the controller's identity do what its jobs need, and what stands in its way?
+
+use super::super::output::{one_line, plural, printable};
+use super::{Format, ModeArg};
+use anstyle::{AnsiColor, Style};
+use anyhow::{bail, ensure};
+use napkeeper_azure::Preflight;
+use napkeeper_core::names::ArmId;
+use napkeeper_core::ports::CloudError;
+use serde::Serialize;
+use serde_json::json;
+use std::io::{self, Write};
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+const HELP: Style = AnsiColor::Cyan.on_default();
+const GREEN: Style = AnsiColor::Green.on_default();
+const RED: Style = AnsiColor::Red.on_default().bold();
+const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
+
+/// A job of the controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Job {
+    /// See what is there.
+    Report,
+    /// Tag suspects.
+    Mark,
+    /// Delete orphans.
+    Collect,
+    /// Launch and remove nodes.
+    Provision,
+}
+
+impl Job {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Report => "report",
+            Self::Mark => "mark",
+            Self::Collect => "collect",
+            Self::Provision => "provision",
+        }
+    }
+}
+
+/// The rights in the node resource group that each job needs. `Provision` is for a controller in place of managed NAP.
+const RIGHTS: [(Job, &str); 20] = [
+    (Job::Report, "Microsoft.Resources/subscriptions/resourceGroups/read"),
+    (Job::Report, "Microsoft.Resources/subscriptions/resourceGroups/resources/read"),
+    (Job::Report, "Microsoft.Compute/virtualMachines/read"),
+    (Job::Report, "Microsoft.Compute/disks/read"),
+    (Job::Report, "Microsoft.Compute/snapshots/read"),
+    (Job::Report, "Microsoft.Compute/virtualMachineScaleSets/read"),
+    (Job::Report, "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read"),
+    (Job::Report, "Microsoft.Network/networkInterfaces/read"),
+    (Job::Report, "Microsoft.Network/publicIPAddresses/read"),
+    (Job::Report, "Microsoft.Network/loadBalancers/read"),
+    (Job::Mark, "Microsoft.Resources/tags/write"),
+    (Job::Collect, "Microsoft.Network/networkInterfaces/delete"),
+    (Job::Collect, "Microsoft.Compute/disks/delete"),
+    (Job::Provision, "Microsoft.Compute/virtualMachines/delete"),
+    (Job::Provision, "Microsoft.Compute/virtualMachines/write"),
+    (Job::Provision, "Microsoft.Compute/disks/write"),
+    (Job::Provision, "Microsoft.Compute/virtualMachines/extensions/write"),
+    (Job::Provision, "Microsoft.Network/networkInterfaces/write"),
+    (Job::Provision, "Microsoft.Network/networkInterfaces/join/action"),
+    (Job::Provision, "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"),
+];
+
+/// How it stands with a right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Present,
+    Missing,
+    /// Given, and taken away by a deny assignment or a lock.
+    Denied,
+    /// The permissions could not be read.
+    Unknown,
+}
+
+impl State {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Present => "present",
+            Self::Missing => "missing",
+            Self::Denied => "denied",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    fn style(self) -> Style {
+        match self {
+            Self::Present => GREEN,
+            Self::Missing | Self::Denied => RED,
+            Self::Unknown => YELLOW,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Right {
+    job: Job,
+    action: &'static str,
+    state: State,
+    /// Who takes it away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
+}
+
+/// What stands in the way beside rights, or could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Obstacle {
+    about: &'static str,
+    what: String,
+    remedy: String,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Found {
+    group: String,
+    rights: Vec<Right>,
+    obstacles: Vec<Obstacle>,
+    /// Actions to grant at the group.
+    grant: Vec<&'static str>,
+}
+
+impl Found {
+    /// True when nothing is missing and nothing stands in the way.
+    pub(super) fn is_clear(&self) -> bool {
+        self.obstacles.is_empty() && self.rights.iter().all(|right| right.state == State::Present)
+    }
+}
+
+/// Puts what Azure says beside what the jobs need.
+pub(super) fn found(preflight: &Preflight, group: &ArmId, mode: ModeArg) -> Found {
+    let needed = RIGHTS.iter().filter(|(job, _)| mode == ModeArg::Provisioner || *job != Job::Provision);
+    let rights: Vec<Right> = needed.map(|(job, action)| right(preflight, *job, action)).collect();
+    let grant = rights.iter().filter(|r| r.state == State::Missing).map(|r| r.action).collect();
+    Found { group: group.to_string(), rights, obstacles: obstacles(preflight), grant }
+}
+
+fn right(preflight: &Preflight, job: Job, action: &'static str) -> Right {
+    let denial = preflight.denied_by(action).next().map(|denial| format!("deny assignment {}", denial.name));
+    let lock = preflight.locks.iter().flatten().find(|lock| {
+        let deletes = action.ends_with("/delete");
+        deletes || lock.level.eq_ignore_ascii_case("ReadOnly") && !action.ends_with("/read")
+    });
+    let by = denial.or_else(|| lock.map(|lock| format!("lock {} ({})", lock.name, lock.level)));
+    let state = match (preflight.may(action), &by) {
+        (Some(false), _) => State::Missing,
+        (_, Some(_)) => State::Denied,
+        (Some(true), None) => State::Present,
+        (None, None) => State::Unknown,
+    };
+    Right { job, action, state, by }
+}
+
+fn obstacles(preflight: &Preflight) -> Vec<Obstacle> {
+    let mut obstacles = Vec::new();
+    let mut put = |about, what: String, remedy: &str| {
+        obstacles.push(Obstacle { about, what, remedy: remedy.to_owned() });
+    };
+    for denial in preflight.denials.iter().flatten() {
+        let spared = plural(denial.spared, "principal");
+        put(
+            "deny assignment",
+            format!("{} denies more than roles can give; it spares {spared}", denial.name),
+            "AKS locks a node resource group down so (restrictionLevel ReadOnly): it must be Unrestricted for a sweep to \
+             collect; until then sweeps only report",
+        );
+    }
+    for lock in preflight.locks.iter().flatten() {
+        put(
+            "lock",
+            format!("{} ({}) at {}", lock.name, lock.level, lock.id),
+            "remove the lock if napkeeper is to delete what it locks",
+        );
+    }
+    for policy in preflight.policies.iter().flatten() {
+        let what = match policy.effect.as_str() {
+            "deny" => format!("{} denies what does not comply", policy.name),
+            "denyaction" => format!("{} denies deletes", policy.name),
+            "initiative" => format!("{} is a set of policies, which may hold one that denies", policy.name),
+            _ => format!("{}: its definition could not be read, so it may deny", policy.name),
+        };
+        put(
+            "policy",
+            format!("{what} (assigned at {})", policy.scope),
+            "see that it allows VMs, NICs and tags as napkeeper writes them, or exempt the node resource group",
+        );
+    }
+    let mut unread = |about, error: Option<&CloudError>, right: &str| {
+        if let Some(error) = error {
+            let what = format!("could not be read: {}", error.message);
+            put(about, what, &format!("grant {right}, or look at it by hand"));
+        }
+    };
+    unread("permissions", preflight.permissions.as_ref().err(), "Microsoft.Authorization/permissions/read");
+    unread("deny assignments", preflight.denials.as_ref().err(), "Microsoft.Authorization/denyAssignments/read");
+    unread("locks", preflight.locks.as_ref().err(), "Microsoft.Authorization/locks/read");
+    unread("policies", preflight.policies.as_ref().err(), "Microsoft.Authorization/policyAssignments/read");
+    obstacles
+}
+
+/// Prints it; only for people and for programs.
+pub(super) fn write(format: Format, found: &Found, out: &mut impl Write) -> anyhow::Result<()> {
+    match format {
+        Format::Table => table(found, out)?,
+        Format::Json => writeln!(out, "{}", serde_json::to_string_pretty(found)?)?,
+        _ => bail!("--as-controller prints -o table and -o json alone"),
+    }
+    Ok(())
+}
+
+/// Refuses formats that cannot show it, before anything is asked.
+pub(super) fn check(format: Format) -> anyhow::Result<()> {
+    let can = matches!(format, Format::Table | Format::Json);
+    ensure!(can, "--as-controller prints -o table and -o json alone");
+    Ok(())
+}
+
+fn table(found: &Found, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{BOLD}group{BOLD:#}  {}\n", printable(&found.group))?;
+    let width = found.rights.iter().map(|right| right.action.len()).max().unwrap_or(0);
+    writeln!(out, "{DIM}{:<9}  {:<width$}  STATE{DIM:#}", "JOB", "RIGHT")?;
+    for Right { job, action, state, by } in &found.rights {
+        let style = state.style();
+        let by = by.as_ref().map(|by| format!(" by {}", one_line(by))).unwrap_or_default();
+        writeln!(out, "{:<9}  {action:<width$}  {style}{}{style:#}{by}", job.as_str(), state.as_str())?;
+    }
+    for Obstacle { about, what, remedy } in &found.obstacles {
+        writeln!(out, "\n{YELLOW}{about}:{YELLOW:#} {}\n  {HELP}help:{HELP:#} {remedy}", one_line(what))?;
+    }
+    if !found.grant.is_empty() {
+        let role = json!({
+            "Name": "napkeeper",
+            "Description": "What napkeeper lacks in this node resource group",
+            "Actions": found.grant,
+            "AssignableScopes": [found.group],
+        });
+        let text = serde_json::to_string_pretty(&role).unwrap_or_default();
+        writeln!(out, "\n{BOLD}missing{BOLD:#}: save this as role.json, then grant it:\n\n{}", printable(&text))?;
+        writeln!(out, "\naz role definition create --role-definition role.json")?;
+        let scope = printable(&found.group);
+        writeln!(out, "az role assignment create --role napkeeper --assignee <its client id> --scope {scope}")?;
+    }
+    if found.is_clear() {
+        writeln!(out, "\n{GREEN}nothing is missing, and nothing stands in the way{GREEN:#}")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use napkeeper_azure::{Denial, Lock, Permission, Policy};
+    use napkeeper_core::ports::CloudErrorCode;
+
+    fn permission(actions: &[&str], not: &[&str]) -> Permission {
+        let owned = |list: &[&str]| list.iter().map(|a| (*a).to_owned()).collect();
+        Permission { actions: owned(actions), not_actions: owned(not) }
+    }
+
+    fn preflight(actions: &[&str]) -> Preflight {
+        Preflight {
+            permissions: Ok(vec![permission(actions, &[])]),
+            denials: Ok(Vec::new()),
+            locks: Ok(Vec::new()),
+            policies: Ok(Vec::new()),
+        }
+    }
+
+    fn group() -> ArmId {
+        ArmId::new("/subscriptions/s/resourceGroups/g").unwrap()
+    }
+
+    fn shown(preflight: &Preflight) -> (Found, String) {
+        let found = found(preflight, &group(), ModeArg::Companion);
+        let mut out = Vec::new();
+        table(&found, &mut out).unwrap();
+        let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
+        (found, text)
+    }
+
+    #[test]
+    fn a_reader_may_report_and_is_told_what_to_grant_for_more() {
+        let (found, text) = shown(&preflight(&["*/read"]));
+        assert_eq!(
+            found.grant,
+            [
+                "Microsoft.Resources/tags/write",
+                "Microsoft.Network/networkInterfaces/delete",
+                "Microsoft.Compute/disks/delete"
+            ]
+        );
+        assert!(!found.is_clear() && text.contains("az role assignment create"), "{text}");
+        let (found, text) = shown(&preflight(&["*"]));
+        assert!(found.is_clear() && text.contains("nothing is missing"), "{text}");
+    }
+
+    #[test]
+    fn what_takes_a_right_away_is_named() {
+        let mut locked = preflight(&["*"]);
+        locked.locks = Ok(vec![Lock { name: "keep".into(), level: "CanNotDelete".into(), id: "/l".into() }]);
+        locked.denials = Ok(vec![Denial {
+            name: "AKS lockdown".into(),
+            permissions: vec![permission(&["*/write"], &[])],
+            spared: 2,
+        }]);
+        locked.policies =
+            Ok(vec![Policy { name: "Need cost center".into(), effect: "deny".into(), scope: "/s".into() }]);
+        let (found, text) = shown(&locked);
+        let state = |action: &str| found.rights.iter().find(|r| r.action.ends_with(action)).unwrap();
+        assert_eq!(state("disks/delete").by.as_deref(), Some("lock keep (CanNotDelete)"));
+        assert_eq!(state("tags/write").by.as_deref(), Some("deny assignment AKS lockdown"));
+        assert_eq!(state("virtualMachines/read").state, State::Present);
+        assert_eq!(found.obstacles.len(), 3);
+        assert!(text.contains("Need cost center denies"), "{text}");
+    }
+
+    #[test]
+    fn a_preflight_that_is_refused_is_a_finding() {
+        let message = "403 no right to read".into();
+        let refused = CloudError::new(CloudErrorCode::Permission, message);
+        let all = Preflight {
+            permissions: Err(refused.clone()),
+            denials: Err(refused.clone()),
+            locks: Err(refused.clone()),
+            policies: Err(refused),
+        };
+        let (found, text) = shown(&all);
+        assert!(found.rights.iter().all(|right| right.state == State::Unknown));
+        assert_eq!((found.obstacles.len(), found.grant.len()), (4, 0));
+        assert!(text.contains("grant Microsoft.Authorization/locks/read"), "{text}");
+    }
+}

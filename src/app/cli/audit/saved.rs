@@ -1,0 +1,304 @@
+//! Saved listings: which files does a folder of them have, and what do they hold?
+//!
+//! `--save` writes what a live run was answered. `--from` reads that, or what `az … -o json` and `kubectl get … -o json`
+//! wrote under the same names, which have no manifest.
+
+use super::input::Input;
+use anyhow::{Context, bail, ensure};
+use jiff::Timestamp;
+use napkeeper_azure::Pages;
+use napkeeper_core::cluster::inventory::{Inventory, ListFailure, Listing};
+use napkeeper_kube::saved::Objects;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Name of the file that a saved run has and files by hand have not.
+const MANIFEST: &str = "manifest";
+/// Name of the file of the group itself.
+pub(super) const GROUP: &str = "resourceGroup";
+/// Version of the folder's form.
+const VERSION: u32 = 1;
+/// Kinds of Kubernetes, by the names of their files.
+const KUBERNETES: [&str; 8] = [
+    "nodeclaims",
+    "nodes",
+    "persistentvolumes",
+    "volumeattachments",
+    "pods",
+    "volumesnapshotcontents",
+    "orphansweeps",
+    "orphanrecords",
+];
+/// Those that need not be there: napkeeper may not be installed.
+const OPTIONAL: [&str; 2] = ["orphansweeps", "orphanrecords"];
+/// What the Azure CLI lists into which file.
+const AZ: [(&str, &str); 8] = [
+    (GROUP, "group show --name"),
+    ("virtualMachines", "vm list --resource-group"),
+    ("networkInterfaces", "network nic list --resource-group"),
+    ("disks", "disk list --resource-group"),
+    ("snapshots", "snapshot list --resource-group"),
+    ("virtualMachineScaleSets", "vmss list --resource-group"),
+    ("publicIPAddresses", "network public-ip list --resource-group"),
+    ("loadBalancers", "network lb list --resource-group"),
+];
+
+/// What a saved run says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Manifest {
+    version: u32,
+    /// Id of the managed cluster.
+    pub(super) cluster: String,
+    /// Id of the node resource group.
+    pub(super) group: String,
+    pub(super) region: String,
+    pub(super) started_at: Timestamp,
+    pub(super) taken_at: Timestamp,
+    /// Deletes were paused.
+    pub(super) paused: bool,
+    /// Kinds that the API server did not serve.
+    pub(super) not_served: BTreeSet<String>,
+    /// Listings that were not whole.
+    failures: Vec<Failure>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Failure {
+    listing: String,
+    what: String,
+    why: String,
+}
+
+impl Failure {
+    fn failed(&self) -> ListFailure {
+        ListFailure { what: Arc::from(self.what.as_str()), why: Arc::from(self.why.as_str()) }
+    }
+}
+
+/// Name of what is napkeeper's own, in a manifest's failures.
+const OWN: &str = "own";
+
+impl Manifest {
+    /// What a live run says of itself.
+    pub(super) fn of(input: &Input, not_served: BTreeSet<String>) -> Self {
+        let inventory = &input.inventory;
+        let mut failures = Vec::new();
+        let mut put = |listing: &str, failed: Option<&ListFailure>| {
+            let failure = |f: &ListFailure| Failure {
+                listing: listing.to_owned(),
+                what: f.what.to_string(),
+                why: f.why.to_string(),
+            };
+            failures.extend(failed.map(failure));
+        };
+        put("group", inventory.group_managed_by.as_ref().err());
+        put("cloud", inventory.cloud.as_ref().err());
+        put("bystanders", inventory.bystanders.as_ref().err());
+        put("claims", inventory.claims.as_ref().err());
+        put("nodes", inventory.nodes.as_ref().err());
+        put("volumes", inventory.volumes.as_ref().err());
+        put("attachments", inventory.attachments.as_ref().err());
+        put("diskUses", inventory.disk_uses.as_ref().err());
+        input.unread.iter().for_each(|failure| put(OWN, Some(failure)));
+        let cluster = &input.settings.cluster;
+        Self {
+            version: VERSION,
+            cluster: cluster.cluster.to_string(),
+            group: cluster.group.to_string(),
+            region: cluster.region.to_string(),
+            started_at: inventory.started_at,
+            taken_at: input.now,
+            paused: input.paused,
+            not_served,
+            failures,
+        }
+    }
+
+    /// Makes the listings that failed then fail again, in the same words.
+    pub(super) fn put_failures(&self, inventory: &mut Inventory) {
+        fn put<T>(listing: &mut Listing<T>, failed: ListFailure) {
+            *listing = Err(failed);
+        }
+        for failure in &self.failures {
+            let failed = failure.failed();
+            match failure.listing.as_str() {
+                "group" => inventory.group_managed_by = Err(failed),
+                "cloud" => put(&mut inventory.cloud, failed),
+                "bystanders" => put(&mut inventory.bystanders, failed),
+                "claims" => put(&mut inventory.claims, failed),
+                "nodes" => put(&mut inventory.nodes, failed),
+                "volumes" => put(&mut inventory.volumes, failed),
+                "attachments" => put(&mut inventory.attachments, failed),
+                "diskUses" => put(&mut inventory.disk_uses, failed),
+                _ => {}
+            }
+        }
+    }
+
+    /// What of napkeeper's own could not be read.
+    pub(super) fn unread(&self) -> Vec<ListFailure> {
+        self.failures.iter().filter(|f| f.listing == OWN).map(Failure::failed).collect()
+    }
+}
+
+/// What a folder holds.
+pub(super) struct Folder {
+    pub(super) manifest: Option<Manifest>,
+    pub(super) pages: Pages,
+    pub(super) objects: Objects,
+    /// When the first of its files was written.
+    pub(super) taken: Timestamp,
+}
+
+/// Kinds that count as not served where a folder has no manifest and no file of them.
+pub(super) fn optional() -> BTreeSet<String> {
+    OPTIONAL.map(str::to_owned).into()
+}
+
+/// What to do about a listing that a folder does not have.
+pub(super) fn missing(folder: &str, name: &str, group: &str) -> String {
+    let file = format!("{folder}/{name}.json");
+    let command = if KUBERNETES.contains(&name) {
+        let none = if name == "volumesnapshotcontents" {
+            "; where the cluster does not serve them, write {\"items\": []}"
+        } else {
+            ""
+        };
+        format!("kubectl get {name} --all-namespaces -o json > {file}{none}")
+    } else {
+        let words: Vec<&str> = name.split('.').collect();
+        match (AZ.iter().find(|(known, _)| *known == name), &words[..]) {
+            (Some((_, list)), _) => format!("az {list} {group} -o json > {file}"),
+            (None, ["managedClusters", cluster, "agentPools"]) => {
+                format!("az aks nodepool list --cluster-name {cluster} --resource-group <its group> -o json > {file}")
+            }
+            (None, ["managedClusters", cluster, "agentPools", pool, "machines"]) => format!(
+                "az aks machine list --nodepool-name {pool} --cluster-name {cluster} --resource-group <its group> -o json > {file}"
+            ),
+            (None, ["virtualMachineScaleSets", set, "virtualMachines"]) => {
+                format!("az vmss list-instances --name {set} --resource-group {group} -o json > {file}")
+            }
+            (None, _) => "napkeeper audit --save".to_owned(),
+        }
+    };
+    format!("{file} is missing; make it by: {command}")
+}
+
+/// Reads a folder.
+pub(super) fn read(folder: &Path) -> anyhow::Result<Folder> {
+    let shown = folder.display();
+    let mut read = Folder { manifest: None, pages: Pages::new(), objects: Objects::new(), taken: Timestamp::now() };
+    let mut paged: BTreeMap<String, BTreeMap<u32, Value>> = BTreeMap::new();
+    let mut broken = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("reading {shown}"))? {
+        let path = entry.with_context(|| format!("reading {shown}"))?.path();
+        let Some(name) = path.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_suffix(".json")) else {
+            continue;
+        };
+        let (text, at) = read_file(&path)?;
+        read.taken = read.taken.min(at);
+        let value: Value = match serde_json::from_str(&text) {
+            Ok(value) => value,
+            Err(error) => {
+                broken.push(broken_json(&path, &text, &error));
+                continue;
+            }
+        };
+        if name == MANIFEST {
+            let manifest: Manifest =
+                serde_json::from_value(value).with_context(|| format!("{}: it is no manifest", path.display()))?;
+            let version = manifest.version;
+            ensure!(version == VERSION, "{}: version {version} is not one that this napkeeper reads", path.display());
+            read.manifest = Some(manifest);
+        } else if KUBERNETES.contains(&name) {
+            read.objects.insert(name.to_owned(), items(value));
+        } else {
+            let (listing, page) = name.rsplit_once(".page").unwrap_or((name, "1"));
+            paged.entry(listing.to_owned()).or_default().insert(page.parse().unwrap_or(1), value);
+        }
+    }
+    if !broken.is_empty() {
+        broken.sort();
+        bail!("{}", broken.join("\n"));
+    }
+    read.pages = paged.into_iter().map(|(name, pages)| (name, pages.into_values().collect())).collect();
+    if read.manifest.is_none() && read.pages.is_empty() && read.objects.is_empty() {
+        bail!(
+            "{shown}: it has no saved listing. Make some by `napkeeper audit --save {shown}`, or by az and kubectl as \
+             docs/audit.md shows, beginning with: {}",
+            missing(&shown.to_string(), GROUP, "<the node resource group>")
+        );
+    }
+    Ok(read)
+}
+
+fn read_file(path: &Path) -> anyhow::Result<(String, Timestamp)> {
+    let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    let written = fs::metadata(path).and_then(|meta| meta.modified());
+    let written = written.with_context(|| format!("reading the time of {}", path.display()))?;
+    Ok((text, Timestamp::try_from(written)?))
+}
+
+/// What is wrong with a file, with its place.
+fn broken_json(path: &Path, text: &str, error: &serde_json::Error) -> String {
+    let place = format!("{}:{}:{}", path.display(), error.line(), error.column());
+    if text.trim().is_empty() {
+        return format!(
+            "{place}: the file is empty: the command that made it failed; run it again and look at its error"
+        );
+    }
+    let why = error.to_string();
+    let why = why.rsplit_once(" at line ").map_or(why.as_str(), |(why, _)| why);
+    format!("{place}: it is no JSON: {why}; list it anew")
+}
+
+/// The objects of what kubectl wrote: a list, or the one object that it was asked for.
+fn items(value: Value) -> Vec<Value> {
+    match value {
+        Value::Array(items) => items,
+        Value::Object(mut map) => match map.remove("items") {
+            Some(Value::Array(items)) => items,
+            Some(_) => Vec::new(),
+            None => vec![Value::Object(map)],
+        },
+        _ => Vec::new(),
+    }
+}
+
+/// Writes a folder. It must be new or empty, so that no file of another time is among its own.
+pub(super) fn write(folder: &Path, manifest: &Manifest, pages: &Pages, objects: &Objects) -> anyhow::Result<()> {
+    check_empty(folder)?;
+    let put = |name: &str, value: &Value| {
+        let path = folder.join(format!("{name}.json"));
+        let text = serde_json::to_string_pretty(value)? + "\n";
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
+    };
+    for (name, pages) in pages {
+        for (page, value) in (1..).zip(pages) {
+            let name = if page == 1 { name.clone() } else { format!("{name}.page{page}") };
+            put(&name, value)?;
+        }
+    }
+    for (name, items) in objects {
+        put(name, &json!({ "apiVersion": "v1", "kind": "List", "metadata": {}, "items": items }))?;
+    }
+    // Last, so that a folder with a manifest is whole.
+    put(MANIFEST, &serde_json::to_value(manifest)?)
+}
+
+/// Makes sure that a folder is there and empty.
+pub(super) fn check_empty(folder: &Path) -> anyhow::Result<()> {
+    let shown = folder.display();
+    fs::create_dir_all(folder).with_context(|| format!("making {shown}"))?;
+    let mut entries = fs::read_dir(folder).with_context(|| format!("reading {shown}"))?;
+    ensure!(
+        entries.next().is_none(),
+        "{shown}: it is not empty; name a new folder, so that no old listing is among them"
+    );
+    Ok(())
+}

@@ -1,0 +1,353 @@
+//! The built program: what does `audit` say of saved listings, and of an Azure that it asks?
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+const FORMATS: [&str; 6] = ["table", "json", "markdown", "csv", "sarif", "policyreport"];
+
+fn cases() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/audit")
+}
+
+/// Runs an audit in a folder where nothing says which cluster it is.
+fn audit(args: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_napkeeper"));
+    command.arg("audit").args(args).current_dir(folder.path()).env_remove("KUBECONFIG");
+    command.output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// The report on a folder, as JSON, and the exit code.
+fn report(folder: &Path, args: &[&str]) -> (Value, Option<i32>) {
+    let output = audit(&[&["--from", text(folder), "-o", "json"], args].concat());
+    let report = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+    (report, output.status.code())
+}
+
+fn finding<'r>(report: &'r Value, name: &str) -> &'r Value {
+    let findings = report["findings"].as_array().unwrap();
+    findings.iter().find(|f| f["name"] == name).unwrap_or_else(|| panic!("there is no finding of {name}"))
+}
+
+/// The committed listings, to be changed.
+fn copy() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(cases().join("saved")).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
+    }
+    folder
+}
+
+fn read(folder: &TempDir, name: &str) -> Value {
+    serde_json::from_str(&fs::read_to_string(folder.path().join(format!("{name}.json"))).unwrap()).unwrap()
+}
+
+fn write(folder: &TempDir, name: &str, value: &Value) {
+    fs::write(folder.path().join(format!("{name}.json")), value.to_string()).unwrap();
+}
+
+fn edit(folder: &TempDir, name: &str, change: impl FnOnce(&mut Value)) {
+    let mut value = read(folder, name);
+    change(&mut value);
+    write(folder, name, &value);
+}
+
+fn assert_golden(file: &str, actual: &str) {
+    let path = cases().join(file);
+    if std::env::var_os("NAPKEEPER_BLESS").is_some() {
+        fs::write(&path, actual).unwrap();
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(actual, expected, "{file} differs; if that is meant, run the test with NAPKEEPER_BLESS=1");
+}
+
+#[test]
+fn each_format_is_as_committed_and_none_changes_the_exit_code() {
+    for format in FORMATS {
+        let output = audit(&["--from", text(&cases().join("saved")), "-o", format]);
+        assert_eq!(output.status.code(), Some(1), "{format}: {}", stderr(&output));
+        assert_eq!(stderr(&output), "", "{format}");
+        assert_golden(&format!("{format}.txt"), &stdout(&output));
+    }
+}
+
+#[test]
+fn every_resource_stands_as_the_law_says() {
+    let (whole, code) = report(&cases().join("saved"), &["--all"]);
+    assert_eq!(code, Some(1));
+    for (name, standing, kept_by) in [
+        ("aks-general-aaaaa", "alive", &["sign_of_life"][..]),
+        ("aks-general-quota", "orphan", &[]),
+        ("aks-general-fresh", "suspect", &["too_young", "seen_once", "mode"]),
+        ("aks-general-ageless", "suspect", &["too_young", "seen_once", "mode"]),
+        ("aks-general-old_OsDisk_1_y", "unproven", &["too_young", "seen_once", "mode"]),
+        ("pvc-deleted", "orphan", &["approval"]),
+        ("pvc-attached", "alive", &["sign_of_life"]),
+        ("pvc-detached", "alive", &["sign_of_life"]),
+        ("pvc-retained", "foreign", &["retained"]),
+        ("pvc-before-us", "foreign", &["no_volume_record"]),
+        ("asrseeddisk-db-1", "foreign", &["no_volume_record"]),
+        ("jumpbox", "foreign", &["not_owned"]),
+        ("aks-system-00001", "foreign", &["not_owned"]),
+        ("kube-apiserver.nic", "alive", &["sign_of_life"]),
+        ("aks-general-other", "foreign", &["not_owned"]),
+    ] {
+        let finding = finding(&whole, name);
+        assert_eq!(finding["standing"], standing, "{name}: {finding}");
+        let kept: BTreeSet<&str> =
+            finding["kept_by"].as_array().unwrap().iter().map(|k| k["refusal"].as_str().unwrap()).collect();
+        for refusal in kept_by {
+            assert!(kept.contains(refusal), "{name} is not kept by {refusal}: {finding}");
+        }
+        let safe = !matches!(standing, "orphan") || finding["kind"] == "DataDisk";
+        assert!(!safe || !kept.is_empty(), "nothing keeps {name}");
+    }
+    let gone =
+        whole["findings"].as_array().unwrap().iter().find(|f| f["name"] == "aks-general-gone1" && f["kind"] == "Vm");
+    assert_eq!(gone.unwrap()["standing"], "unproven");
+    assert!(gone.unwrap()["approval"].is_null(), "beside managed NAP no approval helps a VM");
+    let standings: BTreeSet<&str> =
+        whole["findings"].as_array().unwrap().iter().map(|f| f["standing"].as_str().unwrap()).collect();
+    assert_eq!(standings.len(), 5, "all but unknown: {standings:?}");
+    let provisioner = report(&cases().join("saved"), &["--mode", "provisioner"]).0;
+    let gone =
+        provisioner["findings"].as_array().unwrap().iter().find(|f| f["kind"] == "Vm" && f["standing"] == "unproven");
+    assert!(gone.unwrap()["approval"].as_str().unwrap().contains("incarnation: 0000"));
+}
+
+#[test]
+fn what_is_regained_is_the_sum_of_orphans() {
+    let (report, _) = report(&cases().join("saved"), &[]);
+    let orphans: Vec<&Value> = report["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|f| f["standing"] == "orphan" || f["standing"] == "unproven")
+        .collect();
+    let regained = &report["regained"];
+    assert_eq!(regained["resources"], orphans.len());
+    assert_eq!(regained["addresses"], 31);
+    let nanos: i64 = orphans.iter().map(|f| f["nano_usd_per_hour"].as_i64().unwrap()).sum();
+    let cents = i128::from(nanos) * 730 * 100 / 1_000_000_000;
+    let told: f64 = regained["usd_per_month"].as_str().unwrap().replace(',', "").parse().unwrap();
+    assert!((told * 100.0 - cents as f64).abs() <= 1.0, "{told} {cents}");
+}
+
+#[test]
+fn filters_show_less_and_change_neither_sums_nor_exit_code() {
+    let (all, _) = report(&cases().join("saved"), &["--all"]);
+    let (nics, code) = report(&cases().join("saved"), &["--kind", "nic", "--standing", "suspect,orphan"]);
+    assert_eq!((code, &nics["totals"]), (Some(1), &all["totals"]));
+    let names: BTreeSet<&str> =
+        nics["findings"].as_array().unwrap().iter().map(|f| f["name"].as_str().unwrap()).collect();
+    assert_eq!(names, BTreeSet::from(["aks-general-quota", "aks-general-fresh", "aks-general-ageless"]));
+    assert_eq!(report(&cases().join("saved"), &["--fail-on", "never"]).1, Some(0));
+}
+
+#[test]
+fn approvals_that_do_nothing_and_a_breaker_that_would_trip_are_said() {
+    let about = |report: &Value, what: &str| -> Vec<String> {
+        let remarks = report["remarks"].as_array().unwrap().iter().filter(|r| r["about"] == what);
+        remarks.map(|r| r["what"].as_str().unwrap().to_owned()).collect()
+    };
+    let saved = report(&cases().join("saved"), &[]).0;
+    let approvals = about(&saved, "approval");
+    assert_eq!(approvals.len(), 2, "{approvals:?}");
+    assert!(
+        approvals[0].contains("pvc-retained does nothing (Expired)")
+            && approvals[1].contains("pvc-long-gone does nothing (Spent)")
+    );
+    assert_eq!(about(&saved, "breaker"), [""; 0]);
+    // What a restored API server looks like: most of what was wanted is wanted by nobody any more.
+    let folder = copy();
+    edit(&folder, "virtualMachines", |vms| vms["value"] = json!([]));
+    edit(&folder, "nodeclaims", |list| list["items"] = json!([]));
+    edit(&folder, "nodes", |list| drop(list["items"].as_array_mut().unwrap().pop()));
+    for page in ["networkInterfaces", "networkInterfaces.page2"] {
+        edit(&folder, page, |nics| {
+            for nic in nics["value"].as_array_mut().unwrap() {
+                nic["properties"]["virtualMachine"] = Value::Null;
+            }
+        });
+    }
+    let lost = report(folder.path(), &[]).0;
+    let breaker = about(&lost, "breaker");
+    assert!(breaker.len() == 1 && breaker[0].contains("would trip"), "{breaker:?}");
+    assert!(breaker[0].contains("commit `breaker: {clearedAt:"), "{breaker:?}");
+}
+
+#[test]
+fn a_group_of_another_cluster_holds_no_orphans() {
+    let folder = copy();
+    edit(&folder, "resourceGroup", |group| {
+        group["managedBy"] =
+            json!("/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/other")
+    });
+    let (report, code) = report(folder.path(), &[]);
+    assert_eq!(code, Some(0), "{report}");
+    assert_eq!(report["regained"]["resources"], 0);
+    assert!(report["remarks"][0]["what"].as_str().unwrap().contains("is not managed by"), "{report}");
+}
+
+#[test]
+fn a_listing_that_is_missing_makes_everything_unknown_and_says_how_to_make_it() {
+    for (name, hint) in [
+        ("nodes", "kubectl get nodes"),
+        ("nodeclaims", "kubectl get nodeclaims"),
+        ("persistentvolumes", "kubectl get persistentvolumes"),
+        ("virtualMachines", "az vm list"),
+        ("disks", "az disk list"),
+        ("snapshots", "az snapshot list"),
+        ("managedClusters.shop.agentPools", "az aks nodepool list"),
+        ("managedClusters.shop.agentPools.system.machines", "az aks machine list"),
+        ("resourceGroup", "az group show"),
+    ] {
+        let folder = copy();
+        fs::remove_file(folder.path().join(format!("{name}.json"))).unwrap();
+        let (report, code) = report(folder.path(), &[]);
+        assert_eq!(code, Some(2), "{name}");
+        assert_eq!((&report["whole"], &report["regained"]["resources"]), (&json!(false), &json!(0)));
+        let why = report["failed"][0]["why"].as_str().unwrap();
+        assert!(why.contains(hint) && why.contains(&format!("{name}.json")), "{why}");
+        for finding in report["findings"].as_array().unwrap() {
+            assert_eq!(finding["standing"], "unknown", "{finding}");
+        }
+    }
+}
+
+/// What the Azure CLI makes of a page: the properties one level up, at every level, and a null for what is absent.
+fn as_az(page: &Value) -> Vec<Value> {
+    page["value"].as_array().unwrap().iter().map(flat).collect()
+}
+
+fn flat(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.iter().map(flat).collect(),
+        Value::Object(map) => {
+            let mut item = json!({ "extendedLocation": null });
+            let properties = map.get("properties").and_then(Value::as_object);
+            let own = map.iter().filter(|(key, _)| *key != "properties");
+            for (key, value) in own.chain(properties.into_iter().flatten()) {
+                let key = if key == "LastOwnershipUpdateTime" { "lastOwnershipUpdateTime" } else { key };
+                item[key] = flat(value);
+            }
+            item
+        }
+        other => other.clone(),
+    }
+}
+
+#[test]
+fn files_of_az_and_kubectl_give_the_report_of_a_saved_run() {
+    let folder = copy();
+    let mut nics = as_az(&read(&folder, "networkInterfaces"));
+    nics.extend(as_az(&read(&folder, "networkInterfaces.page2")));
+    fs::remove_file(folder.path().join("networkInterfaces.page2.json")).unwrap();
+    write(&folder, "networkInterfaces", &json!(nics));
+    for name in ["virtualMachines", "disks", "snapshots", "publicIPAddresses", "loadBalancers"] {
+        let flat = as_az(&read(&folder, name));
+        write(&folder, name, &json!(flat));
+    }
+    edit(&folder, "resources.networkInterfaces", |page| *page = page["value"].clone());
+    write(&folder, "volumesnapshotcontents", &json!({ "items": [] }));
+    let manifest = read(&folder, "manifest");
+    fs::remove_file(folder.path().join("manifest.json")).unwrap();
+    let cluster = manifest["cluster"].as_str().unwrap();
+    let args = [
+        "--taken-at",
+        "2026-11-20T12:00:00Z",
+        "--subscription",
+        "00000000-0000-4000-8000-000000000001",
+        "--resource-group",
+        "MC_shop_shop_westeurope",
+        "--cluster-id",
+        cluster,
+        "--all",
+    ];
+    let (by_hand, _) = report(folder.path(), &args);
+    let (saved, _) = report(&cases().join("saved"), &["--all"]);
+    assert_eq!(by_hand, saved);
+}
+
+#[test]
+fn a_newcomer_is_told_what_where_and_what_to_do() {
+    let empty = tempfile::tempdir().unwrap();
+    let broken = copy();
+    fs::write(broken.path().join("nodes.json"), "{\"items\": [\n  oops]}").unwrap();
+    fs::write(broken.path().join("disks.json"), "").unwrap();
+    let (empty, broken) = (text(empty.path()).to_owned(), text(broken.path()).to_owned());
+    for (args, parts) in [
+        (vec![], vec!["no napkeeper.yaml here or in a folder above", "--cluster-id"]),
+        (vec!["--from", "/nonexistent"], vec!["reading /nonexistent"]),
+        (vec!["--from", &empty], vec![&*empty, "it has no saved listing", "napkeeper audit --save", "az group show"]),
+        (vec!["--from", &broken], vec!["nodes.json:2:3: it is no JSON: expected", "disks.json:1:0: the file is empty"]),
+        (vec!["--subscription", "s"], vec!["--resource-group", "--cluster-id"]),
+        (vec!["--from", "a", "--save", "b"], vec!["cannot be used with"]),
+        (vec!["--save", &broken], vec![&*broken, "it is not empty"]),
+        (vec!["--azure-token-file", "x"], vec!["need an --azure-endpoint on this machine"]),
+        (vec!["--as-controller", "-o", "csv"], vec!["--as-controller prints -o table and -o json alone"]),
+    ] {
+        let output = audit(&args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        for part in parts {
+            assert!(stderr(&output).contains(part), "{args:?}: {part:?} is not in {}", stderr(&output));
+        }
+    }
+}
+
+#[test]
+fn an_unreachable_azure_and_cluster_are_named_with_what_to_look_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    fs::write(&token, "t").unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let config = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n\
+        clusters: [{name: a, cluster: {server: \"http://127.0.0.1:1\"}}]\nusers: [{name: a, user: {}}]\n";
+    fs::write(&kubeconfig, config).unwrap();
+    let cluster = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c";
+    let args = [
+        "--azure-endpoint",
+        "http://127.0.0.1:1",
+        "--azure-token-file",
+        text(&token),
+        "--kubeconfig",
+        text(&kubeconfig),
+        "--subscription",
+        "s",
+        "--resource-group",
+        "MC_g",
+        "--cluster-id",
+        cluster,
+    ];
+    let save = folder.path().join("saved");
+    let live = audit(&[&args[..], &["-o", "json", "--save", text(&save)]].concat());
+    assert_eq!(live.status.code(), Some(2), "{}", stderr(&live));
+    let live: Value = serde_json::from_slice(&live.stdout).unwrap();
+    let failed: Vec<String> = live["failed"].as_array().unwrap().iter().map(ToString::to_string).collect();
+    assert!(failed.iter().any(|f| f.contains("node resource group") && f.contains("--azure-endpoint")), "{failed:?}");
+    assert!(failed.iter().any(|f| f.contains("nodeclaims") && f.contains("kubeconfig")), "{failed:?}");
+    let again = report(&save, &[]);
+    assert_eq!(again, (live, Some(2)), "what failed then fails in a replay, in the same words");
+    let controller = audit(&[&args[..], &["--as-controller"]].concat());
+    assert_eq!(controller.status.code(), Some(1), "{}", stderr(&controller));
+    assert!(stdout(&controller).contains("permissions: could not be read"), "{}", stdout(&controller));
+}

@@ -1,0 +1,172 @@
+//! Meanings: what do the codes of Azure's errors mean to the domain?
+//!
+//! By code first. Text decides only where one code stands for several things, as `OperationNotAllowed` does for every
+//! kind of quota and `InvalidParameter` for whatever is wrong with a VM. Codes and texts are those of Azure's public
+//! documentation; `fixtures/errors.json` has a body of each family with the page that documents it.
+
+use napkeeper_core::ports::{CloudErrorCode, QuotaTold};
+
+/// Codes that mean one thing whatever the text says.
+const BY_CODE: [(&str, CloudErrorCode); 57] = [
+    ("SkuNotAvailable", CloudErrorCode::SkuNotAvailable),
+    ("VMSizeNotSupported", CloudErrorCode::SkuNotAvailable),
+    ("NotAvailableForSubscription", CloudErrorCode::SkuNotAvailable),
+    ("AllocationFailed", CloudErrorCode::AllocationFailed),
+    ("OverconstrainedAllocationRequest", CloudErrorCode::Overconstrained),
+    ("ZonalAllocationFailed", CloudErrorCode::ZonalAllocationFailed),
+    ("OverconstrainedZonalAllocationRequest", CloudErrorCode::OverconstrainedZonal),
+    ("SubnetIsFull", CloudErrorCode::SubnetFull),
+    ("InsufficientSubnetSize", CloudErrorCode::SubnetFull),
+    ("NicReservedForAnotherVm", CloudErrorCode::NicReserved),
+    ("NicInUse", CloudErrorCode::InUse),
+    ("ScopeLocked", CloudErrorCode::Locked),
+    ("RequestDisallowedByPolicy", CloudErrorCode::Policy),
+    ("RequestDisallowedByAzure", CloudErrorCode::Policy),
+    ("DenyAssignmentAuthorizationFailed", CloudErrorCode::Lockdown),
+    ("ReadOnlyDisabledSubscription", CloudErrorCode::Permission),
+    ("InvalidAuthenticationToken", CloudErrorCode::Permission),
+    ("InvalidAuthenticationTokenTenant", CloudErrorCode::Permission),
+    ("ExpiredAuthenticationToken", CloudErrorCode::Permission),
+    ("TooManyRequests", CloudErrorCode::Throttled),
+    ("SubscriptionRequestsThrottled", CloudErrorCode::Throttled),
+    ("ResourceRequestsThrottled", CloudErrorCode::Throttled),
+    ("ResourceCollectionRequestsThrottled", CloudErrorCode::Throttled),
+    ("ResourceNotFound", CloudErrorCode::NotFound),
+    // Without its group nothing can be said of a resource; the bare word says not even what was not found.
+    ("ResourceGroupNotFound", CloudErrorCode::Unavailable),
+    ("NotFound", CloudErrorCode::Unavailable),
+    ("PropertyChangeNotAllowed", CloudErrorCode::Conflict),
+    ("PreconditionFailed", CloudErrorCode::Conflict),
+    ("Conflict", CloudErrorCode::Conflict),
+    ("AnotherOperationInProgress", CloudErrorCode::Conflict),
+    ("RetryableErrorDueToAnotherOperation", CloudErrorCode::Conflict),
+    ("OperationPreempted", CloudErrorCode::Conflict),
+    ("GalleryImageNotFound", CloudErrorCode::Image),
+    ("ImageNotFound", CloudErrorCode::Image),
+    ("PlatformImageNotFound", CloudErrorCode::Image),
+    ("ImageVersionDeprecated", CloudErrorCode::Image),
+    ("MarketplacePurchaseEligibilityFailed", CloudErrorCode::Image),
+    ("ResourcePurchaseValidationFailed", CloudErrorCode::Image),
+    ("VMMarketplaceInvalidInput", CloudErrorCode::Image),
+    ("SubscriptionNotEnabledEncryptionAtHost", CloudErrorCode::Encryption),
+    ("VMSizeDoesNotSupportEncryptionAtHost", CloudErrorCode::SizeUnfit),
+    ("VMSizeDoesNotSupportEphemeralOS", CloudErrorCode::SizeUnfit),
+    ("DiskEncryptionSetNotFound", CloudErrorCode::Encryption),
+    ("KeyVaultAccessForbidden", CloudErrorCode::Encryption),
+    ("KeyVaultAndDiskInDifferentRegions", CloudErrorCode::Encryption),
+    ("KeyVaultKeyDisabled", CloudErrorCode::Encryption),
+    ("KeyVaultKeyNotFound", CloudErrorCode::Encryption),
+    ("KeyVaultKeyIsDisabledOrExpired", CloudErrorCode::Encryption),
+    ("KeyVaultNotFound", CloudErrorCode::Encryption),
+    ("KeyVaultAuthenticationFailure", CloudErrorCode::Encryption),
+    ("InternalServerError", CloudErrorCode::Unavailable),
+    ("InternalExecutionError", CloudErrorCode::Unavailable),
+    ("InternalOperationError", CloudErrorCode::Unavailable),
+    ("RetryableError", CloudErrorCode::Unavailable),
+    ("ServiceUnavailable", CloudErrorCode::Unavailable),
+    ("ServerTimeout", CloudErrorCode::Unavailable),
+    ("GatewayTimeout", CloudErrorCode::Unavailable),
+];
+
+/// What a code means by a part of its text in lower case; the last one, with an empty text, is for any other.
+type ByText = &'static [(&'static str, CloudErrorCode)];
+
+const QUOTAS: ByText = &[
+    ("lowprioritycores", CloudErrorCode::SpotQuota),
+    ("total regional", CloudErrorCode::RegionalQuota),
+    ("quota limits of core", CloudErrorCode::RegionalQuota),
+    ("virtualmachines quota", CloudErrorCode::RegionalQuota),
+    ("cores quota", CloudErrorCode::FamilyQuota),
+];
+
+/// `OperationNotAllowed` besides quotas.
+const NOT_ALLOWED: ByText = &[("attached to vm", CloudErrorCode::InUse), ("", CloudErrorCode::Invalid)];
+
+const AUTHORIZATION: ByText = &[
+    ("deny assignment", CloudErrorCode::Lockdown),
+    ("diskencryptionsets", CloudErrorCode::Encryption),
+    ("", CloudErrorCode::Permission),
+];
+
+/// What is wrong with a VM that is asked for.
+const PARAMETERS: ByText = &[
+    ("'microsoft.compute/encryptionathost' feature is not enabled", CloudErrorCode::Encryption),
+    ("encryptionathost", CloudErrorCode::SizeUnfit),
+    ("encryption at host", CloudErrorCode::SizeUnfit),
+    ("cannot boot hypervisor generation", CloudErrorCode::SizeUnfit),
+    ("cpu architecture", CloudErrorCode::SizeUnfit),
+    ("disk controller", CloudErrorCode::SizeUnfit),
+    ("is not supported for subscription", CloudErrorCode::SkuNotAvailable),
+    ("disk encryption set", CloudErrorCode::Encryption),
+    ("diskencryptionset", CloudErrorCode::Encryption),
+    ("shared image gallery images", CloudErrorCode::Image),
+    ("gallery image", CloudErrorCode::Image),
+    ("", CloudErrorCode::Invalid),
+];
+
+/// Codes that stand for several things.
+const BY_TEXT: [(&str, &[ByText]); 8] = [
+    ("OperationNotAllowed", &[QUOTAS, NOT_ALLOWED]),
+    ("QuotaExceeded", &[QUOTAS, &[("", CloudErrorCode::FamilyQuota)]]),
+    ("AuthorizationFailed", &[AUTHORIZATION]),
+    ("LinkedAuthorizationFailed", &[AUTHORIZATION]),
+    ("InvalidParameter", &[PARAMETERS]),
+    ("InvalidTemplateDeployment", &[PARAMETERS]),
+    ("BadRequest", &[PARAMETERS]),
+    (
+        "InvalidResourceReference",
+        &[&[("diskencryptionsets", CloudErrorCode::Encryption), ("", CloudErrorCode::Invalid)]],
+    ),
+];
+
+/// What an error means, by ARM's `error.code` and `error.message`. Codes compare without case. What is unknown is
+/// [`CloudErrorCode::Invalid`]: it would fail again, and nothing is marked unavailable for it.
+#[must_use]
+pub fn classify(code: &str, message: &str) -> CloudErrorCode {
+    meaning(code, message).unwrap_or(CloudErrorCode::Invalid)
+}
+
+/// What a code means; `None` where it says nothing to us.
+pub(crate) fn meaning(code: &str, message: &str) -> Option<CloudErrorCode> {
+    if let Some((_, meaning)) = BY_CODE.iter().find(|(known, _)| known.eq_ignore_ascii_case(code)) {
+        return Some(*meaning);
+    }
+    let (_, texts) = BY_TEXT.iter().find(|(known, _)| known.eq_ignore_ascii_case(code))?;
+    let message = message.to_lowercase();
+    texts.iter().copied().flatten().find(|(part, _)| message.contains(part)).map(|(_, meaning)| *meaning)
+}
+
+/// Limit and usage of a quota, in the two ways in which Compute puts them.
+pub(crate) fn quota(message: &str) -> Option<QuotaTold> {
+    let number = |after: &str| {
+        let (_, rest) = message.split_once(after)?;
+        let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok()
+    };
+    let either = |one: &str, other: &str| number(one).or_else(|| number(other));
+    let limit = either("Current Limit:", "Maximum allowed:")?;
+    Some(QuotaTold { limit, usage: either("Current Usage:", "Current in use:")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_is_read_in_both_wordings() {
+        let told = |limit, usage| Some(QuotaTold { limit, usage });
+        assert_eq!(quota("… Current Limit: 100, Current Usage: 96, Additional Required: 8 …"), told(100, 96));
+        assert_eq!(quota("Maximum allowed: 4, Current in use: 4, Additional requested: 2."), told(4, 4));
+        assert_eq!(quota("Current Limit: many"), None);
+        assert_eq!(quota(""), None);
+    }
+
+    #[test]
+    fn no_code_is_told_twice() {
+        let codes = BY_CODE.iter().map(|(code, _)| code).chain(BY_TEXT.iter().map(|(code, _)| code));
+        let mut seen = std::collections::BTreeSet::new();
+        for code in codes {
+            assert!(seen.insert(code.to_lowercase()), "{code}");
+        }
+    }
+}

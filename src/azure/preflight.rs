@@ -1,0 +1,326 @@
+//! Preflight: what may our identity do in the node resource group, and what stands in its way?
+//!
+//! Reads only. Every read may itself be refused, which is an answer and no end: whoever may not read permissions is
+//! told so, and is told the rest.
+
+use crate::azure::{Azure, parsed};
+use crate::error::unavailable;
+use crate::wire::Method;
+use napkeeper_core::ports::CloudError;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Version of permissions and deny assignments.
+const AUTHORIZATION: &str = "2022-04-01";
+/// Version of locks.
+const LOCKS: &str = "2020-05-01";
+/// Version of policies.
+const POLICY: &str = "2023-04-01";
+/// Most pages of a listing. More means that the links run in circles.
+const MOST_PAGES: usize = 100;
+/// Most definitions of policies that are looked up.
+const MOST_DEFINITIONS: usize = 100;
+
+/// A set of rights: what is given, and what is taken out again.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Permission {
+    /// Patterns of actions that are in it.
+    pub actions: Vec<String>,
+    /// Patterns of actions that are not in it, though `actions` has them.
+    pub not_actions: Vec<String>,
+}
+
+impl Permission {
+    /// True when an action is in the set.
+    #[must_use]
+    pub fn has(&self, action: &str) -> bool {
+        let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, action));
+        any(&self.actions) && !any(&self.not_actions)
+    }
+}
+
+/// A deny assignment, such as the one by which AKS locks a node resource group down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denial {
+    /// Its name, for people.
+    pub name: String,
+    /// What it denies.
+    pub permissions: Vec<Permission>,
+    /// How many principals it spares: we may be among them.
+    pub spared: usize,
+}
+
+impl Denial {
+    /// True when it denies an action.
+    #[must_use]
+    pub fn denies(&self, action: &str) -> bool {
+        self.permissions.iter().any(|permission| permission.has(action))
+    }
+}
+
+/// A management lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lock {
+    /// Its name.
+    pub name: String,
+    /// `CanNotDelete` or `ReadOnly`.
+    pub level: String,
+    /// Its id, which begins with the id of what is locked.
+    pub id: String,
+}
+
+/// An Azure Policy assignment that may refuse what we write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Its name, for people.
+    pub name: String,
+    /// `deny`, `denyaction` (of deletes), `unknown`, or `initiative` for a set of policies that was not looked into.
+    pub effect: String,
+    /// Where it is assigned.
+    pub scope: String,
+}
+
+/// What was found. Each part is there, or why it could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Preflight {
+    /// Rights in the node resource group, a set for each role.
+    pub permissions: Result<Vec<Permission>, CloudError>,
+    /// Deny assignments.
+    pub denials: Result<Vec<Denial>, CloudError>,
+    /// Locks of the group, of what is in it, and of what it is in.
+    pub locks: Result<Vec<Lock>, CloudError>,
+    /// Policies with the effect deny, and initiatives.
+    pub policies: Result<Vec<Policy>, CloudError>,
+}
+
+impl Preflight {
+    /// What an action meets: `None` where the permissions could not be read.
+    #[must_use]
+    pub fn may(&self, action: &str) -> Option<bool> {
+        let permissions = self.permissions.as_ref().ok()?;
+        Some(permissions.iter().any(|permission| permission.has(action)))
+    }
+
+    /// The deny assignments that an action meets.
+    pub fn denied_by<'a>(&'a self, action: &'a str) -> impl Iterator<Item = &'a Denial> {
+        self.denials.iter().flatten().filter(move |denial| denial.denies(action))
+    }
+}
+
+/// True when a pattern of Azure's covers an action. A star stands for any text; case does not count.
+#[must_use]
+pub fn matches(pattern: &str, action: &str) -> bool {
+    let (pattern, action) = (pattern.to_ascii_lowercase(), action.to_ascii_lowercase());
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = action.strip_prefix(first) else { return false };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    // Each part as early as possible leaves the most for those after it.
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+impl Azure {
+    /// Looks at what our identity may do in the node resource group. Changes nothing.
+    pub async fn preflight(&self) -> Preflight {
+        Preflight {
+            permissions: self.permissions().await,
+            denials: self.denials().await,
+            locks: self.locks().await,
+            policies: self.policies().await,
+        }
+    }
+
+    async fn permissions(&self) -> Result<Vec<Permission>, CloudError> {
+        let list = self.authorization("permissions", AUTHORIZATION).await?;
+        list.into_iter().map(|value| serde_json::from_value(value).map_err(|e| strange(&e))).collect()
+    }
+
+    async fn denials(&self) -> Result<Vec<Denial>, CloudError> {
+        let list = self.authorization("denyAssignments", AUTHORIZATION).await?;
+        let denial = |value: Value| {
+            let properties = &value["properties"];
+            let permissions = serde_json::from_value(properties["permissions"].clone()).map_err(|e| strange(&e))?;
+            let spared = properties["excludePrincipals"].as_array().map_or(0, Vec::len);
+            Ok(Denial { name: named(&value, "denyAssignmentName"), permissions, spared })
+        };
+        list.into_iter().map(denial).collect()
+    }
+
+    async fn locks(&self) -> Result<Vec<Lock>, CloudError> {
+        let list = self.authorization("locks", LOCKS).await?;
+        let lock = |value: Value| Lock {
+            name: text(&value["name"]),
+            level: text(&value["properties"]["level"]),
+            id: text(&value["id"]),
+        };
+        Ok(list.into_iter().map(lock).collect())
+    }
+
+    async fn policies(&self) -> Result<Vec<Policy>, CloudError> {
+        let assignments = self.authorization("policyAssignments", POLICY).await?;
+        let mut policies = Vec::new();
+        for assignment in assignments.into_iter().take(MOST_DEFINITIONS) {
+            let properties = &assignment["properties"];
+            if properties["enforcementMode"].as_str() == Some("DoNotEnforce") {
+                continue;
+            }
+            let effect = self.effect(properties).await;
+            if matches!(effect.as_str(), "deny" | "denyaction" | "initiative" | "unknown") {
+                policies.push(Policy {
+                    name: named(&assignment, "displayName"),
+                    effect,
+                    scope: text(&properties["scope"]),
+                });
+            }
+        }
+        Ok(policies)
+    }
+
+    /// The effect of an assignment, in lower case: its own parameter, else what its definition says.
+    async fn effect(&self, assignment: &Value) -> String {
+        if let Some(effect) = assignment["parameters"]["effect"]["value"].as_str() {
+            return effect.to_ascii_lowercase();
+        }
+        let id = text(&assignment["policyDefinitionId"]);
+        if id.to_ascii_lowercase().contains("/policysetdefinitions/") {
+            return "initiative".to_owned();
+        }
+        match self.read_json(&id, POLICY).await {
+            Ok(definition) => effect_of(&definition["properties"]),
+            Err(_) => "unknown".to_owned(),
+        }
+    }
+
+    /// All pages of a listing of the provider of authorization, at the group.
+    async fn authorization(&self, what: &str, version: &str) -> Result<Vec<Value>, CloudError> {
+        let path = format!("{}/providers/Microsoft.Authorization/{what}", self.settings.group);
+        let mut url = self.transport.url(&path);
+        url.query_pairs_mut().append_pair("api-version", version);
+        let mut found = Vec::new();
+        for _ in 0..MOST_PAGES {
+            let mut page: Value = parsed(&self.transport.call(Method::Get, url, None).await?)?;
+            let Some(Value::Array(items)) = page.get_mut("value").map(Value::take) else {
+                return Err(strange(&"it has no value"));
+            };
+            found.extend(items);
+            let next = page["nextLink"].as_str().filter(|next| !next.is_empty());
+            let Some(next) = next else { return Ok(found) };
+            url = next.parse().map_err(|_| strange(&"the link to the next page is no URL"))?;
+        }
+        Err(unavailable(format!("the listing of {what} has more than {MOST_PAGES} pages")))
+    }
+
+    async fn read_json(&self, path: &str, version: &str) -> Result<Value, CloudError> {
+        let mut url = self.transport.url(path);
+        url.query_pairs_mut().append_pair("api-version", version);
+        parsed(&self.transport.call(Method::Get, url, None).await?)
+    }
+}
+
+/// The effect that a definition has where its assignment gives none.
+fn effect_of(definition: &Value) -> String {
+    let effect = definition["policyRule"]["then"]["effect"].as_str().unwrap_or_default();
+    let by_default = || definition["parameters"]["effect"]["defaultValue"].as_str().unwrap_or("unknown");
+    let effect = if effect.starts_with('[') { by_default() } else { effect };
+    effect.to_ascii_lowercase()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// The name that people gave, else the one that Azure did.
+fn named(value: &Value, key: &str) -> String {
+    let given = value["properties"][key].as_str().filter(|name| !name.is_empty());
+    given.map_or_else(|| text(&value["name"]), str::to_owned)
+}
+
+fn strange(why: &dyn std::fmt::Display) -> CloudError {
+    unavailable(format!("Azure's response cannot be understood: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn patterns_are_matched_as_azure_matches_them() {
+        let action = "Microsoft.Network/networkInterfaces/delete";
+        for (pattern, expected) in [
+            ("*", true),
+            ("*/delete", true),
+            ("Microsoft.Network/*", true),
+            ("microsoft.network/NETWORKINTERFACES/delete", true),
+            ("Microsoft.Network/*/delete", true),
+            ("Microsoft.Network/networkInterfaces/delete*", true),
+            ("*/read", false),
+            ("Microsoft.Network/networkInterfaces", false),
+            ("Microsoft.Net*work/*/delete/*", false),
+            ("", false),
+        ] {
+            assert_eq!(matches(pattern, action), expected, "{pattern}");
+        }
+        assert!(matches("", "") && !matches("a*a", "a"), "two parts do not share a letter");
+    }
+
+    /// What a pattern means, by its definition: tries every length of each star.
+    fn by_definition(pattern: &[u8], text: &[u8]) -> bool {
+        match pattern {
+            [] => text.is_empty(),
+            [b'*', rest @ ..] => (0..=text.len()).any(|n| by_definition(rest, &text[n..])),
+            [c, rest @ ..] => text.split_first().is_some_and(|(t, tail)| t == c && by_definition(rest, tail)),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_pattern_matches_what_its_definition_says(pattern in "[ab*]{0,8}", text in "[ab]{0,10}") {
+            prop_assert_eq!(matches(&pattern, &text), by_definition(pattern.as_bytes(), text.as_bytes()));
+            prop_assert_eq!(matches(&pattern.to_uppercase(), &text), matches(&pattern, &text));
+        }
+
+        #[test]
+        fn what_is_taken_out_of_a_set_is_not_in_it(given in "[ab*]{0,6}", taken in "[ab*]{0,6}", text in "[ab]{0,8}") {
+            let permission = Permission { actions: vec![given.clone()], not_actions: vec![taken.clone()] };
+            prop_assert_eq!(permission.has(&text), matches(&given, &text) && !matches(&taken, &text));
+        }
+    }
+
+    #[test]
+    fn one_role_gives_what_another_one_does_not() {
+        let permission = |actions: &[&str], not: &[&str]| Permission {
+            actions: actions.iter().map(|a| (*a).to_owned()).collect(),
+            not_actions: not.iter().map(|a| (*a).to_owned()).collect(),
+        };
+        let preflight = Preflight {
+            permissions: Ok(vec![permission(&["*"], &["*/delete"]), permission(&["Microsoft.Compute/disks/*"], &[])]),
+            denials: Ok(vec![Denial {
+                name: "lockdown".to_owned(),
+                permissions: vec![permission(&["*/delete"], &["Microsoft.Network/*"])],
+                spared: 1,
+            }]),
+            locks: Ok(Vec::new()),
+            policies: Ok(Vec::new()),
+        };
+        assert_eq!(preflight.may("Microsoft.Compute/disks/delete"), Some(true));
+        assert_eq!(preflight.may("Microsoft.Network/networkInterfaces/delete"), Some(false));
+        assert_eq!(preflight.denied_by("Microsoft.Compute/disks/delete").count(), 1);
+        assert_eq!(preflight.denied_by("Microsoft.Network/networkInterfaces/delete").count(), 0);
+    }
+
+    #[test]
+    fn a_policy_has_the_effect_that_it_names_or_defaults_to() {
+        let definition = |effect: &str, default: Value| json!({ "policyRule": { "then": { "effect": effect } }, "parameters": { "effect": { "defaultValue": default } } });
+        assert_eq!(effect_of(&definition("Deny", Value::Null)), "deny");
+        assert_eq!(effect_of(&definition("[parameters('effect')]", json!("Audit"))), "audit");
+        assert_eq!(effect_of(&definition("[parameters('effect')]", Value::Null)), "unknown");
+    }
+}

@@ -1,0 +1,238 @@
+//! Launches that are cut short, refused late, or meet what they did not expect.
+
+use super::*;
+use crate::cluster::claim::LaunchIntent;
+use crate::plan::Report;
+use crate::ports::ClusterError;
+
+/// Steps a script to its end: the words, and what it reports.
+fn play_whole(
+    script: &mut LaunchScript,
+    mut answer: impl FnMut(&Effect) -> Result<Reply, PortError>,
+) -> (Vec<&'static str>, Report) {
+    let (mut words, mut seconds, mut reply) = (Vec::new(), 0, None);
+    for _ in 0..500 {
+        match script.step(reply.take(), at(seconds)) {
+            Step::Do(effect) => {
+                reply = Some(answer(&effect));
+                words.push(word(&effect));
+            }
+            Step::Wait(time) => seconds += time.as_secs().max(1),
+            Step::End(report) => return (words, report),
+        }
+    }
+    panic!("no end: {words:?}");
+}
+
+/// A claim whose launch was cut short after Azure had accepted its VM.
+fn cut_short() -> Claim {
+    let mut claim = a_claim();
+    let operation = Some(OperationId(Arc::from("op-of-an-earlier-run")));
+    claim.intent = Some(LaunchIntent { operation, ..intent(&claim, offering(SMALL, 1, Spot)) });
+    claim
+}
+
+#[test]
+fn w05_a_late_failure_is_learnt_after_a_crash() {
+    let claim = cut_short();
+    for (state, expected) in [
+        (Some(ProvisioningState::Failed), &["poll", "get", "delete vm", "poll", "get nic", "intent"][..]),
+        (None, &["poll", "get", "intent", "nic", "vm"][..]),
+    ] {
+        let mut polled = false;
+        let (words, report) = play_whole(&mut script(&claim), |effect| match effect {
+            Effect::Poll(_) if !std::mem::replace(&mut polled, true) => {
+                Err(refused(CloudErrorCode::ZonalAllocationFailed, None))
+            }
+            Effect::Get(id) if *id == resource_ids(&group(), &claim.name).vm => {
+                Ok(Reply::Resource(state.map(|s| vm(&claim, s, tags(&claim)))))
+            }
+            other => fine(other),
+        });
+        assert_eq!(words[..expected.len()], *expected);
+        assert_eq!(words.last(), Some(&"launched"));
+        let refused: Vec<_> = report.refused.iter().map(|r| (r.offering.clone(), r.error.code)).collect();
+        assert_eq!(refused, [(offering(SMALL, 1, Spot).key, CloudErrorCode::ZonalAllocationFailed)], "its offering");
+    }
+}
+
+#[test]
+fn w16_an_operation_that_has_ended_or_is_forgotten_leads_to_the_vm() {
+    let claim = cut_short();
+    for reply in [Ok(Reply::Done), Err(refused(CloudErrorCode::NotFound, None))] {
+        let (words, report) = play_whole(&mut script(&claim), |effect| match effect {
+            Effect::Poll(_) => reply.clone(),
+            Effect::Get(_) => Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Succeeded, tags(&claim))))),
+            other => fine(other),
+        });
+        assert_eq!(words, ["poll", "get", "launched"], "adopted, with no second VM");
+        assert!(report.refused.is_empty());
+    }
+    // It may go on for a while, and Azure may not answer for a while.
+    let mut replies = vec![
+        Ok(Reply::Running),
+        Err(refused(CloudErrorCode::Unavailable, None)),
+        Ok(Reply::Running),
+        Err(refused(CloudErrorCode::Throttled, Some(7))),
+        Ok(Reply::Done),
+    ];
+    replies.reverse();
+    let (words, _) = play_whole(&mut script(&claim), |effect| match effect {
+        Effect::Poll(_) => replies.pop().unwrap(),
+        Effect::Get(_) => Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Succeeded, tags(&claim))))),
+        other => fine(other),
+    });
+    assert_eq!(words, ["poll", "poll", "poll", "poll", "poll", "get", "launched"]);
+}
+
+#[test]
+fn a_vm_of_another_is_not_deleted_because_an_old_operation_failed() {
+    let claim = cut_short();
+    let (words, _) = play_whole(&mut script(&claim), |effect| match effect {
+        Effect::Poll(_) => Err(refused(CloudErrorCode::AllocationFailed, None)),
+        Effect::Get(_) => Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Failed, Tags::new())))),
+        other => fine(other),
+    });
+    assert_eq!(words, ["poll", "get", "launch failed"]);
+}
+
+/// The hazard of upstream's clean-up: a passing error before it is known whose VM is there must delete nothing.
+#[test]
+fn w05_no_passing_error_deletes_anything() {
+    let passing = [
+        CloudErrorCode::Throttled,
+        CloudErrorCode::Unavailable,
+        CloudErrorCode::Conflict,
+        CloudErrorCode::NicReserved,
+        CloudErrorCode::InUse,
+    ];
+    for code in passing {
+        for claim in [a_claim(), cut_short()] {
+            let (words, _) = play_whole(&mut script(&claim), |effect| match effect {
+                Effect::WriteIntent(..) | Effect::AdvanceClaim(..) => Ok(Reply::Done),
+                _ => Err(refused(code, None)),
+            });
+            assert!(!words.iter().any(|w| w.starts_with("delete")), "{code:?}: {words:?}");
+        }
+    }
+}
+
+#[test]
+fn a_put_whose_response_was_lost_finds_what_it_made() {
+    let claim = a_claim();
+    let mut puts = 0;
+    let (words, _) = play_whole(&mut script(&claim), |effect| match effect {
+        Effect::PutVm(spec) => {
+            assert!(spec.fresh);
+            puts += 1;
+            let code = if puts == 1 { CloudErrorCode::Unavailable } else { CloudErrorCode::Conflict };
+            Err(refused(code, None))
+        }
+        Effect::Get(_) => Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Succeeded, tags(&claim))))),
+        other => fine(other),
+    });
+    assert_eq!(words, ["intent", "nic", "vm", "vm", "get", "launched"]);
+    // The NIC likewise; and one of somebody else's is neither used nor changed.
+    for (theirs, expected) in [
+        (false, &["intent", "nic", "get nic", "vm", "operation", "poll", "launched"][..]),
+        (true, &["intent", "nic", "get nic", "launch failed"][..]),
+    ] {
+        let (words, _) = play_whole(&mut script(&claim), |effect| match effect {
+            Effect::PutNic(spec) => {
+                assert!(spec.fresh);
+                Err(refused(CloudErrorCode::Conflict, None))
+            }
+            Effect::Get(_) => {
+                let tags = if theirs { Tags::new() } else { tags(&claim) };
+                Ok(Reply::Resource(Some(nic(&claim, tags))))
+            }
+            other => fine(other),
+        });
+        assert_eq!(words, expected);
+    }
+}
+
+#[test]
+fn a_name_that_is_never_free_ends_the_launch() {
+    let (words, report) = play_whole(&mut script(&a_claim()), |effect| match effect {
+        Effect::PutVm(_) => Err(refused(CloudErrorCode::Conflict, None)),
+        other => fine(other),
+    });
+    assert!(words.len() < 60 && report.failed.is_some(), "{words:?}");
+}
+
+#[test]
+fn the_nic_of_a_failed_vm_is_kept() {
+    let claim = a_claim();
+    let mut failed = false;
+    let (words, report) = play_whole(&mut script(&claim), |effect| match effect {
+        Effect::Poll(_) if !std::mem::replace(&mut failed, true) => {
+            Err(refused(CloudErrorCode::AllocationFailed, None))
+        }
+        Effect::Get(_) => Ok(Reply::Resource(Some(nic(&claim, tags(&claim))))),
+        other => fine(other),
+    });
+    assert_eq!(words[5..8], ["delete vm", "poll", "get nic"]);
+    assert_eq!(words[8..], ["intent", "vm", "operation", "poll", "launched"], "no second NIC is asked for");
+    assert_eq!(report.refused.len(), 1);
+}
+
+#[test]
+fn a_launch_goes_on_where_only_the_place_of_its_operation_could_not_be_written() {
+    for (error, last) in [(ClusterError::Unavailable, "launched"), (ClusterError::Conflict, "operation")] {
+        let (words, _) = play_whole(&mut script(&a_claim()), |effect| match effect {
+            Effect::WriteIntent(_, intent) if intent.operation.is_some() => Err(PortError::Cluster(error)),
+            other => fine(other),
+        });
+        assert_eq!(words.last(), Some(&last), "{error:?}");
+    }
+}
+
+#[test]
+fn a_refusal_rules_out_what_it_says_and_no_more() {
+    let general = pool("general");
+    let planned = [(LARGE, 1, OnDemand), (LARGE, 2, OnDemand), (SMALL, 1, OnDemand), ("Standard_E4s_v5", 1, OnDemand)];
+    let planned: Vec<_> = planned.into_iter().map(|(size, zone, kind)| offering(size, zone, kind)).collect();
+    let claim = claim("general-a", &general, planned);
+    let sizes = cluster([general]).instance_types.values().next().unwrap().clone();
+    let tried = |quota: Option<(u32, u32)>, code| {
+        let mut script = script(&claim);
+        script.sizes = Arc::clone(&sizes);
+        let mut tried = Vec::new();
+        play_whole(&mut script, |effect| match effect {
+            Effect::PutVm(spec) => {
+                tried.push((spec.offering.size.to_string(), spec.offering.zone.to_string()));
+                let quota = quota.map(|(limit, usage)| crate::ports::QuotaTold { limit, usage });
+                Err(PortError::Cloud(CloudError { quota, ..CloudError::new(code, "no") }))
+            }
+            other => fine(other),
+        });
+        tried.into_iter().map(|(size, zone)| format!("{size} {zone}")).collect::<Vec<_>>()
+    };
+    let [large_1, large_2] = ["westeurope-1", "westeurope-2"].map(|zone| format!("{LARGE} {zone}"));
+    let [small, other] = [SMALL, "Standard_E4s_v5"].map(|size| format!("{size} westeurope-1"));
+    let all = vec![large_1.clone(), large_2.clone(), small.clone(), other.clone()];
+    assert_eq!(tried(None, CloudErrorCode::ZonalAllocationFailed), all, "each in its zone");
+    assert_eq!(tried(None, CloudErrorCode::AllocationFailed), [large_1.clone(), small.clone(), other.clone()]);
+    assert_eq!(tried(None, CloudErrorCode::Policy), [large_1.clone(), small.clone(), other.clone()]);
+    assert_eq!(tried(Some((100, 97)), CloudErrorCode::RegionalQuota), [large_1.clone(), small.clone()]);
+    assert_eq!(tried(Some((0, 0)), CloudErrorCode::FamilyQuota), [large_1.clone(), other]);
+    assert_eq!(tried(Some((0, 0)), CloudErrorCode::RegionalQuota), [large_1]);
+}
+
+#[test]
+fn nics_are_accelerated_where_every_size_can_use_it() {
+    let general = pool("general");
+    let sizes = cluster([general.clone()]).instance_types.values().next().unwrap().clone();
+    for (sizes, expected) in [(sizes, true), (Arc::default(), false)] {
+        let claim = claim("general-a", &general, vec![offering(SMALL, 1, Spot), offering(LARGE, 1, Spot)]);
+        let mut script = script(&claim);
+        script.sizes = sizes;
+        play_whole(&mut script, |effect| {
+            if let Effect::PutNic(spec) = effect {
+                assert_eq!(spec.accelerated, expected);
+            }
+            fine(effect)
+        });
+    }
+}

@@ -1,0 +1,64 @@
+//! Pace: may a sweep begin one more command now?
+//!
+//! The transport keeps below the limits of Azure Resource Manager. This keeps a sweep from filling all of that, however
+//! much it finds: launches and lifecycle deletes come first. And a mistake of ours would do its harm slowly.
+
+use super::attempt::Deed;
+use jiff::{SignedDuration, Timestamp};
+
+/// Most commands of sweeps on cloud resources under way at once.
+pub const AT_ONCE: usize = 4;
+/// Most deletes that begin within a minute.
+pub const DELETES_PER_MINUTE: usize = 6;
+/// Most marks that are put on or taken off within a minute.
+pub const TAGS_PER_MINUTE: usize = 30;
+/// The minute.
+const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+
+/// What has begun lately. Disposable: lost, the pace begins anew.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pace(Vec<(Timestamp, Deed)>);
+
+impl Pace {
+    /// Lets one more begin, with so many under way.
+    ///
+    /// # Errors
+    /// When to ask again.
+    pub(super) fn begin(&mut self, deed: Deed, under_way: usize, now: Timestamp) -> Result<(), Timestamp> {
+        self.0.retain(|(at, _)| now.duration_since(*at) < MINUTE);
+        let later = |at: Timestamp| at.saturating_add(MINUTE).unwrap_or(Timestamp::MAX);
+        if under_way >= AT_ONCE {
+            return Err(later(now));
+        }
+        let most = match deed {
+            Deed::Delete => DELETES_PER_MINUTE,
+            Deed::Tag => TAGS_PER_MINUTE,
+        };
+        let mut same = self.0.iter().filter(|(_, begun)| *begun == deed);
+        if same.clone().count() >= most {
+            return Err(same.next().map_or(now, |(at, _)| later(*at)));
+        }
+        self.0.push((now, deed));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::start;
+    use super::*;
+
+    #[test]
+    fn no_more_than_so_many_at_once_and_in_a_minute() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.begin(Deed::Delete, AT_ONCE, start()), Err(start() + MINUTE));
+        for n in 0..DELETES_PER_MINUTE {
+            assert_eq!(pace.begin(Deed::Delete, 0, start() + SignedDuration::from_secs(n as i64)), Ok(()));
+        }
+        let later = start() + SignedDuration::from_secs(30);
+        assert_eq!(pace.begin(Deed::Delete, 0, later), Err(start() + MINUTE));
+        assert_eq!(pace.begin(Deed::Tag, 0, later), Ok(()), "tags have a pace of their own");
+        assert_eq!(pace.begin(Deed::Delete, 0, start() + MINUTE), Ok(()));
+        assert_eq!(pace.begin(Deed::Delete, 0, start() + MINUTE), Err(start() + MINUTE + SignedDuration::from_secs(1)));
+    }
+}

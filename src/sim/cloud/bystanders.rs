@@ -1,0 +1,175 @@
+//! Bystanders: what else lies in and around the group, and how do listings show it?
+
+use super::faults::ListingFault;
+use super::lag::ListedKind;
+use super::refusal::Refusal;
+use super::{Cloud, listing};
+use jiff::Timestamp;
+use napkeeper_core::cluster::bystander::{Bystander, Role};
+use napkeeper_core::cluster::cloud::{ProvisioningState, Tags};
+use napkeeper_core::cluster::inventory::{ListFailure, Listing};
+use napkeeper_core::names::ArmId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The agent pool that every cluster has.
+pub(crate) const SYSTEM_POOL: &str = "system";
+
+/// Everything of which listings only show links.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Bystanders {
+    present: BTreeMap<ArmId, (Timestamp, Arc<Bystander>)>,
+    gone: Vec<(Timestamp, Arc<Bystander>)>,
+}
+
+impl Cloud {
+    /// Everything that truly stands by, by id, as whoever made it described it.
+    pub fn bystanders_present(&self) -> impl Iterator<Item = &Arc<Bystander>> {
+        self.bystanders.present.values().map(|(_, one)| one)
+    }
+
+    /// The id of a Machine of the cluster; `None` where the group belongs to no cluster.
+    #[must_use]
+    pub fn machine_id(&self, pool: &str, name: &str) -> Option<ArmId> {
+        let cluster = self.settings.managed_by.as_ref()?;
+        ArmId::new(format!("{cluster}/agentPools/{pool}/machines/{name}")).ok()
+    }
+
+    /// The id of something of this group, by its type (`Microsoft.Network/publicIPAddresses`) and name. Names of
+    /// parts follow their whole (`lb/frontendIPConfigurations/f`).
+    #[must_use]
+    pub fn other_id(&self, of: &str, name: &str) -> ArmId {
+        self.id_of(of, name)
+    }
+
+    /// Somebody makes a bystander.
+    ///
+    /// # Errors
+    /// [`Refusal`] when there is one of that id, when it is in neither the group nor the cluster, or when no backend
+    /// could be reached by it and it is said to have some.
+    pub fn add_bystander(&mut self, new: Bystander, now: Timestamp) -> Result<ArmId, Refusal> {
+        self.advance(now);
+        let within = |whole: &ArmId| new.id.folded().strip_prefix(whole.folded()).is_some_and(|r| r.starts_with('/'));
+        let is_machine = matches!(new.role, Role::Machine { .. });
+        let home = if is_machine { self.settings.managed_by.as_ref() } else { Some(&self.settings.group) };
+        if !home.is_some_and(within) {
+            return Err(Refusal::NotFound(new.id));
+        }
+        if self.bystanders.present.contains_key(&new.id) {
+            return Err(Refusal::Taken(new.id));
+        }
+        if let Role::Frontend { rules: 0, outbound_rules: 0, backends: 1.., .. } = new.role {
+            return Err(Refusal::Invalid("a frontend without rules leads to no backends".into()));
+        }
+        let id = new.id.clone();
+        self.bystanders.present.insert(id.clone(), (now, Arc::new(new)));
+        Ok(id)
+    }
+
+    /// Somebody takes a bystander away.
+    ///
+    /// # Errors
+    /// [`Refusal`] when there is none.
+    pub fn remove_bystander(&mut self, id: &ArmId, now: Timestamp) -> Result<(), Refusal> {
+        self.advance(now);
+        let (_, gone) = self.bystanders.present.remove(id).ok_or_else(|| Refusal::NotFound(id.clone()))?;
+        self.bystanders.gone.push((now, gone));
+        Ok(())
+    }
+
+    /// Something becomes of a bystander: a copy ends, an address is let go.
+    ///
+    /// # Errors
+    /// [`Refusal`] when there is none.
+    pub fn change_bystander(
+        &mut self,
+        id: &ArmId,
+        change: impl FnOnce(&mut Bystander),
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        self.advance(now);
+        let found = self.bystanders.present.get_mut(id);
+        let (_, one) = found.ok_or_else(|| Refusal::NotFound(id.clone()))?;
+        change(Arc::make_mut(one));
+        Ok(())
+    }
+
+    /// A bystander that truly exists.
+    #[must_use]
+    pub fn bystander(&self, id: &ArmId) -> Option<&Arc<Bystander>> {
+        self.bystanders.present.get(id).map(|(_, one)| one)
+    }
+
+    /// Lists Machines, scale-set instances, snapshots, public IPs and frontends, by id.
+    ///
+    /// # Errors
+    /// [`ListFailure`] while listings are made to fail, and while no request gets through.
+    pub fn bystanders(&mut self, now: Timestamp) -> Listing<Bystander> {
+        let failed = |why: &Refusal| ListFailure {
+            what: Arc::from("what stands by the node resource group"),
+            why: why.to_string().into(),
+        };
+        self.advance(now);
+        self.faults.admit(now).map_err(|why| failed(&why))?;
+        for kind in ListedKind::BYSTANDERS {
+            self.check_listing(kind, now).map_err(|why| failed(&why))?;
+        }
+        let shown = ListedKind::BYSTANDERS.into_iter().flat_map(|kind| self.bystanders_shown(kind, now));
+        let shown: BTreeMap<_, _> = shown.map(|one| (one.id.clone(), listed(one))).collect();
+        Ok(shown.into_values().collect())
+    }
+
+    /// Why no listing of this kind is whole now, if so.
+    pub(crate) fn check_listing(&self, kind: ListedKind, now: Timestamp) -> Result<(), Refusal> {
+        match self.faults.listing_fault(kind, now) {
+            Some(ListingFault::Forbidden) => Err(Refusal::ListForbidden),
+            Some(ListingFault::BrokenPage) => Err(Refusal::Unavailable),
+            Some(ListingFault::Absent) => Err(Refusal::NotFound(self.settings.group.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// What a whole listing of one kind shows, by id, with all that is known of it.
+    pub(crate) fn bystanders_shown(&self, kind: ListedKind, now: Timestamp) -> Vec<Arc<Bystander>> {
+        let (hides, keeps) = self.faults.lag(kind);
+        let of_kind = |one: &&Arc<Bystander>| ListedKind::of_role(&one.role) == kind;
+        let born = self.bystanders.present.values().filter(|(born, _)| *born + hides <= now);
+        let gone = self.bystanders.gone.iter().filter(|(at, _)| *at + keeps > now);
+        // What is there now stands over a ghost of its name.
+        let all = gone.map(|(_, one)| one).chain(born.map(|(_, one)| one)).filter(of_kind);
+        let by_id: BTreeMap<_, _> = all.map(|one| (one.id.clone(), Arc::clone(one))).collect();
+        let mut shown: Vec<_> = by_id.into_values().collect();
+        if self.faults.shouting_ids {
+            let seed = self.settings.seed;
+            shown.iter_mut().for_each(|one| listing::shout_bystander(Arc::make_mut(one), seed));
+        }
+        shown
+    }
+
+    /// The agent pools of the cluster.
+    pub(crate) fn pools(&self, now: Timestamp) -> Vec<String> {
+        let machines = self.bystanders_shown(ListedKind::Machines, now);
+        let pools = machines.iter().filter_map(|machine| Some(pool_of(&machine.id)?.to_owned()));
+        let mut pools: Vec<String> = pools.chain([SYSTEM_POOL.to_owned()]).collect();
+        pools.sort_unstable();
+        pools.dedup();
+        pools
+    }
+}
+
+/// The pool of a Machine, folded.
+pub(crate) fn pool_of(machine: &ArmId) -> Option<&str> {
+    let mut words = machine.folded().rsplit('/');
+    words.nth(2)
+}
+
+/// A bystander as a listing tells of it. The published Machines API tells neither tags nor states nor ages.
+fn listed(one: Arc<Bystander>) -> Arc<Bystander> {
+    let Role::Machine { vm, .. } = &one.role else { return one };
+    Arc::new(Bystander {
+        id: one.id.clone(),
+        tags: Tags::new(),
+        created_at: None,
+        role: Role::Machine { vm: vm.clone(), state: ProvisioningState::Succeeded },
+    })
+}

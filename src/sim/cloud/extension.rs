@@ -1,0 +1,74 @@
+//! Extensions: what is installed on a VM through ARM?
+
+use super::Cloud;
+use super::operation::Work;
+use super::refusal::Refusal;
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_core::cluster::cloud::Detail;
+use napkeeper_core::names::ArmId;
+use napkeeper_core::plan::Reply;
+use std::sync::Arc;
+
+/// Least and most that installing an extension takes.
+const INSTALLS: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(5), SignedDuration::from_secs(20));
+
+/// An extension of a VM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Extension {
+    /// Publisher, for example `Microsoft.AKS`.
+    pub publisher: Arc<str>,
+    /// Type, for example `Compute.AKS.Linux.Billing`.
+    pub of: Arc<str>,
+    /// `typeHandlerVersion`.
+    pub version: Arc<str>,
+}
+
+impl Cloud {
+    /// Installs an extension on a VM, `…/virtualMachines/{vm}/extensions/{name}`.
+    ///
+    /// # Errors
+    /// [`Refusal`] when there is no such VM, it is being deleted, or somebody forbids writes.
+    pub fn put_extension(&mut self, id: &ArmId, extension: Extension, now: Timestamp) -> Result<Reply, Refusal> {
+        self.advance(now);
+        self.faults.admit(now)?;
+        self.check_write(id, now)?;
+        let vm = vm_of(id).ok_or_else(|| Refusal::NotFound(id.clone()))?;
+        match self.resources.get(&vm).map(|vm| &vm.detail) {
+            Some(Detail::Vm(_)) => self.check_idle(&vm)?,
+            _ => return Err(Refusal::NotFound(vm)),
+        }
+        if self.extensions.insert(id.clone(), extension.clone()) == Some(extension) {
+            let running = self.operations.on(id).cloned();
+            return Ok(running.map_or(Reply::Done, Reply::Accepted));
+        }
+        let due = now + self.takes(INSTALLS, "install", id.folded());
+        Ok(Reply::Accepted(self.begin(id, Work::Create(Ok(())), due)))
+    }
+
+    /// An extension that was asked for, and whether it is installed.
+    #[must_use]
+    pub fn extension(&self, id: &ArmId) -> Option<(&Extension, bool)> {
+        let extension = self.extensions.get(id)?;
+        Some((extension, self.operations.on(id).is_none()))
+    }
+
+    /// Extensions of a VM that is gone go with it.
+    pub(super) fn forget_extensions(&mut self, vm: &ArmId) {
+        let gone: Vec<ArmId> = self.extensions.keys().filter(|id| vm_of(id).as_ref() == Some(vm)).cloned().collect();
+        for id in gone {
+            self.operations.cut_short(&id);
+            self.extensions.remove(&id);
+        }
+    }
+}
+
+/// The VM of an extension.
+fn vm_of(extension: &ArmId) -> Option<ArmId> {
+    let words: Vec<&str> = extension.as_str().split('/').collect();
+    match words[..] {
+        [.., vms, _, of, _] if vms.eq_ignore_ascii_case("virtualMachines") && of.eq_ignore_ascii_case("extensions") => {
+            ArmId::new(words[..words.len() - 2].join("/")).ok()
+        }
+        _ => None,
+    }
+}

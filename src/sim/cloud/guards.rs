@@ -1,0 +1,123 @@
+//! Guards: who may not write to the group, and by whose word?
+//!
+//! Azure asks in this order: deny assignments and roles first, then policies, then locks; only then does the provider
+//! see the request. Reads pass.
+
+use super::Cloud;
+use super::faults::Lasting;
+use super::lag::ListedKind;
+use super::refusal::Refusal;
+use jiff::Timestamp;
+use napkeeper_core::cluster::cloud::ResourceKind;
+use napkeeper_core::names::ArmId;
+use napkeeper_core::plan::Effect;
+use std::sync::Arc;
+
+/// The name that AKS gives the deny assignment of a node resource group that is locked down.
+pub(crate) const LOCKDOWN: &str = "Restrict access to the node resource group";
+
+/// An Azure Policy that is assigned to the group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Name of the assignment.
+    pub assignment: Arc<str>,
+    /// What it denies: writes of this kind of resource; `None` is any.
+    pub of: Option<ListedKind>,
+    /// It denies deletes (effect `DenyAction`) and not what creates and changes (effect `Deny`).
+    pub deletes: bool,
+    /// For how long, or for how many requests.
+    pub lasting: Lasting,
+}
+
+/// What a request would do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Write,
+    Delete,
+    Tag,
+}
+
+impl Policy {
+    /// What the policy does to a request.
+    #[must_use]
+    pub fn effect(&self) -> &'static str {
+        if self.deletes { "DenyAction" } else { "Deny" }
+    }
+
+    /// True when it denies this; uses up one of its times.
+    fn denies(&mut self, verb: Verb, kind: Option<ListedKind>, now: Timestamp) -> bool {
+        let covers = self.of.is_none() || self.of == kind;
+        covers && self.deletes == (verb == Verb::Delete) && self.lasting.strikes(now)
+    }
+}
+
+impl Cloud {
+    /// Refuses a write that somebody has forbidden.
+    pub(super) fn check_guards(&mut self, effect: &Effect, now: Timestamp) -> Result<(), Refusal> {
+        match write_of(effect) {
+            Some((verb, id)) => self.check_guard(verb, id, now),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses to create or change this if somebody has forbidden it.
+    pub(super) fn check_write(&mut self, id: &ArmId, now: Timestamp) -> Result<(), Refusal> {
+        self.check_guard(Verb::Write, id, now)
+    }
+
+    fn check_guard(&mut self, verb: Verb, id: &ArmId, now: Timestamp) -> Result<(), Refusal> {
+        let is_on = |until: Option<Timestamp>| until.is_some_and(|end| now < end);
+        if is_on(self.faults.lockdown_until) {
+            return Err(Refusal::Denied { action: action(verb, id).into(), scope: id.clone() });
+        }
+        if is_on(self.faults.forbidden_until) {
+            return Err(Refusal::NoPermission { action: action(verb, id).into(), scope: id.clone() });
+        }
+        let kind = kind_of(id);
+        let denied = self.faults.policies.iter_mut().find_map(|policy| {
+            policy.denies(verb, kind, now).then(|| (Arc::clone(&policy.assignment), policy.effect()))
+        });
+        match denied {
+            Some((assignment, effect)) => {
+                Err(Refusal::Policy { resource: id.clone(), group: self.settings.group.clone(), assignment, effect })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn write_of(effect: &Effect) -> Option<(Verb, &ArmId)> {
+    match effect {
+        Effect::PutNic(spec) => Some((Verb::Write, &spec.id)),
+        Effect::PutVm(spec) => Some((Verb::Write, &spec.id)),
+        Effect::Delete(id, ResourceKind::Nic | ResourceKind::OsDisk | ResourceKind::Vm | ResourceKind::DataDisk) => {
+            Some((Verb::Delete, id))
+        }
+        Effect::Tag(id, _) | Effect::Untag(id, _) => Some((Verb::Tag, id)),
+        _ => None,
+    }
+}
+
+/// The operation of Azure's roles that a request needs.
+fn action(verb: Verb, id: &ArmId) -> String {
+    let word = match verb {
+        Verb::Write => "write",
+        Verb::Delete => "delete",
+        Verb::Tag => return "Microsoft.Resources/tags/write".to_owned(),
+    };
+    let words: Vec<&str> = id.as_str().split('/').collect();
+    let of = words.windows(3).find(|w| w[0].eq_ignore_ascii_case("providers"));
+    of.map_or_else(|| word.to_owned(), |w| format!("{}/{}/{word}", w[1], w[2]))
+}
+
+fn kind_of(id: &ArmId) -> Option<ListedKind> {
+    let folded = id.folded();
+    [
+        ("/virtualmachines/", ListedKind::Vms),
+        ("/networkinterfaces/", ListedKind::Nics),
+        ("/disks/", ListedKind::Disks),
+        ("/machines/", ListedKind::Machines),
+    ]
+    .into_iter()
+    .find_map(|(part, kind)| folded.contains(part).then_some(kind))
+}
