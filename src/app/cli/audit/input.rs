@@ -61,7 +61,10 @@ pub(super) async fn live(args: &Args) -> anyhow::Result<Input> {
     } else {
         (client, None)
     };
-    let inventory = inventory::take(&azure, &client, &clock).await;
+    let inventory = match azure.reach().await {
+        Ok(()) => inventory::take(&azure, &client, &clock).await,
+        Err(error) => inventory::without_azure(&error.message, &client, &clock).await,
+    };
     let (sweeps, records) = tokio::join!(memory::read_sweeps(&client), memory::read_records(&client));
     let paused = read_pause(&client, &args.namespace).await;
     let mut unread = Vec::new();
