@@ -11,14 +11,17 @@ mod audit_scale;
 mod companion;
 mod crowd;
 mod definitions;
+mod facts;
 mod harness;
 mod hooks;
 mod kills;
 mod overlays;
 mod policies;
 mod processes;
+mod scale;
 mod story;
 mod surroundings;
+mod sweeps;
 mod verdicts;
 mod writer;
 

@@ -322,8 +322,7 @@ mod tests {
 
     #[test]
     fn a_preflight_that_is_refused_is_a_finding() {
-        let message = "403 no right to read".into();
-        let refused = CloudError::new(CloudErrorCode::Permission, message);
+        let refused = CloudError::new(CloudErrorCode::Permission, "403 no right to read");
         let all = Preflight {
             permissions: Err(refused.clone()),
             denials: Err(refused.clone()),
