@@ -17,6 +17,7 @@ use input::Input;
 use jiff::Timestamp;
 use judge::ListPrices;
 use napkeeper_api::config;
+use napkeeper_azure::AzureCloud;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::cluster::cloud::ResourceKind;
 use napkeeper_core::facts::PriceSheet;
@@ -100,9 +101,12 @@ struct Identity {
 /// Where Azure is, for clouds of one's own and for tests.
 #[derive(Debug, clap::Args)]
 struct AzureArgs {
-    /// Azure Resource Manager.
-    #[arg(long, value_name = "URL", default_value = "https://management.azure.com")]
-    azure_endpoint: String,
+    /// Which Azure: public, us-government or china; absent is what napkeeper.yaml says, else public.
+    #[arg(long, value_name = "NAME", value_parser = super::controller::cloud)]
+    azure_cloud: Option<AzureCloud>,
+    /// Azure Resource Manager, where it is another than the cloud's own.
+    #[arg(long, value_name = "URL")]
+    azure_endpoint: Option<String>,
     /// File with a fixed token; only for an endpoint on this machine.
     #[arg(long, value_name = "FILE")]
     azure_token_file: Option<PathBuf>,
@@ -215,7 +219,7 @@ impl View {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let only_here = args.azure.azure_token_file.is_some() || args.azure.time_offset_file.is_some();
-    let endpoint = &args.azure.azure_endpoint;
+    let endpoint = args.azure.azure_endpoint.as_deref().unwrap_or(AzureCloud::Public.endpoint());
     ensure!(
         !only_here || napkeeper_azure::on_this_machine(endpoint),
         "--azure-token-file and --time-offset-file are for tests: they need an --azure-endpoint on this machine, not {endpoint}"
