@@ -181,6 +181,7 @@ mod tests {
         let settings = AzureSettings {
             group: ArmId::new("/subscriptions/s/resourceGroups/g").unwrap(),
             region: Region::new("westeurope").unwrap(),
+            aks: None,
             machines: None,
             endpoint: Arc::from(endpoint),
             deadline: AzureSettings::DEADLINE,

@@ -344,7 +344,8 @@ fn every_claim_ends_with_one_vm_or_says_why() {
         let mut times = Vec::new();
         for (claim, end) in &ends {
             let vms = busy.inner.with(|cloud, _| {
-                let own = |r: &&Arc<CloudResource>| r.tags.get(labels::TAG_CLAIM).is_some_and(|v| **v == *claim.as_str());
+                let own =
+                    |r: &&Arc<CloudResource>| r.tags.get(labels::TAG_CLAIM).is_some_and(|v| **v == *claim.as_str());
                 let runs = |d: &Detail| matches!(d, Detail::Vm(vm) if vm.state == ProvisioningState::Succeeded);
                 let all: Vec<_> = cloud.resources().values().filter(own).map(|r| &r.detail).collect();
                 let vms = all.iter().filter(|d| runs(d)).count();
@@ -365,7 +366,12 @@ fn every_claim_ends_with_one_vm_or_says_why() {
         eprintln!(
             "{}: {} of {CLAIMS} launched, p50 {} s, p95 {} s, all {} s; {} requests, {} of them throttled; {at_once} VMs refused at once, {late} late",
             if paced { "paced" } else { "without pace" },
-            times.len(), percentile(50), percentile(95), percentile(100), state.requests, state.throttled,
+            times.len(),
+            percentile(50),
+            percentile(95),
+            percentile(100),
+            state.requests,
+            state.throttled,
         );
         assert!(times.len() * 100 >= CLAIMS * 95, "{ends:?}");
         assert!(at_once > 20 && late > 20, "the hour is bad");

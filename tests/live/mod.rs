@@ -17,6 +17,7 @@ mod policies;
 mod processes;
 mod story;
 mod surroundings;
+mod tokens;
 mod verdicts;
 mod writer;
 

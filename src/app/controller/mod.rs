@@ -7,20 +7,20 @@ mod settling;
 mod telling;
 
 use crate::clock::WallClock;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use keeper::{Fixed, Inlets, Keeper};
 use kube::Client;
-use napkeeper_azure::{AksCluster, Azure, AzureCloud, AzureSettings, Credential, HttpWire, Token};
+use napkeeper_azure::{AksCluster, Azure, AzureCloud, AzureSettings, Credential, HttpWire, Token, on_this_machine};
 use napkeeper_core::catalog::{Catalog, RegionCatalog};
 use napkeeper_core::clock::Clock;
 use napkeeper_core::plan::Pause;
 use napkeeper_core::settings::Mode;
 use napkeeper_kube::watch::{WatchOptions, watch as watch_cluster};
-use napkeeper_kube::{Events, Gate, Writer, connect, foreign_definitions, stand};
+use napkeeper_kube::{Events, Gate, JoinTokens, Writer, connect, foreign_definitions, stand};
 use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_serve::{Check, Health, Lifecycle, Limits, Part, PartError, bind, metrics, serve_plain};
-use ports::LivePorts;
+use ports::{Joining, LivePorts};
 use settings::Known;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -33,6 +33,12 @@ use tokio::sync::{oneshot, watch};
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// A fixed token is for tests, which are over by then.
 const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(24 * 365);
+
+/// VMs that nothing boots into a node are bought, paid for and replaced, over and over.
+const NO_BOOTSTRAP: &str = "\
+provisioner mode on Azure itself needs nodes.bootstrap in the file: without the API server's address, certificate authority \
+and DNS service, the VMs that it would buy could not join the cluster. What works without: --mode companion, and \
+provisioner mode with an --azure-endpoint on this machine, where `napkeeper azure-sim` listens";
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -54,6 +60,9 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: Options) -> Result<()> {
     let known = settings::read(&options.config, options.cluster.as_deref(), options.mode)?;
     let catalog = region(&known)?;
+    let join = known.nodes.as_ref().map(settings::join).transpose()?.flatten();
+    let is_here = options.azure_endpoint.as_deref().is_some_and(on_this_machine);
+    ensure!(options.mode == Mode::Companion || is_here || join.is_some(), NO_BOOTSTRAP);
     let clock: Arc<dyn Clock> = Arc::new(WallClock::new(options.time_offset_file.clone()));
     let client = connect(options.kubeconfig.as_deref()).await?;
     let azure = azure(&options, &known)?;
@@ -90,6 +99,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         mode: options.mode,
         writer: Writer::new(client.clone(), Arc::clone(&clock)),
         gate: Gate::new(lease, paused, client.clone(), &options.namespace),
+        joining: join.map(|join| Joining { join, tokens: JoinTokens::new(client.clone()) }),
         client,
         azure,
         clock: Arc::clone(&clock),

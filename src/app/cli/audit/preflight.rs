@@ -181,6 +181,7 @@ fn obstacles(preflight: &Preflight) -> Vec<Obstacle> {
     for policy in preflight.policies.iter().flatten() {
         let what = match policy.effect.as_str() {
             "deny" => format!("{} denies what does not comply", policy.name),
+            "denyaction" => format!("{} denies deletes", policy.name),
             "initiative" => format!("{} is a set of policies, which may hold one that denies", policy.name),
             _ => format!("{}: its definition could not be read, so it may deny", policy.name),
         };
@@ -321,8 +322,7 @@ mod tests {
 
     #[test]
     fn a_preflight_that_is_refused_is_a_finding() {
-        let message = "403 no right to read".into();
-        let refused = CloudError::new(CloudErrorCode::Permission, message);
+        let refused = CloudError::new(CloudErrorCode::Permission, "403 no right to read");
         let all = Preflight {
             permissions: Err(refused.clone()),
             denials: Err(refused.clone()),
