@@ -1,7 +1,7 @@
 //! OrphanRecords, `napkeeper.io/v1alpha1`: where does the memory of sweeps live?
 //!
 //! Nobody writes these by hand. Each object holds at most [`MAX_ENTRIES`] entries, so that it stays far below what
-//! etcd takes.
+//! etcd takes. Their lists are atomic: there is one writer, and keeping track of who owns each entry would double them.
 
 use crate::sweep::KINDS;
 use crate::wire::wire;
@@ -44,13 +44,13 @@ wire! {
         #[schemars(extend("format" = "date-time"))]
         last_observed?: String,
         /// Resources that were seen without a sign of life.
-        #[schemars(extend("maxItems" = MAX_ENTRIES, "x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
+        #[schemars(extend("maxItems" = MAX_ENTRIES, "x-kubernetes-list-type" = "atomic"))]
         sightings?: Vec<SightingEntry>,
         /// When the breaker tripped.
         #[schemars(extend("maxItems" = MAX_ENTRIES, "x-kubernetes-list-type" = "atomic"))]
         trips?: Vec<TripEntry>,
         /// PersistentVolumes that this cluster has had.
-        #[schemars(extend("maxItems" = MAX_ENTRIES, "x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["disk"]))]
+        #[schemars(extend("maxItems" = MAX_ENTRIES, "x-kubernetes-list-type" = "atomic"))]
         volumes?: Vec<VolumeEntry>,
     }
 }

@@ -75,7 +75,7 @@ pub struct Lock {
 pub struct Policy {
     /// Its name, for people.
     pub name: String,
-    /// `deny`, or `initiative` for a set of policies that was not looked into.
+    /// `deny`, `denyaction` (of deletes), `unknown`, or `initiative` for a set of policies that was not looked into.
     pub effect: String,
     /// Where it is assigned.
     pub scope: String,
@@ -171,7 +171,7 @@ impl Azure {
                 continue;
             }
             let effect = self.effect(properties).await;
-            if matches!(effect.as_str(), "deny" | "initiative" | "unknown") {
+            if matches!(effect.as_str(), "deny" | "denyaction" | "initiative" | "unknown") {
                 policies.push(Policy {
                     name: named(&assignment, "displayName"),
                     effect,

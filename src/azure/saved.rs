@@ -37,8 +37,11 @@ const ENVELOPE: [&str; 18] = [
 ];
 
 /// Fields whose name the Azure CLI writes in another case than ARM does.
-const SPELLED: [(&str, &str); 3] = [
+const SPELLED: [(&str, &str); 6] = [
+    ("backendIpConfigurations", "backendIPConfigurations"),
     ("diskSizeGb", "diskSizeGB"),
+    ("frontendIpConfiguration", "frontendIPConfiguration"),
+    ("frontendIpConfigurations", "frontendIPConfigurations"),
     ("lastOwnershipUpdateTime", "LastOwnershipUpdateTime"),
     ("publicIpAddress", "publicIPAddress"),
 ];
@@ -227,9 +230,18 @@ fn as_arm(item: Value) -> Value {
         let known = SPELLED.iter().find(|(cli, _)| *cli == key);
         known.map_or(key, |(_, arm)| (*arm).to_owned())
     };
-    let properties: Map<_, _> = rest.into_iter().map(|(key, value)| (spelled(key), value)).collect();
+    let properties: Map<_, _> = rest.into_iter().map(|(key, value)| (spelled(key), parts(value))).collect();
     whole.insert("properties".to_owned(), Value::Object(properties));
     Value::Object(whole)
+}
+
+/// What is part of a resource and has an id and name of its own, such as the frontend of a load balancer, is flat too.
+fn parts(value: Value) -> Value {
+    match value {
+        Value::Array(items) => Value::Array(items.into_iter().map(parts).collect()),
+        Value::Object(map) if map.contains_key("id") && map.contains_key("name") => as_arm(Value::Object(map)),
+        other => other,
+    }
 }
 
 /// The Azure CLI writes a null for each field that is absent, which not every reader takes for absent.

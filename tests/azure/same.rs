@@ -197,7 +197,14 @@ fn a_vm_comes_and_goes_with_all_that_belongs_to_it() {
     }
     assert_eq!(twins.list().unwrap().len(), 3);
     let suspect = Tags::from([(Arc::from("Suspect since"), Arc::from("2026-08-03T08:00:00Z"))]);
-    assert_eq!(twins.perform(&Effect::Tag(twins.nic("a"), suspect)), Ok(Reply::Done));
+    assert_eq!(twins.perform(&Effect::Tag(twins.nic("a"), suspect.clone())), Ok(Reply::Done));
+    let another = Tags::from([(Arc::from("Suspect since"), Arc::from("yesterday"))]);
+    for (tags, left) in [(another, true), (suspect.clone(), false), (suspect, false)] {
+        assert_eq!(twins.perform(&Effect::Untag(twins.nic("a"), tags)), Ok(Reply::Done));
+        let Ok(Reply::Resource(Some(nic))) = twins.perform(&Effect::Get(twins.nic("a"))) else { panic!("no NIC") };
+        assert_eq!(nic.tag("Suspect since").is_some(), left, "by key and value");
+        assert!(!nic.tags.is_empty(), "no other tag goes");
+    }
     assert_eq!(twins.perform(&twins.put_vm("a", 1, 2, true)), Ok(Reply::Done));
     assert_eq!(code(&twins.perform(&twins.put_vm("a", 2, 2, true))), CloudErrorCode::Conflict);
     assert_eq!(code(&twins.perform(&Effect::Delete(twins.nic("a"), ResourceKind::Nic))), CloudErrorCode::InUse);
@@ -510,7 +517,9 @@ impl Twins {
             Deed::Delete(name, kind) => Effect::Delete(self.id(name, kind), kind),
             Deed::Get(name, kind) => Effect::Get(self.id(name, kind)),
             Deed::Tag(name, kind, value) => {
-                Effect::Tag(self.id(name, kind), Tags::from([(Arc::from("k"), Arc::from(value.to_string()))]))
+                let tags = Tags::from([(Arc::from("k"), Arc::from((value / 2 % 3).to_string()))]);
+                let change = if value % 2 == 0 { Effect::Tag } else { Effect::Untag };
+                change(self.id(name, kind), tags)
             }
             Deed::Poll(which) => match self.operations.iter().rev().nth(which) {
                 Some((operation, _)) => Effect::Poll(operation.clone()),

@@ -6,6 +6,8 @@
     reason = "a broken fixture should stop the test at once; what was measured is for whoever runs it"
 )]
 
+mod audit;
+mod audit_scale;
 mod companion;
 mod crowd;
 mod definitions;
@@ -15,8 +17,10 @@ mod kills;
 mod overlays;
 mod policies;
 mod processes;
+mod scale;
 mod story;
 mod surroundings;
+mod sweeps;
 mod tokens;
 mod verdicts;
 mod writer;

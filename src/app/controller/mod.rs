@@ -4,6 +4,7 @@ mod keeper;
 mod ports;
 pub(crate) mod settings;
 mod settling;
+mod sweeping;
 mod telling;
 
 use crate::clock::WallClock;

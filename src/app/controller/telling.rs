@@ -2,6 +2,7 @@
 //!
 //! What is decided is an event on the object it is about; what fails is one too, with what to do where that is known.
 
+use super::sweeping::SweepTeller;
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::names::{ClaimName, ObjectKey, Uid};
 use napkeeper_core::plan::{Command, CommandKey, Effect, Planned, Report};
@@ -29,6 +30,7 @@ pub(super) struct Teller {
     nodes: Gauge,
     /// Why pods have no place, as last told.
     told: BTreeSet<String>,
+    sweeps: SweepTeller,
 }
 
 /// Labels of a metric.
@@ -47,6 +49,7 @@ impl Teller {
             claims: Gauge::default(),
             nodes: Gauge::default(),
             told: BTreeSet::new(),
+            sweeps: SweepTeller::new(registry),
         };
         registry.register("commands", "Commands that ended, by outcome", teller.commands.clone());
         registry.register("failures", "Effects that failed, by category", teller.failures.clone());
@@ -93,7 +96,7 @@ impl Teller {
     }
 
     /// A command has started.
-    pub(super) fn started(&self, planned: &Planned, snapshot: &Snapshot) {
+    pub(super) fn started(&mut self, planned: &Planned, snapshot: &Snapshot) {
         let (reason, command) = (&*planned.reason, planned.command.name());
         let about = planned.command.key().to_string();
         tracing::info!(command, about, reason, "started");
@@ -111,6 +114,9 @@ impl Teller {
             }
             _ => None,
         };
+        if let Command::ReportSweep(report) = &planned.command {
+            self.sweeps.reported(report, &self.events, snapshot);
+        }
         if let Some((Some(regarding), word)) = event {
             self.events.publish(regarding, word, &format!("{about}: {reason}"), false);
         }
@@ -140,7 +146,7 @@ impl Teller {
     }
 
     /// A command has ended.
-    pub(super) fn ended(&self, key: &CommandKey, planned: Option<&Planned>, report: &Report, snapshot: &Snapshot) {
+    pub(super) fn ended(&mut self, key: &CommandKey, planned: Option<&Planned>, report: &Report, snapshot: &Snapshot) {
         let command = planned.map_or("unknown", |p| p.command.name());
         let outcome = match (&report.failed, report.called_off) {
             (Some(_), _) => "failed",
@@ -149,6 +155,11 @@ impl Teller {
         };
         self.commands.get_or_create(&[("command", command), ("outcome", outcome)]).inc();
         tracing::debug!(command, about = %key, outcome, "ended");
+        if let Some(planned) = planned
+            && let Command::SweepDelete(delete) = &planned.command
+        {
+            self.sweeps.ended((delete, planned), report, &self.events, snapshot);
+        }
         let regarding = match key {
             CommandKey::Claim(name) => claim(snapshot, name),
             CommandKey::Pod(key) => snapshot.pods().get(key).map(|p| pod_of(key, &p.uid)),

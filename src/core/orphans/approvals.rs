@@ -56,7 +56,8 @@ impl fmt::Display for ApprovalState {
 
 /// Looks at all approvals of a sweep, those first that something is to be done about. Of a listing that is not whole
 /// nothing follows but what time alone tells.
-pub(super) fn look(case: &Case<'_>, sweep: &Sweep) -> Vec<ApprovalFinding> {
+#[must_use]
+pub fn look(case: &Case<'_>, sweep: &Sweep) -> Vec<ApprovalFinding> {
     let listed: BTreeMap<&ArmId, &CloudResource> = rows(&case.inventory.cloud).iter().map(|r| (&r.id, &**r)).collect();
     let finding = |approval: &Approval| {
         let (state, advice) = state(case, sweep, approval, &listed)?;

@@ -394,9 +394,7 @@ impl World {
         };
         let refused = self.refusing.get(id.name());
         let reply = match refused {
-            Some(code) => {
-                Err(PortError::Cloud(CloudError::new(*code, "no")))
-            }
+            Some(code) => Err(PortError::Cloud(CloudError::new(*code, "no"))),
             None => {
                 for resource in self.inventory.cloud.as_mut().unwrap().iter_mut().filter(|r| r.id == *id) {
                     change(&mut Arc::make_mut(resource).tags);

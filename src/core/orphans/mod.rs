@@ -47,7 +47,7 @@ mod fixtures;
 mod weaknesses;
 
 pub use allowance::Allowance;
-pub use approvals::{ApprovalFinding, ApprovalState};
+pub use approvals::{ApprovalFinding, ApprovalState, look as look_at_approvals};
 pub use attempt::{Attempt, Deed, Outcome};
 pub use collect::{CollectScript, final_check};
 pub use denial::Denial;

@@ -409,3 +409,19 @@ fn a_disk_in_another_state_is_never_marked() {
     world.run(HOURS(1));
     assert_eq!(tag_of(&world, "asr"), None);
 }
+
+#[test]
+fn a_restored_api_server_of_a_small_cluster_is_answered_by_approvals_and_the_cap() {
+    for (approvals, lost) in [(true, 0), (false, 2)] {
+        let mut world = World::new();
+        for n in 0..3 {
+            world.add(vm(&format!("aks-lost-{n}"), tags(&format!("lost-{n}"), &format!("uid-lost-{n}"))));
+        }
+        if !approvals {
+            world.sweep.approval_required.clear();
+        }
+        world.run(HOURS(30));
+        assert_eq!(world.snapshot.records.trips, [], "three of six: the law wants more than three, or all");
+        assert_eq!(world.deleted.len(), lost, "one a day");
+    }
+}

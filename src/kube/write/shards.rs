@@ -1,5 +1,6 @@
 //! Shards: which OrphanRecord holds which entry?
 //!
+//! An object holds so many entries and so many bytes: a sighting keeps the tags of its resource, which may be long.
 //! An entry stays in the object that has it, so that a change writes few objects, and a crash between two writes
 //! loses no entry that was there before. What is new goes where there is room: trips of the breaker first, so that no
 //! sighting is durable without the trip that it caused. The time of the last inventory is written last: with it, all
@@ -8,6 +9,7 @@
 use napkeeper_api::convert;
 use napkeeper_api::record::{DeletionEntry, MAX_ENTRIES, OrphanRecordSpec, SightingEntry, TripEntry, VolumeEntry};
 use napkeeper_core::cluster::record::Records;
+use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Name of an object, without its number.
@@ -22,10 +24,15 @@ pub(super) struct Writes {
     pub(super) remove: Vec<String>,
 }
 
+/// An object that holds as much is full: a third of what etcd takes, since the API server adds to it.
+const MAX_BYTES: usize = 500_000;
+
 /// An object as it is to be.
 struct Shard {
     name: String,
     spec: OrphanRecordSpec,
+    /// How long it is as JSON.
+    bytes: usize,
     /// The most urgent sort of entry that it gained.
     gained: Gain,
 }
@@ -106,30 +113,34 @@ impl Wanted {
         kept.volumes = some(volumes.collect());
         kept.deletions = some(spec.deletions.iter().flatten().filter_map(|e| take(&mut self.deletions, e)).collect());
         kept.trips = some(spec.trips.iter().flatten().filter_map(|e| take(&mut self.trips, e)).collect());
-        Shard { name: name.to_owned(), spec: kept, gained: Gain::Nothing }
+        Shard { name: name.to_owned(), bytes: length(&kept), spec: kept, gained: Gain::Nothing }
     }
 
     /// Puts what is left where there is room.
     fn put_rest(self, shards: &mut Vec<Shard>) {
         let mut at = 0;
         for trip in self.trips {
-            room(shards, &mut at, Gain::Trip).trips.get_or_insert_default().push(trip);
+            room(shards, &mut at, Gain::Trip, length(&trip)).trips.get_or_insert_default().push(trip);
         }
         for deletion in self.deletions {
-            room(shards, &mut at, Gain::Deletion).deletions.get_or_insert_default().push(deletion);
+            room(shards, &mut at, Gain::Deletion, length(&deletion)).deletions.get_or_insert_default().push(deletion);
         }
         for sighting in self.sightings.into_values() {
-            room(shards, &mut at, Gain::Other).sightings.get_or_insert_default().push(sighting);
+            room(shards, &mut at, Gain::Other, length(&sighting)).sightings.get_or_insert_default().push(sighting);
         }
         for volume in self.volumes.into_values() {
-            room(shards, &mut at, Gain::Other).volumes.get_or_insert_default().push(volume);
+            room(shards, &mut at, Gain::Other, length(&volume)).volumes.get_or_insert_default().push(volume);
         }
     }
 }
 
 /// The first object from `at` on that has room for one more entry.
-fn room<'a>(shards: &'a mut Vec<Shard>, at: &mut usize, gain: Gain) -> &'a mut OrphanRecordSpec {
-    while shards.get(*at).is_some_and(|shard| entries(&shard.spec) >= MAX_ENTRIES) {
+fn room<'a>(shards: &'a mut Vec<Shard>, at: &mut usize, gain: Gain, bytes: usize) -> &'a mut OrphanRecordSpec {
+    let full = |shard: &Shard| {
+        let entries = entries(&shard.spec);
+        entries >= MAX_ENTRIES || entries > 0 && shard.bytes + bytes > MAX_BYTES
+    };
+    while shards.get(*at).is_some_and(full) {
         *at += 1;
     }
     if *at == shards.len() {
@@ -138,6 +149,7 @@ fn room<'a>(shards: &'a mut Vec<Shard>, at: &mut usize, gain: Gain) -> &'a mut O
     }
     let shard = &mut shards[*at];
     shard.gained = shard.gained.min(gain);
+    shard.bytes += bytes;
     &mut shard.spec
 }
 
@@ -145,7 +157,12 @@ fn room<'a>(shards: &'a mut Vec<Shard>, at: &mut usize, gain: Gain) -> &'a mut O
 fn new_shard(shards: &[Shard]) -> Shard {
     let names = (0..=shards.len()).map(|i| format!("{PREFIX}{i}"));
     let free = names.into_iter().find(|name| !shards.iter().any(|s| s.name == *name));
-    Shard { name: free.unwrap_or_default(), spec: OrphanRecordSpec::default(), gained: Gain::Nothing }
+    Shard { name: free.unwrap_or_default(), spec: OrphanRecordSpec::default(), bytes: 0, gained: Gain::Nothing }
+}
+
+/// How long something is as JSON.
+fn length(part: &impl Serialize) -> usize {
+    serde_json::to_vec(part).map_or(0, |text| text.len())
 }
 
 fn entries(spec: &OrphanRecordSpec) -> usize {
@@ -288,6 +305,20 @@ mod tests {
             assert!(records.last_observed.is_none() || whole, "crash {crash}: observed, and not all is durable");
         });
         assert!(writes.put.len() > 1);
+    }
+
+    #[test]
+    fn long_tags_make_more_objects_and_none_too_long() {
+        let mut change = sighted(0..600);
+        for (_, sighting) in &mut change.sighted {
+            sighting.tags =
+                (0..50).map(|n| (Arc::from(format!("key-{n}-{}", "k".repeat(400))), Arc::from("v"))).collect();
+        }
+        let (there, _) = step(&BTreeMap::new(), change, |_, _| ());
+        assert!(there.len() > 20 && there.values().all(|spec| length(spec) <= MAX_BYTES + 100));
+        assert_eq!(read(&there).sightings.len(), 600);
+        let (_, writes) = step(&there, sighted([7]), |_, _| ());
+        assert_eq!(writes.put.len(), 1, "the others stay where they are");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod answer;
 mod ask;
+mod authorization;
 mod offers;
 mod others;
 mod required;
@@ -153,6 +154,9 @@ impl Call<'_> {
             ("GET", Route::Skus) => Ok(ok(offers::skus(self.cloud, self.query.get("$filter"), self.now))),
             ("GET", Route::Usages) => Ok(ok(offers::usages(self.cloud))),
             ("GET", Route::Locks) => Ok(ok(offers::locks(self.cloud, self.now))),
+            ("GET", Route::Permissions) => Ok(ok(authorization::permissions(self.cloud, self.now))),
+            ("GET", Route::Denials) => Ok(ok(authorization::denials(self.cloud, self.now))),
+            ("GET", Route::Policies) => Ok(ok(authorization::policies(self.cloud, self.now))),
             (method, _) => {
                 let message = format!("The method {method} is not supported here.");
                 Err(wrong(405, "MethodNotAllowed", &message))

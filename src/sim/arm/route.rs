@@ -65,6 +65,9 @@ pub(super) enum Route {
     Skus,
     Usages,
     Locks,
+    Permissions,
+    Denials,
+    Policies,
 }
 
 /// Versions of `Microsoft.Compute/skus`, which has its own.
@@ -154,6 +157,9 @@ impl Route {
             [] => Some(Self::Group),
             ["resources"] => Some(Self::Everything),
             ["providers", "microsoft.authorization", "locks"] => Some(Self::Locks),
+            ["providers", "microsoft.authorization", "permissions"] => Some(Self::Permissions),
+            ["providers", "microsoft.authorization", "denyassignments"] => Some(Self::Denials),
+            ["providers", "microsoft.authorization", "policyassignments"] => Some(Self::Policies),
             ["providers", rest @ ..] if Others::of_group(rest).is_some() => Others::of_group(rest).map(Self::Others),
             ["providers", provider, of] => Type::parse(provider, of).map(Self::List),
             ["providers", provider, of, _] => {

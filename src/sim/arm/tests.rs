@@ -277,6 +277,9 @@ fn the_group_says_who_manages_it_and_tags_are_merged() {
     let merge = json!({ "operation": "Merge", "properties": { "tags": { "x": "1" } } });
     let merged = body(ask(&mut cloud, "PATCH", &tags, &merge, 1));
     assert_eq!(merged["properties"]["tags"], json!({ "napkeeper.io_cluster": "c", "x": "1" }));
+    let delete = json!({ "operation": "Delete", "properties": { "tags": { "x": "1", "napkeeper.io_cluster": "d" } } });
+    let left = body(ask(&mut cloud, "PATCH", &tags, &delete, 1));
+    assert_eq!(left["properties"]["tags"], json!({ "napkeeper.io_cluster": "c" }), "another value stays");
     let replace = json!({ "operation": "Replace", "properties": { "tags": {} } });
     assert_eq!(ask(&mut cloud, "PATCH", &tags, &replace, 1).status, 400);
 }

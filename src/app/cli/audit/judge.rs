@@ -9,10 +9,13 @@ use super::words::{self, About};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{CapacityType, RegionCatalog};
 use napkeeper_core::cluster::cloud::{CloudResource, Detail, ResourceKind, Vm};
-use napkeeper_core::cluster::sweep::{Approval, Sweep, SweepMode};
+use napkeeper_core::cluster::sweep::{Sweep, SweepMode};
 use napkeeper_core::money::HourlyPrice;
 use napkeeper_core::names::{ArmId, ObjectName, Uid};
-use napkeeper_core::orphans::{Allowance, Assessed, Case, Finding, Prices, Refusal, breaker, judge};
+use napkeeper_core::orphans::{
+    Allowance, ApprovalFinding, ApprovalState, Assessed, Case, Finding, Prices, Refusal, breaker, judge,
+    look_at_approvals,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -127,6 +130,7 @@ fn row(case: &Case<'_>, judged: Judged<'_>, resource: &CloudResource, missing: &
     let about = About {
         resource,
         sweep: is_of_git.then_some(sweep),
+        least: sweep.minimum_age(finding.kind),
         of_age_at: case.of_age_at(resource, sweep),
         seen: case.records.sightings.get(&resource.id).map_or(0, |s| s.times),
         cluster_missing: missing,
@@ -260,7 +264,8 @@ fn remarks(input: &Input, case: &Case<'_>, assessed: &[Assessed<'_>]) -> Vec<Rem
         remarks.push(remark("pause", "deletes are paused".to_owned(), remedy));
     }
     for sweep in &input.sweeps {
-        remarks.extend(sweep.approvals.iter().filter_map(|approval| approval_remark(case, sweep, approval)));
+        let approvals = look_at_approvals(case, sweep);
+        remarks.extend(approvals.iter().filter_map(|approval| approval_remark(sweep, approval)));
         if let Some(at) = sweep.breaker_cleared_at.filter(|at| *at > case.now) {
             let what = format!("OrphanSweep {}: breaker.clearedAt {at} lies in the future and is refused", sweep.name);
             remarks.push(remark("breaker", what, "write a time that has passed, after the trip"));
@@ -280,23 +285,12 @@ fn breaker_remark(case: &Case<'_>, assessed: &[Assessed<'_>]) -> Option<Remark> 
 }
 
 /// An approval that does nothing any more, or never did.
-fn approval_remark(case: &Case<'_>, sweep: &Sweep, approval: &Approval) -> Option<Remark> {
-    let listed = case.inventory.cloud.as_ref().ok();
-    let resource = listed.map(|list| list.iter().find(|r| r.id == approval.id));
-    let ahead = approval.expires_at.duration_since(case.now);
-    let (word, remedy) = match resource {
-        Some(None) => ("is spent: the resource is gone", "remove its lines"),
-        Some(Some(r)) if r.incarnation != approval.incarnation => {
-            ("is spent: another resource has taken that name", "remove its lines; approve the new one if you mean it")
-        }
-        _ if !ahead.is_positive() => ("has expired", "remove its lines, or write a new expiresAt"),
-        _ if ahead > Sweep::LONGEST_APPROVAL => {
-            ("does not count: it would be valid for more than 14 days", "write an expiresAt within 14 days")
-        }
-        _ => return None,
-    };
-    let what = format!("OrphanSweep {}: the approval of {} {word}", sweep.name, approval.id);
-    Some(Remark { about: "approval", what, remedy: remedy.to_owned() })
+fn approval_remark(sweep: &Sweep, approval: &ApprovalFinding) -> Option<Remark> {
+    if approval.state == ApprovalState::Active {
+        return None;
+    }
+    let what = format!("OrphanSweep {}: the approval of {} does nothing ({})", sweep.name, approval.id, approval.state);
+    Some(Remark { about: "approval", what, remedy: approval.advice.to_string() })
 }
 
 /// What could not be listed, each cause once.

@@ -171,9 +171,19 @@ pub(super) fn missing(folder: &str, name: &str, group: &str) -> String {
         };
         format!("kubectl get {name} --all-namespaces -o json > {file}{none}")
     } else {
-        match AZ.iter().find(|(known, _)| *known == name) {
-            Some((_, list)) => format!("az {list} {group} -o json > {file}"),
-            None => format!("az rest --method get --url <the listing> > {file}, or napkeeper audit --save"),
+        let words: Vec<&str> = name.split('.').collect();
+        match (AZ.iter().find(|(known, _)| *known == name), &words[..]) {
+            (Some((_, list)), _) => format!("az {list} {group} -o json > {file}"),
+            (None, ["managedClusters", cluster, "agentPools"]) => {
+                format!("az aks nodepool list --cluster-name {cluster} --resource-group <its group> -o json > {file}")
+            }
+            (None, ["managedClusters", cluster, "agentPools", pool, "machines"]) => format!(
+                "az aks machine list --nodepool-name {pool} --cluster-name {cluster} --resource-group <its group> -o json > {file}"
+            ),
+            (None, ["virtualMachineScaleSets", set, "virtualMachines"]) => {
+                format!("az vmss list-instances --name {set} --resource-group {group} -o json > {file}")
+            }
+            (None, _) => "napkeeper audit --save".to_owned(),
         }
     };
     format!("{file} is missing; make it by: {command}")

@@ -1,7 +1,7 @@
 //! Words: why is something kept, and what can a person do about it?
 
 use super::report::{Failed, Kept};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::cluster::cloud::{CloudResource, ResourceKind};
 use napkeeper_core::cluster::inventory::ListFailure;
 use napkeeper_core::cluster::sweep::Sweep;
@@ -12,6 +12,8 @@ pub(super) struct About<'a> {
     pub(super) resource: &'a CloudResource,
     /// The sweep that looks at it, if one does.
     pub(super) sweep: Option<&'a Sweep>,
+    /// How long it must have been an orphan.
+    pub(super) least: SignedDuration,
     /// When it will have been an orphan for long enough by records.
     pub(super) of_age_at: Option<Timestamp>,
     /// How often records have seen it as one.
@@ -68,8 +70,7 @@ fn of_law(refusal: Refusal, about: &About<'_>) -> Option<(String, String)> {
 }
 
 fn too_young(about: &About<'_>) -> (String, String) {
-    let least = about.sweep.map(|s| s.minimum_age(about.resource.kind()));
-    let least = least.map(|age| napkeeper_api::duration::format(age)).unwrap_or_default();
+    let least = napkeeper_api::duration::format(about.least);
     match about.of_age_at {
         Some(at) => (format!("not an orphan for {least} yet: it will be at {at}"), format!("wait until {at}")),
         None => (
@@ -100,6 +101,11 @@ fn of_leave(refusal: Refusal, about: &About<'_>) -> (String, String) {
         ),
         (Refusal::Cap, _) => ("enough has been deleted in these 24 hours", "wait, or raise caps.deletionsPerDay"),
         (Refusal::Approval, _) => ("nobody has approved it", "commit the lines under `approvals` below"),
+        (Refusal::BackOff, _) => ("its last deletion failed", "wait: it is tried again a little later"),
+        (Refusal::Denied, _) => (
+            "Azure does not let such a resource be deleted now",
+            "see what `napkeeper audit --as-controller` says of rights, locks and policies",
+        ),
         (Refusal::Excluded, _) => ("an exclusion names it", "remove the exclusion if it is in error"),
         _ => ("the law refuses", "see docs/orphans.md"),
     };

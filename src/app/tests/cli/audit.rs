@@ -172,7 +172,10 @@ fn approvals_that_do_nothing_and_a_breaker_that_would_trip_are_said() {
     let saved = report(&cases().join("saved"), &[]).0;
     let approvals = about(&saved, "approval");
     assert_eq!(approvals.len(), 2, "{approvals:?}");
-    assert!(approvals[0].contains("pvc-long-gone is spent") && approvals[1].contains("pvc-retained has expired"));
+    assert!(
+        approvals[0].contains("pvc-retained does nothing (Expired)")
+            && approvals[1].contains("pvc-long-gone does nothing (Spent)")
+    );
     assert_eq!(about(&saved, "breaker"), [""; 0]);
     // What a restored API server looks like: most of what was wanted is wanted by nobody any more.
     let folder = copy();
@@ -213,6 +216,9 @@ fn a_listing_that_is_missing_makes_everything_unknown_and_says_how_to_make_it() 
         ("persistentvolumes", "kubectl get persistentvolumes"),
         ("virtualMachines", "az vm list"),
         ("disks", "az disk list"),
+        ("snapshots", "az snapshot list"),
+        ("managedClusters.shop.agentPools", "az aks nodepool list"),
+        ("managedClusters.shop.agentPools.system.machines", "az aks machine list"),
         ("resourceGroup", "az group show"),
     ] {
         let folder = copy();
@@ -228,20 +234,26 @@ fn a_listing_that_is_missing_makes_everything_unknown_and_says_how_to_make_it() 
     }
 }
 
-/// What the Azure CLI makes of a resource: the properties one level up, and a null for what is absent.
+/// What the Azure CLI makes of a page: the properties one level up, at every level, and a null for what is absent.
 fn as_az(page: &Value) -> Vec<Value> {
-    let flat = |item: &Value| {
-        let mut item = item.clone();
-        let properties = item.as_object_mut().unwrap().remove("properties").unwrap_or_default();
-        for (key, value) in properties.as_object().into_iter().flatten() {
-            let key = if key == "LastOwnershipUpdateTime" { "lastOwnershipUpdateTime" } else { key };
-            item[key] = value.clone();
-        }
-        item["extendedLocation"] = Value::Null;
-        item["plan"] = Value::Null;
-        item
-    };
     page["value"].as_array().unwrap().iter().map(flat).collect()
+}
+
+fn flat(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.iter().map(flat).collect(),
+        Value::Object(map) => {
+            let mut item = json!({ "extendedLocation": null });
+            let properties = map.get("properties").and_then(Value::as_object);
+            let own = map.iter().filter(|(key, _)| *key != "properties");
+            for (key, value) in own.chain(properties.into_iter().flatten()) {
+                let key = if key == "LastOwnershipUpdateTime" { "lastOwnershipUpdateTime" } else { key };
+                item[key] = flat(value);
+            }
+            item
+        }
+        other => other.clone(),
+    }
 }
 
 #[test]
@@ -251,7 +263,7 @@ fn files_of_az_and_kubectl_give_the_report_of_a_saved_run() {
     nics.extend(as_az(&read(&folder, "networkInterfaces.page2")));
     fs::remove_file(folder.path().join("networkInterfaces.page2.json")).unwrap();
     write(&folder, "networkInterfaces", &json!(nics));
-    for name in ["virtualMachines", "disks"] {
+    for name in ["virtualMachines", "disks", "snapshots", "publicIPAddresses", "loadBalancers"] {
         let flat = as_az(&read(&folder, name));
         write(&folder, name, &json!(flat));
     }

@@ -48,7 +48,8 @@ fn sentence(row: &Row) -> String {
     };
     let evidence = row.evidence.join("; ");
     let kept = reasons(row).join("; ");
-    let kept = if kept.is_empty() { kept } else { format!(". Not yet: {kept}") };
+    let word = if row.standing == super::report::Standing::Foreign { "Kept" } else { "Not yet" };
+    let kept = if kept.is_empty() { kept } else { format!(". {word}: {kept}") };
     let text = format!(
         "{} {}: {}, {} a month{addresses}. {evidence}. Would: {}{kept}",
         row.kind,
