@@ -84,6 +84,22 @@ pub struct Nodes {
     pub ssh_public_key: String,
     /// Name of their administrator; azureuser where it is absent.
     pub admin_username: Option<String>,
+    /// How they join the cluster; needed on Azure itself.
+    pub bootstrap: Option<Bootstrap>,
+}
+
+/// How nodes join the cluster.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Bootstrap {
+    /// URL of the API server, as nodes reach it.
+    #[schemars(regex(pattern = "^https://[A-Za-z0-9.:\\[\\]-]+$"))]
+    pub api_server: String,
+    /// Address of the cluster's DNS service.
+    #[schemars(length(min = 1))]
+    pub cluster_dns: String,
+    /// The cluster's certificate authority in PEM; absent is the one that the controller's pod has.
+    pub certificate_authority: Option<String>,
 }
 
 /// How pods get their addresses.

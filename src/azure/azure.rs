@@ -12,6 +12,7 @@ use crate::{nic, read, write};
 use azure_core::{RetryOptions, TransportOptions};
 use azure_mgmt_compute::package_2024_07_01 as compute;
 use azure_mgmt_resources::package_resources_2021_04 as resources;
+use napkeeper_api::bootstrap::{self, Join, JoinToken};
 use napkeeper_core::cluster::cloud::{CloudResource, Tags};
 use napkeeper_core::names::ArmId;
 use napkeeper_core::plan::{Effect, MachineCall, NicSpec, Reply, VmSpec};
@@ -110,7 +111,7 @@ impl Azure {
         let reply = match effect {
             Effect::Get(id) => self.get(id).await,
             Effect::PutNic(spec) => self.put_nic(spec).await,
-            Effect::PutVm(spec) => self.put_vm(spec).await,
+            Effect::PutVm(spec) => self.put_vm(spec, &bootstrap::write(&spec.kubelet)).await,
             Effect::Delete(id, _) => self.delete(id).await,
             Effect::Tag(id, tags) => self.change_tags(id, "Merge", tags).await,
             Effect::Untag(id, tags) => self.change_tags(id, "Delete", tags).await,
@@ -119,6 +120,15 @@ impl Azure {
             other => Err(invalid(format!("{other:?} is no request to Azure; send it to Kubernetes"))),
         };
         reply.map_err(PortError::Cloud)
+    }
+
+    /// PUTs a VM that joins a cluster by this token. [`perform`](Self::perform) makes VMs that join none.
+    ///
+    /// # Errors
+    /// As [`perform`](Self::perform).
+    pub async fn put_joining(&self, spec: &VmSpec, join: &Join, token: &JoinToken) -> Result<Reply, PortError> {
+        let custom_data = bootstrap::write_joining(&spec.kubelet, join, token);
+        self.put_vm(spec, &custom_data).await.map_err(PortError::Cloud)
     }
 
     async fn get(&self, id: &ArmId) -> Result<Reply, CloudError> {
@@ -163,9 +173,9 @@ impl Azure {
         operation::begun(response.status, |name| response.header(name).map(str::to_owned))
     }
 
-    async fn put_vm(&self, spec: &VmSpec) -> Result<Reply, CloudError> {
+    async fn put_vm(&self, spec: &VmSpec, custom_data: &str) -> Result<Reply, CloudError> {
         let Place { subscription, group, name, .. } = Place::of(&spec.id)?;
-        let body = write::vm(spec, &self.settings.region, self.machines()?)?;
+        let body = write::vm(spec, &self.settings.region, self.machines()?, custom_data)?;
         let request = self.compute.virtual_machines_client().create_or_update(group, name, body, subscription);
         let request = if spec.fresh { request.if_none_match("*") } else { request };
         begun(&request.send().await.map_err(meant)?.into_raw_response())
@@ -207,7 +217,7 @@ impl Azure {
     }
 
     /// A write of our own.
-    async fn write(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Reply, CloudError> {
+    pub(crate) async fn write(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Reply, CloudError> {
         let body = body.map(|body| body.to_string().into_bytes());
         let response = self.transport.call(method, self.transport.url(path), body).await?;
         operation::begun(response.status, |name| response.header(name).map(str::to_owned))

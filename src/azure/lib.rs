@@ -8,6 +8,7 @@ mod azure;
 mod bystanders;
 mod credential;
 mod error;
+mod extension;
 mod facts;
 mod identity;
 mod listing;

@@ -5,7 +5,6 @@ use crate::settings::{Image, Machines, SettingsError};
 use azure_mgmt_compute::package_2024_07_01::models;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use models::network_interface_reference_properties::DeleteOption as NicDeleteOption;
-use napkeeper_api::bootstrap;
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::names::{Region, Zone};
 use napkeeper_core::plan::VmSpec;
@@ -13,7 +12,12 @@ use napkeeper_core::ports::CloudError;
 use serde_json::json;
 
 /// The body that creates a VM. Its NIC and OS disk are deleted with it.
-pub(crate) fn vm(spec: &VmSpec, region: &Region, machines: &Machines) -> Result<models::VirtualMachine, CloudError> {
+pub(crate) fn vm(
+    spec: &VmSpec,
+    region: &Region,
+    machines: &Machines,
+    custom_data: &str,
+) -> Result<models::VirtualMachine, CloudError> {
     let resource = models::Resource {
         id: None,
         name: None,
@@ -30,7 +34,7 @@ pub(crate) fn vm(spec: &VmSpec, region: &Region, machines: &Machines) -> Result<
     let properties = models::VirtualMachineProperties {
         hardware_profile: Some(hardware),
         storage_profile: Some(storage(spec, machines)?),
-        os_profile: Some(os(spec, machines)),
+        os_profile: Some(os(spec, machines, custom_data)),
         network_profile: Some(network(spec)),
         security_profile: spec
             .encryption_at_host
@@ -76,7 +80,7 @@ fn storage(spec: &VmSpec, machines: &Machines) -> Result<models::StorageProfile,
     })
 }
 
-fn os(spec: &VmSpec, machines: &Machines) -> models::OsProfile {
+fn os(spec: &VmSpec, machines: &Machines, custom_data: &str) -> models::OsProfile {
     let key = models::SshPublicKey {
         path: Some(format!("/home/{}/.ssh/authorized_keys", machines.admin_username)),
         key_data: Some(machines.ssh_public_key.to_string()),
@@ -89,7 +93,7 @@ fn os(spec: &VmSpec, machines: &Machines) -> models::OsProfile {
     models::OsProfile {
         computer_name: Some(spec.id.name().to_owned()),
         admin_username: Some(machines.admin_username.to_string()),
-        custom_data: Some(BASE64_STANDARD.encode(bootstrap::write(&spec.kubelet))),
+        custom_data: Some(BASE64_STANDARD.encode(custom_data)),
         linux_configuration: Some(linux),
         ..models::OsProfile::default()
     }

@@ -18,6 +18,7 @@ mod ours;
 mod owner;
 mod pause;
 pub mod saved;
+mod tokens;
 pub mod watch;
 mod write;
 
@@ -28,6 +29,7 @@ pub use gate::Gate;
 pub use lease::{LEASE, LeaseHandle, stand};
 pub use owner::foreign_definitions;
 pub use pause::{PAUSE_CONFIG_MAP, read_pause};
+pub use tokens::JoinTokens;
 pub use write::Writer;
 
 /// Who owns the fields of a server-side apply. One for each use, so that no two of our writes take fields from each

@@ -22,6 +22,7 @@ mod scale;
 mod story;
 mod surroundings;
 mod sweeps;
+mod tokens;
 mod verdicts;
 mod writer;
 

@@ -18,12 +18,6 @@ Examples:
 One replica acts at a time, by a Lease; others wait. SIGTERM lets what is under way finish.
 Exit codes: 0 stopped as asked, 2 it could not be done.";
 
-/// VMs that nothing boots into a node are bought, paid for and replaced, over and over.
-const NOT_YET: &str = "\
-provisioner mode does not work on Azure itself yet: the VMs that it would buy could not join the cluster, because their \
-custom data has no bootstrap token, API server address and certificate of the cluster. What works: --mode companion, \
-and provisioner mode with an --azure-endpoint on this machine, where `napkeeper azure-sim` listens";
-
 /// Look after a cluster: launch, replace and remove its nodes, and sweep what belongs to nobody.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -81,7 +75,7 @@ struct AzureArgs {
 enum ModeArg {
     /// Beside managed NAP: report on VMs, sweep NICs and disks, launch nothing.
     Companion,
-    /// Instead of it: all that Karpenter does. Only against `napkeeper azure-sim` so far.
+    /// Instead of it: all that Karpenter does.
     Provisioner,
 }
 
@@ -119,7 +113,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         mode == Mode::Provisioner || args.experimental_machines.is_none(),
         "--experimental-machines needs --mode provisioner: beside managed NAP nothing is launched"
     );
-    ensure!(mode == Mode::Companion || is_here, NOT_YET);
     let options = Options {
         mode,
         config: args.config.clone(),

@@ -24,10 +24,10 @@ use napkeeper_core::names::ArmId;
 use napkeeper_core::plan::Pause;
 use napkeeper_core::settings::Mode;
 use napkeeper_kube::watch::{WatchEvent, WatchOptions, watch as watch_cluster};
-use napkeeper_kube::{Events, Gate, Writer, connect, foreign_definitions, stand};
+use napkeeper_kube::{Events, Gate, JoinTokens, Writer, connect, foreign_definitions, stand};
 use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_serve::{Check, Health, Lifecycle, Limits, Part, PartError, bind, metrics, serve_plain};
-use ports::LivePorts;
+use ports::{Joining, LivePorts};
 use settings::Known;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -41,6 +41,12 @@ use tokio::task::JoinHandle;
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// A fixed token is for tests, which are over by then.
 const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(24 * 365);
+
+/// VMs that nothing boots into a node are bought, paid for and replaced, over and over.
+const NO_BOOTSTRAP: &str = "\
+provisioner mode on Azure itself needs nodes.bootstrap in the file: without the API server's address, certificate authority \
+and DNS service, the VMs that it would buy could not join the cluster. What works without: --mode companion, and \
+provisioner mode with an --azure-endpoint on this machine, where `napkeeper azure-sim` listens";
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -68,6 +74,9 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         known.settings.machines = Some(ArmId::new(format!("{cluster}/agentPools/{pool}"))?);
     }
     let asked = asked(&options, &known)?;
+    let join = known.nodes.as_ref().map(settings::join).transpose()?.flatten();
+    let is_here = options.azure_endpoint.as_deref().is_some_and(on_this_machine);
+    ensure!(options.mode == Mode::Companion || is_here || join.is_some(), NO_BOOTSTRAP);
     let clock: Arc<dyn Clock> = Arc::new(WallClock::new(options.time_offset_file.clone()));
     let client = connect(options.kubeconfig.as_deref()).await?;
     let azure = Arc::new(azure(&options, &known)?);
@@ -99,6 +108,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         mode: options.mode,
         writer: Writer::new(client.clone(), Arc::clone(&clock)),
         gate: Gate::new(lease, paused, client.clone(), &options.namespace),
+        joining: join.map(|join| Joining { join, tokens: JoinTokens::new(client.clone()) }),
         client,
         azure,
         clock: Arc::clone(&clock),

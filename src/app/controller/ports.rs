@@ -3,12 +3,15 @@
 use crate::inventory;
 use async_trait::async_trait;
 use kube::Client;
+use napkeeper_api::bootstrap::Join;
 use napkeeper_azure::Azure;
 use napkeeper_core::clock::Clock;
-use napkeeper_core::plan::{Effect, Reply};
+use napkeeper_core::labels;
+use napkeeper_core::names::{ProviderId, Uid};
+use napkeeper_core::plan::{ClaimStep, Effect, Reply, VmSpec};
 use napkeeper_core::ports::PortError;
 use napkeeper_core::settings::Mode;
-use napkeeper_kube::{Gate, Writer, list};
+use napkeeper_kube::{Gate, JoinTokens, Writer, list};
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
@@ -26,7 +29,16 @@ pub(super) struct LivePorts {
     pub(super) writer: Writer,
     pub(super) gate: Gate,
     pub(super) azure: Arc<Azure>,
+    /// How VMs join the cluster; none where they are simulated.
+    pub(super) joining: Option<Joining>,
     pub(super) clock: Arc<dyn Clock>,
+}
+
+/// How VMs join the cluster.
+#[derive(Debug)]
+pub(super) struct Joining {
+    pub(super) join: Join,
+    pub(super) tokens: JoinTokens,
 }
 
 impl fmt::Debug for LivePorts {
@@ -53,10 +65,57 @@ impl Ports for LivePorts {
             Effect::ReadNode(provider) => list::read_node(&self.client, &*self.clock, provider).await,
             Effect::ReadPods(node) => list::read_pods(&self.client, &*self.clock, node).await,
             Effect::ReadVolume(name) => list::read_volume(&self.client, name).await,
+            Effect::PutVm(spec) => self.put_vm(spec, effect).await,
+            Effect::AdvanceClaim(_, ClaimStep::Launched { provider_id, .. }) => {
+                self.put_billing(provider_id).await?;
+                self.writer.perform(effect).await.unwrap_or(Ok(Reply::Done))
+            }
             _ => match self.writer.perform(effect).await {
-                Some(reply) => reply,
+                Some(reply) => {
+                    self.revoke_after(effect, &reply).await;
+                    reply
+                }
                 None => self.azure.perform(effect).await,
             },
+        }
+    }
+}
+
+impl LivePorts {
+    /// PUTs a VM, with a token of its own where it has a cluster to join.
+    async fn put_vm(&self, spec: &VmSpec, effect: &Effect) -> Result<Reply, PortError> {
+        let Some(Joining { join, tokens }) = &self.joining else { return self.azure.perform(effect).await };
+        let uid = spec.tags.get(labels::TAG_CLAIM_UID).and_then(|uid| Uid::new(&**uid).ok());
+        let Some(uid) = uid else { return Err(PortError::Held("a VM without its NodeClaim's UID gets no token")) };
+        let token = tokens.issue(&uid).await?;
+        self.azure.put_joining(spec, join, &token).await
+    }
+
+    /// Puts AKS's billing extension on a VM before its NodeClaim counts as launched: after a crash between the two the
+    /// launch is looked at again, and the extension is put again. Only a refusal that would come again is passed over:
+    /// a node is worth more than its count.
+    async fn put_billing(&self, vm: &ProviderId) -> Result<(), PortError> {
+        if self.joining.is_none() {
+            return Ok(());
+        }
+        match self.azure.put_billing(vm.vm()).await {
+            Err(PortError::Cloud(error)) if !error.code.is_transient() => {
+                tracing::warn!(vm = vm.vm().name(), %error, "AKS's billing extension is refused; the node is launched without it");
+                Ok(())
+            }
+            other => other.map(drop),
+        }
+    }
+
+    /// The tokens of a NodeClaim go when its node has joined, and when it goes itself. Where that fails they run out.
+    async fn revoke_after(&self, effect: &Effect, reply: &Result<Reply, PortError>) {
+        let claim = match effect {
+            Effect::AdvanceClaim(claim, ClaimStep::Registered { .. }) | Effect::ReleaseClaim(claim) => claim,
+            _ => return,
+        };
+        let Some(joining) = self.joining.as_ref().filter(|_| reply.is_ok()) else { return };
+        if let Err(error) = joining.tokens.revoke(&claim.uid).await {
+            tracing::warn!(claim = %claim.name, %error, "its bootstrap tokens are left to run out");
         }
     }
 }
@@ -81,7 +140,7 @@ mod tests {
     use super::*;
     use napkeeper_core::cluster::cloud::{ResourceKind, Tags};
     use napkeeper_core::cluster::naming::{NIC_TYPE, VM_TYPE};
-    use napkeeper_core::names::{ArmId, Namespace, ObjectKey, ObjectName, Uid};
+    use napkeeper_core::names::{ArmId, Namespace, ObjectKey, ObjectName};
 
     #[test]
     fn beside_nap_no_vm_is_deleted_and_no_pod_evicted() {

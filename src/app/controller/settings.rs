@@ -1,6 +1,7 @@
 //! Settings: which cluster is to be looked after, and by what means?
 
 use anyhow::{Context, bail, ensure};
+use napkeeper_api::bootstrap::Join;
 use napkeeper_api::config::{self, Cluster, Nodes};
 use napkeeper_api::yaml;
 use napkeeper_azure::{AzureCloud, Machines};
@@ -78,6 +79,21 @@ fn options(cluster: &Cluster) -> InstanceTypeOptions {
         }
     };
     InstanceTypeOptions { default_max_pods }
+}
+
+/// Where a pod finds the certificate authority of its cluster.
+const POD_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
+
+/// How VMs join the cluster, if the file says so.
+pub(super) fn join(nodes: &Nodes) -> anyhow::Result<Option<Join>> {
+    let Some(bootstrap) = &nodes.bootstrap else { return Ok(None) };
+    let authority = match &bootstrap.certificate_authority {
+        Some(pem) => pem.clone(),
+        None => std::fs::read_to_string(POD_CA)
+            .with_context(|| format!("nodes.bootstrap.certificateAuthority is absent, and reading {POD_CA}"))?,
+    };
+    let join = Join::new(&bootstrap.api_server, &authority, &bootstrap.cluster_dns).context("nodes.bootstrap")?;
+    Ok(Some(join))
 }
 
 /// What goes into every VM.

@@ -117,6 +117,7 @@ fn node_of(n: usize, settings: &Settings, at: Timestamp) -> Result<(Claim, [Clou
         vm: ids.vm.clone(),
         nic: ids.nic,
         os_disk: ids.os_disk,
+        machine: None,
         written_at: at,
         refused: 0,
         operation: None,

@@ -1,0 +1,74 @@
+//! Bootstrap tokens against a real API server: does what a VM is told let it in, as whom, and for how long?
+
+use super::repository;
+use anyhow::{Context, Result};
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client};
+use napkeeper_api::bootstrap::{Join, JoinToken, write_joining};
+use napkeeper_core::names::Uid;
+use napkeeper_core::plan::KubeletSpec;
+use napkeeper_kube::JoinTokens;
+use napkeeper_tests::control_plane::{ControlPlane, Mode};
+use serde_json::{Value, json};
+
+/// The kubeconfig in the custom data of a VM that joins by this token.
+fn kubeconfig(plane: &ControlPlane, token: &JoinToken) -> Result<String> {
+    let authority = std::fs::read_to_string(plane.ca_certificate())?;
+    let join = Join::new(&plane.server(), &authority, "10.0.0.10")?;
+    let custom_data = write_joining(&KubeletSpec::default(), &join, token);
+    let read: Value = serde_saphyr::from_str(&custom_data)?;
+    let files = read["write_files"].as_array().context("no files")?;
+    let file = files.iter().find(|f| f["path"] == "/var/lib/kubelet/bootstrap-kubeconfig").context("no kubeconfig")?;
+    let text = file["content"].as_str().context("no text")?;
+    Ok(text.replace("/etc/kubernetes/certs/ca.crt", &plane.ca_certificate().display().to_string()))
+}
+
+/// Who the API server says that the holder of this kubeconfig is.
+async fn who(plane: &ControlPlane, token: &JoinToken) -> Result<(String, Vec<String>)> {
+    let file = plane.folder().join(format!("bootstrap-{}.kubeconfig", token.id()));
+    std::fs::write(&file, kubeconfig(plane, token)?)?;
+    let client = napkeeper_kube::connect(Some(&file)).await?;
+    let ask: SelfSubjectReview = serde_json::from_value(json!({}))?;
+    let review = Api::<SelfSubjectReview>::all(client).create(&PostParams::default(), &ask).await?;
+    let user = review.status.and_then(|status| status.user_info).context("nobody")?;
+    Ok((user.username.unwrap_or_default(), user.groups.unwrap_or_default()))
+}
+
+async fn tokens(client: Client) -> Result<usize> {
+    let api: Api<Secret> = Api::namespaced(client, "kube-system");
+    let only = ListParams::default().labels("app.kubernetes.io/managed-by=napkeeper");
+    Ok(api.list(&only).await?.items.len())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_lets_one_node_ask_for_its_certificate_until_it_is_revoked() -> Result<()> {
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let plane = ControlPlane::start(Mode::Api).await?;
+    let rbac = repository("kustomize/overlays/provisioner/rbac.yaml").display().to_string();
+    plane.kubectl(&["create", "namespace", "napkeeper-system"]).await?;
+    plane.kubectl(&["--namespace", "napkeeper-system", "create", "serviceaccount", "napkeeper-controller"]).await?;
+    plane.kubectl(&["apply", "--filename", &rbac]).await?;
+    let ours = plane.service_account_kubeconfig("napkeeper-system", "napkeeper-controller").await?;
+    let ours = napkeeper_kube::connect(Some(&ours)).await?;
+    let admin = napkeeper_kube::connect(Some(&plane.admin_kubeconfig())).await?;
+    let (made, uid) = (JoinTokens::new(ours.clone()), Uid::new("uid-of-a-claim").unwrap());
+
+    let first = made.issue(&uid).await?;
+    let second = made.issue(&uid).await?;
+    assert_ne!(first.id(), second.id(), "a PUT that is repeated has one of its own");
+    for token in [&first, &second] {
+        let (name, groups) = who(&plane, token).await?;
+        assert_eq!(name, format!("system:bootstrap:{}", token.id()));
+        assert!(groups.contains(&"system:bootstrappers".to_owned()), "{groups:?}");
+    }
+    assert!(tokens(ours).await.is_err(), "we read no Secrets");
+    assert_eq!(tokens(admin.clone()).await?, 2);
+    made.issue(&Uid::new("another").unwrap()).await?;
+    made.revoke(&uid).await?;
+    made.revoke(&uid).await?;
+    assert_eq!(tokens(admin).await?, 1, "the other's stays");
+    assert!(who(&plane, &first).await.is_err() && who(&plane, &second).await.is_err());
+    Ok(())
+}
