@@ -246,7 +246,7 @@ impl CollectScript {
     }
 
     fn conclude(&mut self, now: Timestamp) -> Step {
-        let (outcome, report) = self.ending.take().unwrap_or((Outcome::Skipped, Report::default()));
+        let (outcome, report) = self.ending.take().unwrap_or_else(|| (Outcome::Skipped, Report::default()));
         self.end(outcome, report, now)
     }
 
@@ -256,7 +256,7 @@ impl CollectScript {
 
     fn end(&self, outcome: Outcome, report: Report, now: Timestamp) -> Step {
         let attempt = Attempt::on(&self.delete.resource, Deed::Delete, outcome, now);
-        Step::End(Report { attempt: Some(attempt), ..report })
+        Step::End(Report { attempt: Some(Box::new(attempt)), ..report })
     }
 }
 
