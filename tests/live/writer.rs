@@ -266,6 +266,8 @@ async fn sweeps(client: &Client, writer: &Writer) {
         observed_at: Timestamp::now(),
         findings: (0..60).map(finding).collect(),
         totals: [((ResourceKind::OsDisk, Standing::Orphan), total)].into(),
+        report_only: Vec::new(),
+        discrepancies: Vec::new(),
         halted: None,
         outlook: Default::default(),
     };

@@ -95,7 +95,7 @@ fn pool(text: &str) -> Result<String, String> {
 }
 
 /// A cloud by its name.
-fn cloud(name: &str) -> Result<AzureCloud, String> {
+pub(super) fn cloud(name: &str) -> Result<AzureCloud, String> {
     AzureCloud::named(name).ok_or_else(|| {
         let names: Vec<&str> = AzureCloud::ALL.iter().map(|cloud| cloud.name()).collect();
         format!("must be one of {}", names.join(", "))

@@ -25,7 +25,7 @@ pub(super) struct LivePorts {
     pub(super) client: Client,
     pub(super) writer: Writer,
     pub(super) gate: Gate,
-    pub(super) azure: Azure,
+    pub(super) azure: Arc<Azure>,
     pub(super) clock: Arc<dyn Clock>,
 }
 

@@ -14,7 +14,7 @@ use crate::cluster::record::{Deletion, SeenVolume, Sighting, Trip};
 use crate::cluster::volume::Volume;
 use crate::money::HourlyPrice;
 use crate::names::{ArmId, ClaimName, NodeName, ObjectKey, ObjectName, ProviderId, Uid};
-use crate::orphans::{Finding, Outlook, Standing};
+use crate::orphans::{Discrepancy, Finding, Outlook, ReportOnly, Standing};
 use crate::plan::Switch;
 use crate::ports::OperationId;
 use crate::resources::Resources;
@@ -243,10 +243,14 @@ pub struct SweepReport {
     pub sweep: ObjectName,
     /// When the inventory was complete.
     pub observed_at: Timestamp,
-    /// Findings, dearest first, at most [`crate::orphans::REPORTED`]. What is alive is only counted.
+    /// Findings, dearest first, at most [`crate::orphans::REPORTED`]. What something alive links to is only counted.
     pub findings: Vec<Finding>,
     /// How much there is of each kind and standing.
     pub totals: BTreeMap<(ResourceKind, Standing), Total>,
+    /// Public IPs and frontends that nothing uses, at most [`crate::orphans::REPORTED`]. Nothing deletes them.
+    pub report_only: Vec<ReportOnly>,
+    /// NodeClaims, Nodes and AKS Machines that stand for nothing, or cannot go; as many at most.
+    pub discrepancies: Vec<Discrepancy>,
     /// Why nothing is swept at all, if so.
     pub halted: Option<Arc<str>>,
     /// What comes next, and what people have to know besides.

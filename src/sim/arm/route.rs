@@ -2,6 +2,7 @@
 
 use super::Response;
 use super::answer::wrong;
+use super::facts::Fact;
 use super::others::Others;
 use crate::cloud::{Cloud, CloudSettings, ComputeCall, ListedKind};
 use napkeeper_core::cluster::cloud::{CloudResource, Detail};
@@ -69,6 +70,7 @@ pub(super) enum Route {
     Skus,
     Usages,
     Locks,
+    Fact(Fact),
     Permissions,
     Denials,
     Policies,
@@ -76,6 +78,20 @@ pub(super) enum Route {
 
 /// Versions of `Microsoft.Compute/skus`, which has its own.
 const SKU_VERSIONS: [&str; 4] = ["2017-03-30", "2017-09-01", "2019-04-01", "2021-07-01"];
+
+/// Versions of `Microsoft.Compute/locations/usages`.
+const USAGE_VERSIONS: [&str; 10] = [
+    "2021-07-01",
+    "2021-11-01",
+    "2022-03-01",
+    "2022-08-01",
+    "2022-11-01",
+    "2023-03-01",
+    "2023-07-01",
+    "2023-09-01",
+    "2024-03-01",
+    "2024-07-01",
+];
 
 /// Versions of `Microsoft.Authorization/locks`.
 const LOCK_VERSIONS: [&str; 5] = ["2015-01-01", "2016-09-01", "2017-04-01", "2020-04-01-preview", "2020-05-01"];
@@ -111,6 +127,10 @@ impl Route {
         let folded = path.to_ascii_lowercase();
         let words: Vec<&str> = folded.trim_start_matches('/').split('/').collect();
         let names: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        if let Some(fact) = Fact::parse(&words, &names) {
+            check_subscription(words.get(1).copied().unwrap_or_default(), settings)?;
+            return Ok(Self::Fact(fact));
+        }
         let id = |segments: usize| ArmId::new(format!("/{}", names[..segments].join("/"))).ok();
         let parsed = match (&words[..], &names[..]) {
             (["subscriptions", subscription, "providers", rest @ ..], [_, _, _, names @ ..]) => {
@@ -205,6 +225,8 @@ impl Route {
         };
         let (of, versions): (&str, &[&str]) = match self {
             Self::List(Type::Nic) | Self::Resource(Type::Nic, _) => (Type::Nic.as_str(), &NETWORK_VERSIONS),
+            Self::Fact(fact) => fact.versions().unwrap_or(("virtualNetworks/usages", &NETWORK_VERSIONS)),
+            Self::Usages => ("locations/usages", &USAGE_VERSIONS),
             Self::Others(Others::PublicIps) => ("Microsoft.Network/publicIPAddresses", &NETWORK_VERSIONS),
             Self::Others(Others::LoadBalancers) => ("Microsoft.Network/loadBalancers", &NETWORK_VERSIONS),
             Self::Others(Others::Pools | Others::Machines(_)) | Self::Machine(_) | Self::DeleteMachines(_) => {

@@ -269,6 +269,7 @@ impl Cloud {
                 sku: Arc::from("Premium_LRS"),
                 state: DiskState::Attached,
                 managed_by: vec![spec.id.clone()],
+                max_shares: 1,
                 last_ownership_update: Some(now),
             }),
         }
