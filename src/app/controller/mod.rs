@@ -12,6 +12,7 @@ use anyhow::{Context, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use keeper::{Fixed, Inlets, Keeper};
 use kube::Client;
+use napkeeper_api::bootstrap::Join;
 use napkeeper_azure::{AksCluster, Azure, AzureCloud, AzureSettings, Credential, HttpWire, Token, on_this_machine};
 use napkeeper_core::catalog::{Catalog, RegionCatalog};
 use napkeeper_core::clock::Clock;
@@ -61,9 +62,7 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: Options) -> Result<()> {
     let known = settings::read(&options.config, options.cluster.as_deref(), options.mode)?;
     let catalog = region(&known)?;
-    let join = known.nodes.as_ref().map(settings::join).transpose()?.flatten();
-    let is_here = options.azure_endpoint.as_deref().is_some_and(on_this_machine);
-    ensure!(options.mode == Mode::Companion || is_here || join.is_some(), NO_BOOTSTRAP);
+    let join = join(&options, &known)?;
     let clock: Arc<dyn Clock> = Arc::new(WallClock::new(options.time_offset_file.clone()));
     let client = connect(options.kubeconfig.as_deref()).await?;
     let azure = azure(&options, &known)?;
@@ -163,6 +162,14 @@ fn region(known: &Known) -> Result<RegionCatalog> {
     let catalog = Catalog::embedded()?;
     let region = crate::region::known(known.settings.cluster.region.as_str(), &catalog)?;
     catalog.region(&region).context("the catalogue lost the region")
+}
+
+/// How VMs join the cluster. On Azure itself there must be a way.
+fn join(options: &Options, known: &Known) -> Result<Option<Join>> {
+    let join = known.nodes.as_ref().map(settings::join).transpose()?.flatten();
+    let is_here = options.azure_endpoint.as_deref().is_some_and(on_this_machine);
+    ensure!(options.mode == Mode::Companion || is_here || join.is_some(), NO_BOOTSTRAP);
+    Ok(join)
 }
 
 fn azure(options: &Options, known: &Known) -> Result<Azure> {

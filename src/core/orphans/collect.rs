@@ -246,7 +246,7 @@ impl CollectScript {
     }
 
     fn conclude(&mut self, now: Timestamp) -> Step {
-        let (outcome, report) = self.ending.take().unwrap_or((Outcome::Skipped, Report::default()));
+        let (outcome, report) = self.ending.take().unwrap_or_else(|| (Outcome::Skipped, Report::default()));
         self.end(outcome, report, now)
     }
 

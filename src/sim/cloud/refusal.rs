@@ -247,7 +247,11 @@ impl From<Refusal> for CloudError {
             Refusal::Quota { limit, usage, .. } => Some(QuotaTold { limit: *limit, usage: *usage }),
             _ => None,
         };
+        let policy = match &refusal {
+            Refusal::Policy { assignment, .. } => Some(Arc::clone(assignment)),
+            _ => None,
+        };
         let error = Self::new(refusal.code(), refusal.to_string());
-        Self { retry_after: refusal.retry_after(), quota, ..error }
+        Self { retry_after: refusal.retry_after(), policy, quota, ..error }
     }
 }
