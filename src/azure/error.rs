@@ -106,8 +106,8 @@ fn told(body: &Value) -> Option<CloudError> {
     let policy = (code == CloudErrorCode::Policy).then(|| policy(&inner)).flatten();
     let quota = is_quota.then(|| quota(message)).flatten();
     let message = match &policy {
-        Some(name) => format!("the policy {name:?} forbids it: {message}"),
-        None => message.to_owned(),
+        Some(name) if !message.contains(&**name) => format!("the policy {name:?} forbids it: {message}"),
+        _ => message.to_owned(),
     };
     Some(CloudError { policy, quota, ..CloudError::new(code, message) })
 }

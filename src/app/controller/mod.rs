@@ -14,6 +14,7 @@ use facts::{Asked, FactKeeper, Sources};
 use jiff::{SignedDuration, Timestamp};
 use keeper::{Fixed, Inlets, Keeper};
 use kube::Client;
+use napkeeper_api::bootstrap::Join;
 use napkeeper_azure::{
     AksCluster, Azure, AzureCloud, AzureSettings, Credential, HttpWire, PRICES_ENDPOINT, RetailPrices, Token,
     on_this_machine,
@@ -67,16 +68,9 @@ pub(crate) struct Options {
 
 /// Runs the controller until it is told to stop.
 pub(crate) async fn run(options: Options) -> Result<()> {
-    let mut known = settings::read(&options.config, options.cluster.as_deref(), options.mode)?;
-    if let Some(pool) = &options.machines {
-        let cluster = &known.settings.cluster.cluster;
-        ensure!(AksCluster::of(cluster).is_some(), "--experimental-machines: {cluster} is no cluster of AKS");
-        known.settings.machines = Some(ArmId::new(format!("{cluster}/agentPools/{pool}"))?);
-    }
+    let known = known(&options)?;
     let asked = asked(&options, &known)?;
-    let join = known.nodes.as_ref().map(settings::join).transpose()?.flatten();
-    let is_here = options.azure_endpoint.as_deref().is_some_and(on_this_machine);
-    ensure!(options.mode == Mode::Companion || is_here || join.is_some(), NO_BOOTSTRAP);
+    let join = join(&options, &known)?;
     let clock: Arc<dyn Clock> = Arc::new(WallClock::new(options.time_offset_file.clone()));
     let client = connect(options.kubeconfig.as_deref()).await?;
     let azure = Arc::new(azure(&options, &known)?);
@@ -218,6 +212,25 @@ fn asked(options: &Options, known: &Known) -> Result<Asked> {
         subnets: subnets.collect::<Result<_>>()?,
         catalog,
     })
+}
+
+/// Which cluster this is, with what the command line adds.
+fn known(options: &Options) -> Result<Known> {
+    let mut known = settings::read(&options.config, options.cluster.as_deref(), options.mode)?;
+    if let Some(pool) = &options.machines {
+        let cluster = &known.settings.cluster.cluster;
+        ensure!(AksCluster::of(cluster).is_some(), "--experimental-machines: {cluster} is no cluster of AKS");
+        known.settings.machines = Some(ArmId::new(format!("{cluster}/agentPools/{pool}"))?);
+    }
+    Ok(known)
+}
+
+/// How VMs join the cluster. On Azure itself there must be a way.
+fn join(options: &Options, known: &Known) -> Result<Option<Join>> {
+    let join = known.nodes.as_ref().map(settings::join).transpose()?.flatten();
+    let is_here = options.azure_endpoint.as_deref().is_some_and(on_this_machine);
+    ensure!(options.mode == Mode::Companion || is_here || join.is_some(), NO_BOOTSTRAP);
+    Ok(join)
 }
 
 fn azure(options: &Options, known: &Known) -> Result<Azure> {

@@ -251,11 +251,7 @@ impl From<Refusal> for CloudError {
             Refusal::Policy { assignment, .. } => Some(Arc::clone(assignment)),
             _ => None,
         };
-        let message = match &policy {
-            Some(name) => format!("the policy {name:?} forbids it: {refusal}"),
-            None => refusal.to_string(),
-        };
-        let error = Self::new(refusal.code(), message);
+        let error = Self::new(refusal.code(), refusal.to_string());
         Self { retry_after: refusal.retry_after(), policy, quota, ..error }
     }
 }

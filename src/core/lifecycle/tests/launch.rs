@@ -236,3 +236,36 @@ fn nics_are_accelerated_where_every_size_can_use_it() {
         });
     }
 }
+
+/// One command per claim: what launches it cannot run beside what deletes it, nor two of a kind beside each other.
+#[test]
+fn w14_a_claim_is_launched_or_deleted_by_one_command_at_a_time() {
+    let snapshot = cluster([pool("general")]);
+    let (claim, _) = managed("general-a", &pool("general"), offering(SMALL, 1, Spot));
+    let intent = claim.intent.clone().unwrap();
+    let commands = || {
+        let terminate = Terminate { claim: claim.reference(), intent: intent.clone(), drained: None };
+        let launch = Launch {
+            claim: claim.reference(),
+            pool: None,
+            offerings: claim.spec.planned.clone(),
+            intent: Some(intent.clone()),
+            group: group(),
+            tags: tags(&claim),
+            os_disk_gb: 128,
+            encryption_at_host: false,
+        };
+        [Command::Terminate(Box::new(terminate)), Command::Launch(Box::new(launch))]
+    };
+    for first in 0..2 {
+        let mut executor = crate::executor::Executor::default();
+        let mut start_one = |command: &Command| {
+            let mut plan = Plan::default();
+            plan.push(command.clone(), "a test");
+            let planned = plan.commands.remove(0);
+            executor.start(planned, &snapshot, &settings(), start())
+        };
+        assert!(start_one(&commands()[first]));
+        assert!(commands().iter().all(|command| !start_one(command)), "the first has not ended");
+    }
+}
