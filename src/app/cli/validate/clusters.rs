@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use napkeeper_api::manifests::load_text;
 
-    const NO_FLAGS: FactArgs = FactArgs { cluster: None, region: None, kubernetes_version: None };
+    const NO_FLAGS: FactArgs = FactArgs { cluster: None, region: None, kubernetes_version: None, facts: None };
 
     fn scopes(text: &str, args: &FactArgs) -> anyhow::Result<Vec<Scope>> {
         let file = (load_text(config::FILE, text.to_owned()), PathBuf::from("/repository"));
@@ -183,12 +183,34 @@ mod tests {
             cluster: Some("a".to_owned()),
             region: Some("northeurope".to_owned()),
             kubernetes_version: Some("1.34".to_owned()),
+            ..NO_FLAGS
         };
         let one = scopes(text, &flags).unwrap();
         assert_eq!(one.len(), 1);
         assert_eq!(one[0].facts.regions[0].region.as_str(), "northeurope");
         assert_eq!(one[0].facts.kubernetes.as_deref(), Some("1.34"));
         assert_eq!(by_flags(&flags).unwrap().facts.regions.len(), 1);
+    }
+
+    #[test]
+    fn what_the_controller_published_counts_for_clusters_of_its_region() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("facts.yaml");
+        let sizes = r#"{"asOf":"2026-11-21T20:00:00Z","value":[]}"#;
+        let map = |version| {
+            let data = format!("data:\n  version: '{version}'\n  region: westeurope\n  sizes: '{sizes}'\n");
+            std::fs::write(&file, format!("apiVersion: v1\nkind: ConfigMap\n{data}")).unwrap();
+        };
+        let args = FactArgs { facts: Some(file.clone()), ..NO_FLAGS };
+        let live = |region: &str| {
+            let all = scopes(&format!("clusters:\n- name: a\n  region: {region}\n"), &args);
+            all.map(|scopes| scopes[0].facts.live)
+        };
+        map(1);
+        assert!(live("westeurope").unwrap());
+        assert!(!live("northeurope").unwrap());
+        map(2);
+        assert!(format!("{:#}", live("westeurope").unwrap_err()).contains("version \"2\" is not understood"));
     }
 
     #[test]
