@@ -248,7 +248,7 @@ fn azure(options: &Options, known: &Known) -> Result<Azure> {
         region: cluster.region.clone(),
         aks: AksCluster::of(&cluster.cluster),
         machines: known.nodes.as_ref().map(settings::machines).transpose()?,
-        endpoint: Arc::from(options.azure_endpoint.as_deref().unwrap_or(cloud.endpoint())),
+        endpoint: Arc::from(options.azure_endpoint.as_deref().unwrap_or_else(|| cloud.endpoint())),
         deadline: AzureSettings::DEADLINE,
     };
     Ok(Azure::new(settings, Arc::new(HttpWire::new(AzureSettings::DEADLINE)?), credential)?)

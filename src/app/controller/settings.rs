@@ -45,7 +45,7 @@ pub(crate) fn read(file: &Path, name: Option<&str>, mode: Mode) -> anyhow::Resul
             .find(|c| c.name == name)
             .with_context(|| format!("{shown}: it has no cluster {name:?}, but {}", names()))?,
     };
-    let folder = file.parent().unwrap_or(Path::new("."));
+    let folder = file.parent().unwrap_or_else(|| Path::new("."));
     let sheet = crate::sheet::of_cluster(folder, cluster)?;
     known(cluster, mode, sheet).with_context(|| format!("{shown}: cluster {:?}", cluster.name))
 }

@@ -204,6 +204,6 @@ mod tests {
         assert_eq!(book.due(start()), Some(FactKind::Locks));
         book.took(FactKind::Locks, start());
         assert_eq!(book.due(start()), None);
-        assert_eq!(book.due(start() + SignedDuration::from_hours(11)).is_some(), true);
+        assert!(book.due(start() + SignedDuration::from_hours(11)).is_some());
     }
 }
