@@ -219,7 +219,7 @@ impl View {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let only_here = args.azure.azure_token_file.is_some() || args.azure.time_offset_file.is_some();
-    let endpoint = args.azure.azure_endpoint.as_deref().unwrap_or(AzureCloud::Public.endpoint());
+    let endpoint = args.azure.azure_endpoint.as_deref().unwrap_or_else(|| AzureCloud::Public.endpoint());
     ensure!(
         !only_here || napkeeper_azure::on_this_machine(endpoint),
         "--azure-token-file and --time-offset-file are for tests: they need an --azure-endpoint on this machine, not {endpoint}"

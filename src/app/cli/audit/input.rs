@@ -208,7 +208,7 @@ fn place(settings: &mut Settings, pages: &napkeeper_azure::Pages) {
 }
 
 fn endpoint(args: &Args, cloud: AzureCloud) -> &str {
-    args.azure.azure_endpoint.as_deref().unwrap_or(cloud.endpoint())
+    args.azure.azure_endpoint.as_deref().unwrap_or_else(|| cloud.endpoint())
 }
 
 fn credential(args: &Args, cloud: AzureCloud) -> anyhow::Result<Credential> {
