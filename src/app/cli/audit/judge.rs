@@ -189,17 +189,20 @@ fn standing(case: &Case<'_>, finding: &Finding, sweep: &Sweep, unused_since: Opt
     use napkeeper_core::orphans::Standing as Law;
     let ours = !finding.refusals.contains(&Refusal::OtherCluster);
     let old = unused_since.is_some_and(|at| case.now.duration_since(at) >= sweep.minimum_age(finding.kind));
-    match finding.standing {
+    let has = |refusal| finding.refusals.contains(&refusal);
+    let young = has(Refusal::TooYoung) || has(Refusal::SeenOnce);
+    let law = match finding.standing {
+        // An exclusion keeps it, and what it is stays worth knowing.
+        Law::Protected if has(Refusal::Excluded) && !has(Refusal::SignOfLife) && young => Law::Suspect,
+        Law::Protected if has(Refusal::Excluded) && !has(Refusal::SignOfLife) => Law::Orphan,
+        law => law,
+    };
+    match law {
         Law::Unknown => Standing::Unknown,
         Law::Owned | Law::InFlight => Standing::Alive,
-        // Life by Azure's word only: a VM of somebody else's has it.
-        Law::Protected | Law::Foreign if finding.refusals.contains(&Refusal::SignOfLife) => Standing::Alive,
-        Law::Protected if !finding.refusals.contains(&Refusal::Excluded) => Standing::Foreign,
-        Law::Foreign => Standing::Foreign,
-        Law::Protected if finding.refusals.iter().any(|r| matches!(r, Refusal::TooYoung | Refusal::SeenOnce)) => {
-            Standing::Suspect
-        }
-        Law::Protected => Standing::Orphan,
+        // Also what lives by Azure's word only: a VM of somebody else's has it.
+        Law::Protected | Law::Foreign if has(Refusal::SignOfLife) => Standing::Alive,
+        Law::Protected | Law::Foreign => Standing::Foreign,
         Law::Suspect | Law::Orphan if !ours => Standing::Suspect,
         Law::Orphan => Standing::Orphan,
         Law::Suspect if old => Standing::Unproven,
