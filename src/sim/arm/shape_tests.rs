@@ -19,7 +19,7 @@ const VM: &str = "etag:s properties.vmId:s properties.hardwareProfile:o properti
     properties.storageProfile.osDisk.managedDisk:o properties.storageProfile.osDisk.managedDisk.id:s \
     properties.storageProfile.dataDisks:a properties.networkProfile:o properties.networkProfile.networkInterfaces:a \
     properties.networkProfile.networkInterfaces.id:s properties.provisioningState:s properties.timeCreated:s";
-const VM_DEFINED: &str = "zones:a properties.priority:s properties.storageProfile.osDisk.deleteOption:s \
+const VM_DEFINED: &str = "zones:a properties.priority:s properties.evictionPolicy:s properties.storageProfile.osDisk.deleteOption:s \
     properties.networkProfile.networkInterfaces.properties:o \
     properties.networkProfile.networkInterfaces.properties.primary:b \
     properties.networkProfile.networkInterfaces.properties.deleteOption:s";
