@@ -7,6 +7,7 @@
 )]
 
 mod agreement;
+mod facts;
 mod http;
 mod launches;
 mod same;

@@ -240,7 +240,7 @@ fn write_config(folder: &Path, group: &str, cluster: &str) -> Result<()> {
         "region": "westeurope",
         "identity": { "subscription": subscription, "clusterId": cluster, "nodeResourceGroup": name },
         "nodes": {
-            "subnet": format!("/subscriptions/{subscription}/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/v/subnets/nodes"),
+            "subnet": format!("/subscriptions/{subscription}/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/v/subnets/aks-subnet"),
             "image": "/CommunityGalleries/AKSUbuntu-38d80f77/images/2204gen2containerd/versions/latest",
             "sshPublicKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1vJk9cJm0bT1c3oJz0t4w8i1m0Qm5yJ6b4r7mQ9e3X lab",
         },

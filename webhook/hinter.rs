@@ -114,7 +114,9 @@ fn serve_market(
 }
 
 fn same_market(a: &Snapshot, b: &Snapshot) -> bool {
-    let generations = |s: &Snapshot| [s.pools().generation(), s.classes().generation(), s.daemon_sets().generation()];
+    let generations = |s: &Snapshot| {
+        [s.pools().generation(), s.classes().generation(), s.daemon_sets().generation(), s.facts_generation()]
+    };
     let same_types = || {
         a.instance_types.len() == b.instance_types.len()
             && a.instance_types.iter().zip(&b.instance_types).all(|(x, y)| x.0 == y.0 && Arc::ptr_eq(x.1, y.1))

@@ -4,6 +4,7 @@
 //! Neither may hold a cluster up: what cannot be answered in time is allowed, with a warning, and counted. The process
 //! builds no Azure credential.
 
+mod basis;
 mod hint;
 mod hinter;
 mod metrics;
@@ -15,5 +16,6 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
+pub use basis::Basis;
 pub use hint::{PLACEMENT_HINT, PlacementHint};
 pub use router::{Limits, StartError, Webhook, router};

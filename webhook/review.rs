@@ -99,6 +99,8 @@ pub(crate) struct Answer {
     pub(crate) refusal: Option<String>,
     /// For whoever asked the API server.
     pub(crate) warnings: Vec<String>,
+    /// Which facts about Azure served, for the audit log.
+    pub(crate) facts: Option<String>,
     /// Operations of a JSON patch; empty for none.
     pub(crate) patch: Vec<Value>,
 }
@@ -114,6 +116,9 @@ impl Answer {
         let mut response = json!({ "uid": uid, "allowed": self.refusal.is_none() });
         if let Some(message) = &self.refusal {
             response["status"] = json!({ "code": 422, "reason": "Invalid", "message": message });
+        }
+        if let Some(facts) = &self.facts {
+            response["auditAnnotations"] = json!({ "facts": facts });
         }
         if !self.warnings.is_empty() {
             response["warnings"] = json!(self.warnings);

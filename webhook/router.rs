@@ -1,5 +1,6 @@
 //! The router: which path answers what, within which limits?
 
+use crate::basis::Basis;
 use crate::hinter::{Hinter, NoAnswer, Snapshots};
 use crate::metrics::Metrics;
 use crate::review::{Answer, Request};
@@ -12,9 +13,10 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use jiff::Timestamp;
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_serve::prometheus_client::registry::Registry;
-use napkeeper_verdict::{SchemaError, Verdict};
+use napkeeper_verdict::SchemaError;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,7 +56,7 @@ pub enum StartError {
 /// What the paths answer from.
 #[derive(Debug)]
 pub struct Webhook {
-    verdict: Arc<Verdict>,
+    basis: watch::Receiver<Arc<Basis>>,
     hinter: Hinter,
     namespace: String,
     limits: Limits,
@@ -76,7 +78,7 @@ impl Webhook {
     ) -> Result<Self, StartError> {
         let snapshots: Snapshots = snapshots;
         Ok(Self {
-            verdict: Arc::new(Verdict::embedded()?),
+            basis: watch::channel(Arc::new(Basis::embedded()?)).1,
             hinter: Hinter::start(snapshots, limits.concurrency)?,
             namespace: namespace.to_owned(),
             limits,
@@ -85,12 +87,24 @@ impl Webhook {
         })
     }
 
+    /// What it judges by.
+    #[must_use]
+    pub fn basis(&self) -> Arc<Basis> {
+        Arc::clone(&self.basis.borrow())
+    }
+
+    /// The same webhook, judging by what Azure was last said to offer.
+    #[must_use]
+    pub fn by(self, basis: watch::Receiver<Arc<Basis>>) -> Self {
+        Self { basis, ..self }
+    }
+
     /// Judges on a thread for blocking work. One that is late keeps its place until it ends.
     async fn judge(&self, request: Request) -> Result<Option<Answer>, NoAnswer> {
         let place = Arc::clone(&self.judging).try_acquire_owned().map_err(|_| NoAnswer::Overload)?;
-        let verdict = Arc::clone(&self.verdict);
+        let basis = Arc::clone(&self.basis.borrow());
         let judging = tokio::task::spawn_blocking(move || {
-            let answer = validate::judge(&verdict, request);
+            let answer = validate::judge(&basis, request);
             drop(place);
             answer
         });
@@ -106,7 +120,8 @@ impl Webhook {
         let Some(pod) = mutate::subject(&request, &self.namespace) else { return Ok(None) };
         let hint = self.hinter.ask(pod, self.limits.hint).await?;
         let patch = hint.map(|hint| mutate::patch(&request.object, &hint)).filter(|patch| !patch.is_empty());
-        Ok(patch.map(|patch| Answer { patch, ..Answer::allow() }))
+        let served = self.basis.borrow().served(Timestamp::now());
+        Ok(patch.map(|patch| Answer { patch, facts: Some(served), ..Answer::allow() }))
     }
 
     fn finish(

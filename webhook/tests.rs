@@ -1,6 +1,6 @@
 //! Reviews in, answers out.
 
-use crate::{Limits, PLACEMENT_HINT, Webhook, router};
+use crate::{Basis, Limits, PLACEMENT_HINT, Webhook, router};
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use base64::Engine;
@@ -11,6 +11,7 @@ use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, instance_types};
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::cluster::node::Node;
 use napkeeper_core::cluster::pod::Labels;
+use napkeeper_core::facts::{Fact, Known, SizeListing};
 use napkeeper_core::names::{NodeName, Region, Uid};
 use napkeeper_core::resources::Resources;
 use napkeeper_serve::metrics;
@@ -56,7 +57,12 @@ impl Rig {
         let mut answer: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(answer["apiVersion"], "admission.k8s.io/v1");
         assert_eq!(answer["kind"], "AdmissionReview");
-        answer["response"].take()
+        let mut response = answer["response"].take();
+        // Which facts served is said of every judgement; here it is always the same.
+        if let Some(said) = response.as_object_mut().unwrap().remove("auditAnnotations") {
+            assert_eq!(said, json!({ "facts": "catalogue: embedded of 2026-08; prices: embedded of 2026-08" }));
+        }
+        response
     }
 
     fn metrics(&self) -> String {
@@ -218,6 +224,35 @@ async fn what_is_right_is_allowed_in_silence() {
     let class = class("v1beta1", &json!({ "imageFamily": "AzureLinux", "osDiskSizeGB": 128 }));
     assert_eq!(rig.ask("/validate", &review("CREATE", "karpenter.azure.com", &class, &Value::Null)).await, silence);
     assert!(rig.metrics().contains(r#"napkeeper_admission_requests_total{path="/validate",outcome="allowed"} 2"#));
+}
+
+#[tokio::test]
+async fn by_live_facts_a_size_that_is_not_sold_is_a_warning_that_says_where_it_is_known_from() {
+    let mut registry = metrics::registry();
+    let webhook = Webhook::new("napkeeper-system", watch::channel(None).1, PATIENT, &mut registry).unwrap();
+    let catalog = Catalog::embedded().unwrap();
+    let embedded = catalog.region(&Region::new("westeurope").unwrap()).unwrap();
+    let as_of = Timestamp::now() - jiff::SignedDuration::from_mins(12);
+    let mut sizes = embedded.sizes.clone();
+    sizes.retain(|size| size.facts.name.as_str() != "Standard_D4s_v5");
+    let listing = SizeListing::default().learn(sizes, 1, as_of).unwrap();
+    let known = Known { sizes: Some(Fact { as_of, value: Arc::new(listing) }), ..Known::default() };
+    let basis = Basis::live(&known, &embedded, catalog.as_of()).unwrap();
+    let webhook = webhook.by(watch::channel(Arc::new(basis)).1);
+    let mut only = good_pool();
+    only["spec"]["template"]["spec"]["requirements"] = json!([
+        { "key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["Standard_D4s_v5"] },
+    ]);
+    let body = review("CREATE", "karpenter.sh", &only, &Value::Null).to_string();
+    let request = Request::post("/validate").body(Body::from(body)).unwrap();
+    let response = router(Arc::new(webhook)).oneshot(request).await.unwrap();
+    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    let answer = serde_json::from_slice::<Value>(&body).unwrap()["response"].take();
+    let served = "catalogue: live, 12 min old; prices: embedded of 2026-08";
+    assert_eq!(answer["auditAnnotations"]["facts"], served);
+    assert_eq!(answer["allowed"], true, "what Azure offers may change: {answer}");
+    let warnings = answer["warnings"].to_string();
+    assert!(warnings.contains("NK2") && warnings.contains(&format!("known from: {served}")), "{warnings}");
 }
 
 #[tokio::test]

@@ -5,10 +5,12 @@
 //! the API server has checked the object by its own schema before it asks, and that may be newer. And so does what Azure or
 //! a scheduler would say: it hangs on facts that may have changed since.
 
+use crate::basis::Basis;
 use crate::hint::shorten;
 use crate::review::{Answer, GroupVersionKind, Request};
+use jiff::Timestamp;
 use napkeeper_api::yaml::Document;
-use napkeeper_verdict::rules::{disruption, structure as rules};
+use napkeeper_verdict::rules::{azure, cost, disruption, structure as rules};
 use napkeeper_verdict::{Finding, Severity, Verdict};
 use serde_json::Value;
 
@@ -27,7 +29,8 @@ const LONGEST_LINE: usize = 400;
 const LONGEST_WARNING: usize = 256;
 
 /// Judges a request; `None` when there is no opinion.
-pub(crate) fn judge(verdict: &Verdict, request: Request) -> Option<Answer> {
+pub(crate) fn judge(basis: &Basis, request: Request) -> Option<Answer> {
+    let verdict = &basis.verdict;
     let Request { object, old_object, .. } = &request;
     let deleting = !object["metadata"]["deletionTimestamp"].is_null();
     if !request.is_write() || !is_judged(&request.kind) || deleting {
@@ -42,12 +45,19 @@ pub(crate) fn judge(verdict: &Verdict, request: Request) -> Option<Answer> {
         .into_iter()
         .partition(|f| is_ours(f) && !before.iter().any(|b| is_same(f, b)));
     let title = |n: usize| format!("{} is refused, {n} finding{}", request.kind.kind, if n == 1 { "" } else { "s" });
+    let served = basis.served(Timestamp::now());
+    let rests_on_azure = doubtful.iter().any(is_of_azure);
+    let mut warnings = lines(&doubtful, LONGEST_WARNING);
+    if rests_on_azure {
+        warnings.push(shorten(&format!("what Azure offers is known from: {served}"), LONGEST_WARNING));
+    }
     Some(Answer {
+        facts: Some(served),
         refusal: (!wrong.is_empty()).then(|| {
             let lines = lines(&wrong, LONGEST_LINE);
             format!("{}:\n{}", title(wrong.len()), lines.join("\n"))
         }),
-        warnings: lines(&doubtful, LONGEST_WARNING),
+        warnings,
         patch: Vec::new(),
     })
 }
@@ -63,6 +73,11 @@ fn is_ours(finding: &Finding) -> bool {
     // Form and schedules are wrong for ever; what Azure offers is not.
     let lasting = rules::ALL.iter().chain(disruption::ALL).any(|rule| rule.id == finding.rule);
     finding.severity == Severity::Error && lasting && !OF_THE_SCHEMA.contains(&finding.rule)
+}
+
+/// True for what hangs on sizes or prices of Azure.
+fn is_of_azure(finding: &Finding) -> bool {
+    azure::ALL.iter().chain(cost::ALL).any(|rule| rule.id == finding.rule)
 }
 
 /// Errors before warnings, and those about the object as a whole (whose rules have the lower ids) before its fields.

@@ -10,6 +10,7 @@ pub mod config;
 pub mod convert;
 pub mod crds;
 pub mod duration;
+pub mod facts;
 pub mod karpenter;
 pub mod manifests;
 pub mod path;

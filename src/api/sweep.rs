@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 /// Kinds of cloud resource, as manifests spell them.
 pub(crate) const KINDS: [&str; 4] = ["Nic", "OsDisk", "Vm", "DataDisk"];
 /// What was found about a resource.
-const STANDINGS: [&str; 5] = ["Alive", "Foreign", "Suspect", "Orphan", "Unknown"];
+const STANDINGS: [&str; 7] = ["Owned", "InFlight", "Protected", "Foreign", "Suspect", "Orphan", "Unknown"];
+/// What may be wrong with an object that stands for something in Azure.
+const MISMATCHES: [&str; 6] =
+    ["ClaimWithoutVm", "NeverJoined", "MachineWithoutVm", "NodeWithoutVm", "NodeWithoutClaim", "StuckFinalizer"];
 /// Default of `observeEvery`.
 pub const DEFAULT_OBSERVE_EVERY: &str = "10m";
 /// Default of `mode`.
@@ -231,6 +234,9 @@ wire! {
         /// Resources by kind and standing.
         #[schemars(extend("maxItems" = 4, "x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["kind"]))]
         counts?: Vec<KindCount>,
+        /// NodeClaims, Nodes and AKS Machines that stand for nothing in Azure, or cannot go.
+        #[schemars(extend("maxItems" = 20, "x-kubernetes-list-type" = "atomic"))]
+        discrepancies?: Vec<SweepDiscrepancy>,
         /// The dearest findings.
         #[schemars(extend("maxItems" = 50, "x-kubernetes-list-type" = "atomic"))]
         findings?: Vec<SweepFinding>,
@@ -254,6 +260,9 @@ wire! {
         observed_generation?: i64,
         /// Number of orphans.
         orphans?: i64,
+        /// Public IPs and load-balancer frontends that nothing uses. Nothing deletes them.
+        #[schemars(extend("maxItems" = 20, "x-kubernetes-list-type" = "atomic"))]
+        report_only?: Vec<SweepReportOnly>,
     }
 }
 
@@ -291,15 +300,19 @@ wire! {
 wire! {
     /// Resources of one kind by standing.
     KindCount {
-        /// Something alive links to it.
-        alive?: i64,
         /// Not this cluster's.
         foreign?: i64,
+        /// Being made.
+        in_flight?: i64,
         /// Kind.
         #[schemars(extend("enum" = KINDS))]
         kind: String,
         /// Nothing alive has linked to it for long enough.
         orphan?: i64,
+        /// A NodeClaim, Node, AKS Machine or VM has it.
+        owned?: i64,
+        /// Wanted by something other than a node: a volume, a snapshot, AKS, an exclusion.
+        protected?: i64,
         /// Without a sign of life, not yet for long enough.
         suspect?: i64,
         /// A listing was not whole.
@@ -318,6 +331,41 @@ wire! {
         /// When it began.
         #[schemars(extend("format" = "date-time"))]
         started_at: String,
+    }
+}
+
+wire! {
+    /// An object that stands for nothing in Azure, or cannot go.
+    SweepDiscrepancy {
+        /// What shows it.
+        #[schemars(extend("maxItems" = 20, "x-kubernetes-list-type" = "atomic"))]
+        evidence?: Vec<String>,
+        /// What is wrong.
+        #[schemars(extend("enum" = MISMATCHES))]
+        kind: String,
+        /// The object: its kind and name.
+        object: String,
+        /// What a person can do.
+        remedy?: String,
+        /// Since when, as far as known.
+        #[schemars(extend("format" = "date-time"))]
+        since?: String,
+    }
+}
+
+wire! {
+    /// A public IP or frontend that nothing uses.
+    SweepReportOnly {
+        /// By what: rules, tags.
+        #[schemars(extend("maxItems" = 20, "x-kubernetes-list-type" = "atomic"))]
+        evidence?: Vec<String>,
+        /// Resource id.
+        id: String,
+        /// Kind.
+        #[schemars(extend("enum" = ["PublicIp", "Frontend"]))]
+        kind: String,
+        /// The Services that it was made for, by its tag.
+        service?: String,
     }
 }
 

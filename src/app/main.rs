@@ -6,6 +6,7 @@ mod clock;
 mod controller;
 mod inventory;
 mod region;
+mod sheet;
 mod webhook;
 
 use mimalloc::MiMalloc;

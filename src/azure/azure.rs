@@ -15,7 +15,7 @@ use azure_mgmt_resources::package_resources_2021_04 as resources;
 use napkeeper_api::bootstrap::{self, Join, JoinToken};
 use napkeeper_core::cluster::cloud::{CloudResource, Tags};
 use napkeeper_core::names::ArmId;
-use napkeeper_core::plan::{Effect, NicSpec, Reply, VmSpec};
+use napkeeper_core::plan::{Effect, MachineCall, NicSpec, Reply, VmSpec};
 use napkeeper_core::ports::{CloudError, CloudErrorCode, OperationId, PortError};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -93,6 +93,8 @@ impl Azure {
             Effect::PutNic(spec) => (Method::Put, &spec.id),
             Effect::PutVm(spec) => (Method::Put, &spec.id),
             Effect::Delete(id, _) => (Method::Delete, id),
+            Effect::Machine(call @ MachineCall::Put(_)) => (Method::Put, call.id()),
+            Effect::Machine(call @ MachineCall::Delete(_)) => (Method::Post, call.id()),
             Effect::Tag(id, _) | Effect::Untag(id, _) => (Method::Patch, id),
             _ => return Ok(()),
         };
@@ -113,6 +115,7 @@ impl Azure {
             Effect::Delete(id, _) => self.delete(id).await,
             Effect::Tag(id, tags) => self.change_tags(id, "Merge", tags).await,
             Effect::Untag(id, tags) => self.change_tags(id, "Delete", tags).await,
+            Effect::Machine(call) => self.machine(call).await,
             Effect::Poll(operation) => self.poll(operation).await,
             other => Err(invalid(format!("{other:?} is no request to Azure; send it to Kubernetes"))),
         };

@@ -10,6 +10,10 @@ use napkeeper_core::ports::CloudError;
 use serde::Deserialize;
 use serde_json::Value;
 
+/// What [`WireError::Connect`](crate::WireError::Connect) begins with.
+const NO_CONNECTION: &str = "no connection";
+/// Version of resource groups.
+const GROUPS: &str = "2021-04-01";
 /// Version of permissions and deny assignments.
 const AUTHORIZATION: &str = "2022-04-01";
 /// Version of locks.
@@ -126,8 +130,24 @@ pub fn matches(pattern: &str, action: &str) -> bool {
 }
 
 impl Azure {
+    /// Whether there is a way to Azure at all: by one request that is not tried again, so that a wrong address is
+    /// told at once.
+    ///
+    /// # Errors
+    /// Where there is no connection. Whatever Azure answers is an answer, a refusal too.
+    pub async fn reach(&self) -> Result<(), CloudError> {
+        match self.read_json(self.settings.group.as_str(), GROUPS).await {
+            Err(error) if error.message.contains(NO_CONNECTION) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Looks at what our identity may do in the node resource group. Changes nothing.
     pub async fn preflight(&self) -> Preflight {
+        if let Err(error) = self.reach().await {
+            let (permissions, denials) = (Err(error.clone()), Err(error.clone()));
+            return Preflight { permissions, denials, locks: Err(error.clone()), policies: Err(error) };
+        }
         Preflight {
             permissions: self.permissions().await,
             denials: self.denials().await,
@@ -250,6 +270,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;
+
+    #[test]
+    fn no_connection_is_told_by_its_words() {
+        let error = crate::WireError::Connect("refused".into());
+        assert!(error.to_string().starts_with(NO_CONNECTION), "{error}");
+    }
 
     #[test]
     fn patterns_are_matched_as_azure_matches_them() {

@@ -53,6 +53,7 @@ pub(crate) fn disk(disk: models::Disk) -> Result<CloudResource, CloudError> {
         sku: disk.sku.and_then(|sku| sku.name).map(|name| text(&name)).unwrap_or_default().into(),
         state: disk_state(&properties.disk_state.map(|state| text(&state)).unwrap_or_default()),
         managed_by: head.ids(holders)?,
+        max_shares: properties.max_shares.and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
         last_ownership_update: timestamp(properties.last_ownership_update_time),
     };
     let zone = head.zone(&disk.zones)?;

@@ -52,7 +52,7 @@ pub(crate) fn vm(
 }
 
 /// The number of a zone, as ARM wants it; none for a regional VM.
-fn zone_number(zone: &Zone) -> Option<String> {
+pub(crate) fn zone_number(zone: &Zone) -> Option<String> {
     let number = zone.as_str().rsplit('-').next()?;
     (!zone.is_regional()).then(|| number.to_owned())
 }

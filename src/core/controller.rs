@@ -10,6 +10,7 @@ use crate::cluster::delta::{Delta, apply};
 use crate::cluster::pool::NodeClass;
 use crate::decide::{Memory, decide};
 use crate::executor::Executor;
+use crate::facts::Quota;
 use crate::names::{NodeClassName, VmSize};
 use crate::plan::{CommandKey, Effect, Plan, Planned, Reply, Report};
 use crate::ports::PortError;
@@ -114,7 +115,10 @@ impl Controller {
     /// Loses everything that is not durable, as in a crash, and starts from what a source of objects holds.
     pub fn restart(&mut self, snapshot: Snapshot) {
         // Instance types are worked out from their class alone: keeping them saves time and remembers nothing.
+        // So is Azure's quota, which comes from elsewhere.
+        let quota = self.snapshot.quota.take();
         *self = Self { snapshot, types: std::mem::take(&mut self.types), ..Self::default() };
+        self.snapshot.quota = quota;
     }
 
     /// Works out the instance types of classes that are new or have changed.
@@ -126,6 +130,17 @@ impl Controller {
             self.types.insert(name.clone(), (class, Arc::clone(&types)));
             self.snapshot.instance_types.insert(name, types);
         }
+    }
+
+    /// The catalogue has changed: instance types are made anew by the next [`Controller::refresh_types`].
+    pub fn forget_types(&mut self) {
+        self.types.clear();
+        self.snapshot.forget_types();
+    }
+
+    /// Learns how many cores Azure sells now.
+    pub fn learn_quota(&mut self, quota: Option<Arc<Quota>>) {
+        self.snapshot.learn_quota(quota);
     }
 
     /// When it wants to do something by itself; `None` is only on change.

@@ -4,7 +4,7 @@
 //! them on its virtual clock, the controller over HTTP; which commands run, in which order and how they end is the same.
 
 use crate::cluster::Snapshot;
-use crate::lifecycle::{ConfirmGoneScript, LaunchScript, Sizes, TerminateScript};
+use crate::lifecycle::{ConfirmGoneScript, LaunchScript, MachineScript, Sizes, TerminateScript};
 use crate::names::NodeClassName;
 use crate::orphans::{CollectScript, MarkScript};
 use crate::plan::{Command, CommandKey, Effect, OneEffect, Planned, Reply, Report, Script, Step};
@@ -124,7 +124,11 @@ fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn
         Command::CreateClaim(draft) => one(Effect::CreateClaim(draft)),
         Command::Launch(launch) => {
             let class = snapshot.claims().get(&launch.claim.name).map(|c| c.spec.class.clone());
-            Box::new(LaunchScript::new(*launch, sizes(snapshot, class.as_ref()), law))
+            let sizes = sizes(snapshot, class.as_ref());
+            match &settings.machines {
+                Some(pool) => Box::new(MachineScript::new(*launch, sizes, pool)),
+                None => Box::new(LaunchScript::new(*launch, sizes, law)),
+            }
         }
         Command::AdvanceClaim { claim, step } => one(Effect::AdvanceClaim(claim, step)),
         Command::AdvanceNode { node, uid, step } => one(Effect::AdvanceNode(node, uid, step)),

@@ -240,7 +240,7 @@ pub(crate) fn claim(name: &str, pool: &NodePool, planned: Vec<PlannedOffering>) 
 pub(crate) fn intent(claim: &Claim, offering: PlannedOffering) -> LaunchIntent {
     let ids = resource_ids(&group(), &claim.name);
     let (vm, nic, os_disk) = (ids.vm, ids.nic, ids.os_disk);
-    LaunchIntent { offering, vm, nic, os_disk, written_at: start(), refused: 0, operation: None }
+    LaunchIntent { offering, vm, nic, os_disk, machine: None, written_at: start(), refused: 0, operation: None }
 }
 
 /// A claim whose node has run since the start, and that node, registered and initialised.

@@ -10,6 +10,7 @@ pub mod controller;
 pub mod decide;
 pub mod disruption;
 pub mod executor;
+pub mod facts;
 #[cfg(test)]
 pub(crate) mod fixtures;
 pub mod labels;

@@ -49,7 +49,7 @@ struct Window {
 
 /// Generations of all that a placement depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Generations([u64; 7]);
+pub(crate) struct Generations([u64; 8]);
 
 impl Generations {
     pub(crate) fn of(snapshot: &Snapshot, unavailable: &Unavailable) -> Self {
@@ -61,6 +61,7 @@ impl Generations {
             snapshot.classes().generation(),
             snapshot.daemon_sets().generation(),
             unavailable.generation(),
+            snapshot.facts_generation(),
         ])
     }
 }

@@ -22,6 +22,8 @@ pub struct Settings {
     pub launch_timeout: SignedDuration,
     /// A NodeClaim whose Node has not joined after this time is given up.
     pub registration_timeout: SignedDuration,
+    /// The agent pool in which NodeClaims become Machines of AKS; experimental. `None` is VMs of our own.
+    pub machines: Option<ArmId>,
     /// The law of deleting.
     pub law: Law,
 }
@@ -61,6 +63,7 @@ impl Settings {
             disruption_every: SignedDuration::from_secs(10),
             launch_timeout: SignedDuration::from_mins(5),
             registration_timeout: SignedDuration::from_mins(15),
+            machines: None,
             law: Law::whole(),
         }
     }

@@ -7,6 +7,7 @@
 pub mod client;
 mod error;
 mod events;
+mod facts;
 #[cfg(test)]
 mod fake;
 mod gate;
@@ -23,6 +24,7 @@ mod write;
 
 pub use client::{ConnectError, connect};
 pub use events::{Events, Regarding};
+pub use facts::{follow_facts, publish_facts, read_facts};
 pub use gate::Gate;
 pub use lease::{LEASE, LeaseHandle, stand};
 pub use owner::foreign_definitions;
@@ -44,6 +46,8 @@ pub enum FieldManager {
     Records,
     /// Status of OrphanSweeps.
     Sweeps,
+    /// The ConfigMap `napkeeper-facts`.
+    Facts,
 }
 
 impl FieldManager {
@@ -56,6 +60,7 @@ impl FieldManager {
             Self::Registration => "napkeeper-registration",
             Self::Records => "napkeeper-records",
             Self::Sweeps => "napkeeper-sweeps",
+            Self::Facts => "napkeeper-facts",
         }
     }
 }

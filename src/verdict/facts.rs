@@ -1,6 +1,7 @@
 //! What is known beside the manifests: region, prices, Kubernetes version, network?
 
 use napkeeper_core::catalog::{Catalog, CatalogError, InstanceTypeOptions, RegionCatalog, Supplies};
+use napkeeper_core::facts::PriceSheet;
 use napkeeper_core::names::Region;
 use std::fmt;
 use std::ops::Deref;
@@ -63,10 +64,18 @@ impl Facts {
     /// # Errors
     /// [`CatalogError`] when the data of this build does not begin as a catalogue does, which a test rules out.
     pub fn embedded(region: Option<&Region>) -> Result<Self, CatalogError> {
+        Self::embedded_at(region, PriceSheet::default())
+    }
+
+    /// As [`Facts::embedded`], at the customer's own prices.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn embedded_at(region: Option<&Region>, sheet: PriceSheet) -> Result<Self, CatalogError> {
         Catalog::embedded_as_of()?;
         let region = region.cloned();
         // A test reads all of it, so there is nothing to be said here of a catalogue that breaks half way.
-        let catalog = Lazy::new(|| Arc::new(Catalog::embedded().unwrap_or_default()));
+        let catalog = Lazy::new(move || Arc::new(Catalog::embedded().unwrap_or_default().priced_by(sheet)));
         let (of_regions, asked) = (catalog.clone(), region.clone());
         let regions = Lazy::new(move || {
             let known = asked.and_then(|region| of_regions.region(&region)).map(|region| vec![Arc::new(region)]);

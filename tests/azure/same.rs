@@ -8,7 +8,7 @@ use napkeeper_core::cluster::cloud::{CloudResource, Detail, ProvisioningState, R
 use napkeeper_core::cluster::pod::Labels;
 use napkeeper_core::labels;
 use napkeeper_core::names::{ArmId, ClaimName, ObjectName, Region, VmSize, Zone};
-use napkeeper_core::plan::{Effect, KubeletSpec, NicSpec, Reply, VmSpec};
+use napkeeper_core::plan::{Effect, KubeletSpec, MachineCall, MachineSpec, NicSpec, Reply, VmSpec};
 use napkeeper_core::ports::{CloudErrorCode, OperationId, PortError};
 use napkeeper_sim::cloud::{
     Cloud, CloudSettings, DiskDraft, Failing, Lag, Lasting, ListedKind, ListingFault, Policy, Shortage, Timings,
@@ -88,7 +88,13 @@ impl Twins {
         let told = format!("{effect:?}");
         match (&direct, through) {
             (Ok(Reply::Accepted(ours)), Ok(Reply::Accepted(url))) => {
-                assert!(url.0.ends_with("?api-version=2024-07-01") || url.0.contains("Microsoft.Network"), "{url}");
+                let is_of_compute = url.0.ends_with("?api-version=2024-07-01");
+                assert!(
+                    is_of_compute
+                        || url.0.contains("Microsoft.Network")
+                        || url.0.contains("Microsoft.ContainerService"),
+                    "{url}"
+                );
                 self.operations.push((ours.clone(), url));
             }
             (Ok(Reply::Resource(Some(ours))), Ok(Reply::Resource(Some(read)))) => {
@@ -402,6 +408,65 @@ fn a_part_that_cannot_be_listed_is_no_shorter_list() {
         }
     }
     twins.list().unwrap();
+}
+
+fn machine(twins: &Twins, name: &str, zone: u8, spot: bool) -> MachineSpec {
+    let capacity_type = if spot { CapacityType::Spot } else { CapacityType::OnDemand };
+    let zone = if zone == 0 { Zone::regional() } else { Zone::of(&region(), zone) };
+    MachineSpec {
+        id: twins.direct.machine_id("nodes", name).unwrap(),
+        offering: OfferingKey { size: VmSize::new(SIZES[0]).unwrap(), zone, capacity_type },
+        os_disk_gb: 128,
+        tags: tags(name),
+        claim: ClaimName::new(name).unwrap(),
+        encryption_at_host: true,
+        kubelet: KubeletSpec { labels: Labels::from([(Arc::from("l"), Arc::from("v"))]), max_pods: 110 },
+    }
+}
+
+/// The request shapes of Machines: what is created, read and deleted is the same through the adapter, and a Machine that
+/// exists is not put again.
+#[test]
+fn a_machine_comes_and_goes_with_its_vm() {
+    let mut twins = Twins::new();
+    let spec = machine(&twins, "one-aaaaa", 2, true);
+    let id = spec.id.clone();
+    let call = |call: MachineCall| Effect::Machine(call);
+    let put = call(MachineCall::Put(Box::new(spec.clone())));
+    assert_eq!(twins.perform(&call(MachineCall::Get(id.clone()))), Ok(Reply::Machine(None)));
+    let Ok(Reply::Accepted(operation)) = twins.perform(&put) else { panic!("no Machine") };
+    assert_eq!(code(&twins.perform(&put)), CloudErrorCode::Conflict, "it is never changed");
+    twins.pass(100);
+    assert_eq!(twins.perform(&Effect::Poll(operation)), Ok(Reply::Done));
+    twins.events();
+    let Ok(Reply::Machine(Some(found))) = twins.perform(&call(MachineCall::Get(id.clone()))) else { panic!("gone") };
+    assert_eq!(found.tags, spec.tags, "whose it is, exactly");
+    let Role::Machine { vm: Some(vm), state: ProvisioningState::Succeeded } = &found.role else { panic!("{found:?}") };
+    assert!(vm.name().starts_with("aks-one-aaaaa-"), "{vm}");
+    assert_eq!(twins.list().unwrap().len(), 3, "VM, NIC and disk of AKS's own");
+    assert!(matches!(twins.perform(&call(MachineCall::Delete(id.clone()))), Ok(Reply::Accepted(_))));
+    twins.pass(100);
+    assert_eq!(twins.perform(&call(MachineCall::Get(id.clone()))), Ok(Reply::Machine(None)));
+    assert_eq!(twins.perform(&call(MachineCall::Delete(id))), Ok(Reply::Done));
+    assert_eq!(twins.list().unwrap().len(), 0);
+}
+
+#[test]
+fn a_machine_that_cannot_be_had_leaves_nothing_or_says_that_it_failed() {
+    let mut twins = Twins::new();
+    let spec = machine(&twins, "one-aaaaa", 1, false);
+    let id = spec.id.clone();
+    let put = Effect::Machine(MachineCall::Put(Box::new(spec)));
+    twins.both(|cloud, _| cloud.limits.regional = Some(0));
+    assert_eq!(code(&twins.perform(&put)), CloudErrorCode::RegionalQuota);
+    assert_eq!(twins.list().unwrap().len(), 0);
+    twins.both(|cloud, _| cloud.limits.regional = None);
+    twins.both(|cloud, _| cloud.faults.unallocatable = vec![Shortage::of_all(Lasting::Times(1))]);
+    let Ok(Reply::Accepted(operation)) = twins.perform(&put) else { panic!("no Machine") };
+    twins.pass(100);
+    assert_eq!(code(&twins.perform(&Effect::Poll(operation))), CloudErrorCode::ZonalAllocationFailed);
+    let Ok(Reply::Machine(Some(found))) = twins.perform(&Effect::Machine(MachineCall::Get(id))) else { panic!("gone") };
+    assert!(matches!(found.role, Role::Machine { state: ProvisioningState::Failed, .. }), "{found:?}");
 }
 
 #[test]

@@ -164,6 +164,8 @@ async fn the_hooks_refuse_and_hint_and_nobody_waits_for_them() -> Result<()> {
     pods_of_a_deployment_are_hinted(&hooked).await?;
     others_are_left_alone(&hooked, &webhook).await?;
 
+    facts_are_taken_up(&hooked, &webhook).await?;
+
     let address = webhook.admission.clone();
     webhook.process.terminate()?;
     let exit = webhook.process.exited(STEP).await?;
@@ -187,6 +189,26 @@ async fn the_hooks_refuse_and_hint_and_nobody_waits_for_them() -> Result<()> {
     let calls = hooked.trap.calls.load(Ordering::SeqCst);
     ensure!(calls == 0, "the webhook asked {calls} times for an Azure credential");
     Ok(())
+}
+
+/// What the controller publishes reaches the webhook, which may read that one ConfigMap, and leaves with it.
+async fn facts_are_taken_up(hooked: &Hooked, webhook: &Running) -> Result<()> {
+    let prices = json!({ "asOf": jiff::Timestamp::now(), "value": { "Standard_D4s_v5": [192_000_000, null] } });
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "napkeeper-facts", "namespace": NAMESPACE },
+        "data": { "version": "1", "region": "westeurope", "prices": prices.to_string() },
+    });
+    webhook.process.line("no facts are published", STEP).await?;
+    hooked.plane.apply(&map.to_string()).await?;
+    let said = webhook.process.line("facts have been published", STEP).await?;
+    ensure!(said.contains("catalogue: embedded of") && said.contains("prices: live"), "{said}");
+    let before = webhook.process.lines().len();
+    hooked.plane.kubectl(&["delete", "configmap", "napkeeper-facts", "--namespace", NAMESPACE]).await?;
+    eventually("the webhook to go back to what is built in", STEP, async || {
+        let lines = webhook.process.lines();
+        Ok(lines.iter().skip(before).any(|line| line.contains("no facts are published")).then_some(()))
+    })
+    .await
 }
 
 /// Without a region nothing is said about pods, least of all that they fit nowhere.

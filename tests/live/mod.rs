@@ -11,6 +11,7 @@ mod audit_scale;
 mod companion;
 mod crowd;
 mod definitions;
+mod facts;
 mod harness;
 mod hooks;
 mod kills;

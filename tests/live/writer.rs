@@ -130,6 +130,7 @@ async fn claims(client: &Client, writer: &Writer) {
         vm: arm("virtualMachines/a"),
         nic: arm("networkInterfaces/a"),
         os_disk: arm("disks/a"),
+        machine: None,
         written_at: Timestamp::now(),
         refused: 0,
         operation: None,
@@ -265,6 +266,8 @@ async fn sweeps(client: &Client, writer: &Writer) {
         observed_at: Timestamp::now(),
         findings: (0..60).map(finding).collect(),
         totals: [((ResourceKind::OsDisk, Standing::Orphan), total)].into(),
+        report_only: Vec::new(),
+        discrepancies: Vec::new(),
         halted: None,
         outlook: Default::default(),
     };

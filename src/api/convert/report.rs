@@ -5,13 +5,14 @@
 //! reports there.
 
 use crate::sweep::{
-    ApprovalStatus, KeptCount, KindCount, LastRun, MAX_APPROVALS, OrphanSweep, OrphanSweepStatus, SweepFinding,
+    ApprovalStatus, KeptCount, KindCount, LastRun, MAX_APPROVALS, OrphanSweep, OrphanSweepStatus, SweepDiscrepancy,
+    SweepFinding, SweepReportOnly,
 };
 use crate::wire::Condition;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::cluster::cloud::ResourceKind;
 use napkeeper_core::money::HourlyPrice;
-use napkeeper_core::orphans::{ApprovalFinding, Denial, Finding, REPORTED, Standing};
+use napkeeper_core::orphans::{ApprovalFinding, Denial, Discrepancy, Finding, REPORTED, ReportOnly, Standing};
 use napkeeper_core::plan::{SweepReport, kind_word};
 use napkeeper_core::ports::CloudErrorCode;
 use std::collections::BTreeSet;
@@ -49,6 +50,7 @@ pub fn sweep_status(sweep: &OrphanSweep, report: &SweepReport, now: Timestamp) -
         cost_per_hour_nano_usd: Some(cost.nanos()),
         cost_per_month: Some(cost.over(MONTH).to_string()),
         counts: Some(ResourceKind::ALL.into_iter().map(|kind| count(report, kind)).collect()),
+        discrepancies: Some(report.discrepancies.iter().take(MAX_LIST).map(discrepancy).collect()),
         findings: Some(report.findings.iter().take(REPORTED).map(finding).collect()),
         kept: outlook.kept.first_key_value().map(|_| kept.collect()),
         last_run: Some(LastRun { started_at: observed.clone(), finished_at: Some(observed), ..LastRun::default() }),
@@ -58,6 +60,7 @@ pub fn sweep_status(sweep: &OrphanSweep, report: &SweepReport, now: Timestamp) -
         next_observation: outlook.next_observation.map(|t| t.to_string()),
         observed_generation: generation,
         orphans: Some(orphans().map(|t| i64::from(t.resources)).sum()),
+        report_only: Some(report.report_only.iter().take(MAX_LIST).map(report_only).collect()),
         ..OrphanSweepStatus::default()
     }
 }
@@ -127,10 +130,12 @@ fn approval(found: &ApprovalFinding) -> ApprovalStatus {
 fn count(report: &SweepReport, kind: ResourceKind) -> KindCount {
     let of = |standing| Some(report.totals.get(&(kind, standing)).map_or(0, |total| i64::from(total.resources)));
     KindCount {
-        alive: of(Standing::Alive),
         foreign: of(Standing::Foreign),
+        in_flight: of(Standing::InFlight),
         kind: kind.as_str().to_owned(),
         orphan: of(Standing::Orphan),
+        owned: of(Standing::Owned),
+        protected: of(Standing::Protected),
         suspect: of(Standing::Suspect),
         unknown: of(Standing::Unknown),
         ..KindCount::default()
@@ -149,8 +154,29 @@ fn finding(found: &Finding) -> SweepFinding {
         incarnation: found.incarnation.to_string(),
         kind: found.kind.as_str().to_owned(),
         refusals: Some(refusals.into_iter().take(MAX_LIST).map(|r| r.category().to_owned()).collect()),
-        standing: format!("{:?}", found.standing),
+        standing: found.standing.as_str().to_owned(),
         ..SweepFinding::default()
+    }
+}
+
+fn discrepancy(found: &Discrepancy) -> SweepDiscrepancy {
+    SweepDiscrepancy {
+        evidence: Some(found.evidence.iter().take(MAX_LIST).map(ToString::to_string).collect()),
+        kind: found.kind.as_str().to_owned(),
+        object: found.object.to_string(),
+        remedy: Some(found.remedy.to_string()),
+        since: found.since.map(|t| t.to_string()),
+        ..SweepDiscrepancy::default()
+    }
+}
+
+fn report_only(found: &ReportOnly) -> SweepReportOnly {
+    SweepReportOnly {
+        evidence: Some(found.evidence.iter().take(MAX_LIST).map(ToString::to_string).collect()),
+        id: found.id.as_str().to_owned(),
+        kind: found.kind.to_owned(),
+        service: found.service.as_ref().map(ToString::to_string),
+        ..SweepReportOnly::default()
     }
 }
 
@@ -187,6 +213,8 @@ mod tests {
             observed_at: at(60),
             findings: vec![found; 60],
             totals: [((ResourceKind::Nic, standing), total)].into(),
+            report_only: Vec::new(),
+            discrepancies: Vec::new(),
             halted: halted.map(Arc::from),
             outlook: Default::default(),
         }

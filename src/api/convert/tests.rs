@@ -253,6 +253,7 @@ fn full_claim() -> Claim {
             vm: arm("virtualMachines/v"),
             nic: arm("networkInterfaces/n"),
             os_disk: arm("disks/o"),
+            machine: None,
             written_at: at,
             refused: 2,
             operation: None,

@@ -16,12 +16,15 @@ use indicatif::{ProgressBar, ProgressStyle};
 use input::Input;
 use jiff::Timestamp;
 use judge::ListPrices;
+use napkeeper_api::config;
+use napkeeper_azure::AzureCloud;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::cluster::cloud::ResourceKind;
+use napkeeper_core::facts::PriceSheet;
 use napkeeper_core::settings::Mode;
 use report::{Report, Row, Standing};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
@@ -60,6 +63,9 @@ pub(super) struct Args {
     /// Namespace of the pause switch.
     #[arg(long, value_name = "NAME", default_value = "napkeeper-system")]
     namespace: String,
+    /// CSV of prices that stand in place of list prices, in place of napkeeper.yaml's; see docs/facts.md.
+    #[arg(long, value_name = "FILE")]
+    price_sheet: Option<PathBuf>,
     #[command(flatten)]
     azure: AzureArgs,
     /// Judge saved listings instead: a folder of --save, or of what az and kubectl wrote. Nothing is sent.
@@ -95,9 +101,12 @@ struct Identity {
 /// Where Azure is, for clouds of one's own and for tests.
 #[derive(Debug, clap::Args)]
 struct AzureArgs {
-    /// Azure Resource Manager.
-    #[arg(long, value_name = "URL", default_value = "https://management.azure.com")]
-    azure_endpoint: String,
+    /// Which Azure: public, us-government or china; absent is what napkeeper.yaml says, else public.
+    #[arg(long, value_name = "NAME", value_parser = super::controller::cloud)]
+    azure_cloud: Option<AzureCloud>,
+    /// Azure Resource Manager, where it is another than the cloud's own.
+    #[arg(long, value_name = "URL")]
+    azure_endpoint: Option<String>,
     /// File with a fixed token; only for an endpoint on this machine.
     #[arg(long, value_name = "FILE")]
     azure_token_file: Option<PathBuf>,
@@ -210,7 +219,7 @@ impl View {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let only_here = args.azure.azure_token_file.is_some() || args.azure.time_offset_file.is_some();
-    let endpoint = &args.azure.azure_endpoint;
+    let endpoint = args.azure.azure_endpoint.as_deref().unwrap_or(AzureCloud::Public.endpoint());
     ensure!(
         !only_here || napkeeper_azure::on_this_machine(endpoint),
         "--azure-token-file and --time-offset-file are for tests: they need an --azure-endpoint on this machine, not {endpoint}"
@@ -223,7 +232,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         return runtime.block_on(as_controller(args));
     }
     let input = runtime.block_on(read(args))?;
-    let report = report(&input, &args.view)?;
+    let report = report(&input, &args.view, sheet(args)?)?;
     let mut out = anstream::stdout().lock();
     format::write(args.view.output, &report, &mut out)?;
     out.flush()?;
@@ -267,8 +276,21 @@ async fn read(args: &Args) -> anyhow::Result<Input> {
     Ok(input)
 }
 
-fn report(input: &Input, view: &View) -> anyhow::Result<Report> {
-    let catalog = Catalog::embedded()?;
+/// The customer's own prices: those that were named, or those of the cluster in napkeeper.yaml.
+fn sheet(args: &Args) -> anyhow::Result<PriceSheet> {
+    if let Some(file) = &args.price_sheet {
+        return crate::sheet::read(file);
+    }
+    let by_flags = args.identity.subscription.is_some();
+    let found = || config::find(Path::new(".")).filter(|_| args.from.is_none() && !by_flags);
+    match args.config.clone().or_else(found) {
+        Some(file) => Ok(crate::controller::settings::read(&file, args.cluster.as_deref(), args.mode.into())?.sheet),
+        None => Ok(PriceSheet::default()),
+    }
+}
+
+fn report(input: &Input, view: &View, sheet: PriceSheet) -> anyhow::Result<Report> {
+    let catalog = Catalog::embedded()?.priced_by(sheet);
     let prices = ListPrices(catalog.region(&input.settings.cluster.region));
     let (mut report, rows) = judge::report(input, &prices, catalog.as_of().to_string())?;
     let all = rows.len();

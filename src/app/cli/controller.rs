@@ -43,6 +43,10 @@ pub(super) struct Args {
     /// Name in the Lease; absent is the host's name and a random part.
     #[arg(long, value_name = "NAME")]
     identity: Option<String>,
+    /// Launch NodeClaims as Machines of this agent pool of AKS (a pool of mode Machines). Experimental: by a preview
+    /// of Azure's API, and only in provisioner mode.
+    #[arg(long, value_name = "POOL", value_parser = pool)]
+    experimental_machines: Option<String>,
     #[command(flatten)]
     azure: AzureArgs,
     #[command(flatten)]
@@ -75,8 +79,17 @@ enum ModeArg {
     Provisioner,
 }
 
+/// The name of an agent pool, as AKS allows it on Linux.
+fn pool(text: &str) -> Result<String, String> {
+    let fits = (1..=12).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    fits.then(|| text.to_owned())
+        .ok_or_else(|| "must be 1 to 12 lower-case letters and digits, a letter first".to_owned())
+}
+
 /// A cloud by its name.
-fn cloud(name: &str) -> Result<AzureCloud, String> {
+pub(super) fn cloud(name: &str) -> Result<AzureCloud, String> {
     AzureCloud::named(name).ok_or_else(|| {
         let names: Vec<&str> = AzureCloud::ALL.iter().map(|cloud| cloud.name()).collect();
         format!("must be one of {}", names.join(", "))
@@ -96,6 +109,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         ModeArg::Companion => Mode::Companion,
         ModeArg::Provisioner => Mode::Provisioner,
     };
+    ensure!(
+        mode == Mode::Provisioner || args.experimental_machines.is_none(),
+        "--experimental-machines needs --mode provisioner: beside managed NAP nothing is launched"
+    );
     let options = Options {
         mode,
         config: args.config.clone(),
@@ -104,6 +121,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         namespace: args.namespace.clone(),
         health_bind: args.health_bind,
         identity: args.identity.clone(),
+        machines: args.experimental_machines.clone(),
         azure_cloud: *azure_cloud,
         azure_endpoint: azure_endpoint.clone(),
         azure_token_file: azure_token_file.clone(),

@@ -50,6 +50,9 @@ pub(super) struct Args {
     /// How long to simulate, in place of the scenario's time: 90m, 36h, 9d.
     #[arg(long = "for", value_name = "DURATION", value_parser = lasting)]
     lasting: Option<SignedDuration>,
+    /// CSV of prices that stand in place of list prices; see docs/facts.md.
+    #[arg(long, value_name = "FILE")]
+    price_sheet: Option<PathBuf>,
     /// How to print what happened.
     #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
     output: Format,
@@ -62,7 +65,8 @@ fn lasting(text: &str) -> Result<SignedDuration, String> {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let catalog = Catalog::embedded()?;
+    let sheet = args.price_sheet.as_deref().map(crate::sheet::read).transpose()?;
+    let catalog = Catalog::embedded()?.priced_by(sheet.unwrap_or_default());
     let region = args.region.as_deref().map(|text| crate::region::known(text, &catalog)).transpose()?;
     let change = |scenario: &mut Scenario| {
         scenario.region = region.clone().unwrap_or_else(|| scenario.region.clone());
@@ -95,6 +99,9 @@ impl Args {
         }
         if let Some(file) = &self.scenario {
             command += &format!(" --scenario {}", file.display());
+        }
+        if let Some(file) = &self.price_sheet {
+            command += &format!(" --price-sheet {}", file.display());
         }
         let time = napkeeper_api::duration::format(scenario.lasting);
         command + &format!(" --region {} --seed {} --for {time}", scenario.region, scenario.seed)

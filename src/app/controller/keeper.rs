@@ -2,6 +2,8 @@
 //!
 //! One task owns the state. Decisions run on a thread of their own, effects as tasks; both come back as messages.
 
+use super::Watch;
+use super::facts::Live;
 use super::ports::Ports;
 use super::settling::Settling;
 use super::telling::Teller;
@@ -38,11 +40,11 @@ const MOST_BROKEN: u32 = 3;
 /// Longest sleep: our clock may be moved ahead by a test while it lasts.
 const LONGEST_SLEEP: Duration = Duration::from_millis(250);
 
-/// What the keeper works with, and does not change.
+/// What the keeper works with; only the catalogue changes, between decisions.
 #[derive(Debug)]
 pub(super) struct Fixed {
     pub(super) settings: Arc<Settings>,
-    pub(super) catalog: RegionCatalog,
+    pub(super) catalog: Arc<RegionCatalog>,
     pub(super) options: InstanceTypeOptions,
     pub(super) seed: u64,
     pub(super) clock: Arc<dyn Clock>,
@@ -60,9 +62,11 @@ impl Fixed {
 /// What reaches the keeper from outside.
 pub(super) struct Inlets {
     /// Starts to watch the cluster.
-    pub(super) watch: Box<dyn Fn(mpsc::Sender<WatchEvent>) -> JoinHandle<()> + Send>,
+    pub(super) watch: Watch,
     /// This replica leads.
     pub(super) leading: watch::Receiver<bool>,
+    /// What Azure offers.
+    pub(super) facts: watch::Receiver<Arc<Live>>,
 }
 
 /// A term of leadership: it begins with a fresh listing of everything, after all effects of the term before have ended.
@@ -147,6 +151,7 @@ impl Keeper {
                     let leads = *inlets.leading.borrow_and_update();
                     self.lead(leads);
                 }
+                Ok(()) = inlets.facts.changed() => self.learn_facts(&inlets.facts.borrow_and_update().clone()),
                 Some(Ok((key, reply))) = self.effects.join_next() => self.replied(&key, reply),
                 Some(_) = self.stale.join_next() => {}
                 Some(answer) = self.answers.join_next() => match answer {
@@ -240,6 +245,17 @@ impl Keeper {
             None if self.synced => self.watches.pass(),
             None => {}
         }
+    }
+
+    /// Azure offers something else than before. A decision that is under way goes on with what it began with.
+    fn learn_facts(&mut self, live: &Live) {
+        if !Arc::ptr_eq(&self.fixed.catalog, &live.catalog) {
+            self.fixed.catalog = Arc::clone(&live.catalog);
+            self.controller.forget_types();
+            tracing::info!(sizes = live.catalog.sizes.len(), "the catalogue has changed");
+        }
+        self.controller.learn_quota(live.quota.clone());
+        self.changed = true;
     }
 
     /// Leadership was won or lost.

@@ -1,5 +1,6 @@
 //! `napkeeper controller`: which parts does the live controller have, and how are they joined?
 
+mod facts;
 mod keeper;
 mod ports;
 pub(crate) mod settings;
@@ -9,16 +10,21 @@ mod telling;
 
 use crate::clock::WallClock;
 use anyhow::{Context, Result, ensure};
+use facts::{Asked, FactKeeper, Sources};
 use jiff::{SignedDuration, Timestamp};
 use keeper::{Fixed, Inlets, Keeper};
 use kube::Client;
 use napkeeper_api::bootstrap::Join;
-use napkeeper_azure::{AksCluster, Azure, AzureCloud, AzureSettings, Credential, HttpWire, Token, on_this_machine};
-use napkeeper_core::catalog::{Catalog, RegionCatalog};
+use napkeeper_azure::{
+    AksCluster, Azure, AzureCloud, AzureSettings, Credential, HttpWire, PRICES_ENDPOINT, RetailPrices, Token,
+    on_this_machine,
+};
+use napkeeper_core::catalog::Catalog;
 use napkeeper_core::clock::Clock;
+use napkeeper_core::names::ArmId;
 use napkeeper_core::plan::Pause;
 use napkeeper_core::settings::Mode;
-use napkeeper_kube::watch::{WatchOptions, watch as watch_cluster};
+use napkeeper_kube::watch::{WatchEvent, WatchOptions, watch as watch_cluster};
 use napkeeper_kube::{Events, Gate, JoinTokens, Writer, connect, foreign_definitions, stand};
 use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_serve::{Check, Health, Lifecycle, Limits, Part, PartError, bind, metrics, serve_plain};
@@ -29,7 +35,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use telling::Teller;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
 
 /// How often it is looked who owns the definitions of Karpenter's kinds, until it is us.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
@@ -52,6 +59,7 @@ pub(crate) struct Options {
     pub(crate) namespace: String,
     pub(crate) health_bind: SocketAddr,
     pub(crate) identity: Option<String>,
+    pub(crate) machines: Option<String>,
     pub(crate) azure_cloud: Option<AzureCloud>,
     pub(crate) azure_endpoint: Option<String>,
     pub(crate) azure_token_file: Option<PathBuf>,
@@ -60,12 +68,17 @@ pub(crate) struct Options {
 
 /// Runs the controller until it is told to stop.
 pub(crate) async fn run(options: Options) -> Result<()> {
-    let known = settings::read(&options.config, options.cluster.as_deref(), options.mode)?;
-    let catalog = region(&known)?;
+    let mut known = settings::read(&options.config, options.cluster.as_deref(), options.mode)?;
+    if let Some(pool) = &options.machines {
+        let cluster = &known.settings.cluster.cluster;
+        ensure!(AksCluster::of(cluster).is_some(), "--experimental-machines: {cluster} is no cluster of AKS");
+        known.settings.machines = Some(ArmId::new(format!("{cluster}/agentPools/{pool}"))?);
+    }
+    let asked = asked(&options, &known)?;
     let join = join(&options, &known)?;
     let clock: Arc<dyn Clock> = Arc::new(WallClock::new(options.time_offset_file.clone()));
     let client = connect(options.kubeconfig.as_deref()).await?;
-    let azure = azure(&options, &known)?;
+    let azure = Arc::new(azure(&options, &known)?);
     let lifecycle = Lifecycle::default();
     let health = Health::new(&lifecycle);
     let listener = bind(options.health_bind)?;
@@ -73,28 +86,23 @@ pub(crate) async fn run(options: Options) -> Result<()> {
 
     let identity = options.identity.clone().unwrap_or_else(identity);
     let (work_ended, ended) = oneshot::channel();
-    let stop = async move {
-        // A controller that was cut off may have something under way: then the Lease has to run out.
-        if ended.await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    };
-    let (lease, standing) = stand(client.clone(), &options.namespace, &identity, stop);
+    let (lease, standing) = stand(client.clone(), &options.namespace, &identity, end_of(ended));
     let (pause, paused) = watch::channel(Pause::default());
-    let (events, writing) = Events::start(client.clone(), &identity);
-    let (watched, watching) = (client.clone(), WatchOptions::new(Arc::clone(&clock), options.namespace.clone()));
-    let (mode, definitions) = (options.mode, health.check("definitions"));
-    definitions.pass();
-    let watch_anew = move |sender| {
-        let (client, options, definitions) = (watched.clone(), watching.clone(), definitions.clone());
-        tokio::spawn(async move {
-            if mode == Mode::Provisioner {
-                own_definitions(&client, &definitions).await;
-            }
-            watch_cluster(client, options, sender).await;
-        })
+    let mut registry = metrics::registry();
+    let sources = Sources {
+        asked,
+        azure: Arc::clone(&azure),
+        clock: Arc::clone(&clock),
+        client: client.clone(),
+        namespace: options.namespace.clone(),
+        lease: lease.clone(),
     };
-    let inlets = Inlets { watch: Box::new(watch_anew), leading: lease.leads() };
+    let (fact_keeper, live) = FactKeeper::new(sources, facts::Metrics::register(&mut registry));
+    let catalog = Arc::clone(&live.borrow().catalog);
+    let (events, writing) = Events::start(client.clone(), &identity);
+    let watching = WatchOptions::new(Arc::clone(&clock), options.namespace.clone());
+    let watch = watch_anew(options.mode, client.clone(), watching, health.check("definitions"));
+    let inlets = Inlets { watch, leading: lease.leads(), facts: live };
     let ports = LivePorts {
         mode: options.mode,
         writer: Writer::new(client.clone(), Arc::clone(&clock)),
@@ -107,7 +115,6 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     let seed = u64::from_le_bytes(uuid::Uuid::new_v4().as_bytes()[..8].try_into()?);
     let Known { settings, options, .. } = known;
     let fixed = Fixed { settings: Arc::new(settings), catalog, options, seed, clock, ports: Arc::new(ports), pause };
-    let mut registry = metrics::registry();
     let keeper = Keeper::new(fixed, Teller::new(events, &mut registry), health.check("watches"));
     lifecycle.ready();
     let keeping = keep(keeper, inlets, lifecycle.clone(), work_ended);
@@ -119,9 +126,27 @@ pub(crate) async fn run(options: Options) -> Result<()> {
             writing.abort();
             Ok::<_, PartError>(())
         }),
+        Part::new("the keeper of facts", keep_facts(fact_keeper, lifecycle.clone())),
         Part::new("the health server", serve_health(lifecycle.clone(), health, registry, listener)),
     ];
     Ok(napkeeper_serve::run(&lifecycle, parts).await?)
+}
+
+/// A way to watch the cluster, from the beginning.
+type Watch = Box<dyn Fn(mpsc::Sender<WatchEvent>) -> JoinHandle<()> + Send>;
+
+/// How a term of leadership begins to watch the cluster.
+fn watch_anew(mode: Mode, client: Client, options: WatchOptions, definitions: Check) -> Watch {
+    definitions.pass();
+    Box::new(move |sender| {
+        let (client, options, definitions) = (client.clone(), options.clone(), definitions.clone());
+        tokio::spawn(async move {
+            if mode == Mode::Provisioner {
+                own_definitions(&client, &definitions).await;
+            }
+            watch_cluster(client, options, sender).await;
+        })
+    })
 }
 
 /// Waits until the definitions of Karpenter's kinds are ours: beside another Karpenter nothing may be decided.
@@ -149,6 +174,18 @@ async fn keep(keeper: Keeper, inlets: Inlets, lifecycle: Lifecycle, ended: onesh
     let _ = ended.send(());
 }
 
+async fn keep_facts(keeper: FactKeeper, lifecycle: Lifecycle) -> Result<(), PartError> {
+    keeper.run(lifecycle).await;
+    Ok(())
+}
+
+/// When all work has ended. A controller that was cut off may have something under way: then the Lease has to run out.
+async fn end_of(work: oneshot::Receiver<()>) {
+    if work.await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
 async fn serve_health(
     lifecycle: Lifecycle,
     health: Health,
@@ -158,17 +195,36 @@ async fn serve_health(
     Ok(serve_plain(&lifecycle, listener, health.router(registry), Limits::default()).await?)
 }
 
-fn region(known: &Known) -> Result<RegionCatalog> {
-    let catalog = Catalog::embedded()?;
+/// The price list: the public cloud's, or that of a simulated Azure on this machine. Other clouds have none.
+fn prices(options: &Options, cloud: AzureCloud) -> Result<Option<RetailPrices>> {
+    let endpoint = match options.azure_endpoint.as_deref() {
+        Some(here) if on_this_machine(here) => here,
+        None | Some(AzureSettings::ENDPOINT) if cloud == AzureCloud::Public => PRICES_ENDPOINT,
+        _ => return Ok(None),
+    };
+    Ok(Some(RetailPrices::new(endpoint, Arc::new(HttpWire::new(AzureSettings::DEADLINE)?))?))
+}
+
+/// What facts are asked for, and what serves until they are known.
+fn asked(options: &Options, known: &Known) -> Result<Asked> {
+    let catalog = Arc::new(Catalog::embedded()?);
     let region = crate::region::known(known.settings.cluster.region.as_str(), &catalog)?;
-    catalog.region(&region).context("the catalogue lost the region")
+    let subnets = known.nodes.iter().map(|nodes| ArmId::new(&nodes.subnet).context("nodes.subnet"));
+    Ok(Asked {
+        prices: prices(options, options.azure_cloud.or(known.cloud).unwrap_or_default())?,
+        embedded: catalog.region(&region).context("the catalogue lost the region")?,
+        sheet: known.sheet.clone(),
+        subnets: subnets.collect::<Result<_>>()?,
+        catalog,
+    })
 }
 
 /// How VMs join the cluster. On Azure itself there must be a way.
 fn join(options: &Options, known: &Known) -> Result<Option<Join>> {
     let join = known.nodes.as_ref().map(settings::join).transpose()?.flatten();
     let is_here = options.azure_endpoint.as_deref().is_some_and(on_this_machine);
-    ensure!(options.mode == Mode::Companion || is_here || join.is_some(), NO_BOOTSTRAP);
+    let by_aks = options.machines.is_some();
+    ensure!(options.mode == Mode::Companion || is_here || by_aks || join.is_some(), NO_BOOTSTRAP);
     Ok(join)
 }
 

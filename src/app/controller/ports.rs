@@ -28,7 +28,7 @@ pub(super) struct LivePorts {
     pub(super) client: Client,
     pub(super) writer: Writer,
     pub(super) gate: Gate,
-    pub(super) azure: Azure,
+    pub(super) azure: Arc<Azure>,
     /// How VMs join the cluster; none where they are simulated.
     pub(super) joining: Option<Joining>,
     pub(super) clock: Arc<dyn Clock>,

@@ -6,6 +6,7 @@ use napkeeper_api::config::{self, Cluster, Nodes};
 use napkeeper_api::yaml;
 use napkeeper_azure::{AzureCloud, Machines};
 use napkeeper_core::catalog::InstanceTypeOptions;
+use napkeeper_core::facts::PriceSheet;
 use napkeeper_core::names::{ArmId, Region};
 use napkeeper_core::settings::{ClusterIdentity, Mode, Settings};
 use std::path::Path;
@@ -20,6 +21,8 @@ pub(crate) struct Known {
     pub(crate) settings: Settings,
     pub(crate) options: InstanceTypeOptions,
     pub(crate) nodes: Option<Nodes>,
+    /// The customer's own prices.
+    pub(crate) sheet: PriceSheet,
     pub(crate) cloud: Option<AzureCloud>,
 }
 
@@ -42,10 +45,12 @@ pub(crate) fn read(file: &Path, name: Option<&str>, mode: Mode) -> anyhow::Resul
             .find(|c| c.name == name)
             .with_context(|| format!("{shown}: it has no cluster {name:?}, but {}", names()))?,
     };
-    known(cluster, mode).with_context(|| format!("{shown}: cluster {:?}", cluster.name))
+    let folder = file.parent().unwrap_or(Path::new("."));
+    let sheet = crate::sheet::of_cluster(folder, cluster)?;
+    known(cluster, mode, sheet).with_context(|| format!("{shown}: cluster {:?}", cluster.name))
 }
 
-fn known(cluster: &Cluster, mode: Mode) -> anyhow::Result<Known> {
+fn known(cluster: &Cluster, mode: Mode, sheet: PriceSheet) -> anyhow::Result<Known> {
     let identity = cluster.identity.as_ref().context("identity is missing: it says which cluster this is in Azure")?;
     let region = cluster.region.as_deref().context("region is missing, for example westeurope")?;
     let id = ArmId::new(&identity.cluster_id).context("identity.clusterId")?;
@@ -60,7 +65,8 @@ fn known(cluster: &Cluster, mode: Mode) -> anyhow::Result<Known> {
     );
     let cloud = cluster.cloud.as_deref();
     let cloud = cloud.map(|name| AzureCloud::named(name).with_context(|| format!("cloud: {name} is no Azure")));
-    Ok(Known { settings, options: options(cluster), nodes: cluster.nodes.clone(), cloud: cloud.transpose()? })
+    let (options, nodes) = (options(cluster), cluster.nodes.clone());
+    Ok(Known { settings, options, nodes, sheet, cloud: cloud.transpose()? })
 }
 
 /// Most pods of a node where its class says nothing, by network mode (karpenter-provider-azure, `pkg/utils/utils.go`).

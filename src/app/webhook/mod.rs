@@ -65,9 +65,11 @@ fn parts(
     let tls = (certificates, TlsMetrics::register(&mut registry));
     let (snapshots, received) = watch::channel(None::<Arc<Snapshot>>);
     let webhook = Webhook::new(&options.namespace, received, napkeeper_webhook::Limits::default(), &mut registry)?;
+    let (basis, by) = watch::channel(webhook.basis());
+    let webhook = webhook.by(by);
     let (admission_router, health_router) = (router(Arc::new(webhook)), Health::new(lifecycle).router(registry));
     let (kubeconfig, namespace) = (options.kubeconfig.clone(), options.namespace.clone());
-    let source = Source { kubeconfig, namespace, region: options.region.clone(), snapshots };
+    let source = Source { kubeconfig, namespace, region: options.region.clone(), snapshots, basis };
     let (one, two, three) = (lifecycle.clone(), lifecycle.clone(), lifecycle.clone());
     let limits = Limits::default();
     Ok(vec![

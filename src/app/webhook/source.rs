@@ -5,14 +5,18 @@
 
 use crate::clock::WallClock;
 use anyhow::Context;
+use jiff::Timestamp;
+use napkeeper_api::facts::Published;
 use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, RegionCatalog};
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::controller::Controller;
+use napkeeper_core::facts::{Known, PriceSheet, Quota, STALE_AFTER, catalog_of};
 use napkeeper_core::labels;
 use napkeeper_core::names::Region;
-use napkeeper_kube::connect;
 use napkeeper_kube::watch::{Kind, WatchEvent, WatchOptions, watch as watch_cluster};
+use napkeeper_kube::{connect, follow_facts};
 use napkeeper_serve::Lifecycle;
+use napkeeper_webhook::Basis;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +42,8 @@ pub(crate) struct Source {
     pub(crate) region: Option<Region>,
     /// Where the latest Snapshot goes, with its instance types, once all kinds have been listed.
     pub(crate) snapshots: watch::Sender<Option<Arc<Snapshot>>>,
+    /// Where rules and facts go that objects are judged by.
+    pub(crate) basis: watch::Sender<Arc<Basis>>,
 }
 
 impl Source {
@@ -55,16 +61,22 @@ impl Source {
             }
         };
         let (sender, changes) = mpsc::channel(CHANGES);
+        let (facts, published) = watch::channel(None);
         let clock = Arc::new(WallClock::new(None));
         let options = WatchOptions { kinds: KINDS.into(), ..WatchOptions::new(clock, self.namespace.clone()) };
         tokio::select! {
-            () = watch_cluster(client, options, sender) => Ok(()),
-            published = self.publish(changes) => published,
+            () = watch_cluster(client.clone(), options, sender) => Ok(()),
+            () = follow_facts(client, &self.namespace, facts) => Ok(()),
+            published = self.publish(changes, published) => published,
             () = lifecycle.draining() => Ok(()),
         }
     }
 
-    async fn publish(self, mut changes: mpsc::Receiver<WatchEvent>) -> anyhow::Result<()> {
+    async fn publish(
+        &self,
+        mut changes: mpsc::Receiver<WatchEvent>,
+        mut facts: watch::Receiver<Option<Published>>,
+    ) -> anyhow::Result<()> {
         let catalog = Catalog::embedded().context("reading the embedded catalogue")?;
         let mut region: Option<RegionCatalog> = None;
         let mut seen = Controller::default();
@@ -91,6 +103,14 @@ impl Source {
                         tracing::warn!(kind = kind.resource(), name, why, "the object cannot be understood");
                     }
                 },
+                Ok(()) = facts.changed() => {
+                    let published = facts.borrow_and_update().clone();
+                    if let Some(changed) = self.learn(published.as_ref(), &catalog, &mut seen)? {
+                        (region, warned) = (changed, false);
+                        seen.forget_types();
+                    }
+                    news = true;
+                }
                 _ = beat.tick(), if synced && news => {
                     news = false;
                     if region.is_none() {
@@ -104,6 +124,37 @@ impl Source {
                 }
             }
         }
+    }
+
+    /// Takes up what the controller has published. Where that changes what is offered: the catalogue, or none while the
+    /// region is not known by it.
+    fn learn(
+        &self,
+        published: Option<&Published>,
+        catalog: &Catalog,
+        seen: &mut Controller,
+    ) -> anyhow::Result<Option<Option<RegionCatalog>>> {
+        let ours = |published: &&Published| self.region.as_ref().is_none_or(|region| *region == published.region);
+        let found = published.filter(ours).and_then(|p| Some((p, catalog.region(&p.region)?)));
+        let Some((Published { known, .. }, embedded)) = found else {
+            tracing::info!("no facts are published for this region: the embedded catalogue serves");
+            seen.learn_quota(None);
+            if self.basis.borrow().is_of(&Known::default(), catalog.as_of()) {
+                return Ok(None);
+            }
+            self.basis.send_replace(Arc::new(Basis::embedded()?));
+            return Ok(Some(None));
+        };
+        // A hint is no promise: old numbers are no reason to say that there is no place.
+        let fresh = |quota: &&Arc<Quota>| Timestamp::now().duration_since(quota.as_of) <= STALE_AFTER;
+        seen.learn_quota(known.quota.as_ref().filter(fresh).cloned());
+        if self.basis.borrow().is_of(known, catalog.as_of()) {
+            return Ok(None);
+        }
+        let basis = Basis::live(known, &embedded, catalog.as_of())?;
+        tracing::info!(facts = basis.served(Timestamp::now()), "facts have been published");
+        self.basis.send_replace(Arc::new(basis));
+        Ok(Some(Some(catalog_of(known, &embedded, &PriceSheet::default()))))
     }
 
     /// The sizes of the region, once that is known; says whether they are.

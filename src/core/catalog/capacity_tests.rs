@@ -61,6 +61,7 @@ fn facts(name: &str, vcpus: &str, memory_mib: &str) -> SizeFacts {
         accelerated_networking: true,
         premium_io: true,
         ephemeral_os_disk: true,
+        ephemeral: None,
         encryption_at_host: true,
         spot_eligible: true,
         gpu: name.starts_with("Standard_NC").then(|| nvidia("any")),

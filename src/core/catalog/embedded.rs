@@ -18,6 +18,7 @@
 
 use super::reader::{Broken, Reader};
 use super::{Arch, Gpu, OfferedSize, RegionCatalog, SizeFacts};
+use crate::facts::PriceSheet;
 use crate::money::HourlyPrice;
 use crate::names::{Region, VmSize, Zone};
 use crate::suggest::distance;
@@ -59,6 +60,8 @@ pub struct Catalog {
     as_of: Month,
     sizes: Vec<Arc<SizeFacts>>,
     regions: BTreeMap<Region, Vec<Offer>>,
+    /// The customer's own prices.
+    sheet: PriceSheet,
 }
 
 /// A row of the file. What it means is built when its region is asked for.
@@ -121,7 +124,13 @@ impl Catalog {
         let regions = reader.list(|r| read_region(r, sizes.len()))?.into_iter().collect();
         reader.enter("the end");
         reader.finish()?;
-        Ok(Self { as_of, sizes, regions })
+        Ok(Self { as_of, sizes, regions, sheet: PriceSheet::default() })
+    }
+
+    /// The same catalogue at the customer's own prices.
+    #[must_use]
+    pub fn priced_by(self, sheet: PriceSheet) -> Self {
+        Self { sheet, ..self }
     }
 
     /// The month that the data was taken.
@@ -171,7 +180,8 @@ impl Catalog {
                 spot: offer.spot,
             })
         };
-        Some(RegionCatalog { region: region.clone(), sizes: offers.iter().filter_map(offered).collect() })
+        let sizes = offers.iter().filter_map(offered).collect();
+        Some(self.sheet.applied(RegionCatalog { region: region.clone(), sizes }))
     }
 
     /// The region that somebody who wrote `text` may have meant: `westeurope` for `West Europe` or `westeuope`.
@@ -223,6 +233,7 @@ fn read_size(reader: &mut Reader<'_>, families: &[Arc<str>], gpus: &[Gpu]) -> Re
         accelerated_networking: flag(3),
         premium_io: flag(4),
         ephemeral_os_disk: flag(5),
+        ephemeral: None,
         encryption_at_host: flag(6),
         spot_eligible: flag(7),
         max_data_disks: reader.number()?,

@@ -41,6 +41,41 @@ pub struct Gpu {
     pub azure_linux: bool,
 }
 
+/// Local storage that an OS disk can lie on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct EphemeralDisk {
+    /// Greatest OS disk that fits, in GB.
+    pub gb: u64,
+    /// Where it lies.
+    pub place: EphemeralPlace,
+}
+
+/// Kinds of local storage, as `diffDiskSettings.placement` has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum EphemeralPlace {
+    /// NVMe disks.
+    #[serde(rename = "NvmeDisk")]
+    Nvme,
+    /// The cache of the VM's host.
+    #[serde(rename = "CacheDisk")]
+    Cache,
+    /// The temporary disk.
+    #[serde(rename = "ResourceDisk")]
+    Resource,
+}
+
+impl EphemeralPlace {
+    /// As Azure spells it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Nvme => "NvmeDisk",
+            Self::Cache => "CacheDisk",
+            Self::Resource => "ResourceDisk",
+        }
+    }
+}
+
 /// What Azure says of a VM size, in any region.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SizeFacts {
@@ -68,6 +103,8 @@ pub struct SizeFacts {
     pub premium_io: bool,
     /// Can keep its OS disk on local storage.
     pub ephemeral_os_disk: bool,
+    /// Where the OS disk would lie then, and how large it may be. The embedded catalogue does not know it.
+    pub ephemeral: Option<EphemeralDisk>,
     /// Can encrypt at the host.
     pub encryption_at_host: bool,
     /// Can be bought as spot.

@@ -150,11 +150,14 @@ pub(super) fn size_labels(facts: &SizeFacts) -> [(&'static str, Option<String>);
     ]
 }
 
-/// Greatest OS disk that fits on the size's local disk, in GB. The facts say whether it can lie there, not how large
-/// the disk is: 37.5 GiB per vCPU is what the sizes with a local disk (letter `d`) have, and the caches of the others
-/// are not counted on.
+/// Greatest OS disk that fits on the size's local disk, in GB. A live listing says it. The embedded catalogue says
+/// whether it can lie there, not how large the disk is: 37.5 GiB per vCPU is what the sizes with a local disk (letter
+/// `d`) have, and the caches of the others are not counted on.
 pub(super) fn ephemeral_os_disk_gb(facts: &SizeFacts, name: &SizeName<'_>) -> Option<u64> {
     const BYTES_PER_VCPU: u64 = 75 << 29;
+    if let Some(disk) = facts.ephemeral {
+        return Some(disk.gb);
+    }
     let fits = facts.ephemeral_os_disk && name.has_local_disk();
     fits.then(|| u64::from(facts.vcpus) * BYTES_PER_VCPU / 1_000_000_000)
 }

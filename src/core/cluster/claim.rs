@@ -81,6 +81,9 @@ pub struct LaunchIntent {
     pub nic: ArmId,
     /// Its OS disk.
     pub os_disk: ArmId,
+    /// The Machine that AKS makes these for, where we ask for one; then their names are AKS's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<ArmId>,
     /// When this intent was written.
     pub written_at: Timestamp,
     /// Offerings of `planned` that have been refused before this one.

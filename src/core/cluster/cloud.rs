@@ -118,6 +118,8 @@ pub struct Disk {
     pub state: DiskState,
     /// `managedBy` and `managedByExtended`: the VMs that it is attached to.
     pub managed_by: Vec<ArmId>,
+    /// `maxShares`: how many VMs may have it at once; 1 where Azure says nothing.
+    pub max_shares: u32,
     /// When it was last attached or detached.
     pub last_ownership_update: Option<Timestamp>,
 }

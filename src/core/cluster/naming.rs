@@ -10,6 +10,9 @@ use crate::names::{ArmId, ClaimName};
 pub const VM_TYPE: &str = "Microsoft.Compute/virtualMachines";
 /// Resource type of network interfaces.
 pub const NIC_TYPE: &str = "Microsoft.Network/networkInterfaces";
+/// Longest name of a Machine.
+const LONGEST_MACHINE: usize = 34;
+
 /// Resource type of managed disks.
 pub const DISK_TYPE: &str = "Microsoft.Compute/disks";
 
@@ -34,6 +37,16 @@ pub fn resource_ids(group: &ArmId, claim: &ClaimName) -> ResourceIds {
         nic: group.resource(NIC_TYPE, &name),
         os_disk: group.resource(DISK_TYPE, &name),
     }
+}
+
+/// The Machine of a NodeClaim in an agent pool. AKS allows 34 characters; of a longer name the end counts, which tells
+/// claims of one pool apart.
+#[must_use]
+pub fn machine_id(pool: &ArmId, claim: &ClaimName) -> ArmId {
+    let name = claim.as_str();
+    let from = name.len().saturating_sub(LONGEST_MACHINE);
+    let name = name.get(from..).unwrap_or(name).trim_start_matches(['-', '.']);
+    ArmId::new(format!("{pool}/machines/{name}")).unwrap_or_else(|_| pool.clone())
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use super::record::Records;
 use super::sweep::Sweep;
 use super::volume::Volume;
 use crate::catalog::InstanceType;
+use crate::facts::Quota;
 use crate::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId};
 use crate::plan::{CommandKey, Pause};
 use crate::resources::Resources;
@@ -116,6 +117,10 @@ pub struct Snapshot {
     pub in_progress: BTreeSet<CommandKey>,
     /// The pause switch.
     pub pause: Pause,
+    /// Azure's quotas of cores; `None` where they are not known, and then they stop nobody.
+    pub quota: Option<Arc<Quota>>,
+    /// Grows when quota or instance types change: what had no place before may have one now.
+    facts_generation: u64,
     index: Index,
 }
 
@@ -198,6 +203,28 @@ impl Snapshot {
     #[must_use]
     pub fn claim_of(&self, provider: &ProviderId) -> Option<&Arc<Claim>> {
         self.claims.get(self.index.claim_by_provider.get(provider)?.first()?)
+    }
+
+    /// Learns how many cores Azure sells now.
+    pub fn learn_quota(&mut self, quota: Option<Arc<Quota>>) {
+        let same = match (&self.quota, &quota) {
+            (Some(old), Some(new)) => old.same_numbers(new),
+            (old, new) => old.is_none() && new.is_none(),
+        };
+        self.facts_generation += u64::from(!same);
+        self.quota = quota;
+    }
+
+    /// Forgets the instance types of all classes, because the catalogue that they were made of has changed.
+    pub fn forget_types(&mut self) {
+        self.facts_generation += 1;
+        self.instance_types.clear();
+    }
+
+    /// Grows with every change of quota or catalogue.
+    #[must_use]
+    pub fn facts_generation(&self) -> u64 {
+        self.facts_generation
     }
 
     /// Adds or replaces a pod.

@@ -5,10 +5,12 @@
 
 mod jitter;
 mod launch;
+mod machine;
 mod phase;
 mod terminate;
 
 pub use launch::{LaunchScript, Sizes};
+pub use machine::MachineScript;
 pub use phase::Phase;
 pub use terminate::{ConfirmGoneScript, TerminateScript};
 

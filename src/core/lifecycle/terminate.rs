@@ -5,11 +5,13 @@
 //! gone by Azure's own word. *Caveats*: a NIC that Azure reserves for 180 s after a failed launch is waited for.
 
 use super::jitter::jittered;
+use crate::cluster::bystander::{Bystander, Role};
 use crate::cluster::claim::{ClaimRef, LaunchIntent};
 use crate::cluster::cloud::{CloudResource, Detail, ResourceKind};
+use crate::labels;
 use crate::names::{ArmId, NodeName, ProviderId};
 use crate::orphans::{Clause, Law};
-use crate::plan::{Effect, Reply, Report, Script, Step, Terminate};
+use crate::plan::{Effect, MachineCall, Reply, Report, Script, Step, Terminate};
 use crate::ports::{CloudErrorCode, ClusterError, OperationId, PortError};
 use jiff::{SignedDuration, Timestamp};
 
@@ -28,6 +30,8 @@ pub struct TerminateScript {
     law: Law,
     /// The Node whose pods must have left, until its VM is being deleted.
     drained: Option<NodeName>,
+    /// Its Machine, until Azure says that it is gone, or it is another's.
+    machine: Option<ArmId>,
     /// What is still to be looked at, last one first.
     left: Vec<(ArmId, ResourceKind)>,
     /// The VM of the intent's name is somebody else's by now, and with it what is attached to it.
@@ -44,6 +48,7 @@ pub struct TerminateScript {
 enum State {
     Next,
     PodsRead,
+    MachineLooked,
     Looked,
     Deleted,
     Polling(OperationId),
@@ -56,7 +61,7 @@ impl TerminateScript {
     /// The script of a terminate command.
     #[must_use]
     pub fn new(command: Terminate, law: Law) -> Self {
-        let LaunchIntent { vm, nic, os_disk, .. } = command.intent;
+        let LaunchIntent { vm, nic, os_disk, machine, .. } = command.intent;
         let provider_id = ProviderId::of_vm(&vm);
         let left = vec![(os_disk, ResourceKind::OsDisk), (nic, ResourceKind::Nic), (vm, ResourceKind::Vm)];
         Self {
@@ -64,6 +69,7 @@ impl TerminateScript {
             provider_id,
             law,
             drained: command.drained,
+            machine,
             left,
             vm_stays: false,
             deleted: false,
@@ -87,6 +93,9 @@ impl TerminateScript {
     /// Looks at the next resource; when none is left, the Node object goes, and then the finalizer. Where the VM is
     /// somebody else's, so is the Node that announces itself for it.
     fn next(&mut self) -> Step {
+        if let Some(id) = self.machine.clone() {
+            return self.go(State::MachineLooked, Effect::Machine(MachineCall::Get(id)));
+        }
         match self.left.last() {
             Some((id, _)) => {
                 let id = id.clone();
@@ -100,6 +109,27 @@ impl TerminateScript {
     fn go(&mut self, state: State, effect: Effect) -> Step {
         self.state = state;
         Step::perform(effect)
+    }
+
+    /// A Machine goes with its VM, NIC and disk, if it carries this claim's UID; another claim's is not touched.
+    fn machine_looked(&mut self, found: Option<&Bystander>) -> Step {
+        let own =
+            |one: &&Bystander| one.tags.get(labels::TAG_CLAIM_UID).is_some_and(|uid| **uid == *self.claim.uid.as_str());
+        let Some(machine) = found.filter(own) else {
+            self.machine = None;
+            self.deleted = false;
+            return self.next();
+        };
+        if let Role::Machine { vm: Some(vm), .. } = &machine.role {
+            // Its Node announces itself for the VM that AKS has named.
+            self.provider_id = ProviderId::of_vm(vm);
+        }
+        if std::mem::take(&mut self.deleted) {
+            self.state = State::Next;
+            return Step::Wait(POLL_EVERY);
+        }
+        let id = machine.id.clone();
+        self.go(State::Deleted, Effect::Machine(MachineCall::Delete(id)))
     }
 
     fn done_with_one(&mut self) -> Step {
@@ -139,6 +169,8 @@ impl TerminateScript {
             (State::PodsRead, Some(Reply::Pods(pods))) if !pods.iter().any(|p| p.holds_drain()) => self.next(),
             // A pod came after the drain, or nothing is known: the lifecycle looks again.
             (State::PodsRead, _) => Step::finished(),
+            (State::MachineLooked, Some(Reply::Machine(found))) => self.machine_looked(found.as_deref()),
+            (State::MachineLooked, _) => Step::finished(),
             (State::Looked, Some(Reply::Resource(Some(found)))) => self.looked(&found),
             (State::Looked, _) => self.done_with_one(),
             (State::Deleted, Some(Reply::Accepted(op))) | (State::Polling(op), Some(Reply::Running)) => {

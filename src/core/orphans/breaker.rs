@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 
 /// Resources that turn suspect within this time are counted together.
 pub const WINDOW: SignedDuration = SignedDuration::from_hours(1);
+/// What was deleted may be listed for so long. Nobody promises a bound: users have seen 20 minutes.
+const LISTS_LAG: SignedDuration = SignedDuration::from_mins(30);
 /// So many may turn suspect together in any cluster.
 const TOLERATED: u32 = 3;
 /// So many of a hundred owned ones may, in a greater cluster.
@@ -47,7 +49,8 @@ pub fn explain(trip: &Trip) -> String {
 ///
 /// `terminating` are the UIDs of NodeClaims that were seen being deleted: Kubernetes is listed after the cloud, so in
 /// a nightly scale-down some claims are released between the two, and what the cloud still listed of them is no sign
-/// of a lost API server. If such a thing is there next time, it has leaked and counts.
+/// of a lost API server. Azure's listing may show it for a while yet; if it is there after that, it has leaked and
+/// counts.
 pub(super) fn trips(case: &Case<'_>, assessed: &[Assessed<'_>], terminating: &BTreeMap<Uid, Timestamp>) -> Vec<Trip> {
     if case.group() == Group::Another {
         return Vec::new();
@@ -77,17 +80,16 @@ pub fn would_trip(case: &Case<'_>, assessed: &[Assessed<'_>]) -> Vec<Trip> {
 
 /// True when a suspect's first sighting is this one, or lies within the window and after the last clearance.
 fn turned_lately(case: &Case<'_>, assessed: &Assessed<'_>, terminating: &BTreeMap<Uid, Timestamp>) -> bool {
+    let at = case.inventory.finished_at;
+    let uid = assessed.resource.claim_uid().and_then(|uid| Uid::new(uid).ok());
+    let seen_going = uid.and_then(|uid| terminating.get(&uid));
     match case.sighting(assessed.resource) {
+        Some(_) if seen_going.is_some_and(|seen| at.duration_since(*seen) < LISTS_LAG) => false,
         Some(sighting) => {
-            let since = case.inventory.finished_at - WINDOW;
             let after_clearance = case.cleared_at.is_none_or(|at| sighting.first_seen > at);
-            sighting.first_seen > since && after_clearance
+            sighting.first_seen > at - WINDOW && after_clearance
         }
-        None => {
-            let uid = assessed.resource.claim_uid();
-            let uid = uid.and_then(|uid| Uid::new(uid).ok());
-            !uid.is_some_and(|uid| terminating.contains_key(&uid))
-        }
+        None => seen_going.is_none(),
     }
 }
 

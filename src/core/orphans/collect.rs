@@ -7,8 +7,8 @@
 use super::attempt::{Attempt, Deed, Outcome};
 use super::finding::Refusal;
 use super::law::Clause;
-use super::links::in_use;
 use super::mark::same_but_for_marks;
+use super::reserved::in_use;
 use crate::cluster::cloud::{CloudResource, ResourceKind};
 use crate::cluster::naming::resource_ids;
 use crate::cluster::record::Deletion;

@@ -30,11 +30,16 @@ pub struct Finding {
     pub first_seen: Option<Timestamp>,
 }
 
-/// What a cloud resource is.
+/// What a cloud resource is. Of several that hold, the evidence tells the first link found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Standing {
-    /// Something alive links to it.
-    Alive,
+    /// A NodeClaim, Node, AKS Machine or VM has it.
+    Owned,
+    /// Being made: its NodeClaim or AKS Machine has no Node yet.
+    InFlight,
+    /// Nobody runs on it, and it is wanted all the same: a volume, an attachment, a snapshot, something that it serves,
+    /// reclaim policy Retain, AKS itself, or an exclusion keeps it.
+    Protected,
     /// Not this cluster's by an exact tag or a durable record.
     Foreign,
     /// This cluster's, without a sign of life, not yet for long enough or not seen twice.
@@ -43,6 +48,34 @@ pub enum Standing {
     Orphan,
     /// A listing was not whole, so nothing is known.
     Unknown,
+}
+
+impl Standing {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::Owned, Self::InFlight, Self::Protected, Self::Foreign, Self::Suspect, Self::Orphan, Self::Unknown];
+
+    /// As manifests and reports spell it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Owned => "Owned",
+            Self::InFlight => "InFlight",
+            Self::Protected => "Protected",
+            Self::Foreign => "Foreign",
+            Self::Suspect => "Suspect",
+            Self::Orphan => "Orphan",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+impl Finding {
+    /// True when it stands in a report one by one: not what something alive links to, which is only counted.
+    #[must_use]
+    pub fn is_reportable(&self) -> bool {
+        self.standing == Standing::Unknown || !self.refusals.contains(&Refusal::SignOfLife)
+    }
 }
 
 /// Why a resource is not deleted. Each names the clause of the law that refused.

@@ -3,6 +3,7 @@
 use super::{CollectScript, MarkScript, Refusal, SweepMemory, apply, sweep};
 use crate::catalog::{CapacityType, OfferingKey};
 use crate::cluster::Snapshot;
+use crate::cluster::bystander::{Bystander, Role};
 use crate::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
 use crate::cluster::cloud::{CloudResource, Detail, Disk, DiskState, Nic, ProvisioningState, ResourceKind, Tags, Vm};
 use crate::cluster::inventory::{Inventory, Listing};
@@ -85,6 +86,7 @@ fn disk(name: &str, tags: Tags, is_os: bool) -> CloudResource {
         sku: Arc::from("Premium_LRS"),
         state: DiskState::Unattached,
         managed_by: Vec::new(),
+        max_shares: 1,
         last_ownership_update: None,
     };
     resource(DISK_TYPE, name, tags, Detail::Disk(detail))
@@ -157,6 +159,7 @@ pub(super) fn intent(vm: &ArmId, nic: &ArmId, os_disk: &ArmId) -> LaunchIntent {
         vm: vm.clone(),
         nic: nic.clone(),
         os_disk: os_disk.clone(),
+        machine: None,
         written_at: start(),
         refused: 0,
         operation: None,
@@ -229,6 +232,8 @@ pub(super) struct World {
     pub(super) tagging: bool,
     /// Names of what was tried to be deleted.
     pub(super) tried: Vec<String>,
+    /// What Azure truly holds, where a listing lags behind it.
+    pub(super) truly: Option<Vec<Arc<CloudResource>>>,
 }
 
 fn find<T>(rows: &Listing<T>, wanted: impl Fn(&T) -> bool) -> Option<Arc<T>> {
@@ -262,6 +267,7 @@ impl World {
             refusing: BTreeMap::new(),
             tagging: false,
             tried: Vec::new(),
+            truly: None,
         };
         let system = group().resource("Microsoft.Compute/virtualMachineScaleSets", "system/virtualMachines/0");
         world.nodes().push(Arc::new(node("system-0", &system)));
@@ -302,6 +308,12 @@ impl World {
 
     pub(super) fn nodes(&mut self) -> &mut Vec<Arc<Node>> {
         self.inventory.nodes.as_mut().unwrap()
+    }
+
+    pub(super) fn bystand(&mut self, role: Role, kind: &str, name: &str, tags: Tags) {
+        let id = group().resource(kind, name);
+        let other = Bystander { id, tags, created_at: Some(start() - HOURS(1000)), role };
+        self.inventory.bystanders.as_mut().unwrap().push(Arc::new(other));
     }
 
     pub(super) fn volumes(&mut self) -> &mut Vec<Arc<Volume>> {
@@ -366,7 +378,10 @@ impl World {
             }
             let inventory = &mut self.inventory;
             reply = Some(Ok(match effect {
-                Effect::Get(id) => Reply::Resource(find(&inventory.cloud, |r| r.id == id)),
+                Effect::Get(id) => Reply::Resource(match &self.truly {
+                    Some(truly) => truly.iter().find(|r| r.id == id).cloned(),
+                    None => find(&inventory.cloud, |r| r.id == id),
+                }),
                 Effect::ReadClaim(name) => Reply::Claim(find(&inventory.claims, |c| c.name == name)),
                 Effect::ReadNode(vm) => Reply::Node(find(&inventory.nodes, |n| n.provider_id.as_ref() == Some(&vm))),
                 Effect::ReadVolume(name) => Reply::Volume(find(&inventory.volumes, |v| v.name == name)),

@@ -20,12 +20,20 @@ pub enum Clause {
     NoNode,
     /// 2: no VM links to it: not attached, not named by one.
     NoVm,
-    /// 2: no PersistentVolume, attachment, inline volume or snapshot links to it.
+    /// 2: no PersistentVolume, attachment, inline volume or VolumeSnapshot links to it.
     NoVolume,
+    /// 2: no AKS Machine links to it: by its VM, by the NodeClaim that both name, by name.
+    NoMachine,
+    /// 2: it is no part of a scale-set instance.
+    NoInstance,
+    /// 2: no snapshot is being copied from it.
+    NoSnapshot,
     /// 2: a NIC serves no private endpoint, link service or hosted workload.
     NicServesNothing,
-    /// 2: a disk's state is exactly Unattached.
+    /// 2: a disk's state is exactly Unattached; it is for one VM at a time, and no replica of Site Recovery.
     DiskUnattached,
+    /// 2: AKS does not keep it for itself (`aks-managed-`).
+    AksManaged,
     /// 3: an orphan for long enough, counted from the first durable sighting.
     OldEnough,
     /// 4: seen twice, at least 10 min apart.
@@ -64,7 +72,7 @@ pub enum Clause {
 
 impl Clause {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 32] = [
         Self::GroupManagedByUs,
         Self::LiveNodeInGroup,
         Self::OwnedByTag,
@@ -74,8 +82,12 @@ impl Clause {
         Self::NoNode,
         Self::NoVm,
         Self::NoVolume,
+        Self::NoMachine,
+        Self::NoInstance,
+        Self::NoSnapshot,
         Self::NicServesNothing,
         Self::DiskUnattached,
+        Self::AksManaged,
         Self::OldEnough,
         Self::SeenTwice,
         Self::WholeListings,
@@ -99,7 +111,7 @@ impl Clause {
 /// Which clauses hold. In a build that ships there is one law, and all of it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Law {
-    off: u32,
+    off: u64,
 }
 
 impl Law {

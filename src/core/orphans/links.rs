@@ -1,19 +1,26 @@
 //! Links: what alive points at a cloud resource? (clause 2)
 //!
-//! Life needs one link of any sort, so every sort is looked at, and a doubt counts as life. Ids are compared without
-//! case. The index is built once per inventory. Whatever the last look before a DELETE asks for (the claim, Node and
-//! volume that the resource points back at) is a link here too: else it would be called off for ever.
+//! NodeClaims, Nodes, AKS Machines, VMs, scale-set instances, volumes, attachments and snapshots are one graph, joined by
+//! UID, providerID, id, name and tag. Life needs one link of any sort, so every sort is looked at, and a doubt counts as
+//! life. Ids are compared without case. The index is built once per inventory. Whatever the last look before a DELETE
+//! asks for (the claim, Node and volume that the resource points back at) is a link here too: else it would be called
+//! off for ever.
 
+use super::finding::Standing;
+use super::index::{Index, Key};
 use super::law::{Clause, Law};
+use super::reserved::{busy_disk, managed_by_aks, own_vms, serves};
+use crate::cluster::bystander::{Bystander, Role};
 use crate::cluster::claim::Claim;
-use crate::cluster::cloud::{CloudResource, Detail, DiskState};
+use crate::cluster::cloud::{CloudResource, Detail, ProvisioningState, ResourceKind};
 use crate::cluster::inventory::{Inventory, Listing};
-use crate::cluster::naming::resource_ids;
-use crate::cluster::record::Records;
+use crate::cluster::node::Node;
+use crate::cluster::record::{Records, SeenVolume};
+use crate::cluster::volume::{Attachment, Volume};
 use crate::labels;
-use crate::names::{ArmId, ClaimName, NodeName, ObjectName};
+use crate::names::{ArmId, ClaimName, ObjectName};
 use crate::settings::Settings;
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A link from something alive.
@@ -21,7 +28,9 @@ use std::sync::Arc;
 pub struct SignOfLife {
     /// The clause that keeps the resource.
     pub clause: Clause,
-    /// Who links to it and how, for people.
+    /// What that makes of it: owned, in flight or protected.
+    pub standing: Standing,
+    /// Who links to it and how, for people: the chain from the object to the resource.
     pub by: Arc<str>,
 }
 
@@ -29,22 +38,28 @@ pub struct SignOfLife {
 #[derive(Debug)]
 pub struct Links<'a> {
     law: Law,
-    group: ArmId,
-    records: &'a Records,
-    claim_by_uid: BTreeMap<&'a str, &'a ClaimName>,
-    claim_by_name: BTreeMap<&'a str, &'a ClaimName>,
-    claim_by_id: BTreeMap<ArmId, &'a ClaimName>,
-    node_by_vm: BTreeMap<&'a ArmId, &'a NodeName>,
-    node_by_name: BTreeMap<&'a str, &'a NodeName>,
-    vm_by_part: BTreeMap<&'a ArmId, &'a ArmId>,
-    volume_by_disk: BTreeMap<&'a ArmId, &'a ObjectName>,
-    volume_names: BTreeSet<&'a ObjectName>,
-    attachment_by_disk: BTreeMap<&'a ArmId, &'a ObjectName>,
-    user_by_disk: BTreeMap<&'a ArmId, &'a str>,
+    claim_by_uid: Index<'a, &'a Claim>,
+    claim_by_name: Index<'a, &'a Claim>,
+    claim_by_id: Index<'a, &'a Claim>,
+    node_by_vm: Index<'a, &'a Node>,
+    node_by_vm_name: Index<'a, &'a Node>,
+    node_by_name: Index<'a, &'a Node>,
+    vm_by_id: Index<'a, &'a CloudResource>,
+    vm_by_part: Index<'a, &'a CloudResource>,
+    machine_by_vm: Index<'a, &'a Bystander>,
+    machine_by_claim: Index<'a, &'a Bystander>,
+    machine_by_name: Index<'a, &'a Bystander>,
+    instance_by_part: Index<'a, &'a Bystander>,
+    snapshot_by_disk: Index<'a, &'a Bystander>,
+    volume_by_disk: Index<'a, &'a Volume>,
+    volume_by_name: Index<'a, &'a Volume>,
+    recorded: Index<'a, &'a SeenVolume>,
+    attachment_by_disk: Index<'a, &'a Attachment>,
+    user_by_disk: Index<'a, &'a str>,
 }
 
-/// One sort of link: a sign of life of a resource, for people.
-type Link<'a> = fn(&Links<'a>, &CloudResource) -> Option<String>;
+/// One sort of link: a sign of life of a resource, and what that makes of it.
+type Link<'a> = fn(&Links<'a>, &CloudResource, Key<'_>) -> Option<(Standing, String)>;
 
 /// The rows of a listing. One that failed gives none: whether every listing is whole is asked before (clause 5).
 pub(super) fn rows<T>(listing: &Listing<T>) -> &[Arc<T>] {
@@ -55,148 +70,192 @@ impl<'a> Links<'a> {
     /// Indexes an inventory. The records name the disk of a VolumeAttachment whose volume is gone already.
     #[must_use]
     pub fn of(inventory: &'a Inventory, records: &'a Records, settings: &Settings) -> Self {
-        let claims = rows(&inventory.claims);
-        let nodes = rows(&inventory.nodes);
-        let volumes = rows(&inventory.volumes);
+        let claims = || rows(&inventory.claims).iter().map(|c| &**c);
+        let nodes = || rows(&inventory.nodes).iter().map(|n| &**n);
+        let volumes = || rows(&inventory.volumes).iter().map(|v| &**v);
+        let vms = || rows(&inventory.cloud).iter().filter(|r| r.kind() == ResourceKind::Vm).map(|r| &**r);
+        let others = || rows(&inventory.bystanders).iter().map(|b| &**b);
+        let with_vm = || nodes().filter_map(|n| Some((n.provider_id.as_ref()?.vm(), n)));
         Self {
             law: settings.law,
-            group: settings.cluster.group.clone(),
-            records,
-            claim_by_uid: claims.iter().map(|c| (c.uid.as_str(), &c.name)).collect(),
-            claim_by_name: claims.iter().map(|c| (c.name.as_str(), &c.name)).collect(),
-            claim_by_id: claims
-                .iter()
-                .flat_map(|c| ids_of(c, &settings.cluster.group).map(|id| (id, &c.name)))
-                .collect(),
-            node_by_vm: nodes.iter().filter_map(|n| Some((n.provider_id.as_ref()?.vm(), &n.name))).collect(),
-            node_by_name: nodes.iter().map(|n| (n.name.as_str(), &n.name)).collect(),
-            vm_by_part: rows(&inventory.cloud).iter().flat_map(|r| parts_of(r).map(|part| (part, &r.id))).collect(),
-            volume_by_disk: volumes.iter().filter_map(|v| Some((v.handle.as_ref()?, &v.name))).collect(),
-            volume_names: volumes.iter().map(|v| &v.name).collect(),
+            claim_by_uid: Index::of(claims().map(|c| (c.uid.as_str(), c))),
+            claim_by_name: Index::of(claims().map(|c| (c.name.as_str(), c))),
+            claim_by_id: Index::of(claims().flat_map(|c| ids_of(c).map(move |id| (id.folded(), c)))),
+            node_by_vm: Index::of(with_vm().map(|(vm, n)| (vm.folded(), n))),
+            node_by_vm_name: Index::of(with_vm().map(|(vm, n)| (last(vm.folded()), n))),
+            node_by_name: Index::of(nodes().map(|n| (n.name.as_str(), n))),
+            vm_by_id: Index::of(vms().map(|vm| (vm.id.folded(), vm))),
+            vm_by_part: Index::of(vms().flat_map(|vm| parts_of(vm).map(move |part| (part.folded(), vm)))),
+            machine_by_vm: Index::of(others().filter_map(|m| Some((machine_vm(m)?.folded(), m)))),
+            machine_by_claim: Index::of(others().filter_map(|m| Some((machine_claim(m)?, m)))),
+            machine_by_name: Index::of_texts(others().filter_map(|m| Some((Cow::Owned(machine_stem(m)?), m)))),
+            instance_by_part: Index::of(others().flat_map(|i| instance_parts(i).map(move |id| (id.folded(), i)))),
+            snapshot_by_disk: Index::of(others().filter_map(|s| Some((snapshot_source(s)?.folded(), s)))),
+            volume_by_disk: Index::of(volumes().filter_map(|v| Some((v.handle.as_ref()?.folded(), v)))),
+            volume_by_name: Index::of(volumes().map(|v| (v.name.as_str(), v))),
+            recorded: Index::of(records.volumes.iter().map(|(disk, v)| (disk.folded(), v))),
             attachment_by_disk: attachments(inventory, records),
-            user_by_disk: rows(&inventory.disk_uses).iter().map(|u| (&u.disk, &*u.user)).collect(),
+            user_by_disk: Index::of(rows(&inventory.disk_uses).iter().map(|u| (u.disk.folded(), &*u.user))),
         }
     }
 
     /// The first sign of life of a resource; `None` when nothing alive links to it.
     #[must_use]
     pub fn life(&self, resource: &CloudResource) -> Option<SignOfLife> {
-        let links: [(Clause, Link<'a>); 6] = [
+        let links: [(Clause, Link<'a>); 10] = [
             (Clause::NoClaim, Self::claim),
             (Clause::NoNode, Self::node),
+            (Clause::NoMachine, Self::machine),
+            (Clause::NoInstance, Self::instance),
             (Clause::NoVm, Self::vm),
             (Clause::NoVolume, Self::volume),
-            (Clause::NicServesNothing, |_, resource| serves(resource)),
-            (Clause::DiskUnattached, |_, resource| busy_disk(resource)),
+            (Clause::NoSnapshot, Self::snapshot),
+            (Clause::NicServesNothing, |_, resource, _| Some((Standing::Protected, serves(resource)?))),
+            (Clause::DiskUnattached, |_, resource, _| Some((Standing::Protected, busy_disk(resource)?))),
+            (Clause::AksManaged, |_, resource, _| Some((Standing::Protected, managed_by_aks(resource)?))),
         ];
+        let key = Key::of(resource.id.folded());
         let holding = links.iter().filter(|(clause, _)| self.law.holds(*clause));
         holding.copied().find_map(|(clause, link)| {
-            let by = Arc::from(link(self, resource)?);
-            Some(SignOfLife { clause, by })
+            let (standing, by) = link(self, resource, key)?;
+            Some(SignOfLife { clause, standing, by: Arc::from(by) })
         })
     }
 
     /// A NodeClaim, deleting or not: by the tags' UID or name, by intent or providerID, or by the resource's name.
-    fn claim(&self, resource: &CloudResource) -> Option<String> {
-        let by_uid = || Some((self.claim_by_uid.get(resource.claim_uid()?)?, "its UID in a tag"));
+    fn claim(&self, resource: &CloudResource, key: Key<'_>) -> Option<(Standing, String)> {
+        let by_uid = || Some((self.claim_by_uid.find(resource.claim_uid()?)?, "its UID in a tag"));
         let by_tag = || {
             let name = resource.tag(labels::TAG_CLAIM)?;
-            Some((self.claim_by_name.get(name)?, "its name in a tag"))
+            Some((self.claim_by_name.find(name)?, "its name in a tag"))
         };
-        let by_id = || Some((self.claim_by_id.get(&resource.id)?, "the id it has or derives"));
+        let by_id = || Some((self.claim_by_id.get(key)?, "the id it has or intends"));
         let by_name = || {
             let name = claim_in_name(resource)?;
-            Some((self.claim_by_name.get(&*name)?, "its name"))
+            Some((self.claim_by_name.find(&name)?, "its name"))
         };
-        let (claim, how) = by_uid().or_else(by_tag).or_else(by_id).or_else(by_name)?;
-        Some(format!("NodeClaim {claim}, by {how}"))
+        let by_machine = || {
+            let name = resource.tag(labels::TAG_MACHINE_CLAIM)?;
+            Some((self.claim_by_name.find(name)?, "its name in the tag of an AKS Machine"))
+        };
+        let (claim, how) = by_uid().or_else(by_tag).or_else(by_id).or_else(by_name).or_else(by_machine)?;
+        Some(self.chain(claim, how, resource))
+    }
+
+    /// The chain from a NodeClaim to a resource of it. Without a Node it is in flight, unless the claim is going.
+    fn chain(&self, claim: &Claim, how: &str, resource: &CloudResource) -> (Standing, String) {
+        let provider = claim.status.provider_id.as_ref().map(|p| p.vm());
+        let vm = provider.or_else(|| claim.intent.as_ref().map(|i| &i.vm));
+        let named = || self.node_by_name.find(claim.status.node_name.as_ref()?.as_str());
+        let node = vm.and_then(|vm| self.node_by_vm.find(vm.folded())).or_else(named);
+        let mut text = format!("NodeClaim {}, by {how}", claim.name);
+        if let Some(node) = node {
+            text.push_str(" → Node ");
+            text.push_str(node.name.as_str());
+        }
+        if let Some(vm) = vm.filter(|vm| **vm != resource.id).and_then(|vm| self.vm_by_id.find(vm.folded())) {
+            text.push_str(" → VM ");
+            text.push_str(vm.id.name());
+        }
+        text.push_str(this(resource));
+        let launching = node.is_none() && claim.deleting_at.is_none() && claim.status.registered.is_none();
+        (if launching { Standing::InFlight } else { Standing::Owned }, text)
     }
 
     /// A Node: by providerID, through the VM that the resource has or would have, or by name.
-    fn node(&self, resource: &CloudResource) -> Option<String> {
-        let derived = claim_named_by(resource).map(|claim| resource_ids(&self.group, &claim).vm);
-        let by_vm = std::iter::once(&resource.id)
-            .chain(own_vms(resource))
-            .chain(self.vm_by_part.get(&resource.id).copied())
-            .chain(&derived)
-            .find_map(|vm| self.node_by_vm.get(vm));
-        if let Some(node) = by_vm {
-            return Some(format!("Node {node}, by its providerID"));
+    fn node(&self, resource: &CloudResource, key: Key<'_>) -> Option<(Standing, String)> {
+        let vm = own_vms(resource).next().or_else(|| self.vm_by_part.get(key).map(|vm| &vm.id));
+        let direct = self.node_by_vm.get(key);
+        if let Some(node) =
+            direct.or_else(|| own_vms(resource).chain(vm).find_map(|vm| self.node_by_vm.find(vm.folded())))
+        {
+            let through = vm.filter(|_| direct.is_none()).map(|vm| format!(" → VM {}", vm.name())).unwrap_or_default();
+            let text = format!("Node {}, by its providerID{through}{}", node.name, this(resource));
+            return Some((Standing::Owned, text));
         }
-        let name = base_name(resource);
-        let node = self.node_by_name.get(&*name)?;
-        Some(format!("Node {node}, by its name"))
+        if let Some(claim) = claim_named_by(resource)
+            && let Some(node) = self.node_by_vm_name.find(&format!("aks-{claim}"))
+        {
+            let text = format!("Node {}, by the VM that NodeClaim {claim} would have{}", node.name, this(resource));
+            return Some((Standing::Owned, text));
+        }
+        let node = self.node_by_name.find(&base_name(resource))?;
+        Some((Standing::Owned, format!("Node {}, by its name{}", node.name, this(resource))))
+    }
+
+    /// An AKS Machine: by the VM that it stands for, by the NodeClaim that both name, or by the name that AKS gives
+    /// its VM, `aks-<pool>-<machine>-########-vm`.
+    fn machine(&self, resource: &CloudResource, key: Key<'_>) -> Option<(Standing, String)> {
+        let by_vm = || {
+            let vms = own_vms(resource).chain(self.vm_by_part.get(key).map(|vm| &vm.id));
+            let by_own = || vms.into_iter().find_map(|vm| self.machine_by_vm.find(vm.folded()));
+            Some((self.machine_by_vm.get(key).or_else(by_own)?, "the VM that it stands for"))
+        };
+        let by_claim = || {
+            let claim = resource.tag(labels::TAG_MACHINE_CLAIM).or_else(|| resource.tag(labels::TAG_CLAIM))?;
+            Some((self.machine_by_claim.find(claim)?, "the NodeClaim in its tag"))
+        };
+        let by_name = || Some((self.machine_by_name.find(&stem_in_name(resource)?)?, "the name of its VM"));
+        let (machine, how) = by_vm().or_else(by_claim).or_else(by_name)?;
+        let creating = matches!(machine.role, Role::Machine { state: ProvisioningState::Creating, .. });
+        let text = format!("AKS Machine {}, by {how}{}", machine.id.name(), this(resource));
+        Some((if creating { Standing::InFlight } else { Standing::Owned }, text))
+    }
+
+    /// A scale-set instance: it names the resource, or the resource lies beneath it.
+    fn instance(&self, resource: &CloudResource, key: Key<'_>) -> Option<(Standing, String)> {
+        if let Some(instance) = self.instance_by_part.get(key) {
+            let id = instance.id.as_str();
+            let short = id.rsplit("virtualMachineScaleSets/").next().unwrap_or(id);
+            return Some((Standing::Protected, format!("scale-set instance {short}{}", this(resource))));
+        }
+        let beneath = resource.id.folded().contains("/virtualmachinescalesets/");
+        beneath.then(|| (Standing::Protected, "it is part of a scale-set instance".to_owned()))
     }
 
     /// A VM: the resource says that it is attached, or the VM names it. An orphaned VM counts too: its NIC and OS
     /// disk go with it (`deleteOption`), and are never taken from under it.
-    fn vm(&self, resource: &CloudResource) -> Option<String> {
-        attached(resource).or_else(|| {
-            let vm = self.vm_by_part.get(&resource.id)?;
-            Some(format!("VM {} names it", vm.name()))
-        })
+    fn vm(&self, resource: &CloudResource, key: Key<'_>) -> Option<(Standing, String)> {
+        let attached = own_vms(resource).next().map(|vm| format!("attached to VM {}", vm.name()));
+        let named = || Some(format!("VM {} names it", self.vm_by_part.get(key)?.id.name()));
+        Some((Standing::Owned, attached.or_else(named)?))
     }
 
-    /// A PersistentVolume, a VolumeAttachment, an inline volume, a snapshot in progress.
-    fn volume(&self, resource: &CloudResource) -> Option<String> {
-        let id = &resource.id;
-        let recorded = self.records.volumes.get(id).map(|v| &v.name);
-        let volume = self.volume_by_disk.get(id).copied();
-        let namesake = recorded.filter(|name| self.volume_names.contains(name));
-        let attachment = self.attachment_by_disk.get(id);
-        let user = self.user_by_disk.get(id);
-        volume
-            .map(|name| format!("PersistentVolume {name}, by its volumeHandle"))
-            .or_else(|| namesake.map(|name| format!("PersistentVolume {name}, by its name")))
-            .or_else(|| attachment.map(|name| format!("VolumeAttachment {name}")))
-            .or_else(|| user.map(|user| format!("{user} names it")))
-    }
-}
-
-/// What a resource says of itself that shows it in use: it is attached, serves something, or its disk is not exactly
-/// `Unattached`. Asked again right before the DELETE.
-pub(super) fn in_use(resource: &CloudResource) -> Option<String> {
-    attached(resource).or_else(|| serves(resource)).or_else(|| busy_disk(resource))
-}
-
-fn attached(resource: &CloudResource) -> Option<String> {
-    let vm = own_vms(resource).next()?;
-    Some(format!("attached to VM {}", vm.name()))
-}
-
-fn serves(resource: &CloudResource) -> Option<String> {
-    match &resource.detail {
-        Detail::Nic(nic) => nic.serves.as_ref().map(|what| format!("serves {what}")),
-        Detail::Vm(_) | Detail::Disk(_) => None,
-    }
-}
-
-fn busy_disk(resource: &CloudResource) -> Option<String> {
-    match &resource.detail {
-        Detail::Disk(disk) if disk.state != DiskState::Unattached => {
-            Some(format!("diskState {}", state_word(&disk.state)))
+    /// A PersistentVolume, a VolumeAttachment, an inline volume.
+    fn volume(&self, resource: &CloudResource, key: Key<'_>) -> Option<(Standing, String)> {
+        let by_handle = || Some((self.volume_by_disk.get(key)?, "its volumeHandle"));
+        let by_record = || Some((self.volume_by_name.find(self.recorded.get(key)?.name.as_str())?, "its name"));
+        let by_tag = || {
+            let name = resource.tag(labels::TAG_CSI_VOLUME)?;
+            Some((self.volume_by_name.find(name)?, "its name in a tag"))
+        };
+        if let Some((volume, how)) = by_handle().or_else(by_record).or_else(by_tag) {
+            let claim = volume.claim.as_ref();
+            let claim = claim.map(|c| format!("PersistentVolumeClaim {c} → ")).unwrap_or_default();
+            let text = format!("{claim}PersistentVolume {}, by {how}{}", volume.name, this(resource));
+            return Some((Standing::Protected, text));
         }
-        Detail::Vm(_) | Detail::Nic(_) | Detail::Disk(_) => None,
+        let attachment = self.attachment_by_disk.get(key);
+        let attachment = attachment.map(|a| format!("VolumeAttachment {} to Node {}", a.name, a.node));
+        let user = || Some(format!("{} names it", self.user_by_disk.get(key)?));
+        Some((Standing::Protected, attachment.or_else(user)?))
+    }
+
+    /// A snapshot whose data is still being copied from the disk.
+    fn snapshot(&self, resource: &CloudResource, key: Key<'_>) -> Option<(Standing, String)> {
+        let snapshot = self.snapshot_by_disk.get(key)?;
+        let text = format!("snapshot {} is being copied{}", snapshot.id.name(), this(resource));
+        Some((Standing::Protected, text))
     }
 }
 
-fn state_word(state: &DiskState) -> &str {
-    match state {
-        DiskState::Unattached => "Unattached",
-        DiskState::Attached => "Attached",
-        DiskState::Reserved => "Reserved",
-        DiskState::Other(word) => word,
+/// The end of a chain.
+fn this(resource: &CloudResource) -> &'static str {
+    match &resource.detail {
+        Detail::Vm(_) => " → this VM",
+        Detail::Nic(_) => " → this NIC",
+        Detail::Disk(_) => " → this disk",
     }
-}
-
-/// The VMs that a NIC or disk says it is attached to.
-fn own_vms(resource: &CloudResource) -> impl Iterator<Item = &ArmId> {
-    let (nic, disk) = match &resource.detail {
-        Detail::Nic(nic) => (nic.vm.as_ref(), None),
-        Detail::Disk(disk) => (None, Some(&disk.managed_by)),
-        Detail::Vm(_) => (None, None),
-    };
-    nic.into_iter().chain(disk.into_iter().flatten())
 }
 
 /// The NICs and disks that a VM names.
@@ -208,47 +267,85 @@ fn parts_of(resource: &CloudResource) -> impl Iterator<Item = &ArmId> {
     vm.into_iter().flat_map(|vm| vm.nics.iter().chain(&vm.os_disk).chain(&vm.data_disks))
 }
 
-/// All ids that a NodeClaim stands for: what its name derives, its intent, its providerID.
-fn ids_of(claim: &Claim, group: &ArmId) -> impl Iterator<Item = ArmId> {
-    let derived = resource_ids(group, &claim.name);
-    let intent = claim.intent.iter();
-    let intended = intent.flat_map(|i| [i.vm.clone(), i.nic.clone(), i.os_disk.clone()]);
-    let provider = claim.status.provider_id.iter().map(|p| p.vm().clone());
-    [derived.vm, derived.nic, derived.os_disk].into_iter().chain(intended).chain(provider)
+/// All ids that a NodeClaim names: in its intent, and as its providerID. What its name derives is found by name.
+fn ids_of(claim: &Claim) -> impl Iterator<Item = &ArmId> {
+    let intended = claim.intent.iter().flat_map(|i| [&i.vm, &i.nic, &i.os_disk]);
+    intended.chain(claim.status.provider_id.iter().map(|p| p.vm()))
+}
+
+fn machine_vm(other: &Bystander) -> Option<&ArmId> {
+    match &other.role {
+        Role::Machine { vm, .. } => vm.as_ref(),
+        _ => None,
+    }
+}
+
+/// The NodeClaim that an AKS Machine was made for, by its tag.
+pub(super) fn machine_claim(other: &Bystander) -> Option<&str> {
+    matches!(other.role, Role::Machine { .. })
+        .then_some(&other.tags)?
+        .get(labels::TAG_MACHINE_CLAIM)
+        .map(|name| &**name)
+}
+
+/// `<pool>-<machine>`, as the name of the Machine's VM has it.
+pub(super) fn machine_stem(machine: &Bystander) -> Option<String> {
+    matches!(machine.role, Role::Machine { .. }).then_some(())?;
+    let mut segments = machine.id.folded().rsplit('/');
+    let (name, _, pool) = (segments.next()?, segments.next()?, segments.next()?);
+    Some(format!("{pool}-{name}"))
+}
+
+/// The `<pool>-<machine>` of a name `aks-<pool>-<machine>-########` and anything after it.
+fn stem_in_name(resource: &CloudResource) -> Option<String> {
+    let name = claim_in_name(resource)?;
+    let is_number = |part: &str| part.len() == 8 && part.bytes().all(|b| b.is_ascii_digit());
+    let parts: Vec<&str> = name.split('-').collect();
+    let number = parts.iter().rposition(|part| is_number(part))?;
+    (number > 0).then(|| parts[..number].join("-"))
+}
+
+fn instance_parts(other: &Bystander) -> impl Iterator<Item = &ArmId> {
+    let parts = match &other.role {
+        Role::ScaleSetInstance { nics, disks } => Some(nics.iter().chain(disks)),
+        _ => None,
+    };
+    parts.into_iter().flatten()
+}
+
+fn snapshot_source(other: &Bystander) -> Option<&ArmId> {
+    match &other.role {
+        Role::Snapshot { source, in_progress: true } => source.as_ref(),
+        _ => None,
+    }
 }
 
 /// VolumeAttachments by disk, through their volume, or through its record when the volume is gone.
-fn attachments<'a>(inventory: &'a Inventory, records: &'a Records) -> BTreeMap<&'a ArmId, &'a ObjectName> {
+fn attachments<'a>(inventory: &'a Inventory, records: &'a Records) -> Index<'a, &'a Attachment> {
+    let attachments = rows(&inventory.attachments);
+    let by_volume = Index::of(attachments.iter().filter_map(|a| Some((a.volume.as_ref()?.as_str(), &**a))));
     let recorded = records.volumes.iter().map(|(disk, v)| (&v.name, disk));
     let listed = rows(&inventory.volumes).iter().filter_map(|v| Some((&v.name, v.handle.as_ref()?)));
-    let disks: Vec<(&ObjectName, &ArmId)> = recorded.chain(listed).collect();
-    let mut by_volume: BTreeMap<&ObjectName, Vec<&ArmId>> = BTreeMap::new();
-    for (volume, disk) in disks {
-        by_volume.entry(volume).or_default().push(disk);
-    }
-    rows(&inventory.attachments)
-        .iter()
-        .flat_map(|a| {
-            let disks = a.volume.as_ref().and_then(|v| by_volume.get(v));
-            disks.into_iter().flatten().map(|disk| (*disk, &a.name))
-        })
-        .collect()
+    let attached = |(volume, disk): (&ObjectName, &'a ArmId)| Some((disk.folded(), *by_volume.find(volume.as_str())?));
+    Index::of(recorded.chain(listed).filter_map(attached))
+}
+
+fn last(id: &str) -> &str {
+    id.rsplit('/').next().unwrap_or(id)
 }
 
 /// Name up to the suffix that Azure adds to disks (`_OsDisk_1_…`), in lower case. No Kubernetes name has a `_`.
-fn base_name(resource: &CloudResource) -> String {
-    let name = resource.id.name().to_ascii_lowercase();
-    name.split('_').next().unwrap_or_default().to_owned()
+fn base_name(resource: &CloudResource) -> &str {
+    last(resource.id.folded()).split('_').next().unwrap_or_default()
 }
 
 /// The NodeClaim whose resource this would be by its name.
-fn claim_in_name(resource: &CloudResource) -> Option<String> {
-    base_name(resource).strip_prefix("aks-").map(str::to_owned)
+fn claim_in_name(resource: &CloudResource) -> Option<&str> {
+    base_name(resource).strip_prefix("aks-")
 }
 
 /// The NodeClaim that a resource points back at: by its tag, else by its name.
 pub(super) fn claim_named_by(resource: &CloudResource) -> Option<ClaimName> {
-    let tagged = resource.tag(labels::TAG_CLAIM).map(str::to_owned);
-    let name = tagged.or_else(|| claim_in_name(resource))?;
+    let name = resource.tag(labels::TAG_CLAIM).or_else(|| claim_in_name(resource))?;
     ClaimName::new(name).ok()
 }

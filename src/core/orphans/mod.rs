@@ -9,6 +9,8 @@
 //! | `OwnedByTag`, `VolumeRecord`, `RetainKeeps` | `ownership::ownership` | |
 //! | `NoClaim`, `NoNode`, `NoVolume` | [`Links::life`] | each other; `RecheckOwners` for what it reads by name |
 //! | `NoVm`, `NicServesNothing`, `DiskUnattached` | [`Links::life`] | `RecheckResource`; Azure's in-use refusal |
+//! | `NoMachine`, `NoInstance`, `NoSnapshot` | [`Links::life`] | |
+//! | `AksManaged` | [`Links::life`] | `RecheckResource` |
 //! | `OldEnough`, `SeenTwice`, `CompanionVm`, `Approval`, `Exclusion` | `Case::particular` | |
 //! | `ApprovalExact` | `Case::approves` | |
 //! | `WholeListings` | `Case::is_whole`, and `Case::general` for age | `RecheckOwners` for what it reads by name |
@@ -25,7 +27,9 @@ mod approvals;
 mod attempt;
 mod collect;
 mod denial;
+mod evidence;
 mod finding;
+mod index;
 mod law;
 mod links;
 mod mark;
@@ -36,6 +40,9 @@ mod pace;
 mod pass;
 mod price;
 mod recording;
+mod report_only;
+mod reserved;
+mod reverse;
 mod sweep;
 mod verdict;
 
@@ -43,6 +50,12 @@ mod verdict;
 mod cases;
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod mistakes;
+#[cfg(test)]
+mod needs;
+#[cfg(test)]
+mod scale;
 #[cfg(test)]
 mod weaknesses;
 
@@ -60,5 +73,7 @@ pub use pace::{AT_ONCE, DELETES_PER_MINUTE, TAGS_PER_MINUTE};
 pub use pass::REPORTED;
 pub use price::Prices;
 pub use recording::apply;
+pub use report_only::{ReportOnly, Usage, report_only};
+pub use reverse::{Discrepancy, Mismatch, reverse};
 pub use sweep::{SweepMemory, sweep};
 pub use verdict::{Assessed, Case, judge};

@@ -9,10 +9,13 @@ use super::links::claim_named_by;
 use super::mark::mark_of;
 use super::outlook::{Outlook, kept};
 use super::ownership::Group;
+use super::report_only::{ReportOnly, Usage, report_only};
+use super::reverse::{Discrepancy, reverse};
 use super::sweep::{SweepMemory, next_inventory};
 use super::verdict::{Assessed, Case, excludes, judge};
 use crate::cluster::Snapshot;
 use crate::cluster::cloud::{CloudResource, ResourceKind};
+use crate::cluster::inventory::Inventory;
 use crate::cluster::record::Deletion;
 use crate::cluster::sweep::{Sweep, SweepMode};
 use crate::labels;
@@ -236,6 +239,8 @@ impl Pass<'_> {
             observed_at: self.case.inventory.finished_at,
             totals: totals(&findings),
             findings: dearest(findings),
+            report_only: unused(self.case.inventory),
+            discrepancies: self.discrepancies(),
             halted: self.halted(sweep),
             outlook,
         };
@@ -249,6 +254,12 @@ impl Pass<'_> {
         let reason = report.halted.clone();
         let reason = reason.unwrap_or_else(|| Arc::from(format!("{found} findings")));
         room.plan.push(Command::ReportSweep(Box::new(report)), reason);
+    }
+
+    fn discrepancies(&self) -> Vec<Discrepancy> {
+        let mut found = reverse(self.case.inventory, Some(self.snapshot), self.case.settings);
+        found.truncate(REPORTED);
+        found
     }
 
     /// Why nothing is swept at all.
@@ -272,12 +283,18 @@ impl Pass<'_> {
     }
 }
 
-/// The dearest findings. What is alive is no finding for a report.
+/// The dearest findings. What something alive links to is no finding for a report.
 fn dearest(mut findings: Vec<Finding>) -> Vec<Finding> {
-    findings.retain(|f| f.standing != Standing::Alive);
+    findings.retain(Finding::is_reportable);
     findings.sort_by(|a, b| (b.price, &a.id).cmp(&(a.price, &b.id)));
     findings.truncate(REPORTED);
     findings
+}
+
+/// Public IPs and frontends that nothing uses.
+fn unused(inventory: &Inventory) -> Vec<ReportOnly> {
+    let unused = report_only(inventory).into_iter().filter(|found| found.usage == Usage::Unused);
+    unused.take(REPORTED).collect()
 }
 
 fn totals(findings: &[Finding]) -> BTreeMap<(ResourceKind, Standing), Total> {

@@ -2,6 +2,7 @@
 
 use super::allowance::Allowance;
 use super::breaker;
+use super::evidence;
 use super::finding::{Finding, Refusal, Standing};
 use super::law::Clause;
 use super::links::{Links, SignOfLife, rows};
@@ -190,8 +191,6 @@ impl<'a> Case<'a> {
 
     fn finding(&self, assessed: &Assessed<'_>, sweep: &Sweep, general: &[Refusal]) -> Finding {
         let resource = assessed.resource;
-        let mut evidence: Vec<Arc<str>> = assessed.ownership.iter().cloned().collect();
-        evidence.extend(assessed.life.iter().map(|life| Arc::clone(&life.by)));
         let mut refusals = general.to_vec();
         refusals.extend(assessed.ownership.as_ref().err());
         refusals.extend(assessed.life.iter().map(|_| Refusal::SignOfLife));
@@ -200,16 +199,12 @@ impl<'a> Case<'a> {
         }
         refusals.sort_unstable();
         let sighting = self.sighting(resource).filter(|_| assessed.is_suspect());
-        evidence.extend(sighting.map(|s| {
-            let (times, first, last) = (s.times, s.first_seen, s.last_seen);
-            Arc::from(format!("seen {times} times without a sign of life from {first} to {last}"))
-        }));
         Finding {
             id: resource.id.clone(),
             kind: resource.kind(),
             incarnation: Arc::clone(&resource.incarnation),
             standing: self.standing(assessed, &refusals),
-            evidence,
+            evidence: evidence::of(self, assessed, sweep, sighting),
             refusals,
             price: price(resource, self.prices),
             addresses: match &resource.detail {
@@ -221,17 +216,18 @@ impl<'a> Case<'a> {
     }
 
     fn standing(&self, assessed: &Assessed<'_>, refusals: &[Refusal]) -> Standing {
+        // What only Azure knows to be in use is this cluster's only where the tag says so.
+        let by_azure = |clause| matches!(clause, Clause::NoVm | Clause::NicServesNothing | Clause::DiskUnattached);
+        let foreign = matches!(assessed.ownership, Err(Refusal::NotOwned | Refusal::NoVolumeRecord));
         let young = |r: &Refusal| matches!(r, Refusal::TooYoung | Refusal::SeenOnce);
-        if !self.is_whole() {
-            Standing::Unknown
-        } else if assessed.life.is_some() {
-            Standing::Alive
-        } else if assessed.ownership.is_err() {
-            Standing::Foreign
-        } else if refusals.iter().any(young) {
-            Standing::Suspect
-        } else {
-            Standing::Orphan
+        match &assessed.life {
+            _ if !self.is_whole() => Standing::Unknown,
+            Some(life) if foreign && by_azure(life.clause) => Standing::Foreign,
+            Some(life) => life.standing,
+            None if foreign => Standing::Foreign,
+            None if assessed.ownership.is_err() || refusals.contains(&Refusal::Excluded) => Standing::Protected,
+            None if refusals.iter().any(young) => Standing::Suspect,
+            None => Standing::Orphan,
         }
     }
 }

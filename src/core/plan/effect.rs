@@ -2,7 +2,9 @@
 //!
 //! An effect is one request to Kubernetes or to Azure. A crash can happen before or after each of them, never within.
 
+use super::machine::MachineCall;
 use crate::catalog::OfferingKey;
+use crate::cluster::bystander::Bystander;
 use crate::cluster::claim::{Claim, ClaimRef, ClaimSpec, LaunchFailure, LaunchIntent};
 use crate::cluster::cloud::{CloudResource, ResourceKind, Tags};
 use crate::cluster::inventory::Inventory;
@@ -12,7 +14,7 @@ use crate::cluster::record::{Deletion, SeenVolume, Sighting, Trip};
 use crate::cluster::volume::Volume;
 use crate::money::HourlyPrice;
 use crate::names::{ArmId, ClaimName, NodeName, ObjectKey, ObjectName, ProviderId, Uid};
-use crate::orphans::{Finding, Outlook, Standing};
+use crate::orphans::{Discrepancy, Finding, Outlook, ReportOnly, Standing};
 use crate::plan::Switch;
 use crate::ports::OperationId;
 use crate::resources::Resources;
@@ -63,6 +65,8 @@ pub enum Effect {
     Tag(ArmId, Tags),
     /// Take these very tags, key and value, off a cloud resource; one that is not there is no error.
     Untag(ArmId, Tags),
+    /// Ask something of a Machine of an agent pool.
+    Machine(MachineCall),
     /// Look at a long-running operation. Replies `Running` or `Done`, or fails with the operation's error.
     Poll(OperationId),
     /// Take a whole inventory. Replies `Inventory`.
@@ -80,6 +84,8 @@ pub enum Reply {
     Running,
     /// A cloud resource, or none.
     Resource(Option<Arc<CloudResource>>),
+    /// A Machine of an agent pool, or none.
+    Machine(Option<Arc<Bystander>>),
     /// A NodeClaim, or none.
     Claim(Option<Arc<Claim>>),
     /// A Node, or none.
@@ -237,10 +243,14 @@ pub struct SweepReport {
     pub sweep: ObjectName,
     /// When the inventory was complete.
     pub observed_at: Timestamp,
-    /// Findings, dearest first, at most [`crate::orphans::REPORTED`]. What is alive is only counted.
+    /// Findings, dearest first, at most [`crate::orphans::REPORTED`]. What something alive links to is only counted.
     pub findings: Vec<Finding>,
     /// How much there is of each kind and standing.
     pub totals: BTreeMap<(ResourceKind, Standing), Total>,
+    /// Public IPs and frontends that nothing uses, at most [`crate::orphans::REPORTED`]. Nothing deletes them.
+    pub report_only: Vec<ReportOnly>,
+    /// NodeClaims, Nodes and AKS Machines that stand for nothing, or cannot go; as many at most.
+    pub discrepancies: Vec<Discrepancy>,
     /// Why nothing is swept at all, if so.
     pub halted: Option<Arc<str>>,
     /// What comes next, and what people have to know besides.
@@ -272,6 +282,9 @@ impl Effect {
             Self::Delete(..) => "delete",
             Self::Tag(..) => "tag",
             Self::Untag(..) => "untag",
+            Self::Machine(MachineCall::Get(_)) => "get_machine",
+            Self::Machine(MachineCall::Put(_)) => "put_machine",
+            Self::Machine(MachineCall::Delete(_)) => "delete_machine",
             Self::Poll(_) => "poll",
             Self::TakeInventory => "take_inventory",
         }
@@ -287,6 +300,7 @@ impl Effect {
                 | Self::ReadPods(_)
                 | Self::ReadVolume(_)
                 | Self::Get(_)
+                | Self::Machine(MachineCall::Get(_))
                 | Self::Poll(_)
                 | Self::TakeInventory
         )
@@ -297,6 +311,8 @@ impl Effect {
     pub fn held_by(&self) -> Option<Switch> {
         match self {
             Self::CreateClaim(_) | Self::WriteIntent(..) | Self::PutNic(_) | Self::PutVm(_) => Some(Switch::Launch),
+            Self::Machine(MachineCall::Put(_)) => Some(Switch::Launch),
+            Self::Machine(MachineCall::Delete(_)) => Some(Switch::Delete),
             Self::DeleteClaim(_) | Self::Evict(..) => Some(Switch::Disrupt),
             Self::Delete(..) => Some(Switch::Delete),
             _ => None,

@@ -5,12 +5,14 @@
 
 mod command;
 mod effect;
+mod machine;
 mod script;
 
 pub use command::{Command, CommandKey, Launch, Pause, SweepDelete, Switch, Terminate, kind_word};
 pub use effect::{
     ClaimDraft, ClaimStep, Effect, KubeletSpec, NicSpec, NodeStep, RecordChange, Reply, SweepReport, Total, VmSpec,
 };
+pub use machine::{MachineCall, MachineSpec};
 pub use script::{OneEffect, Report, Script, Step};
 
 use jiff::Timestamp;

@@ -5,6 +5,7 @@ use crate::catalog::{CapacityType, InstanceType, Offering, OfferingKey, SizeFact
 use crate::cluster::Snapshot;
 use crate::cluster::pod::{Labels, PodShape, Taint};
 use crate::cluster::pool::NodePool;
+use crate::facts::Room;
 use crate::labels;
 use crate::money::HourlyPrice;
 use crate::names::Zone;
@@ -44,6 +45,8 @@ pub(super) struct Offers<'a> {
 #[derive(Debug)]
 pub struct Market<'a> {
     pub(super) offers: Vec<Offers<'a>>,
+    /// What Azure's quotas leave.
+    pub(super) room: Room,
 }
 
 impl<'a> Market<'a> {
@@ -60,7 +63,7 @@ impl<'a> Market<'a> {
             })
             .collect();
         offers.sort_by_key(|o| (Reverse(o.pool.weight), o.pool.name.clone()));
-        Self { offers }
+        Self { offers, room: Room::of(snapshot, now) }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::cluster::claim::PlannedOffering;
 use crate::cluster::pod::{Labels, Pod};
+use crate::facts::QuotaShort;
 use crate::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, Zone};
 use crate::requirements::Incompatible;
 use crate::resources::Resources;
@@ -80,6 +81,8 @@ pub enum WhyNot {
     TooLarge,
     /// The pool's limits are reached.
     Limit,
+    /// Azure's quotas leave no room for any offering that would do; the one of the cheapest.
+    Quota(QuotaShort),
     /// The spread constraints leave no zone.
     Spread,
     /// The topology key of a spread constraint is not understood.
@@ -97,6 +100,7 @@ impl fmt::Display for WhyNot {
             Self::NoOffering => f.write_str("no offering has the labels that are asked for"),
             Self::TooLarge => f.write_str("no available offering is large enough"),
             Self::Limit => f.write_str("the pool's limits are reached"),
+            Self::Quota(short) => write!(f, "{short}"),
             Self::Spread => f.write_str("the spread constraints leave no zone"),
             Self::TopologyKey(key) => {
                 write!(f, "topology key {key} is not understood; use zone or hostname")

@@ -14,6 +14,7 @@ use crate::catalog::OfferingKey;
 use crate::cluster::claim::PlannedOffering;
 use crate::cluster::pod::PodShape;
 use crate::cluster::pool::{NodePool, amount};
+use crate::facts::Room;
 use crate::names::{NodePoolName, Zone};
 use crate::resources::Resources;
 use std::cmp::Reverse;
@@ -34,6 +35,8 @@ struct PoolState<'a> {
     offers: &'a Offers<'a>,
     used: Resources,
     nodes: i64,
+    /// What Azure's quotas leave, for all pools together.
+    room: Room,
 }
 
 /// Bits of the zones in which each candidate accepts each demand: first by candidate, then by demand.
@@ -58,7 +61,7 @@ impl<'a> Packer<'a> {
     pub(super) fn new(input: Input<'a>) -> Self {
         let state = |offers: &'a Offers<'a>| {
             let (used, nodes) = used_by(offers.pool, input);
-            PoolState { offers, used, nodes }
+            PoolState { offers, used, nodes, room: input.market.room.clone() }
         };
         let pools = if input.new_nodes > 0 { input.market.offers.iter().map(state).collect() } else { Vec::new() };
         Self { pools, budget: input.new_nodes }
@@ -78,8 +81,14 @@ impl<'a> Packer<'a> {
 
     /// Buys nodes for the demands. What found no place comes back, and stands in the outcome with its reasons.
     pub(super) fn pack(&mut self, mut rest: Vec<Demand>, outcome: &mut Outcome) -> Vec<Demand> {
+        let mut room = self.pools.first().map(|pool| pool.room.clone()).unwrap_or_default();
         for pool in &mut self.pools {
+            pool.room = room;
             pool.buy(&mut rest, &mut self.budget, outcome);
+            room = pool.room.clone();
+        }
+        for pool in &mut self.pools {
+            pool.room = room.clone();
         }
         rest.retain(|d| !d.pods.is_empty());
         for demand in &rest {
@@ -101,7 +110,7 @@ impl PoolState<'_> {
             return 0;
         }
         let allowed = self.offers.zone_mask(shape, None);
-        let large = self.offers.candidates.iter().filter(|c| shape.requests.fits(&c.room));
+        let large = self.offers.candidates.iter().filter(|c| shape.requests.fits(&c.room) && self.quota_allows(c));
         large.fold(0, |mask, c| mask | self.offers.accepts(shape, c, allowed))
     }
 
@@ -116,7 +125,7 @@ impl PoolState<'_> {
         let mut front = self.front(&accepted);
         let mut values = self.values(rest, &front, &accepted);
         while *budget > 0 {
-            if !front.iter().all(|c| self.within_limits(&self.offers.candidates[*c].instance.capacity)) {
+            if !front.iter().all(|c| self.may_buy(&self.offers.candidates[*c])) {
                 front = self.front(&accepted);
                 values = self.values(rest, &front, &accepted);
             }
@@ -152,7 +161,7 @@ impl PoolState<'_> {
         let mut groups: BTreeMap<&[u32], Vec<usize>> = BTreeMap::new();
         for (c, candidate) in candidates.iter().enumerate() {
             let wanted = accepted[c].iter().any(|zones| *zones != 0);
-            if !wanted || !self.within_limits(&candidate.instance.capacity) {
+            if !wanted || !self.may_buy(candidate) {
                 continue;
             }
             let group = groups.entry(&accepted[c]).or_default();
@@ -238,6 +247,7 @@ impl PoolState<'_> {
             let daemons = candidate.instance.allocatable.minus(&candidate.room);
             let needed = requests.minus(&own).plus(&daemons);
             if candidate.zones & fill.zones == 0
+                || !self.quota_allows(candidate)
                 || !needed.fits(&candidate.instance.allocatable)
                 || !no_more(&candidate.instance.capacity)
             {
@@ -269,9 +279,20 @@ impl PoolState<'_> {
     fn take(&mut self, c: usize, node: NewNode, outcome: &mut Outcome) {
         let target = Target::New(outcome.new.len());
         outcome.placements.extend(node.pods.iter().map(|p| Placement { pod: p.key.clone(), target: target.clone() }));
-        self.used.add(&self.offers.candidates[c].instance.capacity);
+        let chosen = &self.offers.candidates[c];
+        self.used.add(&chosen.instance.capacity);
+        self.room.take(&chosen.instance.facts, chosen.capacity_type);
         self.nodes += 1;
         outcome.new.push(node);
+    }
+
+    /// True when neither the pool's limits nor Azure's quotas forbid one more.
+    fn may_buy(&self, candidate: &Candidate<'_>) -> bool {
+        self.within_limits(&candidate.instance.capacity) && self.quota_allows(candidate)
+    }
+
+    fn quota_allows(&self, candidate: &Candidate<'_>) -> bool {
+        self.room.allows(&candidate.instance.facts, candidate.capacity_type)
     }
 
     fn within_limits(&self, capacity: &Resources) -> bool {
@@ -304,6 +325,13 @@ impl PoolState<'_> {
         }
         if large.iter().all(|c| !self.within_limits(&c.instance.capacity)) {
             return WhyNot::Limit;
+        }
+        let mut in_limits = large.iter().filter(|c| self.within_limits(&c.instance.capacity));
+        if let Some(first) = in_limits.next()
+            && let Some(short) = self.room.short(&first.instance.facts, first.capacity_type)
+            && in_limits.all(|c| !self.quota_allows(c))
+        {
+            return WhyNot::Quota(short);
         }
         if budget == 0 { WhyNot::NewNodes } else { WhyNot::NoOffering }
     }

@@ -12,7 +12,7 @@ use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::cluster::cloud::Tags;
 use napkeeper_core::labels;
 use napkeeper_core::names::{ArmId, ClaimName, VmSize, Zone};
-use napkeeper_core::plan::{Effect, KubeletSpec, NicSpec, VmSpec};
+use napkeeper_core::plan::{Effect, KubeletSpec, MachineSpec, NicSpec, VmSpec};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -44,6 +44,44 @@ pub(super) fn vm(body: &Value, id: ArmId, cloud: &Cloud) -> Result<VmSpec, Respo
         fresh: false,
         tags,
     })
+}
+
+/// A Machine, by `Microsoft.ContainerService` 2026-04-02-preview.
+pub(super) fn machine(body: &Value, id: ArmId, cloud: &Cloud) -> Result<MachineSpec, Response> {
+    let properties = &body["properties"];
+    must_be("properties.mode", &properties["mode"], "User")?;
+    must_be("properties.operatingSystem.osType", &properties["operatingSystem"]["osType"], "Linux")?;
+    let kubernetes = &properties["kubernetes"];
+    let pods = kubernetes["maxPods"].as_u64().and_then(|n| u32::try_from(n).ok());
+    let gb = properties["operatingSystem"]["osDiskSizeGB"].as_u64().and_then(|gb| u32::try_from(gb).ok());
+    let tags = tags(&properties["tags"])?;
+    let claim = tags.get(labels::TAG_CLAIM).map_or(id.name(), |name| name);
+    let spot = properties["priority"].as_str() == Some("Spot");
+    let size = text("properties.hardware.vmSize", &properties["hardware"]["vmSize"])?;
+    Ok(MachineSpec {
+        offering: OfferingKey {
+            size: VmSize::new(size).map_err(|e| invalid("properties.hardware.vmSize", e.reason))?,
+            zone: zone(body, cloud)?,
+            capacity_type: if spot { CapacityType::Spot } else { CapacityType::OnDemand },
+        },
+        os_disk_gb: gb.ok_or_else(|| invalid("properties.operatingSystem.osDiskSizeGB", "must be a size in GB"))?,
+        claim: ClaimName::new(claim).map_err(|e| invalid("name", e.reason))?,
+        kubelet: KubeletSpec {
+            labels: self::tags(&kubernetes["nodeLabels"])?,
+            max_pods: pods.ok_or_else(|| invalid("properties.kubernetes.maxPods", "must be a number"))?,
+        },
+        encryption_at_host: properties["security"]["enableEncryptionAtHost"] == true,
+        tags,
+        id,
+    })
+}
+
+/// The one Machine that `deleteMachines` names.
+pub(super) fn machine_to_delete(body: &Value, pool: &ArmId) -> Result<ArmId, Response> {
+    let names = body["machineNames"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let [name] = names else { return Err(invalid("machineNames", "must be exactly one here")) };
+    let name = text("machineNames", name)?;
+    ArmId::new(format!("{pool}/machines/{name}")).map_err(|e| invalid("machineNames", e.reason))
 }
 
 pub(super) fn nic(body: &Value, id: ArmId, cloud: &Cloud) -> Result<NicSpec, Response> {
@@ -88,18 +126,18 @@ fn offering(body: &Value, cloud: &Cloud) -> Result<OfferingKey, Response> {
         }
         Some(_) => return Err(invalid("priority", "must be Regular or Spot")),
     };
-    let zone = match body["zones"][0].as_str() {
-        None => Zone::regional(),
-        Some(n) => {
-            let n = n.parse().map_err(|_| invalid("zones", "must be numbers"))?;
-            Zone::of(&cloud.settings().region, n)
-        }
-    };
+    let zone = zone(body, cloud)?;
     Ok(OfferingKey {
         size: VmSize::new(size).map_err(|e| invalid("hardwareProfile.vmSize", e.reason))?,
         zone,
         capacity_type,
     })
+}
+
+fn zone(body: &Value, cloud: &Cloud) -> Result<Zone, Response> {
+    let Some(n) = body["zones"][0].as_str() else { return Ok(Zone::regional()) };
+    let n = n.parse().map_err(|_| invalid("zones", "must be numbers"))?;
+    Ok(Zone::of(&cloud.settings().region, n))
 }
 
 /// The NodeClaim that the VM's kubelet announces itself for. A real VM learns it from its custom data; here the tag

@@ -7,6 +7,8 @@
 mod answer;
 mod ask;
 mod authorization;
+mod facts;
+mod machines;
 mod offers;
 mod others;
 mod required;
@@ -19,6 +21,7 @@ use crate::chance::Chance;
 use crate::cloud::{Cloud, Extension, ListedKind, ListingFault, Metered, Refusal};
 use answer::{Watch, accepted, ok, wrong};
 pub use answer::{failure, refused, unauthorized};
+pub use facts::PRICES;
 use jiff::Timestamp;
 use napkeeper_core::cluster::cloud::{CloudResource, ResourceKind};
 use napkeeper_core::names::ArmId;
@@ -96,6 +99,9 @@ impl Response {
 #[must_use]
 pub fn handle(cloud: &mut Cloud, request: &Request<'_>, now: Timestamp) -> Response {
     cloud.advance(now);
+    if let Some(response) = facts::prices(cloud, request) {
+        return response;
+    }
     if let Err(refusal) = cloud.faults.admit(now) {
         return refused(&refusal);
     }
@@ -149,11 +155,15 @@ impl Call<'_> {
             ("DELETE", Route::Resource(of, id)) => self.delete(of, id),
             ("PUT", Route::Extension(id)) => self.put_extension(&id),
             ("GET", Route::Extension(id)) => self.get_extension(&id),
+            ("GET", Route::Machine(id)) => self.get_machine(&id),
+            ("PUT", Route::Machine(id)) => self.put_machine(id),
+            ("POST", Route::DeleteMachines(pool)) => self.delete_machines(&pool),
             ("PATCH", Route::Tags(id)) => self.change_tags(id),
             ("GET", Route::Operation(id)) => Ok(self.poll(id)),
-            ("GET", Route::Skus) => Ok(ok(offers::skus(self.cloud, self.query.get("$filter"), self.now))),
+            ("GET", Route::Skus) => self.skus(),
             ("GET", Route::Usages) => Ok(ok(offers::usages(self.cloud))),
             ("GET", Route::Locks) => Ok(ok(offers::locks(self.cloud, self.now))),
+            ("GET", Route::Fact(fact)) => fact.answer(self.cloud),
             ("GET", Route::Permissions) => Ok(ok(authorization::permissions(self.cloud, self.now))),
             ("GET", Route::Denials) => Ok(ok(authorization::denials(self.cloud, self.now))),
             ("GET", Route::Policies) => Ok(ok(authorization::policies(self.cloud, self.now))),
@@ -228,6 +238,12 @@ impl Call<'_> {
             body["nextLink"] = Value::from(self.next_link(next));
         }
         Ok(ok(body))
+    }
+
+    /// The sizes. A listing of VMs that breaks off does so here too.
+    fn skus(&self) -> Result<Response, Response> {
+        let all = offers::skus(self.cloud, self.query.get("$filter"), self.now);
+        self.page(&all, self.is_broken(&[ListedKind::Vms]), |_, sku| sku.clone())
     }
 
     /// How much is on the page that begins here. Ragged pages differ: Azure filters pages after it has cut them.

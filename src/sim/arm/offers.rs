@@ -11,12 +11,12 @@ use std::collections::BTreeSet;
 const UNLIMITED: u32 = 1_000_000;
 
 /// `Microsoft.Compute/skus`: every VM size of the region, and one type of disk, so that callers look at the type.
-pub(super) fn skus(cloud: &Cloud, filter: Option<&str>, now: Timestamp) -> Value {
+pub(super) fn skus(cloud: &Cloud, filter: Option<&str>, now: Timestamp) -> Vec<Value> {
     let region = cloud.settings().region.as_str();
     // The one filter that Azure supports: location eq 'x'.
     let elsewhere = filter.is_some_and(|filter| !filter.to_ascii_lowercase().contains(&format!("'{region}'")));
     if elsewhere {
-        return json!({ "value": [] });
+        return Vec::new();
     }
     let disk = json!({
         "resourceType": "disks", "name": "Premium_LRS", "tier": "Premium", "size": "P10", "locations": [region],
@@ -24,7 +24,7 @@ pub(super) fn skus(cloud: &Cloud, filter: Option<&str>, now: Timestamp) -> Value
         "capabilities": [], "restrictions": [],
     });
     let sizes = cloud.settings().sizes.values().map(|facts| sku(cloud, facts, now));
-    json!({ "value": sizes.chain([disk]).collect::<Vec<_>>() })
+    sizes.chain([disk]).collect()
 }
 
 fn sku(cloud: &Cloud, facts: &SizeFacts, now: Timestamp) -> Value {

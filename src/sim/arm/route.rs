@@ -2,6 +2,7 @@
 
 use super::Response;
 use super::answer::wrong;
+use super::facts::Fact;
 use super::others::Others;
 use crate::cloud::{Cloud, CloudSettings, ComputeCall, ListedKind};
 use napkeeper_core::cluster::cloud::{CloudResource, Detail};
@@ -61,10 +62,15 @@ pub(super) enum Route {
     Tags(ArmId),
     /// Of a VM.
     Extension(ArmId),
+    /// A Machine of an agent pool.
+    Machine(ArmId),
+    /// Where Machines of a pool are deleted; the pool's id.
+    DeleteMachines(ArmId),
     Operation(OperationId),
     Skus,
     Usages,
     Locks,
+    Fact(Fact),
     Permissions,
     Denials,
     Policies,
@@ -72,6 +78,20 @@ pub(super) enum Route {
 
 /// Versions of `Microsoft.Compute/skus`, which has its own.
 const SKU_VERSIONS: [&str; 4] = ["2017-03-30", "2017-09-01", "2019-04-01", "2021-07-01"];
+
+/// Versions of `Microsoft.Compute/locations/usages`.
+const USAGE_VERSIONS: [&str; 10] = [
+    "2021-07-01",
+    "2021-11-01",
+    "2022-03-01",
+    "2022-08-01",
+    "2022-11-01",
+    "2023-03-01",
+    "2023-07-01",
+    "2023-09-01",
+    "2024-03-01",
+    "2024-07-01",
+];
 
 /// Versions of `Microsoft.Authorization/locks`.
 const LOCK_VERSIONS: [&str; 5] = ["2015-01-01", "2016-09-01", "2017-04-01", "2020-04-01-preview", "2020-05-01"];
@@ -107,6 +127,10 @@ impl Route {
         let folded = path.to_ascii_lowercase();
         let words: Vec<&str> = folded.trim_start_matches('/').split('/').collect();
         let names: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        if let Some(fact) = Fact::parse(&words, &names) {
+            check_subscription(words.get(1).copied().unwrap_or_default(), settings)?;
+            return Ok(Self::Fact(fact));
+        }
         let id = |segments: usize| ArmId::new(format!("/{}", names[..segments].join("/"))).ok();
         let parsed = match (&words[..], &names[..]) {
             (["subscriptions", subscription, "providers", rest @ ..], [_, _, _, names @ ..]) => {
@@ -116,7 +140,7 @@ impl Route {
             (
                 ["subscriptions", _, "resourcegroups", _, "providers", "microsoft.containerservice", _, _, rest @ ..],
                 _,
-            ) if id(8) == settings.managed_by && settings.managed_by.is_some() => Self::of_cluster(rest),
+            ) if id(8) == settings.managed_by && settings.managed_by.is_some() => Self::of_cluster(rest, id),
             (["subscriptions", _, "resourcegroups", _, "providers", "microsoft.containerservice", ..], _) => {
                 let name = names.get(7).copied().unwrap_or_default();
                 let message =
@@ -172,9 +196,11 @@ impl Route {
     }
 
     /// What lies below the managed cluster.
-    fn of_cluster(rest: &[&str]) -> Option<Self> {
+    fn of_cluster(rest: &[&str], id: impl Fn(usize) -> Option<ArmId>) -> Option<Self> {
         match rest {
             ["agentpools"] => Some(Self::Others(Others::Pools)),
+            ["agentpools", _, "machines", _] => id(12).map(Self::Machine),
+            ["agentpools", _, "deletemachines"] => id(10).map(Self::DeleteMachines),
             ["agentpools", pool, "machines"] => Some(Self::Others(Others::Machines((*pool).to_owned()))),
             _ => None,
         }
@@ -199,9 +225,11 @@ impl Route {
         };
         let (of, versions): (&str, &[&str]) = match self {
             Self::List(Type::Nic) | Self::Resource(Type::Nic, _) => (Type::Nic.as_str(), &NETWORK_VERSIONS),
+            Self::Fact(fact) => fact.versions().unwrap_or(("virtualNetworks/usages", &NETWORK_VERSIONS)),
+            Self::Usages => ("locations/usages", &USAGE_VERSIONS),
             Self::Others(Others::PublicIps) => ("Microsoft.Network/publicIPAddresses", &NETWORK_VERSIONS),
             Self::Others(Others::LoadBalancers) => ("Microsoft.Network/loadBalancers", &NETWORK_VERSIONS),
-            Self::Others(Others::Pools | Others::Machines(_)) => {
+            Self::Others(Others::Pools | Others::Machines(_)) | Self::Machine(_) | Self::DeleteMachines(_) => {
                 ("Microsoft.ContainerService/managedClusters", &CONTAINER_SERVICE_VERSIONS)
             }
             Self::Skus => ("Microsoft.Compute/skus", &SKU_VERSIONS),
@@ -228,7 +256,9 @@ fn check_subscription(subscription: &str, settings: &CloudSettings) -> Result<()
 pub(super) fn operation_url(origin: &str, cloud: &Cloud, target: &ArmId, operation: &OperationId) -> String {
     let mut segments = target.as_str().split('/').skip(2);
     let subscription = segments.next().unwrap_or_default();
-    let (provider, version) = if target.folded().contains("/microsoft.network/") {
+    let (provider, version) = if target.folded().contains("/machines/") {
+        ("Microsoft.ContainerService", "2025-07-01")
+    } else if target.folded().contains("/microsoft.network/") {
         ("Microsoft.Network", "2024-05-01")
     } else {
         ("Microsoft.Compute", "2024-07-01")

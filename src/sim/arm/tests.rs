@@ -23,10 +23,6 @@ fn ask_if(cloud: &mut Cloud, path: &str, body: &Value, conditions: Conditions<'_
     handle(cloud, &request, at(0))
 }
 
-fn error_of(response: &Response) -> (u16, &str) {
-    (response.status, response.body.as_ref().unwrap()["error"]["code"].as_str().unwrap())
-}
-
 fn get(cloud: &mut Cloud, path: &str, secs: i64) -> Response {
     ask(cloud, "GET", path, &Value::Null, secs)
 }

@@ -34,7 +34,7 @@ impl Cloud {
     /// Takes a resource out of the books, with all that hangs on it.
     pub(super) fn remove(&mut self, id: &ArmId, by: Author, at: Timestamp) {
         let Some(resource) = self.resources.remove(id) else {
-            return;
+            return self.remove_machine(id, at);
         };
         self.operations.cut_short(id);
         self.reservations.remove(id);

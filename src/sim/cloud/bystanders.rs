@@ -72,9 +72,26 @@ impl Cloud {
     /// [`Refusal`] when there is none.
     pub fn remove_bystander(&mut self, id: &ArmId, now: Timestamp) -> Result<(), Refusal> {
         self.advance(now);
-        let (_, gone) = self.bystanders.present.remove(id).ok_or_else(|| Refusal::NotFound(id.clone()))?;
-        self.bystanders.gone.push((now, gone));
-        Ok(())
+        self.operations.cut_short(id);
+        self.take_bystander(id, now).map(drop).ok_or_else(|| Refusal::NotFound(id.clone()))
+    }
+
+    pub(super) fn take_bystander(&mut self, id: &ArmId, at: Timestamp) -> Option<Arc<Bystander>> {
+        let (_, gone) = self.bystanders.present.remove(id)?;
+        self.bystanders.gone.push((at, Arc::clone(&gone)));
+        Some(gone)
+    }
+
+    pub(super) fn edit_bystander(&mut self, id: &ArmId, change: impl FnOnce(&mut Bystander)) {
+        if let Some((_, one)) = self.bystanders.present.get_mut(id) {
+            change(Arc::make_mut(one));
+        }
+    }
+
+    /// The Machine that stands for a VM.
+    pub(super) fn machine_of(&self, vm: &ArmId) -> Option<ArmId> {
+        let stands = |one: &&Arc<Bystander>| matches!(&one.role, Role::Machine { vm: Some(of), .. } if of == vm);
+        self.bystanders_present().find(stands).map(|one| one.id.clone())
     }
 
     /// Something becomes of a bystander: a copy ends, an address is let go.

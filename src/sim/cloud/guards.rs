@@ -10,7 +10,7 @@ use super::refusal::Refusal;
 use jiff::Timestamp;
 use napkeeper_core::cluster::cloud::ResourceKind;
 use napkeeper_core::names::ArmId;
-use napkeeper_core::plan::Effect;
+use napkeeper_core::plan::{Effect, MachineCall};
 use std::sync::Arc;
 
 /// The name that AKS gives the deny assignment of a node resource group that is locked down.
@@ -93,6 +93,8 @@ fn write_of(effect: &Effect) -> Option<(Verb, &ArmId)> {
         Effect::Delete(id, ResourceKind::Nic | ResourceKind::OsDisk | ResourceKind::Vm | ResourceKind::DataDisk) => {
             Some((Verb::Delete, id))
         }
+        Effect::Machine(MachineCall::Put(spec)) => Some((Verb::Write, &spec.id)),
+        Effect::Machine(MachineCall::Delete(id)) => Some((Verb::Delete, id)),
         Effect::Tag(id, _) | Effect::Untag(id, _) => Some((Verb::Tag, id)),
         _ => None,
     }
@@ -112,6 +114,7 @@ fn action(verb: Verb, id: &ArmId) -> String {
 
 fn kind_of(id: &ArmId) -> Option<ListedKind> {
     let folded = id.folded();
+    // A Machine's own type comes first: its path has others in it.
     [
         ("/virtualmachines/", ListedKind::Vms),
         ("/networkinterfaces/", ListedKind::Nics),

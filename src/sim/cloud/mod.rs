@@ -14,6 +14,7 @@ mod guards;
 mod lag;
 mod ledger;
 mod listing;
+mod machine;
 mod operation;
 mod refusal;
 mod settings;
@@ -154,6 +155,7 @@ impl Cloud {
             Effect::Delete(id, _) => self.delete(id, now),
             Effect::Tag(id, tags) => self.tag(id, tags, now),
             Effect::Untag(id, tags) => self.untag(id, tags, now),
+            Effect::Machine(call) => self.machine_call(call, now),
             Effect::Poll(operation) => self.operations.poll(operation),
             other => {
                 let what = format!("{other:?} is no request to Azure; send it to Kubernetes");

@@ -82,6 +82,7 @@ impl Cloud {
                 sku: draft.sku,
                 state: DiskState::Unattached,
                 managed_by: Vec::new(),
+                max_shares: 1,
                 last_ownership_update: None,
             }),
         };

@@ -140,6 +140,7 @@ impl Cloud {
         if let Some(machine) = self.machines.get_mut(id) {
             machine.failed = outcome.is_err();
         }
+        self.settle_machine(id, outcome.is_ok());
         if outcome.is_err() {
             return self.set_state(id, ProvisioningState::Failed);
         }
@@ -188,6 +189,7 @@ impl Cloud {
     /// What was to be deleted is still there.
     pub(super) fn stay(&mut self, id: &ArmId) {
         self.set_state(id, ProvisioningState::Failed);
+        self.keep_machine(id);
     }
 
     /// What becomes of the NICs and disks of a VM that is gone. `deleteOption: Delete` takes NIC and OS disk along,
@@ -267,6 +269,7 @@ impl Cloud {
                 sku: Arc::from("Premium_LRS"),
                 state: DiskState::Attached,
                 managed_by: vec![spec.id.clone()],
+                max_shares: 1,
                 last_ownership_update: Some(now),
             }),
         }

@@ -5,7 +5,7 @@ use super::{AFTERWARDS, FAULTS, Theme};
 use crate::chance::Chance;
 use crate::cluster::Listed;
 use crate::workload::Workload;
-use crate::world::{Crash, Deed, Mischief, Moment, Scarce, Start, When};
+use crate::world::{Crash, Deed, Holder, Mischief, Moment, Scarce, Start, When};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::cluster::cloud::ResourceKind;
@@ -109,6 +109,11 @@ impl Pen {
         for _ in 0..deeds {
             let at = self.sometime();
             let scarce = Scarce { size: None, zone: None, capacity_type: None, lasting: Some(self.minutes(5, 40)) };
+            if self.chance.one_in(12) {
+                let (lag, lasting) = (self.minutes(1, 15), self.minutes(10, 90));
+                self.mischief(at, Mischief::ListLag(lag));
+                self.mischief(at + lasting, Mischief::ListLag(SignedDuration::ZERO));
+            }
             let deed = match self.chance.between(0, 9) {
                 0..=3 => {
                     let workload = self.chance.pick(workloads).map_or_else(|| key("web"), |(key, _)| key.clone());
@@ -142,6 +147,50 @@ impl Pen {
                 self.leaks();
                 self.disks();
             }
+            Theme::Lag => self.lag(),
+            Theme::Janitor => self.janitor(),
+            Theme::Graph => self.graph(),
+        }
+    }
+
+    /// Listings lag most of the time, while nodes come and go and leave things behind.
+    fn lag(&mut self) {
+        self.leaks();
+        self.meddling();
+        for hour in 0..20 {
+            let from = SignedDuration::from_mins(hour * 60) + self.minutes(1, 20);
+            let (lag, lasting) = (self.minutes(2, 20), self.minutes(10, 40));
+            self.mischief(from, Mischief::ListLag(lag));
+            self.mischief(from + lasting, Mischief::ListLag(SignedDuration::ZERO));
+        }
+    }
+
+    /// Managed NAP's collectors look every few minutes, at times right between our listing and our deletion.
+    fn janitor(&mut self) {
+        self.leaks();
+        for i in 0..4 {
+            let at = self.sometime();
+            self.write(at, Deed::LeakNic { name: object(&format!("shared-{i}")) });
+            self.mischief(at, Mischief::LeakDisk(object(&format!("shared-{i}"))));
+        }
+        for _ in 0..40 {
+            let at = self.sometime();
+            let racing = self.chance.one_in(2);
+            let janitor = Mischief::Janitor { rarely: self.chance.one_in(2) };
+            let race = |deed| Mischief::Race(Box::new(Deed::Mischief(deed)));
+            self.mischief(at, if racing { race(janitor) } else { janitor });
+        }
+    }
+
+    fn graph(&mut self) {
+        self.leaks();
+        for holder in Holder::ALL {
+            let at = self.minutes(5, 300);
+            self.mischief(at, Mischief::Hold(object(&format!("held-{}", holder.word())), holder));
+        }
+        for _ in 0..3 {
+            let (at, lasting) = (self.sometime(), self.minutes(10, 300));
+            self.mischief(at, Mischief::FailBystanders(lasting.min(FAULTS - at)));
         }
     }
 
@@ -305,6 +354,7 @@ impl Pen {
         for capacity_type in CapacityType::ALL {
             self.write(FAULTS, Deed::Quota { family: None, capacity_type: Some(capacity_type), cores: None });
         }
+        self.mischief(FAULTS, Mischief::ListLag(SignedDuration::ZERO));
         self.write(FAULTS, Deed::KeepChildren { on: false });
         self.write(FAULTS, Deed::ShoutingIds { on: false });
         self.write(FAULTS, Deed::Misdirect { on: false });

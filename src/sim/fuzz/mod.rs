@@ -2,7 +2,7 @@
 //!
 //! [`history`] draws a world and its misfortunes from a seed; [`run`] plays it, and [`settle`] checks, when the faults
 //! have been over for long enough, that every pod runs and that every leak is gone or waits for a person. Each seed
-//! stresses one of [`Theme::ALL`], so that every hazard comes up every dozen seeds.
+//! stresses one of [`Theme::ALL`], so that every hazard comes up every fifteen seeds.
 
 mod furniture;
 mod history;

@@ -27,11 +27,17 @@ pub enum Theme {
     Misdirected,
     /// Beside managed NAP.
     Companion,
+    /// Azure's listings lag: what is new is missing, what is gone is shown.
+    Lag,
+    /// A second janitor, managed NAP's, deletes the same things by its own rules, in between.
+    Janitor,
+    /// AKS Machines, scale-set instances, snapshots and AKS itself hold what nobody else does, and are not always listed.
+    Graph,
 }
 
 impl Theme {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::Weather,
         Self::Crashes,
         Self::Leaks,
@@ -44,6 +50,9 @@ impl Theme {
         Self::Caps,
         Self::Misdirected,
         Self::Companion,
+        Self::Lag,
+        Self::Janitor,
+        Self::Graph,
     ];
 
     /// The theme of a seed.

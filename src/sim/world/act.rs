@@ -7,7 +7,7 @@ use crate::cluster::Cluster;
 use napkeeper_core::cluster::cloud::ResourceKind;
 use napkeeper_core::cluster::inventory::Inventory;
 use napkeeper_core::names::NodePoolName;
-use napkeeper_core::orphans::{Clause, Refusal, Standing};
+use napkeeper_core::orphans::{Clause, Refusal};
 use napkeeper_core::plan::{Command, CommandKey, Effect, Planned, Reply, Report, SweepReport};
 use napkeeper_core::ports::PortError;
 use napkeeper_core::scheduling::WhyNot;
@@ -88,6 +88,7 @@ impl World {
         let group_managed_by = self.azure.group_managed_by(&mut self.cloud, now);
         let cloud = self.azure.list(&mut self.cloud, now);
         let bystanders = self.azure.bystanders(&mut self.cloud, now);
+        let bystanders = self.beside(bystanders);
         let cluster: &Cluster = &self.cluster;
         Inventory {
             started_at: now,
@@ -169,7 +170,7 @@ impl World {
             }
             let reasons: Vec<&str> = finding.refusals.iter().map(|r| r.category()).collect();
             let text = format!("{} {:?}: {}", finding.kind, finding.standing, reasons.join(", "));
-            let quiet = finding.standing == Standing::Alive || reasons.is_empty();
+            let quiet = !finding.is_reportable() || reasons.is_empty();
             if !quiet && self.kept.get(&finding.id) != Some(&text) {
                 self.kept.insert(finding.id.clone(), text.clone());
                 self.note(Kind::Kept, finding.id.name(), text);

@@ -6,7 +6,9 @@ use crate::cloud::DiskDraft;
 use crate::cluster::Listed;
 use jiff::SignedDuration;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
-use napkeeper_core::cluster::cloud::{Detail, Tags};
+use napkeeper_core::cluster::bystander::{Bystander, Role};
+use napkeeper_core::cluster::cloud::{Detail, ProvisioningState, Tags};
+use napkeeper_core::cluster::inventory::{ListFailure, Listing};
 use napkeeper_core::cluster::sweep::Approval;
 use napkeeper_core::cluster::volume::{ReclaimPolicy, Volume};
 use napkeeper_core::labels;
@@ -37,8 +39,49 @@ pub enum Mischief {
     TakeOver(ObjectName),
     /// A PersistentVolume that was lost is restored.
     RestoreVolume(ObjectName),
+    /// Listings lag by so much from now on.
+    ListLag(SignedDuration),
+    /// Managed NAP's collectors run: VMs and NICs without a NodeClaim and a Node go. They are in no hurry to be right
+    /// about disks, and take none.
+    Janitor {
+        /// They take every other thing only.
+        rarely: bool,
+    },
+    /// A thing of this name, left over from a NodeClaim that is gone, which only this holds.
+    Hold(ObjectName, Holder),
+    /// Listings of what stands by the group break off for a while.
+    FailBystanders(SignedDuration),
     /// Approvals are merged that have expired, or name another incarnation, of everything that waits for one.
     ApproveStale,
+}
+
+/// Who alone still wants a thing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    /// An AKS Machine, by the NodeClaim that both name: of a NIC.
+    Machine,
+    /// A scale-set instance that names it: a disk.
+    Instance,
+    /// A snapshot that is being copied from it: a disk.
+    Snapshot,
+    /// AKS itself, by a tag: a NIC.
+    Aks,
+}
+
+impl Holder {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Machine, Self::Instance, Self::Snapshot, Self::Aks];
+
+    /// For names.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Machine => "machine",
+            Self::Instance => "instance",
+            Self::Snapshot => "snapshot",
+            Self::Aks => "aks",
+        }
+    }
 }
 
 impl World {
@@ -71,8 +114,71 @@ impl World {
             Mischief::TakeOver(name) => self.take_over_named(&name),
             Mischief::RestoreVolume(name) => self.restore_volume(name),
             Mischief::ApproveStale => self.approve_stale(),
+            Mischief::ListLag(lag) => self.cloud.faults.list_lag = lag,
+            Mischief::Janitor { rarely } => self.janitor(rarely),
+            Mischief::Hold(name, holder) => self.hold(&name, holder),
+            Mischief::FailBystanders(lasting) => self.bystanders_fail = Some(self.now + lasting),
         }
         Ok(())
+    }
+
+    /// What stands by, as it is listed: what Azure shows, and what a mischief has put there.
+    pub(super) fn beside(&self, shown: Listing<Bystander>) -> Listing<Bystander> {
+        if self.bystanders_fail.is_some_and(|until| self.now < until) {
+            return Err(ListFailure { what: Arc::from("what stands by"), why: Arc::from("a page failed") });
+        }
+        let mut shown = shown?;
+        shown.extend(self.beside.iter().cloned());
+        Ok(shown)
+    }
+
+    /// Karpenter's own collectors on Azure. Where they would be wrong is not our fault: they take what truly is nobody's.
+    fn janitor(&mut self, rarely: bool) {
+        let dead = self.dead_resources();
+        let taken = dead.iter().filter(|r| !matches!(r.detail, Detail::Disk(_)));
+        for resource in taken.step_by(if rarely { 2 } else { 1 }) {
+            if !self.cloud.is_deleting(&resource.id) && self.cloud.delete_outside(&resource.id, self.now).is_ok() {
+                self.note(Kind::Scenario, resource.id.name(), "managed NAP has collected it");
+            }
+        }
+    }
+
+    fn hold(&mut self, name: &ObjectName, holder: Holder) {
+        let tag = |k: &str, v: &str| (Arc::<str>::from(k), Arc::<str>::from(v));
+        let mut tags = self.gone_tags();
+        tags.extend([tag(labels::TAG_CLAIM, name.as_str()), tag(labels::TAG_CLAIM_UID, name.as_str())]);
+        let id = match holder {
+            Holder::Aks => {
+                tags.extend([tag("aks-managed-poolName", "user")]);
+                self.cloud.leak_nic(name.as_str(), tags, self.now).ok()
+            }
+            Holder::Machine => self.cloud.leak_nic(name.as_str(), tags, self.now).ok(),
+            Holder::Instance | Holder::Snapshot => self.add_bare_disk(name, tags, true),
+        };
+        let Some(id) = id else { return };
+        let Some(resource) = self.cloud.resources().get(&id) else { return };
+        self.truth.retain(&Arc::clone(&resource.incarnation));
+        let (kind, path, role) = match holder {
+            Holder::Aks => return,
+            Holder::Machine => (
+                "Microsoft.ContainerService/managedClusters",
+                format!("demo/agentPools/nap/machines/{name}"),
+                Role::Machine { vm: None, state: ProvisioningState::Succeeded },
+            ),
+            Holder::Instance => (
+                "Microsoft.Compute/virtualMachineScaleSets",
+                "aks-system-00000000-vmss/virtualMachines/0".to_owned(),
+                Role::ScaleSetInstance { nics: Vec::new(), disks: vec![id] },
+            ),
+            Holder::Snapshot => (
+                "Microsoft.Compute/snapshots",
+                name.to_string(),
+                Role::Snapshot { source: Some(id), in_progress: true },
+            ),
+        };
+        let id = self.settings.cluster.group.resource(kind, &path);
+        let tags = Tags::from([tag(labels::TAG_MACHINE_CLAIM, name.as_str())]);
+        self.beside.push(Arc::new(Bystander { id, tags, created_at: Some(self.now), role }));
     }
 
     /// Tags of what was made for a NodeClaim that is gone.

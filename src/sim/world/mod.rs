@@ -24,7 +24,7 @@ pub use books::{Books, Summary};
 pub use controller::{Crash, Moment, When};
 pub use deed::{Deed, Scarce};
 pub use invariants::Violation;
-pub use mischief::Mischief;
+pub use mischief::{Holder, Mischief};
 pub use orphans::{Collected, Kept, Orphans};
 pub use port::{ArmPort, Direct};
 pub use start::{Start, StartError};
@@ -37,6 +37,7 @@ use crate::workload::Workload;
 use controller::Keeper;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::RegionCatalog;
+use napkeeper_core::cluster::bystander::Bystander;
 use napkeeper_core::cluster::cloud::CloudResource;
 use napkeeper_core::names::{ArmId, ClaimName, ObjectKey, Uid};
 use napkeeper_core::settings::{Mode, Settings};
@@ -77,6 +78,10 @@ pub struct World {
     faults_end: Option<Timestamp>,
     /// Deeds that come between an inventory and what follows from it.
     races: Vec<Deed>,
+    /// Machines, instances and snapshots that a mischief has put beside the group.
+    beside: Vec<Arc<Bystander>>,
+    /// Listings of what stands by break off before this time.
+    bystanders_fail: Option<Timestamp>,
     /// Why pods have no place, as last told.
     told_waiting: BTreeSet<String>,
     /// Why each resource was kept, as last told.

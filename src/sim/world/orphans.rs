@@ -76,7 +76,7 @@ impl World {
         for (disk, life) in self.spared() {
             let name = disk.id.name().to_owned();
             let reasons = vec![life.by.to_string()];
-            let entry = Kept { name, kind: disk.kind(), standing: Standing::Alive, reasons, waits_for: None };
+            let entry = Kept { name, kind: disk.kind(), standing: life.standing, reasons, waits_for: None };
             kept.insert((entry.kind, entry.name.clone()), entry);
         }
         Orphans { found: found.len(), collected, kept: kept.into_values().collect(), halted }

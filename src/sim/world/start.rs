@@ -122,6 +122,8 @@ impl World {
             faults_end: None,
             told_waiting: BTreeSet::new(),
             races: Vec::new(),
+            beside: Vec::new(),
+            bystanders_fail: None,
             kept: BTreeMap::new(),
         };
         for (after, deed) in &start.deeds {

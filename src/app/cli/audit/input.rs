@@ -10,7 +10,9 @@ use crate::{clock::WallClock, inventory};
 use anyhow::{Context, bail};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_api::config;
-use napkeeper_azure::{AksCluster, Azure, AzureSettings, Credential, HttpWire, Recorder, Saved, Token, Wire};
+use napkeeper_azure::{
+    AksCluster, Azure, AzureCloud, AzureSettings, Credential, HttpWire, Recorder, Saved, Token, Wire,
+};
 use napkeeper_core::clock::Clock;
 use napkeeper_core::cluster::inventory::{Inventory, ListFailure};
 use napkeeper_core::cluster::record::Records;
@@ -46,12 +48,12 @@ pub(super) struct Input {
 
 /// A live run: reads Azure and the cluster, and saves what it read where that is asked for.
 pub(super) async fn live(args: &Args) -> anyhow::Result<Input> {
-    let mut settings = settings(args, None)?;
+    let (mut settings, cloud) = settings(args, None)?;
     let clock = WallClock::new(args.azure.time_offset_file.clone());
     let keeps: fn(&str) -> bool = if args.save.is_some() { |_| true } else { |name| name == saved::GROUP };
     let http = Arc::new(HttpWire::new(AzureSettings::DEADLINE)?);
     let recorder = Arc::new(Recorder::new(http, keeps));
-    let azure = azure(&settings, &args.azure.azure_endpoint, recorder.clone(), credential(args)?)?;
+    let azure = azure(&settings, endpoint(args, cloud), recorder.clone(), credential(args, cloud)?)?;
     let client = connect(args.kubeconfig.as_deref()).await?;
     let (client, recording) = if args.save.is_some() {
         let (client, recording) = record(client);
@@ -59,7 +61,10 @@ pub(super) async fn live(args: &Args) -> anyhow::Result<Input> {
     } else {
         (client, None)
     };
-    let inventory = inventory::take(&azure, &client, &clock).await;
+    let inventory = match azure.reach().await {
+        Ok(()) => inventory::take(&azure, &client, &clock).await,
+        Err(error) => inventory::without_azure(&error.message, &client, &clock).await,
+    };
     let (sweeps, records) = tokio::join!(memory::read_sweeps(&client), memory::read_records(&client));
     let paused = read_pause(&client, &args.namespace).await;
     let mut unread = Vec::new();
@@ -88,16 +93,16 @@ pub(super) async fn live(args: &Args) -> anyhow::Result<Input> {
 
 /// The way to Azure, and the group that is looked at there.
 pub(super) fn adapter(args: &Args) -> anyhow::Result<(Azure, ArmId)> {
-    let settings = settings(args, None)?;
+    let (settings, cloud) = settings(args, None)?;
     let wire = Arc::new(HttpWire::new(AzureSettings::DEADLINE)?);
-    let azure = azure(&settings, &args.azure.azure_endpoint, wire, credential(args)?)?;
+    let azure = azure(&settings, endpoint(args, cloud), wire, credential(args, cloud)?)?;
     Ok((azure, settings.cluster.group))
 }
 
 /// A run on saved listings. Nothing is sent.
 pub(super) async fn from_folder(args: &Args, folder: &std::path::Path) -> anyhow::Result<Input> {
     let Folder { manifest, pages, objects, taken } = saved::read(folder)?;
-    let mut settings = settings(args, manifest.as_ref())?;
+    let (mut settings, _) = settings(args, manifest.as_ref())?;
     place(&mut settings, &pages);
     // Files by hand say nothing of their time but when they were written. The first one counts: what makes a resource
     // look older makes an orphan of it.
@@ -109,7 +114,7 @@ pub(super) async fn from_folder(args: &Args, folder: &std::path::Path) -> anyhow
     let hint = move |name: &str| saved::missing(&shown, name, &group);
     let wire = Arc::new(Saved::new(pages, hint.clone()));
     let token = Credential::Static(Token::new("none is needed", now.saturating_add(TOKEN_LASTS)?));
-    let azure = azure(&settings, AzureSettings::ENDPOINT, wire, token)?;
+    let azure = azure(&settings, AzureCloud::Public.endpoint(), wire, token)?;
     let not_served = manifest.as_ref().map(|m| m.not_served.clone()).unwrap_or_else(saved::optional);
     let client = replay(objects, not_served, hint);
     let mut inventory = inventory::take(&azure, &client, &Stopped(now)).await;
@@ -154,8 +159,8 @@ impl Clock for Stopped {
     }
 }
 
-/// Which cluster it is: by flags, else by the saved listings themselves, else by napkeeper.yaml.
-fn settings(args: &Args, manifest: Option<&Manifest>) -> anyhow::Result<Settings> {
+/// Which cluster it is, and in which Azure: by flags, else by the saved listings themselves, else by napkeeper.yaml.
+fn settings(args: &Args, manifest: Option<&Manifest>) -> anyhow::Result<(Settings, AzureCloud)> {
     let mode = Mode::from(args.mode);
     let of = |cluster: &str, group: String, region: Option<&str>| {
         let id = ArmId::new(cluster).context("the id of the cluster")?;
@@ -163,7 +168,7 @@ fn settings(args: &Args, manifest: Option<&Manifest>) -> anyhow::Result<Settings
         let region = Region::new(region.unwrap_or(UNNAMED))?;
         let mut settings = Settings::new(ClusterIdentity { tag: Arc::from(id.name()), cluster: id, group, region });
         settings.mode = mode;
-        anyhow::Ok(settings)
+        anyhow::Ok((settings, args.azure.azure_cloud.unwrap_or_default()))
     };
     let identity = &args.identity;
     if let (Some(subscription), Some(group), Some(cluster)) =
@@ -178,7 +183,8 @@ fn settings(args: &Args, manifest: Option<&Manifest>) -> anyhow::Result<Settings
         Some(file) => file.clone(),
         None => config::find(&PathBuf::from(".")).with_context(no_config)?,
     };
-    Ok(config_file::read(&file, args.cluster.as_deref(), mode)?.settings)
+    let known = config_file::read(&file, args.cluster.as_deref(), mode)?;
+    Ok((known.settings, args.azure.azure_cloud.or(known.cloud).unwrap_or_default()))
 }
 
 fn no_config() -> String {
@@ -201,8 +207,12 @@ fn place(settings: &mut Settings, pages: &napkeeper_azure::Pages) {
     }
 }
 
-fn credential(args: &Args) -> anyhow::Result<Credential> {
-    let Some(file) = &args.azure.azure_token_file else { return Ok(Credential::default_chain()?) };
+fn endpoint(args: &Args, cloud: AzureCloud) -> &str {
+    args.azure.azure_endpoint.as_deref().unwrap_or(cloud.endpoint())
+}
+
+fn credential(args: &Args, cloud: AzureCloud) -> anyhow::Result<Credential> {
+    let Some(file) = &args.azure.azure_token_file else { return Ok(Credential::chain_in(cloud)?) };
     let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
     if text.trim().is_empty() {
         bail!("{}: the file is empty; it must hold a token", file.display());

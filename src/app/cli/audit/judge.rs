@@ -190,9 +190,16 @@ fn standing(case: &Case<'_>, finding: &Finding, sweep: &Sweep, unused_since: Opt
     let ours = !finding.refusals.contains(&Refusal::OtherCluster);
     let old = unused_since.is_some_and(|at| case.now.duration_since(at) >= sweep.minimum_age(finding.kind));
     match finding.standing {
-        Law::Alive => Standing::Alive,
-        Law::Foreign => Standing::Foreign,
         Law::Unknown => Standing::Unknown,
+        Law::Owned | Law::InFlight => Standing::Alive,
+        // Life by Azure's word only: a VM of somebody else's has it.
+        Law::Protected | Law::Foreign if finding.refusals.contains(&Refusal::SignOfLife) => Standing::Alive,
+        Law::Protected if !finding.refusals.contains(&Refusal::Excluded) => Standing::Foreign,
+        Law::Foreign => Standing::Foreign,
+        Law::Protected if finding.refusals.iter().any(|r| matches!(r, Refusal::TooYoung | Refusal::SeenOnce)) => {
+            Standing::Suspect
+        }
+        Law::Protected => Standing::Orphan,
         Law::Suspect | Law::Orphan if !ours => Standing::Suspect,
         Law::Orphan => Standing::Orphan,
         Law::Suspect if old => Standing::Unproven,

@@ -82,6 +82,9 @@ pub(super) struct FactArgs {
     /// Kubernetes version such as 1.33, in place of napkeeper.yaml's.
     #[arg(long, value_name = "VERSION", value_parser = kubernetes_version)]
     pub(super) kubernetes_version: Option<String>,
+    /// The ConfigMap napkeeper-facts as a file: sizes, restrictions and prices of the subscription itself.
+    #[arg(long, value_name = "FILE")]
+    pub(super) facts: Option<PathBuf>,
 }
 
 /// What is known already and not reported again.

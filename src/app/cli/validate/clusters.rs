@@ -4,13 +4,17 @@ use super::args::FactArgs;
 use super::input::{Place, absolute, shown};
 use anyhow::{Context, anyhow, bail};
 use napkeeper_api::config::{self, Cluster, NetworkMode};
+use napkeeper_api::facts::Published;
 use napkeeper_api::manifests::{Problem, Source};
 use napkeeper_api::path::Path as Field;
-use napkeeper_api::yaml::Document;
-use napkeeper_core::catalog::{Catalog, InstanceTypeOptions};
+use napkeeper_api::yaml::{self, Document};
+use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, RegionCatalog};
+use napkeeper_core::facts::{PriceSheet, catalog_of};
 use napkeeper_core::names::Region;
 use napkeeper_core::suggest::nearest;
 use napkeeper_verdict::Facts;
+use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -42,7 +46,9 @@ impl Scope {
 /// What is known of any cluster by flags alone.
 pub(super) fn by_flags(args: &FactArgs) -> anyhow::Result<Scope> {
     let region = args.region.as_deref().map(|text| crate::region::known(text, &Catalog::embedded()?)).transpose();
-    let mut facts = Facts::embedded(region.context("--region")?.as_ref())?;
+    let region = region.context("--region")?;
+    let facts = Facts::embedded(region.as_ref())?;
+    let mut facts = published(facts, args, region.as_ref(), &PriceSheet::default())?;
     facts.kubernetes.clone_from(&args.kubernetes_version);
     Ok(Scope { name: None, paths: Vec::new(), baseline: None, policies: Vec::new(), facts })
 }
@@ -100,7 +106,9 @@ fn scope(cluster: &Cluster, folder: &Path, at: &At<'_>, args: &FactArgs) -> anyh
         (None, Some(text)) => Some(known(text, at.field("region"))?),
         (None, None) => None,
     };
-    let mut facts = Facts::embedded(region.as_ref())?;
+    let sheet = crate::sheet::of_cluster(folder, cluster)?;
+    let facts = Facts::embedded_at(region.as_ref(), sheet.clone())?;
+    let mut facts = published(facts, args, region.as_ref(), &sheet)?;
     facts.kubernetes = args.kubernetes_version.clone().or_else(|| cluster.kubernetes_version.clone());
     facts.nodes = cluster.network_mode.map_or_else(InstanceTypeOptions::default, nodes);
     let inside = |path: &String| {
@@ -114,6 +122,27 @@ fn scope(cluster: &Cluster, folder: &Path, at: &At<'_>, args: &FactArgs) -> anyh
     let baseline = cluster.baseline.as_ref().map(|file| shown(&absolute(&folder.join(file))));
     let policies = cluster.policies.iter().flatten().map(|path| shown(&absolute(&folder.join(path)))).collect();
     Ok(Scope { name: Some(Arc::from(cluster.name.as_str())), paths, baseline, policies, facts })
+}
+
+/// The facts with what the controller has published, if that is of the same region.
+fn published(facts: Facts, args: &FactArgs, region: Option<&Region>, sheet: &PriceSheet) -> anyhow::Result<Facts> {
+    let Some(file) = &args.facts else { return Ok(facts) };
+    let shown = file.display().to_string();
+    let text = std::fs::read_to_string(file).with_context(|| format!("--facts: reading {shown}"))?;
+    let documents = yaml::read(&shown, &text);
+    let data = documents.documents.first().map(|document| &document.value["data"]);
+    let data = data.and_then(|data| BTreeMap::<String, String>::deserialize(data).ok());
+    let data = data.with_context(|| format!("--facts: {shown} is no ConfigMap with data"))?;
+    let published = Published::read(&data).with_context(|| format!("--facts: {shown}"))?;
+    if let Some(broken) = published.broken.first() {
+        bail!("--facts: {shown}: {broken}");
+    }
+    if region.is_some_and(|region| *region != published.region) || published.known.sizes.is_none() {
+        return Ok(facts);
+    }
+    let none = || RegionCatalog { region: published.region.clone(), sizes: Vec::new() };
+    let embedded = Catalog::embedded()?.region(&published.region).unwrap_or_else(none);
+    Ok(facts.with_live_regions(vec![Arc::new(catalog_of(&published.known, &embedded, sheet))]))
 }
 
 /// Most pods of a node where its class says nothing, by network mode; see [`InstanceTypeOptions`].
@@ -130,7 +159,7 @@ mod tests {
     use super::*;
     use napkeeper_api::manifests::load_text;
 
-    const NO_FLAGS: FactArgs = FactArgs { cluster: None, region: None, kubernetes_version: None };
+    const NO_FLAGS: FactArgs = FactArgs { cluster: None, region: None, kubernetes_version: None, facts: None };
 
     fn scopes(text: &str, args: &FactArgs) -> anyhow::Result<Vec<Scope>> {
         let file = (load_text(config::FILE, text.to_owned()), PathBuf::from("/repository"));
@@ -154,6 +183,7 @@ mod tests {
             cluster: Some("a".to_owned()),
             region: Some("northeurope".to_owned()),
             kubernetes_version: Some("1.34".to_owned()),
+            facts: None,
         };
         let one = scopes(text, &flags).unwrap();
         assert_eq!(one.len(), 1);

@@ -17,6 +17,7 @@ impl LaunchScript {
             vm: self.ids.vm.clone(),
             nic: self.ids.nic.clone(),
             os_disk: self.ids.os_disk.clone(),
+            machine: None,
             written_at: self.started.unwrap_or_default(),
             refused: u32::try_from(self.offering).unwrap_or(u32::MAX),
             operation,

@@ -2,6 +2,7 @@
 
 mod checker;
 mod cost;
+mod quota;
 mod random;
 
 use super::{Input, MOST_NEW_NODES, Market, Outcome, Target, Unavailable, WhyNot, schedule};

@@ -224,6 +224,8 @@ fn a_report_is_written_to_a_sweep_that_is_there() {
         observed_at: at(0),
         findings: Vec::new(),
         totals: std::collections::BTreeMap::new(),
+        report_only: Vec::new(),
+        discrepancies: Vec::new(),
         halted: None,
         outlook: Default::default(),
     };
@@ -274,6 +276,7 @@ fn intent() -> LaunchIntent {
         vm: vm("c"),
         nic: vm("nic"),
         os_disk: disk("os"),
+        machine: None,
         written_at: at(0),
         refused: 0,
         operation: None,

@@ -1,0 +1,402 @@
+//! `napkeeper-facts`: how does the controller tell others what Azure says?
+//!
+//! A ConfigMap with the format's version, the region, and one JSON text per fact: `asOf`, the failure since if there is
+//! one, and the value. Whoever reads it takes what it understands: a fact that is missing or broken is unknown, and does
+//! not spoil the others. Amounts of money are nano-USD per hour.
+
+use jiff::Timestamp;
+use napkeeper_core::catalog::{Arch, EphemeralDisk, Gpu, OfferedSize, SizeFacts};
+use napkeeper_core::facts::{
+    Fact, FactKind, Failure, ImageVersion, Known, Listed, Lock, LockLevel, PriceList, Prices, Quota, SizeListing,
+    SubnetRoom, Usage,
+};
+use napkeeper_core::money::HourlyPrice;
+use napkeeper_core::names::{ArmId, Region, VmSize, Zone};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Name of the ConfigMap.
+pub const FACTS_CONFIG_MAP: &str = "napkeeper-facts";
+/// The format's version. Another one is not read.
+pub const VERSION: &str = "1";
+
+/// Why an object says nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FactsError {
+    /// It is of another format.
+    #[error("napkeeper-facts: version {0:?} is not understood, only {VERSION:?}; is another napkeeper writing it?")]
+    Version(String),
+    /// It does not say of which region it is.
+    #[error("napkeeper-facts: the region {0:?} is no region")]
+    Region(String),
+}
+
+/// What the object says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Published {
+    /// The region that all facts are of.
+    pub region: Region,
+    /// The facts.
+    pub known: Known,
+    /// The facts that could not be asked for lately.
+    pub failing: BTreeMap<FactKind, Failure>,
+    /// Facts that are there and cannot be understood, with the reason.
+    pub broken: Vec<String>,
+}
+
+/// One fact.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry<T> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    as_of: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failing: Option<Failing>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<T>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Failing {
+    at: Timestamp,
+    why: Arc<str>,
+    times: u32,
+}
+
+/// A size. What is false, zero or empty is left out.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Size {
+    name: VmSize,
+    family: Arc<str>,
+    vcpus: u32,
+    memory_mib: u64,
+    arch: Arch,
+    /// What it has, by the words of [`FLAGS`].
+    has: Vec<String>,
+    disks: u32,
+    nics: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ephemeral: Option<EphemeralDisk>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu: Option<Gpu>,
+    /// Numbers of its zones.
+    zones: Vec<u8>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    restricted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing_since: Option<Timestamp>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Image {
+    version: Arc<str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    published_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Subnet {
+    id: ArmId,
+    used: u64,
+    usable: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct WireLock {
+    id: ArmId,
+    level: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notes: Option<Arc<str>>,
+}
+
+/// A flag of a size: its word, how it is read and how it is set.
+type Flag = (&'static str, fn(&SizeFacts) -> bool, fn(&mut SizeFacts));
+
+const FLAGS: [Flag; 7] = [
+    ("gen1", |s| s.hyperv_v1, |s| s.hyperv_v1 = true),
+    ("gen2", |s| s.hyperv_v2, |s| s.hyperv_v2 = true),
+    ("acceleratedNetworking", |s| s.accelerated_networking, |s| s.accelerated_networking = true),
+    ("premiumDisks", |s| s.premium_io, |s| s.premium_io = true),
+    ("ephemeralOsDisk", |s| s.ephemeral_os_disk, |s| s.ephemeral_os_disk = true),
+    ("encryptionAtHost", |s| s.encryption_at_host, |s| s.encryption_at_host = true),
+    ("spot", |s| s.spot_eligible, |s| s.spot_eligible = true),
+];
+
+impl Published {
+    /// The ConfigMap's data.
+    #[must_use]
+    pub fn data(&self) -> BTreeMap<String, String> {
+        let known = &self.known;
+        let mut data = BTreeMap::from([
+            ("version".to_owned(), VERSION.to_owned()),
+            ("region".to_owned(), self.region.to_string()),
+        ]);
+        let sizes = known.sizes.as_ref().map(|f| (f.as_of, f.value.sizes.values().map(size_row).collect::<Vec<_>>()));
+        self.put(&mut data, FactKind::Sizes, sizes);
+        let prices = known.prices.as_ref().map(|f| (f.as_of, price_rows(&f.value)));
+        self.put(&mut data, FactKind::Prices, prices);
+        let quota = known.quota.as_ref().map(|q| {
+            let rows: BTreeMap<&str, (u64, u64)> = q.usages().map(|u| (&*u.name, (u.used, u.limit))).collect();
+            (q.as_of, rows)
+        });
+        self.put(&mut data, FactKind::Quota, quota);
+        let image = |v: &ImageVersion| Image { version: Arc::clone(&v.version), published_at: v.published_at };
+        let images = known.images.as_ref();
+        let images =
+            images.map(|f| (f.as_of, f.value.iter().map(|(n, v)| (&**n, image(v))).collect::<BTreeMap<_, _>>()));
+        self.put(&mut data, FactKind::Images, images);
+        let subnet = |s: &SubnetRoom| Subnet { id: s.id.clone(), used: s.used, usable: s.usable };
+        let subnets = known.subnets.as_ref().map(|f| (f.as_of, f.value.iter().map(subnet).collect::<Vec<_>>()));
+        self.put(&mut data, FactKind::Subnets, subnets);
+        let locks = known.locks.as_ref().map(|f| (f.as_of, f.value.iter().map(lock_row).collect::<Vec<_>>()));
+        self.put(&mut data, FactKind::Locks, locks);
+        data
+    }
+
+    /// Reads a ConfigMap's data.
+    ///
+    /// # Errors
+    /// [`FactsError`] where it is of another version or region.
+    pub fn read(data: &BTreeMap<String, String>) -> Result<Self, FactsError> {
+        let text = |key: &str| data.get(key).map_or("", |text| text.trim());
+        if text("version") != VERSION {
+            return Err(FactsError::Version(text("version").to_owned()));
+        }
+        let region = Region::new(text("region")).map_err(|_| FactsError::Region(text("region").to_owned()))?;
+        let mut read = Reading { data, failing: BTreeMap::new(), broken: Vec::new() };
+        let known = Known {
+            sizes: read.fact(FactKind::Sizes, |rows: Vec<Size>| {
+                let listed = rows.into_iter().map(|row| (row.name.clone(), listed(row, &region)));
+                Arc::new(SizeListing { sizes: listed.collect() })
+            }),
+            prices: read.fact(FactKind::Prices, |rows| Arc::new(price_list(rows))),
+            quota: read
+                .fact(FactKind::Quota, |rows: BTreeMap<Arc<str>, (u64, u64)>| rows)
+                .map(|Fact { as_of, value }| Arc::new(Quota::new(as_of, value.into_iter().map(usage)))),
+            images: read.fact(FactKind::Images, |rows: BTreeMap<Arc<str>, Image>| {
+                let version = |i: Image| ImageVersion { version: i.version, published_at: i.published_at };
+                rows.into_iter().map(|(name, image)| (name, version(image))).collect()
+            }),
+            subnets: read.fact(FactKind::Subnets, |rows: Vec<Subnet>| {
+                rows.into_iter().map(|s| SubnetRoom { id: s.id, used: s.used, usable: s.usable }).collect()
+            }),
+            locks: read.fact(FactKind::Locks, |rows: Vec<WireLock>| rows.into_iter().map(lock).collect()),
+        };
+        let Reading { failing, broken, .. } = read;
+        Ok(Self { region, known, failing, broken })
+    }
+
+    fn put<T: Serialize>(&self, data: &mut BTreeMap<String, String>, kind: FactKind, fact: Option<(Timestamp, T)>) {
+        let failing = self.failing.get(&kind).map(|f| Failing { at: f.at, why: Arc::clone(&f.why), times: f.times });
+        let (as_of, value) = fact.map_or((None, None), |(as_of, value)| (Some(as_of), Some(value)));
+        let entry = Entry { as_of, failing, value };
+        if entry.as_of.is_none() && entry.failing.is_none() {
+            return;
+        }
+        // Only maps with keys that are no text could fail, and there are none here.
+        if let Ok(text) = serde_json::to_string(&entry) {
+            data.insert(kind.as_str().to_owned(), text);
+        }
+    }
+}
+
+/// An object as it is read, fact by fact.
+struct Reading<'a> {
+    data: &'a BTreeMap<String, String>,
+    failing: BTreeMap<FactKind, Failure>,
+    broken: Vec<String>,
+}
+
+impl Reading<'_> {
+    fn fact<W: DeserializeOwned, T>(&mut self, kind: FactKind, meant: impl FnOnce(W) -> T) -> Option<Fact<T>> {
+        let text = self.data.get(kind.as_str())?;
+        match serde_json::from_str::<Entry<W>>(text) {
+            Err(error) => {
+                self.broken.push(format!("{}: {error}", kind.as_str()));
+                None
+            }
+            Ok(Entry { as_of, failing, value }) => {
+                if let Some(Failing { at, why, times }) = failing {
+                    self.failing.insert(kind, Failure { at, why, times });
+                }
+                Some(Fact { as_of: as_of?, value: meant(value?) })
+            }
+        }
+    }
+}
+
+fn size_row(listed: &Listed) -> Size {
+    let (size, facts) = (&listed.size, &*listed.size.facts);
+    let number = |zone: &Zone| zone.as_str().rsplit('-').next()?.parse().ok();
+    Size {
+        name: facts.name.clone(),
+        family: Arc::clone(&facts.family),
+        vcpus: facts.vcpus,
+        memory_mib: facts.memory_mib,
+        arch: facts.arch,
+        has: FLAGS.iter().filter(|(_, has, _)| has(facts)).map(|(word, ..)| (*word).to_owned()).collect(),
+        disks: facts.max_data_disks,
+        nics: facts.max_nics,
+        ephemeral: facts.ephemeral,
+        gpu: facts.gpu.clone(),
+        zones: size.zones.iter().filter_map(number).collect(),
+        restricted: size.restricted,
+        missing_since: listed.missing_since,
+    }
+}
+
+fn listed(row: Size, region: &Region) -> Listed {
+    let mut facts = SizeFacts {
+        name: row.name,
+        family: row.family,
+        vcpus: row.vcpus,
+        memory_mib: row.memory_mib,
+        arch: row.arch,
+        hyperv_v1: false,
+        hyperv_v2: false,
+        max_data_disks: row.disks,
+        max_nics: row.nics,
+        accelerated_networking: false,
+        premium_io: false,
+        ephemeral_os_disk: false,
+        ephemeral: row.ephemeral,
+        encryption_at_host: false,
+        spot_eligible: false,
+        gpu: row.gpu,
+    };
+    // Words of a newer napkeeper are passed over.
+    for (_, _, set) in FLAGS.iter().filter(|(word, ..)| row.has.iter().any(|has| has == word)) {
+        set(&mut facts);
+    }
+    let zones = row.zones.into_iter().map(|n| Zone::of(region, n)).collect();
+    let size = OfferedSize { facts: Arc::new(facts), zones, restricted: row.restricted, on_demand: None, spot: None };
+    Listed { size, missing_since: row.missing_since }
+}
+
+/// Prices at full price and as spot, by size.
+type PriceRows = BTreeMap<VmSize, (Option<HourlyPrice>, Option<HourlyPrice>)>;
+
+fn price_rows(list: &PriceList) -> PriceRows {
+    list.iter().map(|(size, prices)| (size.clone(), (prices.on_demand, prices.spot))).collect()
+}
+
+/// Nothing costs nothing, whoever says so.
+fn price_list(rows: PriceRows) -> PriceList {
+    let known = |price: Option<HourlyPrice>| price.filter(|p| *p > HourlyPrice::ZERO);
+    let prices = |(on_demand, spot)| Prices { on_demand: known(on_demand), spot: known(spot) };
+    rows.into_iter().map(|(size, both)| (size, prices(both))).collect()
+}
+
+fn usage((name, (used, limit)): (Arc<str>, (u64, u64))) -> Usage {
+    Usage { name, used, limit }
+}
+
+/// The word of a lock that forbids to delete; every other is read as the stricter one.
+const CAN_NOT_DELETE: &str = "CanNotDelete";
+
+fn lock_row(lock: &Lock) -> WireLock {
+    let level = match lock.level {
+        LockLevel::CanNotDelete => CAN_NOT_DELETE,
+        LockLevel::ReadOnly => "ReadOnly",
+    };
+    WireLock { id: lock.id.clone(), level: level.to_owned(), notes: lock.notes.clone() }
+}
+
+fn lock(WireLock { id, level, notes }: WireLock) -> Lock {
+    let level = if level == CAN_NOT_DELETE { LockLevel::CanNotDelete } else { LockLevel::ReadOnly };
+    Lock { id, level, notes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use napkeeper_core::catalog::{Catalog, EphemeralPlace};
+
+    /// The most that the largest object of etcd leaves for one of ours, with room for its metadata.
+    const MOST_BYTES: usize = 900 << 10;
+
+    fn time(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn everything(region: &str) -> Published {
+        let region = Region::new(region).unwrap();
+        let offered = Catalog::embedded().unwrap().region(&region).unwrap().sizes;
+        let as_of = time("2026-11-21T20:00:00Z");
+        let mut prices = PriceList::new();
+        let mut sizes = BTreeMap::new();
+        for mut size in offered {
+            let name = size.facts.name.clone();
+            prices.insert(name.clone(), Prices { on_demand: size.on_demand.take(), spot: size.spot.take() });
+            let mut facts = SizeFacts::clone(&size.facts);
+            facts.ephemeral = Some(EphemeralDisk { gb: 429, place: EphemeralPlace::Resource });
+            size.facts = Arc::new(facts);
+            sizes.insert(name, Listed { size, missing_since: Some(as_of) });
+        }
+        let usages = sizes.values().map(|l| Usage { name: Arc::clone(&l.size.facts.family), used: 100, limit: 350 });
+        let quota = Arc::new(Quota::new(as_of, usages.collect::<Vec<_>>()));
+        let id = |n: usize| ArmId::new(format!("/subscriptions/s/resourceGroups/g/providers/a/b/{n}")).unwrap();
+        let subnets = (0..50).map(|n| SubnetRoom { id: id(n), used: 4, usable: 251 }).collect();
+        let lock = |n| Lock { id: id(n), level: LockLevel::ReadOnly, notes: Some(Arc::from("by finance")) };
+        let version = ImageVersion { version: Arc::from("202608.01.0"), published_at: Some(as_of) };
+        let known = Known {
+            sizes: Some(Fact { as_of, value: Arc::new(SizeListing { sizes }) }),
+            quota: Some(quota),
+            prices: Some(Fact { as_of, value: Arc::new(prices) }),
+            images: Some(Fact { as_of, value: [(Arc::from("2204gen2containerd"), version)].into() }),
+            subnets: Some(Fact { as_of, value: subnets }),
+            locks: Some(Fact { as_of, value: (0..20).map(lock).collect() }),
+        };
+        let failing = Failure { at: as_of, why: Arc::from("the price list answered 500"), times: 3 };
+        Published { region, known, failing: [(FactKind::Prices, failing)].into(), broken: Vec::new() }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let published = everything("westeurope");
+        assert_eq!(Published::read(&published.data()).unwrap(), published);
+    }
+
+    #[test]
+    fn the_largest_region_fits_with_all_its_facts() {
+        for region in Catalog::embedded().unwrap().regions() {
+            let data = everything(region.as_str()).data();
+            let bytes: usize = data.iter().map(|(key, text)| key.len() + text.len()).sum();
+            // Text within JSON within a request: quotation marks are written as two bytes.
+            let escaped = serde_json::to_string(&data).unwrap().len();
+            assert!(escaped < MOST_BYTES, "{region}: {bytes} bytes, {escaped} as a request");
+            if region.as_str() == "westeurope" {
+                println!("westeurope: {bytes} bytes, {escaped} as a request");
+            }
+        }
+    }
+
+    #[test]
+    fn a_broken_fact_is_unknown_and_the_others_are_not() {
+        let published = everything("westeurope");
+        let mut data = published.data();
+        data.insert("quota".to_owned(), "{".to_owned());
+        data.insert("fashion".to_owned(), "of a newer version".to_owned());
+        let read = Published::read(&data).unwrap();
+        assert_eq!(read.known.quota, None);
+        assert!(read.broken[0].starts_with("quota: "), "{:?}", read.broken);
+        assert_eq!(read.known.sizes, published.known.sizes);
+        data.insert("version".to_owned(), "2".to_owned());
+        assert_eq!(Published::read(&data), Err(FactsError::Version("2".to_owned())));
+        assert!(Published::read(&BTreeMap::new()).is_err());
+    }
+
+    #[test]
+    fn a_price_of_nothing_is_unknown_whoever_wrote_it() {
+        let entry = r#"{"asOf":"2026-11-21T20:00:00Z","value":{"Standard_D4s_v5":[0,38400000]}}"#;
+        let data = [("version", VERSION), ("region", "westeurope"), ("prices", entry)];
+        let data = data.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        let prices = Published::read(&data).unwrap().known.prices.unwrap().value;
+        let spot = Some(HourlyPrice::from_nanos(38_400_000));
+        assert_eq!(prices.values().next(), Some(&Prices { on_demand: None, spot }));
+    }
+}

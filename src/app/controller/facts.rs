@@ -1,0 +1,331 @@
+//! The keeper of facts: when is Azure asked what it offers, and who is told?
+//!
+//! A task of its own beside the controller, which never waits for it: what is not known yet is what the embedded
+//! catalogue says. It works while this replica leads. Each fact has its own schedule and its own age; one that fails
+//! stays as it was last known, with the failure said, logged and counted.
+
+use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use napkeeper_api::facts::Published;
+use napkeeper_azure::{Azure, RetailPrices};
+use napkeeper_core::catalog::{Catalog, RegionCatalog};
+use napkeeper_core::clock::Clock;
+use napkeeper_core::facts::{
+    Book, Fact, FactKind, ImageDefinition, Known, PriceSheet, Quota, SizeListing, age_of, catalog_of, price_list,
+};
+use napkeeper_core::names::{ArmId, VmSize};
+use napkeeper_core::ports::CloudError;
+use napkeeper_kube::{LeaseHandle, publish_facts, read_facts};
+use napkeeper_serve::Lifecycle;
+use napkeeper_serve::prometheus_client::metrics::counter::Counter;
+use napkeeper_serve::prometheus_client::metrics::family::Family;
+use napkeeper_serve::prometheus_client::metrics::gauge::Gauge;
+use napkeeper_serve::prometheus_client::registry::Registry;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Longest that one fact may take, all its pages together.
+const DEADLINE: Duration = Duration::from_secs(360);
+/// How often ages are told and the object is looked after.
+const BEAT: Duration = Duration::from_secs(5);
+/// News is published at most this often: the object is large, and everybody who follows it gets it whole.
+const BETWEEN: SignedDuration = SignedDuration::from_secs(30);
+/// Without news the ages are published this often: quotas older than 15 min count as unknown.
+const AGES_EVERY: SignedDuration = SignedDuration::from_mins(8);
+/// What must be left of the Lease when the object is written.
+const LEASE_LEFT: Duration = Duration::from_secs(5);
+/// Part of the known prices that a list must have to be taken, in per cent.
+const PRICES_AT_LEAST: usize = 90;
+/// Minor versions of Kubernetes whose images are asked for: those on both sides of each change of definitions.
+const MINORS: [u32; 3] = [31, 33, 34];
+
+/// What decisions are made by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Live {
+    /// What the region offers.
+    pub(super) catalog: Arc<RegionCatalog>,
+    /// How many cores Azure sells.
+    pub(super) quota: Option<Arc<Quota>>,
+}
+
+/// What facts are asked for, and what serves until they are known.
+pub(super) struct Asked {
+    /// None where there is no price list.
+    pub(super) prices: Option<RetailPrices>,
+    /// Knows the GPUs of sizes.
+    pub(super) catalog: Arc<Catalog>,
+    /// What serves until Azure has answered.
+    pub(super) embedded: RegionCatalog,
+    pub(super) sheet: PriceSheet,
+    /// Subnets that nodes are in.
+    pub(super) subnets: Vec<ArmId>,
+}
+
+/// What facts are taken and told with.
+pub(super) struct Sources {
+    pub(super) asked: Asked,
+    pub(super) azure: Arc<Azure>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) client: Client,
+    pub(super) namespace: String,
+    pub(super) lease: LeaseHandle,
+}
+
+/// Ages and failures.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Metrics {
+    ages: Family<[(&'static str, &'static str); 1], Gauge>,
+    failures: Family<[(&'static str, &'static str); 1], Counter>,
+}
+
+impl Metrics {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        registry.register("facts_age_seconds", "Age of what is known of Azure, by fact", metrics.ages.clone());
+        registry.register("facts_failures", "Facts that could not be taken", metrics.failures.clone());
+        metrics
+    }
+}
+
+/// The task.
+pub(super) struct FactKeeper {
+    sources: Sources,
+    metrics: Metrics,
+    known: Known,
+    book: Book,
+    live: watch::Sender<Arc<Live>>,
+    /// News that is not published yet.
+    news: bool,
+    published: Option<Timestamp>,
+}
+
+impl FactKeeper {
+    /// The task, and where it tells what it knows; at first that is the embedded catalogue.
+    pub(super) fn new(sources: Sources, metrics: Metrics) -> (Self, watch::Receiver<Arc<Live>>) {
+        let known = Known::default();
+        let catalog = Arc::new(catalog_of(&known, &sources.asked.embedded, &sources.asked.sheet));
+        let (live, receiver) = watch::channel(Arc::new(Live { catalog, quota: None }));
+        let asked = FactKind::ALL.into_iter().filter(|kind| match kind {
+            FactKind::Prices => sources.asked.prices.is_some(),
+            FactKind::Subnets => !sources.asked.subnets.is_empty(),
+            _ => true,
+        });
+        let seed = u64::from(uuid::Uuid::new_v4().as_fields().0);
+        let book = Book::new(asked, sources.clock.now(), seed);
+        (Self { sources, metrics, known, book, live, news: false, published: None }, receiver)
+    }
+
+    /// Works until the process drains.
+    pub(super) async fn run(mut self, lifecycle: Lifecycle) {
+        tokio::select! {
+            () = lifecycle.draining() => {}
+            () = self.keep() => {}
+        }
+    }
+
+    async fn keep(&mut self) {
+        let mut leading = self.sources.lease.leads();
+        // Ends with the handle of the Lease, when there is nothing left to lead.
+        while leading.wait_for(|leads| *leads).await.is_ok() {
+            self.remember().await;
+            while *leading.borrow() {
+                match self.book.due(self.sources.clock.now()) {
+                    Some(kind) => self.take(kind).await,
+                    None => tokio::time::sleep(self.sleep()).await,
+                }
+                self.tell_ages();
+                self.publish().await;
+            }
+        }
+    }
+
+    fn sleep(&self) -> Duration {
+        let now = self.sources.clock.now();
+        let due = self.book.next().and_then(|at| Duration::try_from(at.duration_since(now)).ok());
+        due.unwrap_or(BEAT).clamp(Duration::from_millis(10), BEAT)
+    }
+
+    /// What was published last is known still: after a restart nothing begins with a short answer, or from nothing.
+    async fn remember(&mut self) {
+        let Sources { client, namespace, asked: Asked { embedded, .. }, .. } = &self.sources;
+        let found = match read_facts(client, namespace).await {
+            Ok(found) => found.filter(|published| published.region == embedded.region),
+            Err(error) => {
+                tracing::warn!(%error, "the facts that were published last cannot be read");
+                None
+            }
+        };
+        let Some(Published { known, .. }) = found else { return };
+        for (kind, as_of) in ages(&known) {
+            self.book.remembered(kind, as_of);
+        }
+        tracing::info!(facts = ages(&known).len(), "facts are known from before");
+        self.known = known;
+        self.tell();
+    }
+
+    async fn take(&mut self, kind: FactKind) {
+        let at = self.sources.clock.now();
+        let taken = tokio::time::timeout(DEADLINE, self.ask(kind, at)).await;
+        let failed = match taken {
+            Ok(Ok(new)) => {
+                tracing::debug!(fact = kind.as_str(), "taken");
+                self.book.took(kind, at);
+                self.news |= !same(&self.known, &new);
+                self.known = new;
+                return self.tell();
+            }
+            Ok(Err(failed)) => failed,
+            Err(_) => Failed { why: format!("no whole answer in {DEADLINE:?}"), wait: None },
+        };
+        let age = ages(&self.known).into_iter().find(|(of, _)| *of == kind);
+        let age = age.map_or_else(|| "never known".to_owned(), |(_, as_of)| format!("{} old", age_of(as_of, at)));
+        tracing::warn!(fact = kind.as_str(), why = failed.why, last_good = age, "the fact could not be taken");
+        self.metrics.failures.get_or_create(&[("fact", kind.as_str())]).inc();
+        self.book.failed(kind, self.sources.clock.now(), failed.why, failed.wait);
+        self.news = true;
+    }
+
+    /// What is known with one fact asked anew.
+    async fn ask(&self, kind: FactKind, at: Timestamp) -> Result<Known, Failed> {
+        let Sources { azure, asked: Asked { subnets, .. }, .. } = &self.sources;
+        let mut known = self.known.clone();
+        match kind {
+            FactKind::Sizes => known.sizes = Some(Fact { as_of: at, value: Arc::new(self.sizes(at).await?) }),
+            FactKind::Quota => known.quota = Some(Arc::new(Quota::new(at, azure.usages().await?))),
+            FactKind::Prices => self.prices(&mut known, at).await?,
+            FactKind::Images => {
+                let mut definitions: Vec<_> = MINORS.into_iter().flat_map(ImageDefinition::all).collect();
+                definitions.sort();
+                definitions.dedup();
+                known.images = Some(Fact { as_of: at, value: azure.images(&definitions).await? });
+            }
+            FactKind::Subnets => known.subnets = Some(Fact { as_of: at, value: azure.subnets(subnets).await? }),
+            FactKind::Locks => known.locks = Some(Fact { as_of: at, value: azure.group_locks().await? }),
+        }
+        Ok(known)
+    }
+
+    async fn sizes(&self, at: Timestamp) -> Result<SizeListing, Failed> {
+        let Sources { azure, asked: Asked { catalog, embedded, .. }, .. } = &self.sources;
+        let gpus = |name: &VmSize| catalog.size(name).and_then(|facts| facts.gpu.clone());
+        let mut sizes = Vec::new();
+        for row in azure.sizes().await? {
+            match row.read(&embedded.region, gpus) {
+                Ok(size) => sizes.push(size),
+                // It counts as missing, so what was known of it stays for a while.
+                Err(error) => tracing::warn!(%error, "a size of the listing cannot be understood"),
+            }
+        }
+        let nothing = SizeListing::default();
+        let last = self.known.sizes.as_ref().map_or(&nothing, |fact| &*fact.value);
+        // The embedded catalogue is of another month and subscription; half of it is a fair least.
+        let listing =
+            last.learn(sizes, embedded.sizes.len() / 2, at).map_err(|e| Failed { why: e.to_string(), wait: None })?;
+        for (size, since) in listing.missing() {
+            tracing::warn!(%size, %since, "the listing does not name the size any more; it is believed in for a while");
+        }
+        Ok(listing)
+    }
+
+    async fn prices(&self, known: &mut Known, at: Timestamp) -> Result<(), Failed> {
+        let Some(client) = &self.sources.asked.prices else { return Ok(()) };
+        let meters = client.meters(&self.sources.asked.embedded.region).await?;
+        let list = price_list(&meters, at);
+        let before = known.prices.as_ref().map_or(0, |fact| fact.value.len());
+        if list.is_empty() || list.len() * 100 < before * PRICES_AT_LEAST {
+            let why =
+                format!("the price list has prices of {} sizes where {before} are known: it is not taken", list.len());
+            return Err(Failed { why, wait: None });
+        }
+        known.prices = Some(Fact { as_of: at, value: Arc::new(list) });
+        Ok(())
+    }
+
+    /// Tells the controller what is known now; it hears of a catalogue only where that has changed.
+    fn tell(&self) {
+        let Asked { embedded, sheet, .. } = &self.sources.asked;
+        let catalog = catalog_of(&self.known, embedded, sheet);
+        self.live.send_if_modified(|live| {
+            let same_catalog = *live.catalog == catalog;
+            if same_catalog && live.quota == self.known.quota {
+                return false;
+            }
+            let catalog = if same_catalog { Arc::clone(&live.catalog) } else { Arc::new(catalog) };
+            *live = Arc::new(Live { catalog, quota: self.known.quota.clone() });
+            true
+        });
+    }
+
+    fn tell_ages(&self) {
+        let now = self.sources.clock.now();
+        for (kind, as_of) in ages(&self.known) {
+            let age = now.duration_since(as_of).as_secs().max(0);
+            self.metrics.ages.get_or_create(&[("fact", kind.as_str())]).set(age);
+        }
+    }
+
+    /// Publishes what is known, if there is news or the ages are old, and only while this replica surely leads.
+    async fn publish(&mut self) {
+        let Sources { clock, client, namespace, lease, asked: Asked { embedded, .. }, .. } = &self.sources;
+        let now = clock.now();
+        let since = self.published.map(|at| now.duration_since(at));
+        let due = since.is_none_or(|since| since >= if self.news { BETWEEN } else { AGES_EVERY });
+        // The first time, everything that can be had quickly goes together.
+        let begun = self.published.is_some() || self.book.due(now).is_none();
+        if !due || !begun || !lease.held_for(LEASE_LEFT) {
+            return;
+        }
+        let failing = self.book.entries().filter_map(|(kind, _, failure)| Some((kind, failure?.clone()))).collect();
+        let (region, known) = (embedded.region.clone(), self.known.clone());
+        let published = Published { region, known, failing, broken: Vec::new() };
+        // A refusal is logged where it happens. Either way the next attempt waits its turn.
+        if publish_facts(client, namespace, &published).await.is_ok() {
+            self.news = false;
+        }
+        self.published = Some(now);
+    }
+}
+
+/// Why a fact could not be taken, and how long Azure wants to be left alone.
+struct Failed {
+    why: String,
+    wait: Option<SignedDuration>,
+}
+
+impl From<CloudError> for Failed {
+    fn from(error: CloudError) -> Self {
+        Self { why: error.to_string(), wait: error.retry_after }
+    }
+}
+
+/// When each fact was taken.
+fn ages(known: &Known) -> Vec<(FactKind, Timestamp)> {
+    let all = [
+        (FactKind::Sizes, known.sizes.as_ref().map(|fact| fact.as_of)),
+        (FactKind::Quota, known.quota.as_ref().map(|quota| quota.as_of)),
+        (FactKind::Prices, known.prices.as_ref().map(|fact| fact.as_of)),
+        (FactKind::Images, known.images.as_ref().map(|fact| fact.as_of)),
+        (FactKind::Subnets, known.subnets.as_ref().map(|fact| fact.as_of)),
+        (FactKind::Locks, known.locks.as_ref().map(|fact| fact.as_of)),
+    ];
+    all.into_iter().filter_map(|(kind, as_of)| Some((kind, as_of?))).collect()
+}
+
+/// True when both say the same, whatever their ages.
+fn same(a: &Known, b: &Known) -> bool {
+    fn value<T>(fact: &Option<Fact<T>>) -> Option<&T> {
+        fact.as_ref().map(|fact| &fact.value)
+    }
+    let quota = match (&a.quota, &b.quota) {
+        (Some(a), Some(b)) => a.same_numbers(b),
+        (a, b) => a.is_none() && b.is_none(),
+    };
+    quota
+        && value(&a.sizes) == value(&b.sizes)
+        && value(&a.prices) == value(&b.prices)
+        && value(&a.images) == value(&b.images)
+        && value(&a.subnets) == value(&b.subnets)
+        && value(&a.locks) == value(&b.locks)
+}

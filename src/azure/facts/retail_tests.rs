@@ -1,0 +1,89 @@
+use super::*;
+use crate::wire::WireError;
+use serde_json::{Value, json};
+use std::sync::Mutex;
+
+/// Answers from a list of pages; remembers what was asked.
+#[derive(Debug)]
+struct Pages {
+    pages: Mutex<Vec<(u16, Value)>>,
+    asked: Mutex<Vec<WireRequest>>,
+}
+
+#[async_trait::async_trait]
+impl Wire for Pages {
+    async fn send(&self, request: WireRequest) -> Result<WireResponse, WireError> {
+        self.asked.lock().unwrap().push(request);
+        let (status, body) = self.pages.lock().unwrap().remove(0);
+        Ok(WireResponse {
+            status,
+            headers: vec![("retry-after".to_owned(), "7".to_owned())],
+            body: body.to_string().into_bytes(),
+        })
+    }
+}
+
+fn serving(pages: Vec<(u16, Value)>) -> (RetailPrices, Arc<Pages>) {
+    let wire = Arc::new(Pages { pages: Mutex::new(pages), asked: Mutex::default() });
+    (RetailPrices::new(PRICES_ENDPOINT, wire.clone()).unwrap(), wire)
+}
+
+fn item(size: &str, price: f64) -> Value {
+    json!({
+        "currencyCode": "USD", "tierMinimumUnits": 0.0, "retailPrice": price, "unitPrice": price,
+        "armRegionName": "westeurope", "location": "EU West", "effectiveStartDate": "2021-11-01T00:00:00Z",
+        "meterId": "m", "meterName": "D4s v5", "productId": "p", "skuId": "s",
+        "productName": "Virtual Machines Dsv5 Series", "skuName": "D4s v5", "serviceName": "Virtual Machines",
+        "serviceFamily": "Compute", "unitOfMeasure": "1 Hour", "type": "Consumption",
+        "isPrimaryMeterRegion": true, "armSkuName": size,
+    })
+}
+
+fn page(items: &[Value], next: Option<&str>) -> (u16, Value) {
+    (200, json!({ "BillingCurrency": "USD", "Items": items, "NextPageLink": next, "Count": items.len() }))
+}
+
+async fn meters(client: &RetailPrices) -> Result<Vec<Meter>, CloudError> {
+    client.meters(&Region::new("westeurope").unwrap()).await
+}
+
+#[tokio::test]
+async fn all_pages_are_read_and_no_token_is_sent() {
+    let next = "https://prices.azure.com:443/api/retail/prices?$skip=100";
+    let mut elsewhere = item("c", 0.3);
+    elsewhere["armRegionName"] = json!("northeurope");
+    let (client, wire) =
+        serving(vec![page(&[item("a", 0.192)], Some(next)), page(&[item("b", 0.023_04), elsewhere], None)]);
+    let meters = meters(&client).await.unwrap();
+    let prices: Vec<_> = meters.iter().map(|m| (m.size.as_str(), m.price.unwrap().nanos())).collect();
+    assert_eq!(prices, [("a", 192_000_000), ("b", 23_040_000)]);
+    let asked = wire.asked.lock().unwrap();
+    assert!(asked[0].url.contains("armRegionName+eq+%27westeurope%27"), "{}", asked[0].url);
+    assert!(asked.iter().all(|r| r.headers.iter().all(|(name, _)| name == "accept")), "nothing but what is accepted");
+}
+
+#[tokio::test]
+async fn a_list_that_is_not_whole_is_a_failure() {
+    let next = Some("https://prices.azure.com/api/retail/prices?$skip=100");
+    let whole = || page(&[item("a", 0.192)], next);
+    for (last, code, said) in [
+        ((500, json!({})), CloudErrorCode::Unavailable, "answered 500"),
+        ((200, json!({ "Items": 1 })), CloudErrorCode::Unavailable, "cannot be understood"),
+        (page(&[], Some("https://elsewhere.example/")), CloudErrorCode::Invalid, "goes on at elsewhere.example"),
+    ] {
+        let (client, _) = serving(vec![whole(), last]);
+        let error = meters(&client).await.unwrap_err();
+        assert_eq!(error.code, code);
+        assert!(error.message.contains(said), "{error}");
+    }
+    let (client, _) = serving(vec![(429, json!({}))]);
+    assert_eq!(meters(&client).await.unwrap_err().retry_after, Some(SignedDuration::from_secs(7)));
+    let (client, _) = serving((0..=MOST_PAGES).map(|_| whole()).collect());
+    assert!(meters(&client).await.unwrap_err().message.contains("more than 200 pages"));
+}
+
+#[test]
+fn prices_that_are_none_are_unknown() {
+    assert_eq!([nanos(-0.1), nanos(f64::NAN), nanos(1e9)], [None; 3]);
+    assert_eq!(nanos(0.1).map(HourlyPrice::nanos), Some(100_000_000));
+}

@@ -1,0 +1,43 @@
+//! Usages: how many cores are in use, and how many are allowed?
+
+use crate::azure::Azure;
+use napkeeper_core::facts::Usage;
+use napkeeper_core::ports::CloudError;
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// Of `Microsoft.Compute/locations/usages`.
+const VERSION: &str = "2024-07-01";
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    name: Name,
+    current_value: i64,
+    limit: i64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Name {
+    value: Option<String>,
+}
+
+impl Azure {
+    /// Usages and limits of the region. Those that count something other than cores are among them, and match no VM.
+    ///
+    /// # Errors
+    /// [`CloudError`] where any page cannot be read.
+    pub async fn usages(&self) -> Result<Vec<Usage>, CloudError> {
+        let Self { subscription, settings, .. } = self;
+        let path =
+            format!("/subscriptions/{subscription}/providers/Microsoft.Compute/locations/{}/usages", settings.region);
+        let entries: Vec<Entry> = self.whole_list(&path, VERSION, &[]).await?;
+        // A limit below zero stands for none.
+        let limit = |n: i64| u64::try_from(n).unwrap_or(u64::MAX);
+        let usage = |e: Entry| {
+            let name = Arc::from(e.name.value?);
+            Some(Usage { name, used: u64::try_from(e.current_value).unwrap_or(0), limit: limit(e.limit) })
+        };
+        Ok(entries.into_iter().filter_map(usage).collect())
+    }
+}

@@ -1,0 +1,99 @@
+//! Machines: how are they read, created and deleted?
+//!
+//! Experimental: only previews of `Microsoft.ContainerService` create Machines and tell their tags, [`PREVIEW`] is the
+//! one of the published SDK (armcontainerservice v9.4.0-beta.1). Deleting is stable. A Machine is created and never
+//! changed: whoever asks looks first whether there is one.
+
+use crate::azure::{Azure, parsed};
+use crate::bystanders::{MACHINES, Machine};
+use crate::error::invalid;
+use crate::operation;
+use crate::transport::Ask;
+use crate::wire::Method;
+use crate::write::zone_number;
+use napkeeper_core::catalog::CapacityType;
+use napkeeper_core::labels;
+use napkeeper_core::names::ArmId;
+use napkeeper_core::plan::{MachineCall, MachineSpec, Reply};
+use napkeeper_core::ports::{CloudError, CloudErrorCode};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The API version that creates Machines and tells their tags.
+pub(crate) const PREVIEW: &str = "2026-04-02-preview";
+
+impl Azure {
+    pub(crate) async fn machine(&self, call: &MachineCall) -> Result<Reply, CloudError> {
+        match call {
+            MachineCall::Get(id) => self.get_machine(id).await,
+            MachineCall::Put(spec) => {
+                self.about_machine(Method::Put, spec.id.as_str(), PREVIEW, Some(&body(spec))).await
+            }
+            MachineCall::Delete(id) => {
+                let (pool, name) = place(id).ok_or_else(|| invalid(format!("{id} is the id of no Machine")))?;
+                let path = format!("{pool}/deleteMachines");
+                let deleted =
+                    self.about_machine(Method::Post, &path, MACHINES, Some(&json!({ "machineNames": [name] }))).await;
+                match deleted {
+                    Err(error) if error.code == CloudErrorCode::NotFound => Ok(Reply::Done),
+                    reply => reply,
+                }
+            }
+        }
+    }
+
+    async fn get_machine(&self, id: &ArmId) -> Result<Reply, CloudError> {
+        let mut url = self.transport.url(id.as_str());
+        url.query_pairs_mut().append_pair("api-version", PREVIEW);
+        match self.transport.call(Method::Get, url, None).await {
+            Ok(response) => Ok(Reply::Machine(Some(Arc::new(parsed::<Machine>(&response)?.bystander()?)))),
+            Err(error) if error.code == CloudErrorCode::NotFound => Ok(Reply::Machine(None)),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn about_machine(
+        &self,
+        method: Method,
+        path: &str,
+        version: &str,
+        body: Option<&Value>,
+    ) -> Result<Reply, CloudError> {
+        let mut url = self.transport.url(path);
+        url.query_pairs_mut().append_pair("api-version", version);
+        let body = body.map(|body| body.to_string().into_bytes());
+        // Whether the preview honours it is not documented; the look before the PUT is what counts.
+        let condition = (method == Method::Put).then(|| ("if-none-match", "*".to_owned()));
+        let response = self.transport.ask(Ask { method, url, body, condition }).await?;
+        operation::begun(response.status, |name| response.header(name).map(str::to_owned))
+    }
+}
+
+/// The pool of a Machine, and its name.
+fn place(id: &ArmId) -> Option<(&str, &str)> {
+    let (rest, name) = id.as_str().rsplit_once('/')?;
+    let (pool, of) = rest.rsplit_once('/')?;
+    (of.eq_ignore_ascii_case("machines") && !name.is_empty()).then_some((pool, name))
+}
+
+/// The body that creates a Machine. AKS brings image, bootstrap, NIC and disk; the taint keeps pods off until the
+/// claim's own taints are on the Node.
+fn body(spec: &MachineSpec) -> Value {
+    let spot = spec.offering.capacity_type == CapacityType::Spot;
+    json!({
+        "zones": zone_number(&spec.offering.zone).into_iter().collect::<Vec<_>>(),
+        "properties": {
+            "mode": "User",
+            "priority": if spot { "Spot" } else { "Regular" },
+            "hardware": { "vmSize": spec.offering.size.as_str() },
+            "operatingSystem": { "osType": "Linux", "osSKU": "Ubuntu", "osDiskSizeGB": spec.os_disk_gb, "osDiskType": "Managed" },
+            "kubernetes": {
+                "maxPods": spec.kubelet.max_pods,
+                "nodeLabels": spec.kubelet.labels,
+                "nodeInitializationTaints": [format!("{}:NoExecute", labels::TAINT_UNREGISTERED)],
+            },
+            "security": { "enableEncryptionAtHost": spec.encryption_at_host, "enableSecureBoot": false, "enableVTPM": false },
+            "tags": spec.tags,
+        },
+    })
+}

@@ -1,0 +1,196 @@
+//! A cluster of any size, with all that its node resource group holds: how does one come by thirty thousand nodes?
+
+use super::domain::catalog::{CapacityType, OfferingKey};
+use super::domain::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
+use super::domain::cluster::cloud::{CloudResource, Detail, Disk, DiskState, Nic, ProvisioningState, Tags, Vm};
+use super::domain::cluster::inventory::Inventory;
+use super::domain::cluster::naming::{DISK_TYPE, NIC_TYPE, resource_ids};
+use super::domain::cluster::node::Node;
+use super::domain::cluster::record::{Records, SeenVolume};
+use super::domain::cluster::volume::{ReclaimPolicy, Volume};
+use super::domain::labels;
+use super::domain::money::HourlyPrice;
+use super::domain::names::{
+    ArmId, ClaimName, NameError, NodeClassName, NodeName, ObjectName, ProviderId, Uid, VmSize, Zone,
+};
+use super::domain::requirements::Requirements;
+use super::domain::resources::Resources;
+use super::domain::settings::Settings;
+use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How much of everything there is. Each node has a VM, a NIC and an OS disk.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Counts {
+    /// NodeClaims, Nodes, VMs and NICs.
+    pub(super) nodes: usize,
+    /// OS disks and data disks together.
+    pub(super) disks: usize,
+    /// PersistentVolumes. Those beyond the data disks name disks that lie elsewhere.
+    pub(super) volumes: usize,
+    /// NICs that nobody answers for.
+    pub(super) leaks: usize,
+}
+
+/// The inventory of such a cluster, and the records of the volumes that it has had.
+pub(super) fn cluster(counts: Counts, settings: &Settings, at: Timestamp) -> Result<(Inventory, Records), NameError> {
+    let mut inventory = Inventory {
+        started_at: at,
+        finished_at: at,
+        group_managed_by: Ok(Some(settings.cluster.cluster.clone())),
+        cloud: Ok(Vec::new()),
+        bystanders: Ok(Vec::new()),
+        claims: Ok(Vec::new()),
+        nodes: Ok(Vec::new()),
+        volumes: Ok(Vec::new()),
+        attachments: Ok(Vec::new()),
+        disk_uses: Ok(Vec::new()),
+    };
+    let mut records = Records::default();
+    let (Ok(cloud), Ok(claims), Ok(nodes), Ok(volumes)) =
+        (&mut inventory.cloud, &mut inventory.claims, &mut inventory.nodes, &mut inventory.volumes)
+    else {
+        return Ok((inventory, records));
+    };
+    for n in 0..counts.nodes {
+        let (claim, parts) = node_of(n, settings, at)?;
+        nodes.push(Arc::new(node(&claim, at)?));
+        claims.push(Arc::new(claim));
+        cloud.extend(parts.map(Arc::new));
+    }
+    let group = &settings.cluster.group;
+    let own = counts.disks.saturating_sub(counts.nodes);
+    for n in 0..counts.volumes {
+        let name = format!("pvc-{n:08x}-9c4e-4f6b-8d5a-1f0e2d3c4b5a");
+        let disk = group.resource(DISK_TYPE, &name);
+        let volume = ObjectName::new(&name)?;
+        let seen = SeenVolume { name: volume.clone(), reclaim: ReclaimPolicy::Delete, last_seen: at, gone_since: None };
+        records.volumes.insert(disk.clone(), seen);
+        volumes.push(Arc::new(Volume {
+            uid: Uid::new(format!("volume-{n}"))?,
+            handle: Some(disk.clone()),
+            reclaim: ReclaimPolicy::Delete,
+            claim: None,
+            affinity: Requirements::new(),
+            name: volume,
+        }));
+        if n < own {
+            cloud.push(Arc::new(resource(disk, Tags::new(), at, a_disk(false, None))));
+        }
+    }
+    for n in 0..counts.leaks {
+        let id = group.resource(NIC_TYPE, &format!("aks-gone-{n}"));
+        let nic = Detail::Nic(Nic { vm: None, serves: None, addresses: 1, subnet: None });
+        cloud.push(Arc::new(resource(id, tags(settings, &format!("gone-{n}"), "gone"), at, nic)));
+    }
+    Ok((inventory, records))
+}
+
+/// A NodeClaim with its VM, NIC and OS disk.
+fn node_of(n: usize, settings: &Settings, at: Timestamp) -> Result<(Claim, [CloudResource; 3]), NameError> {
+    let name = ClaimName::new(format!("general-{n:06}"))?;
+    let uid = format!("{n:08x}-1b2c-4d3e-8f90-a1b2c3d4e5f6");
+    let ids = resource_ids(&settings.cluster.group, &name);
+    let key = OfferingKey {
+        size: VmSize::new("Standard_D4s_v5")?,
+        zone: Zone::of(&settings.cluster.region, 1),
+        capacity_type: CapacityType::OnDemand,
+    };
+    let tags = tags(settings, name.as_str(), &uid);
+    let vm = Detail::Vm(Vm {
+        size: key.size.clone(),
+        capacity_type: key.capacity_type,
+        state: ProvisioningState::Succeeded,
+        nics: vec![ids.nic.clone()],
+        os_disk: Some(ids.os_disk.clone()),
+        data_disks: Vec::new(),
+    });
+    let nic = Detail::Nic(Nic { vm: Some(ids.vm.clone()), serves: None, addresses: 1, subnet: None });
+    let parts = [
+        resource(ids.vm.clone(), tags.clone(), at, vm),
+        resource(ids.nic.clone(), tags.clone(), at, nic),
+        resource(ids.os_disk.clone(), tags, at, a_disk(true, Some(&ids.vm))),
+    ];
+    let intent = LaunchIntent {
+        offering: PlannedOffering { key, price: HourlyPrice::ZERO },
+        vm: ids.vm.clone(),
+        nic: ids.nic,
+        os_disk: ids.os_disk,
+        written_at: at,
+        refused: 0,
+        operation: None,
+        machine: None,
+    };
+    let provider_id = Some(ProviderId::of_vm(&ids.vm));
+    let status = ClaimStatus { launched: Some(at), registered: Some(at), provider_id, ..ClaimStatus::default() };
+    Ok((claim(name, Uid::new(uid)?, intent, status), parts))
+}
+
+fn claim(name: ClaimName, uid: Uid, intent: LaunchIntent, status: ClaimStatus) -> Claim {
+    let spec = ClaimSpec {
+        pool: None,
+        class: known_class(),
+        requirements: Requirements::new(),
+        requests: Resources::default(),
+        labels: BTreeMap::new(),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        expire_after: None,
+        termination_grace_period: None,
+        planned: Vec::new(),
+    };
+    let created_at = intent.written_at - SignedDuration::from_hours(100);
+    Claim { name, uid, created_at, deleting_at: None, has_finalizer: true, spec, intent: Some(intent), status }
+}
+
+#[expect(clippy::expect_used, reason = "a constant that is right")]
+fn known_class() -> NodeClassName {
+    NodeClassName::new("default").expect("a good name")
+}
+
+fn node(claim: &Claim, at: Timestamp) -> Result<Node, NameError> {
+    let name = format!("aks-{}", claim.name);
+    Ok(Node {
+        uid: Uid::new(format!("node-{name}"))?,
+        name: NodeName::new(name)?,
+        provider_id: claim.status.provider_id.clone(),
+        labels: BTreeMap::new(),
+        taints: Vec::new(),
+        capacity: Resources::default(),
+        allocatable: Resources::default(),
+        ready: true,
+        ready_since: at,
+        created_at: at,
+        deleting_at: None,
+        cordoned: false,
+        has_finalizer: true,
+        do_not_disrupt: false,
+    })
+}
+
+fn tags(settings: &Settings, claim: &str, uid: &str) -> Tags {
+    let tag = |key: &str, value: &str| (Arc::from(key), Arc::from(value));
+    Tags::from([
+        tag(labels::TAG_CLUSTER, &settings.cluster.tag),
+        tag(labels::TAG_CLAIM, claim),
+        tag(labels::TAG_CLAIM_UID, uid),
+    ])
+}
+
+fn resource(id: ArmId, tags: Tags, at: Timestamp, detail: Detail) -> CloudResource {
+    let incarnation = Arc::from(format!("incarnation of {}", id.name()));
+    CloudResource { id, incarnation, tags, created_at: Some(at), zone: None, detail }
+}
+
+fn a_disk(is_os: bool, vm: Option<&ArmId>) -> Detail {
+    Detail::Disk(Disk {
+        is_os,
+        size_gib: 128,
+        sku: Arc::from("Premium_LRS"),
+        state: if vm.is_some() { DiskState::Attached } else { DiskState::Unattached },
+        managed_by: vm.into_iter().cloned().collect(),
+        max_shares: 1,
+        last_ownership_update: None,
+    })
+}

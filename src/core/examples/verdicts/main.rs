@@ -1,0 +1,131 @@
+//! Measures verdicts on a large node resource group: how long, and with how much memory? Prints what it ran.
+//!
+//! ```text
+//! cargo run --release -p napkeeper-core --example verdicts [-- <nodes> <disks> <volumes>]
+//! ```
+
+#![expect(clippy::print_stdout, reason = "its output is its purpose")]
+#![expect(clippy::disallowed_methods, reason = "a program that measures; nothing of this is in the library")]
+
+mod cluster;
+
+use cluster::{Counts, cluster};
+use napkeeper_core as domain;
+use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, instance_types};
+use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::cluster::cloud::ResourceKind;
+use napkeeper_core::cluster::pool::NodeClass;
+use napkeeper_core::cluster::sweep::{Sweep, SweepMode};
+use napkeeper_core::names::{ArmId, NodeClassName, ObjectName, Region, Uid};
+use napkeeper_core::orphans::{Allowance, Case, SweepMemory, judge, report_only, reverse, sweep};
+use napkeeper_core::settings::{ClusterIdentity, Settings};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often each thing is measured.
+const RUNS: usize = 11;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let given: Vec<usize> = std::env::args().skip(1).map(|n| n.parse()).collect::<Result<_, _>>()?;
+    let number = |place: usize, default| given.get(place).copied().unwrap_or(default);
+    let counts = Counts { nodes: number(0, 30_000), disks: number(1, 40_000), volumes: number(2, 20_000), leaks: 40 };
+    let settings = settings()?;
+    let now = "2026-08-03T08:00:00Z".parse()?;
+    let (inventory, records) = cluster(counts, &settings, now)?;
+    let mut snapshot = Snapshot::default();
+    let class = NodeClass::with_defaults(NodeClassName::new("default")?, Uid::new("class")?);
+    let region = Catalog::embedded()?.region(&settings.cluster.region).ok_or("the catalogue has no such region")?;
+    let types = instance_types(&region, &class, &InstanceTypeOptions::default());
+    snapshot.instance_types.insert(class.name.clone(), Arc::new(types));
+    let policy = policy()?;
+    snapshot.put_sweep(policy.name.clone(), policy.clone());
+    snapshot.records = Arc::new(records);
+    snapshot.inventory = Some(Arc::new(inventory));
+    let inventory = Arc::clone(snapshot.inventory.as_ref().ok_or("no inventory")?);
+    println!(
+        "{} NodeClaims, {0} Nodes, {0} VMs, {0} NICs, {} disks, {} PersistentVolumes, {} leaked NICs",
+        counts.nodes, counts.disks, counts.volumes, counts.leaks
+    );
+    let before = peak();
+    println!("the inventory itself: {before} MiB at most");
+
+    let case = Case {
+        inventory: &inventory,
+        records: &snapshot.records,
+        settings: &settings,
+        prices: &snapshot,
+        cleared_at: None,
+        paused: false,
+        now,
+    };
+    measure("links and signs of life of all", || case.assess().len());
+    measure("verdicts with evidence of all", || {
+        let mut allowance = Allowance::left_by(case.records, 1000, now);
+        judge(&case, &case.assess(), &policy, &mut allowance).len()
+    });
+    println!("the inventory and all verdicts: {} MiB at most", peak());
+    measure("the reverse: claims, Machines and Nodes", || reverse(&inventory, Some(&snapshot), &settings).len());
+    measure("addresses and frontends", || report_only(&inventory).len());
+    measure("one whole pass of the decider", || {
+        sweep(&snapshot, &mut SweepMemory::default(), &settings, now).commands.len()
+    });
+    println!("all of it: {} MiB at most", peak());
+    Ok(())
+}
+
+fn settings() -> Result<Settings, Box<dyn Error>> {
+    let subscription = "/subscriptions/00000000-0000-4000-8000-000000000001";
+    let cluster =
+        format!("{subscription}/resourceGroups/demo/providers/Microsoft.ContainerService/managedClusters/demo");
+    Ok(Settings::new(ClusterIdentity {
+        cluster: ArmId::new(cluster)?,
+        tag: Arc::from("demo"),
+        group: ArmId::new(format!("{subscription}/resourceGroups/MC_demo_demo_westeurope"))?,
+        region: Region::new("westeurope")?,
+    }))
+}
+
+fn policy() -> Result<Sweep, Box<dyn Error>> {
+    Ok(Sweep {
+        name: ObjectName::new("all")?,
+        uid: Uid::new("sweep")?,
+        observe_every: jiff::SignedDuration::from_mins(10),
+        schedule: None,
+        mode: SweepMode::Collect,
+        kinds: ResourceKind::ALL.into(),
+        minimum_age: BTreeMap::new(),
+        approval_required: [ResourceKind::Vm, ResourceKind::DataDisk].into(),
+        cap: None,
+        exclusions: Vec::new(),
+        approvals: Vec::new(),
+        breaker_cleared_at: None,
+    })
+}
+
+fn measure(what: &str, mut run: impl FnMut() -> usize) {
+    let mut times = Vec::new();
+    let mut found = 0;
+    for _ in 0..RUNS {
+        let start = Instant::now();
+        found = run();
+        times.push(start.elapsed());
+    }
+    times.sort();
+    let ms = |time: &Duration| time.as_secs_f64() * 1000.0;
+    println!(
+        "{what}: {found} in {:.1} ms (median of {RUNS}; {:.1} to {:.1})",
+        ms(&times[RUNS / 2]),
+        ms(&times[0]),
+        ms(&times[RUNS - 1])
+    );
+}
+
+/// The most memory that this process has had, in MiB, as Linux says; 0 elsewhere.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|text| text.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kib.unwrap_or(0) / 1024
+}

@@ -1,0 +1,21 @@
+//! Facts: what does Azure say about sizes, quota, prices, images, subnets and locks, and how old is each answer?
+//!
+//! Every fact is taken on its own schedule and has its own age. Here is what an answer means; asking is the adapter's.
+
+mod book;
+mod image;
+mod known;
+mod listing;
+mod price;
+mod quota;
+mod sheet;
+mod sku;
+
+pub use book::{Book, FactKind, Failure};
+pub use image::{Gallery, ImageDefinition, ImageNeeds, ImageVersion, image_definitions, newest, ubuntu_default};
+pub use known::{Fact, Known, Lock, LockLevel, Source, SubnetRoom, age_of, catalog_of};
+pub use listing::{KEPT_FOR, Listed, SizeListing, TooShort};
+pub use price::{Meter, PriceList, Prices, price_list};
+pub use quota::{Quota, QuotaShort, Room, STALE_AFTER, Usage};
+pub use sheet::{PriceSheet, SheetProblem};
+pub use sku::{SkuError, SkuRow};

@@ -1,0 +1,68 @@
+//! Evidence: by what is it known what a resource is? In words, for people.
+
+use super::finding::Refusal;
+use super::verdict::{Assessed, Case, excludes};
+use crate::cluster::cloud::{CloudResource, ResourceKind};
+use crate::cluster::record::Sighting;
+use crate::cluster::sweep::{Exclusion, Sweep};
+use crate::labels;
+use std::sync::Arc;
+
+/// All that speaks for what a resource is found to be: who owns it, what links to it, what protects it, since when it
+/// has been seen without a sign of life, and for which claim a disk was made.
+pub(super) fn of(
+    case: &Case<'_>,
+    assessed: &Assessed<'_>,
+    sweep: &Sweep,
+    sighting: Option<&Sighting>,
+) -> Vec<Arc<str>> {
+    let resource = assessed.resource;
+    let mut evidence = Vec::with_capacity(2);
+    evidence.push(match &assessed.ownership {
+        Ok(owned) => Arc::clone(owned),
+        Err(refusal) => not_owned(case, resource, *refusal),
+    });
+    evidence.extend(assessed.life.iter().map(|life| Arc::clone(&life.by)));
+    if assessed.is_suspect() {
+        evidence.extend(sweep.exclusions.iter().find(|e| excludes(e, resource)).map(|e| Arc::from(excluded(e))));
+    }
+    evidence.extend(sighting.map(|s| {
+        let (times, first, last) = (s.times, s.first_seen, s.last_seen);
+        Arc::from(format!("seen {times} times without a sign of life from {first} to {last}"))
+    }));
+    if assessed.life.is_none() {
+        evidence.extend(made_for(resource).map(Arc::from));
+    }
+    evidence
+}
+
+/// Why a resource is not this cluster's to delete.
+fn not_owned(case: &Case<'_>, resource: &CloudResource, refusal: Refusal) -> Arc<str> {
+    let text = match (refusal, resource.owner_cluster()) {
+        (Refusal::Retained, _) => {
+            let volume = case.records.volumes.get(&resource.id).map(|v| v.name.to_string()).unwrap_or_default();
+            format!("PersistentVolume {volume} had reclaim policy Retain: its data is wanted")
+        }
+        (Refusal::NoVolumeRecord, _) => "no record that this cluster had a PersistentVolume on it".to_owned(),
+        (_, Some(cluster)) => format!("its cluster tag names {cluster}"),
+        (_, None) => "no tag names a cluster".to_owned(),
+    };
+    Arc::from(text)
+}
+
+/// The PersistentVolumeClaim that the CSI driver made a disk for, whether it is still there or not.
+fn made_for(resource: &CloudResource) -> Option<String> {
+    if resource.kind() != ResourceKind::DataDisk {
+        return None;
+    }
+    let (namespace, name) = (resource.tag(labels::TAG_CSI_NAMESPACE)?, resource.tag(labels::TAG_CSI_CLAIM)?);
+    Some(format!("it was made for PersistentVolumeClaim {namespace}/{name}"))
+}
+
+fn excluded(exclusion: &Exclusion) -> String {
+    match exclusion {
+        Exclusion::Tag { key, value: Some(value) } => format!("excluded by the tag {key}={value}"),
+        Exclusion::Tag { key, value: None } => format!("excluded by the tag {key}"),
+        Exclusion::Name(name) => format!("excluded by the name {name}"),
+    }
+}

@@ -1,0 +1,299 @@
+//! The reverse: which NodeClaims, Nodes and AKS Machines stand for nothing, or cannot go?
+//!
+//! Only told, with what shows it and what a person can do. Nothing here is deleted and no finalizer is stripped: what
+//! looks stuck may be waiting for somebody.
+
+use super::index::Index;
+use super::links::{machine_claim, machine_stem, rows};
+use super::ownership::lies_in;
+use crate::cluster::Snapshot;
+use crate::cluster::bystander::{Bystander, Role};
+use crate::cluster::claim::Claim;
+use crate::cluster::cloud::{CloudResource, ProvisioningState, ResourceKind};
+use crate::cluster::inventory::Inventory;
+use crate::cluster::node::Node;
+use crate::labels;
+use crate::names::{ArmId, NodeName};
+use crate::settings::Settings;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Listings lag: what is younger than this may be there and not shown yet.
+const SHOWN_AFTER: SignedDuration = SignedDuration::from_mins(15);
+/// A VM joins within minutes; Karpenter gives up after 15.
+const JOINS_WITHIN: SignedDuration = SignedDuration::from_mins(20);
+/// A finalizer that holds for longer than this is told, unless a drain may still take longer.
+const STUCK_AFTER: SignedDuration = SignedDuration::from_hours(1);
+/// Most blockers that are named one by one.
+const NAMED: usize = 5;
+
+/// Something in Kubernetes or AKS that stands for nothing in Azure, or cannot go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Discrepancy {
+    /// What is wrong.
+    pub kind: Mismatch,
+    /// The object: its kind and name.
+    pub object: Arc<str>,
+    /// Since when, as far as known.
+    pub since: Option<Timestamp>,
+    /// What shows it, for people.
+    pub evidence: Vec<Arc<str>>,
+    /// What a person can do.
+    pub remedy: Arc<str>,
+}
+
+/// What is wrong with an object that stands for something in Azure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Mismatch {
+    /// A NodeClaim was launched, and its VM is gone.
+    ClaimWithoutVm,
+    /// The VM of a NodeClaim runs, and its Node has not joined.
+    NeverJoined,
+    /// An AKS Machine says that it is there, and its VM is gone.
+    MachineWithoutVm,
+    /// A Node's VM is gone.
+    NodeWithoutVm,
+    /// A Node of a NodePool has a VM and no NodeClaim.
+    NodeWithoutClaim,
+    /// An object is being deleted, and a finalizer holds it.
+    StuckFinalizer,
+}
+
+impl Mismatch {
+    /// As reports spell it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ClaimWithoutVm => "ClaimWithoutVm",
+            Self::NeverJoined => "NeverJoined",
+            Self::MachineWithoutVm => "MachineWithoutVm",
+            Self::NodeWithoutVm => "NodeWithoutVm",
+            Self::NodeWithoutClaim => "NodeWithoutClaim",
+            Self::StuckFinalizer => "StuckFinalizer",
+        }
+    }
+}
+
+/// What stands for nothing or cannot go, NodeClaims first, then AKS Machines, then Nodes, each by name. Nothing while a
+/// listing is not whole. The Snapshot, where there is one, tells which pods hold a drain up.
+#[must_use]
+pub fn reverse(inventory: &Inventory, snapshot: Option<&Snapshot>, settings: &Settings) -> Vec<Discrepancy> {
+    if inventory.failure().is_some() {
+        return Vec::new();
+    }
+    let there = There::of(inventory, snapshot, settings);
+    let claims = sorted(rows(&inventory.claims).iter().map(|c| &**c), |c| c.name.as_str());
+    let machines = sorted(rows(&inventory.bystanders).iter().map(|b| &**b), |b| b.id.folded());
+    let nodes = sorted(rows(&inventory.nodes).iter().map(|n| &**n), |n| n.name.as_str());
+    let claims = claims.into_iter().filter_map(|claim| there.claim(claim));
+    let machines = machines.into_iter().filter_map(|machine| there.machine(machine));
+    let nodes = nodes.into_iter().filter_map(|node| there.node(node));
+    claims.chain(machines).chain(nodes).collect()
+}
+
+fn sorted<'a, T>(rows: impl Iterator<Item = &'a T>, by: impl Fn(&T) -> &str) -> Vec<&'a T> {
+    let mut rows: Vec<&T> = rows.collect();
+    rows.sort_by(|a, b| by(a).cmp(by(b)));
+    rows
+}
+
+/// What is there.
+struct There<'a> {
+    at: Timestamp,
+    group: &'a ArmId,
+    snapshot: Option<&'a Snapshot>,
+    vms: Index<'a, &'a CloudResource>,
+    instances: Index<'a, ()>,
+    scale_sets: Index<'a, ()>,
+    machines: Index<'a, &'a Bystander>,
+    claim_by_vm: Index<'a, &'a Claim>,
+    claim_by_name: Index<'a, &'a Claim>,
+    nodes: Index<'a, &'a Node>,
+}
+
+impl<'a> There<'a> {
+    fn of(inventory: &'a Inventory, snapshot: Option<&'a Snapshot>, settings: &'a Settings) -> Self {
+        let vms = rows(&inventory.cloud).iter().filter(|r| r.kind() == ResourceKind::Vm);
+        let others = || rows(&inventory.bystanders).iter();
+        let instances = || others().filter(|b| matches!(b.role, Role::ScaleSetInstance { .. })).map(|b| b.id.folded());
+        let claims = || rows(&inventory.claims).iter().map(|c| &**c);
+        let machine = |b: &'a Arc<Bystander>| Some((machine_claim(b)?, &**b));
+        let nodes = rows(&inventory.nodes).iter();
+        Self {
+            at: inventory.finished_at,
+            group: &settings.cluster.group,
+            snapshot,
+            vms: Index::of(vms.map(|vm| (vm.id.folded(), &**vm))),
+            instances: Index::of(instances().map(|id| (id, ()))),
+            scale_sets: Index::of(instances().map(|id| (scale_set(id), ()))),
+            machines: Index::of(others().filter_map(machine)),
+            claim_by_vm: Index::of(claims().filter_map(|c| Some((claim_vm(c)?.folded(), c)))),
+            claim_by_name: Index::of(claims().map(|c| (c.name.as_str(), c))),
+            nodes: Index::of(nodes.filter_map(|n| Some((n.provider_id.as_ref()?.vm().folded(), &**n)))),
+        }
+    }
+
+    fn claim(&self, claim: &Claim) -> Option<Discrepancy> {
+        if let Some(since) = claim.deleting_at {
+            return self.stuck(&format!("NodeClaim {}", claim.name), since, claim.drain_deadline(), claim_vm(claim));
+        }
+        let vm = claim_vm(claim)?;
+        let launched = claim.status.launched?;
+        let object = format!("NodeClaim {}", claim.name);
+        match self.vms.find(vm.folded()) {
+            None if self.may_be_missed(vm) && self.age(launched) >= SHOWN_AFTER => {
+                let mut evidence = vec![format!("launched at {launched}, and VM {} is not there", vm.name())];
+                let machine = self.machines.find(claim.name.as_str());
+                evidence.extend(
+                    machine.map(|m| format!("AKS Machine {} still stands for it: each keeps the other", m.id.name())),
+                );
+                let remedy =
+                    format!("delete it: `kubectl delete nodeclaim {}`; its pods are then placed anew", claim.name);
+                Some(found(Mismatch::ClaimWithoutVm, object, Some(launched), evidence, remedy))
+            }
+            Some(there) if claim.status.registered.is_none() && self.age(launched) >= JOINS_WITHIN => {
+                if self.nodes.find(vm.folded()).is_some() {
+                    return None;
+                }
+                let evidence = vec![format!(
+                    "launched at {launched}; VM {} runs and is paid for, and no Node has joined",
+                    there.id.name()
+                )];
+                let remedy = format!(
+                    "look at the VM's boot diagnostics and the subnet's way to the API server, then `kubectl delete nodeclaim {}`",
+                    claim.name
+                );
+                Some(found(Mismatch::NeverJoined, object, Some(launched), evidence, remedy))
+            }
+            _ => None,
+        }
+    }
+
+    /// AKS shows a Machine as `Succeeded` though its VM is gone, say after a spot eviction: the Machine then keeps its
+    /// NodeClaim, and the NodeClaim the Machine.
+    fn machine(&self, machine: &Bystander) -> Option<Discrepancy> {
+        let Role::Machine { vm, state: ProvisioningState::Succeeded | ProvisioningState::Failed } = &machine.role
+        else {
+            return None;
+        };
+        let vm = vm.as_ref()?;
+        let young = machine.created_at.is_some_and(|at| self.age(at) < SHOWN_AFTER);
+        if young || !self.may_be_missed(vm) || self.vms.find(vm.folded()).is_some() {
+            return None;
+        }
+        let stem = machine_stem(machine).unwrap_or_default();
+        let mut evidence = vec![format!("AKS shows it ({stem}), and its VM {} is not there", vm.name())];
+        let claim = machine_claim(machine).and_then(|name| self.claim_by_name.find(name));
+        evidence.extend(claim.map(|c| format!("NodeClaim {} still stands for it: each keeps the other", c.name)));
+        let first = claim.map(|c| format!("`kubectl delete nodeclaim {}`, then ", c.name)).unwrap_or_default();
+        let remedy = format!("{first}delete the Machine: `az aks machine delete`; no VM goes with it");
+        let object = format!("AKS Machine {}", machine.id.name());
+        Some(found(Mismatch::MachineWithoutVm, object, machine.created_at, evidence, remedy))
+    }
+
+    fn node(&self, node: &Node) -> Option<Discrepancy> {
+        let vm = node.provider_id.as_ref()?.vm();
+        let object = format!("Node {}", node.name);
+        if let Some(since) = node.deleting_at.filter(|_| node.has_finalizer) {
+            let claim = self.claim_by_vm.find(vm.folded());
+            return self.stuck(&object, since, claim.and_then(|c| c.drain_deadline()), Some(vm));
+        }
+        let unready = !node.ready && self.age(node.ready_since) >= SHOWN_AFTER;
+        let claim = self.claim_by_vm.find(vm.folded());
+        let there = self.vms.find(vm.folded()).is_some() || self.instances.find(vm.folded()).is_some();
+        if !there && unready && self.may_be_missed(vm) {
+            let evidence = vec![
+                format!("its VM {} is not there, and it has not been ready since {}", vm.name(), node.ready_since),
+                claim.map_or_else(|| "no NodeClaim has it".to_owned(), |c| format!("NodeClaim {} has it", c.name)),
+            ];
+            let what = claim.map_or_else(|| format!("node {}", node.name), |c| format!("nodeclaim {}", c.name));
+            let remedy = format!("`kubectl delete {what}`; its pods are then placed anew");
+            return Some(found(Mismatch::NodeWithoutVm, object, Some(node.ready_since), evidence, remedy));
+        }
+        let pool = node.label(labels::NODEPOOL)?;
+        let named = node.name.as_str().strip_prefix("aks-").and_then(|name| self.claim_by_name.find(name));
+        if claim.is_some() || named.is_some() || !there || self.age(node.created_at) < SHOWN_AFTER {
+            return None;
+        }
+        let evidence = vec![format!("its label says NodePool {pool}, and no NodeClaim has VM {}", vm.name())];
+        let remedy = format!(
+            "nobody replaces or removes it: drain it and delete its VM {}, or restore its NodeClaim",
+            vm.name()
+        );
+        Some(found(Mismatch::NodeWithoutClaim, object, Some(node.created_at), evidence, remedy))
+    }
+
+    /// An object that has been going for too long, with all that is known to hold it.
+    fn stuck(
+        &self,
+        object: &str,
+        since: Timestamp,
+        deadline: Option<Timestamp>,
+        vm: Option<&ArmId>,
+    ) -> Option<Discrepancy> {
+        if self.age(since) < STUCK_AFTER || deadline.is_some_and(|at| at > self.at) {
+            return None;
+        }
+        let mut evidence = vec![format!("being deleted since {since}, and a finalizer holds it")];
+        let vm_there = vm.filter(|vm| self.vms.find(vm.folded()).is_some());
+        evidence.push(match (vm, vm_there) {
+            (_, Some(vm)) => format!("VM {} is still there", vm.name()),
+            (Some(vm), None) => format!("VM {} is gone: the finalizer waits for nothing in Azure", vm.name()),
+            (None, None) => "it never had a VM".to_owned(),
+        });
+        let node = vm.and_then(|vm| self.nodes.find(vm.folded()));
+        evidence.extend(node.map(|n| format!("Node {} is still there", n.name)));
+        let pods = node.map(|n| self.holding_pods(&n.name)).unwrap_or_default();
+        let remedy = if !pods.is_empty() {
+            "let these pods go: loosen their PodDisruptionBudget, remove karpenter.sh/do-not-disrupt, or delete them"
+        } else if vm_there.is_some() {
+            "look why the VM is not deleted: a lock, a denied permission or a failed operation in the activity log"
+        } else {
+            "look whether the controller that set the finalizer runs, and why it cannot finish; napkeeper strips none"
+        };
+        evidence.extend(pods);
+        Some(found(Mismatch::StuckFinalizer, object.to_owned(), Some(since), evidence, remedy.to_owned()))
+    }
+
+    /// The pods that a drain of a node waits for.
+    fn holding_pods(&self, node: &NodeName) -> Vec<String> {
+        let Some(snapshot) = self.snapshot else { return Vec::new() };
+        let pods = snapshot.usage(node).map(|usage| &usage.pods).into_iter().flatten();
+        let holding = pods.filter(|key| snapshot.pods().get(key).is_some_and(|pod| pod.holds_drain()));
+        holding.take(NAMED).map(|key| format!("pod {key} holds the drain up")).collect()
+    }
+
+    fn age(&self, since: Timestamp) -> SignedDuration {
+        self.at.duration_since(since)
+    }
+
+    /// True when a listing would have shown this if it were there: a VM of this group, or an instance of a scale set
+    /// whose instances were listed.
+    fn may_be_missed(&self, vm: &ArmId) -> bool {
+        let in_scale_set = vm.folded().contains("/virtualmachinescalesets/");
+        lies_in(vm, self.group) && (!in_scale_set || self.scale_sets.find(scale_set(vm.folded())).is_some())
+    }
+}
+
+/// The id of the scale set of an instance.
+fn scale_set(instance: &str) -> &str {
+    instance.split("/virtualmachines/").next().unwrap_or(instance)
+}
+
+/// The VM of a NodeClaim, as it says itself.
+fn claim_vm(claim: &Claim) -> Option<&ArmId> {
+    let provider = claim.status.provider_id.as_ref().map(|p| p.vm());
+    provider.or_else(|| claim.intent.as_ref().map(|i| &i.vm))
+}
+
+fn found(
+    kind: Mismatch,
+    object: String,
+    since: Option<Timestamp>,
+    evidence: Vec<String>,
+    remedy: String,
+) -> Discrepancy {
+    let evidence = evidence.into_iter().map(Arc::from).collect();
+    Discrepancy { kind, object: Arc::from(object), since, evidence, remedy: Arc::from(remedy) }
+}

@@ -1,0 +1,49 @@
+//! Machines: what is asked of the agent pools of AKS?
+//!
+//! Experimental. A Machine is a node that AKS makes and keeps: VM, NIC, disk and bootstrap are its own affair.
+
+use super::KubeletSpec;
+use crate::catalog::OfferingKey;
+use crate::cluster::cloud::Tags;
+use crate::names::{ArmId, ClaimName};
+
+/// A request about one Machine, `managedClusters/{cluster}/agentPools/{pool}/machines/{name}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MachineCall {
+    /// Read it. Replies `Machine`, `None` where Azure says 404.
+    Get(ArmId),
+    /// Create it. Replies `Accepted`; one of that name is never changed.
+    Put(Box<MachineSpec>),
+    /// Delete it, with its VM, by its pool. Replies `Accepted`, or `Done` where it is gone already.
+    Delete(ArmId),
+}
+
+/// A Machine to be created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MachineSpec {
+    /// Its id.
+    pub id: ArmId,
+    /// Size, zone and capacity type.
+    pub offering: OfferingKey,
+    /// OS disk in GB.
+    pub os_disk_gb: u32,
+    /// Tags, for everything that AKS makes for it.
+    pub tags: Tags,
+    /// The NodeClaim that its kubelet will announce itself for.
+    pub claim: ClaimName,
+    /// Disks and caches are encrypted at the host.
+    pub encryption_at_host: bool,
+    /// What its kubelet is told.
+    pub kubelet: KubeletSpec,
+}
+
+impl MachineCall {
+    /// The Machine.
+    #[must_use]
+    pub fn id(&self) -> &ArmId {
+        match self {
+            Self::Get(id) | Self::Delete(id) => id,
+            Self::Put(spec) => &spec.id,
+        }
+    }
+}

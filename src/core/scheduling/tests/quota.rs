@@ -1,0 +1,169 @@
+//! Quota: nothing is bought that Azure would refuse for quota, and the reason is given.
+
+use super::solve;
+use crate::catalog::CapacityType;
+use crate::catalog::CapacityType::{OnDemand, Spot};
+use crate::cluster::Snapshot;
+use crate::cluster::claim::{Claim, PlannedOffering};
+use crate::facts::{Quota, STALE_AFTER, Usage};
+use crate::fixtures::{at, claim, class, cluster, intent, offering, only, pods, pool, shape, start};
+use crate::labels;
+use jiff::SignedDuration;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const FAMILY: &str = "standardDSv5Family";
+
+/// Azure's numbers: used and allowed, by name; whatever is not named is not limited.
+fn quota(numbers: &[(&str, u64, u64)]) -> Option<Arc<Quota>> {
+    let usage = |&(name, used, limit): &(&str, u64, u64)| Usage { name: Arc::from(name), used, limit };
+    Some(Arc::new(Quota::new(start(), numbers.iter().map(usage))))
+}
+
+/// A pool that buys `Standard_D*s_v5` alone, at full price.
+fn only_d() -> crate::cluster::pool::NodePool {
+    let mut pool = pool("d");
+    pool.requirements.add_all(&only(&[
+        (labels::CAPACITY_TYPE, &["on-demand"]),
+        (labels::SKU_FAMILY, &["D"]),
+        (labels::ARCH, &["amd64"]),
+    ]));
+    pool
+}
+
+fn d4(captype: CapacityType) -> PlannedOffering {
+    offering("Standard_D4s_v5", 1, captype)
+}
+
+fn reasons(snapshot: &Snapshot, cpus: i64) -> String {
+    let outcome = solve(snapshot, &pods("p", shape("a", cpus * 1000, 1), 1));
+    let why = outcome.unplaced.iter().flat_map(|u| &u.why).map(|(_, why)| why.to_string());
+    why.collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn a_full_family_is_not_tried_and_is_named_with_what_is_in_flight() {
+    let mut snapshot = cluster([only_d()]);
+    snapshot.quota = quota(&[("StandardDSv5family", 8, 10), ("cores", 20, 100)]);
+    let why = reasons(&snapshot, 3);
+    assert_eq!(why, "quota of family StandardDSv5family: 8 of 10 cores used, 0 in flight, 4 needed");
+    assert_eq!(reasons(&snapshot, 1), "", "two cores are left");
+    // In flight: its VM is in none of Azure's numbers yet, and it has no room for more.
+    let mut flying = claim("d-a", &only_d(), vec![offering("Standard_D2s_v5", 1, OnDemand)]);
+    flying.status.node_name = None;
+    snapshot.put_claim(flying);
+    let why = reasons(&snapshot, 3);
+    assert!(why.ends_with("8 of 10 cores used, 2 in flight, 4 needed"), "{why}");
+}
+
+#[test]
+fn region_and_spot_have_quotas_of_their_own() {
+    let mut snapshot = cluster([only_d()]);
+    snapshot.quota = quota(&[(FAMILY, 0, 100), ("cores", 99, 100), ("lowPriorityCores", 0, 0)]);
+    assert_eq!(reasons(&snapshot, 1), "quota of the region: 99 of 100 cores used, 0 in flight, 2 needed");
+    let mut both = cluster([pool("general")]);
+    both.quota = quota(&[("lowPriorityCores", 0, 0)]);
+    let outcome = solve(&both, &pods("p", shape("a", 1000, 1), 1));
+    let offerings = &outcome.new[0].offerings;
+    assert!(offerings.iter().all(|o| o.key.capacity_type == OnDemand), "no spot core is to be had: {offerings:?}");
+    both.quota = quota(&[("cores", 100, 100)]);
+    let outcome = solve(&both, &pods("p", shape("a", 1000, 1), 1));
+    assert!(outcome.new[0].offerings.iter().all(|o| o.key.capacity_type == Spot), "spot does not count there");
+}
+
+#[test]
+fn two_pools_share_one_quota() {
+    let mut other = only_d();
+    other.name = crate::names::NodePoolName::new("e").unwrap();
+    let mut snapshot = cluster([only_d(), other]);
+    snapshot.quota = quota(&[(FAMILY, 0, 8)]);
+    let one_each = crate::cluster::pod::PodShape {
+        spread: vec![crate::fixtures::spread(labels::HOSTNAME, "a", 1)],
+        ..shape("a", 1000, 1)
+    };
+    let outcome = solve(&snapshot, &pods("p", one_each, 9));
+    assert_eq!((outcome.new.len(), outcome.unplaced_pods()), (4, 5));
+}
+
+#[test]
+fn numbers_that_are_old_stop_nobody() {
+    let mut snapshot = cluster([only_d()]);
+    let old = start() - STALE_AFTER - SignedDuration::from_secs(1);
+    let full = Usage { name: Arc::from(FAMILY), used: 10, limit: 10 };
+    snapshot.quota = Some(Arc::new(Quota::new(old, [full.clone()])));
+    assert_eq!(reasons(&snapshot, 1), "");
+    snapshot.quota = Some(Arc::new(Quota::new(old + SignedDuration::from_secs(1), [full])));
+    assert_ne!(reasons(&snapshot, 1), "");
+}
+
+#[test]
+fn a_vm_counts_as_in_flight_until_azure_has_been_asked_after_its_launch() {
+    let room_left = |change: &dyn Fn(&mut Claim)| {
+        let mut snapshot = cluster([only_d()]);
+        snapshot.quota = quota(&[(FAMILY, 0, 4)]);
+        let mut one = claim("d-a", &only_d(), vec![d4(OnDemand)]);
+        change(&mut one);
+        snapshot.put_claim(one);
+        // Larger than what the claim in flight would hold.
+        reasons(&snapshot, 3).is_empty()
+            || !reasons(&snapshot, 3).contains("in flight")
+            || reasons(&snapshot, 3).contains(" 0 in flight")
+    };
+    let intended = |c: &mut Claim| c.intent = Some(intent(c, d4(OnDemand)));
+    assert!(room_left(&|c| c.status.launched = Some(start())), "Azure counts it");
+    assert!(room_left(&|c| c.deleting_at = Some(start())), "it goes before it asked for anything");
+    assert!(
+        !room_left(&|c| {
+            intended(c);
+            c.deleting_at = Some(at(1));
+        }),
+        "it goes, but its VM may be being made"
+    );
+}
+
+proptest! {
+    /// Whatever the quotas and the pods: what is bought and what is in flight stays within every quota.
+    #[test]
+    fn what_is_bought_stays_within_every_quota(
+        limits in proptest::collection::vec((0_u64..40, 0_u64..60), 6),
+        demand in proptest::collection::vec((1_i64..9, 1_usize..12), 1..6),
+        flying in 0_usize..4,
+    ) {
+        let mut snapshot = cluster([pool("general"), only_d()]);
+        let names = [FAMILY, "standardFSv2Family", "standardESv5Family", "Standard NCASv3_T4 Family", "cores", "lowPriorityCores"];
+        let numbers: Vec<_> = names.iter().zip(&limits).map(|(n, (used, more))| (*n, *used, used + more)).collect();
+        snapshot.quota = quota(&numbers);
+        for i in 0..flying {
+            snapshot.put_claim(claim(&format!("d-{i}"), &only_d(), vec![d4(OnDemand)]));
+        }
+        let waiting: Vec<_> = demand.iter().enumerate()
+            .flat_map(|(i, (cpus, n))| pods(&format!("p{i}"), shape(&format!("a{i}"), cpus * 1000, 1), *n)).collect();
+        let outcome = solve(&snapshot, &waiting);
+
+        let types = &snapshot.instance_types[&class().name];
+        let mut bought: BTreeMap<String, u64> = BTreeMap::new();
+        bought.insert(FAMILY.to_lowercase(), 4 * flying as u64);
+        bought.insert("cores".to_owned(), 4 * flying as u64);
+        for node in &outcome.new {
+            // The launch begins with the first; the rest is for when it is refused.
+            let key = &node.offerings[0].key;
+            let facts = &types.iter().find(|t| t.facts.name == key.size).unwrap().facts;
+            let cores = u64::from(facts.vcpus);
+            let names = match key.capacity_type {
+                Spot => vec!["lowprioritycores".to_owned()],
+                OnDemand => vec!["cores".to_owned(), facts.family.to_lowercase()],
+            };
+            for name in names {
+                *bought.entry(name).or_default() += cores;
+            }
+        }
+        if !outcome.new.is_empty() {
+            for (name, used, limit) in numbers {
+                let more = bought.get(&name.to_lowercase()).copied().unwrap_or(0);
+                let own = if [FAMILY, "cores"].contains(&name) { 4 * flying as u64 } else { 0 };
+                prop_assert!(more == own || used + more <= limit, "{name}: {used} + {more} > {limit}");
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Facts beside offers: prices, room in subnets and versions of images, as Azure's own endpoints say them?
+//!
+//! The simulated Azure has one subnet, `aks-subnet`, in whichever virtual network is asked for.
+
+use super::answer::{ok, wrong};
+use super::{Request, Response, route::Query};
+use crate::cloud::Cloud;
+use napkeeper_core::catalog::{CapacityType, OfferingKey};
+use napkeeper_core::facts::ImageDefinition;
+use napkeeper_core::money::HourlyPrice;
+use napkeeper_core::names::VmSize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Where the price list is; on a host of its own in earnest.
+pub const PRICES: &str = "/api/retail/prices";
+/// The one subnet.
+const SUBNET: &str = "aks-subnet";
+/// Addresses of the subnet where no limit is set: those of a /16, less Azure's five.
+const USABLE: u32 = 65_531;
+/// Items on a page of the price list, as there.
+const PRICES_ON_PAGE: usize = 100;
+/// What Windows costs more per vCPU and hour, in nano-USD.
+const WINDOWS: i64 = 46_000_000;
+
+/// What else a path names.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Fact {
+    /// Usages of a virtual network, by its id.
+    Network(String),
+    /// Versions of an image of a community gallery.
+    ImageVersions {
+        /// The gallery's public name.
+        gallery: String,
+        /// The image's name.
+        image: String,
+    },
+}
+
+/// Versions of `Microsoft.Compute/locations/communityGalleries`.
+const GALLERY_VERSIONS: [&str; 7] =
+    ["2021-07-01", "2021-10-01", "2022-01-03", "2022-03-03", "2022-08-03", "2023-07-03", "2024-03-03"];
+
+impl Fact {
+    /// What a path names; the words are in lower case, the names as they are spelt.
+    pub(super) fn parse(words: &[&str], names: &[&str]) -> Option<Self> {
+        match (words, names) {
+            (
+                [
+                    "subscriptions",
+                    _,
+                    "resourcegroups",
+                    _,
+                    "providers",
+                    "microsoft.network",
+                    "virtualnetworks",
+                    _,
+                    "usages",
+                ],
+                [network @ .., _],
+            ) => Some(Self::Network(format!("/{}", network.join("/")))),
+            (
+                [
+                    "subscriptions",
+                    _,
+                    "providers",
+                    "microsoft.compute",
+                    "locations",
+                    _,
+                    "communitygalleries",
+                    _,
+                    "images",
+                    _,
+                    "versions",
+                ],
+                [_, _, _, _, _, _, _, gallery, _, image, _],
+            ) => Some(Self::ImageVersions { gallery: (*gallery).to_owned(), image: (*image).to_owned() }),
+            _ => None,
+        }
+    }
+
+    /// Provider and versions, for the check of `api-version`; `None` is those of Microsoft.Network.
+    pub(super) fn versions(&self) -> Option<(&'static str, &'static [&'static str])> {
+        match self {
+            Self::Network(_) => None,
+            Self::ImageVersions { .. } => Some(("locations/communityGalleries/images/versions", &GALLERY_VERSIONS)),
+        }
+    }
+
+    pub(super) fn answer(&self, cloud: &Cloud) -> Result<Response, Response> {
+        match self {
+            Self::Network(id) => Ok(ok(network(cloud, id))),
+            Self::ImageVersions { gallery, image } => versions(gallery, image),
+        }
+    }
+}
+
+fn network(cloud: &Cloud, id: &str) -> Value {
+    json!({ "value": [{
+        "currentValue": f64::from(cloud.usage().addresses),
+        "limit": f64::from(cloud.limits.subnet.unwrap_or(USABLE)),
+        "id": format!("{id}/subnets/{SUBNET}"),
+        "name": { "localizedValue": "Subnet size and usage", "value": "SubnetSpace" },
+        "unit": "Count",
+    }] })
+}
+
+/// Three versions, of which the last by name is not to be taken.
+fn versions(gallery: &str, image: &str) -> Result<Response, Response> {
+    let known = (30..40).flat_map(ImageDefinition::all);
+    let is_known = known.into_iter().any(|d| d.gallery.name() == gallery && d.name.eq_ignore_ascii_case(image));
+    if !is_known {
+        let message = format!("The gallery image '{image}' of the community gallery '{gallery}' was not found.");
+        return Err(wrong(404, "ResourceNotFound", &message));
+    }
+    let version = |name: &str, published: &str, excluded: bool| {
+        json!({
+            "name": name, "type": "Microsoft.Compute/Locations/CommunityGalleries/Images/Versions",
+            "location": "westeurope",
+            "properties": { "publishedDate": published, "excludeFromLatest": excluded },
+        })
+    };
+    Ok(ok(json!({ "value": [
+        version("202607.15.0", "2026-07-17T08:00:00+00:00", false),
+        version("202608.01.0", "2026-08-03T08:00:00.1234567+00:00", false),
+        version("202608.09.0", "2026-08-10T08:00:00+00:00", true),
+    ] })))
+}
+
+/// The public price list, which wants no token; `None` for another path.
+pub(super) fn prices(cloud: &Cloud, request: &Request<'_>) -> Option<Response> {
+    let (path, query) = request.path_and_query.split_once('?').unwrap_or((request.path_and_query, ""));
+    (path == PRICES && request.method == "GET").then(|| {
+        let query = Query::parse(query);
+        let filter = query.get("$filter").unwrap_or_default().replace('+', " ");
+        let asked = filter.contains(&format!("armRegionName eq '{}'", cloud.settings().region));
+        let items = if asked { items(cloud) } else { Vec::new() };
+        let from: usize = query.get("$skip").and_then(|n| n.parse().ok()).unwrap_or(0);
+        let page: Vec<Value> = items.iter().skip(from).take(PRICES_ON_PAGE).cloned().collect();
+        let next = from + PRICES_ON_PAGE;
+        let link = (next < items.len()).then(|| {
+            let kept: Vec<&str> = request.path_and_query.split_once('?').map_or("", |(_, q)| q).split('&').collect();
+            let kept = kept.into_iter().filter(|pair| !Query::names(pair, "$skip")).collect::<Vec<_>>().join("&");
+            format!("{}{PRICES}?{kept}&$skip={next}", request.origin)
+        });
+        ok(json!({
+            "BillingCurrency": "USD", "CustomerEntityId": "Default", "CustomerEntityType": "Retail",
+            "Count": page.len(), "Items": page, "NextPageLink": link,
+        }))
+    })
+}
+
+/// The meters of every size: beside the price on Linux those that are easily taken for it.
+fn items(cloud: &Cloud) -> Vec<Value> {
+    let settings = cloud.settings();
+    let mut prices: BTreeMap<(&VmSize, CapacityType), HourlyPrice> = BTreeMap::new();
+    for (OfferingKey { size, capacity_type, .. }, price) in &settings.prices {
+        prices.insert((size, *capacity_type), *price);
+    }
+    let mut items = Vec::new();
+    for ((size, capacity_type), price) in prices {
+        let name = size.as_str().split_once('_').map_or(size.as_str(), |(_, rest)| rest).replace('_', " ");
+        let vcpus = settings.sizes.get(size).map_or(0, |facts| i64::from(facts.vcpus));
+        let product = "Virtual Machines Series";
+        let windows = price + HourlyPrice::from_nanos(WINDOWS) * vcpus;
+        let half = HourlyPrice::from_nanos(price.nanos() / 2);
+        let word = if capacity_type == CapacityType::Spot { " Spot" } else { "" };
+        let mut add = |product: &str, word: &str, price: HourlyPrice| {
+            items.push(item(settings.region.as_str(), size, (product, &format!("{name}{word}")), price));
+        };
+        add(&format!("{product} Windows"), word, windows);
+        add(product, word, price);
+        if capacity_type == CapacityType::OnDemand {
+            add(product, " Low Priority", half);
+            add("Series Cloud Services", word, windows);
+            add(product, word, HourlyPrice::ZERO);
+        }
+    }
+    items
+}
+
+#[expect(clippy::cast_precision_loss, reason = "prices are far below 2^53 nano-USD")]
+fn item(region: &str, size: &VmSize, (product, sku): (&str, &str), price: HourlyPrice) -> Value {
+    let usd = price.nanos() as f64 / 1e9;
+    json!({
+        "currencyCode": "USD", "tierMinimumUnits": 0.0, "retailPrice": usd, "unitPrice": usd,
+        "armRegionName": region, "effectiveStartDate": "2023-01-01T00:00:00Z",
+        "meterId": format!("{product}/{sku}"), "meterName": sku, "productName": product, "skuName": sku,
+        "serviceName": "Virtual Machines", "serviceFamily": "Compute", "unitOfMeasure": "1 Hour",
+        "type": "Consumption", "isPrimaryMeterRegion": true, "armSkuName": size.as_str(),
+    })
+}

@@ -1,0 +1,104 @@
+//! Machines: what does AKS make when a Machine is asked for, and what goes with it?
+//!
+//! AKS makes NIC, disk and VM under names of its own, with the Machine's tags. A refusal leaves nothing; a creation that
+//! fails at its end leaves a failed Machine. When Azure takes the VM back, the Machine stays and says `Succeeded`.
+
+use super::operation::Work;
+use super::refusal::Refusal;
+use super::{Author, Cloud};
+use jiff::Timestamp;
+use napkeeper_core::cluster::bystander::{Bystander, Role};
+use napkeeper_core::cluster::cloud::ProvisioningState;
+use napkeeper_core::names::ArmId;
+use napkeeper_core::plan::{MachineCall, MachineSpec, NicSpec, Reply, VmSpec};
+
+impl Cloud {
+    pub(super) fn machine_call(&mut self, call: &MachineCall, now: Timestamp) -> Result<Reply, Refusal> {
+        match call {
+            MachineCall::Get(id) => Ok(Reply::Machine(self.bystander(id).cloned())),
+            MachineCall::Put(spec) => self.put_machine(spec, now),
+            MachineCall::Delete(id) => self.delete_machine(id, now),
+        }
+    }
+
+    fn put_machine(&mut self, spec: &MachineSpec, now: Timestamp) -> Result<Reply, Refusal> {
+        if self.bystander(&spec.id).is_some() {
+            return Err(Refusal::Precondition { condition: "If-None-Match", resource: spec.id.clone() });
+        }
+        let name = format!("aks-{}-{:08x}-vm", spec.id.name(), self.minted.wrapping_mul(0x9e37_79b1) & 0xffff_ffff);
+        let (vm, nic) = (self.vm_id(&name), self.nic_id(&name));
+        self.put_nic(&NicSpec { id: nic.clone(), tags: spec.tags.clone(), accelerated: false, fresh: true }, now)?;
+        let made = self.put_vm(
+            &VmSpec {
+                id: vm.clone(),
+                offering: spec.offering.clone(),
+                nic: nic.clone(),
+                os_disk: self.disk_id(&name),
+                os_disk_gb: spec.os_disk_gb,
+                tags: spec.tags.clone(),
+                claim: spec.claim.clone(),
+                kubelet: spec.kubelet.clone(),
+                encryption_at_host: spec.encryption_at_host,
+                fresh: true,
+            },
+            now,
+        );
+        if made.is_err() {
+            self.remove(&nic, Author::Cascade, now);
+            return made;
+        }
+        let role = Role::Machine { vm: Some(vm), state: ProvisioningState::Creating };
+        let machine = Bystander { id: spec.id.clone(), tags: spec.tags.clone(), created_at: Some(now), role };
+        self.add_bystander(machine, now)?;
+        made
+    }
+
+    fn delete_machine(&mut self, id: &ArmId, now: Timestamp) -> Result<Reply, Refusal> {
+        if self.bystander(id).is_none() {
+            return Ok(Reply::Done);
+        }
+        if let Some(operation) = self.operations.on(id).filter(|_| self.operations.deletes(id)) {
+            return Ok(Reply::Accepted(operation.clone()));
+        }
+        self.edit_bystander(id, |one| {
+            if let Role::Machine { state, .. } = &mut one.role {
+                *state = ProvisioningState::Deleting;
+            }
+        });
+        let due = now + self.takes(self.settings.timings.vm_delete, "delete", id.folded());
+        let outcome = if self.faults.fails_late(true, now) { Err(Refusal::FailedLate) } else { Ok(()) };
+        Ok(Reply::Accepted(self.begin(id, Work::Delete(outcome), due)))
+    }
+
+    /// The VM of a Machine has come up, or has not.
+    pub(super) fn settle_machine(&mut self, vm: &ArmId, ok: bool) {
+        let Some(id) = self.machine_of(vm) else { return };
+        self.edit_bystander(&id, |one| {
+            if let Role::Machine { state, .. } = &mut one.role
+                && *state == ProvisioningState::Creating
+            {
+                *state = if ok { ProvisioningState::Succeeded } else { ProvisioningState::Failed };
+            }
+        });
+    }
+
+    /// A Machine that was to be deleted is still there.
+    pub(super) fn keep_machine(&mut self, id: &ArmId) {
+        self.edit_bystander(id, |one| {
+            if let Role::Machine { state, .. } = &mut one.role {
+                *state = ProvisioningState::Failed;
+            }
+        });
+    }
+
+    /// A Machine goes, and its VM with all that hangs on it.
+    pub(super) fn remove_machine(&mut self, id: &ArmId, at: Timestamp) {
+        let Some(gone) = self.take_bystander(id, at) else { return };
+        let Role::Machine { vm: Some(vm), .. } = &gone.role else { return };
+        if let Some(machine) = self.machines.get_mut(vm) {
+            // AKS takes the NIC of a VM that never came up, too.
+            machine.failed = false;
+        }
+        self.remove(vm, Author::Cascade, at);
+    }
+}

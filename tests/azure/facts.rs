@@ -1,0 +1,161 @@
+//! Facts: does the adapter understand what the simulated Azure says of sizes, quota, prices, subnets, locks and images?
+
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_azure::{Azure, AzureSettings, RetailPrices};
+use napkeeper_core::catalog::{CapacityType, Catalog, OfferingKey, RegionCatalog};
+use napkeeper_core::cluster::cloud::Tags;
+use napkeeper_core::facts::{Fact, Usage};
+use napkeeper_core::facts::{
+    ImageDefinition, Known, LockLevel, PriceSheet, Quota, SizeListing, catalog_of, price_list,
+};
+use napkeeper_core::names::{ArmId, Region, VmSize, Zone};
+use napkeeper_core::ports::CloudErrorCode;
+use napkeeper_core::settings::ClusterIdentity;
+use napkeeper_sim::cloud::{Cloud, CloudSettings, ListingFault};
+use napkeeper_tests::arm::{self, InProcess};
+use std::sync::Arc;
+
+const SUBNET: &str =
+    "/subscriptions/s/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/v/subnets/aks-subnet";
+
+struct Lab {
+    wire: Arc<InProcess>,
+    azure: Azure,
+    region: RegionCatalog,
+    now: Timestamp,
+}
+
+fn lab() -> Lab {
+    let region = Catalog::embedded().unwrap().region(&Region::new("westeurope").unwrap()).unwrap();
+    let cluster = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c";
+    let identity = ClusterIdentity {
+        cluster: ArmId::new(cluster).unwrap(),
+        tag: Arc::from("c"),
+        group: ArmId::new("/subscriptions/s/resourceGroups/MC_g").unwrap(),
+        region: region.region.clone(),
+    };
+    let settings = CloudSettings::of_region(&identity, &region, 1);
+    let now = "2026-11-21T20:00:00Z".parse().unwrap();
+    let wire = InProcess::new(Cloud::new(settings.clone()), now);
+    let azure = arm::azure(&settings, wire.clone());
+    Lab { wire, azure, region, now }
+}
+
+impl Lab {
+    fn add_vm(&self, name: &str, size: &str, capacity_type: CapacityType) {
+        let zone = Zone::of(&self.region.region, 1);
+        let offering = OfferingKey { size: VmSize::new(size).unwrap(), zone, capacity_type };
+        self.wire.with(|cloud, now| cloud.add_vm(name, Tags::new(), &offering, *now)).unwrap();
+    }
+
+    async fn listing(&self) -> SizeListing {
+        let catalog = Catalog::embedded().unwrap();
+        let gpus = |name: &VmSize| catalog.size(name).and_then(|facts| facts.gpu.clone());
+        let rows = self.azure.sizes().await.unwrap();
+        let sizes = rows.iter().map(|row| row.read(&self.region.region, gpus).unwrap()).collect();
+        SizeListing::default().learn(sizes, 1, self.now).unwrap()
+    }
+}
+
+fn entry(usages: &[Usage], name: &str) -> (u64, u64) {
+    let found = usages.iter().find(|u| &*u.name == name).unwrap();
+    (found.used, found.limit)
+}
+
+#[tokio::test]
+async fn the_listing_and_the_price_list_make_the_catalogue_that_is_sold() {
+    let lab = lab();
+    let prices = RetailPrices::new(AzureSettings::ENDPOINT, lab.wire.clone()).unwrap();
+    let meters = prices.meters(&lab.region.region).await.unwrap();
+    assert!(meters.len() > lab.region.sizes.len() * 3, "Windows and others are in the list");
+    let known = Known {
+        sizes: Some(Fact { as_of: lab.now, value: Arc::new(lab.listing().await) }),
+        prices: Some(Fact { as_of: lab.now, value: Arc::new(price_list(&meters, lab.now)) }),
+        ..Known::default()
+    };
+    let made = catalog_of(&known, &lab.region, &PriceSheet::default());
+    assert_eq!(made.sizes.len(), lab.region.sizes.len(), "all pages were read");
+    for (made, sold) in made.sizes.iter().zip(&lab.region.sizes) {
+        assert_eq!(made.facts, sold.facts);
+        assert_eq!((made.on_demand, made.spot), (sold.on_demand, sold.spot), "{}", sold.facts.name);
+        // The simulated Azure sells a size in the zones in which it has a price.
+        if sold.on_demand.is_some() || sold.spot.is_some() {
+            assert_eq!(made.zones, sold.zones, "{}", sold.facts.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_listing_whose_last_page_fails_is_a_failure_and_not_a_short_answer() {
+    let lab = lab();
+    let end = lab.now + SignedDuration::from_mins(1);
+    lab.wire.with(|cloud, _| cloud.faults.listing = Some((end, ListingFault::BrokenPage)));
+    assert_eq!(lab.azure.sizes().await.unwrap_err().code, CloudErrorCode::Unavailable);
+    lab.wire.set_now(end);
+    assert!(lab.azure.sizes().await.unwrap().len() > 400);
+}
+
+#[tokio::test]
+async fn usages_and_addresses_follow_what_runs() {
+    let lab = lab();
+    lab.wire.with(|cloud, _| {
+        cloud.limits.families.insert(Arc::from("standardDSv5Family"), 10);
+        cloud.limits.subnet = Some(251);
+    });
+    let subnet = [ArmId::new(SUBNET.to_uppercase().replace("/SUBSCRIPTIONS/", "/subscriptions/")).unwrap()];
+    let before = lab.azure.subnets(&subnet).await.unwrap();
+    lab.add_vm("a", "Standard_D4s_v5", CapacityType::OnDemand);
+    lab.add_vm("b", "Standard_D2s_v5", CapacityType::Spot);
+    let usages = lab.azure.usages().await.unwrap();
+    assert_eq!(entry(&usages, "standardDSv5Family"), (4, 10));
+    assert_eq!((entry(&usages, "cores").0, entry(&usages, "lowPriorityCores").0), (4, 2));
+    assert_eq!(Quota::new(lab.now, usages.clone()).usages().count(), usages.len());
+    let after = lab.azure.subnets(&subnet).await.unwrap();
+    assert_eq!((before[0].used, before[0].usable), (0, 251));
+    assert_eq!((after[0].used, after[0].free()), (2, 249));
+    let other = [ArmId::new(SUBNET.replace("aks-subnet", "another")).unwrap()];
+    assert!(lab.azure.subnets(&other).await.unwrap_err().message.contains("no subnet another"));
+}
+
+#[tokio::test]
+async fn locks_and_images_are_read() {
+    let lab = lab();
+    assert_eq!(lab.azure.group_locks().await.unwrap(), []);
+    let end = lab.now + SignedDuration::from_mins(1);
+    lab.wire.with(|cloud, _| cloud.faults.deletes_locked_until = Some(end));
+    let locks = lab.azure.group_locks().await.unwrap();
+    assert_eq!((locks.len(), locks[0].level), (1, LockLevel::CanNotDelete));
+    let images = lab.azure.images(&ImageDefinition::all(33)).await.unwrap();
+    assert_eq!(images.len(), ImageDefinition::all(33).len());
+    let version = &images["2204gen2containerd"];
+    assert_eq!(&*version.version, "202608.01.0", "the newest, but for one that is not to be taken");
+    assert!(version.published_at.is_some());
+}
+
+#[tokio::test]
+async fn the_simulated_azure_knows_which_versions_there_are() {
+    let lab = lab();
+    let ask = |path: &str| {
+        let conditions = napkeeper_sim::arm::Conditions::default();
+        let request = napkeeper_sim::arm::Request {
+            method: "GET",
+            origin: "https://a",
+            path_and_query: path,
+            body: b"",
+            conditions,
+        };
+        lab.wire.with(|cloud, now| napkeeper_sim::arm::handle(cloud, &request, *now).status)
+    };
+    let compute = "/subscriptions/s/providers/Microsoft.Compute/locations/westeurope";
+    let all = ImageDefinition::all(33);
+    let gallery = all.iter().find(|image| image.name == "V3gen2").unwrap().gallery.name();
+    for (path, good) in [
+        (format!("{compute}/usages"), "2024-07-01"),
+        (format!("{}/usages", SUBNET.replace("/subnets/aks-subnet", "")), "2024-05-01"),
+        (format!("{compute}/communityGalleries/{gallery}/images/V3gen2/versions"), "2023-07-03"),
+    ] {
+        assert_eq!(ask(&format!("{path}?api-version={good}")), 200, "{path}");
+        assert_eq!(ask(&format!("{path}?api-version=2020-01-32")), 400, "{path}");
+        assert_eq!(ask(&path), 400, "{path}");
+    }
+}

@@ -1,0 +1,109 @@
+//! Facts: does the controller publish what Azure offers, may the webhook read just that, and does quota hold pods?
+
+use super::story::{claims, quickstart};
+use super::{eventually, one_lab_at_a_time};
+use anyhow::{Context, Result, ensure};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::{ConfigMap, Event};
+use kube::api::{Api, ListParams};
+use napkeeper_api::facts::{FACTS_CONFIG_MAP, Published};
+use napkeeper_core::facts::FactKind;
+use napkeeper_tests::lab::{Lab, NAMESPACE};
+use serde_json::json;
+use std::time::Duration;
+
+const STEP: Duration = Duration::from_secs(120);
+/// What a ConfigMap may have, with room for its metadata.
+const MOST_BYTES: usize = 900 << 10;
+
+/// The object, once it has all facts.
+async fn whole(lab: &Lab) -> Result<(ConfigMap, Published)> {
+    let api: Api<ConfigMap> = Api::namespaced(lab.plane.client().await?, NAMESPACE);
+    eventually("whole napkeeper-facts", STEP, async || {
+        let Some(map) = api.get_opt(FACTS_CONFIG_MAP).await? else { return Ok(None) };
+        let published = Published::read(map.data.as_ref().context("no data")?)?;
+        let known = &published.known;
+        let rest = known.images.is_some() && known.subnets.is_some() && known.locks.is_some();
+        let whole = known.sizes.is_some() && known.prices.is_some() && known.quota.is_some() && rest;
+        Ok(whole.then_some((map, published)))
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn facts_are_published_and_a_full_quota_holds_pods_with_the_reason() -> Result<()> {
+    let _turn = one_lab_at_a_time().await;
+    let mut lab = Lab::start("provisioner").await?;
+    for of in ["cores", "lowPriorityCores"] {
+        lab.fault_inside(&json!({ "quota": { "of": of, "cores": 1 } })).await?;
+    }
+    let _controller = lab.controller()?;
+    let (map, published) = whole(&lab).await?;
+    ensure!(
+        published.failing.is_empty() && published.broken.is_empty(),
+        "{:?} {:?}",
+        published.failing,
+        published.broken
+    );
+    let sizes = published.known.sizes.context("no sizes")?.value.sizes.len();
+    ensure!(sizes > 400, "only {sizes} sizes");
+    let bytes = serde_json::to_string(&map)?.len();
+    eprintln!("napkeeper-facts of westeurope: {sizes} sizes, {bytes} bytes");
+    ensure!(bytes < MOST_BYTES, "{bytes} bytes");
+    let managers = map.metadata.managed_fields.unwrap_or_default();
+    ensure!(managers.iter().any(|m| m.manager.as_deref() == Some("napkeeper-facts")), "{managers:?}");
+    the_webhook_may_read_this_object_alone(&lab).await?;
+    what_fails_stays_as_it_was(&mut lab).await?;
+
+    lab.plane.apply(&quickstart()?).await?;
+    let events: Api<Event> = Api::namespaced(lab.plane.client().await?, "default");
+    let said = eventually("an event that names the quota", STEP, async || {
+        let all = events.list(&ListParams::default()).await?.items;
+        let mut notes = all.into_iter().filter_map(|event| event.message);
+        Ok(notes.find(|note| note.contains("quota of ")))
+    })
+    .await?;
+    ensure!(said.contains("0 of 1 cores used, 0 in flight"), "{said}");
+    ensure!(claims(&lab).await?.is_empty(), "NodeClaims are made that Azure would refuse");
+    Ok(())
+}
+
+/// Azure does not say any more which locks there are.
+async fn what_fails_stays_as_it_was(lab: &mut Lab) -> Result<()> {
+    let fail = json!({ "status": 503, "code": "ServerBusy", "message": "later", "requests": { "path": "/locks" } });
+    lab.fault(&json!({ "fail": fail })).await?;
+    lab.jump(SignedDuration::from_mins(7))?;
+    let api: Api<ConfigMap> = Api::namespaced(lab.plane.client().await?, NAMESPACE);
+    let published = eventually("a failing fact in napkeeper-facts", STEP, async || {
+        let map = api.get(FACTS_CONFIG_MAP).await?;
+        let published = Published::read(map.data.as_ref().context("no data")?)?;
+        Ok(published.failing.contains_key(&FactKind::Locks).then_some(published))
+    })
+    .await?;
+    let (locks, quota) = (published.known.locks.context("no locks")?, published.known.quota.context("no quota")?);
+    ensure!(locks.as_of < quota.as_of, "the locks are as old as the quota: {} {}", locks.as_of, quota.as_of);
+    ensure!(published.failing.len() == 1, "{:?}", published.failing);
+    lab.cure_azure().await?;
+    for of in ["cores", "lowPriorityCores"] {
+        lab.fault_inside(&json!({ "quota": { "of": of, "cores": 1 } })).await?;
+    }
+    Ok(())
+}
+
+async fn the_webhook_may_read_this_object_alone(lab: &Lab) -> Result<()> {
+    let account = format!("--as=system:serviceaccount:{NAMESPACE}:napkeeper-webhook");
+    let namespace = format!("--namespace={NAMESPACE}");
+    for (verb, name, allowed) in [
+        ("get", "configmap/napkeeper-facts", true),
+        ("watch", "configmap/napkeeper-facts", true),
+        ("patch", "configmap/napkeeper-facts", false),
+        ("get", "configmap/napkeeper-config", false),
+        ("list", "configmap", false),
+    ] {
+        // It exits with 1 where the answer is no.
+        let answer = lab.plane.kubectl(&["auth", "can-i", verb, name, &account, &namespace]).await;
+        let may = answer.is_ok_and(|text| text.trim() == "yes");
+        ensure!(may == allowed, "the webhook may {verb} {name}: {may}");
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! The basis: by which rules and which facts is judged, and where do the facts come from?
+
+use jiff::Timestamp;
+use napkeeper_core::catalog::{Catalog, Month, RegionCatalog};
+use napkeeper_core::facts::{Known, PriceSheet, Source, catalog_of};
+use napkeeper_core::names::Region;
+use napkeeper_verdict::{Facts, SchemaError, Verdict};
+use std::sync::Arc;
+
+/// Rules and facts, and the ages of the facts.
+#[derive(Debug)]
+pub struct Basis {
+    pub(crate) verdict: Verdict,
+    sizes: Source,
+    prices: Source,
+}
+
+impl Basis {
+    /// What is part of this program, for every region.
+    ///
+    /// # Errors
+    /// [`SchemaError`] when it is broken, which a test rules out.
+    pub fn embedded() -> Result<Self, SchemaError> {
+        let month = Catalog::embedded_as_of()?;
+        Ok(Self { verdict: Verdict::embedded()?, sizes: Source::Embedded(month), prices: Source::Embedded(month) })
+    }
+
+    /// What is known of a region, where `embedded` is what this program has of it.
+    ///
+    /// # Errors
+    /// As [`Basis::embedded`].
+    pub fn live(known: &Known, embedded: &RegionCatalog, month: Month) -> Result<Self, SchemaError> {
+        let region: &Region = &embedded.region;
+        let facts = Facts::embedded(Some(region))?;
+        // Restrictions are the subscription's own only where Azure has said them.
+        let facts = match known.sizes {
+            Some(_) => {
+                let catalog = catalog_of(known, embedded, &PriceSheet::default());
+                facts.with_live_regions(vec![Arc::new(catalog)])
+            }
+            None => facts,
+        };
+        let verdict = Verdict::embedded()?.with_facts(facts);
+        Ok(Self { verdict, sizes: known.sizes_from(month), prices: known.prices_from(month) })
+    }
+
+    /// True when it is made of these facts, or of others of the same age.
+    #[must_use]
+    pub fn is_of(&self, known: &Known, month: Month) -> bool {
+        self.sizes == known.sizes_from(month) && self.prices == known.prices_from(month)
+    }
+
+    /// Which facts serve, and how old they are, for people.
+    #[must_use]
+    pub fn served(&self, now: Timestamp) -> String {
+        let Self { sizes, prices, .. } = self;
+        format!("catalogue: {}; prices: {}", sizes.shown(now), prices.shown(now))
+    }
+}
