@@ -147,6 +147,8 @@ fn report() -> SweepReport {
         findings: (0..FINDINGS).map(finding).collect(),
         totals: [((ResourceKind::DataDisk, Standing::Orphan), total)].into(),
         halted: None,
+        report_only: Vec::new(),
+        discrepancies: Vec::new(),
         outlook: Outlook { approvals: (0..500).map(approval).collect(), ..Outlook::default() },
     }
 }

@@ -68,12 +68,7 @@ pub(crate) struct Options {
 
 /// Runs the controller until it is told to stop.
 pub(crate) async fn run(options: Options) -> Result<()> {
-    let mut known = settings::read(&options.config, options.cluster.as_deref(), options.mode)?;
-    if let Some(pool) = &options.machines {
-        let cluster = &known.settings.cluster.cluster;
-        ensure!(AksCluster::of(cluster).is_some(), "--experimental-machines: {cluster} is no cluster of AKS");
-        known.settings.machines = Some(ArmId::new(format!("{cluster}/agentPools/{pool}"))?);
-    }
+    let known = known(&options)?;
     let asked = asked(&options, &known)?;
     let join = join(&options, &known)?;
     let clock: Arc<dyn Clock> = Arc::new(WallClock::new(options.time_offset_file.clone()));
@@ -217,6 +212,17 @@ fn asked(options: &Options, known: &Known) -> Result<Asked> {
         subnets: subnets.collect::<Result<_>>()?,
         catalog,
     })
+}
+
+/// Which cluster this is, with what the command line adds.
+fn known(options: &Options) -> Result<Known> {
+    let mut known = settings::read(&options.config, options.cluster.as_deref(), options.mode)?;
+    if let Some(pool) = &options.machines {
+        let cluster = &known.settings.cluster.cluster;
+        ensure!(AksCluster::of(cluster).is_some(), "--experimental-machines: {cluster} is no cluster of AKS");
+        known.settings.machines = Some(ArmId::new(format!("{cluster}/agentPools/{pool}"))?);
+    }
+    Ok(known)
 }
 
 /// How VMs join the cluster. On Azure itself there must be a way.

@@ -279,6 +279,8 @@ mod tests {
             findings: (0..3).map(finding).collect(),
             totals: [((ResourceKind::Nic, Standing::Orphan), Total { resources: 3, ..Total::default() })].into(),
             halted: None,
+            report_only: Vec::new(),
+            discrepancies: Vec::new(),
             outlook: Outlook::default(),
         }
     }

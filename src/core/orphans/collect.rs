@@ -256,7 +256,7 @@ impl CollectScript {
 
     fn end(&self, outcome: Outcome, report: Report, now: Timestamp) -> Step {
         let attempt = Attempt::on(&self.delete.resource, Deed::Delete, outcome, now);
-        Step::End(Report { attempt: Some(attempt), ..report })
+        Step::End(Report { attempt: Some(Box::new(attempt)), ..report })
     }
 }
 

@@ -62,7 +62,7 @@ impl Script for MarkScript {
             None => (Outcome::Skipped, None),
         };
         let attempt = Attempt::on(&self.resource, Deed::Tag, outcome, now);
-        Step::End(Report { attempt: Some(attempt), failed, ..Report::default() })
+        Step::End(Report { attempt: Some(Box::new(attempt)), failed, ..Report::default() })
     }
 }
 

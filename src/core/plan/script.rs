@@ -40,7 +40,7 @@ pub struct Report {
     /// Why a sweep delete was called off right before the DELETE.
     pub called_off: Option<Refusal>,
     /// What a sweep tried on a cloud resource.
-    pub attempt: Option<Attempt>,
+    pub attempt: Option<Box<Attempt>>,
     /// What went wrong; the decider will try again.
     pub failed: Option<PortError>,
 }

@@ -15,6 +15,8 @@ mod required;
 mod route;
 mod shape;
 #[cfg(test)]
+mod shape_tests;
+#[cfg(test)]
 mod tests;
 
 use crate::chance::Chance;

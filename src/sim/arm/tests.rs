@@ -10,7 +10,7 @@ use napkeeper_core::cluster::cloud::Tags;
 const GROUP: &str = "/subscriptions/s/resourceGroups/MC_group";
 const ORIGIN: &str = "https://management.azure.com";
 
-fn ask(cloud: &mut Cloud, method: &str, path: &str, body: &Value, secs: i64) -> Response {
+pub(super) fn ask(cloud: &mut Cloud, method: &str, path: &str, body: &Value, secs: i64) -> Response {
     let body = if body.is_null() { Vec::new() } else { serde_json::to_vec(body).unwrap() };
     let request =
         Request { method, origin: ORIGIN, path_and_query: path, body: &body, conditions: Conditions::default() };
@@ -23,24 +23,24 @@ fn ask_if(cloud: &mut Cloud, path: &str, body: &Value, conditions: Conditions<'_
     handle(cloud, &request, at(0))
 }
 
-fn get(cloud: &mut Cloud, path: &str, secs: i64) -> Response {
+pub(super) fn get(cloud: &mut Cloud, path: &str, secs: i64) -> Response {
     ask(cloud, "GET", path, &Value::Null, secs)
 }
 
-fn path(of: &str, name: &str) -> String {
+pub(super) fn path(of: &str, name: &str) -> String {
     let slash = if name.is_empty() { "" } else { "/" };
     format!("{GROUP}/providers/{of}{slash}{name}?api-version=2024-03-01")
 }
 
-fn vm_path() -> String {
+pub(super) fn vm_path() -> String {
     path("Microsoft.Compute/virtualMachines", "a")
 }
 
-fn nic_path() -> String {
+pub(super) fn nic_path() -> String {
     path("Microsoft.Network/networkInterfaces", "a")
 }
 
-fn nic_body() -> Value {
+pub(super) fn nic_body() -> Value {
     json!({
         "location": "westeurope",
         "tags": { "napkeeper.io_cluster": "c" },
@@ -50,7 +50,7 @@ fn nic_body() -> Value {
     })
 }
 
-fn vm_body() -> Value {
+pub(super) fn vm_body() -> Value {
     let nic = format!("{GROUP}/providers/Microsoft.Network/networkInterfaces/a");
     json!({
         "location": "westeurope",
@@ -85,6 +85,11 @@ fn operation(response: &Response) -> String {
 fn body(response: Response) -> Value {
     assert_eq!(response.status, 200, "{response:?}");
     response.body.unwrap()
+}
+
+fn error_of(response: &Response) -> (u16, &str) {
+    let code = &response.body.as_ref().unwrap()["error"]["code"];
+    (response.status, code.as_str().unwrap())
 }
 
 #[test]

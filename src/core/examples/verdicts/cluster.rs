@@ -117,10 +117,10 @@ fn node_of(n: usize, settings: &Settings, at: Timestamp) -> Result<(Claim, [Clou
         vm: ids.vm.clone(),
         nic: ids.nic,
         os_disk: ids.os_disk,
+        machine: None,
         written_at: at,
         refused: 0,
         operation: None,
-        machine: None,
     };
     let provider_id = Some(ProviderId::of_vm(&ids.vm));
     let status = ClaimStatus { launched: Some(at), registered: Some(at), provider_id, ..ClaimStatus::default() };
