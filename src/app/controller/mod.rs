@@ -229,7 +229,8 @@ fn known(options: &Options) -> Result<Known> {
 fn join(options: &Options, known: &Known) -> Result<Option<Join>> {
     let join = known.nodes.as_ref().map(settings::join).transpose()?.flatten();
     let is_here = options.azure_endpoint.as_deref().is_some_and(on_this_machine);
-    ensure!(options.mode == Mode::Companion || is_here || join.is_some(), NO_BOOTSTRAP);
+    let by_aks = options.machines.is_some();
+    ensure!(options.mode == Mode::Companion || is_here || by_aks || join.is_some(), NO_BOOTSTRAP);
     Ok(join)
 }
 
