@@ -87,6 +87,11 @@ fn body(response: Response) -> Value {
     response.body.unwrap()
 }
 
+fn error_of(response: &Response) -> (u16, &str) {
+    let code = &response.body.as_ref().unwrap()["error"]["code"];
+    (response.status, code.as_str().unwrap())
+}
+
 #[test]
 fn a_vm_is_put_polled_read_and_deleted() {
     let mut cloud = cloud(1);
