@@ -36,7 +36,10 @@ const AGAIN: Duration = Duration::from_secs(15);
 
 /// A clock that moves when nothing else does.
 #[derive(Debug, Clone, Default)]
-struct Clock(Arc<Mutex<(Duration, u64, BTreeMap<(Duration, u64), Waker>)>>);
+struct Clock(Arc<Mutex<Waiting>>);
+
+/// The time, the next turn, and who waits until when.
+type Waiting = (Duration, u64, BTreeMap<(Duration, u64), Waker>);
 
 impl Clock {
     fn now(&self) -> Duration {

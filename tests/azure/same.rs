@@ -335,7 +335,7 @@ pub(super) fn stand_by(cloud: &mut Cloud, n: usize, now: Timestamp) {
         (
             id("Microsoft.Compute/snapshots", format!("snap-{n}")),
             Role::Snapshot {
-                source: (n % 3 > 0).then(|| cloud.disk_id(&format!("pvc-{n}"))),
+                source: (!n.is_multiple_of(3)).then(|| cloud.disk_id(&format!("pvc-{n}"))),
                 in_progress: n.is_multiple_of(2),
             },
         ),

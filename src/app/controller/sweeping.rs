@@ -96,14 +96,14 @@ impl SweepTeller {
             tracing::info!(resource = %id, kind = word, evidence, "collected");
             self.collected.get_or_create(&[("kind", kind.to_string())]).inc();
             told.undone.remove(id);
-            publish(events, snapshot, &delete.sweep, "Collected", &format!("{word} {id}: {evidence}"), false);
+            publish(events, snapshot, &delete.sweep, &("Collected", format!("{word} {id}: {evidence}"), false));
             return;
         };
         tracing::info!(resource = %id, kind = word, reason, why, evidence, "not collected");
         self.refused.get_or_create(&[("kind", kind.to_string()), ("reason", reason.to_owned())]).inc();
         if told.undone.insert(id.clone(), reason.to_owned()).as_deref() != Some(reason) {
             let warning = report.failed.is_some();
-            publish(events, snapshot, &delete.sweep, "NotCollected", &format!("{word} {id} {why}"), warning);
+            publish(events, snapshot, &delete.sweep, &("NotCollected", format!("{word} {id} {why}"), warning));
         }
     }
 
@@ -115,12 +115,12 @@ impl SweepTeller {
             told.undone.clear();
         }
         let news = told.news(report);
-        for (reason, text, warning) in news.iter().take(MOST_EVENTS) {
-            publish(events, snapshot, &report.sweep, reason, text, *warning);
+        for one in news.iter().take(MOST_EVENTS) {
+            publish(events, snapshot, &report.sweep, one);
         }
         if news.len() > MOST_EVENTS {
             let text = format!("{} more findings are new or have changed: see the status", news.len() - MOST_EVENTS);
-            publish(events, snapshot, &report.sweep, "Kept", &text, false);
+            publish(events, snapshot, &report.sweep, &("Kept", text, false));
         }
         // Sweeps that are there no more have nothing to show.
         let gone: Vec<ObjectName> =
@@ -239,7 +239,7 @@ fn kept(finding: &Finding) -> String {
     format!("{} {} is an orphan and kept ({}): {evidence}", kind_word(finding.kind), finding.id, why.join(", "))
 }
 
-fn publish(events: &Events, snapshot: &Snapshot, sweep: &ObjectName, reason: &str, text: &str, warning: bool) {
+fn publish(events: &Events, snapshot: &Snapshot, sweep: &ObjectName, (reason, text, warning): &News) {
     let Some(sweep) = snapshot.sweeps().get(sweep) else { return };
     let regarding = Regarding {
         kind: ("napkeeper.io/v1alpha1", "OrphanSweep"),
@@ -247,7 +247,7 @@ fn publish(events: &Events, snapshot: &Snapshot, sweep: &ObjectName, reason: &st
         name: sweep.name.to_string(),
         uid: Some(sweep.uid.to_string()),
     };
-    events.publish(regarding, reason, text, warning);
+    events.publish(regarding, reason, text, *warning);
 }
 
 #[cfg(test)]

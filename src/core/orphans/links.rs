@@ -132,7 +132,7 @@ impl<'a> Links<'a> {
         let by_id = || Some((self.claim_by_id.get(key)?, "the id it has or intends"));
         let by_name = || {
             let name = claim_in_name(resource)?;
-            Some((self.claim_by_name.find(&name)?, "its name"))
+            Some((self.claim_by_name.find(name)?, "its name"))
         };
         let by_machine = || {
             let name = resource.tag(labels::TAG_MACHINE_CLAIM)?;
@@ -179,7 +179,7 @@ impl<'a> Links<'a> {
             let text = format!("Node {}, by the VM that NodeClaim {claim} would have{}", node.name, this(resource));
             return Some((Standing::Owned, text));
         }
-        let node = self.node_by_name.find(&base_name(resource))?;
+        let node = self.node_by_name.find(base_name(resource))?;
         Some((Standing::Owned, format!("Node {}, by its name{}", node.name, this(resource))))
     }
 

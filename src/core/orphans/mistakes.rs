@@ -254,7 +254,8 @@ fn w13_a_listing_that_is_not_whole_is_no_listing() {
     fn fail(what: &str) -> ListFailure {
         ListFailure { what: Arc::from(what), why: Arc::from("404 on page 2") }
     }
-    let failures: [(&str, fn(&mut Inventory)); 8] = [
+    type Breaks = fn(&mut Inventory);
+    let failures: [(&str, Breaks); 8] = [
         ("group", |i| i.group_managed_by = Err(fail("group"))),
         ("cloud", |i| i.cloud = Err(fail("cloud"))),
         ("bystanders", |i| i.bystanders = Err(fail("bystanders"))),

@@ -1,7 +1,7 @@
 //! Scale: do verdicts on a large group stay a matter of moments? The bound is generous, for a loaded machine and a
-//! build for tests: what is quadratic misses it all the same. `--example verdicts` measures.
+//! build for tests: what is quadratic misses it all the same. `--example sweep_verdicts` measures.
 
-#[path = "../examples/verdicts/cluster.rs"]
+#[path = "../examples/sweep_verdicts/cluster.rs"]
 mod cluster;
 
 use super::fixtures::{a_sweep, settings, start};

@@ -19,7 +19,6 @@ pub trait Script: fmt::Debug + Send {
 }
 
 /// What the executor does next for a script.
-#[expect(clippy::large_enum_variant, reason = "a step is handed over once, and its report is the end")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Perform this effect.

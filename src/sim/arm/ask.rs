@@ -55,7 +55,7 @@ pub(super) fn machine(body: &Value, id: ArmId, cloud: &Cloud) -> Result<MachineS
     let pods = kubernetes["maxPods"].as_u64().and_then(|n| u32::try_from(n).ok());
     let gb = properties["operatingSystem"]["osDiskSizeGB"].as_u64().and_then(|gb| u32::try_from(gb).ok());
     let tags = tags(&properties["tags"])?;
-    let claim = tags.get(labels::TAG_CLAIM).map_or(id.name(), |name| name);
+    let claim = tags.get(labels::TAG_CLAIM).map_or_else(|| id.name(), |name| &**name);
     let spot = properties["priority"].as_str() == Some("Spot");
     let size = text("properties.hardware.vmSize", &properties["hardware"]["vmSize"])?;
     Ok(MachineSpec {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cloud::testing::{at, cloud, offering};
-use crate::cloud::{Failing, Lasting, ListedKind, Policy, Shortage, Throttling};
+use crate::cloud::{Failing, Lasting, ListedKind, ListingFault, Policy, Shortage, Throttling};
 use jiff::SignedDuration;
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::cluster::cloud::Tags;

@@ -38,13 +38,14 @@ fn text(path: &Path) -> &str {
 /// The report on a folder, as JSON, and the exit code.
 fn report(folder: &Path, args: &[&str]) -> (Value, Option<i32>) {
     let output = audit(&[&["--from", text(folder), "-o", "json"], args].concat());
-    let report = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+    let report = serde_json::from_slice(&output.stdout);
+    let report = report.map_err(|_| stderr(&output)).unwrap();
     (report, output.status.code())
 }
 
 fn finding<'r>(report: &'r Value, name: &str) -> &'r Value {
     let findings = report["findings"].as_array().unwrap();
-    findings.iter().find(|f| f["name"] == name).unwrap_or_else(|| panic!("there is no finding of {name}"))
+    findings.iter().find(|f| f["name"] == name).ok_or_else(|| format!("there is no finding of {name}")).unwrap()
 }
 
 /// The committed listings, to be changed.

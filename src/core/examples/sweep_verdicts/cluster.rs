@@ -124,13 +124,13 @@ fn node_of(n: usize, settings: &Settings, at: Timestamp) -> Result<(Claim, [Clou
     };
     let provider_id = Some(ProviderId::of_vm(&ids.vm));
     let status = ClaimStatus { launched: Some(at), registered: Some(at), provider_id, ..ClaimStatus::default() };
-    Ok((claim(name, Uid::new(uid)?, intent, status), parts))
+    Ok((claim(name, Uid::new(uid)?, intent, status)?, parts))
 }
 
-fn claim(name: ClaimName, uid: Uid, intent: LaunchIntent, status: ClaimStatus) -> Claim {
+fn claim(name: ClaimName, uid: Uid, intent: LaunchIntent, status: ClaimStatus) -> Result<Claim, NameError> {
     let spec = ClaimSpec {
         pool: None,
-        class: known_class(),
+        class: NodeClassName::new("default")?,
         requirements: Requirements::new(),
         requests: Resources::default(),
         labels: BTreeMap::new(),
@@ -141,12 +141,7 @@ fn claim(name: ClaimName, uid: Uid, intent: LaunchIntent, status: ClaimStatus) -
         planned: Vec::new(),
     };
     let created_at = intent.written_at - SignedDuration::from_hours(100);
-    Claim { name, uid, created_at, deleting_at: None, has_finalizer: true, spec, intent: Some(intent), status }
-}
-
-#[expect(clippy::expect_used, reason = "a constant that is right")]
-fn known_class() -> NodeClassName {
-    NodeClassName::new("default").expect("a good name")
+    Ok(Claim { name, uid, created_at, deleting_at: None, has_finalizer: true, spec, intent: Some(intent), status })
 }
 
 fn node(claim: &Claim, at: Timestamp) -> Result<Node, NameError> {

@@ -1,7 +1,7 @@
 //! Measures verdicts on a large node resource group: how long, and with how much memory? Prints what it ran.
 //!
 //! ```text
-//! cargo run --release -p napkeeper-core --example verdicts [-- <nodes> <disks> <volumes>]
+//! cargo run --release -p napkeeper-core --example sweep_verdicts [-- <nodes> <disks> <volumes>]
 //! ```
 
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
