@@ -209,7 +209,7 @@ impl View {
     fn shows(&self, row: &Row) -> bool {
         let of_kind = self.kind.is_empty() || self.kind.iter().any(|kind| kind.is(row.kind));
         let standing = if self.standing.is_empty() {
-            self.all || row.standing != Standing::Alive
+            self.all || !row.standing.is_in_use()
         } else {
             self.standing.contains(&row.standing)
         };

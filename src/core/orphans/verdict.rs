@@ -247,7 +247,7 @@ pub(super) fn excludes(exclusion: &Exclusion, resource: &CloudResource) -> bool 
     }
 }
 
-/// The verdict on every resource of the sweep's kinds, in the order in which they may be collected ([`Order`]), the
+/// The verdict on every resource of the sweep's kinds, in the order in which they may be collected (`Order`), the
 /// longest suspect first. A finding without a refusal is proven, allowed, and has its share of the allowance.
 #[must_use]
 pub fn judge(case: &Case<'_>, assessed: &[Assessed<'_>], sweep: &Sweep, allowance: &mut Allowance) -> Vec<Finding> {

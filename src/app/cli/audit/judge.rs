@@ -13,8 +13,8 @@ use napkeeper_core::cluster::sweep::{Sweep, SweepMode};
 use napkeeper_core::money::HourlyPrice;
 use napkeeper_core::names::{ArmId, ObjectName, Uid};
 use napkeeper_core::orphans::{
-    Allowance, ApprovalFinding, ApprovalState, Assessed, Case, Finding, Prices, Refusal, breaker, judge,
-    look_at_approvals,
+    Allowance, ApprovalFinding, ApprovalState, Assessed, Case, Discrepancy, Finding, Prices, Refusal, ReportOnly,
+    Usage, breaker, judge, look_at_approvals, report_only, reverse,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -164,7 +164,8 @@ fn row(case: &Case<'_>, judged: Judged<'_>, resource: &CloudResource, missing: &
 fn said(standing: Standing, refusals: &[Refusal]) -> impl Iterator<Item = Refusal> {
     let companion = refusals.contains(&Refusal::Companion);
     let says = move |refusal: &Refusal| match standing {
-        Standing::Alive => *refusal == Refusal::SignOfLife,
+        Standing::Owned | Standing::InFlight => *refusal == Refusal::SignOfLife,
+        Standing::Protected => matches!(refusal, Refusal::SignOfLife | Refusal::Excluded | Refusal::Retained),
         Standing::Foreign => {
             use Refusal::{NoVolumeRecord, NotOwned, OtherCluster, Retained};
             matches!(refusal, OtherCluster | NotOwned | NoVolumeRecord | Retained)
@@ -180,7 +181,7 @@ fn idle(standing: Standing, kind: ResourceKind) -> bool {
     match standing {
         Standing::Orphan | Standing::Unproven | Standing::Suspect => true,
         Standing::Foreign => kind == ResourceKind::DataDisk,
-        Standing::Unknown | Standing::Alive => false,
+        Standing::Unknown | Standing::Protected | Standing::InFlight | Standing::Owned => false,
     }
 }
 
@@ -199,10 +200,10 @@ fn standing(case: &Case<'_>, finding: &Finding, sweep: &Sweep, unused_since: Opt
     };
     match law {
         Law::Unknown => Standing::Unknown,
-        Law::Owned | Law::InFlight => Standing::Alive,
-        // Also what lives by Azure's word only: a VM of somebody else's has it.
-        Law::Protected | Law::Foreign if has(Refusal::SignOfLife) => Standing::Alive,
-        Law::Protected | Law::Foreign => Standing::Foreign,
+        Law::Owned => Standing::Owned,
+        Law::InFlight => Standing::InFlight,
+        Law::Protected => Standing::Protected,
+        Law::Foreign => Standing::Foreign,
         Law::Suspect | Law::Orphan if !ours => Standing::Suspect,
         Law::Orphan => Standing::Orphan,
         Law::Suspect if old => Standing::Unproven,
@@ -246,7 +247,7 @@ fn would(standing: Standing, kind: ResourceKind, companion: bool) -> String {
         Standing::Orphan | Standing::Unproven => what.to_owned(),
         Standing::Suspect => format!("{what}, once it is proven to be an orphan"),
         Standing::Unknown => "nothing before every listing is whole".to_owned(),
-        Standing::Foreign | Standing::Alive => "nothing".to_owned(),
+        Standing::Foreign | Standing::Protected | Standing::InFlight | Standing::Owned => "nothing".to_owned(),
     }
 }
 
@@ -273,6 +274,9 @@ fn remarks(input: &Input, case: &Case<'_>, assessed: &[Assessed<'_>]) -> Vec<Rem
         let remedy = "lift the pause when its cause is gone: ConfigMap napkeeper-pause, key delete";
         remarks.push(remark("pause", "deletes are paused".to_owned(), remedy));
     }
+    remarks.extend(reverse(&input.inventory, None, &input.settings).iter().map(discrepancy_remark));
+    let unused = report_only(&input.inventory).into_iter().filter(|found| found.usage == Usage::Unused);
+    remarks.extend(unused.map(|found| unused_remark(&found)));
     for sweep in &input.sweeps {
         let approvals = look_at_approvals(case, sweep);
         remarks.extend(approvals.iter().filter_map(|approval| approval_remark(sweep, approval)));
@@ -292,6 +296,19 @@ fn breaker_remark(case: &Case<'_>, assessed: &[Assessed<'_>]) -> Option<Remark> 
     let trip = breaker::would_trip(case, assessed).into_iter().next()?;
     let explained = breaker::explain(&trip).replacen("the breaker tripped at", "the breaker would trip at", 1);
     Some(remark(explained, "a controller that begins now stops all sweeps first; that line lets them go on"))
+}
+
+/// An object that stands for nothing in Azure, or cannot go.
+fn discrepancy_remark(found: &Discrepancy) -> Remark {
+    let what = format!("{}: {}", found.object, found.evidence.join("; "));
+    Remark { about: found.kind.as_str(), what, remedy: found.remedy.to_string() }
+}
+
+/// A public IP or a frontend that serves nobody. Sweeps never touch these.
+fn unused_remark(found: &ReportOnly) -> Remark {
+    let what = format!("{} {}: {}", found.kind, found.id, found.evidence.join("; "));
+    let remedy = "never collected: delete it by hand if its Service is gone and nothing outside needs it";
+    Remark { about: "unused", what, remedy: remedy.to_owned() }
 }
 
 /// An approval that does nothing any more, or never did.

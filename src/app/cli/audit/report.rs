@@ -26,13 +26,26 @@ pub(super) enum Standing {
     Unknown,
     /// Not provably this cluster's: reported, and never touched.
     Foreign,
-    /// Something alive links to it.
-    Alive,
+    /// Something keeps it: an exclusion, a volume, a snapshot, AKS itself.
+    Protected,
+    /// A launch is under way for it.
+    #[serde(rename = "in-flight")]
+    InFlight,
+    /// Something alive that this cluster has links to it.
+    Owned,
 }
 
 impl Standing {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Orphan, Self::Unproven, Self::Suspect, Self::Unknown, Self::Foreign, Self::Alive];
+    pub(super) const ALL: [Self; 8] = [
+        Self::Orphan,
+        Self::Unproven,
+        Self::Suspect,
+        Self::Unknown,
+        Self::Foreign,
+        Self::Protected,
+        Self::InFlight,
+        Self::Owned,
+    ];
 
     /// As JSON and tables spell it.
     pub(super) fn as_str(self) -> &'static str {
@@ -42,7 +55,9 @@ impl Standing {
             Self::Suspect => "suspect",
             Self::Unknown => "unknown",
             Self::Foreign => "foreign",
-            Self::Alive => "alive",
+            Self::Protected => "protected",
+            Self::InFlight => "in-flight",
+            Self::Owned => "owned",
         }
     }
 
@@ -54,8 +69,15 @@ impl Standing {
             Self::Suspect => "suspect",
             Self::Unknown => "unknown",
             Self::Foreign => "not provably this cluster's",
-            Self::Alive => "in use",
+            Self::Protected => "kept for something",
+            Self::InFlight => "being launched",
+            Self::Owned => "in use",
         }
+    }
+
+    /// True for what is in use or about to be: shown on demand.
+    pub(super) fn is_in_use(self) -> bool {
+        matches!(self, Self::InFlight | Self::Owned)
     }
 
     /// True for what makes the program end with 1.

@@ -96,20 +96,20 @@ fn every_resource_stands_as_the_law_says() {
     let (whole, code) = report(&cases().join("saved"), &["--all"]);
     assert_eq!(code, Some(1));
     for (name, standing, kept_by) in [
-        ("aks-general-aaaaa", "alive", &["sign_of_life"][..]),
+        ("aks-general-aaaaa", "owned", &["sign_of_life"][..]),
         ("aks-general-quota", "orphan", &[]),
         ("aks-general-fresh", "suspect", &["too_young", "seen_once", "mode"]),
         ("aks-general-ageless", "suspect", &["too_young", "seen_once", "mode"]),
         ("aks-general-old_OsDisk_1_y", "unproven", &["too_young", "seen_once", "mode"]),
         ("pvc-deleted", "orphan", &["approval"]),
-        ("pvc-attached", "alive", &["sign_of_life"]),
-        ("pvc-detached", "alive", &["sign_of_life"]),
-        ("pvc-retained", "foreign", &["retained"]),
+        ("pvc-attached", "owned", &["sign_of_life"]),
+        ("pvc-detached", "protected", &["sign_of_life"]),
+        ("pvc-retained", "protected", &["retained"]),
         ("pvc-before-us", "foreign", &["no_volume_record"]),
         ("asrseeddisk-db-1", "foreign", &["no_volume_record"]),
         ("jumpbox", "foreign", &["not_owned"]),
-        ("aks-system-00001", "foreign", &["not_owned"]),
-        ("kube-apiserver.nic", "alive", &["sign_of_life"]),
+        ("aks-system-00001", "owned", &["sign_of_life"]),
+        ("kube-apiserver.nic", "foreign", &["not_owned"]),
         ("aks-general-other", "foreign", &["not_owned"]),
     ] {
         let finding = finding(&whole, name);
@@ -128,7 +128,7 @@ fn every_resource_stands_as_the_law_says() {
     assert!(gone.unwrap()["approval"].is_null(), "beside managed NAP no approval helps a VM");
     let standings: BTreeSet<&str> =
         whole["findings"].as_array().unwrap().iter().map(|f| f["standing"].as_str().unwrap()).collect();
-    assert_eq!(standings.len(), 5, "all but unknown: {standings:?}");
+    assert_eq!(standings.len(), 6, "all but unknown and in-flight: {standings:?}");
     let provisioner = report(&cases().join("saved"), &["--mode", "provisioner"]).0;
     let gone =
         provisioner["findings"].as_array().unwrap().iter().find(|f| f["kind"] == "Vm" && f["standing"] == "unproven");

@@ -51,7 +51,8 @@ fn result(row: &Row, report: &Report) -> Value {
         Standing::Suspect => ("warn", "info"),
         Standing::Unknown => ("error", "info"),
         Standing::Foreign => ("skip", "info"),
-        Standing::Alive => ("pass", "info"),
+        Standing::Protected => ("skip", "info"),
+        Standing::InFlight | Standing::Owned => ("pass", "info"),
     };
     let mut properties = Map::new();
     let mut put = |key: &str, value: String| {

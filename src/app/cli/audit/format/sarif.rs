@@ -68,7 +68,7 @@ fn result(row: &Row, report: &Report) -> SarifResult {
     let level = match row.standing {
         Standing::Orphan | Standing::Unproven => ResultLevel::Warning,
         Standing::Suspect | Standing::Unknown | Standing::Foreign => ResultLevel::Note,
-        Standing::Alive => ResultLevel::None,
+        Standing::Protected | Standing::InFlight | Standing::Owned => ResultLevel::None,
     };
     let properties = BTreeMap::from([
         ("standing".to_owned(), json!(row.standing)),

@@ -45,7 +45,7 @@ fn findings(report: &Report, out: &mut impl Write) -> io::Result<()> {
         let style = match row.standing {
             Standing::Orphan | Standing::Unproven => RED,
             Standing::Suspect | Standing::Unknown => YELLOW,
-            Standing::Foreign | Standing::Alive => Style::new(),
+            Standing::Foreign | Standing::Protected | Standing::InFlight | Standing::Owned => Style::new(),
         };
         line(out, cells, &widths, style)?;
         detail(row, out)?;
@@ -82,11 +82,12 @@ fn detail(row: &Row, out: &mut impl Write) -> io::Result<()> {
     };
     put("tags", &tags(row))?;
     put("evidence", &row.evidence.join("; "))?;
-    if row.standing == Standing::Alive {
+    if row.standing.is_in_use() {
         return Ok(());
     }
     put("would", &row.would)?;
-    let word = if row.standing == Standing::Foreign { "kept" } else { "not yet" };
+    let is_kept = matches!(row.standing, Standing::Foreign | Standing::Protected);
+    let word = if is_kept { "kept" } else { "not yet" };
     reasons(row).iter().try_for_each(|reason| put(word, reason))
 }
 
