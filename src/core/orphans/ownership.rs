@@ -9,7 +9,10 @@ use crate::cluster::record::Records;
 use crate::cluster::volume::ReclaimPolicy;
 use crate::names::ArmId;
 use crate::settings::Settings;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+/// The evidence of most of a group, so it is kept once.
+static BY_TAG: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("the cluster tag names this cluster"));
 
 /// What clause 0 says of an inventory: is it one of the configured cluster, and is that cluster alive?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +58,7 @@ pub(super) fn ownership(resource: &CloudResource, records: &Records, settings: &
     if settings.law.holds(Clause::OwnedByTag) && owner != Some(&*settings.cluster.tag) {
         return Err(Refusal::NotOwned);
     }
-    Ok(Arc::from("the cluster tag names this cluster"))
+    Ok(Arc::clone(&BY_TAG))
 }
 
 fn disk_ownership(disk: &CloudResource, records: &Records, settings: &Settings) -> Result<Arc<str>, Refusal> {

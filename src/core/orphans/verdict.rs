@@ -247,22 +247,28 @@ pub(super) fn excludes(exclusion: &Exclusion, resource: &CloudResource) -> bool 
     }
 }
 
-/// The verdict on every resource of the sweep's kinds, in the order in which they may be collected (`Order`), the
-/// longest suspect first. A finding without a refusal is proven, allowed, and has its share of the allowance.
+/// The verdict on every resource of the sweep's kinds. First those that only the allowance may still keep, in the order
+/// in which they may be collected (`Order`), the longest suspect first; then all others, as listed. A finding without a
+/// refusal is proven, allowed, and has its share of the allowance.
 #[must_use]
 pub fn judge(case: &Case<'_>, assessed: &[Assessed<'_>], sweep: &Sweep, allowance: &mut Allowance) -> Vec<Finding> {
     let general = case.general(sweep);
-    let mut judged: Vec<(Finding, &CloudResource)> = assessed
-        .iter()
-        .filter(|a| sweep.kinds.contains(&a.resource.kind()))
-        .map(|a| (case.finding(a, sweep, &general), &**a.resource))
-        .collect();
-    let order = Order::of(case.inventory, case.records);
-    judged.sort_by_cached_key(|(finding, resource)| (order.turn(resource), finding.first_seen, finding.id.clone()));
-    for (finding, resource) in &mut judged {
+    let (mut proven, mut others) = (Vec::new(), Vec::with_capacity(assessed.len()));
+    for one in assessed.iter().filter(|a| sweep.kinds.contains(&a.resource.kind())) {
+        let finding = case.finding(one, sweep, &general);
         if finding.standing == Standing::Orphan && finding.refusals.is_empty() {
-            finding.refusals.extend(allowance.take(resource, sweep, case.settings).err());
+            proven.push((finding, &**one.resource));
+        } else {
+            others.push(finding);
         }
     }
-    judged.into_iter().map(|(finding, _)| finding).collect()
+    let order = Order::of(case.inventory, case.records);
+    proven.sort_by_cached_key(|(finding, resource)| (order.turn(resource), finding.first_seen, finding.id.clone()));
+    let allowed = proven.into_iter().map(|(mut finding, resource)| {
+        finding.refusals.extend(allowance.take(resource, sweep, case.settings).err());
+        finding
+    });
+    let mut findings: Vec<Finding> = allowed.collect();
+    findings.append(&mut others);
+    findings
 }
