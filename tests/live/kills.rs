@@ -146,6 +146,9 @@ async fn a_controller_that_dies_around_any_side_effect_leaks_and_doubles_nothing
     mortal.until("swept NIC", &mut lab, swept).await?;
     let marked = async |lab: &Lab| Ok(lab.azure("state").await?.to_string().contains("suspect-since"));
     mortal.until("marked disk", &mut lab, marked).await?;
+    take_marks_off(&lab).await?;
+    let unmarked = async |lab: &Lab| Ok(!lab.azure("state").await?.to_string().contains("suspect-since"));
+    mortal.until("unmarked disk", &mut lab, unmarked).await?;
     scale(&lab, "inflate", 0).await?;
     let empty = async |lab: &Lab| {
         Ok(lab.resources().await?.iter().all(|id| id.ends_with("/leaked-disk"))
@@ -165,6 +168,17 @@ async fn every_kind_was_met(mortal: &Mortal, lab: &Lab) -> Result<()> {
     let faults = lab.azure("faults").await?;
     let waiting = faults["requests"].as_array().context("the faults are no list")?;
     ensure!(waiting.is_empty(), "these were never met: {waiting:?}");
+    Ok(())
+}
+
+/// Git says Report again: the mark goes, with a death before and after.
+async fn take_marks_off(lab: &Lab) -> Result<()> {
+    for when in ["before", "after"] {
+        let requests = json!({ "method": "PATCH", "path": "disks/leaked-disk/.*tags", "times": 1 });
+        lab.fault(&json!({ "hang": { "when": when, "requests": requests } })).await?;
+    }
+    let report = json!({ "spec": { "mode": "Report" } }).to_string();
+    lab.plane.kubectl(&["patch", "orphansweep", "marker", "--type=merge", "--patch", &report]).await?;
     Ok(())
 }
 
