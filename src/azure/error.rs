@@ -56,18 +56,23 @@ pub(crate) fn correlation(response: &WireResponse) -> Option<&str> {
 /// The error of an operation's URL. Azure forgets operations and then answers 404, which says nothing of the resource.
 pub(crate) fn of_operation_url(response: &WireResponse) -> CloudError {
     let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
-    let is_forgotten = response.status == 404 && outer_code(&body).eq_ignore_ascii_case("NotFound");
+    let is_forgotten = response.status == 404 && code_in(&body).eq_ignore_ascii_case("NotFound");
     let error = of_response(response);
     if is_forgotten { CloudError { code: CloudErrorCode::NotFound, ..error } } else { error }
 }
 
 /// True where Azure Resource Manager itself says that there is no such resource.
 fn says_absent(status: u16, body: &Value) -> bool {
-    status == 404 && outer_code(body).eq_ignore_ascii_case("ResourceNotFound")
+    status == 404 && code_in(body).eq_ignore_ascii_case("ResourceNotFound")
 }
 
-fn outer_code(body: &Value) -> &str {
+fn code_in(body: &Value) -> &str {
     body.get("error").unwrap_or(body)["code"].as_str().unwrap_or_default()
+}
+
+/// The outer code of a response, before any of it is given a meaning.
+pub(crate) fn outer_code(response: &WireResponse) -> String {
+    code_in(&serde_json::from_slice(&response.body).unwrap_or_default()).to_owned()
 }
 
 /// The error of an operation that has ended badly, from the body that its URL answers.

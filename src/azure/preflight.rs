@@ -4,7 +4,7 @@
 //! told so, and is told the rest.
 
 use crate::azure::{Azure, parsed};
-use crate::error::unavailable;
+use crate::error::{of_response, outer_code, unavailable, with_correlation};
 use crate::wire::Method;
 use napkeeper_core::ports::CloudError;
 use serde::Deserialize;
@@ -12,6 +12,8 @@ use serde_json::Value;
 
 /// What [`WireError::Connect`](crate::WireError::Connect) begins with.
 const NO_CONNECTION: &str = "no connection";
+/// By which Azure Resource Manager says that there is no such group, or none that this identity may see.
+const NO_GROUP: &str = "ResourceGroupNotFound";
 /// Version of resource groups.
 const GROUPS: &str = "2021-04-01";
 /// Version of permissions and deny assignments.
@@ -130,16 +132,29 @@ pub fn matches(pattern: &str, action: &str) -> bool {
 }
 
 impl Azure {
-    /// Whether there is a way to Azure at all: by one request that is not tried again, so that a wrong address is
-    /// told at once.
+    /// Whether there is a way to the group at all: by one request that is not tried again, so that a wrong address, a
+    /// token that is refused and a group that does not exist are told at once.
     ///
     /// # Errors
-    /// Where there is no connection. Whatever Azure answers is an answer, a refusal too.
+    /// Where there is no connection, or none of the requests that follow could succeed. Whatever else Azure answers is
+    /// an answer, a refusal too.
     pub async fn reach(&self) -> Result<(), CloudError> {
-        match self.read_json(self.settings.group.as_str(), GROUPS).await {
-            Err(error) if error.message.contains(NO_CONNECTION) => Err(error),
-            _ => Ok(()),
+        let mut url = self.transport.url(self.settings.group.as_str());
+        url.query_pairs_mut().append_pair("api-version", GROUPS);
+        let response = match self.transport.once(url).await {
+            Err(error) if error.message.contains(NO_CONNECTION) => return Err(error),
+            Ok(Err(response)) => response,
+            _ => return Ok(()),
+        };
+        let error = of_response(&response);
+        if response.status == 401 {
+            return Err(CloudError { message: format!("the token is refused: {}", error.message).into(), ..error });
         }
+        if response.status == 404 && outer_code(&response).eq_ignore_ascii_case(NO_GROUP) {
+            let message = format!("resource group '{}' was not found", self.settings.group.name());
+            return Err(with_correlation(CloudError::new(error.code, message), &response));
+        }
+        Ok(())
     }
 
     /// Looks at what our identity may do in the node resource group. Changes nothing.

@@ -6,7 +6,7 @@
 use crate::wire::{Method, Wire, WireError, WireRequest, WireResponse};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -175,19 +175,27 @@ fn scrub(value: &mut Value) {
 /// A wire that answers reads by pages that were kept, and sends nothing.
 pub struct Saved {
     pages: Pages,
+    refused: BTreeSet<String>,
     missing: Box<dyn Fn(&str) -> String + Send + Sync>,
 }
 
 impl Saved {
     /// Answers by these pages. `missing` says what to do about a listing that is not among them.
     pub fn new(pages: Pages, missing: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
-        Self { pages, missing: Box::new(missing) }
+        Self { pages, refused: BTreeSet::new(), missing: Box::new(missing) }
+    }
+
+    /// The same, with listings that are among the pages and are not whole: `missing` says what to do about them.
+    #[must_use]
+    pub fn refusing(self, refused: BTreeSet<String>) -> Self {
+        Self { refused, ..self }
     }
 
     fn answer(&self, name: &str) -> (u16, Value) {
-        let Some(pages) = self.pages.get(name) else {
+        let refused = self.refused.contains(name);
+        let Some(pages) = self.pages.get(name).filter(|_| !refused) else {
             // The listing of a whole group says when NICs were made, which has to be unknown without it.
-            if name.starts_with("resources") {
+            if name.starts_with("resources") && !refused {
                 return (200, json!({ "value": [] }));
             }
             return (400, json!({ "error": { "code": "NotSaved", "message": (self.missing)(name) } }));
@@ -332,6 +340,11 @@ mod tests {
         assert_eq!((status, &body["error"]["message"]), (400, &json!("no disks")));
         let ages = get(&saved, &format!("{GROUP}/resources")).await;
         assert_eq!(ages, (200, json!({ "value": [] })), "an age that nobody saved is unknown");
+        let refused = BTreeSet::from(["resources".to_owned(), "virtualMachines".to_owned()]);
+        let saved = saved.refusing(refused);
+        for url in [vms, format!("{GROUP}/resources")] {
+            assert_eq!(get(&saved, &url).await.0, 400, "{url} is there and is not whole");
+        }
     }
 
     #[tokio::test]

@@ -94,6 +94,11 @@ impl Transport {
         self.answer(ask).await?.map_err(|response| of_response(&response))
     }
 
+    /// Reads once; the answer, whatever it is.
+    pub(crate) async fn once(&self, url: Url) -> Result<Result<WireResponse, WireResponse>, CloudError> {
+        self.answer(Ask { method: Method::Get, url, body: None, condition: None }).await
+    }
+
     /// Asks an operation's URL; its success.
     pub(crate) async fn poll(&self, url: Url) -> Result<WireResponse, CloudError> {
         let ask = Ask { method: Method::Get, url, body: None, condition: None };

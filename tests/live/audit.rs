@@ -120,7 +120,7 @@ async fn refused(lab: &Lab) -> Result<()> {
     ensure!(lacks.contains(&json!("Microsoft.Network/networkInterfaces/read")), "{preflight}");
     let saved = lab.folder().join("saved-forbidden");
     let partial = report(&audit(lab, &["-o", "json", "--save", &saved.display().to_string()])?, 2)?;
-    ensure!(partial["regained"]["resources"] == 0 && partial["whole"] == false, "{partial}");
+    ensure!(partial["orphans"]["resources"] == 0 && partial["whole"] == false, "{partial}");
     ensure!(report(&replay(&saved, &["-o", "json"])?, 2)? == partial, "a failure is told in other words from files");
     lab.cure_azure().await?;
 
@@ -128,5 +128,8 @@ async fn refused(lab: &Lab) -> Result<()> {
     let stranger = report(&audit(lab, &["-o", "json"])?, 2)?;
     let failed = stranger["failed"].to_string();
     ensure!(failed.contains("sign in anew"), "{failed}");
+    let refused = audit(lab, &["--as-controller", "-o", "json"])?;
+    let told = String::from_utf8_lossy(&refused.stderr);
+    ensure!(refused.status.code() == Some(2) && told.matches("sign in anew").count() == 1, "{told}");
     Ok(())
 }

@@ -4,13 +4,15 @@ mod format;
 mod input;
 mod judge;
 mod preflight;
+mod remarks;
 mod report;
 mod saved;
+mod shape;
 mod words;
 
 use super::Outcome;
 use super::output;
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use input::Input;
@@ -20,11 +22,13 @@ use napkeeper_api::config;
 use napkeeper_azure::AzureCloud;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::cluster::cloud::ResourceKind;
+use napkeeper_core::cluster::inventory::ListFailure;
 use napkeeper_core::facts::PriceSheet;
 use napkeeper_core::settings::Mode;
 use report::{Report, Row, Standing};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
@@ -39,8 +43,9 @@ Examples:
 
 It deletes nothing. One look proves nothing either: what has no sign of life and is old enough by Azure's own times is
 shown as an orphan that is not yet proven; only the controller's records prove it.
-Exit codes: 0 no orphans, 1 orphans (proven or not), 2 it could not be done or a listing was not whole.
-With --as-controller: 1 where a right is missing or something stands in the way.";
+Exit codes: 0 no orphans, 1 orphans (proven or not), 2 it could not be done, a listing was not whole, or it is not known
+to be the right cluster.
+With --as-controller: 1 where a right is missing or something stands in the way, 2 where Azure cannot be asked.";
 
 /// Find VMs, NICs and disks of the node resource group that belong to nobody.
 #[derive(Debug, clap::Args)]
@@ -236,9 +241,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let mut out = anstream::stdout().lock();
     format::write(args.view.output, &report, &mut out)?;
     out.flush()?;
+    if args.view.output == Format::Csv {
+        // A stderr that cannot be written to is nobody's problem.
+        drop(format::beside(&report, &mut anstream::stderr()));
+    }
     Ok(match () {
-        () if !report.whole => Outcome::Incomplete,
-        () if args.view.fail_on == FailOn::Orphans && report.orphans() > 0 => Outcome::Findings,
+        () if !report.says() => Outcome::Incomplete,
+        () if args.view.fail_on == FailOn::Orphans && report.orphans.resources > 0 => Outcome::Findings,
         () => Outcome::Fine,
     })
 }
@@ -246,6 +255,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
 async fn as_controller(args: &Args) -> anyhow::Result<Outcome> {
     preflight::check(args.view.output)?;
     let (azure, group) = input::adapter(args)?;
+    if let Err(error) = azure.reach().await {
+        let failed = words::failed(&ListFailure { what: Arc::from("the node resource group"), why: error.message });
+        bail!("{}: {}\n  help: {}", failed.what, failed.why, failed.remedy);
+    }
     let found = preflight::found(&azure.preflight().await, &group, args.mode);
     let mut out = anstream::stdout().lock();
     preflight::write(args.view.output, &found, &mut out)?;

@@ -1,7 +1,7 @@
 //! Approvals: which of them still stand for something, and which are to be removed from Git?
 
 use super::links::rows;
-use super::ownership::lies_in;
+use super::ownership::{Group, lies_in};
 use super::verdict::Case;
 use crate::cluster::cloud::CloudResource;
 use crate::cluster::sweep::{Approval, Sweep};
@@ -54,8 +54,8 @@ impl fmt::Display for ApprovalState {
     }
 }
 
-/// Looks at all approvals of a sweep, those first that something is to be done about. Of a listing that is not whole
-/// nothing follows but what time alone tells.
+/// Looks at all approvals of a sweep, those first that something is to be done about. Of a listing that is not whole,
+/// or of a cluster that is not known to be the configured one, nothing follows but what time alone tells.
 #[must_use]
 pub fn look(case: &Case<'_>, sweep: &Sweep) -> Vec<ApprovalFinding> {
     let listed: BTreeMap<&ArmId, &CloudResource> = rows(&case.inventory.cloud).iter().map(|r| (&r.id, &**r)).collect();
@@ -80,7 +80,8 @@ fn state(
     approval: &Approval,
     listed: &BTreeMap<&ArmId, &CloudResource>,
 ) -> Option<(ApprovalState, String)> {
-    let whole = case.inventory.failure().is_none();
+    // Nothing follows from what is not in the group of another cluster, or in one that is not known to be ours.
+    let whole = case.inventory.failure().is_none() && case.group() == Group::Ours;
     let there = listed.get(&approval.id);
     let same = there.filter(|r| r.incarnation == approval.incarnation);
     let collected = case.records.deletions.iter().any(|d| {

@@ -311,6 +311,11 @@ fn approvals_that_do_nothing_any_more_are_findings() {
         ("leaked", Active),
     ]);
     assert_eq!(states(&world), expected);
+    // Nothing follows from what is not in the group of another cluster.
+    let ours = std::mem::replace(&mut world.inventory.group_managed_by, Ok(Some(group())));
+    world.observe();
+    assert_eq!(states(&world), named(&[("other", TooFarAhead), ("leaked", Expired), ("leaked", Active)]));
+    world.inventory.group_managed_by = ours;
     world.run(HOURS(1));
     assert_eq!(world.deleted_names(), ["leaked"]);
     let spent = states(&world).into_iter().filter(|(_, state)| *state == Spent).collect::<Vec<_>>();

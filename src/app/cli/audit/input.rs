@@ -22,7 +22,7 @@ use napkeeper_core::plan::Switch;
 use napkeeper_core::settings::{ClusterIdentity, Mode, Settings};
 use napkeeper_kube::saved::{record, replay};
 use napkeeper_kube::{connect, memory, read_pause};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -44,6 +44,16 @@ pub(super) struct Input {
     pub(super) unread: Vec<ListFailure>,
     /// How many requests each listing of Azure took; empty for saved ones.
     pub(super) calls: BTreeMap<String, u32>,
+}
+
+/// What is told of the pause switch where it could not be read.
+const PAUSE: &str = "configmap napkeeper-pause";
+
+impl Input {
+    /// True where the pause switch could be read.
+    pub(super) fn pause_is_known(&self) -> bool {
+        self.unread.iter().all(|failure| &*failure.what != PAUSE)
+    }
 }
 
 /// A live run: reads Azure and the cluster, and saves what it read where that is asked for.
@@ -69,7 +79,7 @@ pub(super) async fn live(args: &Args) -> anyhow::Result<Input> {
     let paused = read_pause(&client, &args.namespace).await;
     let mut unread = Vec::new();
     let paused = paused.map(|pause| pause.holds(Switch::Delete)).unwrap_or_else(|error| {
-        unread.push(ListFailure { what: Arc::from("configmap napkeeper-pause"), why: error.to_string().into() });
+        unread.push(ListFailure { what: Arc::from(PAUSE), why: error.to_string().into() });
         true
     });
     let pages = recorder.pages();
@@ -101,7 +111,13 @@ pub(super) fn adapter(args: &Args) -> anyhow::Result<(Azure, ArmId)> {
 
 /// A run on saved listings. Nothing is sent.
 pub(super) async fn from_folder(args: &Args, folder: &std::path::Path) -> anyhow::Result<Input> {
-    let Folder { manifest, pages, objects, taken } = saved::read(folder)?;
+    if let Some(at) = args.taken_at.filter(|at| *at > Timestamp::now()) {
+        bail!("--taken-at {at} lies in the future; name the time when the first of the files was listed");
+    }
+    let Folder { manifest, pages, objects, wrong, taken } = saved::read(folder)?;
+    if manifest.is_some() && args.taken_at.is_some() {
+        bail!("{}: its manifest.json says when it was taken; leave --taken-at out", folder.display());
+    }
     let (mut settings, _) = settings(args, manifest.as_ref())?;
     place(&mut settings, &pages);
     // Files by hand say nothing of their time but when they were written. The first one counts: what makes a resource
@@ -111,11 +127,14 @@ pub(super) async fn from_folder(args: &Args, folder: &std::path::Path) -> anyhow
         (None, given) => given.map_or((taken, taken), |at| (at, at)),
     };
     let (shown, group) = (folder.display().to_string(), settings.cluster.group.name().to_owned());
-    let hint = move |name: &str| saved::missing(&shown, name, &group);
-    let wire = Arc::new(Saved::new(pages, hint.clone()));
+    let names: BTreeSet<String> = wrong.keys().cloned().collect();
+    let hint = move |name: &str| saved::missing(&shown, name, &group, wrong.get(name).map(String::as_str));
+    let wire = Arc::new(Saved::new(pages, hint.clone()).refusing(names.clone()));
     let token = Credential::Static(Token::new("none is needed", now.saturating_add(TOKEN_LASTS)?));
     let azure = azure(&settings, AzureCloud::Public.endpoint(), wire, token)?;
-    let not_served = manifest.as_ref().map(|m| m.not_served.clone()).unwrap_or_else(saved::optional);
+    let mut not_served = manifest.as_ref().map(|m| m.not_served.clone()).unwrap_or_else(saved::optional);
+    // What is there and wrong is not absent.
+    not_served.retain(|name| !names.contains(name));
     let client = replay(objects, not_served, hint);
     let mut inventory = inventory::take(&azure, &client, &Stopped(now)).await;
     (inventory.started_at, inventory.finished_at) = (started, now);
@@ -124,7 +143,9 @@ pub(super) async fn from_folder(args: &Args, folder: &std::path::Path) -> anyhow
     let (mut records, mut sweeps) = (take(records, &mut unread), take(sweeps, &mut unread));
     if let Some(manifest) = &manifest {
         manifest.put_failures(&mut inventory);
-        unread = manifest.unread();
+        let told = manifest.unread();
+        unread.retain(|failure| told.iter().all(|known| known.what != failure.what));
+        unread.extend(told);
         // Pages of a listing that failed later are no listing.
         let failed = |what: &str| unread.iter().any(|failure| &*failure.what == what);
         if failed("orphanrecords") {

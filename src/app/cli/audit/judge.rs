@@ -4,7 +4,8 @@
 //! times is called an orphan that is not proven yet, since one look proves nothing and deletes nothing.
 
 use super::input::Input;
-use super::report::{Failed, Remark, Report, Row, Standing};
+use super::remarks::{self, remarks};
+use super::report::{Failed, Remark, Report, Row, Standing, seconds};
 use super::words::{self, About};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{CapacityType, RegionCatalog};
@@ -12,10 +13,7 @@ use napkeeper_core::cluster::cloud::{CloudResource, Detail, ResourceKind, Vm};
 use napkeeper_core::cluster::sweep::{Sweep, SweepMode};
 use napkeeper_core::money::HourlyPrice;
 use napkeeper_core::names::{ArmId, ObjectName, Uid};
-use napkeeper_core::orphans::{
-    Allowance, ApprovalFinding, ApprovalState, Assessed, Case, Discrepancy, Finding, Prices, Refusal, ReportOnly,
-    Usage, breaker, judge, look_at_approvals, report_only, reverse,
-};
+use napkeeper_core::orphans::{Allowance, Assessed, Case, Finding, Prices, Refusal, breaker, judge};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -43,6 +41,13 @@ struct Judged<'a> {
     is_of_git: bool,
 }
 
+/// What rows have in common.
+struct Context<'a> {
+    case: &'a Case<'a>,
+    cluster_missing: &'a str,
+    pause_is_known: bool,
+}
+
 /// Judges, and puts it into words. All rows, dearest and surest first.
 pub(super) fn rows(input: &Input, prices: &ListPrices) -> anyhow::Result<(Vec<Row>, Vec<Remark>)> {
     let case = Case {
@@ -60,10 +65,12 @@ pub(super) fn rows(input: &Input, prices: &ListPrices) -> anyhow::Result<(Vec<Ro
     let missing = case.cluster_missing();
     let resources: BTreeMap<&ArmId, &Arc<CloudResource>> =
         assessed.iter().map(|a| (&a.resource.id, a.resource)).collect();
-    let row = |(id, judged): (ArmId, Judged<'_>)| {
-        let resource = resources.get(&id)?;
-        Some(row(&case, judged, resource, missing.as_deref().unwrap_or_default()))
+    let context = Context {
+        case: &case,
+        cluster_missing: missing.as_deref().unwrap_or_default(),
+        pause_is_known: input.pause_is_known(),
     };
+    let row = |(id, judged): (ArmId, Judged<'_>)| Some(row(&context, judged, resources.get(&id)?));
     let mut rows: Vec<Row> = judged.into_iter().filter_map(row).collect();
     // Without the records nobody knows what has been seen: then nothing is called an orphan either.
     for row in rows.iter_mut().filter(|row| !input.unread.is_empty() && row.standing.counts()) {
@@ -123,7 +130,8 @@ fn default_sweep() -> anyhow::Result<Sweep> {
     })
 }
 
-fn row(case: &Case<'_>, judged: Judged<'_>, resource: &CloudResource, missing: &str) -> Row {
+fn row(context: &Context<'_>, judged: Judged<'_>, resource: &CloudResource) -> Row {
+    let case = context.case;
     let Judged { finding, sweep, is_of_git } = judged;
     let unused_since = unused_since(resource);
     let standing = standing(case, &finding, sweep, unused_since);
@@ -133,7 +141,9 @@ fn row(case: &Case<'_>, judged: Judged<'_>, resource: &CloudResource, missing: &
         least: sweep.minimum_age(finding.kind),
         of_age_at: case.of_age_at(resource, sweep),
         seen: case.records.sightings.get(&resource.id).map_or(0, |s| s.times),
-        cluster_missing: missing,
+        cluster_missing: context.cluster_missing,
+        pause_is_known: context.pause_is_known,
+        now: case.now,
     };
     let companion = finding.refusals.contains(&Refusal::Companion);
     let approvable = standing.counts() && !companion && finding.refusals.contains(&Refusal::Approval);
@@ -146,9 +156,9 @@ fn row(case: &Case<'_>, judged: Judged<'_>, resource: &CloudResource, missing: &
         kept_by: said(standing, &finding.refusals).map(|refusal| words::kept(refusal, &about)).collect(),
         approval: approvable.then(|| approval(&finding, case.now)),
         sweep: is_of_git.then(|| sweep.name.to_string()),
-        created_at: resource.created_at,
-        unused_since: unused_since.filter(|_| idle(standing, finding.kind)),
-        orphan_since: finding.first_seen,
+        created_at: resource.created_at.map(seconds),
+        unused_since: unused_since.filter(|_| idle(standing, finding.kind)).map(seconds),
+        orphan_since: finding.first_seen.map(seconds),
         price: finding.price,
         month: finding.price,
         priced: finding.price != HourlyPrice::ZERO || finding.kind == ResourceKind::Nic,
@@ -226,11 +236,14 @@ fn evidence(finding: &Finding, resource: &CloudResource, standing: Standing) -> 
         evidence.push(Arc::from("no NodeClaim, Node, VM, volume or other use links to it"));
     }
     match resource.created_at {
-        Some(at) => evidence.push(Arc::from(format!("created {at}"))),
+        Some(at) => evidence.push(Arc::from(format!("created {}", seconds(at)))),
         None => evidence.push(Arc::from("Azure does not say when it was created")),
     }
     if let Detail::Disk(disk) = &resource.detail {
-        evidence.extend(disk.last_ownership_update.map(|at| Arc::from(format!("last attached or detached {at}"))));
+        evidence.extend(disk.last_ownership_update.map(|at| {
+            let at = seconds(at);
+            Arc::from(format!("last attached or detached {at}"))
+        }));
     }
     evidence
 }
@@ -253,71 +266,8 @@ fn would(standing: Standing, kind: ResourceKind, companion: bool) -> String {
 
 /// The lines of an OrphanSweep that approve a deletion.
 fn approval(finding: &Finding, now: Timestamp) -> String {
-    let at = now.saturating_add(APPROVAL).unwrap_or(now).as_second();
-    let expires = Timestamp::from_second(at).unwrap_or(now);
+    let expires = seconds(now.saturating_add(APPROVAL).unwrap_or(now));
     format!("    - id: {}\n      incarnation: {}\n      expiresAt: \"{expires}\"\n", finding.id, finding.incarnation)
-}
-
-/// What is wrong beside resources: the breaker, approvals, settings that do nothing.
-fn remarks(input: &Input, case: &Case<'_>, assessed: &[Assessed<'_>]) -> Vec<Remark> {
-    let mut remarks = Vec::new();
-    let remark = |about, what: String, remedy: &str| Remark { about, what, remedy: remedy.to_owned() };
-    if case.is_whole() {
-        if let Some(why) = case.cluster_missing() {
-            let remedy =
-                "nothing is deleted until this is right: check clusterId, nodeResourceGroup and the kubeconfig";
-            remarks.push(remark("cluster", why, remedy));
-        }
-        remarks.extend(breaker_remark(case, assessed));
-    }
-    if input.paused {
-        let remedy = "lift the pause when its cause is gone: ConfigMap napkeeper-pause, key delete";
-        remarks.push(remark("pause", "deletes are paused".to_owned(), remedy));
-    }
-    remarks.extend(reverse(&input.inventory, None, &input.settings).iter().map(discrepancy_remark));
-    let unused = report_only(&input.inventory).into_iter().filter(|found| found.usage == Usage::Unused);
-    remarks.extend(unused.map(|found| unused_remark(&found)));
-    for sweep in &input.sweeps {
-        let approvals = look_at_approvals(case, sweep);
-        remarks.extend(approvals.iter().filter_map(|approval| approval_remark(sweep, approval)));
-        if let Some(at) = sweep.breaker_cleared_at.filter(|at| *at > case.now) {
-            let what = format!("OrphanSweep {}: breaker.clearedAt {at} lies in the future and is refused", sweep.name);
-            remarks.push(remark("breaker", what, "write a time that has passed, after the trip"));
-        }
-    }
-    remarks
-}
-
-fn breaker_remark(case: &Case<'_>, assessed: &[Assessed<'_>]) -> Option<Remark> {
-    let remark = |what, remedy: &str| Remark { about: "breaker", what, remedy: remedy.to_owned() };
-    if let Some(trip) = breaker::open_trip(case.records, case.cleared_at) {
-        return Some(remark(breaker::explain(trip), "find out why so much turned suspect before you commit that line"));
-    }
-    let trip = breaker::would_trip(case, assessed).into_iter().next()?;
-    let explained = breaker::explain(&trip).replacen("the breaker tripped at", "the breaker would trip at", 1);
-    Some(remark(explained, "a controller that begins now stops all sweeps first; that line lets them go on"))
-}
-
-/// An object that stands for nothing in Azure, or cannot go.
-fn discrepancy_remark(found: &Discrepancy) -> Remark {
-    let what = format!("{}: {}", found.object, found.evidence.join("; "));
-    Remark { about: found.kind.as_str(), what, remedy: found.remedy.to_string() }
-}
-
-/// A public IP or a frontend that serves nobody. Sweeps never touch these.
-fn unused_remark(found: &ReportOnly) -> Remark {
-    let what = format!("{} {}: {}", found.kind, found.id, found.evidence.join("; "));
-    let remedy = "never collected: delete it by hand if its Service is gone and nothing outside needs it";
-    Remark { about: "unused", what, remedy: remedy.to_owned() }
-}
-
-/// An approval that does nothing any more, or never did.
-fn approval_remark(sweep: &Sweep, approval: &ApprovalFinding) -> Option<Remark> {
-    if approval.state == ApprovalState::Active {
-        return None;
-    }
-    let what = format!("OrphanSweep {}: the approval of {} does nothing ({})", sweep.name, approval.id, approval.state);
-    Some(Remark { about: "approval", what, remedy: approval.advice.to_string() })
 }
 
 /// What could not be listed, each cause once.
@@ -352,14 +302,16 @@ pub(super) fn report(input: &Input, prices: &ListPrices, prices_of: String) -> a
     let mut report = Report {
         cluster: input.settings.cluster.cluster.to_string(),
         group: input.settings.cluster.group.to_string(),
-        taken_at: input.now,
+        taken_at: seconds(input.now),
         prices_of,
         whole: failed.is_empty(),
+        of_cluster: failed.is_empty() && remarks.iter().all(|remark| remark.about != remarks::CLUSTER),
         failed,
         remarks,
         findings: Vec::new(),
         left_out: 0,
         totals: BTreeMap::new(),
+        orphans: super::report::Total::default(),
         regained: super::report::Total::default(),
     };
     report.count(&rows);

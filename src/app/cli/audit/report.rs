@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use napkeeper_core::cluster::cloud::{ResourceKind, Tags};
 use napkeeper_core::money::{HourlyPrice, Money};
 use napkeeper_core::names::ArmId;
+use napkeeper_core::orphans::Refusal;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -131,6 +132,12 @@ pub(super) struct Row {
 }
 
 impl Row {
+    /// True for what is reported only, beside managed NAP.
+    fn is_companion(&self) -> bool {
+        let word = Refusal::Companion.category();
+        self.kept_by.iter().any(|kept| kept.refusal == word)
+    }
+
     /// How long it has been, or may have been, an orphan.
     pub(super) fn since(&self) -> Option<Timestamp> {
         self.orphan_since.or(self.unused_since)
@@ -182,13 +189,17 @@ pub(super) struct Report {
     pub(super) prices_of: String,
     /// False where a listing is not whole: then nothing is called an orphan.
     pub(super) whole: bool,
+    /// True where the group is the configured cluster's and a Node of it is ready; else nothing is called an orphan.
+    pub(super) of_cluster: bool,
     pub(super) failed: Vec<Failed>,
     pub(super) remarks: Vec<Remark>,
     pub(super) findings: Vec<Row>,
     /// Findings that the filters left out.
     pub(super) left_out: usize,
     pub(super) totals: BTreeMap<&'static str, Total>,
-    /// What the collection of every orphan, proven or not, would give back.
+    /// All orphans, proven or not.
+    pub(super) orphans: Total,
+    /// What the collection of those would give back that napkeeper may collect in principle: beside managed NAP no VM.
     pub(super) regained: Total,
 }
 
@@ -198,14 +209,17 @@ impl Report {
         for row in rows {
             self.totals.entry(row.standing.as_str()).or_default().add(row);
             if row.standing.counts() {
+                self.orphans.add(row);
+            }
+            if row.standing.counts() && !row.is_companion() {
                 self.regained.add(row);
             }
         }
     }
 
-    /// How many orphans there are, proven or not.
-    pub(super) fn orphans(&self) -> u32 {
-        self.regained.resources
+    /// True where it could be said what is an orphan.
+    pub(super) fn says(&self) -> bool {
+        self.whole && self.of_cluster
     }
 
     /// The findings that an approval would help, by sweep.
@@ -216,6 +230,11 @@ impl Report {
         }
         by_sweep
     }
+}
+
+/// A time to the second, which is all that people and records need.
+pub(super) fn seconds(at: Timestamp) -> Timestamp {
+    Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
 /// What a price comes to in a month.

@@ -4,6 +4,7 @@
 //! wrote under the same names, which have no manifest.
 
 use super::input::Input;
+use super::shape::{self, KUBERNETES};
 use anyhow::{Context, bail, ensure};
 use jiff::Timestamp;
 use napkeeper_azure::Pages;
@@ -22,17 +23,6 @@ const MANIFEST: &str = "manifest";
 pub(super) const GROUP: &str = "resourceGroup";
 /// Version of the folder's form.
 const VERSION: u32 = 1;
-/// Kinds of Kubernetes, by the names of their files.
-const KUBERNETES: [&str; 8] = [
-    "nodeclaims",
-    "nodes",
-    "persistentvolumes",
-    "volumeattachments",
-    "pods",
-    "volumesnapshotcontents",
-    "orphansweeps",
-    "orphanrecords",
-];
 /// Those that need not be there: napkeeper may not be installed.
 const OPTIONAL: [&str; 2] = ["orphansweeps", "orphanrecords"];
 /// What the Azure CLI lists into which file.
@@ -151,6 +141,8 @@ pub(super) struct Folder {
     pub(super) manifest: Option<Manifest>,
     pub(super) pages: Pages,
     pub(super) objects: Objects,
+    /// What is there and is no whole listing, by name, and why.
+    pub(super) wrong: BTreeMap<String, String>,
     /// When the first of its files was written.
     pub(super) taken: Timestamp,
 }
@@ -160,39 +152,55 @@ pub(super) fn optional() -> BTreeSet<String> {
     OPTIONAL.map(str::to_owned).into()
 }
 
-/// What to do about a listing that a folder does not have.
-pub(super) fn missing(folder: &str, name: &str, group: &str) -> String {
+/// What to do about a listing that a folder does not have, or not whole: `wrong` says why.
+pub(super) fn missing(folder: &str, name: &str, group: &str, wrong: Option<&str>) -> String {
     let file = format!("{folder}/{name}.json");
-    let command = if KUBERNETES.contains(&name) {
+    let command = command(&file, name, group);
+    match wrong {
+        Some(why) => format!("{file}: {why}; list it anew by: {command}"),
+        None => format!("{file} is missing; make it by: {command}"),
+    }
+}
+
+/// The command that lists into a file.
+fn command(file: &str, name: &str, group: &str) -> String {
+    if KUBERNETES.iter().any(|(known, _)| *known == name) {
         let none = if name == "volumesnapshotcontents" {
             "; where the cluster does not serve them, write {\"items\": []}"
         } else {
             ""
         };
-        format!("kubectl get {name} --all-namespaces -o json > {file}{none}")
-    } else {
-        let words: Vec<&str> = name.split('.').collect();
-        match (AZ.iter().find(|(known, _)| *known == name), &words[..]) {
-            (Some((_, list)), _) => format!("az {list} {group} -o json > {file}"),
-            (None, ["managedClusters", cluster, "agentPools"]) => {
-                format!("az aks nodepool list --cluster-name {cluster} --resource-group <its group> -o json > {file}")
-            }
-            (None, ["managedClusters", cluster, "agentPools", pool, "machines"]) => format!(
-                "az aks machine list --nodepool-name {pool} --cluster-name {cluster} --resource-group <its group> -o json > {file}"
-            ),
-            (None, ["virtualMachineScaleSets", set, "virtualMachines"]) => {
-                format!("az vmss list-instances --name {set} --resource-group {group} -o json > {file}")
-            }
-            (None, _) => "napkeeper audit --save".to_owned(),
+        return format!("kubectl get {name} --all-namespaces -o json > {file}{none}");
+    }
+    let words: Vec<&str> = name.split('.').collect();
+    match (AZ.iter().find(|(known, _)| *known == name), &words[..]) {
+        (Some((_, list)), _) => format!("az {list} {group} -o json > {file}"),
+        (None, ["resources", "networkInterfaces"]) => format!(
+            "az resource list --resource-group {group} --resource-type Microsoft.Network/networkInterfaces -o json > {file}"
+        ),
+        (None, ["managedClusters", cluster, "agentPools"]) => {
+            format!("az aks nodepool list --cluster-name {cluster} --resource-group <its group> -o json > {file}")
         }
-    };
-    format!("{file} is missing; make it by: {command}")
+        (None, ["managedClusters", cluster, "agentPools", pool, "machines"]) => format!(
+            "az aks machine list --nodepool-name {pool} --cluster-name {cluster} --resource-group <its group> -o json > {file}"
+        ),
+        (None, ["virtualMachineScaleSets", set, "virtualMachines"]) => {
+            format!("az vmss list-instances --name {set} --resource-group {group} -o json > {file}")
+        }
+        (None, _) => "napkeeper audit --save".to_owned(),
+    }
 }
 
 /// Reads a folder.
 pub(super) fn read(folder: &Path) -> anyhow::Result<Folder> {
     let shown = folder.display();
-    let mut read = Folder { manifest: None, pages: Pages::new(), objects: Objects::new(), taken: Timestamp::now() };
+    let mut read = Folder {
+        manifest: None,
+        pages: Pages::new(),
+        objects: Objects::new(),
+        wrong: BTreeMap::new(),
+        taken: Timestamp::now(),
+    };
     let mut paged: BTreeMap<String, BTreeMap<u32, Value>> = BTreeMap::new();
     let mut broken = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("reading {shown}"))? {
@@ -210,31 +218,47 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Folder> {
             }
         };
         if name == MANIFEST {
-            let manifest: Manifest =
-                serde_json::from_value(value).with_context(|| format!("{}: it is no manifest", path.display()))?;
-            let version = manifest.version;
-            ensure!(version == VERSION, "{}: version {version} is not one that this napkeeper reads", path.display());
-            read.manifest = Some(manifest);
-        } else if KUBERNETES.contains(&name) {
-            read.objects.insert(name.to_owned(), items(value));
+            read.manifest = Some(manifest(value, &path)?);
+        } else if let Some((_, kind)) = KUBERNETES.iter().find(|(known, _)| *known == name) {
+            match shape::objects(value, kind) {
+                Ok(items) => drop(read.objects.insert(name.to_owned(), items)),
+                Err(why) => drop(read.wrong.insert(name.to_owned(), why)),
+            }
         } else {
-            let (listing, page) = name.rsplit_once(".page").unwrap_or((name, "1"));
-            paged.entry(listing.to_owned()).or_default().insert(page.parse().unwrap_or(1), value);
+            let paged_as = name.rsplit_once(".page").and_then(|(name, page)| Some((name, page.parse().ok()?)));
+            let (listing, page) = paged_as.unwrap_or((name, 1));
+            if paged.entry(listing.to_owned()).or_default().insert(page, value).is_some() {
+                broken.push(format!("{}: page {page} of {listing} is there twice", path.display()));
+            }
         }
     }
     if !broken.is_empty() {
         broken.sort();
         bail!("{}", broken.join("\n"));
     }
-    read.pages = paged.into_iter().map(|(name, pages)| (name, pages.into_values().collect())).collect();
-    if read.manifest.is_none() && read.pages.is_empty() && read.objects.is_empty() {
+    for (name, pages) in paged {
+        let file = |page| if page == 1 { format!("{name}.json") } else { format!("{name}.page{page}.json") };
+        if let Err(why) = shape::pages(&pages, name == GROUP, file) {
+            read.wrong.insert(name.clone(), why);
+        }
+        read.pages.insert(name, pages.into_values().collect());
+    }
+    if read.manifest.is_none() && read.pages.is_empty() && read.objects.is_empty() && read.wrong.is_empty() {
         bail!(
             "{shown}: it has no saved listing. Make some by `napkeeper audit --save {shown}`, or by az and kubectl as \
              docs/audit.md shows, beginning with: {}",
-            missing(&shown.to_string(), GROUP, "<the node resource group>")
+            missing(&shown.to_string(), GROUP, "<the node resource group>", None)
         );
     }
     Ok(read)
+}
+
+fn manifest(value: Value, path: &Path) -> anyhow::Result<Manifest> {
+    let shown = path.display();
+    let manifest: Manifest = serde_json::from_value(value).with_context(|| format!("{shown}: it is no manifest"))?;
+    let version = manifest.version;
+    ensure!(version == VERSION, "{shown}: version {version} is not one that this napkeeper reads");
+    Ok(manifest)
 }
 
 fn read_file(path: &Path) -> anyhow::Result<(String, Timestamp)> {
@@ -255,19 +279,6 @@ fn broken_json(path: &Path, text: &str, error: &serde_json::Error) -> String {
     let why = error.to_string();
     let why = why.rsplit_once(" at line ").map_or(why.as_str(), |(why, _)| why);
     format!("{place}: it is no JSON: {why}; list it anew")
-}
-
-/// The objects of what kubectl wrote: a list, or the one object that it was asked for.
-fn items(value: Value) -> Vec<Value> {
-    match value {
-        Value::Array(items) => items,
-        Value::Object(mut map) => match map.remove("items") {
-            Some(Value::Array(items)) => items,
-            Some(_) => Vec::new(),
-            None => vec![Value::Object(map)],
-        },
-        _ => Vec::new(),
-    }
 }
 
 /// Writes a folder. It must be new or empty, so that no file of another time is among its own.

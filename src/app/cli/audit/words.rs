@@ -1,11 +1,13 @@
 //! Words: why is something kept, and what can a person do about it?
 
-use super::report::{Failed, Kept};
+use super::report::{Failed, Kept, seconds};
+use super::shape::KUBERNETES;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::cluster::cloud::{CloudResource, ResourceKind};
 use napkeeper_core::cluster::inventory::ListFailure;
-use napkeeper_core::cluster::sweep::Sweep;
+use napkeeper_core::cluster::sweep::{Sweep, SweepMode};
 use napkeeper_core::orphans::Refusal;
+use napkeeper_core::schedule::Schedule;
 
 /// What the words of a refusal depend on.
 pub(super) struct About<'a> {
@@ -20,6 +22,10 @@ pub(super) struct About<'a> {
     pub(super) seen: u32,
     /// Why the inventory is not one of the configured cluster.
     pub(super) cluster_missing: &'a str,
+    /// The pause switch could be read.
+    pub(super) pause_is_known: bool,
+    /// When the listings were taken.
+    pub(super) now: Timestamp,
 }
 
 /// A refusal in words, with its remedy.
@@ -72,7 +78,10 @@ fn of_law(refusal: Refusal, about: &About<'_>) -> Option<(String, String)> {
 fn too_young(about: &About<'_>) -> (String, String) {
     let least = napkeeper_api::duration::format(about.least);
     match about.of_age_at {
-        Some(at) => (format!("not an orphan for {least} yet: it will be at {at}"), format!("wait until {at}")),
+        Some(at) => {
+            let at = seconds(at);
+            (format!("not an orphan for {least} yet: it will be at {at}"), format!("wait until {at}"))
+        }
         None => (
             format!("its {least} as an orphan begin when a record first sees it"),
             "let the controller observe it".to_owned(),
@@ -86,13 +95,11 @@ fn of_leave(refusal: Refusal, about: &About<'_>) -> (String, String) {
     let name = about.sweep.map(|s| s.name.to_string());
     let (why, remedy) = match (refusal, &name) {
         (Refusal::Mode, None) => return no_sweep(kind),
-        (Refusal::Mode, Some(name)) => {
-            return (
-                format!("OrphanSweep {name} does not collect now"),
-                format!("set mode: Collect in OrphanSweep {name}, or wait for its schedule"),
-            );
-        }
+        (Refusal::Mode, Some(_)) => return mode(about),
         (Refusal::Changed, _) => ("it has changed since it was listed", "wait for the next observation"),
+        (Refusal::Paused, _) if !about.pause_is_known => {
+            ("whether deletes are paused is not known", "see why ConfigMap napkeeper-pause could not be read")
+        }
         (Refusal::Paused, _) => ("deletes are paused", "lift the pause: ConfigMap napkeeper-pause, key delete"),
         (Refusal::NoLease, _) => ("this replica does not lead", "none needed: another one does"),
         (Refusal::Companion, _) => (
@@ -112,6 +119,23 @@ fn of_leave(refusal: Refusal, about: &About<'_>) -> (String, String) {
     (why.to_owned(), remedy.to_owned())
 }
 
+/// Why a sweep does not collect now: its mode, or its schedule.
+fn mode(about: &About<'_>) -> (String, String) {
+    let Some(sweep) = about.sweep else { return no_sweep(about.resource.kind()) };
+    let name = &sweep.name;
+    if sweep.mode != SweepMode::Collect {
+        return (format!("its mode is {}", sweep.mode), format!("set mode: Collect in OrphanSweep {name}"));
+    }
+    let next = sweep.schedule.as_ref().and_then(|text| Schedule::parse(text).ok()).and_then(|s| s.after(about.now));
+    match next.map(seconds) {
+        Some(at) => (format!("OrphanSweep {name} collects by its schedule, next at {at}"), format!("wait until {at}")),
+        None => (
+            format!("OrphanSweep {name} has a schedule that never comes"),
+            format!("put the schedule of OrphanSweep {name} right"),
+        ),
+    }
+}
+
 fn no_sweep(kind: ResourceKind) -> (String, String) {
     (
         format!("no OrphanSweep looks at {kind} resources, so nothing is deleted"),
@@ -123,21 +147,84 @@ fn no_sweep(kind: ResourceKind) -> (String, String) {
 pub(super) fn failed(failure: &ListFailure) -> Failed {
     let why = failure.why.to_string();
     let lower = why.to_lowercase();
-    let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    // Numbers in what support finds it by say nothing.
+    let said = lower.split(" (correlation id").next().unwrap_or_default();
+    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
     let remedy = if has(&[".json"]) {
-        "put that file right and run the audit again"
-    } else if has(&["no connection", "connect error", "error sending", "dns", "refused"]) {
-        "check the address (--azure-endpoint, or the server in the kubeconfig) and the network in between"
+        "put that file right and run the audit again".to_owned()
+    } else if has(&["no connection", "connect error", "error sending", "dns", "connection refused"]) {
+        "check the address (--azure-endpoint, or the server in the kubeconfig) and the network in between".to_owned()
+    } else if has(&["resource group '"]) && has(&["was not found"]) {
+        "check --subscription and --resource-group, or nodeResourceGroup in napkeeper.yaml, and that you are signed in \
+         to its tenant"
+            .to_owned()
+    } else {
+        match grant_in_cluster(&failure.what) {
+            Some(grant) => of_kubernetes(said, grant),
+            None => of_azure(said).to_owned(),
+        }
+    };
+    Failed { what: failure.what.to_string(), why, remedy }
+}
+
+/// The right to read what is Kubernetes' own; none for what Azure lists.
+fn grant_in_cluster(what: &str) -> Option<String> {
+    if let Some(name) = what.strip_prefix("configmap ") {
+        return Some(format!("grant `get` on ConfigMap {name}"));
+    }
+    KUBERNETES.iter().any(|(name, _)| *name == what).then(|| format!("grant `list` on {what}"))
+}
+
+fn of_kubernetes(said: &str, grant: String) -> String {
+    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    if has(&["forbidden", "403", "cannot list", "cannot get"]) {
+        format!("{grant} in the cluster, as kustomize/overlays/audit/rbac.yaml does")
+    } else if has(&["401", "unauthorized", "credential"]) {
+        "sign in to the cluster anew (az aks get-credentials, kubelogin), or renew the kubeconfig".to_owned()
+    } else if has(&["cannot be understood", "cannot be read"]) {
+        "look at that object: it is not of the shape that its kind has".to_owned()
+    } else if has(&["404", "could not be found", "not found"]) {
+        "see that the kubeconfig is of this cluster, and that the cluster serves this kind".to_owned()
+    } else {
+        "try again; if it stays, look at the API server".to_owned()
+    }
+}
+
+fn of_azure(said: &str) -> &'static str {
+    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    if has(&["does not have", "authorizationfailed", "forbidden", "403"]) {
+        "grant the right to read it; `napkeeper audit --as-controller` says what is missing"
     } else if has(&["401", "credential", "token", "unauthorized", "authentication"]) {
         "sign in anew (az login, or the token file) as somebody of the cluster's tenant"
-    } else if has(&["403", "forbidden", "authorization", "does not have"]) {
-        "grant the right to read it; `napkeeper audit --as-controller` says what is missing"
     } else if has(&["cannot be understood", "cannot be read"]) {
-        "look at that object: it is not of the shape that its kind has"
+        "look at that resource: it is not of the shape that its kind has"
     } else if has(&["404", "could not be found", "not found"]) {
-        "check subscription, nodeResourceGroup and that the cluster serves this kind"
+        "check the subscription, nodeResourceGroup and clusterId"
     } else {
         "try again; if it stays, look at the named service"
-    };
-    Failed { what: failure.what.to_string(), why, remedy: remedy.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn who_refuses_decides_what_is_to_be_granted() {
+        let remedy = |what: &str, why: &str| failed(&ListFailure { what: Arc::from(what), why: Arc::from(why) }).remedy;
+        let forbidden = "nodes is forbidden: User \"token-401\" cannot list resource \"nodes\" at the cluster scope";
+        let grant = remedy("nodes", forbidden);
+        assert!(
+            grant.contains("grant `list` on nodes") && grant.contains("kustomize/overlays/audit/rbac.yaml"),
+            "{grant}"
+        );
+        assert!(remedy("configmap napkeeper-pause", "configmaps is forbidden").contains("grant `get` on ConfigMap"));
+        let azure = "The client 'a' does not have authorization to read (correlation id 401-403)";
+        assert!(remedy("the node resource group", azure).contains("--as-controller"));
+        let expired = "the access token is of another tenant (correlation id 403)";
+        assert!(remedy("the node resource group", expired).contains("sign in anew"));
+        let absent = "resource group 'MC_nope' was not found (correlation id 401)";
+        assert!(remedy("the node resource group", absent).contains("--resource-group, or nodeResourceGroup"));
+    }
 }

@@ -2,14 +2,18 @@
 
 use super::super::super::markdown::{code, plain};
 use super::super::report::{Report, age};
-use super::{cost, reasons, regained};
+use super::{cost, reasons, sum};
 use std::io::{self, Write};
 
 /// Most findings that are listed. Orphans come first.
 const MOST: usize = 50;
 
 pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
-    let title = if report.whole { regained(report) } else { "a listing is not whole".to_owned() };
+    let title = match () {
+        () if !report.whole => "a listing is not whole".to_owned(),
+        () if !report.of_cluster => "this is not known to be the right cluster".to_owned(),
+        () => sum(report),
+    };
     writeln!(out, "### napkeeper audit: {}\n", plain(&title))?;
     writeln!(out, "Group {}, taken {}.", code(&report.group), report.taken_at)?;
     for failed in report.failed.iter().take(MOST) {

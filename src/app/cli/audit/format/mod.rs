@@ -61,13 +61,35 @@ fn sentence(row: &Row) -> String {
     super::super::output::one_line(&text)
 }
 
-/// What the collection of all orphans would give back.
-fn regained(report: &Report) -> String {
-    let total = report.regained;
+/// What orphans cost, and what of it napkeeper may give back.
+fn sum(report: &Report) -> String {
+    use super::super::output::{plural, plural_of};
+    let (all, may) = (report.orphans, report.regained);
+    let n = all.resources as usize;
+    if n == 0 {
+        return "0 orphans".to_owned();
+    }
     format!(
-        "{}: ${} a month and {} of the subnet would be regained",
-        super::super::output::plural(total.resources as usize, "orphan"),
-        super::report::usd(total.price),
-        super::super::output::plural_of(total.addresses as usize, "address", "addresses")
+        "{} {} ${} a month and {} {}; napkeeper may collect {} of them (${})",
+        plural(n, "orphan"),
+        if n == 1 { "costs" } else { "cost" },
+        super::report::usd(all.price),
+        if n == 1 { "holds" } else { "hold" },
+        plural_of(all.addresses as usize, "address", "addresses"),
+        may.resources,
+        super::report::usd(may.price)
     )
+}
+
+/// What a format has no place for, for people: what could not be listed, and remarks.
+pub(super) fn beside(report: &Report, out: &mut impl Write) -> std::io::Result<()> {
+    use super::super::output::one_line;
+    for failed in &report.failed {
+        let text = one_line(&format!("not listed: {}: {}", failed.what, failed.why));
+        writeln!(out, "{text}\n  help: {}", failed.remedy)?;
+    }
+    for remark in &report.remarks {
+        writeln!(out, "{}: {}\n  help: {}", remark.about, one_line(&remark.what), one_line(&remark.remedy))?;
+    }
+    Ok(())
 }

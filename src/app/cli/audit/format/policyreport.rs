@@ -1,6 +1,8 @@
 //! For Kubernetes: a PolicyReport of the policy working group, `wgpolicyk8s.io/v1alpha2`, as JSON.
 
-use super::super::report::{Report, Row, Standing, usd};
+use super::super::super::output::one_line;
+use super::super::remarks::CLUSTER;
+use super::super::report::{Remark, Report, Row, Standing, usd};
 use super::{sentence, tags};
 use serde_json::{Map, Value, json};
 use std::io::Write;
@@ -9,9 +11,13 @@ use std::io::Write;
 const NAME: &str = "napkeeper-audit";
 /// Most results: an object must fit into etcd. Orphans come first.
 const MOST: usize = 1_000;
+/// Most remarks.
+const MOST_REMARKS: usize = 100;
 
 pub(super) fn write(report: &Report, out: &mut impl Write) -> anyhow::Result<()> {
     let results: Vec<Value> = report.findings.iter().take(MOST).map(|row| result(row, report)).collect();
+    let remarks: Vec<Value> = report.remarks.iter().take(MOST_REMARKS).map(|r| remark(r, report)).collect();
+    let results: Vec<Value> = remarks.into_iter().chain(results).collect();
     let count = |word: &str| results.iter().filter(|r| r["result"] == word).count();
     let failed = report.failed.iter().map(|failed| {
         json!({
@@ -31,6 +37,7 @@ pub(super) fn write(report: &Report, out: &mut impl Write) -> anyhow::Result<()>
             "annotations": {
                 "napkeeper.io/group": report.group,
                 "napkeeper.io/left-out": report.findings.len().saturating_sub(MOST).to_string(),
+                "napkeeper.io/left-out-remarks": report.remarks.len().saturating_sub(MOST_REMARKS).to_string(),
             },
         },
         "summary": summary,
@@ -42,6 +49,16 @@ pub(super) fn write(report: &Report, out: &mut impl Write) -> anyhow::Result<()>
 
 fn stamp(report: &Report) -> Value {
     json!({ "seconds": report.taken_at.as_second(), "nanos": 0 })
+}
+
+/// What is wrong beside resources. That it is not the cluster is an error: then the report says nothing.
+fn remark(remark: &Remark, report: &Report) -> Value {
+    let (result, severity) = if remark.about == CLUSTER { ("error", "high") } else { ("warn", "medium") };
+    json!({
+        "source": "napkeeper", "policy": NAME, "rule": format!("remark-{}", remark.about), "category": "remarks",
+        "result": result, "severity": severity, "timestamp": stamp(report),
+        "message": one_line(&format!("{}; {}", remark.what, remark.remedy)),
+    })
 }
 
 fn result(row: &Row, report: &Report) -> Value {

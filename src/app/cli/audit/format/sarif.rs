@@ -34,7 +34,7 @@ pub(super) fn write(report: &Report, out: &mut impl Write) -> anyhow::Result<()>
         Notification::builder().message(Message::builder().text(text).build()).level(json!("error")).build()
     });
     let whole = Invocation::builder()
-        .execution_successful(report.whole)
+        .execution_successful(report.says())
         .tool_execution_notifications(failed.collect::<Vec<_>>())
         .build();
     let run =
@@ -49,7 +49,13 @@ fn id_of(kind: ResourceKind) -> String {
 }
 
 fn orphan_rule(kind: ResourceKind) -> ReportingDescriptor {
-    rule(&id_of(kind), format!("A {kind} of the node resource group belongs to nobody"))
+    let what = match kind {
+        ResourceKind::Nic => "A NIC",
+        ResourceKind::OsDisk => "An OS disk",
+        ResourceKind::Vm => "A VM",
+        ResourceKind::DataDisk => "A data disk",
+    };
+    rule(&id_of(kind), format!("{what} of the node resource group belongs to nobody"))
 }
 
 fn rule(id: &str, title: String) -> ReportingDescriptor {
@@ -75,6 +81,7 @@ fn result(row: &Row, report: &Report) -> SarifResult {
         ("usdPerMonth".to_owned(), json!(super::super::report::usd(row.price))),
         ("addresses".to_owned(), json!(row.addresses)),
         ("tags".to_owned(), json!([row.standing.as_str()])),
+        ("portal".to_owned(), json!(format!("{PORTAL}{}", escaped(row.id.as_str())))),
     ]);
     let print = format!("{}#{}", row.id.folded(), row.incarnation);
     SarifResult::builder()
@@ -98,17 +105,24 @@ fn remark(remark: &Remark, report: &Report) -> SarifResult {
         .build()
 }
 
+/// Code scanning takes a place for a file of the repository and refuses one with a scheme: the id serves, as a path.
 fn location(id: &str, group: &str) -> Location {
-    let safe = |c: char| if c.is_ascii_alphanumeric() || "/-._~".contains(c) { c.to_string() } else { escaped(c) };
-    let uri = format!("{PORTAL}{}", id.chars().map(safe).collect::<String>());
+    let uri = escaped(id.trim_start_matches('/'));
     let physical = PhysicalLocation::builder().artifact_location(ArtifactLocation::builder().uri(uri).build()).build();
-    let name = id.strip_prefix(group).unwrap_or(id);
+    let below = id.strip_prefix(group).unwrap_or(id).trim_start_matches('/');
+    let name = if below.is_empty() { id.rsplit('/').next().unwrap_or(id) } else { below };
     let logical =
         LogicalLocation::builder().fully_qualified_name(one_line(id)).name(one_line(name)).kind("resource").build();
     Location::builder().physical_location(physical).logical_locations(vec![logical]).build()
 }
 
-fn escaped(c: char) -> String {
+/// An id as part of a URI.
+fn escaped(id: &str) -> String {
+    let is_safe = |c: char| c.is_ascii_alphanumeric() || "/-._~".contains(c);
+    id.chars().map(|c| if is_safe(c) { c.to_string() } else { percent(c) }).collect()
+}
+
+fn percent(c: char) -> String {
     let mut bytes = [0; 4];
     c.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")).collect()
 }

@@ -1,8 +1,9 @@
 //! For people: a line for each finding, what is behind it, then the sums.
 
 use super::super::super::output::{one_line, plural, printable};
-use super::super::report::{Report, Row, Standing, age, usd};
-use super::{cost, reasons, regained, tags};
+use super::super::remarks::CLUSTER;
+use super::super::report::{Remark, Report, Row, Standing, age, usd};
+use super::{cost, reasons, sum, tags};
 use anstyle::{AnsiColor, Style};
 use std::io::{self, Write};
 
@@ -24,15 +25,20 @@ pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     if !report.whole {
         writeln!(out, "\nA listing is not whole, so nothing is called an orphan.")?;
     }
+    // That it is not the cluster comes before all that is said of it.
+    let (first, others): (Vec<&Remark>, _) = report.remarks.iter().partition(|remark| remark.about == CLUSTER);
+    first.into_iter().try_for_each(|r| remark(r, RED, out))?;
     if !report.findings.is_empty() {
         findings(report, out)?;
     }
-    for remark in &report.remarks {
-        let (about, what) = (remark.about, one_line(&remark.what));
-        writeln!(out, "\n{YELLOW}{about}:{YELLOW:#} {what}\n  {HELP}help:{HELP:#} {}", remark.remedy)?;
-    }
+    others.into_iter().try_for_each(|r| remark(r, YELLOW, out))?;
     approvals(report, out)?;
     totals(report, out)
+}
+
+fn remark(remark: &Remark, style: Style, out: &mut impl Write) -> io::Result<()> {
+    let (about, what) = (remark.about, one_line(&remark.what));
+    writeln!(out, "\n{style}{about}:{style:#} {what}\n  {HELP}help:{HELP:#} {}", remark.remedy)
 }
 
 fn findings(report: &Report, out: &mut impl Write) -> io::Result<()> {
@@ -120,8 +126,8 @@ fn totals(report: &Report, out: &mut impl Write) -> io::Result<()> {
     if report.left_out > 0 {
         writeln!(out, "{DIM}{} not shown: --all shows what is in use{DIM:#}", plural(report.left_out, "resource"))?;
     }
-    if report.whole {
-        writeln!(out, "{BOLD}{}{BOLD:#}", regained(report))?;
+    if report.says() {
+        writeln!(out, "{BOLD}{}{BOLD:#}", sum(report))?;
     }
     Ok(())
 }

@@ -1,0 +1,81 @@
+//! Remarks: what is wrong beside resources?
+
+use super::input::Input;
+use super::report::Remark;
+use napkeeper_core::cluster::sweep::Sweep;
+use napkeeper_core::orphans::{
+    ApprovalFinding, ApprovalState, Assessed, Case, Discrepancy, ReportOnly, Usage, breaker, look_at_approvals,
+    report_only, reverse,
+};
+
+/// What the remark is about that this is not known to be the configured cluster.
+pub(super) const CLUSTER: &str = "cluster";
+
+/// What is wrong beside resources: the breaker, approvals, settings that do nothing.
+pub(super) fn remarks(input: &Input, case: &Case<'_>, assessed: &[Assessed<'_>]) -> Vec<Remark> {
+    let remark = |about, what: String, remedy: &str| Remark { about, what, remedy: remedy.to_owned() };
+    let mut remarks = Vec::new();
+    let missing = case.cluster_missing().filter(|_| case.is_whole());
+    let is_known = missing.is_none();
+    if let Some(why) = missing {
+        let remedy = "nothing is deleted until this is right: check clusterId, nodeResourceGroup and the kubeconfig";
+        remarks.push(remark(CLUSTER, why, remedy));
+    }
+    if case.is_whole() {
+        remarks.extend(breaker_remark(case, assessed));
+    }
+    if !input.pause_is_known() {
+        let remedy = "see why ConfigMap napkeeper-pause could not be read; until it can, nothing is deleted";
+        remarks.push(remark("pause", "whether deletes are paused is not known".to_owned(), remedy));
+    } else if input.paused {
+        let remedy = "lift the pause when its cause is gone: ConfigMap napkeeper-pause, key delete";
+        remarks.push(remark("pause", "deletes are paused".to_owned(), remedy));
+    }
+    // Objects of one cluster say nothing of the group of another.
+    if is_known {
+        remarks.extend(reverse(&input.inventory, None, &input.settings).iter().map(discrepancy_remark));
+        let unused = report_only(&input.inventory).into_iter().filter(|found| found.usage == Usage::Unused);
+        remarks.extend(unused.map(|found| unused_remark(&found)));
+    }
+    for sweep in &input.sweeps {
+        let approvals = look_at_approvals(case, sweep);
+        remarks.extend(approvals.iter().filter_map(|approval| approval_remark(sweep, approval)));
+        if let Some(at) = sweep.breaker_cleared_at.filter(|at| *at > case.now) {
+            let what = format!("OrphanSweep {}: breaker.clearedAt {at} lies in the future and is refused", sweep.name);
+            remarks.push(remark("breaker", what, "write a time that has passed, after the trip"));
+        }
+    }
+    remarks
+}
+
+fn breaker_remark(case: &Case<'_>, assessed: &[Assessed<'_>]) -> Option<Remark> {
+    let remark = |what, remedy: &str| Remark { about: "breaker", what, remedy: remedy.to_owned() };
+    if let Some(trip) = breaker::open_trip(case.records, case.cleared_at) {
+        return Some(remark(breaker::explain(trip), "find out why so much turned suspect before you commit that line"));
+    }
+    let trip = breaker::would_trip(case, assessed).into_iter().next()?;
+    let explained = breaker::explain(&trip).replacen("the breaker tripped at", "the breaker would trip at", 1);
+    Some(remark(explained, "a controller that begins now stops all sweeps first; that line lets them go on"))
+}
+
+/// An object that stands for nothing in Azure, or cannot go.
+fn discrepancy_remark(found: &Discrepancy) -> Remark {
+    let what = format!("{}: {}", found.object, found.evidence.join("; "));
+    Remark { about: found.kind.as_str(), what, remedy: found.remedy.to_string() }
+}
+
+/// A public IP or a frontend that serves nobody. Sweeps never touch these.
+fn unused_remark(found: &ReportOnly) -> Remark {
+    let what = format!("{} {}: {}", found.kind, found.id, found.evidence.join("; "));
+    let remedy = "never collected: delete it by hand if its Service is gone and nothing outside needs it";
+    Remark { about: "unused", what, remedy: remedy.to_owned() }
+}
+
+/// An approval that does nothing any more, or never did.
+fn approval_remark(sweep: &Sweep, approval: &ApprovalFinding) -> Option<Remark> {
+    if approval.state == ApprovalState::Active {
+        return None;
+    }
+    let what = format!("OrphanSweep {}: the approval of {} does nothing ({})", sweep.name, approval.id, approval.state);
+    Some(Remark { about: "approval", what, remedy: approval.advice.to_string() })
+}

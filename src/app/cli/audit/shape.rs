@@ -1,0 +1,206 @@
+//! Shapes: is what a file holds a whole listing of what its name says?
+//!
+//! What is short of that must never count as an empty listing: an orphan is what no listing speaks for.
+
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// The listings of Kubernetes that are read, with the kind of their objects.
+pub(super) const KUBERNETES: [(&str, &str); 8] = [
+    ("nodeclaims", "NodeClaim"),
+    ("nodes", "Node"),
+    ("persistentvolumes", "PersistentVolume"),
+    ("volumeattachments", "VolumeAttachment"),
+    ("pods", "Pod"),
+    ("volumesnapshotcontents", "VolumeSnapshotContent"),
+    ("orphansweeps", "OrphanSweep"),
+    ("orphanrecords", "OrphanRecord"),
+];
+
+/// Most of an error's own text that is told.
+const TOLD: usize = 200;
+
+/// The objects of what kubectl wrote: a list, or the one object that it was asked for.
+///
+/// # Errors
+/// Why it is no whole list of that kind.
+pub(super) fn objects(value: Value, kind: &str) -> Result<Vec<Value>, String> {
+    let Value::Object(mut map) = value else { return Err(format!("it is {}, no List of {kind}", named(&value))) };
+    if let Some(error) = error_in(&map) {
+        return Err(format!("it is an error, no List of {kind}: {error}"));
+    }
+    let own = map.get("kind").and_then(Value::as_str).map(str::to_owned);
+    let goes_on = map.get("metadata").and_then(|meta| meta.get("continue")).and_then(Value::as_str);
+    if goes_on.is_some_and(|token| !token.is_empty()) {
+        return Err("it is the first part of a list that goes on (metadata.continue)".to_owned());
+    }
+    match (map.remove("items"), own.as_deref()) {
+        (Some(Value::Array(items)), list) => {
+            if let Some(list) = list.filter(|list| *list != "List" && *list != format!("{kind}List")) {
+                return Err(format!("it is a {list}, no List of {kind}"));
+            }
+            items.iter().try_for_each(|item| of_kind(item, kind))?;
+            Ok(items)
+        }
+        (Some(other), _) => Err(format!("its `items` is {}, no list", named(&other))),
+        (None, Some(own)) if own == kind => Ok(vec![Value::Object(map)]),
+        (None, Some(own)) => Err(format!("it is a {own}, no List of {kind}")),
+        (None, None) => Err(format!("it has no `items`, so it is no List of {kind}")),
+    }
+}
+
+/// An item of a list says its kind, or leaves it to the list.
+fn of_kind(item: &Value, kind: &str) -> Result<(), String> {
+    let Value::Object(map) = item else { return Err(format!("among its items is {}", named(item))) };
+    match map.get("kind").and_then(Value::as_str) {
+        Some(other) if other != kind => Err(format!("among its items is a {other}, no {kind}")),
+        _ => Ok(()),
+    }
+}
+
+/// Makes sure that these pages are a whole listing, or the one object that `single` asks for.
+///
+/// # Errors
+/// Why they are not. `page` names the file of a page.
+pub(super) fn pages(pages: &BTreeMap<u32, Value>, single: bool, page: impl Fn(u32) -> String) -> Result<(), String> {
+    let mut goes_on = false;
+    for (n, (at, value)) in (1..).zip(pages) {
+        if n != *at {
+            return Err(format!("{} is there and {} is not", page(*at), page(n)));
+        }
+        let wrong = |why: String| if *at == 1 { why } else { format!("in {}: {why}", page(*at)) };
+        goes_on = if single { one(value).map(|()| false) } else { list(value) }.map_err(wrong)?;
+    }
+    let next = pages.len() + 1;
+    match u32::try_from(next) {
+        Ok(next) if goes_on => Err(format!("the listing goes on (nextLink), and {} is not there", page(next))),
+        _ => Ok(()),
+    }
+}
+
+/// A page of a list; true where it names a next one.
+fn list(value: &Value) -> Result<bool, String> {
+    let (items, next) = match value {
+        Value::Array(items) => (items, None),
+        Value::Object(map) => {
+            if let Some(error) = error_in(map) {
+                return Err(format!("it is an error, no listing: {error}"));
+            }
+            match map.get("value") {
+                Some(Value::Array(items)) => (items, map.get("nextLink")),
+                Some(other) => return Err(format!("its `value` is {}, no list", named(other))),
+                None => return Err("it is an object without `value`, no listing".to_owned()),
+            }
+        }
+        other => return Err(format!("it is {}, no listing", named(other))),
+    };
+    match items.iter().find(|item| !item.is_object()) {
+        Some(other) => Err(format!("among its items is {}", named(other))),
+        None => Ok(next.is_some_and(|link| !link.is_null() && link != "")),
+    }
+}
+
+/// The one object that was asked for, which has an id.
+fn one(value: &Value) -> Result<(), String> {
+    let Value::Object(map) = value else { return Err(format!("it is {}, no resource", named(value))) };
+    match (error_in(map), map.get("id")) {
+        (Some(error), _) => Err(format!("it is an error, no resource: {error}")),
+        (None, Some(Value::String(_))) => Ok(()),
+        (None, _) => Err("it has no `id`, so it is no resource".to_owned()),
+    }
+}
+
+/// What an error body says, of Azure or of Kubernetes.
+fn error_in(map: &Map<String, Value>) -> Option<String> {
+    let word = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (code, message) = match (map.get("error"), map.get("kind").and_then(Value::as_str)) {
+        (Some(error), _) => (word(error, "code"), word(error, "message")),
+        (None, Some("Status")) => {
+            let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+            (text("reason"), text("message"))
+        }
+        _ => return None,
+    };
+    let told: String = [code, message].into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join(": ");
+    Some(if told.is_empty() { "it says no more".to_owned() } else { told.chars().take(TOLD).collect() })
+}
+
+/// What a value is, in words.
+fn named(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a bare list",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_a_whole_list_of_the_kind_is_one() {
+        let node = json!({ "kind": "Node", "metadata": { "name": "a" } });
+        for good in [
+            json!({ "items": [] }),
+            json!({ "kind": "List", "items": [node] }),
+            json!({ "kind": "NodeList", "metadata": { "continue": "" }, "items": [{ "metadata": {} }] }),
+            node.clone(),
+        ] {
+            assert!(objects(good.clone(), "Node").is_ok(), "{good}");
+        }
+        for (bad, part) in [
+            (json!(null), "it is null"),
+            (json!("x"), "it is a text"),
+            (json!([]), "a bare list"),
+            (json!({}), "no `items`"),
+            (json!({ "items": {} }), "its `items`"),
+            (json!({ "kind": "Pod" }), "it is a Pod"),
+            (json!({ "kind": "PodList", "items": [] }), "it is a PodList"),
+            (json!({ "kind": "List", "items": [{ "kind": "Pod" }] }), "a Pod, no Node"),
+            (json!({ "items": [null] }), "is null"),
+            (
+                json!({ "kind": "Status", "reason": "Forbidden", "message": "no" }),
+                "an error, no List of Node: Forbidden: no",
+            ),
+            (json!({ "error": { "code": "A" }, "items": [] }), "an error"),
+            (json!({ "items": [], "metadata": { "continue": "x" } }), "goes on"),
+        ] {
+            let why = objects(bad.clone(), "Node").unwrap_err();
+            assert!(why.contains(part), "{bad}: {why}");
+        }
+    }
+
+    #[test]
+    fn pages_are_whole_or_it_is_said_why_not() {
+        let check = |list: &[(u32, Value)], single| {
+            pages(&list.iter().cloned().collect(), single, |n| format!("p{n}")).err().unwrap_or_default()
+        };
+        let (last, goes_on) = (json!({ "value": [] }), json!({ "value": [], "nextLink": "https://a" }));
+        assert_eq!(check(&[(1, last.clone())], false), "");
+        assert_eq!(check(&[(1, json!([{ "id": "/a" }]))], false), "");
+        assert_eq!(check(&[(1, goes_on.clone()), (2, last.clone())], false), "");
+        assert_eq!(check(&[(1, json!({ "id": "/a" }))], true), "");
+        for (list, single, part) in [
+            (vec![(1, goes_on.clone())], false, "p2 is not there"),
+            (vec![(1, goes_on.clone()), (3, last.clone())], false, "p3 is there and p2 is not"),
+            (vec![(2, last.clone())], false, "p1 is not"),
+            (vec![(1, goes_on), (2, json!({ "error": { "code": "Throttled" } }))], false, "in p2: it is an error"),
+            (vec![(1, json!({}))], false, "without `value`"),
+            (vec![(1, json!({ "error": {} }))], false, "it says no more"),
+            (vec![(1, json!({ "kind": "Status", "message": "no" }))], false, "an error, no listing: no"),
+            (vec![(1, json!(null))], false, "it is null"),
+            (vec![(1, json!({ "value": null }))], false, "its `value` is null"),
+            (vec![(1, json!([1]))], false, "a number"),
+            (vec![(1, json!([]))], true, "a bare list, no resource"),
+            (vec![(1, json!({}))], true, "no `id`"),
+        ] {
+            let why = check(&list, single);
+            assert!(why.contains(part), "{list:?}: {why}");
+        }
+    }
+}
