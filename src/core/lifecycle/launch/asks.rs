@@ -49,6 +49,7 @@ impl LaunchScript {
             tags: self.launch.tags.clone(),
             claim: self.launch.claim.name.clone(),
             kubelet: self.kubelet(offering),
+            premium_disk: self.size(&offering.key.size).is_some_and(|t| t.facts.premium_io),
             encryption_at_host: self.launch.encryption_at_host,
             fresh: true,
         };
