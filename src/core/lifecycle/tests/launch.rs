@@ -355,8 +355,7 @@ fn a_launch_goes_on_as_what_its_intent_names() {
         (None, None, "write_intent"),
     ] {
         let mut claim = a_claim();
-        claim.intent =
-            named.map(|machine| LaunchIntent { machine, ..intent(&a_claim(), offering(SMALL, 1, Spot)) });
+        claim.intent = named.map(|machine| LaunchIntent { machine, ..intent(&a_claim(), offering(SMALL, 1, Spot)) });
         snapshot.put_claim(claim.clone());
         let settings = crate::settings::Settings { machines: configured, ..settings() };
         let plan = lifecycle(&snapshot, &mut LifecycleMemory::default(), &settings, start());
