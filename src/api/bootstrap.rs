@@ -15,6 +15,11 @@ use std::sync::Arc;
 
 const LABELS: &str = "KUBELET_NODE_LABELS=";
 const MAX_PODS: &str = "--max-pods=";
+/// Where AKS says of a node which cluster it is of, by the name of the node resource group (Azure/AgentBaker,
+/// `pkg/agent/baker.go`).
+const LABEL_CLUSTER: &str = "kubernetes.azure.com/cluster";
+/// Most characters of a label's value.
+const MOST_OF_LABEL: usize = 63;
 const TEMPLATE: &str = include_str!("templates/node.cloud-init.yaml");
 
 /// How a node finds its cluster.
@@ -23,6 +28,8 @@ pub struct Join {
     api_server: Arc<str>,
     certificate_authority: Arc<str>,
     cluster_dns: IpAddr,
+    /// The label by which AKS's own DaemonSets choose their nodes.
+    cluster_label: Option<Arc<str>>,
 }
 
 /// What is wrong with a way to a cluster.
@@ -58,7 +65,20 @@ impl Join {
             return Err(JoinError::CertificateAuthority);
         }
         let cluster_dns = cluster_dns.parse().map_err(|_| JoinError::ClusterDns(cluster_dns.to_owned()))?;
-        Ok(Self { api_server: Arc::from(api_server), certificate_authority: Arc::from(pem), cluster_dns })
+        Ok(Self {
+            api_server: Arc::from(api_server),
+            certificate_authority: Arc::from(pem),
+            cluster_dns,
+            cluster_label: None,
+        })
+    }
+
+    /// The same way, into the cluster whose node resource group has this name. AKS's DaemonSets run only on nodes that
+    /// are labelled with it; cloud-node-manager, which initialises nodes, is one of them.
+    #[must_use]
+    pub fn in_group(mut self, group: &str) -> Self {
+        self.cluster_label = Some(Arc::from(as_label(group)));
+        self
     }
 }
 
@@ -112,7 +132,11 @@ pub fn write(kubelet: &KubeletSpec) -> String {
 /// The custom data of a VM that joins a cluster. It holds the token.
 #[must_use]
 pub fn write_joining(kubelet: &KubeletSpec, join: &Join, token: &JoinToken) -> String {
-    let (labels, flags) = settings(kubelet);
+    let mut kubelet = kubelet.clone();
+    if let Some(group) = &join.cluster_label {
+        kubelet.labels.insert(Arc::from(LABEL_CLUSTER), Arc::clone(group));
+    }
+    let (labels, flags) = settings(&kubelet);
     let values = [
         ("{{certificate-authority}}", BASE64_STANDARD.encode(join.certificate_authority.as_bytes())),
         ("{{api-server}}", join.api_server.to_string()),
@@ -122,6 +146,20 @@ pub fn write_joining(kubelet: &KubeletSpec, join: &Join, token: &JoinToken) -> S
         ("{{flags}}", flags),
     ];
     values.into_iter().fold(TEMPLATE.to_owned(), |text, (name, value)| text.replace(name, &value))
+}
+
+/// The name of a resource group as AKS writes it into a label's value: no brackets, at most 63 characters, and a letter
+/// or a digit at the end.
+fn as_label(group: &str) -> String {
+    let plain = |c: char| if matches!(c, '(' | ')') { '-' } else { c };
+    let mut text: String = group.chars().map(plain).take(MOST_OF_LABEL).collect();
+    if text.ends_with(['-', '_', '.']) {
+        if text.chars().count() == MOST_OF_LABEL {
+            text.pop();
+        }
+        text.push('z');
+    }
+    text
 }
 
 /// Labels and flags of the kubelet.
@@ -188,6 +226,18 @@ mod tests {
             let inner: serde_json::Value = serde_saphyr::from_str(file["content"].as_str().unwrap()).unwrap();
             assert!(inner["kind"].is_string(), "{inner}");
         }
+    }
+
+    #[test]
+    fn a_node_is_labelled_with_the_group_of_its_cluster() {
+        let join =
+            Join::new("https://prod.example:443", CA, "10.0.0.10").unwrap().in_group("MC_group(1)_prod_westeurope");
+        let token = JoinToken::new("abc123", "0123456789abcdef").unwrap();
+        let text = write_joining(&KubeletSpec::default(), &join, &token);
+        assert_eq!(read(&text).labels.get(LABEL_CLUSTER).map(|l| &**l), Some("MC_group-1-_prod_westeurope"));
+        assert_eq!(as_label("MC_a."), "MC_a.z");
+        assert_eq!(as_label(&"-".repeat(80)), format!("{}z", "-".repeat(62)));
+        assert_eq!(as_label(&"a".repeat(80)), "a".repeat(63));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use crate::azure::{Azure, parsed};
 use crate::error::unavailable;
-use crate::listing::{MOST_PAGES, endless, partial, whole};
+use crate::listing::{LONGEST, MOST_PAGES, endless, partial, whole};
 use crate::read::Head;
 use crate::wire::Method;
 use crate::{network, read};
@@ -21,6 +21,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio::time::timeout;
 
 /// The stable API version of `Microsoft.ContainerService` by which agent pools and their Machines are listed.
 pub(crate) const MACHINES: &str = "2025-07-01";
@@ -96,7 +97,9 @@ impl Azure {
     /// [`ListFailure`] where any page of any listing cannot be read, by whatever cause.
     pub async fn bystanders(&self) -> Listing<Bystander> {
         let what = || Arc::from("what stands by the node resource group");
-        self.standing_by().await.map_err(|error| ListFailure { what: what(), why: error.message })
+        let listed = timeout(LONGEST, self.standing_by()).await;
+        let listed = listed.unwrap_or_else(|_| Err(unavailable(format!("not whole after {} s", LONGEST.as_secs()))));
+        listed.map_err(|error| ListFailure { what: what(), why: error.message })
     }
 
     async fn standing_by(&self) -> Result<Vec<Arc<Bystander>>, CloudError> {

@@ -12,8 +12,9 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// A token is not used in its last minutes: requests take time.
-const MARGIN: SignedDuration = SignedDuration::from_mins(5);
+/// A token is not used in its last minutes: requests take time. With [`AHEAD`] it is asked for 300 s before it ends,
+/// which is when the identity crate's own cache lets go of it: asked earlier, that would answer the same token again.
+const MARGIN: SignedDuration = SignedDuration::from_mins(4);
 /// How long before it is used a token is fetched.
 const AHEAD: SignedDuration = SignedDuration::from_mins(1);
 /// Longest that one way to a token may take.

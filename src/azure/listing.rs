@@ -23,7 +23,7 @@ use tokio::time::timeout;
 /// Most pages of a listing. More means that the links run in circles.
 pub(crate) const MOST_PAGES: usize = 1_000;
 /// Longest that a listing may take. 100,000 resources are some hundred pages of a second or two.
-const LONGEST: Duration = Duration::from_secs(900);
+pub(crate) const LONGEST: Duration = Duration::from_secs(900);
 
 impl Azure {
     /// Lists VMs, NICs and disks of the group, by id.

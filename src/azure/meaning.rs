@@ -96,6 +96,7 @@ const PARAMETERS: ByText = &[
     ("cannot boot hypervisor generation", CloudErrorCode::SizeUnfit),
     ("cpu architecture", CloudErrorCode::SizeUnfit),
     ("disk controller", CloudErrorCode::SizeUnfit),
+    ("storage account type", CloudErrorCode::SizeUnfit),
     ("is not supported for subscription", CloudErrorCode::SkuNotAvailable),
     ("disk encryption set", CloudErrorCode::Encryption),
     ("diskencryptionset", CloudErrorCode::Encryption),

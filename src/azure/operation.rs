@@ -33,16 +33,19 @@ pub(crate) fn outcome(response: &WireResponse) -> Result<Reply, CloudError> {
     let state = body["status"].as_str().or_else(|| body["properties"]["provisioningState"].as_str());
     match state.map(str::to_ascii_lowercase).as_deref() {
         Some("succeeded") => Ok(Reply::Done),
-        Some("failed") => Err(with_correlation(of_operation(&body, CloudErrorCode::Invalid), response)),
-        Some("canceled" | "cancelled") => {
-            Err(with_correlation(of_operation(&body, CloudErrorCode::Conflict), response))
-        }
+        Some("failed") => Err(ended(&body, CloudErrorCode::Invalid, response)),
+        Some("canceled" | "cancelled") => Err(ended(&body, CloudErrorCode::Conflict, response)),
         Some(_) => Ok(Reply::Running),
         None if response.status == 202 => Ok(Reply::Running),
         // `Location` answers the resource itself in the end.
         None if body["id"].is_string() => Ok(Reply::Done),
         None => Err(unavailable("the state of an operation has no status")),
     }
+}
+
+/// What an operation that has ended badly came to.
+fn ended(body: &Value, otherwise: CloudErrorCode, response: &WireResponse) -> CloudError {
+    CloudError { is_outcome: true, ..with_correlation(of_operation(body, otherwise), response) }
 }
 
 #[cfg(test)]
@@ -72,6 +75,8 @@ mod tests {
         assert_eq!(code(failed), CloudErrorCode::AllocationFailed);
         assert_eq!(code(r#"{"status":"Canceled"}"#), CloudErrorCode::Conflict);
         assert_eq!(code(r#"{"status":"Failed"}"#), CloudErrorCode::Invalid);
+        assert!(outcome_of(200, failed).unwrap_err().is_outcome);
+        assert!(!outcome_of(200, "{}").unwrap_err().is_outcome, "that is the request's");
         assert_eq!(code("<html>"), CloudErrorCode::Unavailable);
         assert_eq!(code("{}"), CloudErrorCode::Unavailable, "that is no success");
     }

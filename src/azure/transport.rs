@@ -161,7 +161,11 @@ impl Transport {
         }
         let mut response = self.send(&ask).await?;
         if response.status == 401 && self.credential.forget().await {
-            // Nothing has been done: the token had been taken back, or ended on the way.
+            // Nothing has been done: the token had been taken back, or ended on the way. What was checked right before
+            // a write is old by the time that a new token is there, so whoever writes has to check again.
+            if method != Method::Get {
+                return Err(unavailable(format!("{} {path}: the token is not taken any more", method.as_str())));
+            }
             response = self.send(&ask).await?;
         }
         let wait = retry_after(&response).and_then(|wait| Duration::try_from(wait).ok());

@@ -64,8 +64,13 @@ fn storage(spec: &VmSpec, machines: &Machines) -> Result<models::StorageProfile,
     disk.name = Some(spec.os_disk.name().to_owned());
     disk.disk_size_gb = Some(size);
     disk.delete_option = Some(models::DeleteOption::Delete);
+    let premium = models::StorageAccountType::PremiumLrs;
     disk.managed_disk = Some(models::ManagedDiskParameters {
-        storage_account_type: Some(models::StorageAccountType::PremiumLrs),
+        storage_account_type: Some(if spec.premium_disk {
+            premium
+        } else {
+            models::StorageAccountType::StandardSsdLrs
+        }),
         ..models::ManagedDiskParameters::default()
     });
     let mut image = models::ImageReference::default();

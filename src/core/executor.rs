@@ -4,6 +4,7 @@
 //! them on its virtual clock, the controller over HTTP; which commands run, in which order and how they end is the same.
 
 use crate::cluster::Snapshot;
+use crate::cluster::naming::machine_id;
 use crate::lifecycle::{ConfirmGoneScript, LaunchScript, MachineScript, Sizes, TerminateScript};
 use crate::names::NodeClassName;
 use crate::orphans::{CollectScript, MarkScript};
@@ -125,8 +126,13 @@ fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn
         Command::Launch(launch) => {
             let class = snapshot.claims().get(&launch.claim.name).map(|c| c.spec.class.clone());
             let sizes = sizes(snapshot, class.as_ref());
-            match &settings.machines {
-                Some(pool) => Box::new(MachineScript::new(*launch, sizes, pool)),
+            // What an intent names was perhaps made before the settings were changed.
+            let machine = match &launch.intent {
+                Some(intent) => intent.machine.clone(),
+                None => settings.machines.as_ref().map(|pool| machine_id(pool, &launch.claim.name)),
+            };
+            match machine {
+                Some(machine) => Box::new(MachineScript::new(*launch, sizes, machine)),
                 None => Box::new(LaunchScript::new(*launch, sizes, law)),
             }
         }

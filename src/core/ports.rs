@@ -54,6 +54,8 @@ pub struct CloudError {
     pub policy: Option<Arc<str>>,
     /// The quota that would be exceeded.
     pub quota: Option<QuotaTold>,
+    /// It is what a long-running operation came to, not what became of the request that asked for it.
+    pub is_outcome: bool,
 }
 
 /// A quota of cores as an error tells it.
@@ -77,7 +79,7 @@ impl CloudError {
     /// An error of which no more is known than its code and message.
     #[must_use]
     pub fn new(code: CloudErrorCode, message: impl Into<Arc<str>>) -> Self {
-        Self { code, message: message.into(), retry_after: None, policy: None, quota: None }
+        Self { code, message: message.into(), retry_after: None, policy: None, quota: None, is_outcome: false }
     }
 
     /// How long to wait before the same call: what Azure asked for, else the code's own time, else `otherwise`.
@@ -241,6 +243,9 @@ pub enum ClusterError {
     /// We may not do that.
     #[error("permission denied")]
     Forbidden,
+    /// Every name that it might have had is taken.
+    #[error("every name for it is taken")]
+    Exhausted,
     /// The API server failed, or could not be reached.
     #[error("the API server cannot be reached")]
     Unavailable,
@@ -255,6 +260,7 @@ impl ClusterError {
             Self::NotFound => "cluster_not_found",
             Self::Budget => "disruption_budget",
             Self::Forbidden => "cluster_forbidden",
+            Self::Exhausted => "cluster_exhausted",
             Self::Unavailable => "cluster_unavailable",
         }
     }

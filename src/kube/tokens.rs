@@ -15,7 +15,10 @@ use napkeeper_api::bootstrap::JoinToken;
 use napkeeper_core::names::Uid;
 use napkeeper_core::ports::{ClusterError, PortError};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
+use tokio::sync::Mutex;
 use uuid::Uuid;
 
 /// Where the API server looks for tokens.
@@ -24,6 +27,8 @@ const NAMESPACE: &str = "kube-system";
 const LASTS: SignedDuration = SignedDuration::from_mins(30);
 /// Most tokens of one claim: a launch tries so many offerings, and repeats some PUTs.
 const MOST: u32 = 24;
+/// Most claims whose tokens are counted.
+const MOST_CLAIMS: usize = 10_000;
 /// What ids and secrets of tokens consist of.
 const LETTERS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
@@ -31,6 +36,8 @@ const LETTERS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 #[derive(Clone)]
 pub struct JoinTokens {
     api: Api<Secret>,
+    /// Of each claim, how many tokens it has had as far as is known. Lost in a crash, they are found one by one.
+    had: Arc<Mutex<BTreeMap<Uid, u32>>>,
 }
 
 impl fmt::Debug for JoinTokens {
@@ -43,17 +50,18 @@ impl JoinTokens {
     /// Tokens of this cluster.
     #[must_use]
     pub fn new(client: Client) -> Self {
-        Self { api: Api::namespaced(client, NAMESPACE) }
+        Self { api: Api::namespaced(client, NAMESPACE), had: Arc::default() }
     }
 
     /// Makes a token for a NodeClaim's VM.
     ///
     /// # Errors
-    /// [`PortError::Cluster`] as the API server refused it; `Conflict` when the claim has had too many.
+    /// [`PortError::Cluster`] as the API server refused it; `Exhausted` when the claim has had too many.
     pub async fn issue(&self, claim: &Uid) -> Result<JoinToken, PortError> {
         // Certificates and tokens live in real time, whatever the clock of the deciders.
         let until = Timestamp::now().saturating_add(LASTS).unwrap_or(Timestamp::MAX);
-        for n in 0..MOST {
+        let first = self.had.lock().await.get(claim).copied().unwrap_or_default();
+        for n in first..MOST {
             let id = id(claim, n);
             let Some(token) = JoinToken::new(&id, &secret()) else { continue };
             let secret: Secret = serde_json::from_value(body(&token, claim, until))
@@ -61,12 +69,23 @@ impl JoinTokens {
             let name = name(&id);
             let what = What { verb: "create", kind: "Secret", name: &name };
             match call(what, self.api.create(&PostParams::default(), &secret)).await {
-                Ok(_) => return Ok(token),
+                Ok(_) => {
+                    self.note(claim, n + 1).await;
+                    return Ok(token);
+                }
                 Err(ClusterError::Conflict) => {}
                 Err(error) => return Err(PortError::Cluster(error)),
             }
         }
-        Err(PortError::Cluster(ClusterError::Conflict))
+        Err(PortError::Cluster(ClusterError::Exhausted))
+    }
+
+    async fn note(&self, claim: &Uid, count: u32) {
+        let mut had = self.had.lock().await;
+        if had.len() >= MOST_CLAIMS {
+            had.clear();
+        }
+        had.insert(claim.clone(), count);
     }
 
     /// Takes away all tokens of a NodeClaim.
@@ -74,6 +93,7 @@ impl JoinTokens {
     /// # Errors
     /// [`PortError::Cluster`]; they run out by themselves then.
     pub async fn revoke(&self, claim: &Uid) -> Result<(), PortError> {
+        self.had.lock().await.remove(claim);
         for n in 0..MOST {
             match self.delete(&name(&id(claim, n))).await {
                 Ok(()) => {}
@@ -186,6 +206,17 @@ mod tests {
         let token = JoinTokens::new(client).issue(&uid("u")).await.unwrap();
         assert_eq!(token.id(), id(&uid("u"), 1));
         assert_eq!(asked.lock().unwrap().len(), 2);
+        // The next one costs one request, and those that run out are no conflict with somebody else.
+        let made = || (201, json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "x" } }));
+        let (client, asked) = scripted([made(), made()]);
+        let tokens = JoinTokens::new(client);
+        for n in 0..2 {
+            assert_eq!(tokens.issue(&uid("u")).await.unwrap().id(), id(&uid("u"), n));
+        }
+        assert_eq!(asked.lock().unwrap().len(), 2);
+        let (client, _) = scripted((0..MOST).map(|_| (409, refusal(409, json!({})))).collect::<Vec<_>>());
+        let refused = JoinTokens::new(client).issue(&uid("u")).await.unwrap_err();
+        assert_eq!(refused, PortError::Cluster(ClusterError::Exhausted));
         let (client, _) = scripted([(403, refusal(403, json!({})))]);
         let refused = JoinTokens::new(client).issue(&uid("u")).await.unwrap_err();
         assert_eq!(refused, PortError::Cluster(ClusterError::Forbidden));

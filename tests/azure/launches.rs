@@ -250,6 +250,7 @@ impl Bench {
             Effect::AdvanceClaim(claim, ClaimStep::LaunchFailed(failure)) => {
                 self.ends.lock().unwrap().insert(claim.name.clone(), End::Failed(failure.message.to_string()));
             }
+            Effect::ReadNode(_) => return Ok(Reply::Node(None)),
             other => {
                 self.azure.prepare(other).await?;
                 return self.azure.perform(other).await;

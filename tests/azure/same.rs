@@ -161,6 +161,7 @@ impl Twins {
             kubelet: KubeletSpec { labels: Labels::from([label("pool", name), label("empty", "")]), max_pods: 30 },
             encryption_at_host: false,
             fresh: false,
+            premium_disk: true,
         }))
     }
 }

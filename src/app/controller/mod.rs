@@ -227,7 +227,8 @@ fn known(options: &Options) -> Result<Known> {
 
 /// How VMs join the cluster. On Azure itself there must be a way.
 fn join(options: &Options, known: &Known) -> Result<Option<Join>> {
-    let join = known.nodes.as_ref().map(settings::join).transpose()?.flatten();
+    let group = known.settings.cluster.group.name();
+    let join = known.nodes.as_ref().map(settings::join).transpose()?.flatten().map(|join| join.in_group(group));
     let is_here = options.azure_endpoint.as_deref().is_some_and(on_this_machine);
     let by_aks = options.machines.is_some();
     ensure!(options.mode == Mode::Companion || is_here || by_aks || join.is_some(), NO_BOOTSTRAP);

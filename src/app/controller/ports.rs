@@ -3,7 +3,7 @@
 use crate::inventory;
 use async_trait::async_trait;
 use kube::Client;
-use napkeeper_api::bootstrap::Join;
+use napkeeper_api::bootstrap::{Join, JoinToken};
 use napkeeper_azure::Azure;
 use napkeeper_core::clock::Clock;
 use napkeeper_core::labels;
@@ -14,6 +14,12 @@ use napkeeper_core::settings::Mode;
 use napkeeper_kube::{Gate, JoinTokens, Writer, list};
 use std::fmt::{self, Debug};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How often AKS's billing extension is put.
+const BILLING_TRIES: u32 = 3;
+/// Wait between two tries of it.
+const BILLING_AGAIN: Duration = Duration::from_secs(5);
 
 /// The way out of the controller.
 #[async_trait]
@@ -54,6 +60,14 @@ impl Ports for LivePorts {
             return Err(PortError::Held("beside managed NAP nothing of NAP's is written, and no VM is touched"));
         }
         // A token or a turn may take a while to come; what the gate finds must not be that old when the request goes out.
+        // Nothing is made for a VM that may not be asked for, its token included.
+        let token = match effect {
+            Effect::PutVm(spec) if self.joining.is_some() => {
+                self.gate.check(effect).await?;
+                self.token(spec).await?
+            }
+            _ => None,
+        };
         self.azure.prepare(effect).await?;
         self.gate.check(effect).await?;
         match effect {
@@ -65,10 +79,13 @@ impl Ports for LivePorts {
             Effect::ReadNode(provider) => list::read_node(&self.client, &*self.clock, provider).await,
             Effect::ReadPods(node) => list::read_pods(&self.client, &*self.clock, node).await,
             Effect::ReadVolume(name) => list::read_volume(&self.client, name).await,
-            Effect::PutVm(spec) => self.put_vm(spec, effect).await,
+            Effect::PutVm(spec) => self.put_vm(spec, token, effect).await,
             Effect::AdvanceClaim(_, ClaimStep::Launched { provider_id, .. }) => {
-                self.put_billing(provider_id).await?;
-                self.writer.perform(effect).await.unwrap_or(Ok(Reply::Done))
+                let written = self.writer.perform(effect).await.unwrap_or(Ok(Reply::Done));
+                if written.is_ok() {
+                    self.put_billing(provider_id).await;
+                }
+                written
             }
             _ => match self.writer.perform(effect).await {
                 Some(reply) => {
@@ -82,28 +99,37 @@ impl Ports for LivePorts {
 }
 
 impl LivePorts {
-    /// PUTs a VM, with a token of its own where it has a cluster to join.
-    async fn put_vm(&self, spec: &VmSpec, effect: &Effect) -> Result<Reply, PortError> {
-        let Some(Joining { join, tokens }) = &self.joining else { return self.azure.perform(effect).await };
+    /// A token for a VM, where there is a cluster to join.
+    async fn token(&self, spec: &VmSpec) -> Result<Option<JoinToken>, PortError> {
+        let Some(Joining { tokens, .. }) = &self.joining else { return Ok(None) };
         let uid = spec.tags.get(labels::TAG_CLAIM_UID).and_then(|uid| Uid::new(&**uid).ok());
         let Some(uid) = uid else { return Err(PortError::Held("a VM without its NodeClaim's UID gets no token")) };
-        let token = tokens.issue(&uid).await?;
-        self.azure.put_joining(spec, join, &token).await
+        tokens.issue(&uid).await.map(Some)
     }
 
-    /// Puts AKS's billing extension on a VM before its NodeClaim counts as launched: after a crash between the two the
-    /// launch is looked at again, and the extension is put again. Only a refusal that would come again is passed over:
-    /// a node is worth more than its count.
-    async fn put_billing(&self, vm: &ProviderId) -> Result<(), PortError> {
-        if self.joining.is_none() {
-            return Ok(());
+    /// PUTs a VM, with its token where it has a cluster to join.
+    async fn put_vm(&self, spec: &VmSpec, token: Option<JoinToken>, effect: &Effect) -> Result<Reply, PortError> {
+        match (&self.joining, token) {
+            (Some(joining), Some(token)) => self.azure.put_joining(spec, &joining.join, &token).await,
+            _ => self.azure.perform(effect).await,
         }
-        match self.azure.put_billing(vm.vm()).await {
-            Err(PortError::Cloud(error)) if !error.code.is_transient() => {
-                tracing::warn!(vm = vm.vm().name(), %error, "AKS's billing extension is refused; the node is launched without it");
-                Ok(())
+    }
+
+    /// Puts AKS's billing extension on a VM whose NodeClaim counts as launched. Nothing waits for it: a node is worth
+    /// more than its count.
+    async fn put_billing(&self, vm: &ProviderId) {
+        if self.joining.is_none() {
+            return;
+        }
+        for tries_left in (0..BILLING_TRIES).rev() {
+            let Err(error) = self.azure.put_billing(vm.vm()).await else { return };
+            let passing = matches!(&error, PortError::Cloud(error) if error.code.is_transient());
+            if !passing || tries_left == 0 {
+                tracing::warn!(vm = vm.vm().name(), %error, "the node is launched without AKS's billing extension");
+                return;
             }
-            other => other.map(drop),
+            tracing::info!(vm = vm.vm().name(), %error, "AKS's billing extension is put again");
+            tokio::time::sleep(BILLING_AGAIN).await;
         }
     }
 

@@ -34,6 +34,8 @@ pub struct Quota {
     by_name: BTreeMap<String, Usage>,
 }
 
+/// By then Azure counts a VM that was asked for, whether or not it has come up.
+const COUNTED_AFTER: SignedDuration = SignedDuration::from_mins(10);
 /// Name of the quota of all cores at full price.
 const REGIONAL: &str = "cores";
 /// Name of the quota of all spot cores.
@@ -155,7 +157,9 @@ impl Room {
 /// before, and does not run yet, is counted twice until Azure is asked again: that refuses a VM for a while, where the
 /// other way would send one into a refusal.
 fn is_in_flight(claim: &Claim, as_of: Timestamp) -> bool {
-    let uncounted = claim.status.launched.is_none_or(|at| at > as_of);
+    let asked_long_ago =
+        claim.intent.as_ref().is_some_and(|intent| as_of.duration_since(intent.written_at) > COUNTED_AFTER);
+    let uncounted = claim.status.launched.is_none_or(|at| at > as_of) && !asked_long_ago;
     // A claim that goes away without an intent never asked for a VM.
     let asks = claim.deleting_at.is_none() || claim.intent.is_some();
     claim.is_ours() && asks && uncounted && claim.status.launch_failed.is_none()

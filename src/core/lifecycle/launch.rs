@@ -2,22 +2,22 @@
 //!
 //! *Guarantees*: the intent is on the NodeClaim before the first PUT, and where Azure tells how it ends right after; both
 //! PUTs only create (`If-None-Match: *`), so that a late one changes nothing; a VM that an earlier run created is
-//! adopted, not doubled; nothing is deleted before a GET, or Azure's acceptance of our own PUT, has shown that it is
-//! this claim's; a failed VM is deleted before its name is used again, and its NIC is kept; every wait and every retry
+//! adopted, not doubled; nothing is deleted before a GET has shown that it is this claim's, that Azure calls it failed
+//! and that no Node runs on it; a failed VM is deleted before its name is used again, and its NIC is kept; every wait and every retry
 //! is bounded. *Assumptions*: names of NIC, VM and disk follow from the claim's name, so a repeated PUT meets the same
 //! resource. *Caveats*: what a launch that failed leaves behind is not cleaned up here, but when the claim is deleted.
 
 mod asks;
+mod recover;
 
-use super::jitter::jittered;
 use crate::catalog::{InstanceType, OfferingKey};
 use crate::cluster::claim::PlannedOffering;
 use crate::cluster::cloud::{CloudResource, Detail, ProvisioningState, ResourceKind};
 use crate::cluster::naming::{ResourceIds, resource_ids};
-use crate::names::ArmId;
+use crate::names::ProviderId;
 use crate::orphans::{Clause, Law};
 use crate::plan::{Effect, Launch, Reply, Report, Script, Step};
-use crate::ports::{CloudError, CloudErrorCode, ClusterError, LaunchRefusal, OperationId, PortError};
+use crate::ports::{CloudError, CloudErrorCode, OperationId, PortError};
 use crate::scheduling::Unavailable;
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
@@ -78,11 +78,14 @@ enum State {
     /// As `Polling`, by an operation that an earlier run began: what it says is checked against the VM.
     Resumed(OperationId),
     Deleting(OperationId),
+    /// Whether a Node runs on the VM that Azure calls failed.
+    NodeLooked,
     FailedVmDeleted,
     /// Whether the NIC has outlived the failed VM.
     NicKept,
     Adopting,
-    Noted,
+    /// What came of it is being written on the claim.
+    Noted(Box<Effect>),
     /// Repeat this effect after the wait.
     Again(Box<Effect>, Box<State>),
 }
@@ -131,10 +134,16 @@ impl LaunchScript {
         tried.is_some_and(|o| self.report.refused.iter().any(|r| r.offering == o.key))
     }
 
+    /// True when the size of the offering being tried is known. Of another nothing can be told to its kubelet.
+    fn is_known(&self) -> bool {
+        self.launch.offerings.get(self.offering).is_some_and(|o| self.size(&o.key.size).is_some())
+    }
+
     /// The VM of an earlier run, if there is one.
     fn looked(&mut self, vm: Option<Arc<CloudResource>>, now: Timestamp) -> Step {
         let Some(vm) = vm else {
-            return if self.is_refused() { self.try_next(self.offering + 1, now) } else { self.put_nic() };
+            let passed = self.is_refused() || !self.is_known();
+            return if passed { self.try_next(self.offering + 1, now) } else { self.put_nic() };
         };
         if !self.owns(&vm) {
             return self.give_up(&taken(&vm), now);
@@ -150,7 +159,8 @@ impl LaunchScript {
                 self.state = State::Adopting;
                 Step::Wait(POLL_EVERY)
             }
-            ProvisioningState::Failed => self.delete_failed_vm(),
+            // A VM that a Node runs on was whole once: it goes the way of all nodes, if it must.
+            ProvisioningState::Failed => self.go(State::NodeLooked, Effect::ReadNode(ProviderId::of_vm(&self.ids.vm))),
         }
     }
 
@@ -173,7 +183,8 @@ impl LaunchScript {
     /// Writes the intent for the first offering from `from` on that no refusal of this launch rules out.
     fn try_next(&mut self, from: usize, now: Timestamp) -> Step {
         let refused = |o: &PlannedOffering| self.report.refused.iter().any(|r| r.offering == o.key);
-        let open = |o: &&PlannedOffering| !refused(o) && !self.is_ruled_out(&o.key, now);
+        let known = |o: &PlannedOffering| self.size(&o.key.size).is_some();
+        let open = |o: &&PlannedOffering| known(o) && !refused(o) && !self.is_ruled_out(&o.key, now);
         let next = self.launch.offerings.iter().enumerate().skip(from).find(|(_, o)| open(o)).map(|(i, _)| i);
         match (next, self.error.clone()) {
             (Some(i), _) if self.tries < MOST_TRIES => {
@@ -197,17 +208,6 @@ impl LaunchScript {
 
     fn delete_failed_vm(&mut self) -> Step {
         self.go(State::FailedVmDeleted, Effect::Delete(self.ids.vm.clone(), ResourceKind::Vm))
-    }
-
-    /// What Azure refused is not asked for again at once, by this launch or by the next.
-    fn note_refusal(&mut self, error: CloudError, now: Timestamp) {
-        if let Some(offering) = self.launch.offerings.get(self.offering) {
-            let of_all = self.state == State::Nic;
-            let refusal = LaunchRefusal { offering: offering.key.clone(), error, of_all, at: now };
-            let facts = self.size(&refusal.offering.size).map(|t| Arc::clone(&t.facts));
-            self.ruled_out.note(&refusal, facts.as_deref());
-            self.report.refused.push(refusal);
-        }
     }
 
     fn go(&mut self, state: State, effect: Effect) -> Step {
@@ -236,7 +236,7 @@ impl LaunchScript {
 
     /// What follows from a reply that is no error.
     fn follow(&mut self, reply: Option<Reply>, now: Timestamp) -> Step {
-        match (std::mem::replace(&mut self.state, State::Noted), reply) {
+        match (std::mem::replace(&mut self.state, State::Begin), reply) {
             (State::Begin, _) => self.begin(now),
             (State::Again(effect, state), _) => self.go(*state, *effect),
             (State::Adopting, _) => self.look(),
@@ -261,6 +261,8 @@ impl LaunchScript {
             (State::Resumed(_), _) => self.look(),
             (State::Vm | State::Polling(_), _) => self.created(),
             (State::LateIntent, _) => self.launched(),
+            (State::NodeLooked, Some(Reply::Node(Some(_)))) => self.launched(),
+            (State::NodeLooked, Some(Reply::Node(None))) => self.delete_failed_vm(),
             (State::FailedVmDeleted, Some(Reply::Accepted(op))) | (State::Deleting(op), Some(Reply::Running)) => {
                 self.wait_in(State::Deleting(op))
             }
@@ -273,111 +275,30 @@ impl LaunchScript {
                 self.has_nic = nic.is_some_and(|nic| self.owns(&nic));
                 self.try_next(self.offering + 1, now)
             }
-            (State::Looked | State::NicLooked | State::NicKept | State::Noted, _) => self.finish(),
+            (State::Looked | State::NicLooked | State::NodeLooked | State::NicKept | State::Noted(_), _) => {
+                self.finish()
+            }
         }
-    }
-
-    /// What follows from an error.
-    fn recover(&mut self, error: PortError, now: Timestamp) -> Step {
-        let PortError::Cloud(cloud) = &error else {
-            return match (&self.state, &error) {
-                // Only where the operation is found could not be written: it is known here all the same.
-                (State::Saved(op), PortError::Cluster(ClusterError::Unavailable)) => {
-                    let polling = State::Polling(op.clone());
-                    self.wait_in(polling)
-                }
-                // A conflict: the claim is being deleted or is another's by now. Whoever deletes it cleans up.
-                _ => self.fail(error),
-            };
-        };
-        let cloud = cloud.clone();
-        self.error = Some(cloud.clone());
-        match &self.state {
-            // Something of that name is there, or was a moment ago.
-            State::Vm if cloud.code == CloudErrorCode::Conflict && self.retries < MOST_RETRIES => {
-                self.met(&cloud, self.ids.vm.clone(), State::Looked)
-            }
-            State::Nic if cloud.code == CloudErrorCode::Conflict && self.retries < MOST_RETRIES => {
-                self.met(&cloud, self.ids.nic.clone(), State::NicLooked)
-            }
-            State::Polling(_) | State::Resumed(_) if cloud.code.is_transient() => self.look(),
-            State::Vm if cloud.code.is_capacity() => {
-                self.note_refusal(cloud, now);
-                self.try_next(self.offering + 1, now)
-            }
-            State::Polling(_) => {
-                self.note_refusal(cloud, now);
-                self.delete_failed_vm()
-            }
-            // Azure has forgotten the operation, or it has failed: what the VM says counts.
-            State::Resumed(_) => {
-                if cloud.code != CloudErrorCode::NotFound {
-                    self.note_refusal(cloud, now);
-                }
-                self.look()
-            }
-            State::Nic | State::Vm if !cloud.code.is_transient() => {
-                self.note_refusal(cloud.clone(), now);
-                self.give_up(&cloud, now)
-            }
-            _ => self.fail(error),
-        }
-    }
-
-    /// True when the same effect is worth another try after this error.
-    fn may_repeat(&self, error: &CloudError) -> bool {
-        let met = matches!(self.state, State::Vm | State::Nic) && error.code == CloudErrorCode::Conflict;
-        let polling = matches!(self.state, State::Polling(_) | State::Resumed(_));
-        let failing = polling && self.failed_polls >= MOST_FAILED_POLLS;
-        error.code.is_transient() && self.retries < MOST_RETRIES && !failing && !met
-    }
-
-    /// A PUT has met something of its name, or what is left of it: looks at it after a moment.
-    fn met(&mut self, error: &CloudError, id: ArmId, then: State) -> Step {
-        self.retries += 1;
-        self.state = State::Again(Box::new(Effect::Get(id)), Box::new(then));
-        Step::Wait(error.wait(POLL_EVERY))
     }
 }
 
 impl Script for LaunchScript {
     fn step(&mut self, reply: Option<Result<Reply, PortError>>, now: Timestamp) -> Step {
         let started = *self.started.get_or_insert(now);
-        if now.duration_since(started) > LONGEST {
+        let left = LONGEST - now.duration_since(started);
+        if left.is_negative() {
             return self.finish();
         }
-        match reply {
-            Some(Err(PortError::Cloud(error))) if self.may_repeat(&error) => {
-                self.retries += 1;
-                self.failed_polls += u32::from(matches!(self.state, State::Polling(_) | State::Resumed(_)));
-                let wait = error.wait(RETRY_AFTER);
-                let again = self.repeat();
-                self.state = again;
-                Step::Wait(jittered(wait, self.launch.claim.uid.as_str(), self.retries))
-            }
+        let step = match reply {
+            Some(Err(error)) if self.may_repeat(&error) => self.wait_and_repeat(&error),
             Some(Err(error)) => self.recover(error, now),
             Some(Ok(reply)) => self.follow(Some(reply), now),
             None => self.follow(None, now),
-        }
-    }
-}
-
-impl LaunchScript {
-    /// The state that repeats the last effect.
-    fn repeat(&mut self) -> State {
-        let state = std::mem::replace(&mut self.state, State::Begin);
-        let step = match &state {
-            State::Nic => self.put_nic(),
-            State::Vm => self.put_vm(),
-            State::FailedVmDeleted => self.delete_failed_vm(),
-            State::Looked => Step::perform(Effect::Get(self.ids.vm.clone())),
-            State::NicLooked | State::NicKept => Step::perform(Effect::Get(self.ids.nic.clone())),
-            State::Polling(op) | State::Resumed(op) | State::Deleting(op) => Step::perform(Effect::Poll(op.clone())),
-            _ => return state,
         };
         match step {
-            Step::Do(effect) => State::Again(effect, Box::new(state)),
-            Step::Wait(_) | Step::End(_) => state,
+            // The claim may not be held up for as long as Azure asks: the lifecycle decides anew.
+            Step::Wait(wait) if wait > left => self.finish(),
+            step => step,
         }
     }
 }

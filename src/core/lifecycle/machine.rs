@@ -10,7 +10,7 @@ use crate::catalog::{InstanceType, Offering, OfferingKey, node_labels};
 use crate::cluster::bystander::{Bystander, Role};
 use crate::cluster::claim::{LaunchFailure, LaunchIntent, PlannedOffering};
 use crate::cluster::cloud::ProvisioningState;
-use crate::cluster::naming::{machine_id, resource_ids};
+use crate::cluster::naming::resource_ids;
 use crate::labels;
 use crate::names::{ArmId, ProviderId};
 use crate::plan::{ClaimStep, Effect, KubeletSpec, Launch, MachineCall, MachineSpec, Reply, Report, Script, Step};
@@ -56,10 +56,9 @@ enum State {
 }
 
 impl MachineScript {
-    /// The script of a launch command, in this agent pool.
+    /// The script of a launch command, as the Machine of this id.
     #[must_use]
-    pub fn new(launch: Launch, sizes: Sizes, pool: &ArmId) -> Self {
-        let id = machine_id(pool, &launch.claim.name);
+    pub fn new(launch: Launch, sizes: Sizes, id: ArmId) -> Self {
         let intended = launch.intent.as_ref().map(|intent| &intent.offering.key);
         let offering = launch.offerings.iter().position(|o| Some(&o.key) == intended).unwrap_or(0);
         let (state, report) = (State::Look, Report::default());
@@ -103,7 +102,10 @@ impl MachineScript {
 
     /// Writes the intent for the next offering that this launch has not been refused.
     fn try_next(&mut self, now: Timestamp) -> Step {
-        let open = |o: &PlannedOffering| !self.report.refused.iter().any(|refusal| refusal.offering == o.key);
+        let refused = |o: &PlannedOffering| self.report.refused.iter().any(|refusal| refusal.offering == o.key);
+        // Nothing can be told to the kubelet of a size that is not known.
+        let known = |o: &PlannedOffering| self.sizes.iter().any(|size| size.facts.name == o.key.size);
+        let open = |o: &PlannedOffering| known(o) && !refused(o);
         let next = self.launch.offerings.iter().enumerate().skip(self.offering).find(|(_, o)| open(o));
         match (next.map(|(place, _)| place), self.error.clone()) {
             (Some(place), _) if self.tries < MOST_TRIES => {
@@ -202,41 +204,44 @@ impl MachineScript {
         }
     }
 
+    /// What Azure refused is not asked for again at once.
+    fn note(&mut self, error: &CloudError, now: Timestamp) {
+        if let Some(offering) = self.launch.offerings.get(self.offering) {
+            let (offering, error) = (offering.key.clone(), error.clone());
+            self.report.refused.push(LaunchRefusal { offering, error, of_all: false, at: now });
+        }
+    }
+
     /// What follows from a refusal. Nothing is deleted for it: the next look says what there is, and whose.
     fn refused(&mut self, error: CloudError, now: Timestamp) -> Step {
         let wait = error.wait(RETRY_AFTER);
         match self.state {
-            State::Put | State::Polling(_) if error.code.is_capacity() => {
-                if let Some(offering) = self.launch.offerings.get(self.offering) {
-                    let refusal =
-                        LaunchRefusal { offering: offering.key.clone(), error: error.clone(), of_all: false, at: now };
-                    self.report.refused.push(refusal);
-                }
+            State::Put if error.code.is_capacity() => {
+                self.note(&error, now);
                 self.error = Some(error);
                 self.look_later(POLL_EVERY)
             }
             _ if error.code.is_transient() || error.code == CloudErrorCode::NotFound => self.look_later(wait),
-            State::Put => self.give_up(error.code, error.message, now),
-            // The operation failed for a reason that is no capacity: the look finds a failed Machine, or none.
-            State::Polling(_) => {
+            State::Put => {
+                self.note(&error, now);
+                self.give_up(error.code, error.message, now)
+            }
+            // The operation has failed: the look finds a failed Machine, or none.
+            State::Polling(_) if error.is_outcome => {
+                self.note(&error, now);
                 self.error = Some(error);
-                self.offering += 1;
                 self.look_later(POLL_EVERY)
             }
+            // Only the question was refused.
+            State::Polling(_) => self.look_later(wait),
             _ => {
                 self.report.failed = Some(PortError::Cloud(error));
                 self.finish()
             }
         }
     }
-}
 
-impl Script for MachineScript {
-    fn step(&mut self, reply: Option<Result<Reply, PortError>>, now: Timestamp) -> Step {
-        let started = *self.started.get_or_insert(now);
-        if now.duration_since(started) > LONGEST {
-            return self.finish();
-        }
+    fn next(&mut self, reply: Option<Result<Reply, PortError>>, now: Timestamp) -> Step {
         match reply {
             Some(Ok(reply)) => self.follow(Some(reply), now),
             None => self.follow(None, now),
@@ -247,6 +252,21 @@ impl Script for MachineScript {
                 self.report.failed = Some(error);
                 self.finish()
             }
+        }
+    }
+}
+
+impl Script for MachineScript {
+    fn step(&mut self, reply: Option<Result<Reply, PortError>>, now: Timestamp) -> Step {
+        let started = *self.started.get_or_insert(now);
+        let left = LONGEST - now.duration_since(started);
+        if left.is_negative() {
+            return self.finish();
+        }
+        match self.next(reply, now) {
+            // The claim may not be held up for as long as Azure asks: the lifecycle decides anew.
+            Step::Wait(wait) if wait > left => self.finish(),
+            step => step,
         }
     }
 }

@@ -4,7 +4,8 @@ use super::*;
 use crate::catalog::CapacityType;
 use crate::cluster::claim::ClaimRef;
 use crate::cluster::cloud::Tags;
-use crate::fixtures::{offering, start};
+use crate::cluster::naming::machine_id;
+use crate::fixtures::{cluster, offering, pool, start};
 use crate::lifecycle::TerminateScript;
 use crate::names::{ClaimName, Uid};
 use crate::orphans::Law;
@@ -32,7 +33,8 @@ fn script(offerings: Vec<PlannedOffering>) -> MachineScript {
         os_disk_gb: 128,
         encryption_at_host: false,
     };
-    MachineScript::new(launch, Sizes::default(), &ArmId::new(POOL).unwrap())
+    let sizes = cluster([pool("general")]).instance_types.values().next().unwrap().clone();
+    MachineScript::new(launch, sizes, machine_id(&ArmId::new(POOL).unwrap(), &claim().name))
 }
 
 fn machine(uid: &str, state: ProvisioningState) -> Option<Arc<Bystander>> {
@@ -46,6 +48,10 @@ fn machine(uid: &str, state: ProvisioningState) -> Option<Arc<Bystander>> {
 
 fn refusal(code: CloudErrorCode) -> Result<Reply, PortError> {
     Err(PortError::Cloud(CloudError::new(code, "no")))
+}
+
+fn outcome(code: CloudErrorCode) -> Result<Reply, PortError> {
+    Err(PortError::Cloud(CloudError { is_outcome: true, ..CloudError::new(code, "no") }))
 }
 
 /// Answers one after another; the effects that they led to, by name. A wait is passed over.
@@ -131,7 +137,7 @@ fn a_failed_machine_of_ours_goes_before_its_name_is_used_again() {
             Ok(Reply::Machine(None)),
             Ok(Reply::Done),
             Ok(Reply::Accepted(op())),
-            refusal(CloudErrorCode::AllocationFailed),
+            outcome(CloudErrorCode::AllocationFailed),
             Ok(Reply::Machine(machine("uid-1", ProvisioningState::Failed))),
             Ok(Reply::Accepted(op())),
             Ok(Reply::Done),
@@ -152,6 +158,37 @@ fn a_failed_machine_of_ours_goes_before_its_name_is_used_again() {
         "end",
     ];
     assert_eq!(asked, expected, "there is no other offering: the claim says so");
+}
+
+/// Whatever it is refused for, the offering is reported, or the next claim would be sent after it at once.
+#[test]
+fn every_refusal_of_a_machine_is_reported() {
+    for (code, late) in [
+        (CloudErrorCode::Permission, false),
+        (CloudErrorCode::Invalid, false),
+        (CloudErrorCode::AllocationFailed, false),
+        (CloudErrorCode::Image, true),
+    ] {
+        let mut script = script(vec![sold()]);
+        let mut replies = vec![Ok(Reply::Machine(None)), Ok(Reply::Done)];
+        replies.extend(if late { vec![Ok(Reply::Accepted(op())), outcome(code)] } else { vec![refusal(code)] });
+        play(&mut script, replies);
+        assert_eq!(script.report.refused.len(), 1, "{code:?}");
+    }
+    // That nobody may look says nothing of the offering.
+    let mut script = script(vec![sold()]);
+    let replies =
+        vec![Ok(Reply::Machine(None)), Ok(Reply::Done), Ok(Reply::Accepted(op())), refusal(CloudErrorCode::Permission)];
+    assert_eq!(play(&mut script, replies).last(), Some(&"wait"));
+    assert!(script.report.refused.is_empty());
+}
+
+#[test]
+fn a_size_that_nothing_is_known_of_is_never_bought() {
+    let mut unknown = sold();
+    unknown.key.size = crate::names::VmSize::new("Standard_Unheard_of").unwrap();
+    let asked = play(&mut script(vec![unknown]), vec![Ok(Reply::Machine(None))]);
+    assert_eq!(asked, ["get_machine", "end"]);
 }
 
 #[test]

@@ -98,15 +98,21 @@ impl Stepper<'_> {
 
     fn launch(&mut self, claim: &Claim) {
         if self.snapshot.pause.holds(Switch::Launch) {
+            // Afterwards it is looked at anew, however late it is.
+            self.memory.launched.remove(&claim.name);
             return;
         }
         let deadline = claim.created_at + self.settings.launch_timeout;
-        if self.now >= deadline {
+        // After a restart or a pause nobody knows what has come of an intent: one look, before it is given up.
+        let looked = claim.intent.is_none() || self.memory.launched.contains_key(&claim.name);
+        if self.now >= deadline && looked {
             let minutes = self.settings.launch_timeout.as_mins();
             self.delete(claim, "launch_timeout", &format!("no VM within {minutes} min"));
             return;
         }
-        self.plan.wake_at(deadline);
+        if self.now < deadline {
+            self.plan.wake_at(deadline);
+        }
         if let Some(again) =
             self.memory.launched.get(&claim.name).map(|at| *at + LAUNCH_AGAIN).filter(|t| *t > self.now)
         {

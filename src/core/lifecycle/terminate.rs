@@ -199,10 +199,11 @@ impl TerminateScript {
 impl Script for TerminateScript {
     fn step(&mut self, reply: Option<Result<Reply, PortError>>, now: Timestamp) -> Step {
         let started = *self.started.get_or_insert(now);
-        if now.duration_since(started) > LONGEST {
+        let left = LONGEST - now.duration_since(started);
+        if left.is_negative() {
             return Step::finished();
         }
-        match reply {
+        let step = match reply {
             // Gone in the meantime.
             Some(Err(PortError::Cloud(error))) if error.code == CloudErrorCode::NotFound => self.next(),
             Some(Err(PortError::Cluster(ClusterError::NotFound | ClusterError::Conflict))) => self.follow(None),
@@ -214,6 +215,11 @@ impl Script for TerminateScript {
             Some(Err(error)) => Step::failed(error),
             Some(Ok(reply)) => self.follow(Some(reply)),
             None => self.follow(None),
+        };
+        match step {
+            // However long Azure asks to wait, the lifecycle looks again in the meantime.
+            Step::Wait(wait) if wait > left => Step::finished(),
+            step => step,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Lifecycle: phases as a table, scripts stepped by hand, and draining.
 
-use super::{LaunchScript, LifecycleMemory, Phase, Sizes, TerminateScript, lifecycle};
+use super::{LaunchScript, LifecycleMemory, Phase, TerminateScript, lifecycle};
 use crate::catalog::CapacityType::{OnDemand, Spot};
 use crate::cluster::Snapshot;
 use crate::cluster::claim::{Claim, LaunchFailure};
@@ -36,7 +36,8 @@ fn script(claim: &Claim) -> LaunchScript {
         os_disk_gb: 128,
         encryption_at_host: false,
     };
-    LaunchScript::new(launch, Sizes::default(), Law::whole())
+    let sizes = cluster([pool("general")]).instance_types.values().next().unwrap().clone();
+    LaunchScript::new(launch, sizes, Law::whole())
 }
 
 fn tags(claim: &Claim) -> Tags {
@@ -71,6 +72,11 @@ fn resource(id: &ArmId, tags: Tags, detail: Detail) -> Arc<CloudResource> {
 fn refused(code: CloudErrorCode, retry_after: Option<i64>) -> PortError {
     let retry_after = retry_after.map(SignedDuration::from_secs);
     PortError::Cloud(CloudError { retry_after, ..CloudError::new(code, "no") })
+}
+
+/// What an operation came to.
+fn ended(code: CloudErrorCode) -> PortError {
+    PortError::Cloud(CloudError { is_outcome: true, ..CloudError::new(code, "no") })
 }
 
 /// The effect as one word, for tables.
@@ -179,12 +185,15 @@ fn a_refusal_moves_on_to_the_next_offering_with_a_new_intent() {
 
 #[test]
 fn a_vm_that_failed_late_is_deleted_before_its_name_is_used_again() {
-    let (words, _) = play(&mut script(&a_claim()), |i, effect| {
-        if i == 4 { Err(refused(CloudErrorCode::AllocationFailed, None)) } else { fine(effect) }
+    let claim = a_claim();
+    let (words, _) = play(&mut script(&claim), |i, effect| match i {
+        4 => Err(ended(CloudErrorCode::AllocationFailed)),
+        5 => Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Failed, tags(&claim))))),
+        _ => fine(effect),
     });
-    let start = ["intent", "nic", "vm", "operation", "poll", "delete vm", "poll", "get nic"];
-    assert_eq!(words[..8], start);
-    assert_eq!(words[8..], ["intent", "nic", "vm", "operation", "poll", "launched"], "the NIC has gone too");
+    let start = ["intent", "nic", "vm", "operation", "poll", "get", "read node", "delete vm", "poll", "get nic"];
+    assert_eq!(words[..10], start);
+    assert_eq!(words[10..], ["intent", "nic", "vm", "operation", "poll", "launched"], "the NIC has gone too");
 }
 
 #[test]
@@ -196,7 +205,7 @@ fn a_launch_that_everything_refuses_fails_and_says_so() {
                 deleting = matches!(effect, Effect::Delete(..)) || (deleting && matches!(effect, Effect::Poll(_)));
                 match effect {
                     Effect::PutVm(_) if !late => Err(refused(code, None)),
-                    Effect::Poll(_) if late && !deleting => Err(refused(code, None)),
+                    Effect::Poll(_) if late && !deleting => Err(ended(code)),
                     other => fine(other),
                 }
             });
@@ -219,7 +228,7 @@ fn what_an_earlier_run_created_is_adopted() {
     };
     assert_eq!(found(vec![ProvisioningState::Succeeded]), ["get", "launched"]);
     assert_eq!(found(vec![ProvisioningState::Creating, ProvisioningState::Succeeded]), ["get", "get", "launched"]);
-    assert_eq!(found(vec![ProvisioningState::Failed])[..5], ["get", "delete vm", "poll", "get nic", "intent"]);
+    assert_eq!(found(vec![ProvisioningState::Failed])[..5], ["get", "read node", "delete vm", "poll", "get nic"]);
     assert_eq!(found(vec![]), ["get", "nic", "vm", "operation", "poll", "launched"]);
 }
 

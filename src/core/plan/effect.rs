@@ -187,6 +187,8 @@ pub struct VmSpec {
     pub claim: ClaimName,
     /// What its kubelet is told.
     pub kubelet: KubeletSpec,
+    /// Its OS disk is a premium one, which not every size takes; else it is a standard SSD.
+    pub premium_disk: bool,
     /// Disks and caches are encrypted at the host.
     pub encryption_at_host: bool,
     /// Only where none of that name exists (`If-None-Match: *`); else `Conflict`.

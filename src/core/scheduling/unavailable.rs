@@ -66,7 +66,8 @@ impl Unavailable {
         let at = refusal.at;
         if refusal.of_all && !refusal.error.code.is_transient() {
             // Other offerings would meet the same, until a person lifts it or an address is freed.
-            return self.mark(both, Scope::All, at, MINUTE);
+            let is_full = refusal.error.code == CloudErrorCode::SubnetFull;
+            return self.mark(both, Scope::All, at, if is_full { MINUTES_5 } else { MINUTE });
         }
         match refusal.error.code {
             CloudErrorCode::SpotQuota => {

@@ -185,6 +185,6 @@ fn code_of(refusal: &Refusal) -> (u16, &'static str) {
         Refusal::Policy { .. } => (403, "RequestDisallowedByPolicy"),
         Refusal::Precondition { .. } => (412, "PreconditionFailed"),
         Refusal::FailedLate => (500, "InternalExecutionError"),
-        Refusal::Invalid(_) => (400, "InvalidParameter"),
+        Refusal::Invalid(_) | Refusal::DiskUnfit { .. } => (400, "InvalidParameter"),
     }
 }

@@ -38,6 +38,7 @@ pub(super) fn vm(body: &Value, id: ArmId, cloud: &Cloud) -> Result<VmSpec, Respo
             .as_u64()
             .and_then(|gb| u32::try_from(gb).ok())
             .ok_or_else(|| invalid("storageProfile.osDisk.diskSizeGB", "must be a size in GB"))?,
+        premium_disk: disk["managedDisk"]["storageAccountType"] == "Premium_LRS",
         claim: claim(&tags, properties)?,
         kubelet: kubelet(&properties["osProfile"]["customData"])?,
         encryption_at_host: properties["securityProfile"]["encryptionAtHost"] == true,

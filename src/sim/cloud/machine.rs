@@ -38,6 +38,8 @@ impl Cloud {
                 tags: spec.tags.clone(),
                 claim: spec.claim.clone(),
                 kubelet: spec.kubelet.clone(),
+                // AKS chooses what the size takes.
+                premium_disk: self.settings.sizes.get(&spec.offering.size).is_some_and(|facts| facts.premium_io),
                 encryption_at_host: spec.encryption_at_host,
                 fresh: true,
             },

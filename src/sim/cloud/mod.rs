@@ -43,7 +43,7 @@ use jiff::Timestamp;
 use napkeeper_core::cluster::cloud::{CloudResource, Detail, Nic, Tags};
 use napkeeper_core::names::{ArmId, ClaimName};
 use napkeeper_core::plan::{Effect, KubeletSpec, NicSpec, Reply};
-use napkeeper_core::ports::{OperationId, PortError};
+use napkeeper_core::ports::{CloudError, OperationId, PortError};
 use operation::{Operations, Work};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -137,7 +137,10 @@ impl Cloud {
     /// # Errors
     /// What Azure refuses, as the domain sees it; `Invalid` for an effect on Kubernetes.
     pub fn perform(&mut self, effect: &Effect, now: Timestamp) -> Result<Reply, PortError> {
-        self.request(effect, now).map_err(|refusal| PortError::Cloud(refusal.into()))
+        self.request(effect, now).map_err(|refusal| {
+            let is_outcome = matches!(effect, Effect::Poll(id) if self.operations.came_to(id, &refusal));
+            PortError::Cloud(CloudError { is_outcome, ..refusal.into() })
+        })
     }
 
     /// Performs an effect on Azure, refusing in Azure's own words.

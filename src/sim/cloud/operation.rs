@@ -88,6 +88,11 @@ impl Operations {
         self.ended.insert(id, outcome);
     }
 
+    /// True when the operation has ended in this refusal.
+    pub(super) fn came_to(&self, id: &OperationId, refusal: &Refusal) -> bool {
+        matches!(self.ended.get(id), Some(Err(told)) if told == refusal)
+    }
+
     pub(super) fn poll(&self, id: &OperationId) -> Result<Reply, Refusal> {
         if self.running.contains_key(id) {
             return Ok(Reply::Running);

@@ -173,6 +173,17 @@ pub enum Refusal {
     /// We may not list.
     #[error("The client does not have authorization to list the resources of the group.")]
     ListForbidden,
+    /// The size takes no premium disk.
+    #[error(
+        "Requested operation cannot be performed because the VM size {size} does not support the storage account type \
+         Premium_LRS of disk '{disk}'. Consider updating the VM to a size that supports Premium storage."
+    )]
+    DiskUnfit {
+        /// The size.
+        size: VmSize,
+        /// The disk.
+        disk: Arc<str>,
+    },
     /// The request is wrong; it would fail again.
     #[error("{0}")]
     Invalid(Arc<str>),
@@ -227,6 +238,7 @@ impl Refusal {
             | Self::Preempted
             | Self::Precondition { .. } => CloudErrorCode::Conflict,
             Self::Unavailable | Self::FailedLate => CloudErrorCode::Unavailable,
+            Self::DiskUnfit { .. } => CloudErrorCode::SizeUnfit,
             Self::Invalid(_) => CloudErrorCode::Invalid,
         }
     }

@@ -81,6 +81,10 @@ impl Cloud {
         let Some(facts) = self.settings.sizes.get(size) else {
             return invalid(format!("The value {size} provided for the VM size is not valid."));
         };
+        if spec.premium_disk && !facts.premium_io {
+            let (size, disk) = (size.clone(), Arc::from(spec.os_disk.name()));
+            return Err(Refusal::DiskUnfit { size, disk });
+        }
         let region = &self.settings.region;
         if !zone.is_regional() && !(1..=3).any(|n| *zone == Zone::of(region, n)) {
             return invalid(format!("The zone '{zone}' is not supported in location '{region}'."));
@@ -266,7 +270,7 @@ impl Cloud {
             detail: Detail::Disk(Disk {
                 is_os: true,
                 size_gib: spec.os_disk_gb,
-                sku: Arc::from("Premium_LRS"),
+                sku: Arc::from(if spec.premium_disk { "Premium_LRS" } else { "StandardSSD_LRS" }),
                 state: DiskState::Attached,
                 managed_by: vec![spec.id.clone()],
                 max_shares: 1,

@@ -17,7 +17,7 @@ impl LaunchScript {
             vm: self.ids.vm.clone(),
             nic: self.ids.nic.clone(),
             os_disk: self.ids.os_disk.clone(),
-            machine: None,
+            machine: self.launch.intent.as_ref().and_then(|intent| intent.machine.clone()),
             written_at: self.started.unwrap_or_default(),
             refused: u32::try_from(self.offering).unwrap_or(u32::MAX),
             operation,
@@ -49,6 +49,7 @@ impl LaunchScript {
             tags: self.launch.tags.clone(),
             claim: self.launch.claim.name.clone(),
             kubelet: self.kubelet(offering),
+            premium_disk: self.size(&offering.key.size).is_some_and(|t| t.facts.premium_io),
             encryption_at_host: self.launch.encryption_at_host,
             fresh: true,
         };
@@ -77,13 +78,17 @@ impl LaunchScript {
             allocatable,
         };
         let claim = self.launch.claim.clone();
-        self.go(State::Noted, Effect::AdvanceClaim(claim, step))
+        self.note(Effect::AdvanceClaim(claim, step))
     }
 
     pub(super) fn give_up(&mut self, error: &CloudError, now: Timestamp) -> Step {
         let failure =
             LaunchFailure { at: now, code: Arc::from(error.code.category()), message: Arc::clone(&error.message) };
         let claim: ClaimRef = self.launch.claim.clone();
-        self.go(State::Noted, Effect::AdvanceClaim(claim, ClaimStep::LaunchFailed(failure)))
+        self.note(Effect::AdvanceClaim(claim, ClaimStep::LaunchFailed(failure)))
+    }
+
+    fn note(&mut self, effect: Effect) -> Step {
+        self.go(State::Noted(Box::new(effect.clone())), effect)
     }
 }

@@ -36,13 +36,13 @@ fn cut_short() -> Claim {
 fn w05_a_late_failure_is_learnt_after_a_crash() {
     let claim = cut_short();
     for (state, expected) in [
-        (Some(ProvisioningState::Failed), &["poll", "get", "delete vm", "poll", "get nic", "intent"][..]),
+        (Some(ProvisioningState::Failed), &["poll", "get", "read node", "delete vm", "poll", "get nic", "intent"][..]),
         (None, &["poll", "get", "intent", "nic", "vm"][..]),
     ] {
         let mut polled = false;
         let (words, report) = play_whole(&mut script(&claim), |effect| match effect {
             Effect::Poll(_) if !std::mem::replace(&mut polled, true) => {
-                Err(refused(CloudErrorCode::ZonalAllocationFailed, None))
+                Err(ended(CloudErrorCode::ZonalAllocationFailed))
             }
             Effect::Get(id) if *id == resource_ids(&group(), &claim.name).vm => {
                 Ok(Reply::Resource(state.map(|s| vm(&claim, s, tags(&claim)))))
@@ -85,11 +85,76 @@ fn w16_an_operation_that_has_ended_or_is_forgotten_leads_to_the_vm() {
     assert_eq!(words, ["poll", "poll", "poll", "poll", "poll", "get", "launched"]);
 }
 
+/// That the operation cannot be asked for says nothing of the VM, nor of the offering.
+#[test]
+fn w16_a_poll_that_is_refused_never_deletes_a_healthy_vm() {
+    for code in [CloudErrorCode::NotFound, CloudErrorCode::Permission, CloudErrorCode::Invalid] {
+        for claim in [a_claim(), cut_short()] {
+            let (words, report) = play_whole(&mut script(&claim), |effect| match effect {
+                Effect::Poll(_) => Err(refused(code, None)),
+                Effect::Get(_) => Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Succeeded, tags(&claim))))),
+                other => fine(other),
+            });
+            assert_eq!(words[words.len() - 3..], ["poll", "get", "launched"], "{code:?}");
+            assert!(report.refused.is_empty(), "{code:?}");
+        }
+    }
+}
+
+#[test]
+fn a_failed_vm_that_a_node_runs_on_is_not_deleted_by_its_launch() {
+    let claim = cut_short();
+    let (_, node) = managed("general-a", &pool("general"), offering(SMALL, 1, Spot));
+    let node = Arc::new(node);
+    let (words, _) = play_whole(&mut script(&claim), |effect| match effect {
+        Effect::Poll(_) => Err(refused(CloudErrorCode::NotFound, None)),
+        Effect::Get(_) => Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Failed, tags(&claim))))),
+        Effect::ReadNode(_) => Ok(Reply::Node(Some(Arc::clone(&node)))),
+        other => fine(other),
+    });
+    assert_eq!(words, ["poll", "get", "read node", "launched"]);
+}
+
+#[test]
+fn what_came_of_a_launch_is_written_again_until_it_is_written() {
+    let mut failures = vec![refused(CloudErrorCode::Unavailable, None), PortError::Cluster(ClusterError::Unavailable)];
+    let (words, report) = play_whole(&mut script(&a_claim()), |effect| match effect {
+        Effect::AdvanceClaim(..) => failures.pop().map_or(Ok(Reply::Done), Err),
+        other => fine(other),
+    });
+    assert_eq!(words[4..], ["poll", "launched", "launched", "launched"]);
+    assert_eq!(report.failed, None);
+}
+
+#[test]
+fn a_size_that_nothing_is_known_of_is_never_bought() {
+    let unknown = || {
+        let mut unknown = offering(SMALL, 1, Spot);
+        unknown.key.size = crate::names::VmSize::new("Standard_Unheard_of").unwrap();
+        unknown
+    };
+    let bare = claim("general-a", &pool("general"), vec![unknown()]);
+    let begun = Claim { intent: Some(intent(&bare, unknown())), ..bare.clone() };
+    assert!(play_whole(&mut script(&bare), fine).0.is_empty());
+    assert_eq!(play_whole(&mut script(&begun), fine).0, ["get"]);
+    let both = claim("general-a", &pool("general"), vec![unknown(), offering(SMALL, 1, Spot)]);
+    assert_eq!(play_whole(&mut script(&both), fine).0, ["intent", "nic", "vm", "operation", "poll", "launched"]);
+}
+
+#[test]
+fn no_wait_is_longer_than_a_launch_may_take() {
+    let (words, waited) = play(&mut script(&a_claim()), |_, effect| match effect {
+        Effect::PutVm(_) => Err(refused(CloudErrorCode::Throttled, Some(3600))),
+        other => fine(other),
+    });
+    assert_eq!((words.last(), waited), (Some(&"vm"), 0), "the lifecycle decides anew");
+}
+
 #[test]
 fn a_vm_of_another_is_not_deleted_because_an_old_operation_failed() {
     let claim = cut_short();
     let (words, _) = play_whole(&mut script(&claim), |effect| match effect {
-        Effect::Poll(_) => Err(refused(CloudErrorCode::AllocationFailed, None)),
+        Effect::Poll(_) => Err(ended(CloudErrorCode::AllocationFailed)),
         Effect::Get(_) => Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Failed, Tags::new())))),
         other => fine(other),
     });
@@ -166,14 +231,15 @@ fn the_nic_of_a_failed_vm_is_kept() {
     let claim = a_claim();
     let mut failed = false;
     let (words, report) = play_whole(&mut script(&claim), |effect| match effect {
-        Effect::Poll(_) if !std::mem::replace(&mut failed, true) => {
-            Err(refused(CloudErrorCode::AllocationFailed, None))
+        Effect::Poll(_) if !std::mem::replace(&mut failed, true) => Err(ended(CloudErrorCode::AllocationFailed)),
+        Effect::Get(id) if *id == resource_ids(&group(), &claim.name).vm => {
+            Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Failed, tags(&claim)))))
         }
         Effect::Get(_) => Ok(Reply::Resource(Some(nic(&claim, tags(&claim))))),
         other => fine(other),
     });
-    assert_eq!(words[5..8], ["delete vm", "poll", "get nic"]);
-    assert_eq!(words[8..], ["intent", "vm", "operation", "poll", "launched"], "no second NIC is asked for");
+    assert_eq!(words[5..10], ["get", "read node", "delete vm", "poll", "get nic"]);
+    assert_eq!(words[10..], ["intent", "vm", "operation", "poll", "launched"], "no second NIC is asked for");
     assert_eq!(report.refused.len(), 1);
 }
 
@@ -224,7 +290,12 @@ fn a_refusal_rules_out_what_it_says_and_no_more() {
 fn nics_are_accelerated_where_every_size_can_use_it() {
     let general = pool("general");
     let sizes = cluster([general.clone()]).instance_types.values().next().unwrap().clone();
-    for (sizes, expected) in [(sizes, true), (Arc::default(), false)] {
+    let plain = |mut size: crate::catalog::InstanceType| {
+        Arc::make_mut(&mut size.facts).accelerated_networking = false;
+        size
+    };
+    let slow: Vec<_> = sizes.iter().cloned().map(plain).collect();
+    for (sizes, expected) in [(sizes, true), (Arc::new(slow), false)] {
         let claim = claim("general-a", &general, vec![offering(SMALL, 1, Spot), offering(LARGE, 1, Spot)]);
         let mut script = script(&claim);
         script.sizes = sizes;
@@ -268,4 +339,67 @@ fn w14_a_claim_is_launched_or_deleted_by_one_command_at_a_time() {
         assert!(start_one(&commands()[first]));
         assert!(commands().iter().all(|command| !start_one(command)), "the first has not ended");
     }
+}
+
+/// What was begun one way is gone on with that way, whatever the settings say by now.
+#[test]
+fn a_launch_goes_on_as_what_its_intent_names() {
+    let mut snapshot = cluster([pool("general")]);
+    let id = |text: &str| ArmId::new(format!("/subscriptions/s/resourceGroups/g/{text}")).unwrap();
+    let agent_pool = id("providers/Microsoft.ContainerService/managedClusters/c/agentPools/p");
+    let machine = crate::cluster::naming::machine_id(&agent_pool, &a_claim().name);
+    for (named, configured, first) in [
+        (Some(Some(machine.clone())), None, "get_machine"),
+        (Some(None), Some(agent_pool.clone()), "get"),
+        (None, Some(agent_pool), "get_machine"),
+        (None, None, "write_intent"),
+    ] {
+        let mut claim = a_claim();
+        claim.intent = named.map(|machine| LaunchIntent { machine, ..intent(&a_claim(), offering(SMALL, 1, Spot)) });
+        snapshot.put_claim(claim.clone());
+        let settings = crate::settings::Settings { machines: configured, ..settings() };
+        let plan = lifecycle(&snapshot, &mut LifecycleMemory::default(), &settings, start());
+        let mut executor = crate::executor::Executor::default();
+        let planned = plan.commands.into_iter().next().unwrap();
+        assert!(executor.start(planned, &snapshot, &settings, start()));
+        let (_, effect) = executor.next_effect(start(), &mut Vec::new()).unwrap();
+        assert_eq!(effect.name(), first);
+    }
+    // Nor is what it names dropped when it is written again.
+    let mut claim = a_claim();
+    claim.intent =
+        Some(LaunchIntent { machine: Some(machine.clone()), ..intent(&a_claim(), offering(SMALL, 1, Spot)) });
+    play_whole(&mut script(&claim), |effect| {
+        if let Effect::WriteIntent(_, intent) = effect {
+            assert_eq!(intent.machine.as_ref(), Some(&machine));
+        }
+        fine(effect)
+    });
+}
+
+#[test]
+fn an_intent_is_looked_at_once_after_a_restart_or_a_pause_before_it_is_given_up() {
+    let mut snapshot = cluster([pool("general")]);
+    let mut begun = a_claim();
+    begun.intent = Some(intent(&begun, offering(SMALL, 1, Spot)));
+    snapshot.put_claim(begun);
+    let decide = |snapshot: &Snapshot, memory: &mut LifecycleMemory, seconds| {
+        let plan = lifecycle(snapshot, memory, &settings(), at(seconds));
+        let name = |command: &Command| match command {
+            Command::Launch(_) => "launch",
+            Command::DeleteClaim { .. } => "delete",
+            _ => "other",
+        };
+        plan.commands.iter().map(|planned| name(&planned.command)).collect::<Vec<_>>()
+    };
+    let mut memory = LifecycleMemory::default();
+    assert_eq!(decide(&snapshot, &mut memory, 3_600), ["launch"]);
+    assert_eq!(decide(&snapshot, &mut memory, 3_620), ["delete"]);
+    snapshot.pause = crate::plan::Pause::of([Switch::Launch]);
+    assert_eq!(decide(&snapshot, &mut memory, 3_640), Vec::<&str>::new());
+    snapshot.pause = crate::plan::Pause::default();
+    assert_eq!(decide(&snapshot, &mut memory, 3_660), ["launch"]);
+    assert_eq!(decide(&snapshot, &mut memory, 3_680), ["delete"]);
+    snapshot.put_claim(a_claim());
+    assert_eq!(decide(&snapshot, &mut LifecycleMemory::default(), 3_600), ["delete"], "nothing was asked for");
 }

@@ -35,6 +35,7 @@ fn put_vm(cloud: &mut Cloud, name: &str, offering: &OfferingKey, now: Timestamp)
         kubelet: KubeletSpec::default(),
         encryption_at_host: false,
         fresh: false,
+        premium_disk: true,
     };
     code(cloud.request(&Effect::PutVm(Box::new(spec)), now))
 }
@@ -151,6 +152,7 @@ fn quota_messages_say_what_the_adapter_reads() {
         kubelet: KubeletSpec::default(),
         encryption_at_host: false,
         fresh: false,
+        premium_disk: true,
     };
     let refused = cloud.perform(&Effect::PutVm(Box::new(spec)), at(0)).unwrap_err();
     let text = refused.to_string();
@@ -452,6 +454,7 @@ fn only_the_group_itself_is_written_to() {
         kubelet: KubeletSpec::default(),
         encryption_at_host: false,
         fresh: false,
+        premium_disk: true,
     };
     for put in [Effect::PutNic(Box::new(nic)), Effect::PutVm(Box::new(vm))] {
         let refused = cloud.request(&put, at(0));
