@@ -1,12 +1,12 @@
 //! The gate: may this effect be performed now?
 //!
 //! Reads always may. A write needs enough of the Lease left for the request to arrive, and no pause switch that
-//! holds it back; a deletion a pause switch that was read right before it.
+//! holds it back; what deletes, or marks for it, a pause switch that was read right before it.
 
 use crate::lease::LeaseHandle;
 use crate::pause::read_pause;
 use kube::Client;
-use napkeeper_core::plan::{Effect, Pause};
+use napkeeper_core::plan::{Effect, Pause, Switch};
 use napkeeper_core::ports::PortError;
 use std::fmt;
 use std::time::Duration;
@@ -47,7 +47,7 @@ impl Gate {
         }
         let cached = self.pause.borrow().clone();
         admit(effect, &cached)?;
-        if matches!(effect, Effect::Delete(..)) {
+        if effect.held_by() == Some(Switch::Delete) {
             let unreadable = PortError::Held("the pause switch cannot be read");
             admit(effect, &read_pause(&self.client, &self.namespace).await.map_err(|_| unreadable)?)?;
         }

@@ -194,20 +194,24 @@ pub async fn read_volume(client: &Client, name: &ObjectName) -> Result<Reply, Po
     single(api, name.as_str(), |o| convert::volume(o).map(Arc::new)).await.map(Reply::Volume)
 }
 
-/// Reads the Node of a provider id: [`Reply::Node`]. The API server finds no Node by its provider id, so this lists
-/// them all.
+/// Reads the Node of a provider id, or else the one that has the VM's name, as before its provider id is set:
+/// [`Reply::Node`]. The API server finds no Node by its provider id, so this lists them all.
 ///
 /// # Errors
 /// [`PortError::Cluster`] when they cannot all be read and understood.
 pub async fn read_node(client: &Client, clock: &dyn Clock, provider: &ProviderId) -> Result<Reply, PortError> {
     let api = Api::<WireNode>::all(client.clone());
+    let vm = provider.vm().name().to_ascii_lowercase();
     let read = |object: WireNode| {
         let node = ours::node(&object, clock)
             .map_err(|why| Failure::Other(format!("node {} cannot be understood: {why}", object.name_any())))?;
-        Ok(Some(node).filter(|node| node.provider_id.as_ref() == Some(provider)))
+        Ok(Some(node).filter(|node| node.provider_id.as_ref() == Some(provider) || node.name.as_str() == vm))
     };
     match pages(&api, read).await {
-        Ok(nodes) => Ok(Reply::Node(nodes.into_iter().next())),
+        Ok(nodes) => {
+            let exact = nodes.iter().find(|node| node.provider_id.as_ref() == Some(provider));
+            Ok(Reply::Node(exact.or(nodes.first()).cloned()))
+        }
         Err(Failure::Refused(error)) => Err(refused(&error)),
         Err(Failure::Other(why)) => Err(unreadable("nodes", &why)),
     }
@@ -377,6 +381,8 @@ mod tests {
         let Ok(Reply::Node(Some(found))) = read_node(&client, &Real, &id("V5")).await else { panic!() };
         assert_eq!(found.name.as_str(), "n5");
         assert_eq!(read_node(&client, &Real, &id("v9")).await, Ok(Reply::Node(None)));
+        let Ok(Reply::Node(Some(named))) = read_node(&client, &Real, &id("N6")).await else { panic!("by its name") };
+        assert_eq!(named.name.as_str(), "n6");
         fake.fail(NODES, Some(Fault::SecondPage));
         assert!(read_node(&client, &Real, &id("v9")).await.is_err());
     }

@@ -22,8 +22,10 @@ pub fn volume(object: &PersistentVolume) -> Result<Volume, Violations> {
     let name = meta::name(&object.metadata, &mut found, |n| ObjectName::new(n));
     let uid = meta::uid(&object.metadata, &mut found);
     let spec = object.spec.as_ref();
-    let handle = spec.and_then(|s| s.csi.as_ref());
-    let handle = handle.and_then(|csi| ArmId::new(&csi.volume_handle).ok());
+    let by_driver = spec.and_then(|s| s.csi.as_ref()).map(|csi| csi.volume_handle.as_str());
+    // In-tree volumes were never rewritten when the driver took over.
+    let in_tree = || Some(spec?.azure_disk.as_ref()?.disk_uri.as_str());
+    let handle = by_driver.or_else(in_tree).and_then(|disk| ArmId::new(disk).ok());
     let reclaim = spec.and_then(|s| s.persistent_volume_reclaim_policy.as_deref());
     let reclaim = match reclaim.unwrap_or("Retain") {
         "Delete" => ReclaimPolicy::Delete,

@@ -168,6 +168,13 @@ impl CloudResource {
         self.tags.get(key).map(|v| &**v)
     }
 
+    /// Values of a tag by its key in any case, as Azure compares keys; the exact key first. For what keeps a resource,
+    /// never for what proves whose it is.
+    pub fn tags_any_case<'t>(&'t self, key: &'t str) -> impl Iterator<Item = &'t str> {
+        let others = self.tags.iter().filter(move |(k, _)| ***k != *key && k.eq_ignore_ascii_case(key));
+        self.tag(key).into_iter().chain(others.map(|(_, v)| &**v))
+    }
+
     /// The cluster that the resource's tag names: ours first, else Karpenter's.
     #[must_use]
     pub fn owner_cluster(&self) -> Option<&str> {

@@ -1,12 +1,11 @@
 //! The allowance: how many more resources may be deleted in these 24 hours, and may this one be tried now? (clause 7)
 //!
 //! A deletion counts from the moment that it is recorded, which is before its DELETE is sent. It ceases to count when
-//! Azure has certainly deleted nothing: it refused, or a whole listing begun long after still shows the very resource.
-//! So one that Azure never lets go takes no share from the others; it is tried again less and less often.
+//! Azure has certainly deleted nothing: it refused, or a GET after a failed operation still finds the very resource. A
+//! listing is no such proof, for it may lag. One that Azure never lets go is tried again less and less often.
 
 use super::law::Clause;
 use crate::cluster::cloud::{CloudResource, ResourceKind};
-use crate::cluster::inventory::Inventory;
 use crate::cluster::record::{Deletion, Records};
 use crate::cluster::sweep::Sweep;
 use crate::names::ArmId;
@@ -26,11 +25,7 @@ const MOST_PERCENT: u32 = 5;
 const FIRST_WAIT: SignedDuration = SignedDuration::from_mins(10);
 /// Longest wait after a refusal.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_mins(40);
-/// A listing begun so long after a DELETE whose answer was lost shows what came of it. Azure's listings are known to
-/// lag by some twenty minutes.
-const TELLS_AFTER: SignedDuration = SignedDuration::from_mins(45);
-/// Wait after a DELETE whose answer was lost: longer than it takes to learn what came of it, so that its share of the
-/// cap goes to another in between.
+/// Wait after a DELETE whose answer was lost: longer than Azure's listings are known to lag.
 const WAIT_IF_UNKNOWN: SignedDuration = SignedDuration::from_mins(50);
 
 /// One incarnation of a resource.
@@ -45,6 +40,8 @@ pub struct Allowance {
     waiting: BTreeMap<Key, Timestamp>,
     /// Kinds of which Azure lets us delete nothing for now.
     denied: BTreeSet<ResourceKind>,
+    /// What was called off lately right before its DELETE, and when.
+    called_off: BTreeMap<ArmId, Timestamp>,
     now: Timestamp,
 }
 
@@ -55,24 +52,22 @@ impl Allowance {
         let key = |d: &Deletion| (d.id.clone(), Arc::clone(&d.incarnation));
         let used = records.deletions.iter().filter(|d| counts(d, now)).map(key).collect();
         let waiting = records.deletions.iter().filter_map(|d| Some((key(d), try_again_at(d)?))).collect();
-        Self { used, owned, waiting, denied: BTreeSet::new(), now }
-    }
-
-    /// Deletions of which a whole listing shows that nothing came of them count no more.
-    pub(super) fn give_back(&mut self, records: &Records, inventory: &Inventory) {
-        let late = |d: &&Deletion| inventory.started_at.duration_since(d.at) >= TELLS_AFTER;
-        let there: BTreeSet<(&ArmId, &str)> =
-            super::links::rows(&inventory.cloud).iter().map(|r| (&r.id, &*r.incarnation)).collect();
-        for deletion in records.deletions.iter().filter(late) {
-            if there.contains(&(&deletion.id, &*deletion.incarnation)) {
-                self.used.remove(&(deletion.id.clone(), Arc::clone(&deletion.incarnation)));
-            }
-        }
+        Self { used, owned, waiting, denied: BTreeSet::new(), called_off: BTreeMap::new(), now }
     }
 
     /// Azure lets us delete nothing of these kinds for now.
     pub(super) fn deny(&mut self, kinds: impl Iterator<Item = ResourceKind>) {
         self.denied.extend(kinds);
+    }
+
+    /// These were called off: they come after all others, or they would keep those waiting for ever.
+    pub(super) fn put_last(&mut self, called_off: impl Iterator<Item = (ArmId, Timestamp)>) {
+        self.called_off.extend(called_off);
+    }
+
+    /// When this was last called off.
+    pub(super) fn called_off(&self, resource: &CloudResource) -> Option<Timestamp> {
+        self.called_off.get(&resource.id).copied()
     }
 
     /// Takes leave for one deletion. One incarnation of a resource counts once, so trying again is free.

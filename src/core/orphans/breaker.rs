@@ -50,7 +50,7 @@ pub fn explain(trip: &Trip) -> String {
 /// `terminating` are the UIDs of NodeClaims that were seen being deleted: Kubernetes is listed after the cloud, so in
 /// a nightly scale-down some claims are released between the two, and what the cloud still listed of them is no sign
 /// of a lost API server. Azure's listing may show it for a while yet; if it is there after that, it has leaked and
-/// counts.
+/// counts, and only from then on is it sighted.
 pub(super) fn trips(case: &Case<'_>, assessed: &[Assessed<'_>], terminating: &BTreeMap<Uid, Timestamp>) -> Vec<Trip> {
     if case.group() == Group::Another {
         return Vec::new();
@@ -58,8 +58,8 @@ pub(super) fn trips(case: &Case<'_>, assessed: &[Assessed<'_>], terminating: &BT
     let trip = |kind| {
         let of_kind = || assessed.iter().filter(move |a| a.resource.kind() == kind);
         let owned = count(of_kind().filter(|a| a.ownership.is_ok()));
-        let suspects = of_kind().filter(|a| a.is_suspect());
-        let suspects = count(suspects.filter(|a| turned_lately(case, a, terminating)));
+        let suspects = of_kind().filter(|a| a.is_suspect() && !seen_going(case, a, terminating));
+        let suspects = count(suspects.filter(|a| turned_lately(case, a)));
         let many = suspects > TOLERATED && suspects * 100 > owned * TOLERATED_PERCENT;
         let all = owned >= 2 && suspects == owned;
         (many || all).then_some(Trip { at: case.inventory.finished_at, kind, suspects, owned })
@@ -79,18 +79,19 @@ pub fn would_trip(case: &Case<'_>, assessed: &[Assessed<'_>]) -> Vec<Trip> {
 }
 
 /// True when a suspect's first sighting is this one, or lies within the window and after the last clearance.
-fn turned_lately(case: &Case<'_>, assessed: &Assessed<'_>, terminating: &BTreeMap<Uid, Timestamp>) -> bool {
+fn turned_lately(case: &Case<'_>, assessed: &Assessed<'_>) -> bool {
     let at = case.inventory.finished_at;
+    case.sighting(assessed.resource).is_none_or(|sighting| {
+        let after_clearance = case.cleared_at.is_none_or(|at| sighting.first_seen > at);
+        sighting.first_seen > at - WINDOW && after_clearance
+    })
+}
+
+/// True while a resource may still be listed only because its NodeClaim, seen being deleted, has just gone.
+pub(super) fn seen_going(case: &Case<'_>, assessed: &Assessed<'_>, terminating: &BTreeMap<Uid, Timestamp>) -> bool {
     let uid = assessed.resource.claim_uid().and_then(|uid| Uid::new(uid).ok());
-    let seen_going = uid.and_then(|uid| terminating.get(&uid));
-    match case.sighting(assessed.resource) {
-        Some(_) if seen_going.is_some_and(|seen| at.duration_since(*seen) < LISTS_LAG) => false,
-        Some(sighting) => {
-            let after_clearance = case.cleared_at.is_none_or(|at| sighting.first_seen > at);
-            sighting.first_seen > at - WINDOW && after_clearance
-        }
-        None => seen_going.is_none(),
-    }
+    let seen = uid.and_then(|uid| terminating.get(&uid));
+    seen.is_some_and(|seen| case.inventory.finished_at.duration_since(*seen) < LISTS_LAG)
 }
 
 fn count<T>(items: impl Iterator<Item = T>) -> u32 {

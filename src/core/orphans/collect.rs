@@ -187,8 +187,9 @@ impl CollectScript {
                 self.note(Some(&error), false, (Outcome::Skipped, report), now)
             }
             (Task::Delete, code) => {
-                // Whether Azure did it before it failed is not known, so it counts.
-                let refused = (code != Some(CloudErrorCode::Unavailable)).then_some(&error);
+                // Whether Azure did it before it failed is not known, so it counts. What our own gate holds is never sent.
+                let held = matches!(error, PortError::Held(_));
+                let refused = (held || code.is_some_and(|code| code != CloudErrorCode::Unavailable)).then_some(&error);
                 let counts = code.is_some();
                 self.note(refused, counts, failure(error.clone()), now)
             }
@@ -503,6 +504,19 @@ mod tests {
         }
         let (_, report, _) = play_refused(vec![Err(refused(InUse))]);
         assert_eq!(report.called_off, Some(Refusal::SignOfLife), "Azure's own refusal is a sign of life");
+    }
+
+    #[test]
+    fn only_azures_own_refusal_gives_a_share_back() {
+        for (error, sure) in [
+            (PortError::Cluster(ClusterError::Unavailable), false),
+            (refused(CloudErrorCode::Unavailable), false),
+            (refused(CloudErrorCode::Invalid), true),
+            (PortError::Held("the pause switch is set"), true),
+        ] {
+            let (_, _, noted) = play_refused(vec![Err(error.clone())]);
+            assert_eq!(noted.unwrap().refused.is_some(), sure, "{error:?}");
+        }
     }
 
     #[test]

@@ -55,6 +55,7 @@ pub struct Links<'a> {
     volume_by_name: Index<'a, &'a Volume>,
     recorded: Index<'a, &'a SeenVolume>,
     attachment_by_disk: Index<'a, &'a Attachment>,
+    attachment_by_node: Index<'a, &'a Attachment>,
     user_by_disk: Index<'a, &'a str>,
 }
 
@@ -95,6 +96,7 @@ impl<'a> Links<'a> {
             volume_by_name: Index::of(volumes().map(|v| (v.name.as_str(), v))),
             recorded: Index::of(records.volumes.iter().map(|(disk, v)| (disk.folded(), v))),
             attachment_by_disk: attachments(inventory, records),
+            attachment_by_node: Index::of(rows(&inventory.attachments).iter().map(|a| (a.node.as_str(), &**a))),
             user_by_disk: Index::of(rows(&inventory.disk_uses).iter().map(|u| (u.disk.folded(), &*u.user))),
         }
     }
@@ -124,10 +126,13 @@ impl<'a> Links<'a> {
 
     /// A NodeClaim, deleting or not: by the tags' UID or name, by intent or providerID, or by the resource's name.
     fn claim(&self, resource: &CloudResource, key: Key<'_>) -> Option<(Standing, String)> {
-        let by_uid = || Some((self.claim_by_uid.find(resource.claim_uid()?)?, "its UID in a tag"));
+        let by_uid = || {
+            let mut uids = resource.tags_any_case(labels::TAG_CLAIM_UID);
+            Some((uids.find_map(|uid| self.claim_by_uid.find(uid))?, "its UID in a tag"))
+        };
         let by_tag = || {
-            let name = resource.tag(labels::TAG_CLAIM)?;
-            Some((self.claim_by_name.find(name)?, "its name in a tag"))
+            let mut names = resource.tags_any_case(labels::TAG_CLAIM);
+            Some((names.find_map(|name| self.claim_by_name.find(name))?, "its name in a tag"))
         };
         let by_id = || Some((self.claim_by_id.get(key)?, "the id it has or intends"));
         let by_name = || {
@@ -135,8 +140,9 @@ impl<'a> Links<'a> {
             Some((self.claim_by_name.find(name)?, "its name"))
         };
         let by_machine = || {
-            let name = resource.tag(labels::TAG_MACHINE_CLAIM)?;
-            Some((self.claim_by_name.find(name)?, "its name in the tag of an AKS Machine"))
+            let mut names = resource.tags_any_case(labels::TAG_MACHINE_CLAIM);
+            let claim = names.find_map(|name| self.claim_by_name.find(name))?;
+            Some((claim, "its name in the tag of an AKS Machine"))
         };
         let (claim, how) = by_uid().or_else(by_tag).or_else(by_id).or_else(by_name).or_else(by_machine)?;
         Some(self.chain(claim, how, resource))
@@ -179,8 +185,18 @@ impl<'a> Links<'a> {
             let text = format!("Node {}, by the VM that NodeClaim {claim} would have{}", node.name, this(resource));
             return Some((Standing::Owned, text));
         }
-        let node = self.node_by_name.find(base_name(resource))?;
+        let Some(node) = self.node_by_name.find(base_name(resource)) else { return self.storage(resource) };
         Some((Standing::Owned, format!("Node {}, by its name{}", node.name, this(resource))))
+    }
+
+    /// What a VM without a Node still does for volumes: one is attached to the Node of its name, or lies on its disk.
+    fn storage(&self, resource: &CloudResource) -> Option<(Standing, String)> {
+        let Detail::Vm(vm) = &resource.detail else { return None };
+        let attachment = self.attachment_by_node.find(last(resource.id.folded()));
+        let attachment = attachment.map(|a| format!("VolumeAttachment {} to Node {}", a.name, a.node));
+        let mut volumes = vm.data_disks.iter().filter_map(|disk| self.volume_by_disk.find(disk.folded()));
+        let text = attachment.or_else(|| Some(format!("PersistentVolume {}, by its disk", volumes.next()?.name)))?;
+        Some((Standing::Owned, format!("{text}{}", this(resource))))
     }
 
     /// An AKS Machine: by the VM that it stands for, by the NodeClaim that both name, or by the name that AKS gives
@@ -192,8 +208,9 @@ impl<'a> Links<'a> {
             Some((self.machine_by_vm.get(key).or_else(by_own)?, "the VM that it stands for"))
         };
         let by_claim = || {
-            let claim = resource.tag(labels::TAG_MACHINE_CLAIM).or_else(|| resource.tag(labels::TAG_CLAIM))?;
-            Some((self.machine_by_claim.find(claim)?, "the NodeClaim in its tag"))
+            let tagged = |key| resource.tags_any_case(key);
+            let mut claims = tagged(labels::TAG_MACHINE_CLAIM).chain(tagged(labels::TAG_CLAIM));
+            Some((claims.find_map(|claim| self.machine_by_claim.find(claim))?, "the NodeClaim in its tag"))
         };
         let by_name = || Some((self.machine_by_name.find(&stem_in_name(resource)?)?, "the name of its VM"));
         let (machine, how) = by_vm().or_else(by_claim).or_else(by_name)?;
@@ -226,8 +243,8 @@ impl<'a> Links<'a> {
         let by_handle = || Some((self.volume_by_disk.get(key)?, "its volumeHandle"));
         let by_record = || Some((self.volume_by_name.find(self.recorded.get(key)?.name.as_str())?, "its name"));
         let by_tag = || {
-            let name = resource.tag(labels::TAG_CSI_VOLUME)?;
-            Some((self.volume_by_name.find(name)?, "its name in a tag"))
+            let mut names = resource.tags_any_case(labels::TAG_CSI_VOLUME);
+            Some((names.find_map(|name| self.volume_by_name.find(name))?, "its name in a tag"))
         };
         if let Some((volume, how)) = by_handle().or_else(by_record).or_else(by_tag) {
             let claim = volume.claim.as_ref();
@@ -344,8 +361,10 @@ fn claim_in_name(resource: &CloudResource) -> Option<&str> {
     base_name(resource).strip_prefix("aks-")
 }
 
-/// The NodeClaim that a resource points back at: by its tag, else by its name.
+/// The NodeClaim that a resource points back at: by the tag of its AKS Machine, whose VM has a name of another sort; by
+/// its own tag; else by its name.
 pub(super) fn claim_named_by(resource: &CloudResource) -> Option<ClaimName> {
-    let name = resource.tag(labels::TAG_CLAIM).or_else(|| claim_in_name(resource))?;
-    ClaimName::new(name).ok()
+    let tagged = |key| resource.tags_any_case(key).find_map(|name| ClaimName::new(name).ok());
+    let by_tag = tagged(labels::TAG_MACHINE_CLAIM).or_else(|| tagged(labels::TAG_CLAIM));
+    by_tag.or_else(|| ClaimName::new(claim_in_name(resource)?).ok())
 }

@@ -11,7 +11,8 @@
 //! | `NoVm`, `NicServesNothing`, `DiskUnattached` | [`Links::life`] | `RecheckResource`; Azure's in-use refusal |
 //! | `NoMachine`, `NoInstance`, `NoSnapshot` | [`Links::life`] | |
 //! | `AksManaged` | [`Links::life`] | `RecheckResource` |
-//! | `OldEnough`, `SeenTwice`, `CompanionVm`, `Approval`, `Exclusion` | `Case::particular` | |
+//! | `SeenTwice` | `Case::particular` | `OldEnough`, which no age passes in less than 10 min |
+//! | `OldEnough`, `CompanionVm`, `Approval`, `Exclusion` | `Case::particular` | |
 //! | `ApprovalExact` | `Case::approves` | |
 //! | `WholeListings` | `Case::is_whole`, and `Case::general` for age | `RecheckOwners` for what it reads by name |
 //! | `Breaker` | `Case::general` | `LiveNodeInGroup` when no Node is left |
@@ -48,6 +49,8 @@ mod verdict;
 
 #[cfg(test)]
 mod cases;
+#[cfg(test)]
+mod doubts;
 #[cfg(test)]
 mod fixtures;
 #[cfg(test)]

@@ -142,8 +142,9 @@ fn a_vm_that_comes_up_after_its_launch_failed_is_looked_at_again() {
     let mut world = eager();
     world.add(vm("aks-late", tags("late", "uid-late")));
     world.run(MINUTES(20));
-    world.nodes().push(Arc::new(node("aks-late", &vm_of("late"))));
     world.now += MINUTES(10);
+    world.observe_unheard();
+    world.nodes().push(Arc::new(node("aks-late", &vm_of("late"))));
     world.pass();
     assert_eq!(world.called_off, [Refusal::SignOfLife], "by the last look, before it is deleted with its pods");
     world.observe();

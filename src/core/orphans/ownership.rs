@@ -51,7 +51,8 @@ pub(super) fn lies_in(id: &ArmId, group: &ArmId) -> bool {
 /// # Errors
 /// The refusal that holds.
 pub(super) fn ownership(resource: &CloudResource, records: &Records, settings: &Settings) -> Result<Arc<str>, Refusal> {
-    if resource.kind() == ResourceKind::DataDisk {
+    // A disk that was a volume is judged as one, whatever its osType: it may hold a restored system.
+    if resource.kind() == ResourceKind::DataDisk || records.volumes.contains_key(&resource.id) {
         return disk_ownership(resource, records, settings);
     }
     let owner = resource.owner_cluster();

@@ -71,16 +71,19 @@ impl Pass<'_> {
         let running = self.snapshot.in_progress.iter().filter(|key| matches!(key, CommandKey::Resource(_)));
         let mut room = Room { under_way: running.count(), memory, plan, keep_mark: BTreeSet::new() };
         for sweep in self.sweeps {
-            let findings = judge(&self.case, &self.assessed, sweep, &mut allowance);
-            for finding in &findings {
+            let mut findings = judge(&self.case, &self.assessed, sweep, &mut allowance);
+            for finding in &mut findings {
                 let Some(resource) = by_id.get(&finding.id) else {
                     continue;
                 };
                 self.collect(sweep, finding, resource, &mut room);
                 self.mark(sweep, finding, resource, &mut room);
-                if let Some(at) = self.case.of_age_at(resource, sweep).filter(|at| *at > self.case.now) {
-                    room.plan.wake_at(at);
-                }
+                // It may be tried again from the next inventory; until it has gone the report says what kept it.
+                let called_off =
+                    room.memory.called_off.get(&finding.id).filter(|_| finding.standing == Standing::Orphan);
+                finding.refusals.extend(called_off.map(|(_, refusal)| *refusal));
+                finding.refusals.sort_unstable();
+                finding.refusals.dedup();
             }
             let cap = (collected, allowance.cap(sweep));
             let outlook = self.outlook(sweep, &findings, cap, room.memory);
@@ -93,8 +96,8 @@ impl Pass<'_> {
     fn allowance(&self, memory: &SweepMemory) -> Allowance {
         let Case { records, inventory, now, .. } = self.case;
         let mut allowance = Allowance::left_by(records, breaker::owned(&self.assessed), now);
-        allowance.give_back(records, inventory);
         allowance.deny(memory.denials.undeletable(now));
+        allowance.put_last(memory.called_off.iter().map(|(id, (at, _))| (id.clone(), *at)));
         // A deletion that is under way, or has just ended, may not be in our copy of the records yet.
         let unknown = |r: &&Arc<CloudResource>| {
             let told = || records.deletions.iter().any(|d| d.is_of(r) && d.at >= inventory.finished_at);
@@ -176,6 +179,11 @@ impl Pass<'_> {
             return;
         }
         room.keep_mark.insert(resource.id.clone());
+        // What makes the inventory doubtful, or a person said to hold, keeps from marking as from deleting.
+        let held = [Refusal::OtherCluster, Refusal::PartialListing, Refusal::Breaker, Refusal::Paused];
+        if finding.refusals.iter().any(|refusal| held.contains(refusal)) {
+            return;
+        }
         let marked = resource.tag(labels::TAG_SUSPECT_SINCE) == Some(&*first_seen.to_string());
         if marked || !self.begin(Deed::Tag, resource, room) {
             return;
@@ -186,7 +194,7 @@ impl Pass<'_> {
 
     /// Takes our mark off what no sweep marks any more: something alive links to it, or no mode is `Mark`.
     fn unmark(&self, room: &mut Room<'_>) {
-        if self.case.group() != Group::Ours {
+        if self.case.group() != Group::Ours || self.case.paused {
             return;
         }
         let excluded = |r: &CloudResource| self.sweeps.iter().flat_map(|s| &s.exclusions).any(|e| excludes(e, r));

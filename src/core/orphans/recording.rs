@@ -4,6 +4,7 @@ use super::breaker;
 use super::links::rows;
 use super::ownership::Group;
 use super::verdict::{Assessed, Case};
+use crate::cluster::Snapshot;
 use crate::cluster::cloud::CloudResource;
 use crate::cluster::record::{Deletion, Records, SeenVolume, Sighting};
 use crate::cluster::sweep::Sweep;
@@ -36,8 +37,10 @@ pub(super) fn of_inventory(
     };
     // Without a cluster that is alive nothing is an orphan, and nothing is known to be none.
     if case.group() == Group::Ours {
+        // What the breaker does not count yet has no sighting either, so nothing is collected that it never counted.
+        let exempt = |a: &Assessed<'_>| breaker::seen_going(case, a, terminating);
         let suspects: BTreeMap<&ArmId, &Arc<CloudResource>> =
-            assessed.iter().filter(|a| a.is_suspect()).map(|a| (&a.resource.id, a.resource)).collect();
+            assessed.iter().filter(|a| a.is_suspect() && !exempt(a)).map(|a| (&a.resource.id, a.resource)).collect();
         let seen = suspects.values().filter_map(|r| next_sighting(case, r));
         change.sighted = seen.collect();
         let known = case.records.sightings.keys();
@@ -93,11 +96,10 @@ fn gone_disks(case: &Case<'_>, change: &mut RecordChange) {
 }
 
 /// PersistentVolumes with a disk that the records do not have as they are now.
-pub(super) fn volumes<'a>(
-    seen: impl Iterator<Item = &'a Arc<Volume>>,
-    records: &Records,
-    now: Timestamp,
-) -> Vec<(ArmId, SeenVolume)> {
+pub(super) fn volumes<'a>(seen: &[&'a Arc<Volume>], snapshot: &Snapshot, now: Timestamp) -> Vec<(ArmId, SeenVolume)> {
+    // A listing may be older than what was recorded from the watch, so by itself it takes back no Retain.
+    let watched = |name: &ObjectName| snapshot.volumes().get(name).map(|v| v.reclaim);
+    let freed = |name: &ObjectName| watched(name) == Some(ReclaimPolicy::Delete);
     let mut by_disk: BTreeMap<&ArmId, Vec<&Volume>> = BTreeMap::new();
     for volume in seen {
         if let Some(disk) = &volume.handle {
@@ -105,16 +107,17 @@ pub(super) fn volumes<'a>(
         }
     }
     let recorded = |(disk, volumes): (&ArmId, Vec<&Volume>)| {
-        let known = records.volumes.get(disk);
+        let known = snapshot.records.volumes.get(disk);
         let volume = speaks_for(&volumes, known)?;
+        let retained = known.is_some_and(|k| k.reclaim == ReclaimPolicy::Retain) && !freed(&volume.name);
+        let reclaim = if retained { ReclaimPolicy::Retain } else { volume.reclaim };
         let same = |known: &SeenVolume| {
             known.name == volume.name
-                && known.reclaim == volume.reclaim
+                && known.reclaim == reclaim
                 && known.gone_since.is_none()
                 && now.duration_since(known.last_seen) < VOLUME_REFRESH
         };
-        let record =
-            SeenVolume { name: volume.name.clone(), reclaim: volume.reclaim, last_seen: now, gone_since: None };
+        let record = SeenVolume { name: volume.name.clone(), reclaim, last_seen: now, gone_since: None };
         (!known.is_some_and(same)).then(|| (disk.clone(), record))
     };
     by_disk.into_iter().filter_map(recorded).collect()

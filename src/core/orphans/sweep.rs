@@ -7,6 +7,7 @@
 use super::attempt::Deed;
 use super::breaker;
 use super::denial::Denials;
+use super::finding::Refusal;
 use super::links::rows;
 use super::pace::Pace;
 use super::pass::Pass;
@@ -28,6 +29,9 @@ const RECORD_RETRY: SignedDuration = SignedDuration::from_mins(1);
 /// After a listing that was not whole the next one comes at the latest after this.
 const FAILED_RETRY: SignedDuration = SignedDuration::from_mins(10);
 
+/// So long it is remembered that a deletion was called off.
+const CALLED_OFF_FOR: SignedDuration = SignedDuration::from_hours(24);
+
 /// What the sweep decider remembers. All of it is disposable: what proves anything is in the durable records.
 #[derive(Debug, Clone, Default)]
 pub struct SweepMemory {
@@ -40,6 +44,8 @@ pub struct SweepMemory {
     pub(super) reported: BTreeMap<ObjectName, SweepReport>,
     /// What Azure does not let us do for now.
     pub(super) denials: Denials,
+    /// What was called off right before its DELETE, when and why. Lost: it is tried before the others once more.
+    pub(super) called_off: BTreeMap<ArmId, (Timestamp, Refusal)>,
     /// How many commands have begun lately.
     pub(super) pace: Pace,
     /// NodeClaims that were seen being deleted, with the time. Lost: the breaker may trip on a scale-down that a
@@ -53,8 +59,11 @@ pub fn sweep(snapshot: &Snapshot, memory: &mut SweepMemory, settings: &Settings,
     let mut plan = Plan::default();
     memory.watch_claims(snapshot, now);
     memory.denials.forget(now);
+    memory.called_off.retain(|_, (at, _)| now.duration_since(*at) <= CALLED_OFF_FOR);
     let sweeps = sweeps(snapshot, settings);
     if sweeps.is_empty() {
+        // What a volume's record proves later is seen only now, whether anybody sweeps or not.
+        record(snapshot, RecordChange::default(), now, &mut plan);
         return plan;
     }
     let mut change = RecordChange::default();
@@ -81,11 +90,15 @@ pub fn sweep(snapshot: &Snapshot, memory: &mut SweepMemory, settings: &Settings,
     plan
 }
 
-/// The sweeps as they hold here: beside managed NAP they are slower.
+/// The sweeps as they hold here: beside managed NAP they are slower, and what one excludes none of them touches.
 fn sweeps(snapshot: &Snapshot, settings: &Settings) -> Vec<Sweep> {
     let beside_nap = settings.mode == Mode::Companion;
     let all = snapshot.sweeps().values();
-    all.map(|sweep| if beside_nap { sweep.beside_nap() } else { Sweep::clone(sweep) }).collect()
+    let mut sweeps: Vec<Sweep> =
+        all.map(|sweep| if beside_nap { sweep.beside_nap() } else { Sweep::clone(sweep) }).collect();
+    let excluded: Vec<_> = sweeps.iter().flat_map(|s| s.exclusions.clone()).collect();
+    sweeps.iter_mut().for_each(|sweep| sweep.exclusions.clone_from(&excluded));
+    sweeps
 }
 
 /// When the inventory after this one is due: as often as the most eager sweep wants it.
@@ -125,7 +138,7 @@ fn record(snapshot: &Snapshot, mut change: RecordChange, now: Timestamp, plan: &
     let named: BTreeSet<&ArmId> = seen.iter().filter_map(|v| v.handle.as_ref()).collect();
     change.volumes.retain(|(disk, _)| !named.contains(disk));
     change.forgotten.retain(|disk| !named.contains(disk));
-    change.volumes.extend(recording::volumes(seen.into_iter(), &snapshot.records, now));
+    change.volumes.extend(recording::volumes(&seen, snapshot, now));
     if change == RecordChange::default() || snapshot.in_progress.contains(&CommandKey::Records) {
         return;
     }
@@ -163,10 +176,21 @@ impl SweepMemory {
         self.tried.1.insert((id.clone(), deed));
     }
 
+    /// True when anything has been tried from the last inventory.
+    #[cfg(test)]
+    pub(super) fn has_begun(&self) -> bool {
+        !self.tried.1.is_empty()
+    }
+
     /// Learns from what came of a command.
     pub fn note(&mut self, report: &Report) {
-        if let Some(attempt) = &report.attempt {
-            self.denials.note(attempt);
+        let Some(attempt) = &report.attempt else { return };
+        self.denials.note(attempt);
+        if attempt.deed == Deed::Delete {
+            match report.called_off {
+                Some(refusal) => self.called_off.insert(attempt.id.clone(), (attempt.at, refusal)),
+                None => self.called_off.remove(&attempt.id),
+            };
         }
     }
 }

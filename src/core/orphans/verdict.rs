@@ -123,7 +123,7 @@ impl<'a> Case<'a> {
     /// Reasons that keep everything: clauses 0 and 5, the pause switch, the mode.
     fn general(&self, sweep: &Sweep) -> Vec<Refusal> {
         let law = self.settings.law;
-        let too_old = self.now.duration_since(self.inventory.finished_at) > longest_use(sweep);
+        let too_old = self.now.duration_since(self.inventory.started_at) > longest_use(sweep);
         let mut refusals = Vec::new();
         let mut refuse = |when: bool, refusal| refusals.extend(when.then_some(refusal));
         refuse(self.group() != Group::Ours, Refusal::OtherCluster);
@@ -156,11 +156,13 @@ impl<'a> Case<'a> {
     /// Reasons that keep one suspect: clauses 3, 4 and 7, and exclusions.
     fn particular(&self, resource: &CloudResource, sweep: &Sweep) -> Vec<Refusal> {
         let law = self.settings.law;
+        // By the inventory's own time: one that did not show it old enough never does.
+        let seen_at = self.inventory.finished_at;
         let kind = resource.kind();
         let mut refusals = Vec::new();
         let mut refuse = |when: bool, refusal| refusals.extend(when.then_some(refusal));
         refuse(
-            law.holds(Clause::OldEnough) && self.of_age_at(resource, sweep).is_none_or(|at| self.now < at),
+            law.holds(Clause::OldEnough) && self.of_age_at(resource, sweep).is_none_or(|at| seen_at < at),
             Refusal::TooYoung,
         );
         refuse(law.holds(Clause::SeenTwice) && self.sighting(resource).is_none_or(|s| s.times < 2), Refusal::SeenOnce);
@@ -233,15 +235,15 @@ impl<'a> Case<'a> {
 }
 
 /// How long after it was taken, or after a scheduled time, an inventory may serve to collect: until the next one
-/// should have come, with as much again for one that failed.
+/// should have come, with as much again for one that failed, and never for longer than 2 h.
 fn longest_use(sweep: &Sweep) -> SignedDuration {
-    sweep.observe_every.saturating_mul(2).max(SignedDuration::from_hours(1))
+    sweep.observe_every.saturating_mul(2).clamp(SignedDuration::from_hours(1), SignedDuration::from_hours(2))
 }
 
 pub(super) fn excludes(exclusion: &Exclusion, resource: &CloudResource) -> bool {
     match exclusion {
         Exclusion::Tag { key, value } => {
-            resource.tag(key).is_some_and(|has| value.as_ref().is_none_or(|v| **v == *has))
+            resource.tags_any_case(key).any(|has| value.as_ref().is_none_or(|v| **v == *has))
         }
         Exclusion::Name(name) => resource.id.name().eq_ignore_ascii_case(name),
     }
@@ -263,7 +265,9 @@ pub fn judge(case: &Case<'_>, assessed: &[Assessed<'_>], sweep: &Sweep, allowanc
         }
     }
     let order = Order::of(case.inventory, case.records);
-    proven.sort_by_cached_key(|(finding, resource)| (order.turn(resource), finding.first_seen, finding.id.clone()));
+    proven.sort_by_cached_key(|(finding, resource)| {
+        (allowance.called_off(resource), order.turn(resource), finding.first_seen, finding.id.clone())
+    });
     let allowed = proven.into_iter().map(|(mut finding, resource)| {
         finding.refusals.extend(allowance.take(resource, sweep, case.settings).err());
         finding

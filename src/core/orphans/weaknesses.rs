@@ -7,7 +7,7 @@ use crate::cluster::cloud::{CloudResource, DiskState, ResourceKind};
 use crate::cluster::sweep::{Approval, Sweep, SweepMode};
 use crate::cluster::volume::ReclaimPolicy;
 use crate::labels;
-use crate::names::{ArmId, ClaimName};
+use crate::names::{ArmId, ClaimName, ObjectName};
 use crate::plan::Command;
 use crate::ports::CloudErrorCode;
 use crate::settings::Mode;
@@ -127,7 +127,10 @@ fn w12_a_delete_that_always_fails_is_tried_less_often_and_keeps_no_other_waiting
         world.add(gone_nic("a-stuck"));
         world.add(gone_nic("b-leaked"));
         world.run(HOURS(6));
-        assert_eq!(world.deleted_names(), ["b-leaked"], "{code:?}: the cap is one a day");
+        // An answer that was lost may have been a yes, so its share of the cap of one a day is not free.
+        let unknown = code == CloudErrorCode::Unavailable;
+        let meanwhile: &[&str] = if unknown { &[] } else { &["b-leaked"] };
+        assert_eq!(world.deleted_names(), meanwhile, "{code:?}: the cap is one a day");
         let tries = world.tried.iter().filter(|name| *name == "a-stuck").count();
         let most = if matches!(code, CloudErrorCode::Conflict | CloudErrorCode::InUse) { 40 } else { 12 };
         assert!((1..=most).contains(&tries), "{code:?}: {tries} tries in 6 h");
@@ -135,7 +138,8 @@ fn w12_a_delete_that_always_fails_is_tried_less_often_and_keeps_no_other_waiting
         assert_eq!(records, 1, "one incarnation, one record");
         world.refusing.clear();
         world.run(HOURS(30));
-        assert_eq!(world.deleted_names(), ["b-leaked", "a-stuck"], "{code:?}: it goes once Azure lets it");
+        let order = if unknown { ["a-stuck", "b-leaked"] } else { ["b-leaked", "a-stuck"] };
+        assert_eq!(world.deleted_names(), order, "{code:?}: it goes once Azure lets it");
     }
 }
 
@@ -373,6 +377,12 @@ fn a_change_of_policy_is_recorded_and_retain_outlives_the_volume_that_said_it() 
         (vec![("a", Delete), ("b", Delete)], ("b", Delete)),
         (vec![("a", Delete)], ("a", Delete)),
     ] {
+        for name in ["a", "b", "c"] {
+            world.snapshot.take_volume(&ObjectName::new(name).unwrap());
+        }
+        for (name, policy) in &volumes {
+            world.snapshot.put_volume(ObjectName::new(*name).unwrap(), volume(name, &disk, *policy));
+        }
         *world.volumes() = volumes.iter().map(|(name, policy)| Arc::new(volume(name, &disk, *policy))).collect();
         world.now += MINUTES(10);
         world.observe();

@@ -316,7 +316,7 @@ impl Effect {
             Self::Machine(MachineCall::Put(_)) => Some(Switch::Launch),
             Self::Machine(MachineCall::Delete(_)) => Some(Switch::Delete),
             Self::DeleteClaim(_) | Self::Evict(..) => Some(Switch::Disrupt),
-            Self::Delete(..) => Some(Switch::Delete),
+            Self::Delete(..) | Self::Tag(..) | Self::Untag(..) => Some(Switch::Delete),
             _ => None,
         }
     }

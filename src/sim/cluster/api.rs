@@ -49,7 +49,11 @@ impl Cluster {
             }
             Effect::ReadNode(provider) => {
                 self.faults.check_allowed(Listed::Nodes)?;
-                return Ok(Reply::Node(self.store.node_of(provider).cloned()));
+                let named = || {
+                    let name = provider.vm().name().to_ascii_lowercase();
+                    self.store.nodes().values().find(|node| node.name.as_str() == name)
+                };
+                return Ok(Reply::Node(self.store.node_of(provider).or_else(named).cloned()));
             }
             Effect::ReadPods(node) => {
                 let keys = self.store.usage(node).map(|u| &u.pods).into_iter().flatten();
