@@ -4,7 +4,7 @@ use super::{eventually, repository};
 use anyhow::{Context, Result};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client};
 use napkeeper_api::bootstrap::{Join, JoinToken, write_joining};
 use napkeeper_core::names::Uid;
@@ -43,6 +43,17 @@ async fn tokens(client: Client) -> Result<usize> {
     Ok(api.list(&only).await?.items.len())
 }
 
+/// Creates a Secret in kube-system, unless it is there.
+async fn create(client: &Client, name: &str, of_type: &str) -> Result<()> {
+    let secret = json!({ "metadata": { "name": name }, "type": of_type });
+    let api = Api::<Secret>::namespaced(client.clone(), "kube-system");
+    match api.create(&PostParams::default(), &serde_json::from_value(secret)?).await {
+        // An earlier try has come before the policy.
+        Err(kube::Error::Api(error)) if error.code == 409 => Ok(()),
+        made => Ok(made.map(drop)?),
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_lets_one_node_ask_for_its_certificate_until_it_is_revoked() -> Result<()> {
     drop(rustls::crypto::ring::default_provider().install_default());
@@ -51,10 +62,22 @@ async fn a_token_lets_one_node_ask_for_its_certificate_until_it_is_revoked() -> 
     plane.kubectl(&["create", "namespace", "napkeeper-system"]).await?;
     plane.kubectl(&["--namespace", "napkeeper-system", "create", "serviceaccount", "napkeeper-controller"]).await?;
     plane.kubectl(&["apply", "--filename", &rbac]).await?;
+    let admission = repository("kustomize/overlays/provisioner/admission.yaml").display().to_string();
+    plane.kubectl(&["apply", "--filename", &admission]).await?;
     let ours = plane.service_account_kubeconfig("napkeeper-system", "napkeeper-controller").await?;
     let ours = napkeeper_kube::connect(Some(&ours)).await?;
     let admin = napkeeper_kube::connect(Some(&plane.admin_kubeconfig())).await?;
     let (made, uid) = (JoinTokens::new(ours.clone()), Uid::new("uid-of-a-claim").unwrap());
+
+    eventually("the policy's force", Duration::from_secs(60), async || {
+        let refused = create(&ours, "somebody", "Opaque").await.err().map(|error| error.to_string());
+        Ok(refused.filter(|why| why.contains("napkeeper may create and delete bootstrap tokens")))
+    })
+    .await?;
+    assert!(create(&ours, "bootstrap-token-abcdef", "Opaque").await.is_err(), "only tokens have such names");
+    let secrets = Api::<Secret>::namespaced(ours.clone(), "kube-system");
+    create(&admin, "theirs", "Opaque").await?;
+    assert!(secrets.delete("theirs", &DeleteParams::default()).await.is_err(), "nor may it delete others");
 
     let first = made.issue(&uid).await?;
     let second = made.issue(&uid).await?;
