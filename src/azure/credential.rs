@@ -195,10 +195,10 @@ mod tests {
     async fn the_first_way_that_yields_a_token_is_kept_until_shortly_before_its_end() {
         let (bad, good) = (way(None), way(Some(10_000)));
         let chain = Chain::new(vec![("bad", bad.clone()), ("good", good.clone())]);
-        for now in [0, 9_000, 9_699] {
+        for now in [0, 9_000, 9_759] {
             assert_eq!(chain.token("s", at(now)).await.unwrap().secret(), "secret-0", "{now}");
         }
-        assert_eq!(chain.token("s", at(9_700)).await.unwrap().secret(), "secret-1");
+        assert_eq!(chain.token("s", at(9_760)).await.unwrap().secret(), "secret-1");
         let credential = Credential::Chain(chain.clone());
         assert!(credential.forget().await);
         assert_eq!(chain.token("s", at(0)).await.unwrap().secret(), "secret-2");

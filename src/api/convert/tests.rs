@@ -383,7 +383,8 @@ fn claims_classes_and_attachments_tell_where_disks_are_and_who_uses_them() {
     assert_eq!(named.unwrap().disk, disk);
 
     let volume = |uri: &str| serde_json::json!({ "name": "v", "azureDisk": { "diskName": "d", "diskURI": uri } });
-    let in_tree: PersistentVolume = wire(serde_json::json!({ "metadata": { "name": "pv", "uid": "u" },
+    let in_tree: k8s_openapi::api::core::v1::PersistentVolume =
+        wire(serde_json::json!({ "metadata": { "name": "pv", "uid": "u" },
         "spec": { "azureDisk": { "diskName": "d", "diskURI": disk.as_str() } } }));
     assert_eq!(super::volume(&in_tree).unwrap().handle.as_ref(), Some(&disk));
     let uses = inline_disks(&wire(serde_json::json!({ "metadata": { "name": "p", "namespace": "x" },

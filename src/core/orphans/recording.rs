@@ -96,7 +96,7 @@ fn gone_disks(case: &Case<'_>, change: &mut RecordChange) {
 }
 
 /// PersistentVolumes with a disk that the records do not have as they are now.
-pub(super) fn volumes<'a>(seen: &[&'a Arc<Volume>], snapshot: &Snapshot, now: Timestamp) -> Vec<(ArmId, SeenVolume)> {
+pub(super) fn volumes(seen: &[&Arc<Volume>], snapshot: &Snapshot, now: Timestamp) -> Vec<(ArmId, SeenVolume)> {
     // A listing may be older than what was recorded from the watch, so by itself it takes back no Retain.
     let watched = |name: &ObjectName| snapshot.volumes().get(name).map(|v| v.reclaim);
     let freed = |name: &ObjectName| watched(name) == Some(ReclaimPolicy::Delete);

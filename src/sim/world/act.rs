@@ -86,6 +86,7 @@ impl World {
     fn take_inventory(&mut self) -> Inventory {
         let now = self.now;
         let group_managed_by = self.azure.group_managed_by(&mut self.cloud, now);
+        self.listed_as_ours = self.group_is_ours;
         let cloud = self.azure.list(&mut self.cloud, now);
         let bystanders = self.azure.bystanders(&mut self.cloud, now);
         let bystanders = self.beside(bystanders);

@@ -121,7 +121,7 @@ impl World {
         if self.truth.standing(resource, cluster) == Standing::Alive {
             return Err(self.violation("alive", format!("{kind} {id} is in use or wanted, and is swept")));
         }
-        if !self.group_is_ours {
+        if !self.listed_as_ours {
             return Err(self.violation("other-cluster", format!("{id} is swept in a group of another cluster")));
         }
         if !self.truth.last_was_whole() {

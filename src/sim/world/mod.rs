@@ -74,6 +74,9 @@ pub struct World {
     ledger_read: usize,
     /// The group's `managedBy` is this cluster.
     group_is_ours: bool,
+    /// It was when the last inventory was taken. Azure sets `managedBy` once, with the group: that it changes stands for
+    /// a controller that is pointed at another group, and is judged by each inventory (clause 0).
+    listed_as_ours: bool,
     /// When the scenario's faults are over: from then on, leaks must go in time.
     faults_end: Option<Timestamp>,
     /// Deeds that come between an inventory and what follows from it.

@@ -119,6 +119,7 @@ impl World {
             uids: BTreeMap::new(),
             ledger_read: 0,
             group_is_ours: true,
+            listed_as_ours: true,
             faults_end: None,
             told_waiting: BTreeSet::new(),
             races: Vec::new(),
