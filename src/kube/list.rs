@@ -210,7 +210,7 @@ pub async fn read_node(client: &Client, clock: &dyn Clock, provider: &ProviderId
     match pages(&api, read).await {
         Ok(nodes) => {
             let exact = nodes.iter().find(|node| node.provider_id.as_ref() == Some(provider));
-            Ok(Reply::Node(exact.or(nodes.first()).cloned()))
+            Ok(Reply::Node(exact.or_else(|| nodes.first()).cloned()))
         }
         Err(Failure::Refused(error)) => Err(refused(&error)),
         Err(Failure::Other(why)) => Err(unreadable("nodes", &why)),
