@@ -34,6 +34,11 @@ fn finish(mut definition: Value) -> Result<Crd, serde_json::Error> {
     definition["spec"]["scope"] = json!("Cluster");
     // Whoever finds a definition without it knows that somebody else installed it.
     definition["metadata"]["labels"] = json!({ "app.kubernetes.io/part-of": "napkeeper" });
+    // Pruned by mistake, a definition takes all its objects with it, and every node with those.
+    definition["metadata"]["annotations"] = json!({
+        "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
+        "kustomize.toolkit.fluxcd.io/prune": "disabled",
+    });
     clean(&mut definition["spec"]["versions"]);
     let kind = definition["spec"]["names"]["kind"].as_str().unwrap_or_default().to_owned();
     let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];

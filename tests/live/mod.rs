@@ -12,6 +12,7 @@ mod companion;
 mod crowd;
 mod definitions;
 mod facts;
+mod guards;
 mod harness;
 mod hooks;
 mod kills;

@@ -12,6 +12,7 @@ mod markdown;
 mod migrate;
 mod output;
 mod plugin;
+mod policies;
 mod policy_args;
 mod rules;
 mod schema;
@@ -56,6 +57,7 @@ enum Command {
     Rules(rules::Args),
     Schema(schema::Args),
     Migrate(migrate::Args),
+    Policies(policies::Args),
     Simulate(simulate::Args),
     Validate(validate::Args),
     Version(version::Args),
@@ -86,6 +88,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Rules(args) => rules::run(args),
         Command::Schema(args) => schema::run(args),
         Command::Migrate(args) => migrate::run(args),
+        Command::Policies(args) => policies::run(args),
         Command::Simulate(args) => simulate::run(args),
         Command::Validate(args) => validate::run(args),
         Command::Version(args) => version::run(args),
