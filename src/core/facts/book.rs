@@ -1,5 +1,6 @@
 //! The book of facts: when is each asked again, and what came of the last time?
 
+use crate::jitter::{A_TENTH, jittered};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -82,8 +83,6 @@ pub struct Book {
 const FIRST_RETRY: SignedDuration = SignedDuration::from_secs(15);
 /// The longest wait after a failure, unless the period is shorter.
 const LONGEST_RETRY: SignedDuration = SignedDuration::from_mins(15);
-/// Part of a wait that is up to chance, in per cent: replicas and clusters must not all ask at once.
-const JITTER_PERCENT: u64 = 10;
 
 impl Book {
     /// A book in which some facts are due at once. `seed` spreads later times.
@@ -139,14 +138,11 @@ impl Book {
         self.entries.iter().map(|(kind, entry)| (*kind, entry.taken, entry.failure.as_ref()))
     }
 
-    /// A wait, longer by up to a tenth.
+    /// A wait, longer by up to a tenth: replicas and clusters must not all ask at once.
     fn spread(&self, kind: FactKind, wait: SignedDuration, at: Timestamp) -> SignedDuration {
-        let mut mix = self.seed ^ (at.as_millisecond() as u64).rotate_left(21) ^ ((kind as u64) << 56);
-        mix = (mix ^ (mix >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mix = (mix ^ (mix >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        let permille = (mix >> 33) % (JITTER_PERCENT * 10 + 1);
-        let extra = wait.as_millis() * i128::from(permille) / 1000;
-        wait.saturating_add(SignedDuration::from_millis(i64::try_from(extra).unwrap_or(0)))
+        let who = format!("{} of {}", kind.as_str(), self.seed);
+        // Only how it differs from time to time counts, so the lower half of the seconds is enough.
+        jittered(wait, A_TENTH, &who, at.as_second() as u32)
     }
 }
 

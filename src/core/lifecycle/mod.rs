@@ -3,7 +3,6 @@
 //! A NodeClaim goes through [`Phase`]s. Each follows from the Snapshot alone, so that a restart goes on where the last
 //! run stopped; [`lifecycle`] turns the phase into the next command.
 
-mod jitter;
 mod launch;
 mod machine;
 mod phase;

@@ -4,10 +4,10 @@
 //! touched, and only if it carries the claim's UID in our tag; the finalizer goes last, when VM, NIC and OS disk are
 //! gone by Azure's own word. *Caveats*: a NIC that Azure reserves for 180 s after a failed launch is waited for.
 
-use super::jitter::jittered;
 use crate::cluster::bystander::{Bystander, Role};
 use crate::cluster::claim::{ClaimRef, LaunchIntent};
 use crate::cluster::cloud::{CloudResource, Detail, ResourceKind};
+use crate::jitter::{A_QUARTER, jittered};
 use crate::labels;
 use crate::names::{ArmId, NodeName, ProviderId};
 use crate::orphans::{Clause, Law};
@@ -210,7 +210,7 @@ impl Script for TerminateScript {
             Some(Err(PortError::Cloud(error))) if error.code.is_transient() => {
                 self.state = State::Next;
                 self.retries += 1;
-                Step::Wait(jittered(error.wait(RETRY_AFTER), self.claim.uid.as_str(), self.retries))
+                Step::Wait(jittered(error.wait(RETRY_AFTER), A_QUARTER, self.claim.uid.as_str(), self.retries))
             }
             Some(Err(error)) => Step::failed(error),
             Some(Ok(reply)) => self.follow(Some(reply)),

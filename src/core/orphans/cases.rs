@@ -31,10 +31,6 @@ fn over_nine_days(world: &mut World) {
     world.run(MINUTES(40));
 }
 
-fn gone_nic(name: &str) -> CloudResource {
-    nic(name, tags("gone", "uid-gone"))
-}
-
 #[test]
 fn a_leaked_nic_is_collected_after_thirty_minutes_and_two_sightings() {
     let mut world = World::new();

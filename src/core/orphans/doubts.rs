@@ -3,7 +3,7 @@
 use super::fixtures::*;
 use super::links::claim_named_by;
 use super::*;
-use crate::cluster::cloud::{CloudResource, Tags};
+use crate::cluster::cloud::Tags;
 use crate::cluster::sweep::{Exclusion, SweepMode};
 use crate::cluster::volume::{Attachment, ReclaimPolicy};
 use crate::labels;
@@ -11,20 +11,6 @@ use crate::names::{NodeName, ObjectName};
 use crate::plan::{Command, Effect, Switch};
 use crate::ports::CloudErrorCode;
 use std::sync::Arc;
-
-fn gone_nic(name: &str) -> CloudResource {
-    nic(name, tags("gone", "uid-gone"))
-}
-
-fn tag(key: &str, value: &str) -> (Arc<str>, Arc<str>) {
-    (Arc::from(key), Arc::from(value))
-}
-
-fn eager() -> World {
-    let mut world = World::new();
-    world.sweep.approval_required.clear();
-    world
-}
 
 /// Azure's way to write a key: in another case.
 fn shouted(tags: &mut Tags, key: &str) {

@@ -1,6 +1,6 @@
 //! A small cluster for the tests of this folder: its listings, its records, and a way to let time pass.
 
-use super::{CollectScript, MarkScript, Refusal, SweepMemory, apply, sweep};
+use super::{Clause, CollectScript, Law, MarkScript, Refusal, SweepMemory, apply, sweep};
 use crate::catalog::{CapacityType, OfferingKey};
 use crate::cluster::Snapshot;
 use crate::cluster::bystander::{Bystander, Role};
@@ -51,6 +51,10 @@ pub(super) fn tags(claim: &str, uid: &str) -> Tags {
         .into()
 }
 
+pub(super) fn tag(key: &str, value: &str) -> (Arc<str>, Arc<str>) {
+    (Arc::from(key), Arc::from(value))
+}
+
 fn resource(kind: &str, name: &str, tags: Tags, detail: Detail) -> CloudResource {
     CloudResource {
         id: group().resource(kind, name),
@@ -65,6 +69,11 @@ fn resource(kind: &str, name: &str, tags: Tags, detail: Detail) -> CloudResource
 pub(super) fn nic(name: &str, tags: Tags) -> CloudResource {
     let detail = Nic { vm: None, serves: None, addresses: 1, subnet: None };
     resource(NIC_TYPE, name, tags, Detail::Nic(detail))
+}
+
+/// A NIC of this cluster whose NodeClaim is gone.
+pub(super) fn gone_nic(name: &str) -> CloudResource {
+    nic(name, tags("gone", "uid-gone"))
 }
 
 pub(super) fn vm(name: &str, tags: Tags) -> CloudResource {
@@ -234,6 +243,24 @@ pub(super) struct World {
     pub(super) tried: Vec<String>,
     /// What Azure truly holds, where a listing lags behind it.
     pub(super) truly: Option<Vec<Arc<CloudResource>>>,
+}
+
+/// A world that collects every kind without asking.
+pub(super) fn eager() -> World {
+    let mut world = World::new();
+    world.sweep.approval_required.clear();
+    world
+}
+
+/// A world that owns so many resources that the cap is high, where the breaker does not hold and all is approved.
+pub(super) fn wide_world() -> World {
+    let mut world = World::new();
+    world.settings.law = Law::without(&[Clause::Breaker]);
+    world.sweep.approval_required.clear();
+    for n in 4..=140 {
+        world.add_claim(&format!("live-{n}"), &format!("uid-{n}"));
+    }
+    world
 }
 
 fn find<T>(rows: &Listing<T>, wanted: impl Fn(&T) -> bool) -> Option<Arc<T>> {

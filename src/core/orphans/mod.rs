@@ -50,6 +50,8 @@ mod verdict;
 #[cfg(test)]
 mod cases;
 #[cfg(test)]
+mod conduct;
+#[cfg(test)]
 mod doubts;
 #[cfg(test)]
 mod fixtures;
@@ -59,8 +61,6 @@ mod mistakes;
 mod needs;
 #[cfg(test)]
 mod scale;
-#[cfg(test)]
-mod weaknesses;
 
 pub use allowance::Allowance;
 pub use approvals::{ApprovalFinding, ApprovalState, look as look_at_approvals};

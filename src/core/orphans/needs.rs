@@ -14,16 +14,6 @@ use crate::names::{ArmId, ClaimName, ProviderId};
 use crate::ports::CloudErrorCode;
 use std::sync::Arc;
 
-fn gone_nic(name: &str) -> CloudResource {
-    nic(name, tags("gone", "uid-gone"))
-}
-
-fn eager() -> World {
-    let mut world = World::new();
-    world.sweep.approval_required.clear();
-    world
-}
-
 fn vm_of(claim: &str) -> ArmId {
     resource_ids(&group(), &ClaimName::new(claim).unwrap()).vm
 }

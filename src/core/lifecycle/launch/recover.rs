@@ -1,7 +1,7 @@
 //! Recovery of a launch: what follows from an error, and what is worth another try?
 
 use super::{LaunchScript, MOST_FAILED_POLLS, MOST_RETRIES, POLL_EVERY, RETRY_AFTER, State};
-use crate::lifecycle::jitter::jittered;
+use crate::jitter::{A_QUARTER, jittered};
 use crate::names::ArmId;
 use crate::plan::{Effect, Step};
 use crate::ports::{CloudError, CloudErrorCode, ClusterError, LaunchRefusal, PortError};
@@ -89,7 +89,7 @@ impl LaunchScript {
         self.failed_polls += u32::from(matches!(self.state, State::Polling(_) | State::Resumed(_)));
         let again = self.repeat();
         self.state = again;
-        Step::Wait(jittered(wait, self.launch.claim.uid.as_str(), self.retries))
+        Step::Wait(jittered(wait, A_QUARTER, self.launch.claim.uid.as_str(), self.retries))
     }
 
     /// A PUT has met something of its name, or what is left of it: looks at it after a moment.

@@ -1,5 +1,4 @@
-//! Weaknesses of other collectors (deleting without a drain, without a bound, by the clock alone, with errors that
-//! nobody hears of), marks, approvals and records: what do sweeps do instead?
+//! Conduct: how do sweeps go about it? Refused deletes and lockdowns, order, marks, approvals, records, other sweepers.
 
 use super::fixtures::*;
 use super::*;
@@ -7,16 +6,10 @@ use crate::cluster::cloud::{CloudResource, DiskState, ResourceKind};
 use crate::cluster::sweep::{Approval, Sweep, SweepMode};
 use crate::cluster::volume::ReclaimPolicy;
 use crate::labels;
-use crate::names::{ArmId, ClaimName, ObjectName};
-use crate::plan::Command;
+use crate::names::{ArmId, ObjectName};
 use crate::ports::CloudErrorCode;
 use crate::settings::Mode;
-use jiff::SignedDuration;
 use std::sync::Arc;
-
-fn gone_nic(name: &str) -> CloudResource {
-    nic(name, tags("gone", "uid-gone"))
-}
 
 /// A NIC that nobody wants, in a subnet.
 fn nic_in(name: &str, subnet: Option<&str>) -> CloudResource {
@@ -30,117 +23,9 @@ fn nic_in(name: &str, subnet: Option<&str>) -> CloudResource {
     card
 }
 
-/// A world that owns so many resources that the cap is high, where the breaker does not hold and all is approved.
-fn wide_world() -> World {
-    let mut world = World::new();
-    world.settings.law = Law::without(&[Clause::Breaker]);
-    world.sweep.approval_required.clear();
-    for n in 4..=140 {
-        world.add_claim(&format!("live-{n}"), &format!("uid-{n}"));
-    }
-    world
-}
-
 fn tag_of(world: &World, name: &str) -> Option<String> {
     let listed = world.inventory.cloud.as_ref().unwrap().iter().find(|r| r.id.name() == name).cloned();
     listed.unwrap().tag(labels::TAG_SUSPECT_SINCE).map(str::to_owned)
-}
-
-#[test]
-fn w8_a_vm_goes_only_when_no_node_is_left_to_drain() {
-    let mut world = World::new();
-    world.sweep.approval_required.clear();
-    world.add_claim("leaked", "uid-leaked");
-    let drained = |world: &mut World| world.nodes().retain(|n| n.name.as_str() != "aks-leaked");
-    world.claims().retain(|c| c.name.as_str() != "leaked");
-    world.run(HOURS(5));
-    assert_eq!(world.deleted_names(), [""; 0], "its Node, with whatever pods it has, is a sign of life");
-    drained(&mut world);
-    world.run(HOURS(1));
-    assert_eq!(world.deleted_names(), ["aks-leaked"]);
-    assert_eq!(world.deleted[0].1.claim, ClaimName::new("leaked").ok(), "which is looked for once more");
-}
-
-#[test]
-fn w10_deletes_are_capped_paced_and_each_has_its_evidence() {
-    let mut world = wide_world();
-    for n in 0..30 {
-        world.add(gone_nic(&format!("leaked-{n:02}")));
-    }
-    world.observe();
-    world.now += MINUTES(31);
-    world.observe_unheard();
-    let (mut most_at_once, begin) = (0, world.now);
-    while world.now < begin + MINUTES(9) {
-        let plan = world.decide();
-        let deletes = plan.commands.iter().filter(|p| matches!(p.command, Command::SweepDelete(_)));
-        let evident = |p: &crate::plan::Planned| p.reason.contains("the cluster tag names this cluster");
-        assert!(deletes.clone().all(evident), "every delete says why");
-        most_at_once = most_at_once.max(deletes.count());
-        world.now += SignedDuration::from_secs(5);
-    }
-    assert_eq!(most_at_once, AT_ONCE);
-    let times: Vec<_> = world.deleted.iter().map(|(at, _)| *at).collect();
-    assert_eq!(times.len(), 20, "the cap");
-    let window = MINUTES(1);
-    let within = |at| times.iter().filter(|t| **t >= at && **t < at + window).count();
-    assert!(times.iter().all(|at| within(*at) <= DELETES_PER_MINUTE));
-    let outlook = &world.report.as_ref().unwrap().outlook;
-    assert_eq!((outlook.collected, outlook.cap), (20, 20));
-    assert_eq!(outlook.kept.get(&(ResourceKind::Nic, Refusal::Cap)), Some(&10));
-}
-
-#[test]
-fn w11_age_is_counted_by_our_own_sightings_whatever_azure_says_of_creation() {
-    for created in [None, Some(start() - HOURS(1000)), Some(start() + HOURS(1000))] {
-        let mut world = World::new();
-        let mut leaked = gone_nic("leaked");
-        leaked.created_at = created;
-        world.add(leaked);
-        world.run(HOURS(1));
-        assert_eq!(world.deleted.first().map(|d| d.0), Some(start() + MINUTES(30)), "created {created:?}");
-    }
-    // Our own clock was ahead, and is set back: no age comes of it before its time.
-    let mut world = World::new();
-    world.add(gone_nic("leaked"));
-    world.now += HOURS(2);
-    world.observe();
-    world.now = start();
-    world.crash();
-    world.run(HOURS(2));
-    assert_eq!(world.deleted_names(), [""; 0]);
-    // A disk that Azure says was detached in our future waits until its age has come by our clock.
-    let mut world = World::new();
-    let mut disk = os_disk("leaked", tags("gone", "uid-gone"));
-    as_disk(&mut disk).last_ownership_update = Some(start() + HOURS(1));
-    world.add(disk);
-    world.run(HOURS(3));
-    assert_eq!(world.deleted.first().map(|d| d.0), Some(start() + MINUTES(90)));
-}
-
-#[test]
-fn w12_a_delete_that_always_fails_is_tried_less_often_and_keeps_no_other_waiting() {
-    for code in [CloudErrorCode::Invalid, CloudErrorCode::Unavailable, CloudErrorCode::Conflict, CloudErrorCode::InUse]
-    {
-        let mut world = World::new();
-        world.refusing.insert("a-stuck".to_owned(), code);
-        world.add(gone_nic("a-stuck"));
-        world.add(gone_nic("b-leaked"));
-        world.run(HOURS(6));
-        // An answer that was lost may have been a yes, so its share of the cap of one a day is not free.
-        let unknown = code == CloudErrorCode::Unavailable;
-        let meanwhile: &[&str] = if unknown { &[] } else { &["b-leaked"] };
-        assert_eq!(world.deleted_names(), meanwhile, "{code:?}: the cap is one a day");
-        let tries = world.tried.iter().filter(|name| *name == "a-stuck").count();
-        let most = if matches!(code, CloudErrorCode::Conflict | CloudErrorCode::InUse) { 40 } else { 12 };
-        assert!((1..=most).contains(&tries), "{code:?}: {tries} tries in 6 h");
-        let records = world.snapshot.records.deletions.iter().filter(|d| d.id.name() == "a-stuck").count();
-        assert_eq!(records, 1, "one incarnation, one record");
-        world.refusing.clear();
-        world.run(HOURS(30));
-        let order = if unknown { ["a-stuck", "b-leaked"] } else { ["b-leaked", "a-stuck"] };
-        assert_eq!(world.deleted_names(), order, "{code:?}: it goes once Azure lets it");
-    }
 }
 
 #[test]
