@@ -6,8 +6,10 @@
 mod jitter;
 mod launch;
 mod machine;
+mod patience;
 mod phase;
 mod terminate;
+mod wanted;
 
 pub use launch::{LaunchScript, Sizes};
 pub use machine::MachineScript;
