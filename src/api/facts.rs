@@ -295,20 +295,12 @@ fn usage((name, (used, limit)): (Arc<str>, (u64, u64))) -> Usage {
     Usage { name, used, limit }
 }
 
-/// The word of a lock that forbids to delete; every other is read as the stricter one.
-const CAN_NOT_DELETE: &str = "CanNotDelete";
-
 fn lock_row(lock: &Lock) -> WireLock {
-    let level = match lock.level {
-        LockLevel::CanNotDelete => CAN_NOT_DELETE,
-        LockLevel::ReadOnly => "ReadOnly",
-    };
-    WireLock { id: lock.id.clone(), level: level.to_owned(), notes: lock.notes.clone() }
+    WireLock { id: lock.id.clone(), level: lock.level.as_str().to_owned(), notes: lock.notes.clone() }
 }
 
 fn lock(WireLock { id, level, notes }: WireLock) -> Lock {
-    let level = if level == CAN_NOT_DELETE { LockLevel::CanNotDelete } else { LockLevel::ReadOnly };
-    Lock { id, level, notes }
+    Lock { id, level: LockLevel::of(&level), notes }
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@
 //! cannot be read. The listing of Machines is the published one, [`MACHINES`], so that no sweep hangs on a preview; it
 //! tells neither tags nor states.
 
-use crate::azure::{Azure, parsed};
+use crate::azure::Azure;
 use crate::error::unavailable;
-use crate::listing::{LONGEST, MOST_PAGES, endless, partial, whole};
+use crate::listing::{LONGEST, MOST_PAGES, whole};
+use crate::pages::List;
 use crate::read::Head;
-use crate::wire::Method;
 use crate::{network, read};
 use azure_mgmt_compute::package_2024_07_01::models;
 use napkeeper_core::cluster::bystander::{Bystander, Role};
@@ -82,14 +82,6 @@ struct MachineStatus {
     creation_timestamp: Option<jiff::Timestamp>,
 }
 
-/// A page of a listing.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Page<T> {
-    value: Vec<T>,
-    next_link: Option<String>,
-}
-
 impl Azure {
     /// Lists Machines, scale-set instances, snapshots, public IPs and frontends, by id.
     ///
@@ -106,10 +98,10 @@ impl Azure {
         let mut found = self.machines_of_cluster().await?;
         found.extend(self.instances().await?);
         found.extend(self.snapshots().await?);
-        for ip in self.pages::<network::PublicIp>(self.in_group("Microsoft.Network/publicIPAddresses"), None).await? {
+        for ip in self.beside::<network::PublicIp>(&self.in_group("Microsoft.Network/publicIPAddresses"), None).await? {
             found.push(ip.bystander()?);
         }
-        for lb in self.pages::<network::LoadBalancer>(self.in_group("Microsoft.Network/loadBalancers"), None).await? {
+        for lb in self.beside::<network::LoadBalancer>(&self.in_group("Microsoft.Network/loadBalancers"), None).await? {
             found.extend(lb.frontends()?);
         }
         let by_id: BTreeMap<_, _> = found.into_iter().map(|one| (one.id.clone(), Arc::new(one))).collect();
@@ -118,14 +110,14 @@ impl Azure {
 
     async fn machines_of_cluster(&self) -> Result<Vec<Bystander>, CloudError> {
         let Some(cluster) = &self.settings.aks else { return Ok(Vec::new()) };
-        let pools = match self.pages::<Pool>(format!("{}/agentPools", cluster.id), Some(MACHINES)).await {
+        let pools = match self.beside::<Pool>(&format!("{}/agentPools", cluster.id), Some(MACHINES)).await {
             Err(error) if error.code == CloudErrorCode::NotFound && cluster.may_be_absent => return Ok(Vec::new()),
             pools => pools?,
         };
         let mut machines = Vec::new();
         for Pool { name } in pools {
             let path = format!("{}/agentPools/{name}/machines", cluster.id);
-            for machine in self.pages::<Machine>(path, Some(MACHINES)).await? {
+            for machine in self.beside::<Machine>(&path, Some(MACHINES)).await? {
                 machines.push(machine.bystander()?);
             }
         }
@@ -158,25 +150,9 @@ impl Azure {
         format!("{}/providers/{of}", self.settings.group)
     }
 
-    /// Everything of a list that the ARM crates do not know.
-    pub(crate) async fn pages<T: DeserializeOwned>(
-        &self,
-        path: String,
-        version: Option<&str>,
-    ) -> Result<Vec<T>, CloudError> {
-        let mut url = self.transport.url(&path);
-        if let Some(version) = version {
-            url.query_pairs_mut().append_pair("api-version", version);
-        }
-        let mut items = Vec::new();
-        for read in 0..MOST_PAGES {
-            let answer = self.transport.call(Method::Get, url, None).await;
-            let page: Page<T> = answer.and_then(|answer| parsed(&answer)).map_err(|e| partial(read, e))?;
-            items.extend(page.value);
-            let Some(next) = page.next_link.filter(|next| !next.is_empty()) else { return Ok(items) };
-            url = next.parse().map_err(|_| unavailable("the link to the next page is no URL"))?;
-        }
-        Err(endless())
+    /// Everything of a list beside the node resource group's own.
+    async fn beside<T: DeserializeOwned>(&self, path: &str, version: Option<&str>) -> Result<Vec<T>, CloudError> {
+        self.pages(List { path, version, parameters: &[], most: MOST_PAGES }).await
     }
 }
 

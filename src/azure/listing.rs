@@ -5,6 +5,7 @@
 
 use crate::azure::Azure;
 use crate::error::unavailable;
+use crate::pages::{List, endless, partial};
 use crate::transport::meant;
 use crate::{nic, read};
 use azure_core::Pageable;
@@ -75,7 +76,8 @@ impl Azure {
     }
 
     async fn nics(&self) -> Result<Vec<nic::NetworkInterface>, CloudError> {
-        self.pages(format!("{}/providers/{NIC_TYPE}", self.settings.group), None).await
+        let path = format!("{}/providers/{NIC_TYPE}", self.settings.group);
+        self.pages(List { path: &path, version: None, parameters: &[], most: MOST_PAGES }).await
     }
 
     /// When each NIC was created, by its id in lower case.
@@ -101,20 +103,8 @@ where
     while let Some(page) = pages.next().await {
         whole.push(page.map_err(|error| partial(whole.len(), meant(error)))?);
         if whole.len() == MOST_PAGES {
-            return Err(endless());
+            return Err(endless(MOST_PAGES));
         }
     }
     Ok(whole)
-}
-
-/// The failure of a listing of which so many pages had been read.
-pub(crate) fn partial(pages: usize, error: CloudError) -> CloudError {
-    if pages == 0 {
-        return error;
-    }
-    CloudError { message: format!("after {pages} whole pages: {}", error.message).into(), ..error }
-}
-
-pub(crate) fn endless() -> CloudError {
-    unavailable(format!("the listing has more than {MOST_PAGES} pages"))
 }

@@ -5,7 +5,9 @@
 
 use crate::azure::{Azure, parsed};
 use crate::error::{of_response, outer_code, unavailable, with_correlation};
+use crate::pages::List;
 use crate::wire::Method;
+use napkeeper_core::facts::Lock;
 use napkeeper_core::ports::CloudError;
 use serde::Deserialize;
 use serde_json::Value;
@@ -18,8 +20,6 @@ const NO_GROUP: &str = "ResourceGroupNotFound";
 const GROUPS: &str = "2021-04-01";
 /// Version of permissions and deny assignments.
 const AUTHORIZATION: &str = "2022-04-01";
-/// Version of locks.
-const LOCKS: &str = "2020-05-01";
 /// Version of policies.
 const POLICY: &str = "2023-04-01";
 /// Most pages of a listing. More means that the links run in circles.
@@ -65,17 +65,6 @@ impl Denial {
     }
 }
 
-/// A management lock.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lock {
-    /// Its name.
-    pub name: String,
-    /// `CanNotDelete` or `ReadOnly`.
-    pub level: String,
-    /// Its id, which begins with the id of what is locked.
-    pub id: String,
-}
-
 /// An Azure Policy assignment that may refuse what we write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
@@ -94,7 +83,7 @@ pub struct Preflight {
     pub permissions: Result<Vec<Permission>, CloudError>,
     /// Deny assignments.
     pub denials: Result<Vec<Denial>, CloudError>,
-    /// Locks of the group, of what is in it, and of what it is in.
+    /// Locks of the group and of what is in it.
     pub locks: Result<Vec<Lock>, CloudError>,
     /// Policies with the effect deny, and initiatives.
     pub policies: Result<Vec<Policy>, CloudError>,
@@ -166,7 +155,7 @@ impl Azure {
         Preflight {
             permissions: self.permissions().await,
             denials: self.denials().await,
-            locks: self.locks().await,
+            locks: self.group_locks().await,
             policies: self.policies().await,
         }
     }
@@ -185,16 +174,6 @@ impl Azure {
             Ok(Denial { name: named(&value, "denyAssignmentName"), permissions, spared })
         };
         list.into_iter().map(denial).collect()
-    }
-
-    async fn locks(&self) -> Result<Vec<Lock>, CloudError> {
-        let list = self.authorization("locks", LOCKS).await?;
-        let lock = |value: Value| Lock {
-            name: text(&value["name"]),
-            level: text(&value["properties"]["level"]),
-            id: text(&value["id"]),
-        };
-        Ok(list.into_iter().map(lock).collect())
     }
 
     async fn policies(&self) -> Result<Vec<Policy>, CloudError> {
@@ -235,20 +214,7 @@ impl Azure {
     /// All pages of a listing of the provider of authorization, at the group.
     async fn authorization(&self, what: &str, version: &str) -> Result<Vec<Value>, CloudError> {
         let path = format!("{}/providers/Microsoft.Authorization/{what}", self.settings.group);
-        let mut url = self.transport.url(&path);
-        url.query_pairs_mut().append_pair("api-version", version);
-        let mut found = Vec::new();
-        for _ in 0..MOST_PAGES {
-            let mut page: Value = parsed(&self.transport.call(Method::Get, url, None).await?)?;
-            let Some(Value::Array(items)) = page.get_mut("value").map(Value::take) else {
-                return Err(strange(&"it has no value"));
-            };
-            found.extend(items);
-            let next = page["nextLink"].as_str().filter(|next| !next.is_empty());
-            let Some(next) = next else { return Ok(found) };
-            url = next.parse().map_err(|_| strange(&"the link to the next page is no URL"))?;
-        }
-        Err(unavailable(format!("the listing of {what} has more than {MOST_PAGES} pages")))
+        self.pages(List { path: &path, version: Some(version), parameters: &[], most: MOST_PAGES }).await
     }
 
     async fn read_json(&self, path: &str, version: &str) -> Result<Value, CloudError> {

@@ -38,11 +38,6 @@ impl Azure {
 
 fn lock(entry: Entry) -> Result<Lock, CloudError> {
     let id = ArmId::new(&entry.id).map_err(|e| unavailable(format!("a lock has no id that can be read: {e}")))?;
-    // `NotSpecified` is in Azure's schema; what is not understood is taken for the stricter.
-    let level = match entry.properties.level.as_str() {
-        "CanNotDelete" => LockLevel::CanNotDelete,
-        _ => LockLevel::ReadOnly,
-    };
     let notes = entry.properties.notes.filter(|n| !n.is_empty()).map(Arc::from);
-    Ok(Lock { id, level, notes })
+    Ok(Lock { id, level: LockLevel::of(&entry.properties.level), notes })
 }

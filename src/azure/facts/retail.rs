@@ -4,7 +4,7 @@
 //! Resource Manager sends its token to one host alone, and this one sends none to anybody.
 
 use super::MOST_PAGES;
-use crate::error::{invalid, unavailable};
+use crate::error::{invalid, retry_after, unavailable};
 use crate::wire::{Method, Wire, WireRequest, WireResponse};
 use azure_core::Url;
 use jiff::{SignedDuration, Timestamp};
@@ -131,10 +131,9 @@ impl RetailPrices {
 }
 
 fn throttled(response: &WireResponse) -> CloudError {
-    let asked = response.header("retry-after").and_then(|text| text.parse().ok()).map(SignedDuration::from_secs);
-    let wait = asked.filter(|wait| wait.is_positive()).unwrap_or(THROTTLED).min(SignedDuration::from_hours(1));
-    let message = "the price list throttles".into();
-    CloudError { code: CloudErrorCode::Throttled, message, retry_after: Some(wait), ..unavailable("") }
+    let wait = retry_after(response).filter(|wait| wait.is_positive()).unwrap_or(THROTTLED);
+    let error = CloudError::new(CloudErrorCode::Throttled, "the price list throttles");
+    CloudError { retry_after: Some(wait), ..error }
 }
 
 impl Item {

@@ -73,6 +73,23 @@ pub enum LockLevel {
     ReadOnly,
 }
 
+impl LockLevel {
+    /// As Azure spells it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::CanNotDelete => "CanNotDelete",
+            Self::ReadOnly => "ReadOnly",
+        }
+    }
+
+    /// The level of a word. `NotSpecified` is in Azure's schema too; what is not understood is taken for the stricter.
+    #[must_use]
+    pub fn of(word: &str) -> Self {
+        if word.eq_ignore_ascii_case(Self::CanNotDelete.as_str()) { Self::CanNotDelete } else { Self::ReadOnly }
+    }
+}
+
 /// Where an answer about sizes and prices came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {

@@ -10,6 +10,8 @@
 mod asks;
 mod recover;
 
+use super::patience::{POLL_EVERY, Patience};
+use super::wanted::{Wanted, is_refused};
 use crate::catalog::{InstanceType, OfferingKey};
 use crate::cluster::claim::PlannedOffering;
 use crate::cluster::cloud::{CloudResource, Detail, ProvisioningState, ResourceKind};
@@ -22,8 +24,6 @@ use crate::scheduling::Unavailable;
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
 
-/// How often a long-running operation is looked at.
-const POLL_EVERY: SignedDuration = SignedDuration::from_secs(5);
 /// Longest that a launch may take; then it is left to the next one, which finds what is there.
 const LONGEST: SignedDuration = SignedDuration::from_mins(10);
 /// Most offerings that one launch tries.
@@ -41,22 +41,18 @@ pub type Sizes = Arc<Vec<InstanceType>>;
 /// The launch of one NodeClaim.
 #[derive(Debug)]
 pub struct LaunchScript {
-    launch: Launch,
+    pub(super) wanted: Wanted,
     ids: ResourceIds,
-    pub(super) sizes: Sizes,
     law: Law,
     state: State,
-    /// Place of the offering being tried.
-    offering: usize,
     has_nic: bool,
     tries: usize,
-    retries: u32,
+    patience: Patience,
     failed_polls: u32,
     /// What the refusals so far rule out.
     ruled_out: Unavailable,
     /// What Azure said to the last offering.
     error: Option<CloudError>,
-    started: Option<Timestamp>,
     report: Report,
 }
 
@@ -95,28 +91,24 @@ impl LaunchScript {
     #[must_use]
     pub fn new(launch: Launch, sizes: Sizes, law: Law) -> Self {
         let ids = resource_ids(&launch.group, &launch.claim.name);
+        let patience = Patience::new(LONGEST, RETRY_AFTER, launch.claim.uid.clone());
         Self {
-            launch,
+            wanted: Wanted::new(launch, sizes),
             ids,
-            sizes,
             law,
             state: State::Begin,
-            offering: 0,
             has_nic: false,
             tries: 0,
-            retries: 0,
+            patience,
             failed_polls: 0,
             ruled_out: Unavailable::default(),
             error: None,
-            started: None,
             report: Report::default(),
         }
     }
 
     fn begin(&mut self, now: Timestamp) -> Step {
-        let Some(intent) = &self.launch.intent else { return self.try_next(0, now) };
-        let tried = |o: &PlannedOffering| o.key == intent.offering.key;
-        self.offering = self.launch.offerings.iter().position(tried).unwrap_or(0);
+        let Some(intent) = &self.wanted.launch.intent else { return self.try_next(0, now) };
         match intent.operation.clone() {
             Some(operation) => self.go(State::Resumed(operation.clone()), Effect::Poll(operation)),
             None => self.look(),
@@ -130,28 +122,28 @@ impl LaunchScript {
 
     /// True when this launch has heard a refusal of the offering being tried.
     fn is_refused(&self) -> bool {
-        let tried = self.launch.offerings.get(self.offering);
-        tried.is_some_and(|o| self.report.refused.iter().any(|r| r.offering == o.key))
+        self.wanted.offering().is_some_and(|o| is_refused(&self.report.refused, &o.key))
     }
 
     /// True when the size of the offering being tried is known. Of another nothing can be told to its kubelet.
     fn is_known(&self) -> bool {
-        self.launch.offerings.get(self.offering).is_some_and(|o| self.size(&o.key.size).is_some())
+        self.wanted.offering().is_some_and(|o| self.wanted.size(&o.key.size).is_some())
     }
 
     /// The VM of an earlier run, if there is one.
     fn looked(&mut self, vm: Option<Arc<CloudResource>>, now: Timestamp) -> Step {
         let Some(vm) = vm else {
             let passed = self.is_refused() || !self.is_known();
-            return if passed { self.try_next(self.offering + 1, now) } else { self.put_nic() };
+            return if passed { self.try_next(self.wanted.place + 1, now) } else { self.put_nic() };
         };
         if !self.owns(&vm) {
             return self.give_up(&taken(&vm), now);
         }
         let Detail::Vm(detail) = &vm.detail else { return self.finish() };
         let alike = |o: &PlannedOffering| o.key.size == detail.size && o.key.capacity_type == detail.capacity_type;
-        if !self.launch.offerings.get(self.offering).is_some_and(alike) {
-            self.offering = self.launch.offerings.iter().position(alike).unwrap_or(self.offering);
+        if !self.wanted.offering().is_some_and(alike) {
+            let met = self.wanted.launch.offerings.iter().position(alike);
+            self.wanted.place = met.unwrap_or(self.wanted.place);
         }
         match detail.state {
             ProvisioningState::Succeeded => self.launched(),
@@ -165,7 +157,7 @@ impl LaunchScript {
     }
 
     fn owns(&self, resource: &CloudResource) -> bool {
-        resource.claim_uid() == Some(self.launch.claim.uid.as_str())
+        self.wanted.owns(&resource.tags)
     }
 
     /// The NIC that a PUT has met.
@@ -182,13 +174,11 @@ impl LaunchScript {
 
     /// Writes the intent for the first offering from `from` on that no refusal of this launch rules out.
     fn try_next(&mut self, from: usize, now: Timestamp) -> Step {
-        let refused = |o: &PlannedOffering| self.report.refused.iter().any(|r| r.offering == o.key);
-        let known = |o: &PlannedOffering| self.size(&o.key.size).is_some();
-        let open = |o: &&PlannedOffering| known(o) && !refused(o) && !self.is_ruled_out(&o.key, now);
-        let next = self.launch.offerings.iter().enumerate().skip(from).find(|(_, o)| open(o)).map(|(i, _)| i);
+        let open = |o: &PlannedOffering| !is_refused(&self.report.refused, &o.key) && !self.is_ruled_out(&o.key, now);
+        let next = self.wanted.next(from, open);
         match (next, self.error.clone()) {
             (Some(i), _) if self.tries < MOST_TRIES => {
-                self.offering = i;
+                self.wanted.place = i;
                 self.tries += 1;
                 if !self.law.holds(Clause::IntentFirst) {
                     return if self.has_nic { self.put_vm() } else { self.put_nic() };
@@ -202,7 +192,7 @@ impl LaunchScript {
 
     /// True when a refusal of one offering says that this one would be refused too.
     fn is_ruled_out(&self, key: &OfferingKey, now: Timestamp) -> bool {
-        let size = self.size(&key.size);
+        let size = self.wanted.size(&key.size);
         size.is_some_and(|t| self.ruled_out.blocks(&t.facts, &key.zone, key.capacity_type, now))
     }
 
@@ -273,7 +263,7 @@ impl LaunchScript {
             }
             (State::NicKept, Some(Reply::Resource(nic))) => {
                 self.has_nic = nic.is_some_and(|nic| self.owns(&nic));
-                self.try_next(self.offering + 1, now)
+                self.try_next(self.wanted.place + 1, now)
             }
             (State::Looked | State::NicLooked | State::NodeLooked | State::NicKept | State::Noted(_), _) => {
                 self.finish()
@@ -284,11 +274,7 @@ impl LaunchScript {
 
 impl Script for LaunchScript {
     fn step(&mut self, reply: Option<Result<Reply, PortError>>, now: Timestamp) -> Step {
-        let started = *self.started.get_or_insert(now);
-        let left = LONGEST - now.duration_since(started);
-        if left.is_negative() {
-            return self.finish();
-        }
+        let Some(left) = self.patience.left(now) else { return self.finish() };
         let step = match reply {
             Some(Err(error)) if self.may_repeat(&error) => self.wait_and_repeat(&error),
             Some(Err(error)) => self.recover(error, now),
@@ -296,7 +282,6 @@ impl Script for LaunchScript {
             None => self.follow(None, now),
         };
         match step {
-            // The claim may not be held up for as long as Azure asks: the lifecycle decides anew.
             Step::Wait(wait) if wait > left => self.finish(),
             step => step,
         }

@@ -3,9 +3,11 @@
 use super::*;
 use crate::catalog::CapacityType;
 use crate::cluster::claim::ClaimRef;
+use crate::cluster::claim::{LaunchIntent, PlannedOffering};
 use crate::cluster::cloud::Tags;
 use crate::cluster::naming::machine_id;
 use crate::fixtures::{cluster, offering, pool, start};
+use crate::labels;
 use crate::lifecycle::TerminateScript;
 use crate::names::{ClaimName, Uid};
 use crate::orphans::Law;

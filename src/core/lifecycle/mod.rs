@@ -5,8 +5,10 @@
 
 mod launch;
 mod machine;
+mod patience;
 mod phase;
 mod terminate;
+mod wanted;
 
 pub use launch::{LaunchScript, Sizes};
 pub use machine::MachineScript;

@@ -4,10 +4,10 @@
 //! touched, and only if it carries the claim's UID in our tag; the finalizer goes last, when VM, NIC and OS disk are
 //! gone by Azure's own word. *Caveats*: a NIC that Azure reserves for 180 s after a failed launch is waited for.
 
+use super::patience::{POLL_EVERY, Patience};
 use crate::cluster::bystander::{Bystander, Role};
 use crate::cluster::claim::{ClaimRef, LaunchIntent};
 use crate::cluster::cloud::{CloudResource, Detail, ResourceKind};
-use crate::jitter::{A_QUARTER, jittered};
 use crate::labels;
 use crate::names::{ArmId, NodeName, ProviderId};
 use crate::orphans::{Clause, Law};
@@ -15,8 +15,6 @@ use crate::plan::{Effect, MachineCall, Reply, Report, Script, Step, Terminate};
 use crate::ports::{CloudErrorCode, ClusterError, OperationId, PortError};
 use jiff::{SignedDuration, Timestamp};
 
-/// How often a long-running operation is looked at.
-const POLL_EVERY: SignedDuration = SignedDuration::from_secs(5);
 /// Wait after a passing failure, unless Azure names one.
 const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(20);
 /// Longest that one run may take; the next one goes on where it stopped.
@@ -39,8 +37,7 @@ pub struct TerminateScript {
     /// Azure says that the resource being looked at has been deleted.
     deleted: bool,
     state: State,
-    retries: u32,
-    started: Option<Timestamp>,
+    patience: Patience,
 }
 
 /// What the last effect was.
@@ -63,6 +60,7 @@ impl TerminateScript {
     pub fn new(command: Terminate, law: Law) -> Self {
         let LaunchIntent { vm, nic, os_disk, machine, .. } = command.intent;
         let provider_id = ProviderId::of_vm(&vm);
+        let patience = Patience::new(LONGEST, RETRY_AFTER, command.claim.uid.clone());
         let left = vec![(os_disk, ResourceKind::OsDisk), (nic, ResourceKind::Nic), (vm, ResourceKind::Vm)];
         Self {
             claim: command.claim,
@@ -74,8 +72,7 @@ impl TerminateScript {
             vm_stays: false,
             deleted: false,
             state: State::Next,
-            retries: 0,
-            started: None,
+            patience,
         }
     }
 
@@ -198,26 +195,20 @@ impl TerminateScript {
 
 impl Script for TerminateScript {
     fn step(&mut self, reply: Option<Result<Reply, PortError>>, now: Timestamp) -> Step {
-        let started = *self.started.get_or_insert(now);
-        let left = LONGEST - now.duration_since(started);
-        if left.is_negative() {
-            return Step::finished();
-        }
+        let Some(left) = self.patience.left(now) else { return Step::finished() };
         let step = match reply {
             // Gone in the meantime.
             Some(Err(PortError::Cloud(error))) if error.code == CloudErrorCode::NotFound => self.next(),
             Some(Err(PortError::Cluster(ClusterError::NotFound | ClusterError::Conflict))) => self.follow(None),
             Some(Err(PortError::Cloud(error))) if error.code.is_transient() => {
                 self.state = State::Next;
-                self.retries += 1;
-                Step::Wait(jittered(error.wait(RETRY_AFTER), A_QUARTER, self.claim.uid.as_str(), self.retries))
+                Step::Wait(self.patience.sit_out(Some(&error)))
             }
             Some(Err(error)) => Step::failed(error),
             Some(Ok(reply)) => self.follow(Some(reply)),
             None => self.follow(None),
         };
         match step {
-            // However long Azure asks to wait, the lifecycle looks again in the meantime.
             Step::Wait(wait) if wait > left => Step::finished(),
             step => step,
         }

@@ -6,9 +6,11 @@
 use jiff::SignedDuration;
 use napkeeper_core::cluster::bystander::Role;
 use napkeeper_core::cluster::cloud::{CloudResource, Detail};
+use serde::Deserialize;
 
 /// What a listing lists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum ListedKind {
     /// Virtual machines.
     Vms,

@@ -8,25 +8,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// A kind of listing, as requests spell it.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) enum Of {
-    Vms,
-    Nics,
-    Disks,
-    Machines,
-    ScaleSets,
-    Snapshots,
-    PublicIps,
-    LoadBalancers,
-}
-
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PolicyDraft {
     assignment: String,
-    of: Option<Of>,
+    of: Option<ListedKind>,
     #[serde(default)]
     deletes: bool,
     times: Option<u32>,
@@ -54,26 +40,11 @@ pub(super) struct PageSize {
     pub(super) items: usize,
 }
 
-impl Of {
-    pub(super) fn kind(self) -> ListedKind {
-        match self {
-            Self::Vms => ListedKind::Vms,
-            Self::Nics => ListedKind::Nics,
-            Self::Disks => ListedKind::Disks,
-            Self::Machines => ListedKind::Machines,
-            Self::ScaleSets => ListedKind::ScaleSets,
-            Self::Snapshots => ListedKind::Snapshots,
-            Self::PublicIps => ListedKind::PublicIps,
-            Self::LoadBalancers => ListedKind::LoadBalancers,
-        }
-    }
-}
-
 impl PolicyDraft {
     pub(super) fn policy(self, now: Timestamp) -> Result<Policy, ControlError> {
         let Self { assignment, of, deletes, times, r#for } = self;
         let lasting = lasting("policy", times, r#for, now)?;
-        Ok(Policy { assignment: Arc::from(assignment), of: of.map(Of::kind), deletes, lasting })
+        Ok(Policy { assignment: Arc::from(assignment), of, deletes, lasting })
     }
 }
 
@@ -99,14 +70,13 @@ pub(super) fn lag(faults: &mut Faults, draft: &ListLag) -> Result<(), ControlErr
     match (span(by), of, span(hides), span(keeps)) {
         (Some(by), None, None, None) => faults.list_lag = by,
         (Some(by), Some(of), None, None) => {
-            faults.lags.push(Lag { of: Some(of.kind()), hides: by, keeps: by });
+            faults.lags.push(Lag { of: Some(*of), hides: by, keeps: by });
         }
         (None, _, None, None) | (Some(_), _, _, _) => {
             return Err(ControlError::Value("listLag: needs either by, or hides, keeps or both".to_owned()));
         }
         (None, of, hides, keeps) => {
-            let of = of.map(Of::kind);
-            faults.lags.push(Lag { of, hides: hides.unwrap_or_default(), keeps: keeps.unwrap_or_default() });
+            faults.lags.push(Lag { of: *of, hides: hides.unwrap_or_default(), keeps: keeps.unwrap_or_default() });
         }
     }
     Ok(())

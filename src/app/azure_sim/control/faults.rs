@@ -6,7 +6,7 @@ use crate::azure_sim::server::Inner;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::names::{VmSize, Zone};
-use napkeeper_sim::cloud::{Faults, Lasting, Limits, ListingFault, Shortage, Throttling};
+use napkeeper_sim::cloud::{Faults, Lasting, Limits, ListedKind, ListingFault, Shortage, Throttling};
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -120,7 +120,7 @@ pub(super) struct ForAWhile {
 #[serde(deny_unknown_fields)]
 pub(super) struct Listing {
     how: ListingHow,
-    of: Option<arm::Of>,
+    of: Option<ListedKind>,
     r#for: Span,
 }
 
@@ -147,7 +147,7 @@ impl ListingHow {
 #[serde(deny_unknown_fields)]
 pub(super) struct ListLag {
     pub(super) by: Option<Span>,
-    pub(super) of: Option<arm::Of>,
+    pub(super) of: Option<ListedKind>,
     pub(super) hides: Option<Span>,
     pub(super) keeps: Option<Span>,
 }
@@ -228,7 +228,7 @@ fn inject_inside(inner: &mut Inner, fault: Fault, now: Timestamp) -> Result<(), 
             let fault = (end(now, listing.r#for)?, listing.how.fault());
             match listing.of {
                 None => faults.listing = Some(fault),
-                Some(of) => drop(faults.listings.insert(of.kind(), fault)),
+                Some(of) => drop(faults.listings.insert(of, fault)),
             }
         }
         Fault::Lockdown(lasting) => faults.lockdown_until = Some(end(now, lasting.r#for)?),

@@ -5,6 +5,7 @@ use super::{Format, ModeArg};
 use anstyle::{AnsiColor, Style};
 use anyhow::{bail, ensure};
 use napkeeper_azure::Preflight;
+use napkeeper_core::facts::LockLevel;
 use napkeeper_core::names::ArmId;
 use napkeeper_core::ports::CloudError;
 use serde::Serialize;
@@ -145,9 +146,9 @@ fn right(preflight: &Preflight, job: Job, action: &'static str) -> Right {
     let denial = preflight.denied_by(action).next().map(|denial| format!("deny assignment {}", denial.name));
     let lock = preflight.locks.iter().flatten().find(|lock| {
         let deletes = action.ends_with("/delete");
-        deletes || lock.level.eq_ignore_ascii_case("ReadOnly") && !action.ends_with("/read")
+        deletes || lock.level == LockLevel::ReadOnly && !action.ends_with("/read")
     });
-    let by = denial.or_else(|| lock.map(|lock| format!("lock {} ({})", lock.name, lock.level)));
+    let by = denial.or_else(|| lock.map(|lock| format!("lock {} ({})", lock.id.name(), lock.level.as_str())));
     let state = match (preflight.may(action), &by) {
         (Some(false), _) => State::Missing,
         (_, Some(_)) => State::Denied,
@@ -174,7 +175,7 @@ fn obstacles(preflight: &Preflight) -> Vec<Obstacle> {
     for lock in preflight.locks.iter().flatten() {
         put(
             "lock",
-            format!("{} ({}) at {}", lock.name, lock.level, lock.id),
+            format!("{} ({}) at {}", lock.id.name(), lock.level.as_str(), lock.id),
             "remove the lock if napkeeper is to delete what it locks",
         );
     }
@@ -255,7 +256,8 @@ fn table(found: &Found, out: &mut impl Write) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use napkeeper_azure::{Denial, Lock, Permission, Policy};
+    use napkeeper_azure::{Denial, Permission, Policy};
+    use napkeeper_core::facts::Lock;
     use napkeeper_core::ports::CloudErrorCode;
 
     fn permission(actions: &[&str], not: &[&str]) -> Permission {
@@ -303,7 +305,11 @@ mod tests {
     #[test]
     fn what_takes_a_right_away_is_named() {
         let mut locked = preflight(&["*"]);
-        locked.locks = Ok(vec![Lock { name: "keep".into(), level: "CanNotDelete".into(), id: "/l".into() }]);
+        locked.locks = Ok(vec![Lock {
+            id: group().resource("Microsoft.Authorization/locks", "keep"),
+            level: LockLevel::CanNotDelete,
+            notes: None,
+        }]);
         locked.denials = Ok(vec![Denial {
             name: "AKS lockdown".into(),
             permissions: vec![permission(&["*/write"], &[])],

@@ -1,7 +1,6 @@
 //! Recovery of a launch: what follows from an error, and what is worth another try?
 
-use super::{LaunchScript, MOST_FAILED_POLLS, MOST_RETRIES, POLL_EVERY, RETRY_AFTER, State};
-use crate::jitter::{A_QUARTER, jittered};
+use super::{LaunchScript, MOST_FAILED_POLLS, MOST_RETRIES, State};
 use crate::names::ArmId;
 use crate::plan::{Effect, Step};
 use crate::ports::{CloudError, CloudErrorCode, ClusterError, LaunchRefusal, PortError};
@@ -26,15 +25,15 @@ impl LaunchScript {
         self.error = Some(cloud.clone());
         match &self.state {
             // Something of that name is there, or was a moment ago.
-            State::Vm if cloud.code == CloudErrorCode::Conflict && self.retries < MOST_RETRIES => {
+            State::Vm if cloud.code == CloudErrorCode::Conflict && self.patience.retries() < MOST_RETRIES => {
                 self.met(&cloud, self.ids.vm.clone(), State::Looked)
             }
-            State::Nic if cloud.code == CloudErrorCode::Conflict && self.retries < MOST_RETRIES => {
+            State::Nic if cloud.code == CloudErrorCode::Conflict && self.patience.retries() < MOST_RETRIES => {
                 self.met(&cloud, self.ids.nic.clone(), State::NicLooked)
             }
             State::Vm if cloud.code.is_capacity() => {
                 self.note_refusal(cloud, now);
-                self.try_next(self.offering + 1, now)
+                self.try_next(self.wanted.place + 1, now)
             }
             // Azure has forgotten the operation, may not be asked, or it has failed: what the VM says counts. Only
             // what the operation itself came to says something of the offering.
@@ -54,10 +53,10 @@ impl LaunchScript {
 
     /// What Azure refused is not asked for again at once, by this launch or by the next.
     fn note_refusal(&mut self, error: CloudError, now: Timestamp) {
-        if let Some(offering) = self.launch.offerings.get(self.offering) {
+        if let Some(offering) = self.wanted.offering() {
             let of_all = self.state == State::Nic;
             let refusal = LaunchRefusal { offering: offering.key.clone(), error, of_all, at: now };
-            let facts = self.size(&refusal.offering.size).map(|t| Arc::clone(&t.facts));
+            let facts = self.wanted.size(&refusal.offering.size).map(|t| Arc::clone(&t.facts));
             self.ruled_out.note(&refusal, facts.as_deref());
             self.report.refused.push(refusal);
         }
@@ -69,34 +68,32 @@ impl LaunchScript {
             PortError::Cloud(error) => error,
             // The VM is there: what came of it is worth writing.
             PortError::Cluster(ClusterError::Unavailable) => {
-                return matches!(self.state, State::Noted(_)) && self.retries < MOST_RETRIES;
+                return matches!(self.state, State::Noted(_)) && self.patience.retries() < MOST_RETRIES;
             }
             _ => return false,
         };
         let met = matches!(self.state, State::Vm | State::Nic) && error.code == CloudErrorCode::Conflict;
         let polling = matches!(self.state, State::Polling(_) | State::Resumed(_));
         let failing = polling && self.failed_polls >= MOST_FAILED_POLLS;
-        error.code.is_transient() && self.retries < MOST_RETRIES && !failing && !met
+        error.code.is_transient() && self.patience.retries() < MOST_RETRIES && !failing && !met
     }
 
     /// Waits for the next try of the last effect.
     pub(super) fn wait_and_repeat(&mut self, error: &PortError) -> Step {
-        let wait = match error {
-            PortError::Cloud(error) => error.wait(RETRY_AFTER),
-            _ => RETRY_AFTER,
-        };
-        self.retries += 1;
+        let wait = self.patience.sit_out(match error {
+            PortError::Cloud(error) => Some(error),
+            _ => None,
+        });
         self.failed_polls += u32::from(matches!(self.state, State::Polling(_) | State::Resumed(_)));
         let again = self.repeat();
         self.state = again;
-        Step::Wait(jittered(wait, A_QUARTER, self.launch.claim.uid.as_str(), self.retries))
+        Step::Wait(wait)
     }
 
     /// A PUT has met something of its name, or what is left of it: looks at it after a moment.
     fn met(&mut self, error: &CloudError, id: ArmId, then: State) -> Step {
-        self.retries += 1;
         self.state = State::Again(Box::new(Effect::Get(id)), Box::new(then));
-        Step::Wait(error.wait(POLL_EVERY))
+        Step::Wait(self.patience.look_soon(error))
     }
 
     /// The state that repeats the last effect.

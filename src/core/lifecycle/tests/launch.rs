@@ -263,7 +263,7 @@ fn a_refusal_rules_out_what_it_says_and_no_more() {
     let sizes = cluster([general]).instance_types.values().next().unwrap().clone();
     let tried = |quota: Option<(u32, u32)>, code| {
         let mut script = script(&claim);
-        script.sizes = Arc::clone(&sizes);
+        script.wanted.sizes = Arc::clone(&sizes);
         let mut tried = Vec::new();
         play_whole(&mut script, |effect| match effect {
             Effect::PutVm(spec) => {
@@ -298,7 +298,7 @@ fn nics_are_accelerated_where_every_size_can_use_it() {
     for (sizes, expected) in [(sizes, true), (Arc::new(slow), false)] {
         let claim = claim("general-a", &general, vec![offering(SMALL, 1, Spot), offering(LARGE, 1, Spot)]);
         let mut script = script(&claim);
-        script.sizes = sizes;
+        script.wanted.sizes = sizes;
         play_whole(&mut script, |effect| {
             if let Effect::PutNic(spec) = effect {
                 assert_eq!(spec.accelerated, expected);

@@ -1,0 +1,103 @@
+//! What a launch wants: which of the planned offerings is being tried, and what follows from it for VM, kubelet and claim?
+
+use super::Sizes;
+use crate::catalog::{InstanceType, Offering, OfferingKey, node_labels};
+use crate::cluster::claim::{LaunchFailure, LaunchIntent, PlannedOffering};
+use crate::cluster::cloud::Tags;
+use crate::cluster::naming::resource_ids;
+use crate::labels;
+use crate::names::{ArmId, ProviderId, VmSize};
+use crate::plan::{ClaimStep, Effect, KubeletSpec, Launch};
+use crate::ports::{CloudErrorCode, LaunchRefusal, OperationId};
+use jiff::Timestamp;
+use std::sync::Arc;
+
+/// A launch, and how far down its list of offerings it is.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) launch: Launch,
+    pub(super) sizes: Sizes,
+    /// Place of the offering being tried.
+    pub(super) place: usize,
+}
+
+impl Wanted {
+    /// The launch, at the offering of its intent.
+    pub(super) fn new(launch: Launch, sizes: Sizes) -> Self {
+        let intended = launch.intent.as_ref().map(|intent| &intent.offering.key);
+        let place = launch.offerings.iter().position(|o| Some(&o.key) == intended).unwrap_or(0);
+        Self { launch, sizes, place }
+    }
+
+    /// The offering being tried.
+    pub(super) fn offering(&self) -> Option<&PlannedOffering> {
+        self.launch.offerings.get(self.place)
+    }
+
+    /// A size of the claim's class. Nothing can be told to the kubelet of one that is not known.
+    pub(super) fn size(&self, name: &VmSize) -> Option<&InstanceType> {
+        self.sizes.iter().find(|t| t.facts.name == *name)
+    }
+
+    /// The first offering from this place on of a known size that fits.
+    pub(super) fn next(&self, from: usize, fits: impl Fn(&PlannedOffering) -> bool) -> Option<usize> {
+        let open = |o: &PlannedOffering| self.size(&o.key.size).is_some() && fits(o);
+        self.launch.offerings.iter().enumerate().skip(from).find(|(_, o)| open(o)).map(|(place, _)| place)
+    }
+
+    /// True where tags say that what carries them is this claim's.
+    pub(super) fn owns(&self, tags: &Tags) -> bool {
+        tags.get(labels::TAG_CLAIM_UID).is_some_and(|uid| **uid == *self.launch.claim.uid.as_str())
+    }
+
+    /// What a kubelet of the offering being tried is told.
+    pub(super) fn kubelet(&self) -> KubeletSpec {
+        let known = self.offering().and_then(|offering| Some((offering, self.size(&offering.key.size)?)));
+        let Some((offering, size)) = known else { return KubeletSpec::default() };
+        let OfferingKey { zone, capacity_type, .. } = offering.key.clone();
+        let labels = node_labels(size, &Offering { zone, capacity_type, price: offering.price });
+        KubeletSpec { labels, max_pods: u32::try_from(size.capacity.pods).unwrap_or(u32::MAX) }
+    }
+
+    /// Writes the intent for the offering being tried; `None` where there is none.
+    pub(super) fn intend(
+        &self,
+        machine: Option<ArmId>,
+        operation: Option<OperationId>,
+        written_at: Timestamp,
+    ) -> Option<Effect> {
+        let ids = resource_ids(&self.launch.group, &self.launch.claim.name);
+        let intent = LaunchIntent {
+            offering: self.offering()?.clone(),
+            vm: ids.vm,
+            nic: ids.nic,
+            os_disk: ids.os_disk,
+            machine,
+            written_at,
+            refused: u32::try_from(self.place).unwrap_or(u32::MAX),
+            operation,
+        };
+        Some(Effect::WriteIntent(self.launch.claim.clone(), Box::new(intent)))
+    }
+
+    /// Notes on the claim that this VM of the offering being tried is there; `None` where there is no offering.
+    pub(super) fn launched(&self, vm: &ArmId) -> Option<Effect> {
+        let offering = self.offering()?;
+        let size = self.size(&offering.key.size);
+        let (capacity, allocatable) = size.map(|t| (t.capacity.clone(), t.allocatable.clone())).unwrap_or_default();
+        let offering = offering.key.clone();
+        let step = ClaimStep::Launched { provider_id: ProviderId::of_vm(vm), offering, capacity, allocatable };
+        Some(Effect::AdvanceClaim(self.launch.claim.clone(), step))
+    }
+
+    /// Notes on the claim that no offering can be had.
+    pub(super) fn failed(&self, code: CloudErrorCode, message: Arc<str>, now: Timestamp) -> Effect {
+        let failure = LaunchFailure { at: now, code: Arc::from(code.category()), message };
+        Effect::AdvanceClaim(self.launch.claim.clone(), ClaimStep::LaunchFailed(failure))
+    }
+}
+
+/// True where a refusal of an offering has been heard.
+pub(super) fn is_refused(refusals: &[LaunchRefusal], key: &OfferingKey) -> bool {
+    refusals.iter().any(|refusal| refusal.offering == *key)
+}
