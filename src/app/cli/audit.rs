@@ -12,19 +12,18 @@ mod words;
 
 use super::Outcome;
 use super::output;
-use anyhow::{bail, ensure};
+use crate::azure::{AzureArgs, ModeArg};
+use anyhow::bail;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use input::Input;
 use jiff::Timestamp;
 use judge::ListPrices;
 use napkeeper_api::config;
-use napkeeper_azure::AzureCloud;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::cluster::cloud::ResourceKind;
 use napkeeper_core::cluster::inventory::ListFailure;
 use napkeeper_core::facts::PriceSheet;
-use napkeeper_core::settings::Mode;
 use report::{Report, Row, Standing};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -103,23 +102,6 @@ struct Identity {
     cluster_id: Option<String>,
 }
 
-/// Where Azure is, for clouds of one's own and for tests.
-#[derive(Debug, clap::Args)]
-struct AzureArgs {
-    /// Which Azure: public, us-government or china; absent is what napkeeper.yaml says, else public.
-    #[arg(long, value_name = "NAME", value_parser = super::controller::cloud)]
-    azure_cloud: Option<AzureCloud>,
-    /// Azure Resource Manager, where it is another than the cloud's own.
-    #[arg(long, value_name = "URL")]
-    azure_endpoint: Option<String>,
-    /// File with a fixed token; only for an endpoint on this machine.
-    #[arg(long, value_name = "FILE")]
-    azure_token_file: Option<PathBuf>,
-    /// File that moves this process's clock ahead; only for an endpoint on this machine.
-    #[arg(long, value_name = "FILE")]
-    time_offset_file: Option<PathBuf>,
-}
-
 /// What is shown, and how.
 #[derive(Debug, clap::Args)]
 struct View {
@@ -167,24 +149,6 @@ enum FailOn {
     Never,
 }
 
-/// Beside managed NAP, or instead of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ModeArg {
-    /// Beside managed NAP: VMs are reported only.
-    Companion,
-    /// Instead of it: VMs may be collected.
-    Provisioner,
-}
-
-impl From<ModeArg> for Mode {
-    fn from(mode: ModeArg) -> Self {
-        match mode {
-            ModeArg::Companion => Self::Companion,
-            ModeArg::Provisioner => Self::Provisioner,
-        }
-    }
-}
-
 /// Kinds of resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum KindArg {
@@ -223,12 +187,7 @@ impl View {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let only_here = args.azure.azure_token_file.is_some() || args.azure.time_offset_file.is_some();
-    let endpoint = args.azure.azure_endpoint.as_deref().unwrap_or_else(|| AzureCloud::Public.endpoint());
-    ensure!(
-        !only_here || napkeeper_azure::on_this_machine(endpoint),
-        "--azure-token-file and --time-offset-file are for tests: they need an --azure-endpoint on this machine, not {endpoint}"
-    );
+    args.azure.check()?;
     if let Some(folder) = &args.save {
         saved::check_empty(folder)?;
     }
