@@ -19,14 +19,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use input::Input;
 use jiff::Timestamp;
 use judge::ListPrices;
-use napkeeper_api::config;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::cluster::cloud::ResourceKind;
 use napkeeper_core::cluster::inventory::ListFailure;
-use napkeeper_core::facts::PriceSheet;
 use report::{Report, Row, Standing};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -196,7 +194,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         return runtime.block_on(as_controller(args));
     }
     let input = runtime.block_on(read(args))?;
-    let report = report(&input, &args.view, sheet(args)?)?;
+    let report = report(&input, &args.view)?;
     let mut out = anstream::stdout().lock();
     format::write(args.view.output, &report, &mut out)?;
     out.flush()?;
@@ -248,21 +246,8 @@ async fn read(args: &Args) -> anyhow::Result<Input> {
     Ok(input)
 }
 
-/// The customer's own prices: those that were named, or those of the cluster in napkeeper.yaml.
-fn sheet(args: &Args) -> anyhow::Result<PriceSheet> {
-    if let Some(file) = &args.price_sheet {
-        return crate::sheet::read(file);
-    }
-    let by_flags = args.identity.subscription.is_some();
-    let found = || config::find(Path::new(".")).filter(|_| args.from.is_none() && !by_flags);
-    match args.config.clone().or_else(found) {
-        Some(file) => Ok(crate::controller::settings::read(&file, args.cluster.as_deref(), args.mode.into())?.sheet),
-        None => Ok(PriceSheet::default()),
-    }
-}
-
-fn report(input: &Input, view: &View, sheet: PriceSheet) -> anyhow::Result<Report> {
-    let catalog = Catalog::embedded()?.priced_by(sheet);
+fn report(input: &Input, view: &View) -> anyhow::Result<Report> {
+    let catalog = Catalog::embedded()?.priced_by(input.sheet.clone());
     let prices = ListPrices(catalog.region(&input.settings.cluster.region));
     let (mut report, rows) = judge::report(input, &prices, catalog.as_of().to_string())?;
     let all = rows.len();

@@ -15,6 +15,7 @@ use napkeeper_core::clock::Clock;
 use napkeeper_core::cluster::inventory::{Inventory, ListFailure};
 use napkeeper_core::cluster::record::Records;
 use napkeeper_core::cluster::sweep::Sweep;
+use napkeeper_core::facts::PriceSheet;
 use napkeeper_core::names::{ArmId, Region};
 use napkeeper_core::plan::Switch;
 use napkeeper_core::settings::{ClusterIdentity, Mode, Settings};
@@ -30,6 +31,8 @@ const UNNAMED: &str = "unnamed";
 /// All that is judged.
 pub(super) struct Input {
     pub(super) settings: Settings,
+    /// The customer's own prices.
+    pub(super) sheet: PriceSheet,
     pub(super) inventory: Inventory,
     pub(super) records: Records,
     pub(super) sweeps: Vec<Sweep>,
@@ -54,7 +57,7 @@ impl Input {
 
 /// A live run: reads Azure and the cluster, and saves what it read where that is asked for.
 pub(super) async fn live(args: &Args) -> anyhow::Result<Input> {
-    let (mut settings, cloud) = settings(args, None)?;
+    let Asked { mut settings, cloud, sheet } = asked(args, None)?;
     let clock = args.azure.clock();
     let keeps: fn(&str) -> bool = if args.save.is_some() { |_| true } else { |name| name == saved::GROUP };
     let http = Arc::new(HttpWire::new(AzureSettings::DEADLINE)?);
@@ -86,6 +89,7 @@ pub(super) async fn live(args: &Args) -> anyhow::Result<Input> {
     place(&mut settings, &pages);
     let input = Input {
         settings,
+        sheet,
         now: inventory.finished_at,
         inventory,
         records: take(records, &mut unread),
@@ -103,7 +107,7 @@ pub(super) async fn live(args: &Args) -> anyhow::Result<Input> {
 
 /// The way to Azure, and the group that is looked at there.
 pub(super) fn adapter(args: &Args) -> anyhow::Result<(Azure, ArmId)> {
-    let (settings, cloud) = settings(args, None)?;
+    let Asked { settings, cloud, .. } = asked(args, None)?;
     let wire = Arc::new(HttpWire::new(AzureSettings::DEADLINE)?);
     let azure = Azure::new(
         azure::settings(&settings.cluster, args.azure.endpoint(cloud)),
@@ -122,7 +126,7 @@ pub(super) async fn from_folder(args: &Args, folder: &std::path::Path) -> anyhow
     if manifest.is_some() && args.taken_at.is_some() {
         bail!("{}: its manifest.json says when it was taken; leave --taken-at out", folder.display());
     }
-    let (mut settings, _) = settings(args, manifest.as_ref())?;
+    let Asked { mut settings, sheet, .. } = asked(args, manifest.as_ref())?;
     place(&mut settings, &pages);
     // Files by hand say nothing of their time but when they were written. The first one counts: what makes a resource
     // look older makes an orphan of it.
@@ -160,7 +164,7 @@ pub(super) async fn from_folder(args: &Args, folder: &std::path::Path) -> anyhow
         }
     }
     let paused = manifest.is_some_and(|m| m.paused);
-    Ok(Input { settings, inventory, records, sweeps, paused, now, unread, calls: BTreeMap::new() })
+    Ok(Input { settings, sheet, inventory, records, sweeps, paused, now, unread, calls: BTreeMap::new() })
 }
 
 fn take<T: Default>(read: Result<T, ListFailure>, unread: &mut Vec<ListFailure>) -> T {
@@ -184,16 +188,25 @@ impl Clock for Stopped {
     }
 }
 
+/// What the command line and napkeeper.yaml say.
+struct Asked {
+    settings: Settings,
+    cloud: AzureCloud,
+    sheet: PriceSheet,
+}
+
 /// Which cluster it is, and in which Azure: by flags, else by the saved listings themselves, else by napkeeper.yaml.
-fn settings(args: &Args, manifest: Option<&Manifest>) -> anyhow::Result<(Settings, AzureCloud)> {
+/// Prices are those that were named, else those of the file that says which cluster it is.
+fn asked(args: &Args, manifest: Option<&Manifest>) -> anyhow::Result<Asked> {
     let mode = Mode::from(args.mode);
+    let named = args.price_sheet.as_deref().map(crate::sheet::read).transpose()?;
     let of = |cluster: &str, group: String, region: Option<&str>| {
         let id = ArmId::new(cluster).context("the id of the cluster")?;
         let group = ArmId::new(group).context("the id of the node resource group")?;
         let region = Region::new(region.unwrap_or(UNNAMED))?;
         let mut settings = Settings::new(ClusterIdentity { tag: Arc::from(id.name()), cluster: id, group, region });
         settings.mode = mode;
-        anyhow::Ok((settings, args.azure.cloud(None)))
+        anyhow::Ok(Asked { settings, cloud: args.azure.cloud(None), sheet: named.clone().unwrap_or_default() })
     };
     let identity = &args.identity;
     if let (Some(subscription), Some(group), Some(cluster)) =
@@ -209,7 +222,8 @@ fn settings(args: &Args, manifest: Option<&Manifest>) -> anyhow::Result<(Setting
         None => config::find(&PathBuf::from(".")).with_context(no_config)?,
     };
     let known = config_file::read(&file, args.cluster.as_deref(), mode)?;
-    Ok((known.settings, args.azure.cloud(known.cloud)))
+    let cloud = args.azure.cloud(known.cloud);
+    Ok(Asked { settings: known.settings, cloud, sheet: named.unwrap_or(known.sheet) })
 }
 
 fn no_config() -> String {
