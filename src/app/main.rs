@@ -1,5 +1,6 @@
 //! napkeeper looks after AKS Node Auto-Provisioning.
 
+mod azure;
 mod azure_sim;
 mod cli;
 mod clock;

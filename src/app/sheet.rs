@@ -2,14 +2,14 @@
 
 use anyhow::{Context, bail};
 use napkeeper_api::config::Cluster;
-use napkeeper_core::facts::PriceSheet;
+use napkeeper_core::facts::{PriceSheet, SheetLine, SheetProblem};
 use std::path::Path;
 
 /// The price sheet of a cluster, whose file is named from the folder of `napkeeper.yaml`; one that changes nothing where
 /// the cluster has none.
 ///
 /// # Errors
-/// When the file cannot be read, or anything in it is wrong: each problem with file, line and column.
+/// When the file cannot be read, or anything in it is wrong: each problem with file, line and the column's name.
 pub(crate) fn of_cluster(folder: &Path, cluster: &Cluster) -> anyhow::Result<PriceSheet> {
     let Some(file) = &cluster.price_sheet else { return Ok(PriceSheet::default()) };
     read(&folder.join(file)).with_context(|| format!("priceSheet of cluster {:?}", cluster.name))
@@ -21,11 +21,45 @@ pub(crate) fn of_cluster(folder: &Path, cluster: &Cluster) -> anyhow::Result<Pri
 /// As [`of_cluster`].
 pub(crate) fn read(file: &Path) -> anyhow::Result<PriceSheet> {
     let shown = file.display().to_string();
-    let text = std::fs::read_to_string(file).with_context(|| format!("reading {shown}"))?;
-    PriceSheet::parse(&text).or_else(|problems| {
+    let text = std::fs::read_to_string(file).with_context(|| format!("reading the price sheet {shown}"))?;
+    parse(&text).or_else(|problems| {
         let lines: Vec<String> = problems.iter().map(|problem| format!("{shown}:{problem}")).collect();
         bail!("{}", lines.join("\n"))
     })
+}
+
+fn parse(text: &str) -> Result<PriceSheet, Vec<SheetProblem>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
+    let (mut cut_lines, mut problems) = (Vec::new(), Vec::new());
+    for (number, line) in lines {
+        match cut(line) {
+            Ok(fields) => cut_lines.push(SheetLine { number, fields }),
+            Err(message) => problems.push(SheetProblem { line: number, column: None, message }),
+        }
+    }
+    // Which lines are beyond reading is no reason to keep quiet about the others.
+    match PriceSheet::of(cut_lines) {
+        Ok(sheet) if problems.is_empty() => Ok(sheet),
+        Ok(_) => Err(problems),
+        Err(more) => {
+            problems.extend(more);
+            problems.sort_by_key(|problem| problem.line);
+            Err(problems)
+        }
+    }
+}
+
+/// The fields of a line. One line at a time, for two reasons: no field of a sheet has line breaks, so that a quotation
+/// mark that is not closed spoils its own line alone, and the reader's line numbers leave out comments.
+fn cut(line: &str) -> Result<Vec<String>, String> {
+    if line.matches('"').count() % 2 == 1 {
+        return Err("the quotation mark is not closed".to_owned());
+    }
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).trim(csv::Trim::All).from_reader(line.as_bytes());
+    let mut record = csv::StringRecord::new();
+    reader.read_record(&mut record).map_err(|error| error.to_string())?;
+    Ok(record.iter().map(str::to_owned).collect())
 }
 
 #[cfg(test)]
@@ -33,9 +67,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_problem_has_file_line_and_column() {
+    fn each_problem_has_file_line_and_the_name_of_the_column() {
         let folder = tempfile::tempdir().unwrap();
-        let text = "region,size,capacityType,usdPerHour\n*,*,spot,x\n*,*,dear,1\n";
+        let text = "\u{feff}# from finance\r\nregion,\"size\",capacityType,usdPerHour\n\n*,*, spot ,x\n*,\"*,spot,1\n*,*,dear,1\n";
         std::fs::write(folder.path().join("prices.csv"), text).unwrap();
         let sheet = |file: Option<&str>| {
             let cluster =
@@ -44,8 +78,12 @@ mod tests {
         };
         assert!(sheet(None).unwrap().is_empty());
         let error = sheet(Some("prices.csv")).unwrap_err();
-        for part in ["priceSheet of cluster \"prod\"", "prices.csv:2:10: amount \"x\"", "prices.csv:3:5: capacity type"]
-        {
+        for part in [
+            "priceSheet of cluster \"prod\"",
+            "prices.csv:4: usdPerHour: amount \"x\"",
+            "prices.csv:5: the quotation mark is not closed",
+            "prices.csv:6: capacityType: capacity type",
+        ] {
             assert!(error.contains(part), "{error} lacks {part}");
         }
         assert!(sheet(Some("none.csv")).unwrap_err().contains("none.csv"));

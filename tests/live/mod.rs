@@ -28,8 +28,24 @@ mod verdicts;
 mod writer;
 
 use anyhow::{Context, Result, bail};
+use jiff::Timestamp;
+use napkeeper_core::clock::Clock;
 use napkeeper_tests::lab::repository;
 use std::time::{Duration, Instant};
+
+/// The time of this machine, moved by nobody.
+#[derive(Debug)]
+struct Real;
+
+impl Clock for Real {
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    fn ours(&self, real: Timestamp) -> Timestamp {
+        real
+    }
+}
 
 /// Asks again and again until there is an answer.
 async fn eventually<T>(what: &str, within: Duration, mut ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {

@@ -3,7 +3,7 @@
 //! Writes to a real API server what a cluster of 20,000 PersistentVolumes and 3,000 findings needs, and prints sizes
 //! and times.
 
-use super::repository;
+use super::{Real, repository};
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use kube::api::{ListParams, PostParams};
@@ -11,7 +11,6 @@ use kube::{Api, Client};
 use napkeeper_api::convert;
 use napkeeper_api::record::OrphanRecord;
 use napkeeper_api::sweep::OrphanSweep;
-use napkeeper_core::clock::Clock;
 use napkeeper_core::cluster::cloud::ResourceKind;
 use napkeeper_core::cluster::record::{Deletion, SeenVolume, Sighting};
 use napkeeper_core::cluster::volume::ReclaimPolicy;
@@ -30,19 +29,6 @@ const VOLUMES: u32 = 20_000;
 const FINDINGS: u32 = 3_000;
 /// etcd refuses requests beyond 1.5 MiB; half of that is far enough away.
 const MOST_BYTES: usize = 750_000;
-
-#[derive(Debug)]
-struct Real;
-
-impl Clock for Real {
-    fn now(&self) -> Timestamp {
-        Timestamp::now()
-    }
-
-    fn ours(&self, real: Timestamp) -> Timestamp {
-        real
-    }
-}
 
 /// An id as long as real ones are.
 fn disk(n: u32) -> ArmId {

@@ -3,7 +3,7 @@
 //! Needs our CRDs and Karpenter's, nothing else in the cluster of the names that it uses, and a client that does not
 //! repeat requests by itself.
 
-use super::repository;
+use super::{Real, repository};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -13,7 +13,6 @@ use napkeeper_api::karpenter::{NodeClaim, NodePool};
 use napkeeper_api::record::OrphanRecord;
 use napkeeper_api::sweep::OrphanSweep;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
-use napkeeper_core::clock::Clock;
 use napkeeper_core::cluster::claim::{Claim, ClaimRef, ClaimSpec, LaunchIntent, PlannedOffering};
 use napkeeper_core::cluster::cloud::ResourceKind;
 use napkeeper_core::cluster::pod::{Labels, Taint, TaintEffect};
@@ -33,19 +32,6 @@ use napkeeper_kube::Writer;
 use napkeeper_tests::control_plane::{ControlPlane, Mode};
 use serde_json::{Value, json};
 use std::sync::Arc;
-
-#[derive(Debug)]
-struct Real;
-
-impl Clock for Real {
-    fn now(&self) -> Timestamp {
-        Timestamp::now()
-    }
-
-    fn ours(&self, real: Timestamp) -> Timestamp {
-        real
-    }
-}
 
 type Outcome = Result<Reply, PortError>;
 

@@ -12,22 +12,19 @@ mod words;
 
 use super::Outcome;
 use super::output;
-use anyhow::{bail, ensure};
+use crate::azure::{AzureArgs, ModeArg};
+use anyhow::bail;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use input::Input;
 use jiff::Timestamp;
 use judge::ListPrices;
-use napkeeper_api::config;
-use napkeeper_azure::AzureCloud;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::cluster::cloud::ResourceKind;
 use napkeeper_core::cluster::inventory::ListFailure;
-use napkeeper_core::facts::PriceSheet;
-use napkeeper_core::settings::Mode;
 use report::{Report, Row, Standing};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -103,23 +100,6 @@ struct Identity {
     cluster_id: Option<String>,
 }
 
-/// Where Azure is, for clouds of one's own and for tests.
-#[derive(Debug, clap::Args)]
-struct AzureArgs {
-    /// Which Azure: public, us-government or china; absent is what napkeeper.yaml says, else public.
-    #[arg(long, value_name = "NAME", value_parser = super::controller::cloud)]
-    azure_cloud: Option<AzureCloud>,
-    /// Azure Resource Manager, where it is another than the cloud's own.
-    #[arg(long, value_name = "URL")]
-    azure_endpoint: Option<String>,
-    /// File with a fixed token; only for an endpoint on this machine.
-    #[arg(long, value_name = "FILE")]
-    azure_token_file: Option<PathBuf>,
-    /// File that moves this process's clock ahead; only for an endpoint on this machine.
-    #[arg(long, value_name = "FILE")]
-    time_offset_file: Option<PathBuf>,
-}
-
 /// What is shown, and how.
 #[derive(Debug, clap::Args)]
 struct View {
@@ -167,24 +147,6 @@ enum FailOn {
     Never,
 }
 
-/// Beside managed NAP, or instead of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ModeArg {
-    /// Beside managed NAP: VMs are reported only.
-    Companion,
-    /// Instead of it: VMs may be collected.
-    Provisioner,
-}
-
-impl From<ModeArg> for Mode {
-    fn from(mode: ModeArg) -> Self {
-        match mode {
-            ModeArg::Companion => Self::Companion,
-            ModeArg::Provisioner => Self::Provisioner,
-        }
-    }
-}
-
 /// Kinds of resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum KindArg {
@@ -223,12 +185,7 @@ impl View {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let only_here = args.azure.azure_token_file.is_some() || args.azure.time_offset_file.is_some();
-    let endpoint = args.azure.azure_endpoint.as_deref().unwrap_or_else(|| AzureCloud::Public.endpoint());
-    ensure!(
-        !only_here || napkeeper_azure::on_this_machine(endpoint),
-        "--azure-token-file and --time-offset-file are for tests: they need an --azure-endpoint on this machine, not {endpoint}"
-    );
+    args.azure.check()?;
     if let Some(folder) = &args.save {
         saved::check_empty(folder)?;
     }
@@ -237,7 +194,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         return runtime.block_on(as_controller(args));
     }
     let input = runtime.block_on(read(args))?;
-    let report = report(&input, &args.view, sheet(args)?)?;
+    let report = report(&input, &args.view)?;
     let mut out = anstream::stdout().lock();
     format::write(args.view.output, &report, &mut out)?;
     out.flush()?;
@@ -289,21 +246,8 @@ async fn read(args: &Args) -> anyhow::Result<Input> {
     Ok(input)
 }
 
-/// The customer's own prices: those that were named, or those of the cluster in napkeeper.yaml.
-fn sheet(args: &Args) -> anyhow::Result<PriceSheet> {
-    if let Some(file) = &args.price_sheet {
-        return crate::sheet::read(file);
-    }
-    let by_flags = args.identity.subscription.is_some();
-    let found = || config::find(Path::new(".")).filter(|_| args.from.is_none() && !by_flags);
-    match args.config.clone().or_else(found) {
-        Some(file) => Ok(crate::controller::settings::read(&file, args.cluster.as_deref(), args.mode.into())?.sheet),
-        None => Ok(PriceSheet::default()),
-    }
-}
-
-fn report(input: &Input, view: &View, sheet: PriceSheet) -> anyhow::Result<Report> {
-    let catalog = Catalog::embedded()?.priced_by(sheet);
+fn report(input: &Input, view: &View) -> anyhow::Result<Report> {
+    let catalog = Catalog::embedded()?.priced_by(input.sheet.clone());
     let prices = ListPrices(catalog.region(&input.settings.cluster.region));
     let (mut report, rows) = judge::report(input, &prices, catalog.as_of().to_string())?;
     let all = rows.len();

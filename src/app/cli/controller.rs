@@ -1,9 +1,9 @@
 //! `napkeeper controller`: look after a cluster.
 
 use super::Outcome;
+use crate::azure::{AzureArgs, ModeArg};
 use crate::controller::{self, Options};
 use anyhow::{Context, ensure};
-use napkeeper_azure::AzureCloud;
 use napkeeper_core::settings::Mode;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -53,32 +53,6 @@ pub(super) struct Args {
     logs: super::logs::LogArgs,
 }
 
-/// Where Azure is, for clouds of one's own and for tests.
-#[derive(Debug, clap::Args)]
-struct AzureArgs {
-    /// Which Azure: public, us-government or china; absent is what napkeeper.yaml says, else public.
-    #[arg(long, value_name = "NAME", value_parser = cloud)]
-    azure_cloud: Option<AzureCloud>,
-    /// Azure Resource Manager, where it is another than the cloud's own.
-    #[arg(long, value_name = "URL")]
-    azure_endpoint: Option<String>,
-    /// File with a fixed token; only for an endpoint on this machine.
-    #[arg(long, value_name = "FILE")]
-    azure_token_file: Option<PathBuf>,
-    /// File that moves this process's clock ahead; only for an endpoint on this machine.
-    #[arg(long, value_name = "FILE")]
-    time_offset_file: Option<PathBuf>,
-}
-
-/// Beside managed NAP, or instead of it.
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum ModeArg {
-    /// Beside managed NAP: report on VMs, sweep NICs and disks, launch nothing.
-    Companion,
-    /// Instead of it: all that Karpenter does.
-    Provisioner,
-}
-
 /// The name of an agent pool, as AKS allows it on Linux.
 fn pool(text: &str) -> Result<String, String> {
     let fits = (1..=12).contains(&text.len())
@@ -88,27 +62,10 @@ fn pool(text: &str) -> Result<String, String> {
         .ok_or_else(|| "must be 1 to 12 lower-case letters and digits, a letter first".to_owned())
 }
 
-/// A cloud by its name.
-pub(super) fn cloud(name: &str) -> Result<AzureCloud, String> {
-    AzureCloud::named(name).ok_or_else(|| {
-        let names: Vec<&str> = AzureCloud::ALL.iter().map(|cloud| cloud.name()).collect();
-        format!("must be one of {}", names.join(", "))
-    })
-}
-
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     args.logs.init()?;
-    let AzureArgs { azure_cloud, azure_endpoint, azure_token_file, time_offset_file } = &args.azure;
-    let is_here = azure_endpoint.as_deref().is_some_and(napkeeper_azure::on_this_machine);
-    let only_here = azure_token_file.is_some() || time_offset_file.is_some();
-    ensure!(
-        !only_here || is_here,
-        "--azure-token-file and --time-offset-file are for tests: they need an --azure-endpoint on this machine"
-    );
-    let mode = match args.mode {
-        ModeArg::Companion => Mode::Companion,
-        ModeArg::Provisioner => Mode::Provisioner,
-    };
+    args.azure.check()?;
+    let mode = args.mode.into();
     ensure!(
         mode == Mode::Provisioner || args.experimental_machines.is_none(),
         "--experimental-machines needs --mode provisioner: beside managed NAP nothing is launched"
@@ -122,10 +79,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         health_bind: args.health_bind,
         identity: args.identity.clone(),
         machines: args.experimental_machines.clone(),
-        azure_cloud: *azure_cloud,
-        azure_endpoint: azure_endpoint.clone(),
-        azure_token_file: azure_token_file.clone(),
-        time_offset_file: time_offset_file.clone(),
+        azure: args.azure.clone(),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
     runtime.block_on(controller::run(options))?;

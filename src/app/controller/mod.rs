@@ -8,16 +8,14 @@ mod settling;
 mod sweeping;
 mod telling;
 
-use crate::clock::WallClock;
+use crate::azure::{self, AzureArgs};
 use anyhow::{Context, Result, ensure};
 use facts::{Asked, FactKeeper, Sources};
-use jiff::{SignedDuration, Timestamp};
 use keeper::{Fixed, Inlets, Keeper};
 use kube::Client;
 use napkeeper_api::bootstrap::Join;
 use napkeeper_azure::{
-    AksCluster, Azure, AzureCloud, AzureSettings, Credential, HttpWire, PRICES_ENDPOINT, RetailPrices, Token,
-    on_this_machine,
+    AksCluster, Azure, AzureCloud, AzureSettings, HttpWire, PRICES_ENDPOINT, RetailPrices, on_this_machine,
 };
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::clock::Clock;
@@ -40,8 +38,6 @@ use tokio::task::JoinHandle;
 
 /// How often it is looked who owns the definitions of Karpenter's kinds, until it is us.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
-/// A fixed token is for tests, which are over by then.
-const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(24 * 365);
 
 /// VMs that nothing boots into a node are bought, paid for and replaced, over and over.
 const NO_BOOTSTRAP: &str = "\
@@ -60,10 +56,7 @@ pub(crate) struct Options {
     pub(crate) health_bind: SocketAddr,
     pub(crate) identity: Option<String>,
     pub(crate) machines: Option<String>,
-    pub(crate) azure_cloud: Option<AzureCloud>,
-    pub(crate) azure_endpoint: Option<String>,
-    pub(crate) azure_token_file: Option<PathBuf>,
-    pub(crate) time_offset_file: Option<PathBuf>,
+    pub(crate) azure: AzureArgs,
 }
 
 /// Runs the controller until it is told to stop.
@@ -71,7 +64,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     let known = known(&options)?;
     let asked = asked(&options, &known)?;
     let join = join(&options, &known)?;
-    let clock: Arc<dyn Clock> = Arc::new(WallClock::new(options.time_offset_file.clone()));
+    let clock: Arc<dyn Clock> = Arc::new(options.azure.clock());
     let client = connect(options.kubeconfig.as_deref()).await?;
     let azure = Arc::new(azure(&options, &known)?);
     let lifecycle = Lifecycle::default();
@@ -192,7 +185,7 @@ async fn serve_health(
 
 /// The price list: the public cloud's, or that of a simulated Azure on this machine. Other clouds have none.
 fn prices(options: &Options, cloud: AzureCloud) -> Result<Option<RetailPrices>> {
-    let endpoint = match options.azure_endpoint.as_deref() {
+    let endpoint = match options.azure.azure_endpoint.as_deref() {
         Some(here) if on_this_machine(here) => here,
         None | Some(AzureSettings::ENDPOINT) if cloud == AzureCloud::Public => PRICES_ENDPOINT,
         _ => return Ok(None),
@@ -206,7 +199,7 @@ fn asked(options: &Options, known: &Known) -> Result<Asked> {
     let region = crate::region::known(known.settings.cluster.region.as_str(), &catalog)?;
     let subnets = known.nodes.iter().map(|nodes| ArmId::new(&nodes.subnet).context("nodes.subnet"));
     Ok(Asked {
-        prices: prices(options, options.azure_cloud.or(known.cloud).unwrap_or_default())?,
+        prices: prices(options, options.azure.cloud(known.cloud))?,
         embedded: catalog.region(&region).context("the catalogue lost the region")?,
         sheet: known.sheet.clone(),
         subnets: subnets.collect::<Result<_>>()?,
@@ -229,31 +222,17 @@ fn known(options: &Options) -> Result<Known> {
 fn join(options: &Options, known: &Known) -> Result<Option<Join>> {
     let group = known.settings.cluster.group.name();
     let join = known.nodes.as_ref().map(settings::join).transpose()?.flatten().map(|join| join.in_group(group));
-    let is_here = options.azure_endpoint.as_deref().is_some_and(on_this_machine);
     let by_aks = options.machines.is_some();
-    ensure!(options.mode == Mode::Companion || is_here || by_aks || join.is_some(), NO_BOOTSTRAP);
+    ensure!(options.mode == Mode::Companion || options.azure.is_here() || by_aks || join.is_some(), NO_BOOTSTRAP);
     Ok(join)
 }
 
 fn azure(options: &Options, known: &Known) -> Result<Azure> {
-    let cloud = options.azure_cloud.or(known.cloud).unwrap_or_default();
-    let credential = match &options.azure_token_file {
-        Some(file) => {
-            let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
-            Credential::Static(Token::new(text.trim(), Timestamp::now().saturating_add(TOKEN_LASTS)?))
-        }
-        None => Credential::chain_in(cloud)?,
-    };
-    let cluster = &known.settings.cluster;
-    let settings = AzureSettings {
-        group: cluster.group.clone(),
-        region: cluster.region.clone(),
-        aks: AksCluster::of(&cluster.cluster),
-        machines: known.nodes.as_ref().map(settings::machines).transpose()?,
-        endpoint: Arc::from(options.azure_endpoint.as_deref().unwrap_or_else(|| cloud.endpoint())),
-        deadline: AzureSettings::DEADLINE,
-    };
-    Ok(Azure::new(settings, Arc::new(HttpWire::new(AzureSettings::DEADLINE)?), credential)?)
+    let cloud = options.azure.cloud(known.cloud);
+    let machines = known.nodes.as_ref().map(settings::machines).transpose()?;
+    let settings = azure::settings(&known.settings.cluster, options.azure.endpoint(cloud));
+    let settings = AzureSettings { machines, ..settings };
+    Ok(Azure::new(settings, Arc::new(HttpWire::new(AzureSettings::DEADLINE)?), options.azure.credential(cloud)?)?)
 }
 
 /// The host's name, which is the pod's in a cluster, and a random part.

@@ -175,6 +175,7 @@ mod tests {
     use super::super::Prices;
     use super::*;
     use crate::catalog::Catalog;
+    use crate::facts::SheetLine;
     use crate::fixtures::start;
     use crate::money::HourlyPrice;
     use crate::names::Region;
@@ -200,7 +201,8 @@ mod tests {
         let bought = |i: usize| (made.sizes[i].on_demand, made.sizes[i].spot);
         assert_eq!(bought(0), (Some(cheap), None), "the list knows it, and knows no spot price");
         assert_eq!(bought(1), (priced[1].on_demand, priced[1].spot), "the list does not know it");
-        let half = PriceSheet::parse("region,size,capacityType,discountPercent\n*,*,*,50\n").unwrap();
+        let line = |number, text: &str| SheetLine { number, fields: text.split(',').map(str::to_owned).collect() };
+        let half = PriceSheet::of([line(1, "region,size,capacityType,discountPercent"), line(2, "*,*,*,50")]).unwrap();
         let halved = catalog_of(&known, &embedded, &half).sizes[1].on_demand.unwrap().nanos();
         assert_eq!(halved, priced[1].on_demand.unwrap().nanos() / 2);
     }

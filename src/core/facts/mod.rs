@@ -17,5 +17,5 @@ pub use known::{Fact, Known, Lock, LockLevel, Source, SubnetRoom, age_of, catalo
 pub use listing::{KEPT_FOR, Listed, SizeListing, TooShort};
 pub use price::{Meter, PriceList, Prices, price_list};
 pub use quota::{Quota, QuotaShort, Room, STALE_AFTER, Usage};
-pub use sheet::{PriceSheet, SheetProblem};
+pub use sheet::{PriceSheet, SheetLine, SheetProblem};
 pub use sku::{SkuError, SkuRow};

@@ -1,6 +1,6 @@
 //! The customer's price sheet: what does a size cost by contract, where that differs from the list?
 //!
-//! CSV with a header; `*` or an empty field stands for any:
+//! How its lines are cut into fields is the reader's matter. A header comes first; `*` or an empty field stands for any:
 //!
 //! ```text
 //! region,size,capacityType,usdPerHour,discountPercent
@@ -40,50 +40,54 @@ enum Term {
     Part(i64),
 }
 
-/// What is wrong with a price sheet, and where. Lines and columns count from 1, columns in characters.
+/// A line of a price sheet, cut into its fields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SheetLine {
+    /// Its number in the file, from 1.
+    pub number: usize,
+    /// Its fields, without quotation marks and the space around them.
+    pub fields: Vec<String>,
+}
+
+/// What is wrong with a price sheet, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SheetProblem {
-    /// Line.
+    /// Line, from 1.
     pub line: usize,
-    /// Column.
-    pub column: usize,
+    /// Name of the column; `None` for the whole line.
+    pub column: Option<&'static str>,
     /// What is wrong, and what would be right.
     pub message: String,
 }
 
 impl fmt::Display for SheetProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.line, self.column, self.message)
+        match self.column {
+            Some(column) => write!(f, "{}: {column}: {}", self.line, self.message),
+            None => write!(f, "{}: {}", self.line, self.message),
+        }
     }
 }
 
-/// A field with its column.
-struct Field {
-    column: usize,
-    text: String,
-}
-
 impl PriceSheet {
-    /// Reads a sheet.
+    /// The sheet that these lines say, of which the first is the header.
     ///
     /// # Errors
     /// All that is wrong, by line; then nothing of the sheet is to be used.
-    pub fn parse(text: &str) -> Result<Self, Vec<SheetProblem>> {
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let lines = text.lines().enumerate().map(|(i, line)| (i + 1, line));
-        let mut lines = lines.filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
-        let Some((line, header)) = lines.next() else {
-            return Err(vec![problem(1, 1, format!("the sheet is empty: its header is {}", COLUMNS.join(",")))]);
+    pub fn of(lines: impl IntoIterator<Item = SheetLine>) -> Result<Self, Vec<SheetProblem>> {
+        let mut lines = lines.into_iter();
+        let Some(header) = lines.next() else {
+            return Err(vec![problem(1, format!("the sheet is empty: its header is {}", COLUMNS.join(",")))]);
         };
-        let columns = read_header(line, header)?;
+        let columns = read_header(&header)?;
         let (mut sheet, mut problems) = (Self::default(), Vec::new());
-        for (line, text) in lines {
-            match read_line(line, text, &columns) {
+        for line in lines {
+            match read_line(&line, &columns) {
                 Err(found) => problems.extend(found),
                 Ok((key, term)) => {
                     if sheet.entries.insert(key, term).is_some() {
                         let message = "an earlier line is for the same region, size and capacity type: remove one";
-                        problems.push(problem(line, 1, message.to_owned()));
+                        problems.push(problem(line.number, message.to_owned()));
                     }
                 }
             }
@@ -145,54 +149,54 @@ impl PriceSheet {
     }
 }
 
-fn problem(line: usize, column: usize, message: String) -> SheetProblem {
-    SheetProblem { line, column, message }
+fn problem(line: usize, message: String) -> SheetProblem {
+    SheetProblem { line, column: None, message }
 }
 
 /// The place of each of [`COLUMNS`] in a line.
-fn read_header(line: usize, text: &str) -> Result<[Option<usize>; 5], Vec<SheetProblem>> {
-    let fields = split(line, text).map_err(|e| vec![e])?;
+fn read_header(header: &SheetLine) -> Result<[Option<usize>; 5], Vec<SheetProblem>> {
+    let line = header.number;
     let mut places = [None; 5];
     let mut problems = Vec::new();
-    for (place, field) in fields.iter().enumerate() {
-        match COLUMNS.iter().position(|name| *name == field.text) {
+    for (place, field) in header.fields.iter().enumerate() {
+        match COLUMNS.iter().position(|name| *name == field) {
             Some(column) if places[column].is_none() => places[column] = Some(place),
-            Some(_) => problems.push(problem(line, field.column, format!("column {:?} is there twice", field.text))),
+            Some(_) => problems.push(problem(line, format!("column {field:?} is there twice"))),
             None => {
-                let message = format!("column {:?} is none of {}", field.text, COLUMNS.join(", "));
-                problems.push(problem(line, field.column, message));
+                let message = format!("column {field:?} is none of {}", COLUMNS.join(", "));
+                problems.push(problem(line, message));
             }
         }
     }
     let missing: Vec<&str> = NEEDED.iter().zip(&places).filter(|(_, p)| p.is_none()).map(|(name, _)| *name).collect();
     if !missing.is_empty() {
-        problems.push(problem(line, 1, format!("the header lacks {}", missing.join(", "))));
+        problems.push(problem(line, format!("the header lacks {}", missing.join(", "))));
     }
     if places[3].is_none() && places[4].is_none() {
-        problems.push(problem(line, 1, "the header needs usdPerHour or discountPercent".to_owned()));
+        problems.push(problem(line, "the header needs usdPerHour or discountPercent".to_owned()));
     }
     if problems.is_empty() { Ok(places) } else { Err(problems) }
 }
 
-fn read_line(line: usize, text: &str, columns: &[Option<usize>; 5]) -> Result<(Key, Term), Vec<SheetProblem>> {
-    let fields = split(line, text).map_err(|e| vec![e])?;
+fn read_line(line: &SheetLine, columns: &[Option<usize>; 5]) -> Result<(Key, Term), Vec<SheetProblem>> {
+    let SheetLine { number, fields } = line;
     let most = columns.iter().flatten().max().map_or(0, |last| last + 1);
-    if let Some(extra) = fields.get(most) {
-        return Err(vec![problem(line, extra.column, format!("the line has more than the header's {most} fields"))]);
+    if fields.len() > most {
+        return Err(vec![problem(*number, format!("the line has more than the header's {most} fields"))]);
     }
     let mut problems = Vec::new();
     let field = |column: usize| columns[column].and_then(|place| fields.get(place));
-    let named = |column: usize| field(column).filter(|f| !f.text.is_empty() && f.text != "*");
+    let named = |column: usize| field(column).filter(|f| !f.is_empty() && *f != "*");
     let mut note = |column: usize, message: String| {
-        problems.push(problem(line, field(column).map_or(1, |f| f.column), message));
+        problems.push(SheetProblem { line: *number, column: Some(COLUMNS[column]), message });
     };
-    let region = named(0).and_then(|f| Region::new(&f.text).map_err(|e| note(0, e.to_string())).ok());
-    let size = named(1).and_then(|f| VmSize::new(&f.text).map_err(|e| note(1, e.to_string())).ok());
-    let capacity_type = named(2)
-        .and_then(|f| f.text.parse().map_err(|e: crate::catalog::CapacityTypeError| note(2, e.to_string())).ok());
-    let filled = |column: usize| field(column).filter(|f| !f.text.is_empty());
+    let region = named(0).and_then(|f| Region::new(f).map_err(|e| note(0, e.to_string())).ok());
+    let size = named(1).and_then(|f| VmSize::new(f).map_err(|e| note(1, e.to_string())).ok());
+    let capacity_type =
+        named(2).and_then(|f| f.parse().map_err(|e: crate::catalog::CapacityTypeError| note(2, e.to_string())).ok());
+    let filled = |column: usize| field(column).filter(|f| !f.is_empty());
     let term = match (filled(3), filled(4)) {
-        (Some(price), None) => match HourlyPrice::parse_usd(&price.text) {
+        (Some(price), None) => match HourlyPrice::parse_usd(price) {
             Ok(price) if price > HourlyPrice::ZERO => Some(Term::Price(price)),
             Ok(_) => {
                 note(3, "a price of nothing: leave the field empty where the price is not known".to_owned());
@@ -204,9 +208,9 @@ fn read_line(line: usize, text: &str, columns: &[Option<usize>; 5]) -> Result<(K
             }
         },
         (None, Some(discount)) => {
-            let part = discount_of(&discount.text).map(|off| Term::Part(WHOLE - off));
+            let part = discount_of(discount).map(|off| Term::Part(WHOLE - off));
             if part.is_none() {
-                note(4, format!("{:?}: must be at least 0 and below 100, with at most 2 places", discount.text));
+                note(4, format!("{discount:?}: must be at least 0 and below 100, with at most 2 places"));
             }
             part
         }
@@ -235,43 +239,19 @@ fn discount_of(text: &str) -> Option<i64> {
     Some(whole.parse::<i64>().ok()? * 100 + format!("{places:0<2}").parse::<i64>().ok()?)
 }
 
-/// The fields of a line, without the space around them. A field in double quotes may hold commas.
-fn split(line: usize, text: &str) -> Result<Vec<Field>, SheetProblem> {
-    let mut fields = Vec::new();
-    let mut field = Field { column: 1, text: String::new() };
-    let mut quoted = false;
-    let mut opened = 1;
-    for (column, letter) in text.trim_end_matches('\r').chars().enumerate().map(|(i, c)| (i + 1, c)) {
-        match letter {
-            '"' => {
-                quoted = !quoted;
-                opened = column;
-            }
-            ',' if !quoted => {
-                fields.push(std::mem::replace(&mut field, Field { column: column + 1, text: String::new() }));
-            }
-            _ => field.text.push(letter),
-        }
-    }
-    if quoted {
-        return Err(problem(line, opened, "the quotation mark is not closed".to_owned()));
-    }
-    fields.push(field);
-    for field in &mut fields {
-        field.column += field.text.chars().take_while(|c| c.is_whitespace()).count();
-        field.text = field.text.trim().to_owned();
-    }
-    Ok(fields)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::catalog::Catalog;
 
+    fn parse(text: &str) -> Result<PriceSheet, Vec<String>> {
+        let fields = |line: &str| line.split(',').map(str::to_owned).collect();
+        let lines = text.lines().enumerate().map(|(i, line)| SheetLine { number: i + 1, fields: fields(line) });
+        PriceSheet::of(lines).map_err(|all| all.iter().map(ToString::to_string).collect())
+    }
+
     fn sheet(lines: &str) -> Result<PriceSheet, Vec<String>> {
-        let text = format!("region,size,capacityType,usdPerHour,discountPercent\n{lines}");
-        PriceSheet::parse(&text).map_err(|all| all.iter().map(ToString::to_string).collect())
+        parse(&format!("region,size,capacityType,usdPerHour,discountPercent\n{lines}"))
     }
 
     fn usd(text: &str) -> HourlyPrice {
@@ -316,21 +296,20 @@ mod tests {
     #[test]
     fn all_that_is_wrong_has_its_line_and_column() {
         let errors = sheet(
-            "West Europe,a,on-demand,0.1,\n*,*, cheap,0.1,\n*,*,spot,-1,\n*,*,spot,0,\n*,*,spot,,100\n*,*,spot,1,1\n\
-             *,*,spot,,\n*,*,spot,1,,x\n*,\"*,spot,1,\n*,b,spot,1,\n*,b,spot,2,\n",
+            "West Europe,a,on-demand,0.1,\n*,*,cheap,0.1,\n*,*,spot,-1,\n*,*,spot,0,\n*,*,spot,,100\n*,*,spot,1,1\n\
+             *,*,spot,,\n*,*,spot,1,,x\n*,b,spot,1,\n*,b,spot,2,\n",
         )
         .unwrap_err();
         let expected = [
-            "2:1: region \"West Europe\": must be lower-case letters and digits",
-            "3:6: capacity type \"cheap\": must be on-demand or spot",
-            "4:10: amount \"-1\"",
-            "5:10: a price of nothing",
-            "6:11: \"100\": must be at least 0 and below 100",
-            "7:12: the line has a price and a discount",
-            "8:10: the line has neither",
-            "9:13: the line has more than the header's 5 fields",
-            "10:3: the quotation mark is not closed",
-            "12:1: an earlier line",
+            "2: region: region \"West Europe\": must be lower-case letters and digits",
+            "3: capacityType: capacity type \"cheap\": must be on-demand or spot",
+            "4: usdPerHour: amount \"-1\"",
+            "5: usdPerHour: a price of nothing",
+            "6: discountPercent: \"100\": must be at least 0 and below 100",
+            "7: discountPercent: the line has a price and a discount",
+            "8: usdPerHour: the line has neither",
+            "9: the line has more than the header's 5 fields",
+            "11: an earlier line",
         ];
         assert_eq!(errors.len(), expected.len(), "{errors:#?}");
         for (error, expected) in errors.iter().zip(expected) {
@@ -340,16 +319,12 @@ mod tests {
 
     #[test]
     fn a_header_says_which_columns_there_are() {
-        let errors = |text: &str| {
-            let all = PriceSheet::parse(text).unwrap_err();
-            all.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-        };
+        let errors = |text: &str| parse(text).unwrap_err().join("; ");
         assert!(errors("").contains("the sheet is empty"));
-        assert!(errors("size,price\n").contains("1:6: column \"price\" is none of region, size"));
-        assert!(errors("size,size\n").contains("1:6: column \"size\" is there twice"));
+        assert!(errors("size,price\n").contains("1: column \"price\" is none of region, size"));
+        assert!(errors("size,size\n").contains("1: column \"size\" is there twice"));
         assert!(errors("region,size,capacityType\n").contains("needs usdPerHour or discountPercent"));
-        let turned =
-            PriceSheet::parse("\u{feff}# from finance\nusdPerHour,capacityType,size,region\r\n0.5,spot,a,*\r\n");
+        let turned = parse("usdPerHour,capacityType,size,region\n0.5,spot,a,*\n");
         let price =
             turned.unwrap().price(&Region::new("x").unwrap(), &VmSize::new("a").unwrap(), CapacityType::Spot, None);
         assert_eq!(price, Some(usd("0.5")));

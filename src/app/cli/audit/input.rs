@@ -6,17 +6,16 @@
 use super::Args;
 use super::saved::{self, Folder, Manifest};
 use crate::controller::settings as config_file;
-use crate::{clock::WallClock, inventory};
+use crate::{azure, inventory};
 use anyhow::{Context, bail};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use napkeeper_api::config;
-use napkeeper_azure::{
-    AksCluster, Azure, AzureCloud, AzureSettings, Credential, HttpWire, Recorder, Saved, Token, Wire,
-};
+use napkeeper_azure::{Azure, AzureCloud, AzureSettings, HttpWire, Recorder, Saved};
 use napkeeper_core::clock::Clock;
 use napkeeper_core::cluster::inventory::{Inventory, ListFailure};
 use napkeeper_core::cluster::record::Records;
 use napkeeper_core::cluster::sweep::Sweep;
+use napkeeper_core::facts::PriceSheet;
 use napkeeper_core::names::{ArmId, Region};
 use napkeeper_core::plan::Switch;
 use napkeeper_core::settings::{ClusterIdentity, Mode, Settings};
@@ -26,14 +25,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A fixed token is for tests, which are over by then.
-const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(24 * 365);
 /// Stands for a region that nobody has named yet: the group's own place takes over.
 const UNNAMED: &str = "unnamed";
 
 /// All that is judged.
 pub(super) struct Input {
     pub(super) settings: Settings,
+    /// The customer's own prices.
+    pub(super) sheet: PriceSheet,
     pub(super) inventory: Inventory,
     pub(super) records: Records,
     pub(super) sweeps: Vec<Sweep>,
@@ -58,12 +57,16 @@ impl Input {
 
 /// A live run: reads Azure and the cluster, and saves what it read where that is asked for.
 pub(super) async fn live(args: &Args) -> anyhow::Result<Input> {
-    let (mut settings, cloud) = settings(args, None)?;
-    let clock = WallClock::new(args.azure.time_offset_file.clone());
+    let Asked { mut settings, cloud, sheet } = asked(args, None)?;
+    let clock = args.azure.clock();
     let keeps: fn(&str) -> bool = if args.save.is_some() { |_| true } else { |name| name == saved::GROUP };
     let http = Arc::new(HttpWire::new(AzureSettings::DEADLINE)?);
     let recorder = Arc::new(Recorder::new(http, keeps));
-    let azure = azure(&settings, endpoint(args, cloud), recorder.clone(), credential(args, cloud)?)?;
+    let azure = Azure::new(
+        azure::settings(&settings.cluster, args.azure.endpoint(cloud)),
+        recorder.clone(),
+        args.azure.credential(cloud)?,
+    )?;
     let client = connect(args.kubeconfig.as_deref()).await?;
     let (client, recording) = if args.save.is_some() {
         let (client, recording) = record(client);
@@ -86,6 +89,7 @@ pub(super) async fn live(args: &Args) -> anyhow::Result<Input> {
     place(&mut settings, &pages);
     let input = Input {
         settings,
+        sheet,
         now: inventory.finished_at,
         inventory,
         records: take(records, &mut unread),
@@ -103,9 +107,13 @@ pub(super) async fn live(args: &Args) -> anyhow::Result<Input> {
 
 /// The way to Azure, and the group that is looked at there.
 pub(super) fn adapter(args: &Args) -> anyhow::Result<(Azure, ArmId)> {
-    let (settings, cloud) = settings(args, None)?;
+    let Asked { settings, cloud, .. } = asked(args, None)?;
     let wire = Arc::new(HttpWire::new(AzureSettings::DEADLINE)?);
-    let azure = azure(&settings, endpoint(args, cloud), wire, credential(args, cloud)?)?;
+    let azure = Azure::new(
+        azure::settings(&settings.cluster, args.azure.endpoint(cloud)),
+        wire,
+        args.azure.credential(cloud)?,
+    )?;
     Ok((azure, settings.cluster.group))
 }
 
@@ -118,7 +126,7 @@ pub(super) async fn from_folder(args: &Args, folder: &std::path::Path) -> anyhow
     if manifest.is_some() && args.taken_at.is_some() {
         bail!("{}: its manifest.json says when it was taken; leave --taken-at out", folder.display());
     }
-    let (mut settings, _) = settings(args, manifest.as_ref())?;
+    let Asked { mut settings, sheet, .. } = asked(args, manifest.as_ref())?;
     place(&mut settings, &pages);
     // Files by hand say nothing of their time but when they were written. The first one counts: what makes a resource
     // look older makes an orphan of it.
@@ -130,8 +138,8 @@ pub(super) async fn from_folder(args: &Args, folder: &std::path::Path) -> anyhow
     let names: BTreeSet<String> = wrong.keys().cloned().collect();
     let hint = move |name: &str| saved::missing(&shown, name, &group, wrong.get(name).map(String::as_str));
     let wire = Arc::new(Saved::new(pages, hint.clone()).refusing(names.clone()));
-    let token = Credential::Static(Token::new("none is needed", now.saturating_add(TOKEN_LASTS)?));
-    let azure = azure(&settings, AzureCloud::Public.endpoint(), wire, token)?;
+    let token = azure::fixed("none is needed", now)?;
+    let azure = Azure::new(azure::settings(&settings.cluster, AzureCloud::Public.endpoint()), wire, token)?;
     let mut not_served = manifest.as_ref().map(|m| m.not_served.clone()).unwrap_or_else(saved::optional);
     // What is there and wrong is not absent.
     not_served.retain(|name| !names.contains(name));
@@ -156,7 +164,7 @@ pub(super) async fn from_folder(args: &Args, folder: &std::path::Path) -> anyhow
         }
     }
     let paused = manifest.is_some_and(|m| m.paused);
-    Ok(Input { settings, inventory, records, sweeps, paused, now, unread, calls: BTreeMap::new() })
+    Ok(Input { settings, sheet, inventory, records, sweeps, paused, now, unread, calls: BTreeMap::new() })
 }
 
 fn take<T: Default>(read: Result<T, ListFailure>, unread: &mut Vec<ListFailure>) -> T {
@@ -180,16 +188,25 @@ impl Clock for Stopped {
     }
 }
 
+/// What the command line and napkeeper.yaml say.
+struct Asked {
+    settings: Settings,
+    cloud: AzureCloud,
+    sheet: PriceSheet,
+}
+
 /// Which cluster it is, and in which Azure: by flags, else by the saved listings themselves, else by napkeeper.yaml.
-fn settings(args: &Args, manifest: Option<&Manifest>) -> anyhow::Result<(Settings, AzureCloud)> {
+/// Prices are those that were named, else those of the file that says which cluster it is.
+fn asked(args: &Args, manifest: Option<&Manifest>) -> anyhow::Result<Asked> {
     let mode = Mode::from(args.mode);
+    let named = args.price_sheet.as_deref().map(crate::sheet::read).transpose()?;
     let of = |cluster: &str, group: String, region: Option<&str>| {
         let id = ArmId::new(cluster).context("the id of the cluster")?;
         let group = ArmId::new(group).context("the id of the node resource group")?;
         let region = Region::new(region.unwrap_or(UNNAMED))?;
         let mut settings = Settings::new(ClusterIdentity { tag: Arc::from(id.name()), cluster: id, group, region });
         settings.mode = mode;
-        anyhow::Ok((settings, args.azure.azure_cloud.unwrap_or_default()))
+        anyhow::Ok(Asked { settings, cloud: args.azure.cloud(None), sheet: named.clone().unwrap_or_default() })
     };
     let identity = &args.identity;
     if let (Some(subscription), Some(group), Some(cluster)) =
@@ -205,7 +222,8 @@ fn settings(args: &Args, manifest: Option<&Manifest>) -> anyhow::Result<(Setting
         None => config::find(&PathBuf::from(".")).with_context(no_config)?,
     };
     let known = config_file::read(&file, args.cluster.as_deref(), mode)?;
-    Ok((known.settings, args.azure.azure_cloud.or(known.cloud).unwrap_or_default()))
+    let cloud = args.azure.cloud(known.cloud);
+    Ok(Asked { settings: known.settings, cloud, sheet: named.unwrap_or(known.sheet) })
 }
 
 fn no_config() -> String {
@@ -226,29 +244,4 @@ fn place(settings: &mut Settings, pages: &napkeeper_azure::Pages) {
     {
         settings.cluster.region = region;
     }
-}
-
-fn endpoint(args: &Args, cloud: AzureCloud) -> &str {
-    args.azure.azure_endpoint.as_deref().unwrap_or_else(|| cloud.endpoint())
-}
-
-fn credential(args: &Args, cloud: AzureCloud) -> anyhow::Result<Credential> {
-    let Some(file) = &args.azure.azure_token_file else { return Ok(Credential::chain_in(cloud)?) };
-    let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
-    if text.trim().is_empty() {
-        bail!("{}: the file is empty; it must hold a token", file.display());
-    }
-    Ok(Credential::Static(Token::new(text.trim(), Timestamp::now().saturating_add(TOKEN_LASTS)?)))
-}
-
-fn azure(settings: &Settings, endpoint: &str, wire: Arc<dyn Wire>, credential: Credential) -> anyhow::Result<Azure> {
-    let settings = AzureSettings {
-        group: settings.cluster.group.clone(),
-        region: settings.cluster.region.clone(),
-        aks: AksCluster::of(&settings.cluster.cluster),
-        machines: None,
-        endpoint: Arc::from(endpoint),
-        deadline: AzureSettings::DEADLINE,
-    };
-    Ok(Azure::new(settings, wire, credential)?)
 }

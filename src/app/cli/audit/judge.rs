@@ -25,8 +25,7 @@ pub(super) struct ListPrices(pub(super) Option<RegionCatalog>);
 
 impl Prices for ListPrices {
     fn vm(&self, _resource: &CloudResource, vm: &Vm) -> Option<HourlyPrice> {
-        let sizes = &self.0.as_ref()?.sizes;
-        let size = sizes.iter().find(|size| size.facts.name == vm.size)?;
+        let size = self.0.as_ref()?.size(&vm.size)?;
         match vm.capacity_type {
             CapacityType::Spot => size.spot.or(size.on_demand),
             _ => size.on_demand,

@@ -4,6 +4,7 @@
 
 mod inputs;
 
+use crate::output::{assert_golden, stderr, stdout};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,14 +24,6 @@ fn audit(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_napkeeper"));
     command.arg("audit").args(args).current_dir(folder.path()).env_remove("KUBECONFIG");
     command.output().unwrap()
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 fn text(path: &Path) -> &str {
@@ -74,15 +67,6 @@ fn edit(folder: &TempDir, name: &str, change: impl FnOnce(&mut Value)) {
     write(folder, name, &value);
 }
 
-fn assert_golden(file: &str, actual: &str) {
-    let path = cases().join(file);
-    if std::env::var_os("NAPKEEPER_BLESS").is_some() {
-        fs::write(&path, actual).unwrap();
-    }
-    let expected = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(actual, expected, "{file} differs; if that is meant, run the test with NAPKEEPER_BLESS=1");
-}
-
 #[test]
 fn each_format_is_as_committed_and_none_changes_the_exit_code() {
     for format in FORMATS {
@@ -92,7 +76,7 @@ fn each_format_is_as_committed_and_none_changes_the_exit_code() {
         let beside = stderr(&output);
         assert_eq!(beside.matches("approval: OrphanSweep nightly").count(), if format == "csv" { 2 } else { 0 });
         assert!(format == "csv" || beside.is_empty(), "{format}: {beside}");
-        assert_golden(&format!("{format}.txt"), &stdout(&output));
+        assert_golden(&cases().join(format!("{format}.txt")), &stdout(&output));
     }
 }
 

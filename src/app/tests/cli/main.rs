@@ -5,6 +5,7 @@ mod azure_sim;
 mod controller;
 mod habits;
 mod migrate;
+mod output;
 mod policies;
 mod simulate;
 mod validate;

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use crate::output::{assert_golden, stderr, stdout};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
@@ -34,14 +35,6 @@ fn filter(text: &str, args: &[&str]) -> Output {
     child.wait_with_output().unwrap()
 }
 
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
 fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -62,23 +55,13 @@ fn edit(path: &Path, from: &str, to: &str) {
     fs::write(path, text.replace(from, to)).unwrap();
 }
 
-/// Compares with the committed file; `NAPKEEPER_BLESS=1` writes it anew.
-fn assert_golden(file: &str, actual: &str) {
-    let path = cases().join(file);
-    if std::env::var_os("NAPKEEPER_BLESS").is_some() {
-        fs::write(&path, actual).unwrap();
-    }
-    let expected = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(actual, expected, "{file} differs; if that is meant, run the test with NAPKEEPER_BLESS=1");
-}
-
 #[test]
 fn each_shape_has_its_diff_and_its_notes() {
     for shape in ["guide", "shapes"] {
         let output = migrate(&cases().join(shape), &[]);
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-        assert_golden(&format!("{shape}.diff"), &stdout(&output));
-        assert_golden(&format!("{shape}.notes"), &stderr(&output));
+        assert_golden(&cases().join(format!("{shape}.diff")), &stdout(&output));
+        assert_golden(&cases().join(format!("{shape}.notes")), &stderr(&output));
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use crate::output::stdout;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -14,10 +15,6 @@ fn shipped() -> PathBuf {
 /// Runs it in a folder.
 fn validate(folder: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_napkeeper")).arg("validate").args(args).current_dir(folder).output().unwrap()
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
 }
 
 fn rules(output: &Output) -> Vec<String> {

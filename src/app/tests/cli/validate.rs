@@ -8,6 +8,7 @@ mod git;
 mod kustomize;
 mod suppress;
 
+use crate::output::{assert_golden, stderr, stdout};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -20,14 +21,6 @@ fn validate(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_napkeeper"));
     command.arg("validate").args(args).current_dir(folder);
     command.output().unwrap()
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 /// `file:line rule` of each finding, by `-o json`.
@@ -57,21 +50,11 @@ fn class(name: &str, pods: u32) -> String {
     )
 }
 
-/// Compares with the committed file; `NAPKEEPER_BLESS=1` writes it anew.
-fn assert_golden(file: &str, actual: &str) {
-    let path = cases().join(file);
-    if std::env::var_os("NAPKEEPER_BLESS").is_some() {
-        std::fs::write(&path, actual).unwrap();
-    }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(actual, expected, "{file} differs; if that is meant, run the test with NAPKEEPER_BLESS=1");
-}
-
 #[test]
 fn the_faults_of_a_pasted_guide_are_shown_with_place_and_remedy() {
     let output = validate(&cases().join("howto"), &[]);
     assert_eq!(output.status.code(), Some(1));
-    assert_golden("howto.txt", &stdout(&output));
+    assert_golden(&cases().join("howto.txt"), &stdout(&output));
     assert!(output.stderr.is_empty());
 }
 
@@ -79,7 +62,7 @@ fn the_faults_of_a_pasted_guide_are_shown_with_place_and_remedy() {
 fn every_problem_of_broken_manifests_is_shown() {
     let output = validate(&cases().join("broken"), &[]);
     assert_eq!(output.status.code(), Some(1));
-    assert_golden("broken.txt", &stdout(&output));
+    assert_golden(&cases().join("broken.txt"), &stdout(&output));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Is each format what its readers expect, whatever the manifests hold, and does none of them change the exit code?
 
-use super::{assert_golden, class, stdout, validate, write};
+use super::{assert_golden, cases, class, stdout, validate, write};
 use serde_json::Value;
 use std::path::Path;
 
@@ -34,7 +34,7 @@ fn each_format_is_as_committed() {
         let text = printed(folder.path(), format);
         // The table of rules grows with every rule; its form is checked elsewhere.
         let text = if format == "sarif" { without_rules(&text) } else { text };
-        assert_golden(&format!("formats/{format}.txt"), &text);
+        assert_golden(&cases().join(format!("formats/{format}.txt")), &text);
     }
 }
 

@@ -1,0 +1,128 @@
+//! Azure: where is it, and how does this process sign in there?
+
+use crate::clock::WallClock;
+use anyhow::{Context, bail, ensure};
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_azure::{AksCluster, AzureCloud, AzureSettings, Credential, Token, on_this_machine};
+use napkeeper_core::settings::{ClusterIdentity, Mode};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A fixed token is for tests, which are over by then.
+const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(24 * 365);
+
+/// Where Azure is, for clouds of one's own and for tests.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct AzureArgs {
+    /// Which Azure: public, us-government or china; absent is what napkeeper.yaml says, else public.
+    #[arg(long, value_name = "NAME", value_parser = cloud)]
+    pub(crate) azure_cloud: Option<AzureCloud>,
+    /// Azure Resource Manager, where it is another than the cloud's own.
+    #[arg(long, value_name = "URL")]
+    pub(crate) azure_endpoint: Option<String>,
+    /// File with a fixed token; only for an endpoint on this machine.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) azure_token_file: Option<PathBuf>,
+    /// File that moves this process's clock ahead; only for an endpoint on this machine.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) time_offset_file: Option<PathBuf>,
+}
+
+impl AzureArgs {
+    /// What is for tests alone needs an endpoint on this machine.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let only_here = self.azure_token_file.is_some() || self.time_offset_file.is_some();
+        let found = match &self.azure_endpoint {
+            Some(endpoint) => format!(", not {endpoint}"),
+            None => String::new(),
+        };
+        ensure!(
+            !only_here || self.is_here(),
+            "--azure-token-file and --time-offset-file are for tests: they need an --azure-endpoint on this machine{found}"
+        );
+        Ok(())
+    }
+
+    /// True where Azure is simulated on this machine.
+    pub(crate) fn is_here(&self) -> bool {
+        self.azure_endpoint.as_deref().is_some_and(on_this_machine)
+    }
+
+    /// The cloud of the command line, else that of the file, else the public one.
+    pub(crate) fn cloud(&self, of_file: Option<AzureCloud>) -> AzureCloud {
+        self.azure_cloud.or(of_file).unwrap_or_default()
+    }
+
+    /// Where Azure Resource Manager answers.
+    pub(crate) fn endpoint(&self, cloud: AzureCloud) -> &str {
+        self.azure_endpoint.as_deref().unwrap_or_else(|| cloud.endpoint())
+    }
+
+    /// The clock of this process.
+    pub(crate) fn clock(&self) -> WallClock {
+        WallClock::new(self.time_offset_file.clone())
+    }
+
+    /// How this process signs in: by the token of the file, else as its surroundings let it.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is empty, or no way to sign in can be made.
+    pub(crate) fn credential(&self, cloud: AzureCloud) -> anyhow::Result<Credential> {
+        let Some(file) = &self.azure_token_file else { return Ok(Credential::chain_in(cloud)?) };
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("reading {}, which --azure-token-file names", file.display()))?;
+        if text.trim().is_empty() {
+            bail!("{}: the file is empty; it must hold a token", file.display());
+        }
+        fixed(text.trim(), Timestamp::now())
+    }
+}
+
+/// A cloud by its name.
+fn cloud(name: &str) -> Result<AzureCloud, String> {
+    AzureCloud::named(name).ok_or_else(|| {
+        let names: Vec<&str> = AzureCloud::ALL.iter().map(|cloud| cloud.name()).collect();
+        format!("must be one of {}", names.join(", "))
+    })
+}
+
+/// A token that is never renewed.
+///
+/// # Errors
+/// When time is over before the token is.
+pub(crate) fn fixed(token: &str, now: Timestamp) -> anyhow::Result<Credential> {
+    Ok(Credential::Static(Token::new(token, now.saturating_add(TOKEN_LASTS)?)))
+}
+
+/// How the adapter looks at a cluster's resources; without what VMs are made with.
+pub(crate) fn settings(cluster: &ClusterIdentity, endpoint: &str) -> AzureSettings {
+    AzureSettings {
+        group: cluster.group.clone(),
+        region: cluster.region.clone(),
+        aks: AksCluster::of(&cluster.cluster),
+        machines: None,
+        endpoint: Arc::from(endpoint),
+        deadline: AzureSettings::DEADLINE,
+    }
+}
+
+/// Beside managed NAP, or instead of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ModeArg {
+    /// Beside managed NAP: nothing is launched, VMs are only reported, NICs and disks may be collected.
+    Companion,
+    /// Instead of it: all that Karpenter does, and VMs may be collected.
+    Provisioner,
+}
+
+impl From<ModeArg> for Mode {
+    fn from(mode: ModeArg) -> Self {
+        match mode {
+            ModeArg::Companion => Self::Companion,
+            ModeArg::Provisioner => Self::Provisioner,
+        }
+    }
+}
