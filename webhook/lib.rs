@@ -5,6 +5,8 @@
 //! builds no Azure credential.
 
 mod basis;
+mod cluster;
+mod guard;
 mod hint;
 mod hinter;
 mod metrics;
@@ -14,8 +16,11 @@ mod router;
 mod validate;
 
 #[cfg(test)]
+mod cluster_tests;
+#[cfg(test)]
 mod tests;
 
 pub use basis::Basis;
+pub use guard::{DELETE_ACKNOWLEDGED, Guard};
 pub use hint::{PLACEMENT_HINT, PlacementHint};
 pub use router::{Limits, StartError, Webhook, router};

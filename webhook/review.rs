@@ -88,7 +88,16 @@ impl Request {
 
     /// True for writes of the object itself.
     pub(crate) fn is_write(&self) -> bool {
-        matches!(&*self.operation, "CREATE" | "UPDATE") && self.sub_resource.as_deref().unwrap_or_default().is_empty()
+        matches!(&*self.operation, "CREATE" | "UPDATE") && self.is_of_the_object()
+    }
+
+    /// True for the delete of the object itself.
+    pub(crate) fn is_delete(&self) -> bool {
+        self.operation == "DELETE" && self.is_of_the_object()
+    }
+
+    fn is_of_the_object(&self) -> bool {
+        self.sub_resource.as_deref().unwrap_or_default().is_empty()
     }
 }
 

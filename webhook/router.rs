@@ -1,9 +1,11 @@
 //! The router: which path answers what, within which limits?
 
 use crate::basis::Basis;
+use crate::guard::Guard;
 use crate::hinter::{Hinter, NoAnswer, Snapshots};
 use crate::metrics::Metrics;
 use crate::review::{Answer, Request};
+use crate::validate::Judge;
 use crate::{mutate, validate};
 use axum::Router;
 use axum::body::Bytes;
@@ -57,7 +59,9 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Webhook {
     basis: watch::Receiver<Arc<Basis>>,
+    snapshots: Snapshots,
     hinter: Hinter,
+    guard: Guard,
     namespace: String,
     limits: Limits,
     judging: Arc<Semaphore>,
@@ -79,7 +83,9 @@ impl Webhook {
         let snapshots: Snapshots = snapshots;
         Ok(Self {
             basis: watch::channel(Arc::new(Basis::embedded()?)).1,
-            hinter: Hinter::start(snapshots, limits.concurrency)?,
+            hinter: Hinter::start(snapshots.clone(), limits.concurrency)?,
+            snapshots,
+            guard: Guard::default(),
             namespace: namespace.to_owned(),
             limits,
             judging: Arc::new(Semaphore::new(limits.concurrency)),
@@ -99,12 +105,18 @@ impl Webhook {
         Self { basis, ..self }
     }
 
+    /// The same webhook, with another answer to deletes of what is in use.
+    #[must_use]
+    pub fn guarding(self, guard: Guard) -> Self {
+        Self { guard, ..self }
+    }
+
     /// Judges on a thread for blocking work. One that is late keeps its place until it ends.
     async fn judge(&self, request: Request) -> Result<Option<Answer>, NoAnswer> {
         let place = Arc::clone(&self.judging).try_acquire_owned().map_err(|_| NoAnswer::Overload)?;
-        let basis = Arc::clone(&self.basis.borrow());
+        let (basis, snapshot, guard) = (self.basis(), self.snapshots.borrow().clone(), self.guard);
         let judging = tokio::task::spawn_blocking(move || {
-            let answer = validate::judge(&basis, request);
+            let answer = validate::judge(&Judge { basis: &basis, snapshot: snapshot.as_deref(), guard }, request);
             drop(place);
             answer
         });

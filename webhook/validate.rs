@@ -1,4 +1,4 @@
-//! `/validate`: may this NodePool or AKSNodeClass be written?
+//! `/validate`: may this NodePool or AKSNodeClass be written, or deleted?
 //!
 //! The findings are those of `napkeeper validate`. What was wrong before is no reason to refuse: it becomes a warning,
 //! so that an object from before a rule can still be changed. So does what only the schema forbids that is built in here:
@@ -6,10 +6,13 @@
 //! a scheduler would say: it hangs on facts that may have changed since.
 
 use crate::basis::Basis;
+use crate::cluster::{self, counted};
+use crate::guard::{Guard, objection};
 use crate::hint::shorten;
 use crate::review::{Answer, GroupVersionKind, Request};
 use jiff::Timestamp;
 use napkeeper_api::yaml::Document;
+use napkeeper_core::cluster::Snapshot;
 use napkeeper_verdict::rules::{azure, cost, disruption, structure as rules};
 use napkeeper_verdict::{Finding, Severity, Verdict};
 use serde_json::Value;
@@ -28,38 +31,77 @@ const LONGEST_LINE: usize = 400;
 /// Longest warning in characters: the API server cuts at 256.
 const LONGEST_WARNING: usize = 256;
 
+/// What is judged by.
+#[derive(Debug)]
+pub(crate) struct Judge<'a> {
+    /// Rules and facts.
+    pub(crate) basis: &'a Basis,
+    /// The cluster; `None` while it is not known.
+    pub(crate) snapshot: Option<&'a Snapshot>,
+    /// What becomes of deletes.
+    pub(crate) guard: Guard,
+}
+
 /// Judges a request; `None` when there is no opinion.
-pub(crate) fn judge(basis: &Basis, request: Request) -> Option<Answer> {
+pub(crate) fn judge(judge: &Judge<'_>, request: Request) -> Option<Answer> {
+    if !is_judged(&request.kind) {
+        None
+    } else if request.is_delete() {
+        judge_delete(judge, &request)
+    } else if request.is_write() {
+        judge_write(judge, request)
+    } else {
+        None
+    }
+}
+
+fn judge_delete(judge: &Judge<'_>, request: &Request) -> Option<Answer> {
+    if judge.guard == Guard::Off {
+        return None;
+    }
+    let found = objection(judge.snapshot?, request, Timestamp::now())?;
+    let found = std::slice::from_ref(&found);
+    Some(match judge.guard {
+        Guard::Deny => Answer { refusal: Some(refusal("The delete", found)), ..Answer::allow() },
+        Guard::Warn | Guard::Off => Answer { warnings: lines(found, LONGEST_WARNING), ..Answer::allow() },
+    })
+}
+
+fn judge_write(judge: &Judge<'_>, request: Request) -> Option<Answer> {
+    let Judge { basis, snapshot, .. } = judge;
     let verdict = &basis.verdict;
     let Request { object, old_object, .. } = &request;
     let deleting = !object["metadata"]["deletionTimestamp"].is_null();
-    if !request.is_write() || !is_judged(&request.kind) || deleting {
-        return None;
-    }
     let update = request.operation == "UPDATE";
-    if update && object["spec"] == old_object["spec"] && object["apiVersion"] == old_object["apiVersion"] {
+    let untouched = update && object["spec"] == old_object["spec"] && object["apiVersion"] == old_object["apiVersion"];
+    if deleting || untouched {
         return None;
     }
+    let now = Timestamp::now();
+    let of_cluster = snapshot.map(|snapshot| cluster::findings(snapshot, &request, now)).unwrap_or_default();
+    let kind = request.kind.kind.clone();
     let before = if update { findings(verdict, request.old_object) } else { Vec::new() };
-    let (wrong, doubtful): (Vec<_>, Vec<_>) = findings(verdict, request.object)
+    let (wrong, mut doubtful): (Vec<_>, Vec<_>) = findings(verdict, request.object)
         .into_iter()
         .partition(|f| is_ours(f) && !before.iter().any(|b| is_same(f, b)));
-    let title = |n: usize| format!("{} is refused, {n} finding{}", request.kind.kind, if n == 1 { "" } else { "s" });
-    let served = basis.served(Timestamp::now());
+    let served = basis.served(now);
     let rests_on_azure = doubtful.iter().any(is_of_azure);
+    // What it means for what runs now is what whoever writes it knows least.
+    doubtful.splice(0..0, of_cluster);
     let mut warnings = lines(&doubtful, LONGEST_WARNING);
     if rests_on_azure {
         warnings.push(shorten(&format!("what Azure offers is known from: {served}"), LONGEST_WARNING));
     }
-    Some(Answer {
-        facts: Some(served),
-        refusal: (!wrong.is_empty()).then(|| {
-            let lines = lines(&wrong, LONGEST_LINE);
-            format!("{}:\n{}", title(wrong.len()), lines.join("\n"))
-        }),
-        warnings,
-        patch: Vec::new(),
-    })
+    let refusal = (!wrong.is_empty()).then(|| refusal(&kind, &wrong));
+    Some(Answer { facts: Some(served), refusal, warnings, patch: Vec::new() })
+}
+
+/// A refusal of what, with a line for each finding, and where to read about the first of them.
+fn refusal(what: &str, findings: &[Finding]) -> String {
+    let number = counted(findings.len(), "finding");
+    let lines = lines(findings, LONGEST_LINE).join("\n");
+    let first = findings.first().map_or("ID", |finding| finding.rule);
+    format!("{what} is refused, {number}:\n{lines}\nMore: docs/rules/{first}.md, or napkeeper rules {first}")
 }
 
 fn is_judged(asked: &GroupVersionKind) -> bool {

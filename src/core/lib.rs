@@ -13,6 +13,7 @@ pub mod executor;
 pub mod facts;
 #[cfg(test)]
 pub(crate) mod fixtures;
+pub mod impact;
 mod jitter;
 pub mod labels;
 pub mod leadership;

@@ -3,6 +3,7 @@
 use super::Outcome;
 use crate::webhook::{self, Options};
 use napkeeper_core::catalog::Catalog;
+use napkeeper_webhook::Guard;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -40,8 +41,32 @@ pub(super) struct Args {
     /// The Azure region whose sizes hints go by; absent is what the nodes' labels say.
     #[arg(long, value_name = "REGION")]
     region: Option<String>,
+    /// What becomes of the delete of a NodePool or AKSNodeClass that has nodes.
+    #[arg(long, value_enum, default_value_t = DeleteGuard::Deny, value_name = "ACTION")]
+    delete_guard: DeleteGuard,
     #[command(flatten)]
     logs: super::logs::LogArgs,
+}
+
+/// What becomes of a delete that nobody has acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum DeleteGuard {
+    /// Nothing is said.
+    Off,
+    /// It goes through, with a warning that counts nodes and pods.
+    Warn,
+    /// It is refused, until the annotation napkeeper.io/delete-acknowledged names the number of nodes.
+    Deny,
+}
+
+impl From<DeleteGuard> for Guard {
+    fn from(guard: DeleteGuard) -> Self {
+        match guard {
+            DeleteGuard::Off => Self::Off,
+            DeleteGuard::Warn => Self::Warn,
+            DeleteGuard::Deny => Self::Deny,
+        }
+    }
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
@@ -56,6 +81,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         health_bind: args.health_bind,
         namespace: args.namespace.clone(),
         region,
+        guard: args.delete_guard.into(),
     })?;
     Ok(Outcome::Fine)
 }

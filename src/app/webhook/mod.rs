@@ -9,7 +9,7 @@ use napkeeper_core::names::Region;
 use napkeeper_serve::{
     Certificates, Health, Lifecycle, Limits, Part, TlsMetrics, bind, metrics, run, serve_plain, serve_tls,
 };
-use napkeeper_webhook::{Webhook, router};
+use napkeeper_webhook::{Guard, Webhook, router};
 use source::Source;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -33,6 +33,8 @@ pub(crate) struct Options {
     pub(crate) namespace: String,
     /// The Azure region; absent is what the nodes' labels say.
     pub(crate) region: Option<Region>,
+    /// What becomes of the delete of a pool or class that has nodes.
+    pub(crate) guard: Guard,
 }
 
 /// Serves until a signal comes.
@@ -66,7 +68,7 @@ fn parts(
     let (snapshots, received) = watch::channel(None::<Arc<Snapshot>>);
     let webhook = Webhook::new(&options.namespace, received, napkeeper_webhook::Limits::default(), &mut registry)?;
     let (basis, by) = watch::channel(webhook.basis());
-    let webhook = webhook.by(by);
+    let webhook = webhook.by(by).guarding(options.guard);
     let (admission_router, health_router) = (router(Arc::new(webhook)), Health::new(lifecycle).router(registry));
     let (kubeconfig, namespace) = (options.kubeconfig.clone(), options.namespace.clone());
     let source = Source { kubeconfig, namespace, region: options.region.clone(), snapshots, basis };

@@ -22,6 +22,7 @@ macro_rules! rules {
 }
 
 pub mod azure;
+pub mod cluster;
 pub mod cost;
 pub mod disruption;
 pub mod gitops;
@@ -46,8 +47,17 @@ pub struct Rule {
 }
 
 /// All families, by id.
-const FAMILIES: [&[Rule]; 8] =
-    [structure::ALL, azure::ALL, disruption::ALL, gitops::ALL, cost::ALL, pods::ALL, policies::ALL, suppression::ALL];
+const FAMILIES: [&[Rule]; 9] = [
+    structure::ALL,
+    azure::ALL,
+    disruption::ALL,
+    gitops::ALL,
+    cost::ALL,
+    pods::ALL,
+    policies::ALL,
+    suppression::ALL,
+    cluster::ALL,
+];
 
 /// All rules, by id.
 pub fn all() -> impl Iterator<Item = &'static Rule> {

@@ -1,0 +1,163 @@
+//! The cluster: what does a write mean for what runs now, which no file can say?
+//!
+//! All of it is told as warnings: the cluster may be another one a moment later.
+
+use crate::review::Request;
+use jiff::Timestamp;
+use napkeeper_api::azure::AKSNodeClass;
+use napkeeper_api::convert;
+use napkeeper_api::karpenter::NodePool as WirePool;
+use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::cluster::pool::NodePool;
+use napkeeper_core::impact::{Impact, over_limits, overlap};
+use napkeeper_core::names::NodeClassName;
+use napkeeper_verdict::Finding;
+use napkeeper_verdict::rules::{Rule, cluster as rules};
+use serde_json::Value;
+
+/// Most pools that one finding names.
+const MOST_NAMED: usize = 5;
+/// Fields of an AKSNodeClass that change nodes in place.
+const IN_PLACE: &str = "tags";
+/// The field of a pool's template that is compared by what it allows.
+const COMPARED: &str = "requirements";
+
+/// What the cluster has to say about a NodePool or AKSNodeClass that is written. What cannot be read says nothing.
+pub(crate) fn findings(snapshot: &Snapshot, request: &Request, now: Timestamp) -> Vec<Finding> {
+    let Request { kind, object, old_object: old, .. } = request;
+    match &*kind.kind {
+        "NodePool" => match read_pool(object) {
+            Some(pool) => of_pool(snapshot, &pool, (object, old), now),
+            None => Vec::new(),
+        },
+        "AKSNodeClass" => of_class(snapshot, (object, old), now).into_iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A finding of the request, which has no lines.
+pub(crate) fn finding(rule: &Rule, path: &str, message: String, fix: Option<String>) -> Finding {
+    let (file, path) = ("request".to_owned(), path.to_owned());
+    Finding { rule: rule.id, severity: rule.severity, file, line: 1, column: 1, path, message, fix }
+}
+
+fn read_pool(object: &Value) -> Option<NodePool> {
+    convert::node_pool(&serde_json::from_value::<WirePool>(object.clone()).ok()?).ok()
+}
+
+/// The name of a class that can be read.
+fn class_name(object: &Value) -> Option<NodeClassName> {
+    Some(convert::node_class(&serde_json::from_value::<AKSNodeClass>(object.clone()).ok()?).ok()?.name)
+}
+
+fn of_pool(snapshot: &Snapshot, pool: &NodePool, (object, old): (&Value, &Value), now: Timestamp) -> Vec<Finding> {
+    let before = read_pool(old);
+    let changed = |same: &dyn Fn(&NodePool) -> bool| before.as_ref().is_none_or(|before| !same(before));
+    let mut found = Vec::new();
+    if changed(&|b| b.class == pool.class) {
+        found.extend(no_class(snapshot, pool));
+    }
+    if changed(&|b| (b.weight, &b.requirements, &b.taints) == (pool.weight, &pool.requirements, &pool.taints)) {
+        found.extend(overlapping(snapshot, pool));
+    }
+    if before.is_none() {
+        return found;
+    }
+    if changed(&|b| b.limits == pool.limits) {
+        let impact = Impact::of_pool(snapshot, now, &pool.name);
+        found.extend(over_limits(pool, &impact).into_iter().map(|(name, used, limit)| {
+            let unit = if &*name == "cpu" { " (thousandths of a core)" } else { "" };
+            let message = format!(
+                "nodes of this pool have {used} {name}{unit} now, more than the limit of {limit}: none is made"
+            );
+            let fix = "raise the limit, or let the pool shrink first".to_owned();
+            finding(&rules::LIMITS, &format!("spec.limits.{name}"), message, Some(fix))
+        }));
+    }
+    found.extend(drift_of_pool(snapshot, pool, (object, old), now));
+    found
+}
+
+fn no_class(snapshot: &Snapshot, pool: &NodePool) -> Option<Finding> {
+    if snapshot.classes().get(&pool.class).is_some() {
+        return None;
+    }
+    let message =
+        format!("there is no AKSNodeClass {} in the cluster: the pool launches nothing until it is there", pool.class);
+    let known: Vec<&str> = snapshot.classes().values().map(|class| class.name.as_str()).take(MOST_NAMED).collect();
+    let fix = (!known.is_empty()).then(|| format!("the cluster has {}", known.join(", ")));
+    Some(finding(&rules::CLASS, "spec.template.spec.nodeClassRef.name", message, fix))
+}
+
+fn overlapping(snapshot: &Snapshot, pool: &NodePool) -> Option<Finding> {
+    let others = snapshot.pools().values().filter(|other| other.name != pool.name && overlap(pool, other));
+    let names: Vec<&str> = others.map(|other| other.name.as_str()).take(MOST_NAMED + 1).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let more = if names.len() > MOST_NAMED { ", and more" } else { "" };
+    let named = names.iter().take(MOST_NAMED).copied().collect::<Vec<_>>().join(", ");
+    let message = format!("{named}{more} may make the same nodes, with the same weight of {}", pool.weight);
+    let fix = "give one of them another weight, or keep them apart by requirements or a taint".to_owned();
+    Some(finding(&rules::OVERLAP, "spec.weight", message, Some(fix)))
+}
+
+/// An object without a field.
+fn without<'v>(object: &'v Value, field: &str) -> Vec<(&'v String, &'v Value)> {
+    object.as_object().into_iter().flatten().filter(|(name, _)| *name != field).collect()
+}
+
+fn drift_of_pool(
+    snapshot: &Snapshot,
+    pool: &NodePool,
+    (object, old): (&Value, &Value),
+    now: Timestamp,
+) -> Option<Finding> {
+    let (new, old) = (&object["spec"]["template"], &old["spec"]["template"]);
+    let is_static =
+        new["metadata"] != old["metadata"] || without(&new["spec"], COMPARED) != without(&old["spec"], COMPARED);
+    let of_pool = Impact::of(snapshot, now, |claim| {
+        let ours = claim.spec.pool.as_ref() == Some(&pool.name);
+        ours && (is_static || !pool.requirements.satisfied_by(&labels_of(snapshot, claim)))
+    });
+    let why = if is_static { "the template of its nodes changes" } else { "they no longer satisfy its requirements" };
+    replaced(&of_pool, "spec.template", why)
+}
+
+/// The labels by which a node is held against requirements: those of the Node, as far as there is one.
+fn labels_of(
+    snapshot: &Snapshot,
+    claim: &napkeeper_core::cluster::claim::Claim,
+) -> napkeeper_core::cluster::pod::Labels {
+    let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_of(id));
+    node.map_or_else(|| claim.spec.labels.clone(), |node| node.labels.clone())
+}
+
+fn of_class(snapshot: &Snapshot, (object, old): (&Value, &Value), now: Timestamp) -> Option<Finding> {
+    if old.is_null() || without(&object["spec"], IN_PLACE) == without(&old["spec"], IN_PLACE) {
+        return None;
+    }
+    let class = class_name(object)?;
+    let impact = Impact::of(snapshot, now, |claim| claim.spec.class == class);
+    replaced(&impact, "spec", "the class that made them changes")
+}
+
+/// What is said of nodes that a change replaces.
+fn replaced(impact: &Impact, path: &str, why: &str) -> Option<Finding> {
+    let Impact { claims, pods, refusing, price, .. } = impact;
+    if *claims == 0 {
+        return None;
+    }
+    let (nodes, pods) = (counted(*claims, "node"), counted(pods.len(), "pod"));
+    let holding = if *refusing == 0 { String::new() } else { format!(", {refusing} of which ask not to be disrupted") };
+    let message = format!(
+        "{nodes} will be replaced, within the budgets, with {pods}{holding}: {why}; they cost {price}/h, and each is paid \
+         twice while its successor starts"
+    );
+    Some(finding(&rules::REPLACED, path, message, None))
+}
+
+/// A number with its noun.
+pub(crate) fn counted(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}

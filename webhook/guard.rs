@@ -1,0 +1,83 @@
+//! The guard: may this NodePool or AKSNodeClass be deleted?
+//!
+//! Not while it has nodes, unless whoever deletes it has said how many they are. Past that word it never stands in the
+//! way: a teardown must come to its end.
+
+use crate::cluster::{counted, finding};
+use crate::review::Request;
+use jiff::Timestamp;
+use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::impact::{Impact, MOST_TRIED};
+use napkeeper_core::names::{NodeClassName, NodePoolName};
+use napkeeper_verdict::Finding;
+use napkeeper_verdict::rules::cluster as rules;
+
+/// Annotation on a pool or class: it may be deleted with as many nodes.
+pub const DELETE_ACKNOWLEDGED: &str = "napkeeper.io/delete-acknowledged";
+
+/// What the guard does with a delete that nobody has acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Guard {
+    /// Nothing.
+    Off,
+    /// Lets it through, and says what goes with it.
+    Warn,
+    /// Refuses it.
+    #[default]
+    Deny,
+}
+
+/// What speaks against a delete; `None` when nothing does.
+pub(crate) fn objection(snapshot: &Snapshot, request: &Request, now: Timestamp) -> Option<Finding> {
+    let object = &request.old_object;
+    let metadata = &object["metadata"];
+    let (kind, name) = (&*request.kind.kind, metadata["name"].as_str()?);
+    // It is on its way already: nothing is left to prevent.
+    if !metadata["deletionTimestamp"].is_null() {
+        return None;
+    }
+    let (impact, pools) = match kind {
+        "NodePool" => {
+            let pool = NodePoolName::new(name).ok()?;
+            (Impact::of_pool(snapshot, now, &pool), vec![pool])
+        }
+        "AKSNodeClass" => {
+            let class = NodeClassName::new(name).ok()?;
+            let pools = snapshot.pools().values().filter(|pool| pool.class == class).map(|pool| pool.name.clone());
+            (Impact::of(snapshot, now, |claim| claim.spec.class == class), pools.collect())
+        }
+        _ => return None,
+    };
+    let said = metadata["annotations"][DELETE_ACKNOWLEDGED].as_str();
+    let acknowledged = said.and_then(|text| text.trim().parse::<usize>().ok());
+    if impact.claims == 0 || acknowledged.is_some_and(|n| n >= impact.claims) {
+        return None;
+    }
+    let stranded = impact.stranded(snapshot, now, &pools).len();
+    let message = message((kind, name), &impact, stranded, said);
+    let fix = format!(
+        "to delete it all the same, say so first: kubectl annotate --overwrite {} {name} {DELETE_ACKNOWLEDGED}={}",
+        kind.to_lowercase(),
+        impact.claims
+    );
+    Some(finding(&rules::IN_USE, "", message, Some(fix)))
+}
+
+fn message((kind, name): (&str, &str), impact: &Impact, stranded: usize, said: Option<&str>) -> String {
+    let (nodes, pods) = (counted(impact.claims, "node"), counted(impact.pods.len(), "pod"));
+    let holding = match impact.refusing {
+        0 => String::new(),
+        n => format!(", {n} of which ask not to be disrupted"),
+    };
+    let tried = if impact.pods.len() > MOST_TRIED { format!(" (of {MOST_TRIED} looked at)") } else { String::new() };
+    let places = match stranded {
+        0 => "all of them would find another place".to_owned(),
+        n => format!("{n}{tried} would find no other place"),
+    };
+    let places = if impact.pods.is_empty() { String::new() } else { format!(", and {places}") };
+    let too_small = match said {
+        Some(said) => format!("; {DELETE_ACKNOWLEDGED} says {said:?}, which is no number of nodes as large as that"),
+        None => String::new(),
+    };
+    format!("{kind} {name} has {nodes} with {pods}{holding}{places}{too_small}")
+}
