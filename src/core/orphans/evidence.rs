@@ -17,6 +17,9 @@ pub(super) fn of(
     sighting: Option<&Sighting>,
 ) -> Vec<Arc<str>> {
     let resource = assessed.resource;
+    if assessed.life.as_ref().is_some_and(|life| life.by.is_empty()) {
+        return Vec::new();
+    }
     let mut evidence = Vec::with_capacity(2);
     evidence.push(match &assessed.ownership {
         Ok(owned) => Arc::clone(owned),

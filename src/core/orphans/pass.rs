@@ -5,6 +5,7 @@ use super::approvals;
 use super::attempt::Deed;
 use super::breaker;
 use super::finding::{Finding, Refusal, Standing};
+use super::index::Index;
 use super::links::claim_named_by;
 use super::mark::mark_of;
 use super::outlook::{Outlook, kept};
@@ -66,14 +67,14 @@ impl Pass<'_> {
             plan.wake_at(at);
         }
         let collected = allowance.used();
-        let by_id: BTreeMap<&ArmId, &Arc<CloudResource>> =
-            self.assessed.iter().map(|a| (&a.resource.id, a.resource)).collect();
+        let suspects = self.assessed.iter().filter(|a| a.is_suspect());
+        let suspects = Index::of(suspects.map(|a| (a.resource.id.folded(), a.resource)));
         let running = self.snapshot.in_progress.iter().filter(|key| matches!(key, CommandKey::Resource(_)));
         let mut room = Room { under_way: running.count(), memory, plan, keep_mark: BTreeSet::new() };
         for sweep in self.sweeps {
             let mut findings = judge(&self.case, &self.assessed, sweep, &mut allowance);
             for finding in &mut findings {
-                let Some(resource) = by_id.get(&finding.id) else {
+                let Some(resource) = suspects.find(finding.id.folded()) else {
                     continue;
                 };
                 self.collect(sweep, finding, resource, &mut room);

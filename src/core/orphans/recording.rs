@@ -1,18 +1,19 @@
 //! Recording: what of an inventory must outlive a restart?
 
 use super::breaker;
+use super::index::Index;
 use super::links::rows;
 use super::ownership::Group;
 use super::verdict::{Assessed, Case};
 use crate::cluster::Snapshot;
-use crate::cluster::cloud::CloudResource;
+use crate::cluster::cloud::{CloudResource, Detail};
 use crate::cluster::record::{Deletion, Records, SeenVolume, Sighting};
 use crate::cluster::sweep::Sweep;
 use crate::cluster::volume::{ReclaimPolicy, Volume};
 use crate::names::{ArmId, ObjectName, Uid};
 use crate::plan::RecordChange;
 use jiff::{SignedDuration, Timestamp};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The time in a volume's record is for people: it is brought up to date no more often than this.
@@ -73,14 +74,15 @@ fn next_sighting(case: &Case<'_>, resource: &CloudResource) -> Option<(ArmId, Si
 /// this cluster's, so it stays for as long as anything of it is there.
 fn gone_disks(case: &Case<'_>, change: &mut RecordChange) {
     let at = case.inventory.finished_at;
-    let disks: BTreeSet<&ArmId> = rows(&case.inventory.cloud).iter().map(|r| &r.id).collect();
+    let listed = rows(&case.inventory.cloud).iter().filter(|r| matches!(r.detail, Detail::Disk(_)));
+    let disks = Index::of(listed.map(|r| (r.id.folded(), ())));
     let volumes = rows(&case.inventory.volumes);
-    let handles: BTreeSet<&ArmId> = volumes.iter().filter_map(|v| v.handle.as_ref()).collect();
-    let listed = volumes.iter().map(|v| &v.name);
+    let handles = Index::of(volumes.iter().filter_map(|v| Some((v.handle.as_ref()?.folded(), ()))));
     let attached = rows(&case.inventory.attachments).iter().filter_map(|a| a.volume.as_ref());
-    let names: BTreeSet<&ObjectName> = listed.chain(attached).collect();
+    let names = Index::of(volumes.iter().map(|v| &v.name).chain(attached).map(|name| (name.as_str(), ())));
     for (disk, known) in &case.records.volumes {
-        let there = disks.contains(disk) || handles.contains(disk) || names.contains(&known.name);
+        let there = disks.find(disk.folded()).or_else(|| handles.find(disk.folded())).is_some()
+            || names.find(known.name.as_str()).is_some();
         let gone_since = match known.gone_since {
             _ if there => None,
             Some(since) if at.duration_since(since) >= GONE_FOR => {
@@ -100,25 +102,34 @@ pub(super) fn volumes(seen: &[&Arc<Volume>], snapshot: &Snapshot, now: Timestamp
     // A listing may be older than what was recorded from the watch, so by itself it takes back no Retain.
     let watched = |name: &ObjectName| snapshot.volumes().get(name).map(|v| v.reclaim);
     let freed = |name: &ObjectName| watched(name) == Some(ReclaimPolicy::Delete);
+    let same = |known: &SeenVolume, name: &ObjectName, reclaim| {
+        let fresh = known.gone_since.is_none() && now.duration_since(known.last_seen) < VOLUME_REFRESH;
+        fresh && known.name == *name && known.reclaim == reclaim
+    };
     let mut by_disk: BTreeMap<&ArmId, Vec<&Volume>> = BTreeMap::new();
-    for volume in seen {
-        if let Some(disk) = &volume.handle {
-            by_disk.entry(disk).or_default().push(volume);
+    let records = Index::of(snapshot.records.volumes.iter().map(|(disk, known)| (disk.folded(), known)));
+    let with_disk = || seen.iter().filter_map(|v| Some((v.handle.as_ref()?, &***v)));
+    // In nearly every pass nothing is new: only the disks of what is are looked at in full.
+    for (disk, volume) in with_disk() {
+        if !records.find(disk.folded()).is_some_and(|known| same(known, &volume.name, volume.reclaim)) {
+            by_disk.entry(disk).or_default();
+        }
+    }
+    if by_disk.is_empty() {
+        return Vec::new();
+    }
+    for (disk, volume) in with_disk() {
+        if let Some(volumes) = by_disk.get_mut(disk) {
+            volumes.push(volume);
         }
     }
     let recorded = |(disk, volumes): (&ArmId, Vec<&Volume>)| {
-        let known = snapshot.records.volumes.get(disk);
+        let known = records.find(disk.folded()).copied();
         let volume = speaks_for(&volumes, known)?;
         let retained = known.is_some_and(|k| k.reclaim == ReclaimPolicy::Retain) && !freed(&volume.name);
         let reclaim = if retained { ReclaimPolicy::Retain } else { volume.reclaim };
-        let same = |known: &SeenVolume| {
-            known.name == volume.name
-                && known.reclaim == reclaim
-                && known.gone_since.is_none()
-                && now.duration_since(known.last_seen) < VOLUME_REFRESH
-        };
         let record = SeenVolume { name: volume.name.clone(), reclaim, last_seen: now, gone_since: None };
-        (!known.is_some_and(same)).then(|| (disk.clone(), record))
+        (!known.is_some_and(|known| same(known, &volume.name, reclaim))).then(|| (disk.clone(), record))
     };
     by_disk.into_iter().filter_map(recorded).collect()
 }

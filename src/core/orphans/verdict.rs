@@ -65,14 +65,23 @@ impl fmt::Debug for Case<'_> {
 }
 
 impl<'a> Case<'a> {
-    /// Looks at every resource of the inventory.
+    /// Looks at every resource of the inventory, and says of each by what it is known.
     #[must_use]
     pub fn assess(&self) -> Vec<Assessed<'a>> {
+        self.assessed(Links::life)
+    }
+
+    /// As [`Case::assess`], without words for what is alive: a sweep only counts that.
+    #[must_use]
+    pub fn assess_in_brief(&self) -> Vec<Assessed<'a>> {
+        self.assessed(Links::life_in_brief)
+    }
+
+    fn assessed(&self, life: impl Fn(&Links<'a>, &CloudResource) -> Option<SignOfLife>) -> Vec<Assessed<'a>> {
         let links = Links::of(self.inventory, self.records, self.settings);
-        let assess = |resource| Assessed {
-            resource,
-            ownership: ownership(resource, self.records, self.settings),
-            life: links.life(resource),
+        let assess = |resource: &'a Arc<CloudResource>| {
+            let ownership = ownership(resource, &links, self.settings);
+            Assessed { resource, ownership, life: life(&links, resource) }
         };
         rows(&self.inventory.cloud).iter().map(assess).collect()
     }
@@ -200,7 +209,7 @@ impl<'a> Case<'a> {
             refusals.extend(self.particular(resource, sweep));
         }
         refusals.sort_unstable();
-        let sighting = self.sighting(resource).filter(|_| assessed.is_suspect());
+        let sighting = if assessed.is_suspect() { self.sighting(resource) } else { None };
         Finding {
             id: resource.id.clone(),
             kind: resource.kind(),
@@ -255,13 +264,14 @@ pub(super) fn excludes(exclusion: &Exclusion, resource: &CloudResource) -> bool 
 #[must_use]
 pub fn judge(case: &Case<'_>, assessed: &[Assessed<'_>], sweep: &Sweep, allowance: &mut Allowance) -> Vec<Finding> {
     let general = case.general(sweep);
-    let (mut proven, mut others) = (Vec::new(), Vec::with_capacity(assessed.len()));
+    // Most of a great group is alive: its findings are made where they stay.
+    let (mut proven, mut findings) = (Vec::new(), Vec::with_capacity(assessed.len()));
     for one in assessed.iter().filter(|a| sweep.kinds.contains(&a.resource.kind())) {
         let finding = case.finding(one, sweep, &general);
         if finding.standing == Standing::Orphan && finding.refusals.is_empty() {
             proven.push((finding, &**one.resource));
         } else {
-            others.push(finding);
+            findings.push(finding);
         }
     }
     let order = Order::of(case.inventory, case.records);
@@ -272,7 +282,6 @@ pub fn judge(case: &Case<'_>, assessed: &[Assessed<'_>], sweep: &Sweep, allowanc
         finding.refusals.extend(allowance.take(resource, sweep, case.settings).err());
         finding
     });
-    let mut findings: Vec<Finding> = allowed.collect();
-    findings.append(&mut others);
+    findings.splice(..0, allowed.collect::<Vec<_>>());
     findings
 }
