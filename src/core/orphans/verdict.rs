@@ -14,6 +14,7 @@ use crate::cluster::cloud::{CloudResource, Detail, ResourceKind};
 use crate::cluster::inventory::Inventory;
 use crate::cluster::record::{Records, Sighting};
 use crate::cluster::sweep::{Approval, Exclusion, Sweep, SweepMode};
+use crate::facts::Surroundings;
 use crate::schedule::Schedule;
 use crate::settings::{Mode, Settings};
 use jiff::{SignedDuration, Timestamp};
@@ -31,6 +32,8 @@ pub struct Case<'a> {
     pub settings: &'a Settings,
     /// Prices of VMs.
     pub prices: &'a dyn Prices,
+    /// Room in subnets, and locks, as last known.
+    pub surroundings: &'a Surroundings,
     /// Until when Git has cleared the breaker: [`breaker::cleared_at`].
     pub cleared_at: Option<Timestamp>,
     /// The pause switch holds deletes back.
@@ -274,7 +277,7 @@ pub fn judge(case: &Case<'_>, assessed: &[Assessed<'_>], sweep: &Sweep, allowanc
             findings.push(finding);
         }
     }
-    let order = Order::of(case.inventory, case.records);
+    let order = Order::of(case);
     proven.sort_by_cached_key(|(finding, resource)| {
         (allowance.called_off(resource), order.turn(resource), finding.first_seen, finding.id.clone())
     });

@@ -56,6 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         records: &snapshot.records,
         settings: &settings,
         prices: &snapshot,
+        surroundings: &snapshot.surroundings,
         cleared_at: None,
         paused: false,
         now,
