@@ -239,3 +239,32 @@ fn marks_are_held_back_by_the_switch_that_holds_deletes() {
         assert_eq!(effect.held_by(), Some(Switch::Delete));
     }
 }
+
+#[test]
+fn a_clock_that_is_set_makes_nothing_old() {
+    for step in [HOURS(3), HOURS(24 * 30), HOURS(-5)] {
+        let mut world = World::new();
+        let disk = data_disk("pvc-1");
+        world.had_volume("pv-1", &disk, ReclaimPolicy::Delete);
+        world.sweep.approval_required.clear();
+        [gone_nic("leaked"), disk].into_iter().for_each(|resource| world.add(resource));
+        world.observe();
+        let first = world.now;
+        // Another replica leads, whose clock is another.
+        world.crash();
+        world.now += step + MINUTES(1);
+        let lost = world.now;
+        world.run(MINUTES(20));
+        assert_eq!(world.deleted_names(), [""; 0], "{step:?}: 21 min have passed");
+        if step > HOURS(0) {
+            assert_eq!(world.snapshot.records.sightings[&gone_nic("leaked").id].first_seen, lost);
+            world.now += MINUTES(10);
+            world.run(MINUTES(20));
+            assert_eq!(world.deleted_names(), ["leaked"], "{step:?}: watched for 30 min");
+        } else {
+            world.now = first + MINUTES(10);
+            world.run(MINUTES(40));
+            assert_eq!(world.deleted_names(), ["leaked"], "the clock is right again");
+        }
+    }
+}

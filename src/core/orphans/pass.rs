@@ -24,7 +24,6 @@ use crate::names::ArmId;
 use crate::plan::{Command, CommandKey, Plan, SweepDelete, SweepReport, Total, kind_word};
 use crate::schedule::Schedule;
 use crate::settings::Mode;
-use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -274,15 +273,21 @@ impl Pass<'_> {
     /// Why nothing is swept at all.
     fn halted(&self, sweep: &Sweep) -> Option<Arc<str>> {
         let failed = self.case.inventory.failure().map(ToString::to_string);
+        let refused = || {
+            let at = sweep.breaker_cleared_at?;
+            let void = breaker::is_void(self.case.records, at);
+            let later =
+                (at > self.case.now).then(|| format!("breaker.clearedAt {at} lies in the future and is refused"));
+            later.or_else(|| {
+                void.then(|| format!("breaker.clearedAt {at} was there before the trip and clears nothing"))
+            })
+        };
         let tripped = || {
             let trip = breaker::open_trip(self.case.records, self.case.cleared_at)?;
-            Some(breaker::explain(trip))
+            let refused = refused().map(|why| format!("; {why}")).unwrap_or_default();
+            Some(format!("{}{refused}", breaker::explain(trip)))
         };
         let another = || self.case.cluster_missing();
-        let refused = || {
-            let at: Timestamp = sweep.breaker_cleared_at.filter(|at| *at > self.case.now)?;
-            Some(format!("breaker.clearedAt {at} lies in the future and is refused"))
-        };
         let unscheduled = || {
             let error = Schedule::parse(sweep.schedule.as_ref()?).err()?;
             Some(error.to_string())

@@ -28,9 +28,13 @@ pub(super) fn of_inventory(
     case: &Case<'_>,
     assessed: &[Assessed<'_>],
     terminating: &BTreeMap<Uid, Timestamp>,
+    sweeps: &[Sweep],
 ) -> RecordChange {
+    let mut trips = breaker::trips(case, assessed, terminating);
+    trips.iter_mut().for_each(|trip| trip.void = breaker::to_come(sweeps, case.now));
+    let longest = longest_gap(sweeps);
     let mut change = RecordChange {
-        trips: breaker::trips(case, assessed, terminating),
+        trips,
         forget_before: Some(case.now - super::allowance::CAP_WINDOW),
         trips_cleared: case.cleared_at,
         observed: Some(case.inventory.finished_at),
@@ -42,7 +46,7 @@ pub(super) fn of_inventory(
         let exempt = |a: &Assessed<'_>| breaker::seen_going(case, a, terminating);
         let suspects: BTreeMap<&ArmId, &Arc<CloudResource>> =
             assessed.iter().filter(|a| a.is_suspect() && !exempt(a)).map(|a| (&a.resource.id, a.resource)).collect();
-        let seen = suspects.values().filter_map(|r| next_sighting(case, r));
+        let seen = suspects.values().filter_map(|r| next_sighting(case, r, longest));
         change.sighted = seen.collect();
         let known = case.records.sightings.keys();
         change.cleared = known.filter(|id| !suspects.contains_key(id)).cloned().collect();
@@ -51,11 +55,26 @@ pub(super) fn of_inventory(
     change
 }
 
+/// How long two sightings may lie apart and still be one watch: with one inventory between them that failed, and never
+/// by more than an hour longer than asked for.
+fn longest_gap(sweeps: &[Sweep]) -> SignedDuration {
+    let every = sweeps.iter().map(|s| s.observe_every).min().unwrap_or_default().max(Sweep::AGE_FLOOR);
+    (every / 2).saturating_mul(5).min(every.saturating_add(SignedDuration::from_hours(1)))
+}
+
 /// The sighting of a suspect after this inventory; `None` when the one before is less than 10 min ago.
-fn next_sighting(case: &Case<'_>, resource: &CloudResource) -> Option<(ArmId, Sighting)> {
+///
+/// Time that nobody watched proves nothing, whether the controller was away or a replica's clock was set ahead: the
+/// first sighting moves ahead by it, and it counts for no second one. A clock that was set back waits until it is where
+/// the records are.
+fn next_sighting(case: &Case<'_>, resource: &CloudResource, longest: SignedDuration) -> Option<(ArmId, Sighting)> {
     let at = case.inventory.finished_at;
     let sighting = match case.sighting(resource) {
         Some(before) if at.duration_since(before.last_seen) < Sweep::AGE_FLOOR => return None,
+        Some(before) if at.duration_since(before.last_seen) > longest => {
+            let watched = before.last_seen.duration_since(before.first_seen);
+            Sighting { first_seen: at.saturating_sub(watched).unwrap_or(at), last_seen: at, ..before.clone() }
+        }
         Some(before) => Sighting { last_seen: at, times: before.times.saturating_add(1), ..before.clone() },
         None => Sighting {
             kind: resource.kind(),

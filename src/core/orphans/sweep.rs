@@ -75,13 +75,13 @@ pub fn sweep(snapshot: &Snapshot, memory: &mut SweepMemory, settings: &Settings,
             settings,
             prices: snapshot,
             surroundings: &snapshot.surroundings,
-            cleared_at: breaker::cleared_at(&sweeps, now),
+            cleared_at: breaker::cleared_at(&sweeps, &snapshot.records, now),
             paused: snapshot.pause.holds(Switch::Delete),
             now,
         };
         let pass = Pass { snapshot, case, assessed: case.assess_in_brief(), sweeps: &sweeps };
         if pass.is_new() && case.is_whole() {
-            change = recording::of_inventory(&case, &pass.assessed, &memory.terminating);
+            change = recording::of_inventory(&case, &pass.assessed, &memory.terminating, &sweeps);
         }
         if pass.is_recorded() || !case.is_whole() {
             pass.act(memory, &mut plan);

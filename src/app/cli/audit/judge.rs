@@ -59,7 +59,7 @@ pub(super) fn rows(input: &Input, prices: &ListPrices) -> anyhow::Result<(Vec<Ro
         settings: &input.settings,
         prices,
         surroundings: &surroundings,
-        cleared_at: breaker::cleared_at(&input.sweeps, input.now),
+        cleared_at: breaker::cleared_at(&input.sweeps, &input.records, input.now),
         paused: input.paused,
         now: input.now,
     };
