@@ -565,7 +565,7 @@ fn what_comes_alive_after_the_listing_is_kept_by_the_last_look() {
 fn every_clause_is_needed() {
     use Clause::*;
     let kept = |name: &str| KEPT.iter().find(|(n, ..)| *n == name).unwrap().1;
-    let table: [Needed; 13] = [
+    let table: [Needed; 14] = [
         (&[OwnedByTag], "untagged", kept("untagged")),
         (&[OwnedByTag], "foreign-vm", kept("foreign-vm")),
         (&[VolumeRecord], "unknown-disk", kept("unknown-disk")),
@@ -578,6 +578,11 @@ fn every_clause_is_needed() {
         (&[NicServesNothing, RecheckResource], "private-endpoint", kept("private-endpoint")),
         (&[DiskUnattached, RecheckResource], "exported", kept("exported")),
         (&[Exclusion], "excluded", kept("excluded")),
+        (&[TakesAlong], "lone", |w| {
+            let [machine, mut card, boot] = lone_vm("lone");
+            card.tags.clear();
+            [machine, card, boot].into_iter().for_each(|resource| w.add(resource));
+        }),
         (&[GroupManagedByUs], "leaked", |w| {
             w.inventory.group_managed_by = Ok(Some(group()));
             w.add(gone_nic("leaked"));

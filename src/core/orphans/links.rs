@@ -9,6 +9,10 @@
 use super::finding::Standing;
 use super::index::{Index, Key};
 use super::law::{Clause, Law};
+use super::pointers::{
+    base_name, claim_in_name, claim_named_by, ids_of, instance_parts, last, machine_claim, machine_stem, machine_vm,
+    parts_of, snapshot_source, stem_in_name,
+};
 use super::reserved::{busy_disk, managed_by_aks, own_vms, serves};
 use crate::cluster::bystander::{Bystander, Role};
 use crate::cluster::claim::Claim;
@@ -18,7 +22,7 @@ use crate::cluster::node::Node;
 use crate::cluster::record::{Records, SeenVolume};
 use crate::cluster::volume::{Attachment, Volume};
 use crate::labels;
-use crate::names::{ArmId, ClaimName, ObjectName};
+use crate::names::{ArmId, ObjectName};
 use crate::settings::Settings;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -136,7 +140,18 @@ impl<'a> Links<'a> {
         self.recorded.find(resource.id.folded()).copied()
     }
 
+    /// As [`Links::life`], of a NIC or disk of a VM: that a VM has it is no sign of life.
+    pub(super) fn life_of_part(&self, resource: &CloudResource) -> Option<SignOfLife> {
+        let of_vm = |clause| matches!(clause, Clause::NoVm | Clause::DiskUnattached);
+        self.first(resource, Say::Words, |clause| !of_vm(clause))
+    }
+
     fn look(&self, resource: &CloudResource, say: Say) -> Option<SignOfLife> {
+        self.first(resource, say, |_| true)
+    }
+
+    /// The first sign of life by the clauses that count.
+    fn first(&self, resource: &CloudResource, say: Say, counts: impl Fn(Clause) -> bool) -> Option<SignOfLife> {
         let links: [(Clause, Link<'a>); 10] = [
             (Clause::NoClaim, Self::claim),
             (Clause::NoNode, Self::node),
@@ -150,7 +165,7 @@ impl<'a> Links<'a> {
             (Clause::AksManaged, |_, resource, _, _| Some((Standing::Protected, managed_by_aks(resource)?))),
         ];
         let key = Key::of(resource.id.folded());
-        let holding = links.iter().filter(|(clause, _)| self.law.holds(*clause));
+        let holding = links.iter().filter(|(clause, _)| self.law.holds(*clause) && counts(*clause));
         holding.copied().find_map(|(clause, link)| {
             let (standing, by) = link(self, resource, key, say)?;
             let by = if say == Say::Words { Arc::from(by) } else { Arc::clone(&NO_WORDS) };
@@ -316,69 +331,6 @@ fn this(resource: &CloudResource) -> &'static str {
     }
 }
 
-/// The NICs and disks that a VM names.
-fn parts_of(resource: &CloudResource) -> impl Iterator<Item = &ArmId> {
-    let vm = match &resource.detail {
-        Detail::Vm(vm) => Some(vm),
-        Detail::Nic(_) | Detail::Disk(_) => None,
-    };
-    vm.into_iter().flat_map(|vm| vm.nics.iter().chain(&vm.os_disk).chain(&vm.data_disks))
-}
-
-/// All ids that a NodeClaim names: in its intent, and as its providerID. What its name derives is found by name.
-fn ids_of(claim: &Claim) -> impl Iterator<Item = &ArmId> {
-    let intended = claim.intent.iter().flat_map(|i| [&i.vm, &i.nic, &i.os_disk]);
-    let has = claim.status.provider_id.as_ref().map(|p| p.vm());
-    intended.chain(has.filter(|vm| claim.intent.as_ref().is_none_or(|i| i.vm != **vm)))
-}
-
-fn machine_vm(other: &Bystander) -> Option<&ArmId> {
-    match &other.role {
-        Role::Machine { vm, .. } => vm.as_ref(),
-        _ => None,
-    }
-}
-
-/// The NodeClaim that an AKS Machine was made for, by its tag.
-pub(super) fn machine_claim(other: &Bystander) -> Option<&str> {
-    matches!(other.role, Role::Machine { .. })
-        .then_some(&other.tags)?
-        .get(labels::TAG_MACHINE_CLAIM)
-        .map(|name| &**name)
-}
-
-/// `<pool>-<machine>`, as the name of the Machine's VM has it.
-pub(super) fn machine_stem(machine: &Bystander) -> Option<String> {
-    matches!(machine.role, Role::Machine { .. }).then_some(())?;
-    let mut segments = machine.id.folded().rsplit('/');
-    let (name, _, pool) = (segments.next()?, segments.next()?, segments.next()?);
-    Some(format!("{pool}-{name}"))
-}
-
-/// The `<pool>-<machine>` of a name `aks-<pool>-<machine>-########` and anything after it.
-fn stem_in_name(resource: &CloudResource) -> Option<String> {
-    let name = claim_in_name(resource)?;
-    let is_number = |part: &str| part.len() == 8 && part.bytes().all(|b| b.is_ascii_digit());
-    let parts: Vec<&str> = name.split('-').collect();
-    let number = parts.iter().rposition(|part| is_number(part))?;
-    (number > 0).then(|| parts[..number].join("-"))
-}
-
-fn instance_parts(other: &Bystander) -> impl Iterator<Item = &ArmId> {
-    let parts = match &other.role {
-        Role::ScaleSetInstance { nics, disks } => Some(nics.iter().chain(disks)),
-        _ => None,
-    };
-    parts.into_iter().flatten()
-}
-
-fn snapshot_source(other: &Bystander) -> Option<&ArmId> {
-    match &other.role {
-        Role::Snapshot { source, in_progress: true } => source.as_ref(),
-        _ => None,
-    }
-}
-
 /// VolumeAttachments by disk, through their volume, or through its record when the volume is gone.
 fn attachments<'a>(inventory: &'a Inventory, records: &'a Records) -> Index<'a, &'a Attachment> {
     let attachments = rows(&inventory.attachments);
@@ -387,26 +339,4 @@ fn attachments<'a>(inventory: &'a Inventory, records: &'a Records) -> Index<'a, 
     let listed = rows(&inventory.volumes).iter().filter_map(|v| Some((&v.name, v.handle.as_ref()?)));
     let attached = |(volume, disk): (&ObjectName, &'a ArmId)| Some((disk.folded(), *by_volume.find(volume.as_str())?));
     Index::of(recorded.chain(listed).filter_map(attached))
-}
-
-fn last(id: &str) -> &str {
-    id.rsplit('/').next().unwrap_or(id)
-}
-
-/// Name up to the suffix that Azure adds to disks (`_OsDisk_1_…`), in lower case. No Kubernetes name has a `_`.
-fn base_name(resource: &CloudResource) -> &str {
-    last(resource.id.folded()).split('_').next().unwrap_or_default()
-}
-
-/// The NodeClaim whose resource this would be by its name.
-fn claim_in_name(resource: &CloudResource) -> Option<&str> {
-    base_name(resource).strip_prefix("aks-")
-}
-
-/// The NodeClaim that a resource points back at: by the tag of its AKS Machine, whose VM has a name of another sort; by
-/// its own tag; else by its name.
-pub(super) fn claim_named_by(resource: &CloudResource) -> Option<ClaimName> {
-    let tagged = |key| resource.tags_any_case(key).find_map(|name| ClaimName::new(name).ok());
-    let by_tag = tagged(labels::TAG_MACHINE_CLAIM).or_else(|| tagged(labels::TAG_CLAIM));
-    by_tag.or_else(|| ClaimName::new(claim_in_name(resource)?).ok())
 }

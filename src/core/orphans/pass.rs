@@ -6,10 +6,10 @@ use super::attempt::Deed;
 use super::breaker;
 use super::finding::{Finding, Refusal, Standing};
 use super::index::Index;
-use super::links::claim_named_by;
 use super::mark::mark_of;
 use super::outlook::{Outlook, kept};
 use super::ownership::Group;
+use super::pointers::claim_named_by;
 use super::report_only::{ReportOnly, Usage, report_only};
 use super::reverse::{Discrepancy, reverse};
 use super::sweep::{SweepMemory, next_inventory};
@@ -67,17 +67,17 @@ impl Pass<'_> {
         }
         let collected = allowance.used();
         let suspects = self.assessed.iter().filter(|a| a.is_suspect());
-        let suspects = Index::of(suspects.map(|a| (a.resource.id.folded(), a.resource)));
+        let suspects = Index::of(suspects.map(|a| (a.resource.id.folded(), a)));
         let running = self.snapshot.in_progress.iter().filter(|key| matches!(key, CommandKey::Resource(_)));
         let mut room = Room { under_way: running.count(), memory, plan, keep_mark: BTreeSet::new() };
         for sweep in self.sweeps {
             let mut findings = judge(&self.case, &self.assessed, sweep, &mut allowance);
             for finding in &mut findings {
-                let Some(resource) = suspects.find(finding.id.folded()) else {
+                let Some(assessed) = suspects.find(finding.id.folded()) else {
                     continue;
                 };
-                self.collect(sweep, finding, resource, &mut room);
-                self.mark(sweep, finding, resource, &mut room);
+                self.collect(sweep, finding, assessed, &mut room);
+                self.mark(sweep, finding, assessed.resource, &mut room);
                 // It may be tried again from the next inventory; until it has gone the report says what kept it.
                 let called_off =
                     room.memory.called_off.get(&finding.id).filter(|_| finding.standing == Standing::Orphan);
@@ -132,7 +132,8 @@ impl Pass<'_> {
     }
 
     /// Deletes what no clause keeps, unless it is being deleted, was deleted since it was listed, or was tried.
-    fn collect(&self, sweep: &Sweep, finding: &Finding, resource: &Arc<CloudResource>, room: &mut Room<'_>) {
+    fn collect(&self, sweep: &Sweep, finding: &Finding, assessed: &Assessed<'_>, room: &mut Room<'_>) {
+        let resource = assessed.resource;
         if finding.standing != Standing::Orphan || !finding.refusals.is_empty() {
             return;
         }
@@ -151,6 +152,7 @@ impl Pass<'_> {
         let delete = SweepDelete {
             sweep: sweep.name.clone(),
             resource: Arc::clone(resource),
+            parts: assessed.parts.iter().flat_map(|parts| parts.listed.iter().copied().cloned()).collect(),
             claim: claim_named_by(resource),
             volume: records.volumes.get(&resource.id).map(|v| v.name.clone()),
             deletion: Deletion {

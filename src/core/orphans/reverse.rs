@@ -4,8 +4,9 @@
 //! looks stuck may be waiting for somebody.
 
 use super::index::Index;
-use super::links::{machine_claim, machine_stem, rows};
+use super::links::rows;
 use super::ownership::lies_in;
+use super::pointers::{machine_claim, machine_stem};
 use crate::cluster::Snapshot;
 use crate::cluster::bystander::{Bystander, Role};
 use crate::cluster::claim::Claim;
