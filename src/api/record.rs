@@ -141,5 +141,8 @@ wire! {
         /// How many turned suspect within the hour.
         #[schemars(extend("minimum" = 0, "maximum" = MOST))]
         suspects: i64,
+        /// `breaker.clearedAt` that lay in the future then, and clear nothing.
+        #[schemars(extend("maxItems" = 20, "x-kubernetes-list-type" = "atomic"))]
+        void?: Vec<String>,
     }
 }

@@ -10,7 +10,7 @@ use crate::cluster::delta::{Delta, apply};
 use crate::cluster::pool::NodeClass;
 use crate::decide::{Memory, decide};
 use crate::executor::Executor;
-use crate::facts::Quota;
+use crate::facts::{Quota, Surroundings};
 use crate::names::{NodeClassName, VmSize};
 use crate::plan::{CommandKey, Effect, Plan, Planned, Reply, Report};
 use crate::ports::PortError;
@@ -115,10 +115,12 @@ impl Controller {
     /// Loses everything that is not durable, as in a crash, and starts from what a source of objects holds.
     pub fn restart(&mut self, snapshot: Snapshot) {
         // Instance types are worked out from their class alone: keeping them saves time and remembers nothing.
-        // So is Azure's quota, which comes from elsewhere.
+        // So are Azure's quota and what is around the group, which come from elsewhere.
         let quota = self.snapshot.quota.take();
+        let surroundings = std::mem::take(&mut self.snapshot.surroundings);
         *self = Self { snapshot, types: std::mem::take(&mut self.types), ..Self::default() };
         self.snapshot.quota = quota;
+        self.snapshot.surroundings = surroundings;
     }
 
     /// Works out the instance types of classes that are new or have changed.
@@ -141,6 +143,11 @@ impl Controller {
     /// Learns how many cores Azure sells now.
     pub fn learn_quota(&mut self, quota: Option<Arc<Quota>>) {
         self.snapshot.learn_quota(quota);
+    }
+
+    /// Learns what is around the node resource group.
+    pub fn learn_surroundings(&mut self, surroundings: Arc<Surroundings>) {
+        self.snapshot.surroundings = surroundings;
     }
 
     /// When it wants to do something by itself; `None` is only on change.

@@ -95,7 +95,10 @@ fn trip(entry: &TripEntry, at: &Path, found: &mut Violations) -> Option<Trip> {
     let when = found.take(&at.key("at"), meta::time(&entry.at));
     let kind = found.take(&at.key("kind"), kind(&entry.kind));
     let count = |n: i64| u32::try_from(n).map_err(|_| "must not be negative");
+    let void = entry.void.iter().flatten().enumerate();
+    let void = void.filter_map(|(i, text)| found.take(&at.key("void").index(i), meta::time(text))).collect();
     Some(Trip {
+        void,
         at: when?,
         kind: kind?,
         suspects: found.take(&at.key("suspects"), count(entry.suspects))?,
@@ -130,6 +133,8 @@ pub fn record_objects(records: &Records) -> Vec<OrphanRecordSpec> {
         let list = &mut shards.next().trips;
         list.get_or_insert_default().push(TripEntry {
             at: trip.at.to_string(),
+            void: Some(trip.void.iter().map(ToString::to_string).collect())
+                .filter(|void: &Vec<String>| !void.is_empty()),
             kind: trip.kind.as_str().to_owned(),
             owned: trip.owned.into(),
             suspects: trip.suspects.into(),

@@ -11,7 +11,8 @@ use napkeeper_azure::{Azure, RetailPrices};
 use napkeeper_core::catalog::{Catalog, RegionCatalog};
 use napkeeper_core::clock::Clock;
 use napkeeper_core::facts::{
-    Book, Fact, FactKind, ImageDefinition, Known, PriceSheet, Quota, SizeListing, age_of, catalog_of, price_list,
+    Book, Fact, FactKind, ImageDefinition, Known, PriceSheet, Quota, SizeListing, Surroundings, age_of, catalog_of,
+    price_list,
 };
 use napkeeper_core::names::{ArmId, VmSize};
 use napkeeper_core::ports::CloudError;
@@ -47,6 +48,8 @@ pub(super) struct Live {
     pub(super) catalog: Arc<RegionCatalog>,
     /// How many cores Azure sells.
     pub(super) quota: Option<Arc<Quota>>,
+    /// Room in subnets, and locks.
+    pub(super) surroundings: Arc<Surroundings>,
 }
 
 /// What facts are asked for, and what serves until they are known.
@@ -105,7 +108,7 @@ impl FactKeeper {
     pub(super) fn new(sources: Sources, metrics: Metrics) -> (Self, watch::Receiver<Arc<Live>>) {
         let known = Known::default();
         let catalog = Arc::new(catalog_of(&known, &sources.asked.embedded, &sources.asked.sheet));
-        let (live, receiver) = watch::channel(Arc::new(Live { catalog, quota: None }));
+        let (live, receiver) = watch::channel(Arc::new(Live { catalog, quota: None, surroundings: Arc::default() }));
         let asked = FactKind::ALL.into_iter().filter(|kind| match kind {
             FactKind::Prices => sources.asked.prices.is_some(),
             FactKind::Subnets => !sources.asked.subnets.is_empty(),
@@ -249,11 +252,13 @@ impl FactKeeper {
         let catalog = catalog_of(&self.known, embedded, sheet);
         self.live.send_if_modified(|live| {
             let same_catalog = *live.catalog == catalog;
-            if same_catalog && live.quota == self.known.quota {
+            let surroundings = self.known.surroundings();
+            if same_catalog && live.quota == self.known.quota && *live.surroundings == surroundings {
                 return false;
             }
             let catalog = if same_catalog { Arc::clone(&live.catalog) } else { Arc::new(catalog) };
-            *live = Arc::new(Live { catalog, quota: self.known.quota.clone() });
+            let surroundings = Arc::new(surroundings);
+            *live = Arc::new(Live { catalog, quota: self.known.quota.clone(), surroundings });
             true
         });
     }

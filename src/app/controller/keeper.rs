@@ -255,6 +255,7 @@ impl Keeper {
             tracing::info!(sizes = live.catalog.sizes.len(), "the catalogue has changed");
         }
         self.controller.learn_quota(live.quota.clone());
+        self.controller.learn_surroundings(Arc::clone(&live.surroundings));
         self.changed = true;
     }
 

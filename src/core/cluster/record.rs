@@ -33,7 +33,8 @@ pub struct Sighting {
     pub incarnation: Arc<str>,
     /// Tags as first seen. Somebody who changes them is at work on it: it starts anew.
     pub tags: Tags,
-    /// First time.
+    /// First time, moved ahead by every gap in which nobody looked or the clock was set: its distance from the last time
+    /// is what was watched.
     pub first_seen: Timestamp,
     /// The last time that was counted in `times`.
     pub last_seen: Timestamp,
@@ -98,4 +99,8 @@ pub struct Trip {
     pub suspects: u32,
     /// Of how many that are owned.
     pub owned: u32,
+    /// `breaker.clearedAt` of sweeps that lay in the future then: nobody who wrote one knew of this trip, so it never
+    /// clears anything, not even once its time has come.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub void: Vec<Timestamp>,
 }

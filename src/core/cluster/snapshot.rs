@@ -13,7 +13,7 @@ use super::record::Records;
 use super::sweep::Sweep;
 use super::volume::Volume;
 use crate::catalog::InstanceType;
-use crate::facts::Quota;
+use crate::facts::{Quota, Surroundings};
 use crate::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId};
 use crate::plan::{CommandKey, Pause};
 use crate::resources::Resources;
@@ -119,6 +119,8 @@ pub struct Snapshot {
     pub pause: Pause,
     /// Azure's quotas of cores; `None` where they are not known, and then they stop nobody.
     pub quota: Option<Arc<Quota>>,
+    /// Room in subnets, and locks, as last known.
+    pub surroundings: Arc<Surroundings>,
     /// Grows when quota or instance types change: what had no place before may have one now.
     facts_generation: u64,
     index: Index,

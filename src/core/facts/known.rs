@@ -45,6 +45,27 @@ pub struct SubnetRoom {
     pub usable: u64,
 }
 
+/// What is known around the node resource group that a sweep goes by. Nothing of it proves anything: where it is not
+/// known, or old, a sweep keeps more or takes another order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Surroundings {
+    /// Addresses of the subnets that nodes are in.
+    pub subnets: Vec<SubnetRoom>,
+    /// Locks of the node resource group, and of what is in it.
+    pub locks: Vec<Lock>,
+}
+
+impl Known {
+    /// What a sweep goes by.
+    #[must_use]
+    pub fn surroundings(&self) -> Surroundings {
+        Surroundings {
+            subnets: self.subnets.as_ref().map(|fact| fact.value.clone()).unwrap_or_default(),
+            locks: self.locks.as_ref().map(|fact| fact.value.clone()).unwrap_or_default(),
+        }
+    }
+}
+
 impl SubnetRoom {
     /// Addresses that are free.
     #[must_use]
@@ -62,6 +83,16 @@ pub struct Lock {
     pub level: LockLevel,
     /// What people wrote on it.
     pub notes: Option<Arc<str>>,
+}
+
+impl Lock {
+    /// True when it forbids to delete a resource: it is on that, or on the group or subscription that it lies in.
+    #[must_use]
+    pub fn covers(&self, resource: &ArmId) -> bool {
+        let scope = self.id.folded().split("/providers/microsoft.authorization/").next().unwrap_or_default();
+        let rest = resource.folded().strip_prefix(scope);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
 }
 
 /// What a lock forbids.

@@ -13,7 +13,7 @@ mod sku;
 
 pub use book::{Book, FactKind, Failure};
 pub use image::{Gallery, ImageDefinition, ImageNeeds, ImageVersion, image_definitions, newest, ubuntu_default};
-pub use known::{Fact, Known, Lock, LockLevel, Source, SubnetRoom, age_of, catalog_of};
+pub use known::{Fact, Known, Lock, LockLevel, Source, SubnetRoom, Surroundings, age_of, catalog_of};
 pub use listing::{KEPT_FOR, Listed, SizeListing, TooShort};
 pub use price::{Meter, PriceList, Prices, price_list};
 pub use quota::{Quota, QuotaShort, Room, STALE_AFTER, Usage};

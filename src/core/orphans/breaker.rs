@@ -15,17 +15,38 @@ use std::collections::BTreeMap;
 pub const WINDOW: SignedDuration = SignedDuration::from_hours(1);
 /// What was deleted may be listed for so long. Nobody promises a bound: users have seen 20 minutes.
 const LISTS_LAG: SignedDuration = SignedDuration::from_mins(30);
+/// So many clearances in the future are kept with a trip: a record has room for no more.
+const MOST_VOID: usize = 20;
 /// So many may turn suspect together in any cluster.
 const TOLERATED: u32 = 3;
 /// So many of a hundred owned ones may, in a greater cluster.
 const TOLERATED_PERCENT: u32 = 10;
 
 /// Until when Git has cleared the breaker: the latest `breaker.clearedAt` of any sweep. One in the future is refused,
-/// for it would switch the breaker off.
+/// for it would switch the breaker off; and so it stays for every trip that happens before its time has come.
 #[must_use]
-pub fn cleared_at<'a>(sweeps: impl IntoIterator<Item = &'a Sweep>, now: Timestamp) -> Option<Timestamp> {
+pub fn cleared_at<'a>(
+    sweeps: impl IntoIterator<Item = &'a Sweep>,
+    records: &Records,
+    now: Timestamp,
+) -> Option<Timestamp> {
     let given = sweeps.into_iter().filter_map(|s| s.breaker_cleared_at);
-    given.filter(|at| *at <= now).max()
+    given.filter(|at| *at <= now && !is_void(records, *at)).max()
+}
+
+/// True when a clearance lay in the future when the breaker tripped.
+pub(super) fn is_void(records: &Records, cleared_at: Timestamp) -> bool {
+    records.trips.iter().any(|trip| trip.void.contains(&cleared_at))
+}
+
+/// Clearances that lie in the future.
+pub(super) fn to_come(sweeps: &[Sweep], now: Timestamp) -> Vec<Timestamp> {
+    let mut to_come: Vec<Timestamp> =
+        sweeps.iter().filter_map(|s| s.breaker_cleared_at.filter(|at| *at > now)).collect();
+    to_come.sort_unstable();
+    to_come.dedup();
+    to_come.truncate(MOST_VOID);
+    to_come
 }
 
 /// A trip that Git has not cleared.
@@ -38,7 +59,7 @@ pub fn open_trip(records: &Records, cleared_at: Option<Timestamp>) -> Option<&Tr
 /// What a trip says in a report, with the line that clears it.
 #[must_use]
 pub fn explain(trip: &Trip) -> String {
-    let Trip { at, kind, suspects, owned } = trip;
+    let Trip { at, kind, suspects, owned, .. } = trip;
     let after = Timestamp::from_second(at.as_second() + 1).unwrap_or(*at);
     format!(
         "the breaker tripped at {at}: {suspects} of {owned} {kind} turned suspect within an hour. If that is right, commit `breaker: {{clearedAt: \"{after}\"}}` to the OrphanSweep's spec"
@@ -62,7 +83,7 @@ pub(super) fn trips(case: &Case<'_>, assessed: &[Assessed<'_>], terminating: &BT
         let suspects = count(suspects.filter(|a| turned_lately(case, a)));
         let many = suspects > TOLERATED && suspects * 100 > owned * TOLERATED_PERCENT;
         let all = owned >= 2 && suspects == owned;
-        (many || all).then_some(Trip { at: case.inventory.finished_at, kind, suspects, owned })
+        (many || all).then_some(Trip { at: case.inventory.finished_at, kind, suspects, owned, void: Vec::new() })
     };
     let known = |kind: &ResourceKind| {
         let cleared = |t: &Trip| case.cleared_at.is_some_and(|c| t.at < c);
@@ -131,6 +152,25 @@ mod tests {
         let trips = trips_with(5, true);
         assert_eq!((trips[0].suspects, trips[0].owned), (5, 40));
         assert_eq!(trips_with(5, false), [], "three an hour are no burst");
+    }
+
+    #[test]
+    fn a_clearance_in_the_future_clears_nothing_that_comes_before_its_time() {
+        let mut world = World::new();
+        world.sweep.approval_required.clear();
+        world.sweep.breaker_cleared_at = Some(start() + HOURS(5));
+        (0..4).for_each(|n| world.add(nic(&format!("leaked-{n}"), tags("gone", "uid-gone"))));
+        let halted = |world: &World| world.report.as_ref().unwrap().halted.clone().unwrap_or_default();
+        world.run(HOURS(4));
+        assert_eq!(world.snapshot.records.trips[0].void, [start() + HOURS(5)]);
+        assert!(halted(&world).contains("lies in the future"), "{}", halted(&world));
+        world.crash();
+        world.run(HOURS(8));
+        assert_eq!(world.deleted_names(), [""; 0], "its time has come, and nobody has looked at the trip");
+        assert!(halted(&world).contains("was there before the trip"), "{}", halted(&world));
+        world.sweep.breaker_cleared_at = Some(world.now - MINUTES(1));
+        world.run(HOURS(1));
+        assert_eq!((world.deleted.len(), halted(&world).as_ref()), (1, ""), "somebody has");
     }
 
     #[test]

@@ -23,6 +23,7 @@ fn over_nine_days(world: &mut World) {
     for resource in &all {
         world.approve(resource);
     }
+    world.sweep.observe_every = HOURS(20);
     let end = world.now + WEEKS;
     while world.now < end {
         world.run(MINUTES(40));
@@ -45,6 +46,7 @@ fn a_leaked_nic_is_collected_after_thirty_minutes_and_two_sightings() {
 #[test]
 fn age_alone_is_not_enough_and_times_count_only_ten_minutes_apart() {
     let mut world = World::new();
+    world.sweep.observe_every = MINUTES(30);
     world.add(gone_nic("leaked"));
     world.observe();
     for _ in 0..3 {
@@ -312,7 +314,7 @@ fn a_failed_listing_adds_and_clears_nothing_and_is_reported() {
     world.run(MINUTES(20));
     let before = world.snapshot.records.clone();
     let claims = std::mem::replace(&mut world.inventory.claims, Err(failure));
-    world.now += MINUTES(30);
+    world.now += MINUTES(10);
     world.observe();
     assert_eq!(world.snapshot.records, before);
     assert_eq!(world.deleted_names(), [""; 0]);
@@ -563,7 +565,7 @@ fn what_comes_alive_after_the_listing_is_kept_by_the_last_look() {
 fn every_clause_is_needed() {
     use Clause::*;
     let kept = |name: &str| KEPT.iter().find(|(n, ..)| *n == name).unwrap().1;
-    let table: [Needed; 13] = [
+    let table: [Needed; 14] = [
         (&[OwnedByTag], "untagged", kept("untagged")),
         (&[OwnedByTag], "foreign-vm", kept("foreign-vm")),
         (&[VolumeRecord], "unknown-disk", kept("unknown-disk")),
@@ -576,6 +578,11 @@ fn every_clause_is_needed() {
         (&[NicServesNothing, RecheckResource], "private-endpoint", kept("private-endpoint")),
         (&[DiskUnattached, RecheckResource], "exported", kept("exported")),
         (&[Exclusion], "excluded", kept("excluded")),
+        (&[TakesAlong], "lone", |w| {
+            let [machine, mut card, boot] = lone_vm("lone");
+            card.tags.clear();
+            [machine, card, boot].into_iter().for_each(|resource| w.add(resource));
+        }),
         (&[GroupManagedByUs], "leaked", |w| {
             w.inventory.group_managed_by = Ok(Some(group()));
             w.add(gone_nic("leaked"));
@@ -613,6 +620,7 @@ fn every_clause_of_time_and_leave_is_needed() {
     assert_eq!(deleted_without(&[], nothing), Some(MINUTES(30)));
     assert_eq!(deleted_without(&[OldEnough], nothing), Some(MINUTES(10)));
     let rarely: Stage = |w| {
+        w.sweep.observe_every = MINUTES(30);
         w.observe();
         w.now += MINUTES(35);
         w.pass();
@@ -731,7 +739,7 @@ fn a_restart_observes_at_once_and_judges_nothing_until_then() {
     world.add(gone_nic("leaked"));
     world.run(MINUTES(20));
     world.crash();
-    world.now += MINUTES(30);
+    world.now += MINUTES(15);
     let observes = |plan: &crate::plan::Plan| {
         let first = plan.commands.first().map(|p| &p.command);
         matches!(first, Some(Command::Observe { category: "first" }))

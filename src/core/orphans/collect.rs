@@ -54,6 +54,8 @@ pub struct CollectScript {
 #[derive(Debug, Clone)]
 enum Task {
     Resource,
+    /// What goes with it.
+    Part(Arc<CloudResource>),
     Claim(ClaimName),
     Node(ProviderId),
     Volume(ObjectName),
@@ -73,6 +75,7 @@ impl CollectScript {
         let mut checks = Vec::new();
         if settings.law.holds(Clause::RecheckResource) {
             checks.push(Task::Resource);
+            checks.extend(delete.parts.iter().cloned().map(Task::Part));
         }
         if settings.law.holds(Clause::RecheckOwners) {
             checks.extend(owners(&delete, &settings.cluster.group));
@@ -119,6 +122,7 @@ impl CollectScript {
         let id = &self.delete.resource.id;
         Step::perform(match task {
             Task::Resource => Effect::Get(id.clone()),
+            Task::Part(part) => Effect::Get(part.id.clone()),
             Task::Claim(name) => Effect::ReadClaim(name),
             Task::Node(vm) => Effect::ReadNode(vm),
             Task::Volume(name) => Effect::ReadVolume(name),
@@ -144,6 +148,7 @@ impl CollectScript {
                 Ok(()) => self.next(now),
                 Err(refusal) => self.called_off(refusal, now),
             },
+            (Task::Part(listed), Reply::Resource(Some(current))) if is_same(&listed, &current) => self.next(now),
             (Task::Claim(_), Reply::Claim(None))
             | (Task::Node(_), Reply::Node(None))
             | (Task::Volume(_), Reply::Volume(None))
@@ -303,11 +308,15 @@ pub fn final_check(listed: &CloudResource, current: &CloudResource) -> Result<()
     if in_use(current).is_some() {
         return Err(Refusal::SignOfLife);
     }
-    let same = listed.id == current.id
+    if is_same(listed, current) { Ok(()) } else { Err(Refusal::Changed) }
+}
+
+/// True when nothing has happened to a resource but our mark.
+fn is_same(listed: &CloudResource, current: &CloudResource) -> bool {
+    listed.id == current.id
         && listed.incarnation == current.incarnation
         && same_but_for_marks(&listed.tags, &current.tags)
-        && listed.detail == current.detail;
-    if same { Ok(()) } else { Err(Refusal::Changed) }
+        && listed.detail == current.detail
 }
 
 #[cfg(test)]
@@ -321,6 +330,7 @@ mod tests {
     fn delete_of(resource: CloudResource) -> SweepDelete {
         SweepDelete {
             sweep: ObjectName::new("all").unwrap(),
+            parts: Vec::new(),
             claim: ClaimName::new("gone").ok(),
             volume: ObjectName::new("pv-1").ok(),
             deletion: Deletion {

@@ -2,9 +2,10 @@
 
 use super::fixtures::*;
 use super::*;
-use crate::cluster::cloud::{CloudResource, DiskState, ResourceKind};
+use crate::cluster::cloud::{CloudResource, Detail, DiskState, ResourceKind};
 use crate::cluster::sweep::{Approval, Sweep, SweepMode};
 use crate::cluster::volume::ReclaimPolicy;
+use crate::facts::{SubnetRoom, Surroundings};
 use crate::labels;
 use crate::names::{ArmId, ObjectName};
 use crate::ports::CloudErrorCode;
@@ -75,7 +76,25 @@ fn a_lockdown_degrades_one_kind_is_tried_again_and_passes_by_itself() {
 }
 
 #[test]
-fn nics_of_the_fullest_subnet_go_first_then_disks_vms_and_data_disks() {
+fn nics_of_the_subnet_with_the_fewest_free_addresses_go_first() {
+    let mut world = wide_world();
+    // NICs of the group hold most of what is wide; what others hold of what is tight only Azure knows.
+    (0..3).for_each(|n| world.add(nic_in(&format!("a-wide-{n}"), Some("wide"))));
+    for name in ["b-unknown", "c-tight", "d-full"] {
+        world.add(nic_in(name, name.split_once('-').map(|(_, subnet)| subnet)));
+    }
+    let room = |name: &str, used| {
+        let Detail::Nic(nic) = nic_in("x", Some(name)).detail else { panic!("a NIC") };
+        SubnetRoom { id: nic.subnet.unwrap(), used, usable: 251 }
+    };
+    let subnets = vec![room("wide", 100), room("tight", 240), room("full", 251)];
+    world.snapshot.surroundings = Arc::new(Surroundings { subnets, locks: Vec::new() });
+    world.run(MINUTES(40));
+    assert_eq!(world.deleted_names(), ["d-full", "c-tight", "a-wide-0", "a-wide-1", "a-wide-2", "b-unknown"]);
+}
+
+#[test]
+fn without_free_addresses_nics_of_the_fullest_subnet_go_first_then_disks_vms_and_data_disks() {
     let mut world = wide_world();
     let disk = data_disk("e-pvc");
     world.add(disk.clone());

@@ -1,13 +1,15 @@
 //! Doubts: what is not proven keeps. One test for each case in which a doubt once could have been taken for a proof.
 
 use super::fixtures::*;
-use super::links::claim_named_by;
+use super::pointers::claim_named_by;
 use super::*;
-use crate::cluster::cloud::Tags;
+use crate::cluster::bystander::Role;
+use crate::cluster::cloud::{CloudResource, Tags};
 use crate::cluster::sweep::{Exclusion, SweepMode};
 use crate::cluster::volume::{Attachment, ReclaimPolicy};
+use crate::facts::{Lock, LockLevel, Surroundings};
 use crate::labels;
-use crate::names::{NodeName, ObjectName};
+use crate::names::{ArmId, NodeName, ObjectName};
 use crate::plan::{Command, Effect, Switch};
 use crate::ports::CloudErrorCode;
 use std::sync::Arc;
@@ -237,5 +239,97 @@ fn what_is_called_off_waits_behind_the_others_and_says_why() {
 fn marks_are_held_back_by_the_switch_that_holds_deletes() {
     for effect in [Effect::Tag(group(), Tags::new()), Effect::Untag(group(), Tags::new())] {
         assert_eq!(effect.held_by(), Some(Switch::Delete));
+    }
+}
+
+/// What keeps a VM: the name of what would go with it, and how that is staged.
+type Part = (&'static str, fn(&mut World, &mut [CloudResource; 3]));
+
+const PARTS: [Part; 11] = [
+    ("lone-nic", |_, [_, card, _]| card.tags.clear()),
+    ("lone-os", |_, [_, _, boot]| boot.tags.extend([tag(labels::TAG_CLUSTER, "another")])),
+    ("lone-nic", |_, [_, card, _]| card.tags.extend(tags("live-1", "uid-1"))),
+    ("lone-nic", |_, [_, card, _]| as_nic(card).serves = Some(Arc::from("private endpoint db"))),
+    ("lone-os", |_, [_, _, boot]| as_disk(boot).max_shares = 2),
+    ("lone-os", |_, [_, _, boot]| as_disk(boot).managed_by.push(group().resource("x/y", "other"))),
+    ("lone-nic", |w, _| w.sweep.exclusions.push(Exclusion::Name(Arc::from("lone-nic")))),
+    ("pvc", |w, [machine, ..]| {
+        let mut disk = data_disk("pvc");
+        as_disk(&mut disk).managed_by = vec![machine.id.clone()];
+        as_vm(machine).data_disks = vec![disk.id.clone()];
+        w.add(disk);
+    }),
+    ("elsewhere", |_, [machine, ..]| as_vm(machine).data_disks = vec![group().resource("x/disks", "elsewhere")]),
+    ("lone-os", |w, [_, _, boot]| {
+        let role = Role::Snapshot { source: Some(boot.id.clone()), in_progress: true };
+        w.bystand(role, "Microsoft.Compute/snapshots", "s", Tags::new());
+    }),
+    ("lone-nic", |w, [_, card, _]| {
+        let id = ArmId::new(format!("{}/providers/Microsoft.Authorization/locks/keep", card.id)).unwrap();
+        let locks = vec![Lock { id, level: LockLevel::CanNotDelete, notes: None }];
+        w.snapshot.surroundings = Arc::new(Surroundings { subnets: Vec::new(), locks });
+    }),
+];
+
+#[test]
+fn a_vm_stays_while_something_that_would_go_with_it_must() {
+    let mut alone = eager();
+    lone_vm("lone").into_iter().for_each(|resource| alone.add(resource));
+    alone.run(HOURS(1));
+    assert_eq!(alone.deleted_names(), ["lone"]);
+    for (n, (part, stage)) in PARTS.into_iter().enumerate() {
+        let mut world = eager();
+        let mut all = lone_vm("lone");
+        stage(&mut world, &mut all);
+        all.into_iter().for_each(|resource| world.add(resource));
+        world.run(HOURS(2));
+        assert_eq!(world.deleted_names(), [""; 0], "case {n}: {part}");
+        let report = world.report.as_ref().unwrap();
+        let finding = report.findings.iter().find(|f| f.id.name() == "lone").unwrap();
+        assert_eq!(finding.refusals, [Refusal::TakesAlong], "case {n}: {part}");
+        let told = finding.evidence.join("; ");
+        assert!(told.contains(&format!("{part} would go with it")), "case {n}: {told}");
+    }
+}
+
+#[test]
+fn what_would_go_with_a_vm_is_looked_at_right_before_the_delete_too() {
+    for n in 1..=2 {
+        let mut world = eager();
+        let mut truly = lone_vm("lone");
+        truly.iter().cloned().for_each(|resource| world.add(resource));
+        truly[n].tags.extend([tag("owner", "me")]);
+        world.truly = Some(truly.into_iter().map(Arc::new).collect());
+        world.run(MINUTES(30));
+        assert_eq!((world.deleted_names(), world.called_off.as_slice()), (vec![], &[Refusal::Changed][..]), "part {n}");
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_makes_nothing_old() {
+    for step in [HOURS(3), HOURS(24 * 30), HOURS(-5)] {
+        let mut world = World::new();
+        let disk = data_disk("pvc-1");
+        world.had_volume("pv-1", &disk, ReclaimPolicy::Delete);
+        world.sweep.approval_required.clear();
+        [gone_nic("leaked"), disk].into_iter().for_each(|resource| world.add(resource));
+        world.observe();
+        let first = world.now;
+        // Another replica leads, whose clock is another.
+        world.crash();
+        world.now += step + MINUTES(1);
+        let lost = world.now;
+        world.run(MINUTES(20));
+        assert_eq!(world.deleted_names(), [""; 0], "{step:?}: 21 min have passed");
+        if step > HOURS(0) {
+            assert_eq!(world.snapshot.records.sightings[&gone_nic("leaked").id].first_seen, lost);
+            world.now += MINUTES(10);
+            world.run(MINUTES(20));
+            assert_eq!(world.deleted_names(), ["leaked"], "{step:?}: watched for 30 min");
+        } else {
+            world.now = first + MINUTES(10);
+            world.run(MINUTES(40));
+            assert_eq!(world.deleted_names(), ["leaked"], "the clock is right again");
+        }
     }
 }

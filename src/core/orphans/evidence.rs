@@ -17,6 +17,9 @@ pub(super) fn of(
     sighting: Option<&Sighting>,
 ) -> Vec<Arc<str>> {
     let resource = assessed.resource;
+    if assessed.life.as_ref().is_some_and(|life| life.by.is_empty()) {
+        return Vec::new();
+    }
     let mut evidence = Vec::with_capacity(2);
     evidence.push(match &assessed.ownership {
         Ok(owned) => Arc::clone(owned),
@@ -26,6 +29,7 @@ pub(super) fn of(
     if assessed.is_suspect() {
         evidence.extend(sweep.exclusions.iter().find(|e| excludes(e, resource)).map(|e| Arc::from(excluded(e))));
     }
+    evidence.extend(case.kept_part(assessed, sweep));
     evidence.extend(sighting.map(|s| {
         let (times, first, last) = (s.times, s.first_seen, s.last_seen);
         Arc::from(format!("seen {times} times without a sign of life from {first} to {last}"))

@@ -91,6 +91,8 @@ pub enum Refusal {
     Retained,
     /// Clause 2: something alive links to it, or it is attached.
     SignOfLife,
+    /// Clause 2, VMs: a NIC or disk would go with it that may not be collected.
+    TakesAlong,
     /// Clause 3: not an orphan for long enough.
     TooYoung,
     /// Clause 4: not seen twice, at least 10 min apart.
@@ -131,6 +133,7 @@ impl Refusal {
             Self::NoVolumeRecord => "no_volume_record",
             Self::Retained => "retained",
             Self::SignOfLife => "sign_of_life",
+            Self::TakesAlong => "takes_along",
             Self::TooYoung => "too_young",
             Self::SeenOnce => "seen_once",
             Self::PartialListing => "partial_listing",

@@ -109,6 +109,19 @@ pub(super) fn data_disk(name: &str) -> CloudResource {
     disk(name, Tags::new(), false)
 }
 
+/// A VM of this cluster that nobody wants, with its NIC and OS disk.
+pub(super) fn lone_vm(name: &str) -> [CloudResource; 3] {
+    let gone = || tags("gone", "uid-gone");
+    let (mut machine, mut card, mut boot) =
+        (vm(name, gone()), nic(&format!("{name}-nic"), gone()), os_disk(&format!("{name}-os"), gone()));
+    as_vm(&mut machine).nics = vec![card.id.clone()];
+    as_vm(&mut machine).os_disk = Some(boot.id.clone());
+    as_nic(&mut card).vm = Some(machine.id.clone());
+    as_disk(&mut boot).state = DiskState::Attached;
+    as_disk(&mut boot).managed_by = vec![machine.id.clone()];
+    [machine, card, boot]
+}
+
 pub(super) fn as_disk(resource: &mut CloudResource) -> &mut Disk {
     match &mut resource.detail {
         Detail::Disk(disk) => disk,

@@ -4,15 +4,16 @@
 //! told apart by a number made of their text: always the same for the same text, and nothing ever depends on the order
 //! of the entries, which is why the core may have it and no `HashMap`.
 
-use std::borrow::Cow;
-
 /// Marks an empty bucket and the end of a chain.
 const NONE: u32 = u32::MAX;
+
+/// So many bytes at the end of a text make its number: ids of one group begin alike, and the name stands last.
+const TELLING: usize = 64;
 
 /// A text with its number, to be looked up in several indexes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Key<'k> {
-    number: u64,
+    number: u32,
     text: &'k str,
 }
 
@@ -32,22 +33,17 @@ pub(super) struct Index<'a, T> {
 
 #[derive(Debug)]
 struct Row<'a, T> {
-    number: u64,
+    number: u32,
     next: u32,
-    text: Cow<'a, str>,
+    text: &'a str,
     value: T,
 }
 
 impl<'a, T> Index<'a, T> {
     /// Indexes rows; of several with the same text the last one stands.
     pub(super) fn of(rows: impl Iterator<Item = (&'a str, T)>) -> Self {
-        Self::of_texts(rows.map(|(text, value)| (Cow::Borrowed(text), value)))
-    }
-
-    /// As [`Index::of`], where some texts have to be made.
-    pub(super) fn of_texts(rows: impl Iterator<Item = (Cow<'a, str>, T)>) -> Self {
         let rows: Vec<Row<'a, T>> =
-            rows.map(|(text, value)| Row { number: number(&text), next: NONE, text, value }).collect();
+            rows.map(|(text, value)| Row { number: number(text), next: NONE, text, value }).collect();
         // No inventory comes near the 4,294,967,294 rows that the links can count.
         let mut index = Self { buckets: vec![NONE; rows.len().next_power_of_two()], rows };
         for place in 0..index.rows.len() {
@@ -75,22 +71,25 @@ impl<'a, T> Index<'a, T> {
         if self.rows.is_empty() { None } else { self.get(Key::of(text)) }
     }
 
-    fn bucket(&self, number: u64) -> usize {
-        // Its upper half is mixed best.
-        let mixed = usize::try_from(number >> 32).unwrap_or(0);
-        mixed & (self.buckets.len() - 1)
+    fn bucket(&self, number: u32) -> usize {
+        usize::try_from(number).unwrap_or(0) & (self.buckets.len() - 1)
     }
 }
 
 /// A number that the text alone decides: eight bytes at a time, each turned and multiplied into the ones before.
-fn number(text: &str) -> u64 {
-    let mut number = text.len() as u64;
-    for bytes in text.as_bytes().chunks(8) {
-        let mut word = [0; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
-        number = (number.rotate_left(5) ^ u64::from_le_bytes(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
-    number ^ (number >> 29)
+fn number(text: &str) -> u32 {
+    let bytes = text.as_bytes();
+    let telling = &bytes[bytes.len().saturating_sub(TELLING)..];
+    // A product carries upwards only, so the upper half is brought down before each.
+    let mixed = |number: u64, word: u64| {
+        let both = number.rotate_left(5) ^ word;
+        (both ^ (both >> 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    };
+    let (words, rest) = telling.as_chunks::<8>();
+    let whole = words.iter().fold(bytes.len() as u64, |number, word| mixed(number, u64::from_le_bytes(*word)));
+    let last = rest.iter().fold(0, |word: u64, byte| word << 8 | u64::from(*byte));
+    // The upper half is mixed best.
+    (mixed(whole, last) >> 32) as u32
 }
 
 #[cfg(test)]

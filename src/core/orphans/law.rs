@@ -34,6 +34,8 @@ pub enum Clause {
     DiskUnattached,
     /// 2: AKS does not keep it for itself (`aks-managed-`).
     AksManaged,
+    /// 2: nothing that goes along with a VM is alive, foreign, a data disk, excluded or locked.
+    TakesAlong,
     /// 3: an orphan for long enough, counted from the first durable sighting.
     OldEnough,
     /// 4: seen twice, at least 10 min apart.
@@ -72,7 +74,7 @@ pub enum Clause {
 
 impl Clause {
     /// All of them.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::GroupManagedByUs,
         Self::LiveNodeInGroup,
         Self::OwnedByTag,
@@ -88,6 +90,7 @@ impl Clause {
         Self::NicServesNothing,
         Self::DiskUnattached,
         Self::AksManaged,
+        Self::TakesAlong,
         Self::OldEnough,
         Self::SeenTwice,
         Self::WholeListings,

@@ -9,6 +9,10 @@
 use super::finding::Standing;
 use super::index::{Index, Key};
 use super::law::{Clause, Law};
+use super::pointers::{
+    base_name, claim_in_name, claim_named_by, ids_of, instance_parts, last, machine_claim, machine_stem, machine_vm,
+    parts_of, snapshot_source, stem_in_name,
+};
 use super::reserved::{busy_disk, managed_by_aks, own_vms, serves};
 use crate::cluster::bystander::{Bystander, Role};
 use crate::cluster::claim::Claim;
@@ -18,10 +22,10 @@ use crate::cluster::node::Node;
 use crate::cluster::record::{Records, SeenVolume};
 use crate::cluster::volume::{Attachment, Volume};
 use crate::labels;
-use crate::names::{ArmId, ClaimName, ObjectName};
+use crate::names::{ArmId, ObjectName};
 use crate::settings::Settings;
-use std::borrow::Cow;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
 
 /// A link from something alive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,8 +34,27 @@ pub struct SignOfLife {
     pub clause: Clause,
     /// What that makes of it: owned, in flight or protected.
     pub standing: Standing,
-    /// Who links to it and how, for people: the chain from the object to the resource.
+    /// Who links to it and how, for people: the chain from the object to the resource. Empty where nobody asked for it.
     pub by: Arc<str>,
+}
+
+/// Where nobody asked for words.
+static NO_WORDS: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(""));
+
+/// Are words for people asked for? In a great group nearly everything is alive, and nobody reads why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Say {
+    Words,
+    Nothing,
+}
+
+impl Say {
+    fn words(self, make: impl FnOnce() -> String) -> String {
+        match self {
+            Self::Words => make(),
+            Self::Nothing => String::new(),
+        }
+    }
 }
 
 /// Index of all links of an inventory.
@@ -48,7 +71,7 @@ pub struct Links<'a> {
     vm_by_part: Index<'a, &'a CloudResource>,
     machine_by_vm: Index<'a, &'a Bystander>,
     machine_by_claim: Index<'a, &'a Bystander>,
-    machine_by_name: Index<'a, &'a Bystander>,
+    machine_by_name: BTreeMap<String, &'a Bystander>,
     instance_by_part: Index<'a, &'a Bystander>,
     snapshot_by_disk: Index<'a, &'a Bystander>,
     volume_by_disk: Index<'a, &'a Volume>,
@@ -60,7 +83,7 @@ pub struct Links<'a> {
 }
 
 /// One sort of link: a sign of life of a resource, and what that makes of it.
-type Link<'a> = fn(&Links<'a>, &CloudResource, Key<'_>) -> Option<(Standing, String)>;
+type Link<'a> = fn(&Links<'a>, &CloudResource, Key<'_>, Say) -> Option<(Standing, String)>;
 
 /// The rows of a listing. One that failed gives none: whether every listing is whole is asked before (clause 5).
 pub(super) fn rows<T>(listing: &Listing<T>) -> &[Arc<T>] {
@@ -89,7 +112,7 @@ impl<'a> Links<'a> {
             vm_by_part: Index::of(vms().flat_map(|vm| parts_of(vm).map(move |part| (part.folded(), vm)))),
             machine_by_vm: Index::of(others().filter_map(|m| Some((machine_vm(m)?.folded(), m)))),
             machine_by_claim: Index::of(others().filter_map(|m| Some((machine_claim(m)?, m)))),
-            machine_by_name: Index::of_texts(others().filter_map(|m| Some((Cow::Owned(machine_stem(m)?), m)))),
+            machine_by_name: others().filter_map(|m| Some((machine_stem(m)?, m))).collect(),
             instance_by_part: Index::of(others().flat_map(|i| instance_parts(i).map(move |id| (id.folded(), i)))),
             snapshot_by_disk: Index::of(others().filter_map(|s| Some((snapshot_source(s)?.folded(), s)))),
             volume_by_disk: Index::of(volumes().filter_map(|v| Some((v.handle.as_ref()?.folded(), v)))),
@@ -104,6 +127,31 @@ impl<'a> Links<'a> {
     /// The first sign of life of a resource; `None` when nothing alive links to it.
     #[must_use]
     pub fn life(&self, resource: &CloudResource) -> Option<SignOfLife> {
+        self.look(resource, Say::Words)
+    }
+
+    /// As [`Links::life`], without the words: which is the most of the work where nearly everything is alive.
+    pub(super) fn life_in_brief(&self, resource: &CloudResource) -> Option<SignOfLife> {
+        self.look(resource, Say::Nothing)
+    }
+
+    /// The record of the volume that a resource was.
+    pub(super) fn recorded(&self, resource: &CloudResource) -> Option<&'a SeenVolume> {
+        self.recorded.find(resource.id.folded()).copied()
+    }
+
+    /// As [`Links::life`], of a NIC or disk of a VM: that a VM has it is no sign of life.
+    pub(super) fn life_of_part(&self, resource: &CloudResource) -> Option<SignOfLife> {
+        let of_vm = |clause| matches!(clause, Clause::NoVm | Clause::DiskUnattached);
+        self.first(resource, Say::Words, |clause| !of_vm(clause))
+    }
+
+    fn look(&self, resource: &CloudResource, say: Say) -> Option<SignOfLife> {
+        self.first(resource, say, |_| true)
+    }
+
+    /// The first sign of life by the clauses that count.
+    fn first(&self, resource: &CloudResource, say: Say, counts: impl Fn(Clause) -> bool) -> Option<SignOfLife> {
         let links: [(Clause, Link<'a>); 10] = [
             (Clause::NoClaim, Self::claim),
             (Clause::NoNode, Self::node),
@@ -112,20 +160,21 @@ impl<'a> Links<'a> {
             (Clause::NoVm, Self::vm),
             (Clause::NoVolume, Self::volume),
             (Clause::NoSnapshot, Self::snapshot),
-            (Clause::NicServesNothing, |_, resource, _| Some((Standing::Protected, serves(resource)?))),
-            (Clause::DiskUnattached, |_, resource, _| Some((Standing::Protected, busy_disk(resource)?))),
-            (Clause::AksManaged, |_, resource, _| Some((Standing::Protected, managed_by_aks(resource)?))),
+            (Clause::NicServesNothing, |_, resource, _, _| Some((Standing::Protected, serves(resource)?))),
+            (Clause::DiskUnattached, |_, resource, _, _| Some((Standing::Protected, busy_disk(resource)?))),
+            (Clause::AksManaged, |_, resource, _, _| Some((Standing::Protected, managed_by_aks(resource)?))),
         ];
         let key = Key::of(resource.id.folded());
-        let holding = links.iter().filter(|(clause, _)| self.law.holds(*clause));
+        let holding = links.iter().filter(|(clause, _)| self.law.holds(*clause) && counts(*clause));
         holding.copied().find_map(|(clause, link)| {
-            let (standing, by) = link(self, resource, key)?;
-            Some(SignOfLife { clause, standing, by: Arc::from(by) })
+            let (standing, by) = link(self, resource, key, say)?;
+            let by = if say == Say::Words { Arc::from(by) } else { Arc::clone(&NO_WORDS) };
+            Some(SignOfLife { clause, standing, by })
         })
     }
 
     /// A NodeClaim, deleting or not: by the tags' UID or name, by intent or providerID, or by the resource's name.
-    fn claim(&self, resource: &CloudResource, key: Key<'_>) -> Option<(Standing, String)> {
+    fn claim(&self, resource: &CloudResource, key: Key<'_>, say: Say) -> Option<(Standing, String)> {
         let by_uid = || {
             let mut uids = resource.tags_any_case(labels::TAG_CLAIM_UID);
             Some((uids.find_map(|uid| self.claim_by_uid.find(uid))?, "its UID in a tag"))
@@ -145,11 +194,15 @@ impl<'a> Links<'a> {
             Some((claim, "its name in the tag of an AKS Machine"))
         };
         let (claim, how) = by_uid().or_else(by_tag).or_else(by_id).or_else(by_name).or_else(by_machine)?;
-        Some(self.chain(claim, how, resource))
+        Some(self.chain(claim, how, resource, say))
     }
 
     /// The chain from a NodeClaim to a resource of it. Without a Node it is in flight, unless the claim is going.
-    fn chain(&self, claim: &Claim, how: &str, resource: &CloudResource) -> (Standing, String) {
+    fn chain(&self, claim: &Claim, how: &str, resource: &CloudResource, say: Say) -> (Standing, String) {
+        let settled = claim.deleting_at.is_some() || claim.status.registered.is_some();
+        if settled && say == Say::Nothing {
+            return (Standing::Owned, String::new());
+        }
         let provider = claim.status.provider_id.as_ref().map(|p| p.vm());
         let vm = provider.or_else(|| claim.intent.as_ref().map(|i| &i.vm));
         let named = || self.node_by_name.find(claim.status.node_name.as_ref()?.as_str());
@@ -164,19 +217,19 @@ impl<'a> Links<'a> {
             text.push_str(vm.id.name());
         }
         text.push_str(this(resource));
-        let launching = node.is_none() && claim.deleting_at.is_none() && claim.status.registered.is_none();
-        (if launching { Standing::InFlight } else { Standing::Owned }, text)
+        (if node.is_none() && !settled { Standing::InFlight } else { Standing::Owned }, text)
     }
 
     /// A Node: by providerID, through the VM that the resource has or would have, or by name.
-    fn node(&self, resource: &CloudResource, key: Key<'_>) -> Option<(Standing, String)> {
+    fn node(&self, resource: &CloudResource, key: Key<'_>, say: Say) -> Option<(Standing, String)> {
         let vm = own_vms(resource).next().or_else(|| self.vm_by_part.get(key).map(|vm| &vm.id));
         let direct = self.node_by_vm.get(key);
         if let Some(node) =
             direct.or_else(|| own_vms(resource).chain(vm).find_map(|vm| self.node_by_vm.find(vm.folded())))
         {
-            let through = vm.filter(|_| direct.is_none()).map(|vm| format!(" → VM {}", vm.name())).unwrap_or_default();
-            let text = format!("Node {}, by its providerID{through}{}", node.name, this(resource));
+            let through =
+                || vm.filter(|_| direct.is_none()).map(|vm| format!(" → VM {}", vm.name())).unwrap_or_default();
+            let text = say.words(|| format!("Node {}, by its providerID{}{}", node.name, through(), this(resource)));
             return Some((Standing::Owned, text));
         }
         if let Some(claim) = claim_named_by(resource)
@@ -201,7 +254,7 @@ impl<'a> Links<'a> {
 
     /// An AKS Machine: by the VM that it stands for, by the NodeClaim that both name, or by the name that AKS gives
     /// its VM, `aks-<pool>-<machine>-########-vm`.
-    fn machine(&self, resource: &CloudResource, key: Key<'_>) -> Option<(Standing, String)> {
+    fn machine(&self, resource: &CloudResource, key: Key<'_>, say: Say) -> Option<(Standing, String)> {
         let by_vm = || {
             let vms = own_vms(resource).chain(self.vm_by_part.get(key).map(|vm| &vm.id));
             let by_own = || vms.into_iter().find_map(|vm| self.machine_by_vm.find(vm.folded()));
@@ -212,34 +265,38 @@ impl<'a> Links<'a> {
             let mut claims = tagged(labels::TAG_MACHINE_CLAIM).chain(tagged(labels::TAG_CLAIM));
             Some((claims.find_map(|claim| self.machine_by_claim.find(claim))?, "the NodeClaim in its tag"))
         };
-        let by_name = || Some((self.machine_by_name.find(&stem_in_name(resource)?)?, "the name of its VM"));
+        let by_name = || Some((self.machine_by_name.get(&stem_in_name(resource)?)?, "the name of its VM"));
         let (machine, how) = by_vm().or_else(by_claim).or_else(by_name)?;
         let creating = matches!(machine.role, Role::Machine { state: ProvisioningState::Creating, .. });
-        let text = format!("AKS Machine {}, by {how}{}", machine.id.name(), this(resource));
+        let text = say.words(|| format!("AKS Machine {}, by {how}{}", machine.id.name(), this(resource)));
         Some((if creating { Standing::InFlight } else { Standing::Owned }, text))
     }
 
     /// A scale-set instance: it names the resource, or the resource lies beneath it.
-    fn instance(&self, resource: &CloudResource, key: Key<'_>) -> Option<(Standing, String)> {
+    fn instance(&self, resource: &CloudResource, key: Key<'_>, say: Say) -> Option<(Standing, String)> {
         if let Some(instance) = self.instance_by_part.get(key) {
             let id = instance.id.as_str();
-            let short = id.rsplit("virtualMachineScaleSets/").next().unwrap_or(id);
-            return Some((Standing::Protected, format!("scale-set instance {short}{}", this(resource))));
+            let short = || id.rsplit("virtualMachineScaleSets/").next().unwrap_or(id);
+            let text = say.words(|| format!("scale-set instance {}{}", short(), this(resource)));
+            return Some((Standing::Protected, text));
         }
         let beneath = resource.id.folded().contains("/virtualmachinescalesets/");
-        beneath.then(|| (Standing::Protected, "it is part of a scale-set instance".to_owned()))
+        beneath.then(|| (Standing::Protected, say.words(|| "it is part of a scale-set instance".to_owned())))
     }
 
     /// A VM: the resource says that it is attached, or the VM names it. An orphaned VM counts too: its NIC and OS
     /// disk go with it (`deleteOption`), and are never taken from under it.
-    fn vm(&self, resource: &CloudResource, key: Key<'_>) -> Option<(Standing, String)> {
-        let attached = own_vms(resource).next().map(|vm| format!("attached to VM {}", vm.name()));
-        let named = || Some(format!("VM {} names it", self.vm_by_part.get(key)?.id.name()));
+    fn vm(&self, resource: &CloudResource, key: Key<'_>, say: Say) -> Option<(Standing, String)> {
+        let attached = own_vms(resource).next().map(|vm| say.words(|| format!("attached to VM {}", vm.name())));
+        let named = || {
+            let vm = self.vm_by_part.get(key)?;
+            Some(say.words(|| format!("VM {} names it", vm.id.name())))
+        };
         Some((Standing::Owned, attached.or_else(named)?))
     }
 
     /// A PersistentVolume, a VolumeAttachment, an inline volume.
-    fn volume(&self, resource: &CloudResource, key: Key<'_>) -> Option<(Standing, String)> {
+    fn volume(&self, resource: &CloudResource, key: Key<'_>, say: Say) -> Option<(Standing, String)> {
         let by_handle = || Some((self.volume_by_disk.get(key)?, "its volumeHandle"));
         let by_record = || Some((self.volume_by_name.find(self.recorded.get(key)?.name.as_str())?, "its name"));
         let by_tag = || {
@@ -247,10 +304,9 @@ impl<'a> Links<'a> {
             Some((names.find_map(|name| self.volume_by_name.find(name))?, "its name in a tag"))
         };
         if let Some((volume, how)) = by_handle().or_else(by_record).or_else(by_tag) {
-            let claim = volume.claim.as_ref();
-            let claim = claim.map(|c| format!("PersistentVolumeClaim {c} → ")).unwrap_or_default();
-            let text = format!("{claim}PersistentVolume {}, by {how}{}", volume.name, this(resource));
-            return Some((Standing::Protected, text));
+            let claim = || volume.claim.as_ref().map(|c| format!("PersistentVolumeClaim {c} → ")).unwrap_or_default();
+            let text = || format!("{}PersistentVolume {}, by {how}{}", claim(), volume.name, this(resource));
+            return Some((Standing::Protected, say.words(text)));
         }
         let attachment = self.attachment_by_disk.get(key);
         let attachment = attachment.map(|a| format!("VolumeAttachment {} to Node {}", a.name, a.node));
@@ -259,9 +315,9 @@ impl<'a> Links<'a> {
     }
 
     /// A snapshot whose data is still being copied from the disk.
-    fn snapshot(&self, resource: &CloudResource, key: Key<'_>) -> Option<(Standing, String)> {
+    fn snapshot(&self, resource: &CloudResource, key: Key<'_>, say: Say) -> Option<(Standing, String)> {
         let snapshot = self.snapshot_by_disk.get(key)?;
-        let text = format!("snapshot {} is being copied{}", snapshot.id.name(), this(resource));
+        let text = say.words(|| format!("snapshot {} is being copied{}", snapshot.id.name(), this(resource)));
         Some((Standing::Protected, text))
     }
 }
@@ -275,68 +331,6 @@ fn this(resource: &CloudResource) -> &'static str {
     }
 }
 
-/// The NICs and disks that a VM names.
-fn parts_of(resource: &CloudResource) -> impl Iterator<Item = &ArmId> {
-    let vm = match &resource.detail {
-        Detail::Vm(vm) => Some(vm),
-        Detail::Nic(_) | Detail::Disk(_) => None,
-    };
-    vm.into_iter().flat_map(|vm| vm.nics.iter().chain(&vm.os_disk).chain(&vm.data_disks))
-}
-
-/// All ids that a NodeClaim names: in its intent, and as its providerID. What its name derives is found by name.
-fn ids_of(claim: &Claim) -> impl Iterator<Item = &ArmId> {
-    let intended = claim.intent.iter().flat_map(|i| [&i.vm, &i.nic, &i.os_disk]);
-    intended.chain(claim.status.provider_id.iter().map(|p| p.vm()))
-}
-
-fn machine_vm(other: &Bystander) -> Option<&ArmId> {
-    match &other.role {
-        Role::Machine { vm, .. } => vm.as_ref(),
-        _ => None,
-    }
-}
-
-/// The NodeClaim that an AKS Machine was made for, by its tag.
-pub(super) fn machine_claim(other: &Bystander) -> Option<&str> {
-    matches!(other.role, Role::Machine { .. })
-        .then_some(&other.tags)?
-        .get(labels::TAG_MACHINE_CLAIM)
-        .map(|name| &**name)
-}
-
-/// `<pool>-<machine>`, as the name of the Machine's VM has it.
-pub(super) fn machine_stem(machine: &Bystander) -> Option<String> {
-    matches!(machine.role, Role::Machine { .. }).then_some(())?;
-    let mut segments = machine.id.folded().rsplit('/');
-    let (name, _, pool) = (segments.next()?, segments.next()?, segments.next()?);
-    Some(format!("{pool}-{name}"))
-}
-
-/// The `<pool>-<machine>` of a name `aks-<pool>-<machine>-########` and anything after it.
-fn stem_in_name(resource: &CloudResource) -> Option<String> {
-    let name = claim_in_name(resource)?;
-    let is_number = |part: &str| part.len() == 8 && part.bytes().all(|b| b.is_ascii_digit());
-    let parts: Vec<&str> = name.split('-').collect();
-    let number = parts.iter().rposition(|part| is_number(part))?;
-    (number > 0).then(|| parts[..number].join("-"))
-}
-
-fn instance_parts(other: &Bystander) -> impl Iterator<Item = &ArmId> {
-    let parts = match &other.role {
-        Role::ScaleSetInstance { nics, disks } => Some(nics.iter().chain(disks)),
-        _ => None,
-    };
-    parts.into_iter().flatten()
-}
-
-fn snapshot_source(other: &Bystander) -> Option<&ArmId> {
-    match &other.role {
-        Role::Snapshot { source, in_progress: true } => source.as_ref(),
-        _ => None,
-    }
-}
-
 /// VolumeAttachments by disk, through their volume, or through its record when the volume is gone.
 fn attachments<'a>(inventory: &'a Inventory, records: &'a Records) -> Index<'a, &'a Attachment> {
     let attachments = rows(&inventory.attachments);
@@ -345,26 +339,4 @@ fn attachments<'a>(inventory: &'a Inventory, records: &'a Records) -> Index<'a, 
     let listed = rows(&inventory.volumes).iter().filter_map(|v| Some((&v.name, v.handle.as_ref()?)));
     let attached = |(volume, disk): (&ObjectName, &'a ArmId)| Some((disk.folded(), *by_volume.find(volume.as_str())?));
     Index::of(recorded.chain(listed).filter_map(attached))
-}
-
-fn last(id: &str) -> &str {
-    id.rsplit('/').next().unwrap_or(id)
-}
-
-/// Name up to the suffix that Azure adds to disks (`_OsDisk_1_…`), in lower case. No Kubernetes name has a `_`.
-fn base_name(resource: &CloudResource) -> &str {
-    last(resource.id.folded()).split('_').next().unwrap_or_default()
-}
-
-/// The NodeClaim whose resource this would be by its name.
-fn claim_in_name(resource: &CloudResource) -> Option<&str> {
-    base_name(resource).strip_prefix("aks-")
-}
-
-/// The NodeClaim that a resource points back at: by the tag of its AKS Machine, whose VM has a name of another sort; by
-/// its own tag; else by its name.
-pub(super) fn claim_named_by(resource: &CloudResource) -> Option<ClaimName> {
-    let tagged = |key| resource.tags_any_case(key).find_map(|name| ClaimName::new(name).ok());
-    let by_tag = tagged(labels::TAG_MACHINE_CLAIM).or_else(|| tagged(labels::TAG_CLAIM));
-    by_tag.or_else(|| ClaimName::new(claim_in_name(resource)?).ok())
 }

@@ -197,6 +197,7 @@ fn w10_deletes_are_capped_paced_recorded_with_evidence_and_can_be_only_told() {
     for n in 0..30 {
         world.add(gone_nic(&format!("leaked-{n:02}")));
     }
+    world.sweep.observe_every = MINUTES(30);
     world.observe();
     world.now += MINUTES(31);
     world.observe_unheard();
@@ -358,6 +359,7 @@ fn the_negative_list_is_never_touched() {
     world.add(gone_nic("leaked"));
     let before: Vec<_> = world.inventory.cloud.clone().unwrap();
     before.iter().for_each(|resource| world.approve(resource));
+    world.sweep.observe_every = HOURS(24);
     for _ in 0..21 {
         world.run(MINUTES(40));
         world.now += HOURS(23);
@@ -384,6 +386,7 @@ fn a_mispointed_group_and_a_restored_api_server_are_never_touched() {
     for stage in stages {
         let mut world = eager();
         (10..30).for_each(|n| world.add_claim(&format!("live-{n}"), &format!("uid-{n}")));
+        world.sweep.observe_every = HOURS(24);
         world.run(MINUTES(40));
         stage(&mut world);
         let system = world.nodes()[0].clone();

@@ -11,6 +11,7 @@
 //! | `NoVm`, `NicServesNothing`, `DiskUnattached` | [`Links::life`] | `RecheckResource`; Azure's in-use refusal |
 //! | `NoMachine`, `NoInstance`, `NoSnapshot` | [`Links::life`] | |
 //! | `AksManaged` | [`Links::life`] | `RecheckResource` |
+//! | `TakesAlong` | `Looker::of` for each NIC and disk of a VM, and `Case::kept_part` for exclusions | `Approval` of VMs, where a person has looked |
 //! | `SeenTwice` | `Case::particular` | `OldEnough`, which no age passes in less than 10 min |
 //! | `OldEnough`, `CompanionVm`, `Approval`, `Exclusion` | `Case::particular` | |
 //! | `ApprovalExact` | `Case::approves` | |
@@ -38,7 +39,9 @@ mod order;
 mod outlook;
 mod ownership;
 mod pace;
+mod parts;
 mod pass;
+mod pointers;
 mod price;
 mod recording;
 mod report_only;
@@ -73,6 +76,7 @@ pub use links::{Links, SignOfLife};
 pub use mark::MarkScript;
 pub use outlook::Outlook;
 pub use pace::{AT_ONCE, DELETES_PER_MINUTE, TAGS_PER_MINUTE};
+pub use parts::Parts;
 pub use pass::REPORTED;
 pub use price::Prices;
 pub use recording::apply;

@@ -260,6 +260,7 @@ fn standing(world: &mut World, name: &str) -> (Standing, String) {
         records: &world.snapshot.records,
         settings: &world.settings,
         prices: &world.snapshot,
+        surroundings: &world.snapshot.surroundings,
         cleared_at: None,
         paused: false,
         now: world.now,

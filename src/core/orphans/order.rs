@@ -1,12 +1,11 @@
 //! Order: what is collected first?
 //!
 //! What has not been tried comes before what has: a resource that Azure never lets go must not keep the others waiting.
-//! Then NICs, the subnets first of which the group's NICs hold the most addresses, for these are the shortest of free
-//! ones; then OS disks, VMs and data disks.
+//! Then NICs, those first whose subnet has the fewest free addresses; of subnets of which that is not known, those of
+//! which the group's NICs hold the most. Then OS disks, VMs and data disks.
 
+use super::verdict::Case;
 use crate::cluster::cloud::{CloudResource, Detail, ResourceKind};
-use crate::cluster::inventory::Inventory;
-use crate::cluster::record::Records;
 use crate::names::ArmId;
 use jiff::Timestamp;
 use std::cmp::Reverse;
@@ -15,6 +14,8 @@ use std::collections::BTreeMap;
 /// What the order rests on.
 #[derive(Debug)]
 pub(super) struct Order<'a> {
+    /// Free addresses of the subnets of which they are known.
+    free: BTreeMap<&'a ArmId, u64>,
     /// Addresses that NICs of the group hold, by subnet.
     held: BTreeMap<&'a ArmId, u32>,
     /// When a resource was last tried to be deleted, by id and incarnation.
@@ -22,11 +23,22 @@ pub(super) struct Order<'a> {
 }
 
 /// The turn of a resource: the least comes first.
-pub(super) type Turn = (Option<Timestamp>, ResourceKind, Reverse<u32>);
+pub(super) type Turn = (Option<Timestamp>, ResourceKind, Room);
+
+/// How little room there is in the subnet of a NIC: the least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Room {
+    /// So many addresses are free.
+    Free(u64),
+    /// NICs of the group hold so many, and how many are free is not known.
+    Held(Reverse<u32>),
+}
 
 impl<'a> Order<'a> {
     /// The order for an inventory.
-    pub(super) fn of(inventory: &'a Inventory, records: &'a Records) -> Self {
+    pub(super) fn of(case: &Case<'a>) -> Self {
+        let Case { inventory, records, surroundings, .. } = *case;
+        let free = surroundings.subnets.iter().map(|room| (&room.id, room.free())).collect();
         let mut held = BTreeMap::new();
         for resource in super::links::rows(&inventory.cloud) {
             if let Detail::Nic(nic) = &resource.detail
@@ -37,16 +49,18 @@ impl<'a> Order<'a> {
             }
         }
         let tried = records.deletions.iter().map(|d| ((&d.id, &*d.incarnation), d.at));
-        Self { held, tried: tried.collect() }
+        Self { free, held, tried: tried.collect() }
     }
 
     /// When it is a resource's turn.
     pub(super) fn turn(&self, resource: &CloudResource) -> Turn {
         let tried = self.tried.get(&(&resource.id, &*resource.incarnation)).copied();
-        let held = match &resource.detail {
-            Detail::Nic(nic) => nic.subnet.as_ref().and_then(|subnet| self.held.get(subnet)).copied(),
+        let subnet = match &resource.detail {
+            Detail::Nic(nic) => nic.subnet.as_ref(),
             Detail::Vm(_) | Detail::Disk(_) => None,
         };
-        (tried, resource.kind(), Reverse(held.unwrap_or_default()))
+        let free = subnet.and_then(|subnet| self.free.get(subnet)).copied();
+        let held = subnet.and_then(|subnet| self.held.get(subnet)).copied().unwrap_or_default();
+        (tried, resource.kind(), free.map_or(Room::Held(Reverse(held)), Room::Free))
     }
 }

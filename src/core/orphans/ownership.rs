@@ -2,10 +2,10 @@
 
 use super::finding::Refusal;
 use super::law::Clause;
-use super::links::rows;
+use super::links::{Links, rows};
 use crate::cluster::cloud::{CloudResource, ResourceKind};
 use crate::cluster::inventory::Inventory;
-use crate::cluster::record::Records;
+use crate::cluster::record::SeenVolume;
 use crate::cluster::volume::ReclaimPolicy;
 use crate::names::ArmId;
 use crate::settings::Settings;
@@ -50,10 +50,13 @@ pub(super) fn lies_in(id: &ArmId, group: &ArmId) -> bool {
 ///
 /// # Errors
 /// The refusal that holds.
-pub(super) fn ownership(resource: &CloudResource, records: &Records, settings: &Settings) -> Result<Arc<str>, Refusal> {
+pub(super) fn ownership(resource: &CloudResource, links: &Links<'_>, settings: &Settings) -> Result<Arc<str>, Refusal> {
+    let volume = || links.recorded(resource);
     // A disk that was a volume is judged as one, whatever its osType: it may hold a restored system.
-    if resource.kind() == ResourceKind::DataDisk || records.volumes.contains_key(&resource.id) {
-        return disk_ownership(resource, records, settings);
+    match resource.kind() {
+        ResourceKind::DataDisk => return disk_ownership(volume(), settings),
+        ResourceKind::OsDisk if volume().is_some() => return disk_ownership(volume(), settings),
+        _ => {}
     }
     let owner = resource.owner_cluster();
     if settings.law.holds(Clause::OwnedByTag) && owner != Some(&*settings.cluster.tag) {
@@ -62,8 +65,8 @@ pub(super) fn ownership(resource: &CloudResource, records: &Records, settings: &
     Ok(Arc::clone(&BY_TAG))
 }
 
-fn disk_ownership(disk: &CloudResource, records: &Records, settings: &Settings) -> Result<Arc<str>, Refusal> {
-    let Some(volume) = records.volumes.get(&disk.id) else {
+fn disk_ownership(volume: Option<&SeenVolume>, settings: &Settings) -> Result<Arc<str>, Refusal> {
+    let Some(volume) = volume else {
         if settings.law.holds(Clause::VolumeRecord) {
             return Err(Refusal::NoVolumeRecord);
         }

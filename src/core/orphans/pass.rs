@@ -5,10 +5,11 @@ use super::approvals;
 use super::attempt::Deed;
 use super::breaker;
 use super::finding::{Finding, Refusal, Standing};
-use super::links::claim_named_by;
+use super::index::Index;
 use super::mark::mark_of;
 use super::outlook::{Outlook, kept};
 use super::ownership::Group;
+use super::pointers::claim_named_by;
 use super::report_only::{ReportOnly, Usage, report_only};
 use super::reverse::{Discrepancy, reverse};
 use super::sweep::{SweepMemory, next_inventory};
@@ -23,7 +24,6 @@ use crate::names::ArmId;
 use crate::plan::{Command, CommandKey, Plan, SweepDelete, SweepReport, Total, kind_word};
 use crate::schedule::Schedule;
 use crate::settings::Mode;
-use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -66,18 +66,18 @@ impl Pass<'_> {
             plan.wake_at(at);
         }
         let collected = allowance.used();
-        let by_id: BTreeMap<&ArmId, &Arc<CloudResource>> =
-            self.assessed.iter().map(|a| (&a.resource.id, a.resource)).collect();
+        let suspects = self.assessed.iter().filter(|a| a.is_suspect());
+        let suspects = Index::of(suspects.map(|a| (a.resource.id.folded(), a)));
         let running = self.snapshot.in_progress.iter().filter(|key| matches!(key, CommandKey::Resource(_)));
         let mut room = Room { under_way: running.count(), memory, plan, keep_mark: BTreeSet::new() };
         for sweep in self.sweeps {
             let mut findings = judge(&self.case, &self.assessed, sweep, &mut allowance);
             for finding in &mut findings {
-                let Some(resource) = by_id.get(&finding.id) else {
+                let Some(assessed) = suspects.find(finding.id.folded()) else {
                     continue;
                 };
-                self.collect(sweep, finding, resource, &mut room);
-                self.mark(sweep, finding, resource, &mut room);
+                self.collect(sweep, finding, assessed, &mut room);
+                self.mark(sweep, finding, assessed.resource, &mut room);
                 // It may be tried again from the next inventory; until it has gone the report says what kept it.
                 let called_off =
                     room.memory.called_off.get(&finding.id).filter(|_| finding.standing == Standing::Orphan);
@@ -132,7 +132,8 @@ impl Pass<'_> {
     }
 
     /// Deletes what no clause keeps, unless it is being deleted, was deleted since it was listed, or was tried.
-    fn collect(&self, sweep: &Sweep, finding: &Finding, resource: &Arc<CloudResource>, room: &mut Room<'_>) {
+    fn collect(&self, sweep: &Sweep, finding: &Finding, assessed: &Assessed<'_>, room: &mut Room<'_>) {
+        let resource = assessed.resource;
         if finding.standing != Standing::Orphan || !finding.refusals.is_empty() {
             return;
         }
@@ -151,6 +152,7 @@ impl Pass<'_> {
         let delete = SweepDelete {
             sweep: sweep.name.clone(),
             resource: Arc::clone(resource),
+            parts: assessed.parts.iter().flat_map(|parts| parts.listed.iter().copied().cloned()).collect(),
             claim: claim_named_by(resource),
             volume: records.volumes.get(&resource.id).map(|v| v.name.clone()),
             deletion: Deletion {
@@ -273,15 +275,21 @@ impl Pass<'_> {
     /// Why nothing is swept at all.
     fn halted(&self, sweep: &Sweep) -> Option<Arc<str>> {
         let failed = self.case.inventory.failure().map(ToString::to_string);
+        let refused = || {
+            let at = sweep.breaker_cleared_at?;
+            let void = breaker::is_void(self.case.records, at);
+            let later =
+                (at > self.case.now).then(|| format!("breaker.clearedAt {at} lies in the future and is refused"));
+            later.or_else(|| {
+                void.then(|| format!("breaker.clearedAt {at} was there before the trip and clears nothing"))
+            })
+        };
         let tripped = || {
             let trip = breaker::open_trip(self.case.records, self.case.cleared_at)?;
-            Some(breaker::explain(trip))
+            let refused = refused().map(|why| format!("; {why}")).unwrap_or_default();
+            Some(format!("{}{refused}", breaker::explain(trip)))
         };
         let another = || self.case.cluster_missing();
-        let refused = || {
-            let at: Timestamp = sweep.breaker_cleared_at.filter(|at| *at > self.case.now)?;
-            Some(format!("breaker.clearedAt {at} lies in the future and is refused"))
-        };
         let unscheduled = || {
             let error = Schedule::parse(sweep.schedule.as_ref()?).err()?;
             Some(error.to_string())

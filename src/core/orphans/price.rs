@@ -48,12 +48,11 @@ pub(super) fn price(resource: &CloudResource, prices: &dyn Prices) -> HourlyPric
 
 /// Zone-redundant storage costs half as much again. An unknown storage type is taken for standard SSD.
 fn disk_price(disk: &Disk) -> HourlyPrice {
-    let sku = disk.sku.to_ascii_lowercase();
-    let (storage, redundancy) = sku.split_once('_').unwrap_or((&sku, ""));
-    let known = DISK_PRICES.iter().find(|(name, _)| *name == storage);
+    let (storage, redundancy) = disk.sku.split_once('_').unwrap_or((&disk.sku, ""));
+    let known = DISK_PRICES.iter().find(|(name, _)| name.eq_ignore_ascii_case(storage));
     let per_gib = known.map_or(102_700, |(_, price)| *price);
     let price = HourlyPrice::from_nanos(per_gib) * i64::from(disk.size_gib);
-    if redundancy == "zrs" {
+    if redundancy.eq_ignore_ascii_case("zrs") {
         return HourlyPrice::from_nanos(price.nanos() / 2 * 3);
     }
     price

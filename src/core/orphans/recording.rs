@@ -1,18 +1,19 @@
 //! Recording: what of an inventory must outlive a restart?
 
 use super::breaker;
+use super::index::Index;
 use super::links::rows;
 use super::ownership::Group;
 use super::verdict::{Assessed, Case};
 use crate::cluster::Snapshot;
-use crate::cluster::cloud::CloudResource;
+use crate::cluster::cloud::{CloudResource, Detail};
 use crate::cluster::record::{Deletion, Records, SeenVolume, Sighting};
 use crate::cluster::sweep::Sweep;
 use crate::cluster::volume::{ReclaimPolicy, Volume};
 use crate::names::{ArmId, ObjectName, Uid};
 use crate::plan::RecordChange;
 use jiff::{SignedDuration, Timestamp};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The time in a volume's record is for people: it is brought up to date no more often than this.
@@ -27,9 +28,13 @@ pub(super) fn of_inventory(
     case: &Case<'_>,
     assessed: &[Assessed<'_>],
     terminating: &BTreeMap<Uid, Timestamp>,
+    sweeps: &[Sweep],
 ) -> RecordChange {
+    let mut trips = breaker::trips(case, assessed, terminating);
+    trips.iter_mut().for_each(|trip| trip.void = breaker::to_come(sweeps, case.now));
+    let longest = longest_gap(sweeps);
     let mut change = RecordChange {
-        trips: breaker::trips(case, assessed, terminating),
+        trips,
         forget_before: Some(case.now - super::allowance::CAP_WINDOW),
         trips_cleared: case.cleared_at,
         observed: Some(case.inventory.finished_at),
@@ -41,7 +46,7 @@ pub(super) fn of_inventory(
         let exempt = |a: &Assessed<'_>| breaker::seen_going(case, a, terminating);
         let suspects: BTreeMap<&ArmId, &Arc<CloudResource>> =
             assessed.iter().filter(|a| a.is_suspect() && !exempt(a)).map(|a| (&a.resource.id, a.resource)).collect();
-        let seen = suspects.values().filter_map(|r| next_sighting(case, r));
+        let seen = suspects.values().filter_map(|r| next_sighting(case, r, longest));
         change.sighted = seen.collect();
         let known = case.records.sightings.keys();
         change.cleared = known.filter(|id| !suspects.contains_key(id)).cloned().collect();
@@ -50,11 +55,26 @@ pub(super) fn of_inventory(
     change
 }
 
+/// How long two sightings may lie apart and still be one watch: with one inventory between them that failed, and never
+/// by more than an hour longer than asked for.
+fn longest_gap(sweeps: &[Sweep]) -> SignedDuration {
+    let every = sweeps.iter().map(|s| s.observe_every).min().unwrap_or_default().max(Sweep::AGE_FLOOR);
+    (every / 2).saturating_mul(5).min(every.saturating_add(SignedDuration::from_hours(1)))
+}
+
 /// The sighting of a suspect after this inventory; `None` when the one before is less than 10 min ago.
-fn next_sighting(case: &Case<'_>, resource: &CloudResource) -> Option<(ArmId, Sighting)> {
+///
+/// Time that nobody watched proves nothing, whether the controller was away or a replica's clock was set ahead: the
+/// first sighting moves ahead by it, and it counts for no second one. A clock that was set back waits until it is where
+/// the records are.
+fn next_sighting(case: &Case<'_>, resource: &CloudResource, longest: SignedDuration) -> Option<(ArmId, Sighting)> {
     let at = case.inventory.finished_at;
     let sighting = match case.sighting(resource) {
         Some(before) if at.duration_since(before.last_seen) < Sweep::AGE_FLOOR => return None,
+        Some(before) if at.duration_since(before.last_seen) > longest => {
+            let watched = before.last_seen.duration_since(before.first_seen);
+            Sighting { first_seen: at.saturating_sub(watched).unwrap_or(at), last_seen: at, ..before.clone() }
+        }
         Some(before) => Sighting { last_seen: at, times: before.times.saturating_add(1), ..before.clone() },
         None => Sighting {
             kind: resource.kind(),
@@ -73,14 +93,15 @@ fn next_sighting(case: &Case<'_>, resource: &CloudResource) -> Option<(ArmId, Si
 /// this cluster's, so it stays for as long as anything of it is there.
 fn gone_disks(case: &Case<'_>, change: &mut RecordChange) {
     let at = case.inventory.finished_at;
-    let disks: BTreeSet<&ArmId> = rows(&case.inventory.cloud).iter().map(|r| &r.id).collect();
+    let listed = rows(&case.inventory.cloud).iter().filter(|r| matches!(r.detail, Detail::Disk(_)));
+    let disks = Index::of(listed.map(|r| (r.id.folded(), ())));
     let volumes = rows(&case.inventory.volumes);
-    let handles: BTreeSet<&ArmId> = volumes.iter().filter_map(|v| v.handle.as_ref()).collect();
-    let listed = volumes.iter().map(|v| &v.name);
+    let handles = Index::of(volumes.iter().filter_map(|v| Some((v.handle.as_ref()?.folded(), ()))));
     let attached = rows(&case.inventory.attachments).iter().filter_map(|a| a.volume.as_ref());
-    let names: BTreeSet<&ObjectName> = listed.chain(attached).collect();
+    let names = Index::of(volumes.iter().map(|v| &v.name).chain(attached).map(|name| (name.as_str(), ())));
     for (disk, known) in &case.records.volumes {
-        let there = disks.contains(disk) || handles.contains(disk) || names.contains(&known.name);
+        let there = disks.find(disk.folded()).or_else(|| handles.find(disk.folded())).is_some()
+            || names.find(known.name.as_str()).is_some();
         let gone_since = match known.gone_since {
             _ if there => None,
             Some(since) if at.duration_since(since) >= GONE_FOR => {
@@ -100,25 +121,34 @@ pub(super) fn volumes(seen: &[&Arc<Volume>], snapshot: &Snapshot, now: Timestamp
     // A listing may be older than what was recorded from the watch, so by itself it takes back no Retain.
     let watched = |name: &ObjectName| snapshot.volumes().get(name).map(|v| v.reclaim);
     let freed = |name: &ObjectName| watched(name) == Some(ReclaimPolicy::Delete);
+    let same = |known: &SeenVolume, name: &ObjectName, reclaim| {
+        let fresh = known.gone_since.is_none() && now.duration_since(known.last_seen) < VOLUME_REFRESH;
+        fresh && known.name == *name && known.reclaim == reclaim
+    };
     let mut by_disk: BTreeMap<&ArmId, Vec<&Volume>> = BTreeMap::new();
-    for volume in seen {
-        if let Some(disk) = &volume.handle {
-            by_disk.entry(disk).or_default().push(volume);
+    let records = Index::of(snapshot.records.volumes.iter().map(|(disk, known)| (disk.folded(), known)));
+    let with_disk = || seen.iter().filter_map(|v| Some((v.handle.as_ref()?, &***v)));
+    // In nearly every pass nothing is new: only the disks of what is are looked at in full.
+    for (disk, volume) in with_disk() {
+        if !records.find(disk.folded()).is_some_and(|known| same(known, &volume.name, volume.reclaim)) {
+            by_disk.entry(disk).or_default();
+        }
+    }
+    if by_disk.is_empty() {
+        return Vec::new();
+    }
+    for (disk, volume) in with_disk() {
+        if let Some(volumes) = by_disk.get_mut(disk) {
+            volumes.push(volume);
         }
     }
     let recorded = |(disk, volumes): (&ArmId, Vec<&Volume>)| {
-        let known = snapshot.records.volumes.get(disk);
+        let known = records.find(disk.folded()).copied();
         let volume = speaks_for(&volumes, known)?;
         let retained = known.is_some_and(|k| k.reclaim == ReclaimPolicy::Retain) && !freed(&volume.name);
         let reclaim = if retained { ReclaimPolicy::Retain } else { volume.reclaim };
-        let same = |known: &SeenVolume| {
-            known.name == volume.name
-                && known.reclaim == reclaim
-                && known.gone_since.is_none()
-                && now.duration_since(known.last_seen) < VOLUME_REFRESH
-        };
         let record = SeenVolume { name: volume.name.clone(), reclaim, last_seen: now, gone_since: None };
-        (!known.is_some_and(same)).then(|| (disk.clone(), record))
+        (!known.is_some_and(|known| same(known, &volume.name, reclaim))).then(|| (disk.clone(), record))
     };
     by_disk.into_iter().filter_map(recorded).collect()
 }

@@ -32,6 +32,15 @@ pub(super) fn busy_disk(resource: &CloudResource) -> Option<String> {
     if disk.state != DiskState::Unattached {
         return Some(format!("diskState {}", state_word(&disk.state)));
     }
+    special_disk(resource)
+}
+
+/// What a disk is for besides the VM that has it: for others too, for a copy that is being made, for Site Recovery.
+pub(super) fn special_disk(resource: &CloudResource) -> Option<String> {
+    let Detail::Disk(disk) = &resource.detail else { return None };
+    if let DiskState::Other(word) = &disk.state {
+        return Some(format!("diskState {word}"));
+    }
     if disk.max_shares > 1 {
         return Some(format!("{} VMs may share it (maxShares)", disk.max_shares));
     }

@@ -4,8 +4,9 @@
 //! looks stuck may be waiting for somebody.
 
 use super::index::Index;
-use super::links::{machine_claim, machine_stem, rows};
+use super::links::rows;
 use super::ownership::lies_in;
+use super::pointers::{machine_claim, machine_stem};
 use crate::cluster::Snapshot;
 use crate::cluster::bystander::{Bystander, Role};
 use crate::cluster::claim::Claim;
@@ -83,19 +84,16 @@ pub fn reverse(inventory: &Inventory, snapshot: Option<&Snapshot>, settings: &Se
         return Vec::new();
     }
     let there = There::of(inventory, snapshot, settings);
-    let claims = sorted(rows(&inventory.claims).iter().map(|c| &**c), |c| c.name.as_str());
-    let machines = sorted(rows(&inventory.bystanders).iter().map(|b| &**b), |b| b.id.folded());
-    let nodes = sorted(rows(&inventory.nodes).iter().map(|n| &**n), |n| n.name.as_str());
-    let claims = claims.into_iter().filter_map(|claim| there.claim(claim));
-    let machines = machines.into_iter().filter_map(|machine| there.machine(machine));
-    let nodes = nodes.into_iter().filter_map(|node| there.node(node));
-    claims.chain(machines).chain(nodes).collect()
+    let claims = rows(&inventory.claims).iter().filter_map(|c| Some((c.name.as_str(), there.claim(c)?)));
+    let machines = rows(&inventory.bystanders).iter().filter_map(|m| Some((m.id.folded(), there.machine(m)?)));
+    let nodes = rows(&inventory.nodes).iter().filter_map(|n| Some((n.name.as_str(), there.node(n)?)));
+    [sorted(claims), sorted(machines), sorted(nodes)].concat()
 }
 
-fn sorted<'a, T>(rows: impl Iterator<Item = &'a T>, by: impl Fn(&T) -> &str) -> Vec<&'a T> {
-    let mut rows: Vec<&T> = rows.collect();
-    rows.sort_by(|a, b| by(a).cmp(by(b)));
-    rows
+fn sorted<'a>(found: impl Iterator<Item = (&'a str, Discrepancy)>) -> Vec<Discrepancy> {
+    let mut found: Vec<(&str, Discrepancy)> = found.collect();
+    found.sort_by_key(|(name, _)| *name);
+    found.into_iter().map(|(_, discrepancy)| discrepancy).collect()
 }
 
 /// What is there.

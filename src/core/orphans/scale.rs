@@ -23,6 +23,7 @@ fn thirty_thousand_nodes_are_judged_within_seconds() {
         records: &records,
         settings: &settings,
         prices: &snapshot,
+        surroundings: &snapshot.surroundings,
         cleared_at: None,
         paused: false,
         now: start(),

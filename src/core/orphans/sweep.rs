@@ -8,6 +8,7 @@ use super::attempt::Deed;
 use super::breaker;
 use super::denial::Denials;
 use super::finding::Refusal;
+use super::index::Index;
 use super::links::rows;
 use super::pace::Pace;
 use super::pass::Pass;
@@ -73,13 +74,14 @@ pub fn sweep(snapshot: &Snapshot, memory: &mut SweepMemory, settings: &Settings,
             records: &snapshot.records,
             settings,
             prices: snapshot,
-            cleared_at: breaker::cleared_at(&sweeps, now),
+            surroundings: &snapshot.surroundings,
+            cleared_at: breaker::cleared_at(&sweeps, &snapshot.records, now),
             paused: snapshot.pause.holds(Switch::Delete),
             now,
         };
-        let pass = Pass { snapshot, case, assessed: case.assess(), sweeps: &sweeps };
+        let pass = Pass { snapshot, case, assessed: case.assess_in_brief(), sweeps: &sweeps };
         if pass.is_new() && case.is_whole() {
-            change = recording::of_inventory(&case, &pass.assessed, &memory.terminating);
+            change = recording::of_inventory(&case, &pass.assessed, &memory.terminating, &sweeps);
         }
         if pass.is_recorded() || !case.is_whole() {
             pass.act(memory, &mut plan);
@@ -135,9 +137,9 @@ fn record(snapshot: &Snapshot, mut change: RecordChange, now: Timestamp, plan: &
     let listed = snapshot.inventory.iter().flat_map(|i| rows(&i.volumes));
     let seen: Vec<_> = listed.chain(snapshot.volumes().values()).collect();
     // Whatever the last listing shows, a volume that is there now keeps its record.
-    let named: BTreeSet<&ArmId> = seen.iter().filter_map(|v| v.handle.as_ref()).collect();
-    change.volumes.retain(|(disk, _)| !named.contains(disk));
-    change.forgotten.retain(|disk| !named.contains(disk));
+    let named = Index::of(seen.iter().filter_map(|v| Some((v.handle.as_ref()?.folded(), ()))));
+    change.volumes.retain(|(disk, _)| named.find(disk.folded()).is_none());
+    change.forgotten.retain(|disk| named.find(disk.folded()).is_none());
     change.volumes.extend(recording::volumes(&seen, snapshot, now));
     if change == RecordChange::default() || snapshot.in_progress.contains(&CommandKey::Records) {
         return;

@@ -9,11 +9,14 @@ use super::links::{Links, SignOfLife, rows};
 use super::mark::same_but_for_marks;
 use super::order::Order;
 use super::ownership::{Group, group, ownership};
+use super::parts::{Looker, Parts};
 use super::price::{Prices, price};
 use crate::cluster::cloud::{CloudResource, Detail, ResourceKind};
 use crate::cluster::inventory::Inventory;
 use crate::cluster::record::{Records, Sighting};
 use crate::cluster::sweep::{Approval, Exclusion, Sweep, SweepMode};
+use crate::facts::Surroundings;
+use crate::plan::kind_word;
 use crate::schedule::Schedule;
 use crate::settings::{Mode, Settings};
 use jiff::{SignedDuration, Timestamp};
@@ -31,6 +34,8 @@ pub struct Case<'a> {
     pub settings: &'a Settings,
     /// Prices of VMs.
     pub prices: &'a dyn Prices,
+    /// Room in subnets, and locks, as last known.
+    pub surroundings: &'a Surroundings,
     /// Until when Git has cleared the breaker: [`breaker::cleared_at`].
     pub cleared_at: Option<Timestamp>,
     /// The pause switch holds deletes back.
@@ -48,6 +53,8 @@ pub struct Assessed<'a> {
     pub ownership: Result<Arc<str>, Refusal>,
     /// What alive links to it.
     pub life: Option<SignOfLife>,
+    /// What goes along with a VM that nothing alive links to.
+    pub parts: Option<Box<Parts<'a>>>,
 }
 
 impl Assessed<'_> {
@@ -65,16 +72,33 @@ impl fmt::Debug for Case<'_> {
 }
 
 impl<'a> Case<'a> {
-    /// Looks at every resource of the inventory.
+    /// Looks at every resource of the inventory, and says of each by what it is known.
     #[must_use]
     pub fn assess(&self) -> Vec<Assessed<'a>> {
+        self.assessed(Links::life)
+    }
+
+    /// As [`Case::assess`], without words for what is alive: a sweep only counts that.
+    #[must_use]
+    pub fn assess_in_brief(&self) -> Vec<Assessed<'a>> {
+        self.assessed(Links::life_in_brief)
+    }
+
+    fn assessed(&self, life: impl Fn(&Links<'a>, &CloudResource) -> Option<SignOfLife>) -> Vec<Assessed<'a>> {
         let links = Links::of(self.inventory, self.records, self.settings);
-        let assess = |resource| Assessed {
-            resource,
-            ownership: ownership(resource, self.records, self.settings),
-            life: links.life(resource),
+        let assess = |resource: &'a Arc<CloudResource>| {
+            let ownership = ownership(resource, &links, self.settings);
+            Assessed { resource, ownership, life: life(&links, resource), parts: None }
         };
-        rows(&self.inventory.cloud).iter().map(assess).collect()
+        let resources = rows(&self.inventory.cloud);
+        let mut assessed: Vec<Assessed<'a>> = resources.iter().map(assess).collect();
+        let vms = assessed.iter_mut().filter(|a| a.resource.kind() == ResourceKind::Vm && a.is_suspect());
+        let vms: Vec<_> = vms.collect();
+        if !vms.is_empty() {
+            let parts = Looker::new(self, &links, resources);
+            vms.into_iter().for_each(|vm| vm.parts = parts.of(vm.resource));
+        }
+        assessed
     }
 
     /// Clause 5: true when every listing is whole.
@@ -153,14 +177,27 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// Reasons that keep one suspect: clauses 3, 4 and 7, and exclusions.
-    fn particular(&self, resource: &CloudResource, sweep: &Sweep) -> Vec<Refusal> {
+    /// What of a VM may not go with it, and what a person can do: clause 2 for its parts.
+    pub(super) fn kept_part(&self, assessed: &Assessed<'_>, sweep: &Sweep) -> Option<Arc<str>> {
+        let parts = assessed.parts.as_ref().filter(|_| self.settings.law.holds(Clause::TakesAlong))?;
+        let excluded = || {
+            let part = parts.listed.iter().find(|part| sweep.exclusions.iter().any(|e| excludes(e, part)))?;
+            let (word, name) = (kind_word(part.kind()), part.id.name());
+            Some(Arc::from(format!("{word} {name} would go with it, and an exclusion names that: detach it")))
+        };
+        parts.kept.clone().or_else(excluded)
+    }
+
+    /// Reasons that keep one suspect: clauses 2 to 4 and 7, and exclusions.
+    fn particular(&self, assessed: &Assessed<'_>, sweep: &Sweep) -> Vec<Refusal> {
         let law = self.settings.law;
+        let resource = assessed.resource;
         // By the inventory's own time: one that did not show it old enough never does.
         let seen_at = self.inventory.finished_at;
         let kind = resource.kind();
         let mut refusals = Vec::new();
         let mut refuse = |when: bool, refusal| refusals.extend(when.then_some(refusal));
+        refuse(self.kept_part(assessed, sweep).is_some(), Refusal::TakesAlong);
         refuse(
             law.holds(Clause::OldEnough) && self.of_age_at(resource, sweep).is_none_or(|at| seen_at < at),
             Refusal::TooYoung,
@@ -197,10 +234,10 @@ impl<'a> Case<'a> {
         refusals.extend(assessed.ownership.as_ref().err());
         refusals.extend(assessed.life.iter().map(|_| Refusal::SignOfLife));
         if assessed.is_suspect() {
-            refusals.extend(self.particular(resource, sweep));
+            refusals.extend(self.particular(assessed, sweep));
         }
         refusals.sort_unstable();
-        let sighting = self.sighting(resource).filter(|_| assessed.is_suspect());
+        let sighting = if assessed.is_suspect() { self.sighting(resource) } else { None };
         Finding {
             id: resource.id.clone(),
             kind: resource.kind(),
@@ -255,16 +292,17 @@ pub(super) fn excludes(exclusion: &Exclusion, resource: &CloudResource) -> bool 
 #[must_use]
 pub fn judge(case: &Case<'_>, assessed: &[Assessed<'_>], sweep: &Sweep, allowance: &mut Allowance) -> Vec<Finding> {
     let general = case.general(sweep);
-    let (mut proven, mut others) = (Vec::new(), Vec::with_capacity(assessed.len()));
+    // Most of a great group is alive: its findings are made where they stay.
+    let (mut proven, mut findings) = (Vec::new(), Vec::with_capacity(assessed.len()));
     for one in assessed.iter().filter(|a| sweep.kinds.contains(&a.resource.kind())) {
         let finding = case.finding(one, sweep, &general);
         if finding.standing == Standing::Orphan && finding.refusals.is_empty() {
             proven.push((finding, &**one.resource));
         } else {
-            others.push(finding);
+            findings.push(finding);
         }
     }
-    let order = Order::of(case.inventory, case.records);
+    let order = Order::of(case);
     proven.sort_by_cached_key(|(finding, resource)| {
         (allowance.called_off(resource), order.turn(resource), finding.first_seen, finding.id.clone())
     });
@@ -272,7 +310,6 @@ pub fn judge(case: &Case<'_>, assessed: &[Assessed<'_>], sweep: &Sweep, allowanc
         finding.refusals.extend(allowance.take(resource, sweep, case.settings).err());
         finding
     });
-    let mut findings: Vec<Finding> = allowed.collect();
-    findings.append(&mut others);
+    findings.splice(..0, allowed.collect::<Vec<_>>());
     findings
 }

@@ -128,6 +128,8 @@ pub struct SweepDelete {
     pub sweep: ObjectName,
     /// The resource as listed.
     pub resource: Arc<CloudResource>,
+    /// What goes with it, as listed: the NICs and disks of a VM.
+    pub parts: Vec<Arc<CloudResource>>,
     /// The NodeClaim that its tags name, to be looked up right before the DELETE.
     pub claim: Option<ClaimName>,
     /// The PersistentVolume that the records have for it, to be looked up right before the DELETE.

@@ -288,7 +288,7 @@ mod tests {
         let mut first = sighted(0..990);
         first.deletions = vec![deletion.clone()];
         let (there, _) = step(&BTreeMap::new(), first, |_, _| ());
-        let trip = Trip { at: at(2), kind: ResourceKind::OsDisk, suspects: 60, owned: 100 };
+        let trip = Trip { at: at(2), kind: ResourceKind::OsDisk, suspects: 60, owned: 100, void: Vec::new() };
         let change = RecordChange {
             sighted: (980..1600).map(|n| (id(n), sighting(600))).collect(),
             cleared: (0..500).map(id).collect(),

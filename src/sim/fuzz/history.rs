@@ -1,5 +1,7 @@
 //! Histories: which world, and which misfortunes, follow from a seed?
 
+mod late;
+
 use super::furniture::{class, pool, sweep, workloads};
 use super::{AFTERWARDS, FAULTS, Theme};
 use crate::chance::Chance;
@@ -132,8 +134,11 @@ impl Pen {
 
     fn theme(&mut self, theme: Theme) {
         match theme {
-            Theme::Weather => {}
-            Theme::Crashes => self.meddling(),
+            Theme::Weather => self.late_failures(),
+            Theme::Crashes => {
+                self.meddling();
+                self.late_failures();
+            }
             Theme::Leaks => self.leaks(),
             Theme::Disks => self.disks(),
             Theme::Neighbours => self.neighbours(),
@@ -150,18 +155,6 @@ impl Pen {
             Theme::Lag => self.lag(),
             Theme::Janitor => self.janitor(),
             Theme::Graph => self.graph(),
-        }
-    }
-
-    /// Listings lag most of the time, while nodes come and go and leave things behind.
-    fn lag(&mut self) {
-        self.leaks();
-        self.meddling();
-        for hour in 0..20 {
-            let from = SignedDuration::from_mins(hour * 60) + self.minutes(1, 20);
-            let (lag, lasting) = (self.minutes(2, 20), self.minutes(10, 40));
-            self.mischief(from, Mischief::ListLag(lag));
-            self.mischief(from + lasting, Mischief::ListLag(SignedDuration::ZERO));
         }
     }
 
@@ -253,6 +246,9 @@ impl Pen {
         self.write(at, Deed::ForeignVm { name: object("bastion") });
         self.mischief(at, Mischief::ForeignNic(object("their-nic")));
         self.mischief(at, Mischief::ForeignDisk(object("their-disk")));
+        // A VM that nobody wants, with a part that somebody does: the first of its name, which is its disk.
+        self.mischief(SignedDuration::from_hours(1), Mischief::LeakVm(object("mixed")));
+        self.mischief(SignedDuration::from_mins(61), Mischief::TakeOver(object("mixed")));
         for kind in [ResourceKind::Nic, ResourceKind::OsDisk, ResourceKind::Vm] {
             let (at, nth) = (self.sometime(), usize::try_from(self.chance.between(0, 7)).unwrap_or(0));
             self.write(at, Deed::TakeOver { nth, kind });

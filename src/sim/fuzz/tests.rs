@@ -104,6 +104,7 @@ const NEEDED: &[(&[Clause], &[Theme], &[&str])] = &[
     (&[Clause::NoInstance], &[Theme::Graph], &["alive"]),
     (&[Clause::NoSnapshot], &[Theme::Graph], &["alive"]),
     (&[Clause::AksManaged, Clause::RecheckResource], &[Theme::Graph], &["alive"]),
+    (&[Clause::TakesAlong], &[Theme::Neighbours], &["foreign"]),
     (&[Clause::OldEnough], &[Theme::Leaks, Theme::Caps], &["age"]),
     // Whatever is old enough has been seen twice, because both are counted from the same sightings.
     (&[Clause::SeenTwice, Clause::OldEnough], &[Theme::Leaks, Theme::Caps], &["age", "seen-twice"]),

@@ -223,6 +223,7 @@ pub(crate) fn is_excuse(refusal: Refusal, mode: Mode) -> bool {
         | Refusal::Excluded
         | Refusal::NoVolumeRecord
         | Refusal::Retained
+        | Refusal::TakesAlong
         | Refusal::Cap => true,
         Refusal::Companion => mode == Mode::Companion,
         _ => false,

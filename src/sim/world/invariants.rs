@@ -121,6 +121,14 @@ impl World {
         if self.truth.standing(resource, cluster) == Standing::Alive {
             return Err(self.violation("alive", format!("{kind} {id} is in use or wanted, and is swept")));
         }
+        // Azure asks nobody about what goes with a VM.
+        if let Detail::Vm(vm) = &resource.detail {
+            vm.nics
+                .iter()
+                .chain(&vm.os_disk)
+                .chain(&vm.data_disks)
+                .try_for_each(|part| self.check_not_foreign(part))?;
+        }
         if !self.listed_as_ours {
             return Err(self.violation("other-cluster", format!("{id} is swept in a group of another cluster")));
         }

@@ -2,7 +2,7 @@
 
 use super::timeline::Kind;
 use super::{Deed, Violation, World};
-use crate::cloud::DiskDraft;
+use crate::cloud::{DiskDraft, Failing, Lasting};
 use crate::cluster::Listed;
 use jiff::SignedDuration;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
@@ -51,6 +51,15 @@ pub enum Mischief {
     Hold(ObjectName, Holder),
     /// Listings of what stands by the group break off for a while.
     FailBystanders(SignedDuration),
+    /// So many of the operations that Azure accepts next fail at their end.
+    FailLate {
+        /// Deletes; else what creates.
+        deletes: bool,
+        /// How many.
+        times: u32,
+    },
+    /// No operation fails at its end any more.
+    FailNothing,
     /// Approvals are merged that have expired, or name another incarnation, of everything that waits for one.
     ApproveStale,
 }
@@ -114,6 +123,10 @@ impl World {
             Mischief::TakeOver(name) => self.take_over_named(&name),
             Mischief::RestoreVolume(name) => self.restore_volume(name),
             Mischief::ApproveStale => self.approve_stale(),
+            Mischief::FailLate { deletes, times } => {
+                self.cloud.faults.failing.push(Failing { deletes, lasting: Lasting::Times(times) });
+            }
+            Mischief::FailNothing => self.cloud.faults.failing.clear(),
             Mischief::ListLag(lag) => self.cloud.faults.list_lag = lag,
             Mischief::Janitor { rarely } => self.janitor(rarely),
             Mischief::Hold(name, holder) => self.hold(&name, holder),

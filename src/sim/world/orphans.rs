@@ -132,6 +132,7 @@ pub(super) fn words(refusal: Refusal) -> &'static str {
         Refusal::NoVolumeRecord => "no record that this cluster had a volume on it",
         Refusal::Retained => "the volume's reclaim policy was Retain",
         Refusal::SignOfLife => "something alive links to it",
+        Refusal::TakesAlong => "something would go with it that must not",
         Refusal::TooYoung => "not an orphan for long enough",
         Refusal::SeenOnce => "not yet seen twice",
         Refusal::PartialListing => "a listing was not whole",
@@ -152,6 +153,7 @@ pub(super) fn words(refusal: Refusal) -> &'static str {
 /// What a person must do to lift a refusal.
 fn person(refusal: Refusal) -> Option<&'static str> {
     match refusal {
+        Refusal::TakesAlong => Some("a part detached by hand"),
         Refusal::Breaker => Some("breaker.clearedAt in Git"),
         Refusal::Approval => Some("an approval in Git"),
         Refusal::Mode => Some("mode Collect in Git"),

@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{CapacityType, RegionCatalog};
 use napkeeper_core::cluster::cloud::{CloudResource, Detail, ResourceKind, Vm};
 use napkeeper_core::cluster::sweep::{Sweep, SweepMode};
+use napkeeper_core::facts::Surroundings;
 use napkeeper_core::money::HourlyPrice;
 use napkeeper_core::names::{ArmId, ObjectName, Uid};
 use napkeeper_core::orphans::{Allowance, Assessed, Case, Finding, Prices, Refusal, breaker, judge};
@@ -49,12 +50,15 @@ struct Context<'a> {
 
 /// Judges, and puts it into words. All rows, dearest and surest first.
 pub(super) fn rows(input: &Input, prices: &ListPrices) -> anyhow::Result<(Vec<Row>, Vec<Remark>)> {
+    // One look does not ask what only the order of deleting rests on.
+    let surroundings = Surroundings::default();
     let case = Case {
         inventory: &input.inventory,
         records: &input.records,
         settings: &input.settings,
         prices,
-        cleared_at: breaker::cleared_at(&input.sweeps, input.now),
+        surroundings: &surroundings,
+        cleared_at: breaker::cleared_at(&input.sweeps, &input.records, input.now),
         paused: input.paused,
         now: input.now,
     };

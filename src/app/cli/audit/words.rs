@@ -63,6 +63,10 @@ fn of_law(refusal: Refusal, about: &About<'_>) -> Option<(String, String)> {
             };
             Some((times, "let the controller observe it: two sightings at least 10 min apart prove it".to_owned()))
         }
+        Refusal::TakesAlong => text(
+            "a NIC or disk would go with it that may not be collected: see the evidence",
+            "detach that, or delete the VM by hand",
+        ),
         Refusal::PartialListing => text(
             "a listing is not whole, or too old to act upon",
             "see what could not be listed; a live run takes new listings",

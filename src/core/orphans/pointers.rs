@@ -1,0 +1,92 @@
+//! Pointers: what does an object or a resource say of others, by id, tag or name?
+
+use crate::cluster::bystander::{Bystander, Role};
+use crate::cluster::claim::Claim;
+use crate::cluster::cloud::{CloudResource, Detail};
+use crate::labels;
+use crate::names::{ArmId, ClaimName};
+
+/// The NICs and disks that a VM names.
+pub(super) fn parts_of(resource: &CloudResource) -> impl Iterator<Item = &ArmId> {
+    let vm = match &resource.detail {
+        Detail::Vm(vm) => Some(vm),
+        Detail::Nic(_) | Detail::Disk(_) => None,
+    };
+    vm.into_iter().flat_map(|vm| vm.nics.iter().chain(&vm.os_disk).chain(&vm.data_disks))
+}
+
+/// All ids that a NodeClaim names: in its intent, and as its providerID. What its name derives is found by name.
+pub(super) fn ids_of(claim: &Claim) -> impl Iterator<Item = &ArmId> {
+    let intended = claim.intent.iter().flat_map(|i| [&i.vm, &i.nic, &i.os_disk]);
+    let has = claim.status.provider_id.as_ref().map(|p| p.vm());
+    intended.chain(has.filter(|vm| claim.intent.as_ref().is_none_or(|i| i.vm != **vm)))
+}
+
+pub(super) fn machine_vm(other: &Bystander) -> Option<&ArmId> {
+    match &other.role {
+        Role::Machine { vm, .. } => vm.as_ref(),
+        _ => None,
+    }
+}
+
+/// The NodeClaim that an AKS Machine was made for, by its tag.
+pub(super) fn machine_claim(other: &Bystander) -> Option<&str> {
+    matches!(other.role, Role::Machine { .. })
+        .then_some(&other.tags)?
+        .get(labels::TAG_MACHINE_CLAIM)
+        .map(|name| &**name)
+}
+
+/// `<pool>-<machine>`, as the name of the Machine's VM has it.
+pub(super) fn machine_stem(machine: &Bystander) -> Option<String> {
+    matches!(machine.role, Role::Machine { .. }).then_some(())?;
+    let mut segments = machine.id.folded().rsplit('/');
+    let (name, _, pool) = (segments.next()?, segments.next()?, segments.next()?);
+    Some(format!("{pool}-{name}"))
+}
+
+/// The `<pool>-<machine>` of a name `aks-<pool>-<machine>-########` and anything after it.
+pub(super) fn stem_in_name(resource: &CloudResource) -> Option<String> {
+    let name = claim_in_name(resource)?;
+    let is_number = |part: &str| part.len() == 8 && part.bytes().all(|b| b.is_ascii_digit());
+    let parts: Vec<&str> = name.split('-').collect();
+    let number = parts.iter().rposition(|part| is_number(part))?;
+    (number > 0).then(|| parts[..number].join("-"))
+}
+
+pub(super) fn instance_parts(other: &Bystander) -> impl Iterator<Item = &ArmId> {
+    let parts = match &other.role {
+        Role::ScaleSetInstance { nics, disks } => Some(nics.iter().chain(disks)),
+        _ => None,
+    };
+    parts.into_iter().flatten()
+}
+
+pub(super) fn snapshot_source(other: &Bystander) -> Option<&ArmId> {
+    match &other.role {
+        Role::Snapshot { source, in_progress: true } => source.as_ref(),
+        _ => None,
+    }
+}
+
+pub(super) fn last(id: &str) -> &str {
+    id.rsplit('/').next().unwrap_or(id)
+}
+
+/// Name up to the suffix that Azure adds to disks (`_OsDisk_1_…`), in lower case. No Kubernetes name has a `_`.
+pub(super) fn base_name(resource: &CloudResource) -> &str {
+    last(resource.id.folded()).split('_').next().unwrap_or_default()
+}
+
+/// The NodeClaim whose resource this would be by its name.
+pub(super) fn claim_in_name(resource: &CloudResource) -> Option<&str> {
+    base_name(resource).strip_prefix("aks-")
+}
+
+/// The NodeClaim that a resource points back at: by the tag of its AKS Machine, whose VM has a name of another sort; by
+/// its own tag; else by its name.
+pub(super) fn claim_named_by(resource: &CloudResource) -> Option<ClaimName> {
+    let tagged = |key| resource.tags_any_case(key).find_map(|name| ClaimName::new(name).ok());
+    let by_tag = tagged(labels::TAG_MACHINE_CLAIM).or_else(|| tagged(labels::TAG_CLAIM));
+    by_tag.or_else(|| ClaimName::new(claim_in_name(resource)?).ok())
+}
