@@ -182,10 +182,7 @@ impl Azure {
     }
 
     async fn delete(&self, id: &ArmId) -> Result<Reply, CloudError> {
-        match self.begin_delete(id).await {
-            Err(error) if error.code == CloudErrorCode::NotFound => Ok(Reply::Done),
-            reply => reply,
-        }
+        operation::deleted(self.begin_delete(id).await)
     }
 
     async fn begin_delete(&self, id: &ArmId) -> Result<Reply, CloudError> {
@@ -193,13 +190,16 @@ impl Azure {
         match of {
             Type::Vm => {
                 let request = self.compute.virtual_machines_client().delete(group, name, subscription);
-                begun(&request.send().await.map_err(meant)?.into_raw_response())
+                begun_delete(&request.send().await.map_err(meant)?.into_raw_response())
             }
             Type::Disk => {
                 let request = self.compute.disks_client().delete(subscription, group, name);
-                begun(&request.send().await.map_err(meant)?.into_raw_response())
+                begun_delete(&request.send().await.map_err(meant)?.into_raw_response())
             }
-            Type::Nic => self.write(Method::Delete, id.as_str(), None).await,
+            Type::Nic => {
+                let response = self.transport.call(Method::Delete, self.transport.url(id.as_str()), None).await?;
+                operation::begun_delete(response.status, |name| response.header(name).map(str::to_owned))
+            }
         }
     }
 
@@ -246,6 +246,12 @@ fn tags_path(id: &ArmId) -> String {
 fn begun(response: &azure_core::Response) -> Result<Reply, CloudError> {
     let headers = response.headers();
     operation::begun(response.status().into(), |name| headers.get_optional_string(&name.into()))
+}
+
+/// What a DELETE of the ARM crates has begun.
+fn begun_delete(response: &azure_core::Response) -> Result<Reply, CloudError> {
+    let headers = response.headers();
+    operation::begun_delete(response.status().into(), |name| headers.get_optional_string(&name.into()))
 }
 
 /// A body that must be of a shape.

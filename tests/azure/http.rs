@@ -119,7 +119,7 @@ async fn a_resource_is_gone_only_where_azure_says_so() {
     let effects = [get(VM), get(NIC), delete(VM, ResourceKind::Vm), delete(NIC, ResourceKind::Nic)];
     let azure = served(|_| async { (StatusCode::NOT_FOUND, ABSENT).into_response() }).await;
     for effect in &effects {
-        let gone = if effect.is_write() { Reply::Done } else { Reply::Resource(None) };
+        let gone = if effect.is_write() { Reply::Absent } else { Reply::Resource(None) };
         assert_eq!(azure.perform(effect).await, Ok(gone), "{effect:?}");
     }
     let no_group = served(|_| async { (StatusCode::NOT_FOUND, NO_GROUP).into_response() }).await;

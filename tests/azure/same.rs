@@ -218,7 +218,7 @@ fn a_vm_comes_and_goes_with_all_that_belongs_to_it() {
     assert!(matches!(twins.perform(&Effect::Delete(twins.vm("a"), ResourceKind::Vm)), Ok(Reply::Accepted(_))));
     twins.pass(100);
     assert_eq!(twins.perform(&Effect::Get(twins.vm("a"))), Ok(Reply::Resource(None)));
-    assert_eq!(twins.perform(&Effect::Delete(twins.vm("a"), ResourceKind::Vm)), Ok(Reply::Done));
+    assert_eq!(twins.perform(&Effect::Delete(twins.vm("a"), ResourceKind::Vm)), Ok(Reply::Absent));
     assert_eq!(twins.list().unwrap().len(), 0);
 }
 
@@ -448,7 +448,7 @@ fn a_machine_comes_and_goes_with_its_vm() {
     assert!(matches!(twins.perform(&call(MachineCall::Delete(id.clone()))), Ok(Reply::Accepted(_))));
     twins.pass(100);
     assert_eq!(twins.perform(&call(MachineCall::Get(id.clone()))), Ok(Reply::Machine(None)));
-    assert_eq!(twins.perform(&call(MachineCall::Delete(id))), Ok(Reply::Done));
+    assert_eq!(twins.perform(&call(MachineCall::Delete(id))), Ok(Reply::Absent));
     assert_eq!(twins.list().unwrap().len(), 0);
 }
 

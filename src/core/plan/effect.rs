@@ -59,7 +59,7 @@ pub enum Effect {
     PutNic(Box<NicSpec>),
     /// PUT a VM. Replies `Accepted`.
     PutVm(Box<VmSpec>),
-    /// DELETE a cloud resource. Replies `Accepted`, or `Done` where it is gone already.
+    /// DELETE a cloud resource. Replies `Accepted`, `Done` where it is gone with that, or `Absent`.
     Delete(ArmId, ResourceKind),
     /// Tag a cloud resource, other tags kept.
     Tag(ArmId, Tags),
@@ -78,6 +78,8 @@ pub enum Effect {
 pub enum Reply {
     /// It is done.
     Done,
+    /// There was nothing of that name to delete: somebody else was faster.
+    Absent,
     /// A long-running operation has begun.
     Accepted(OperationId),
     /// A long-running operation has not ended.

@@ -14,7 +14,7 @@ pub enum MachineCall {
     Get(ArmId),
     /// Create it. Replies `Accepted`; one of that name is never changed.
     Put(Box<MachineSpec>),
-    /// Delete it, with its VM, by its pool. Replies `Accepted`, or `Done` where it is gone already.
+    /// Delete it, with its VM, by its pool. Replies `Accepted`, `Done` where it is gone with that, or `Absent`.
     Delete(ArmId),
 }
 

@@ -57,7 +57,7 @@ impl Cloud {
 
     fn delete_machine(&mut self, id: &ArmId, now: Timestamp) -> Result<Reply, Refusal> {
         if self.bystander(id).is_none() {
-            return Ok(Reply::Done);
+            return Ok(Reply::Absent);
         }
         if let Some(operation) = self.operations.on(id).filter(|_| self.operations.deletes(id)) {
             return Ok(Reply::Accepted(operation.clone()));

@@ -276,7 +276,7 @@ impl Cloud {
 
     fn delete(&mut self, id: &ArmId, now: Timestamp) -> Result<Reply, Refusal> {
         let Some(resource) = self.resources.get(id).cloned() else {
-            return Ok(Reply::Done);
+            return Ok(Reply::Absent);
         };
         if self.faults.deletes_locked_until.is_some_and(|end| now < end) {
             return Err(Refusal::Locked(self.settings.group.clone()));

@@ -229,7 +229,7 @@ fn a_deleted_vm_takes_its_nic_and_os_disk_along_but_not_its_data_disks() {
     assert_eq!(kinds(&cloud), [ResourceKind::DataDisk]);
     let data = disk(&cloud, &data);
     assert!(data.managed_by.is_empty() && data.last_ownership_update > Some(at(110)));
-    assert_eq!(delete(&mut cloud, &id, at(171)), Ok(Reply::Done));
+    assert_eq!(delete(&mut cloud, &id, at(171)), Ok(Reply::Absent));
 }
 
 fn add_data_disk(cloud: &mut Cloud, name: &str, now: Timestamp) -> ArmId {
