@@ -2,6 +2,7 @@
 
 use crate::credential::Credential;
 use crate::error::{invalid, unavailable};
+use crate::extension::billing_path;
 use crate::operation;
 use crate::pace::Pace;
 use crate::place::{self, Place, Type};
@@ -92,6 +93,7 @@ impl Azure {
         let (method, id) = match effect {
             Effect::PutNic(spec) => (Method::Put, &spec.id),
             Effect::PutVm(spec) => (Method::Put, &spec.id),
+            Effect::PutBilling(vm) => (Method::Put, vm),
             Effect::Delete(id, _) => (Method::Delete, id),
             Effect::Machine(call @ MachineCall::Put(_)) => (Method::Put, call.id()),
             Effect::Machine(call @ MachineCall::Delete(_)) => (Method::Post, call.id()),
@@ -112,6 +114,7 @@ impl Azure {
             Effect::Get(id) => self.get(id).await,
             Effect::PutNic(spec) => self.put_nic(spec).await,
             Effect::PutVm(spec) => self.put_vm(spec, &bootstrap::write(&spec.kubelet)).await,
+            Effect::PutBilling(vm) => self.put_billing(vm).await,
             Effect::Delete(id, _) => self.delete(id).await,
             Effect::Tag(id, tags) => self.change_tags(id, "Merge", tags).await,
             Effect::Untag(id, tags) => self.change_tags(id, "Delete", tags).await,
@@ -234,6 +237,7 @@ impl std::fmt::Debug for Azure {
 fn path_of(effect: &Effect, id: &ArmId) -> String {
     match effect {
         Effect::Tag(..) | Effect::Untag(..) => tags_path(id),
+        Effect::PutBilling(_) => billing_path(id),
         _ => id.to_string(),
     }
 }

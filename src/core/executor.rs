@@ -5,7 +5,7 @@
 
 use crate::cluster::Snapshot;
 use crate::cluster::naming::machine_id;
-use crate::lifecycle::{ConfirmGoneScript, LaunchScript, MachineScript, Sizes, TerminateScript};
+use crate::lifecycle::{BillScript, ConfirmGoneScript, LaunchScript, MachineScript, Sizes, TerminateScript};
 use crate::names::NodeClassName;
 use crate::orphans::{CollectScript, MarkScript};
 use crate::plan::{Command, CommandKey, Effect, OneEffect, Planned, Reply, Report, Script, Step};
@@ -136,6 +136,7 @@ fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn
                 None => Box::new(LaunchScript::new(*launch, sizes, law)),
             }
         }
+        Command::Bill { claim, vm } => Box::new(BillScript::new(claim, vm)),
         Command::AdvanceClaim { claim, step } => one(Effect::AdvanceClaim(claim, step)),
         Command::AdvanceNode { node, uid, step } => one(Effect::AdvanceNode(node, uid, step)),
         Command::DeleteClaim { claim, .. } => one(Effect::DeleteClaim(claim)),

@@ -3,6 +3,7 @@
 //! A NodeClaim goes through [`Phase`]s. Each follows from the Snapshot alone, so that a restart goes on where the last
 //! run stopped; [`lifecycle`] turns the phase into the next command.
 
+mod bill;
 mod jitter;
 mod launch;
 mod machine;
@@ -11,6 +12,7 @@ mod phase;
 mod terminate;
 mod wanted;
 
+pub use bill::BillScript;
 pub use launch::{LaunchScript, Sizes};
 pub use machine::MachineScript;
 pub use phase::Phase;
@@ -50,6 +52,7 @@ pub struct LifecycleMemory {
     confirmed: BTreeMap<ClaimName, Timestamp>,
     evicted: BTreeMap<Uid, Timestamp>,
     launched: BTreeMap<ClaimName, Timestamp>,
+    billed: BTreeMap<ClaimName, Timestamp>,
     terminated: BTreeMap<ClaimName, Timestamp>,
     pods: BTreeMap<ClaimName, (usize, Timestamp)>,
 }
@@ -146,6 +149,7 @@ impl Stepper<'_> {
             self.delete(claim, "registration_timeout", &format!("its node has not joined within {minutes} min"));
         } else {
             self.plan.wake_at(deadline);
+            self.bill(claim);
         }
     }
 
@@ -187,6 +191,9 @@ impl Stepper<'_> {
     /// Notes pod events of a node in use, and looks after nodes that go silent.
     fn watch(&mut self, claim: &Claim, node: Option<&Node>) {
         let Some(node) = node else { return };
+        if self.bill(claim) {
+            return;
+        }
         if !node.ready {
             let since = node.ready_since + GONE_AFTER;
             if self.now >= since {
@@ -326,7 +333,7 @@ impl Stepper<'_> {
 impl LifecycleMemory {
     /// Drops what is remembered of claims and pods that are gone.
     fn forget(&mut self, snapshot: &Snapshot) {
-        for map in [&mut self.confirmed, &mut self.launched, &mut self.terminated] {
+        for map in [&mut self.confirmed, &mut self.launched, &mut self.billed, &mut self.terminated] {
             map.retain(|name, _| snapshot.claims().get(name).is_some());
         }
         self.pods.retain(|name, _| snapshot.claims().get(name).is_some());

@@ -20,6 +20,13 @@ pub enum Command {
     CreateClaim(Box<ClaimDraft>),
     /// Create the VM of a NodeClaim, or find the one that an earlier run created.
     Launch(Box<Launch>),
+    /// Let AKS count the node of a NodeClaim.
+    Bill {
+        /// The claim.
+        claim: ClaimRef,
+        /// Its VM.
+        vm: ArmId,
+    },
     /// Note a step of a NodeClaim's life on it.
     AdvanceClaim {
         /// The claim.
@@ -162,6 +169,7 @@ impl Command {
         match self {
             Self::CreateClaim(_) => "create_claim",
             Self::Launch(_) => "launch",
+            Self::Bill { .. } => "bill",
             Self::AdvanceClaim { .. } => "advance_claim",
             Self::AdvanceNode { .. } => "advance_node",
             Self::DeleteClaim { .. } => "delete_claim",
@@ -185,6 +193,7 @@ impl Command {
             Self::CreateClaim(draft) => CommandKey::Claim(draft.name.clone()),
             Self::Launch(launch) => CommandKey::Claim(launch.claim.name.clone()),
             Self::AdvanceClaim { claim, .. }
+            | Self::Bill { claim, .. }
             | Self::DeleteClaim { claim, .. }
             | Self::ConfirmGone { claim, .. }
             | Self::ReleaseClaim { claim } => CommandKey::Claim(claim.name.clone()),
@@ -203,7 +212,7 @@ impl Command {
     #[must_use]
     pub fn held_by(&self) -> Option<Switch> {
         match self {
-            Self::CreateClaim(_) | Self::Launch(_) => Some(Switch::Launch),
+            Self::CreateClaim(_) | Self::Launch(_) | Self::Bill { .. } => Some(Switch::Launch),
             Self::DeleteClaim { .. } | Self::Evict { .. } => Some(Switch::Disrupt),
             Self::Terminate(_) | Self::SweepDelete(_) => Some(Switch::Delete),
             _ => None,

@@ -59,6 +59,8 @@ pub enum Effect {
     PutNic(Box<NicSpec>),
     /// PUT a VM. Replies `Accepted`.
     PutVm(Box<VmSpec>),
+    /// PUT the extension by which AKS counts a node on its VM; it may be repeated. Replies `Accepted` or `Done`.
+    PutBilling(ArmId),
     /// DELETE a cloud resource. Replies `Accepted`, `Done` where it is gone with that, or `Absent`.
     Delete(ArmId, ResourceKind),
     /// Tag a cloud resource, other tags kept.
@@ -125,6 +127,8 @@ pub enum ClaimStep {
         /// What pods may use.
         allocatable: Resources,
     },
+    /// AKS counts its node.
+    Billed,
     /// Every way to launch it failed.
     LaunchFailed(LaunchFailure),
     /// Its Node has joined.
@@ -283,6 +287,7 @@ impl Effect {
             Self::Get(_) => "get",
             Self::PutNic(_) => "put_nic",
             Self::PutVm(_) => "put_vm",
+            Self::PutBilling(_) => "put_billing",
             Self::Delete(..) => "delete",
             Self::Tag(..) => "tag",
             Self::Untag(..) => "untag",
@@ -315,7 +320,7 @@ impl Effect {
     pub fn held_by(&self) -> Option<Switch> {
         match self {
             Self::CreateClaim(_) | Self::WriteIntent(..) | Self::PutNic(_) | Self::PutVm(_) => Some(Switch::Launch),
-            Self::Machine(MachineCall::Put(_)) => Some(Switch::Launch),
+            Self::PutBilling(_) | Self::Machine(MachineCall::Put(_)) => Some(Switch::Launch),
             Self::Machine(MachineCall::Delete(_)) => Some(Switch::Delete),
             Self::DeleteClaim(_) | Self::Evict(..) => Some(Switch::Disrupt),
             Self::Delete(..) | Self::Tag(..) | Self::Untag(..) => Some(Switch::Delete),
