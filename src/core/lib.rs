@@ -14,6 +14,7 @@ pub mod facts;
 #[cfg(test)]
 pub(crate) mod fixtures;
 pub mod labels;
+mod lanes;
 pub mod leadership;
 pub mod lifecycle;
 pub mod money;

@@ -315,6 +315,24 @@ impl Effect {
         )
     }
 
+    /// True when it is a request to Azure; all others go to Kubernetes. An inventory is taken of both.
+    #[must_use]
+    pub fn is_to_azure(&self) -> bool {
+        matches!(
+            self,
+            Self::Get(_)
+                | Self::PutNic(_)
+                | Self::PutVm(_)
+                | Self::PutBilling(_)
+                | Self::Delete(..)
+                | Self::Tag(..)
+                | Self::Untag(..)
+                | Self::Machine(_)
+                | Self::Poll(_)
+                | Self::TakeInventory
+        )
+    }
+
     /// The pause switch that holds this effect back, if it has one.
     #[must_use]
     pub fn held_by(&self) -> Option<Switch> {
