@@ -80,7 +80,7 @@ fn place(id: &ArmId) -> Option<(&str, &str)> {
 /// claim's own taints are on the Node.
 fn body(spec: &MachineSpec) -> Value {
     let spot = spec.offering.capacity_type == CapacityType::Spot;
-    json!({
+    let mut body = json!({
         "zones": zone_number(&spec.offering.zone).into_iter().collect::<Vec<_>>(),
         "properties": {
             "mode": "User",
@@ -92,8 +92,16 @@ fn body(spec: &MachineSpec) -> Value {
                 "nodeLabels": spec.kubelet.labels,
                 "nodeInitializationTaints": [format!("{}:NoExecute", labels::TAINT_UNREGISTERED)],
             },
-            "security": { "enableEncryptionAtHost": spec.encryption_at_host, "enableSecureBoot": false, "enableVTPM": false },
+            "security": {
+                "enableEncryptionAtHost": spec.security.encryption_at_host,
+                "enableSecureBoot": spec.security.secure_boot,
+                "enableVTPM": spec.security.vtpm,
+            },
             "tags": spec.tags,
         },
-    })
+    });
+    if let Some(subnet) = &spec.subnet {
+        body["properties"]["network"] = json!({ "vnetSubnetID": subnet.as_str() });
+    }
+    body
 }

@@ -106,7 +106,8 @@ mod tests {
             group: settings.cluster.group.clone(),
             tags: Tags::new(),
             os_disk_gb: 128,
-            encryption_at_host: false,
+            security: Default::default(),
+            subnet: None,
         };
         Planned { command: Command::Launch(Box::new(launch)), reason: "".into() }
     }

@@ -24,6 +24,7 @@ fn machines(image: &str) -> Machines {
         image: Arc::from(image),
         ssh_public_key: Arc::from("ssh-ed25519 AAAA"),
         admin_username: Arc::from("azureuser"),
+        disk_encryption_set: None,
     }
 }
 
@@ -151,7 +152,7 @@ async fn a_request_says_who_asks_and_by_which_version() {
     };
     let azure = served(echo).await;
     let tags = std::collections::BTreeMap::new();
-    let nic = NicSpec { id: ArmId::new(NIC).unwrap(), tags, accelerated: false, fresh: false };
+    let nic = NicSpec { id: ArmId::new(NIC).unwrap(), tags, accelerated: false, subnet: None, fresh: false };
     assert_eq!(azure.perform(&Effect::PutNic(Box::new(nic))).await, Ok(Reply::Done));
 }
 

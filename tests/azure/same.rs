@@ -141,7 +141,13 @@ impl Twins {
     }
 
     fn put_nic(&self, name: &str) -> Effect {
-        Effect::PutNic(Box::new(NicSpec { id: self.nic(name), tags: tags(name), accelerated: true, fresh: false }))
+        Effect::PutNic(Box::new(NicSpec {
+            id: self.nic(name),
+            tags: tags(name),
+            accelerated: true,
+            subnet: None,
+            fresh: false,
+        }))
     }
 
     fn put_vm(&self, name: &str, size: usize, zone: u8, spot: bool) -> Effect {
@@ -159,7 +165,7 @@ impl Twins {
             tags: tags(name),
             claim: ClaimName::new(name).unwrap(),
             kubelet: KubeletSpec { labels: Labels::from([label("pool", name), label("empty", "")]), max_pods: 30 },
-            encryption_at_host: false,
+            security: Default::default(),
             fresh: false,
             premium_disk: true,
         }))
@@ -417,7 +423,8 @@ fn machine(twins: &Twins, name: &str, zone: u8, spot: bool) -> MachineSpec {
         os_disk_gb: 128,
         tags: tags(name),
         claim: ClaimName::new(name).unwrap(),
-        encryption_at_host: true,
+        security: napkeeper_core::plan::Security { encryption_at_host: true, ..Default::default() },
+        subnet: None,
         kubelet: KubeletSpec { labels: Labels::from([(Arc::from("l"), Arc::from("v"))]), max_pods: 110 },
     }
 }

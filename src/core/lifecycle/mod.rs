@@ -24,8 +24,8 @@ use crate::cluster::cloud::Tags;
 use crate::cluster::node::Node;
 use crate::cluster::pod::{Pod, Taint, TaintEffect};
 use crate::labels;
-use crate::names::{ClaimName, Uid};
-use crate::plan::{ClaimStep, Command, CommandKey, Launch, NodeStep, Plan, Switch, Terminate};
+use crate::names::{ArmId, ClaimName, Uid};
+use crate::plan::{ClaimStep, Command, CommandKey, Launch, NodeStep, Plan, Security, Switch, Terminate};
 use crate::settings::{Mode, Settings};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
@@ -136,7 +136,12 @@ impl Stepper<'_> {
             group: self.settings.cluster.group.clone(),
             tags: tags(claim, &class.tags, self.settings),
             os_disk_gb: class.os_disk_gb,
-            encryption_at_host: class.encryption_at_host,
+            security: Security {
+                encryption_at_host: class.encryption_at_host,
+                secure_boot: class.secure_boot,
+                vtpm: class.vtpm,
+            },
+            subnet: class.subnet.as_deref().and_then(|id| ArmId::new(id).ok()),
         };
         self.plan.push(Command::Launch(Box::new(launch)), format!("{again}{best}"));
     }

@@ -3,7 +3,7 @@
 //! Each is idempotent: repeated after a crash it does no harm. The executor runs one command per [`CommandKey`] at a
 //! time and turns it into effects by its script.
 
-use super::effect::{ClaimDraft, ClaimStep, NodeStep, RecordChange, SweepReport};
+use super::effect::{ClaimDraft, ClaimStep, NodeStep, RecordChange, Security, SweepReport};
 use crate::cluster::claim::{ClaimRef, LaunchIntent, PlannedOffering};
 use crate::cluster::cloud::{CloudResource, ResourceKind, Tags};
 use crate::cluster::record::Deletion;
@@ -113,8 +113,10 @@ pub struct Launch {
     pub tags: Tags,
     /// OS disk in GB.
     pub os_disk_gb: u32,
-    /// Disks and caches are encrypted at the host.
-    pub encryption_at_host: bool,
+    /// How the VM is protected.
+    pub security: Security,
+    /// Subnet of its class; `None` is that of all nodes.
+    pub subnet: Option<ArmId>,
 }
 
 /// Delete what was created for a NodeClaim that is being deleted.

@@ -170,6 +170,8 @@ pub struct NicSpec {
     pub tags: Tags,
     /// Accelerated networking.
     pub accelerated: bool,
+    /// Subnet of its class; `None` is that of all nodes.
+    pub subnet: Option<ArmId>,
     /// Only where none of that name exists (`If-None-Match: *`); else `Conflict`.
     pub fresh: bool,
 }
@@ -195,10 +197,29 @@ pub struct VmSpec {
     pub kubelet: KubeletSpec,
     /// Its OS disk is a premium one, which not every size takes; else it is a standard SSD.
     pub premium_disk: bool,
-    /// Disks and caches are encrypted at the host.
-    pub encryption_at_host: bool,
+    /// How it is protected.
+    pub security: Security,
     /// Only where none of that name exists (`If-None-Match: *`); else `Conflict`.
     pub fresh: bool,
+}
+
+/// How a new VM is protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Security {
+    /// Disks and caches are encrypted at the host.
+    pub encryption_at_host: bool,
+    /// Only signed boot loaders and kernels start. It, or the TPM, makes the VM one of trusted launch.
+    pub secure_boot: bool,
+    /// It has a virtual TPM.
+    pub vtpm: bool,
+}
+
+impl Security {
+    /// True when it asks for trusted launch.
+    #[must_use]
+    pub fn is_trusted_launch(self) -> bool {
+        self.secure_boot || self.vtpm
+    }
 }
 
 /// What the kubelet of a new VM is told.
