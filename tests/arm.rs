@@ -70,6 +70,7 @@ pub fn settings(cloud: &CloudSettings) -> AzureSettings {
             image: Arc::from("/CommunityGalleries/AKSUbuntu/images/2204gen2containerd/versions/202607.01.0"),
             ssh_public_key: Arc::from("ssh-ed25519 AAAA napkeeper"),
             admin_username: Arc::from("azureuser"),
+            disk_encryption_set: None,
         }),
         endpoint: Arc::from(AzureSettings::ENDPOINT),
         deadline: AzureSettings::DEADLINE,

@@ -84,6 +84,10 @@ pub struct Nodes {
     pub ssh_public_key: String,
     /// Name of their administrator; azureuser where it is absent.
     pub admin_username: Option<String>,
+    /// Resource id of the disk encryption set of their OS disks; Azure's own keys where it is absent.
+    #[schemars(regex(pattern = "^/subscriptions/"))]
+    #[serde(rename = "diskEncryptionSetID")]
+    pub disk_encryption_set_id: Option<String>,
     /// How they join the cluster; needed on Azure itself.
     pub bootstrap: Option<Bootstrap>,
 }

@@ -2,6 +2,7 @@
 
 use crate::credential::Credential;
 use crate::error::{invalid, unavailable};
+use crate::extension::billing_path;
 use crate::operation;
 use crate::pace::Pace;
 use crate::place::{self, Place, Type};
@@ -92,6 +93,7 @@ impl Azure {
         let (method, id) = match effect {
             Effect::PutNic(spec) => (Method::Put, &spec.id),
             Effect::PutVm(spec) => (Method::Put, &spec.id),
+            Effect::PutBilling(vm) => (Method::Put, vm),
             Effect::Delete(id, _) => (Method::Delete, id),
             Effect::Machine(call @ MachineCall::Put(_)) => (Method::Put, call.id()),
             Effect::Machine(call @ MachineCall::Delete(_)) => (Method::Post, call.id()),
@@ -112,6 +114,7 @@ impl Azure {
             Effect::Get(id) => self.get(id).await,
             Effect::PutNic(spec) => self.put_nic(spec).await,
             Effect::PutVm(spec) => self.put_vm(spec, &bootstrap::write(&spec.kubelet)).await,
+            Effect::PutBilling(vm) => self.put_billing(vm).await,
             Effect::Delete(id, _) => self.delete(id).await,
             Effect::Tag(id, tags) => self.change_tags(id, "Merge", tags).await,
             Effect::Untag(id, tags) => self.change_tags(id, "Delete", tags).await,
@@ -182,10 +185,7 @@ impl Azure {
     }
 
     async fn delete(&self, id: &ArmId) -> Result<Reply, CloudError> {
-        match self.begin_delete(id).await {
-            Err(error) if error.code == CloudErrorCode::NotFound => Ok(Reply::Done),
-            reply => reply,
-        }
+        operation::deleted(self.begin_delete(id).await)
     }
 
     async fn begin_delete(&self, id: &ArmId) -> Result<Reply, CloudError> {
@@ -193,13 +193,16 @@ impl Azure {
         match of {
             Type::Vm => {
                 let request = self.compute.virtual_machines_client().delete(group, name, subscription);
-                begun(&request.send().await.map_err(meant)?.into_raw_response())
+                begun_delete(&request.send().await.map_err(meant)?.into_raw_response())
             }
             Type::Disk => {
                 let request = self.compute.disks_client().delete(subscription, group, name);
-                begun(&request.send().await.map_err(meant)?.into_raw_response())
+                begun_delete(&request.send().await.map_err(meant)?.into_raw_response())
             }
-            Type::Nic => self.write(Method::Delete, id.as_str(), None).await,
+            Type::Nic => {
+                let response = self.transport.call(Method::Delete, self.transport.url(id.as_str()), None).await?;
+                operation::begun_delete(response.status, |name| response.header(name).map(str::to_owned))
+            }
         }
     }
 
@@ -234,6 +237,7 @@ impl std::fmt::Debug for Azure {
 fn path_of(effect: &Effect, id: &ArmId) -> String {
     match effect {
         Effect::Tag(..) | Effect::Untag(..) => tags_path(id),
+        Effect::PutBilling(_) => billing_path(id),
         _ => id.to_string(),
     }
 }
@@ -246,6 +250,12 @@ fn tags_path(id: &ArmId) -> String {
 fn begun(response: &azure_core::Response) -> Result<Reply, CloudError> {
     let headers = response.headers();
     operation::begun(response.status().into(), |name| headers.get_optional_string(&name.into()))
+}
+
+/// What a DELETE of the ARM crates has begun.
+fn begun_delete(response: &azure_core::Response) -> Result<Reply, CloudError> {
+    let headers = response.headers();
+    operation::begun_delete(response.status().into(), |name| headers.get_optional_string(&name.into()))
 }
 
 /// A body that must be of a shape.

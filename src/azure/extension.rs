@@ -7,7 +7,7 @@ use crate::azure::Azure;
 use crate::wire::Method;
 use napkeeper_core::names::ArmId;
 use napkeeper_core::plan::Reply;
-use napkeeper_core::ports::PortError;
+use napkeeper_core::ports::CloudError;
 use serde_json::json;
 
 /// Name of the extension by which AKS counts Linux nodes.
@@ -15,10 +15,7 @@ const BILLING: &str = "computeAksLinuxBilling";
 
 impl Azure {
     /// PUTs the extension by which AKS counts a Linux node. It may be repeated. Azure accepts it and installs it later.
-    ///
-    /// # Errors
-    /// What Azure refuses, as the domain sees it.
-    pub async fn put_billing(&self, vm: &ArmId) -> Result<Reply, PortError> {
+    pub(crate) async fn put_billing(&self, vm: &ArmId) -> Result<Reply, CloudError> {
         let body = json!({
             "location": self.settings.region.as_str(),
             "properties": {
@@ -29,7 +26,11 @@ impl Azure {
                 "settings": {},
             },
         });
-        let path = format!("{vm}/extensions/{BILLING}");
-        self.write(Method::Put, &path, Some(&body)).await.map_err(PortError::Cloud)
+        self.write(Method::Put, &billing_path(vm), Some(&body)).await
     }
+}
+
+/// Where the extension of a VM is put.
+pub(crate) fn billing_path(vm: &ArmId) -> String {
+    format!("{vm}/extensions/{BILLING}")
 }

@@ -32,12 +32,8 @@ impl Azure {
             MachineCall::Delete(id) => {
                 let (pool, name) = place(id).ok_or_else(|| invalid(format!("{id} is the id of no Machine")))?;
                 let path = format!("{pool}/deleteMachines");
-                let deleted =
-                    self.about_machine(Method::Post, &path, MACHINES, Some(&json!({ "machineNames": [name] }))).await;
-                match deleted {
-                    Err(error) if error.code == CloudErrorCode::NotFound => Ok(Reply::Done),
-                    reply => reply,
-                }
+                let names = json!({ "machineNames": [name] });
+                operation::deleted(self.about_machine(Method::Post, &path, MACHINES, Some(&names)).await)
             }
         }
     }
@@ -65,7 +61,11 @@ impl Azure {
         // Whether the preview honours it is not documented; the look before the PUT is what counts.
         let condition = (method == Method::Put).then(|| ("if-none-match", "*".to_owned()));
         let response = self.transport.ask(Ask { method, url, body, condition }).await?;
-        operation::begun(response.status, |name| response.header(name).map(str::to_owned))
+        let header = |name: &'static str| response.header(name).map(str::to_owned);
+        if method == Method::Put {
+            return operation::begun(response.status, header);
+        }
+        operation::begun_delete(response.status, header)
     }
 }
 
@@ -80,7 +80,7 @@ fn place(id: &ArmId) -> Option<(&str, &str)> {
 /// claim's own taints are on the Node.
 fn body(spec: &MachineSpec) -> Value {
     let spot = spec.offering.capacity_type == CapacityType::Spot;
-    json!({
+    let mut body = json!({
         "zones": zone_number(&spec.offering.zone).into_iter().collect::<Vec<_>>(),
         "properties": {
             "mode": "User",
@@ -92,8 +92,16 @@ fn body(spec: &MachineSpec) -> Value {
                 "nodeLabels": spec.kubelet.labels,
                 "nodeInitializationTaints": [format!("{}:NoExecute", labels::TAINT_UNREGISTERED)],
             },
-            "security": { "enableEncryptionAtHost": spec.encryption_at_host, "enableSecureBoot": false, "enableVTPM": false },
+            "security": {
+                "enableEncryptionAtHost": spec.security.encryption_at_host,
+                "enableSecureBoot": spec.security.secure_boot,
+                "enableVTPM": spec.security.vtpm,
+            },
             "tags": spec.tags,
         },
-    })
+    });
+    if let Some(subnet) = &spec.subnet {
+        body["properties"]["network"] = json!({ "vnetSubnetID": subnet.as_str() });
+    }
+    body
 }

@@ -50,8 +50,9 @@ impl Properties {
     }
 }
 
-/// The body that creates a NIC: one address of the subnet.
+/// The body that creates a NIC: one address of its class's subnet, else of that of all nodes.
 pub(crate) fn body(spec: &NicSpec, region: &Region, machines: &Machines) -> Value {
+    let subnet = spec.subnet.as_ref().unwrap_or(&machines.subnet);
     json!({
         "location": region.as_str(),
         "tags": spec.tags,
@@ -62,7 +63,7 @@ pub(crate) fn body(spec: &NicSpec, region: &Region, machines: &Machines) -> Valu
                 "properties": {
                     "primary": true,
                     "privateIPAllocationMethod": "Dynamic",
-                    "subnet": { "id": machines.subnet.as_str() },
+                    "subnet": { "id": subnet.as_str() },
                 },
             }],
         },

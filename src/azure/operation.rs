@@ -20,6 +20,22 @@ pub(crate) fn begun(status: u16, header: impl Fn(&'static str) -> Option<String>
     }
 }
 
+/// What a delete has begun. 204 is Azure Resource Manager's answer where there is nothing of that name.
+pub(crate) fn begun_delete(status: u16, header: impl Fn(&'static str) -> Option<String>) -> Result<Reply, CloudError> {
+    match begun(status, header) {
+        Ok(Reply::Done) if status == 204 => Ok(Reply::Absent),
+        reply => reply,
+    }
+}
+
+/// What came of a delete: some providers answer 404 where others answer 204.
+pub(crate) fn deleted(reply: Result<Reply, CloudError>) -> Result<Reply, CloudError> {
+    match reply {
+        Err(error) if error.code == CloudErrorCode::NotFound => Ok(Reply::Absent),
+        reply => reply,
+    }
+}
+
 /// What the URL of an operation has answered.
 pub(crate) fn outcome(response: &WireResponse) -> Result<Reply, CloudError> {
     if response.status == 204 || (response.status == 200 && response.body.is_empty()) {
@@ -89,6 +105,8 @@ mod tests {
         assert_eq!(begun(202, "location"), accepted);
         assert_eq!(begun(200, ""), Ok(Reply::Done));
         assert_eq!(begun(204, ""), Ok(Reply::Done));
+        let deleted = |status| begun_delete(status, |_| None);
+        assert_eq!((deleted(200), deleted(204)), (Ok(Reply::Done), Ok(Reply::Absent)));
         assert_eq!(begun(202, "").unwrap_err().code, CloudErrorCode::Unavailable);
     }
 }

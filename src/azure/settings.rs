@@ -94,6 +94,8 @@ pub struct Machines {
     pub ssh_public_key: Arc<str>,
     /// The administrator's name.
     pub admin_username: Arc<str>,
+    /// The disk encryption set of OS disks; `None` is Azure's own keys.
+    pub disk_encryption_set: Option<ArmId>,
 }
 
 /// What is wrong with the settings.

@@ -7,7 +7,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use models::network_interface_reference_properties::DeleteOption as NicDeleteOption;
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::names::{Region, Zone};
-use napkeeper_core::plan::VmSpec;
+use napkeeper_core::plan::{Security, VmSpec};
 use napkeeper_core::ports::CloudError;
 use serde_json::json;
 
@@ -36,9 +36,7 @@ pub(crate) fn vm(
         storage_profile: Some(storage(spec, machines)?),
         os_profile: Some(os(spec, machines, custom_data)),
         network_profile: Some(network(spec)),
-        security_profile: spec
-            .encryption_at_host
-            .then(|| models::SecurityProfile { encryption_at_host: Some(true), ..models::SecurityProfile::default() }),
+        security_profile: security(spec.security),
         priority: Some(priority),
         eviction_policy: spot.then_some(models::EvictionPolicy::Delete),
         // Up to the full price: never evicted for its price.
@@ -57,6 +55,21 @@ pub(crate) fn zone_number(zone: &Zone) -> Option<String> {
     (!zone.is_regional()).then(|| number.to_owned())
 }
 
+/// Nothing is said where nothing is asked for: then Azure's own defaults hold.
+fn security(asked: Security) -> Option<models::SecurityProfile> {
+    let uefi = asked.is_trusted_launch().then_some(models::UefiSettings {
+        secure_boot_enabled: Some(asked.secure_boot),
+        v_tpm_enabled: Some(asked.vtpm),
+    });
+    let security_type = uefi.is_some().then_some(models::security_profile::SecurityType::TrustedLaunch);
+    (asked != Security::default()).then(|| models::SecurityProfile {
+        encryption_at_host: asked.encryption_at_host.then_some(true),
+        security_type,
+        uefi_settings: uefi,
+        ..models::SecurityProfile::default()
+    })
+}
+
 fn storage(spec: &VmSpec, machines: &Machines) -> Result<models::StorageProfile, CloudError> {
     let size = i32::try_from(spec.os_disk_gb)
         .map_err(|_| invalid(format!("an OS disk of {} GB is larger than any", spec.os_disk_gb)))?;
@@ -70,6 +83,9 @@ fn storage(spec: &VmSpec, machines: &Machines) -> Result<models::StorageProfile,
             premium
         } else {
             models::StorageAccountType::StandardSsdLrs
+        }),
+        disk_encryption_set: machines.disk_encryption_set.as_ref().map(|set| models::DiskEncryptionSetParameters {
+            sub_resource: models::SubResource { id: Some(set.to_string()) },
         }),
         ..models::ManagedDiskParameters::default()
     });
@@ -113,4 +129,82 @@ fn network(spec: &VmSpec) -> models::NetworkProfile {
         }),
     };
     models::NetworkProfile { network_interfaces: vec![nic], ..models::NetworkProfile::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nic;
+    use napkeeper_core::catalog::OfferingKey;
+    use napkeeper_core::cluster::cloud::Tags;
+    use napkeeper_core::names::{ArmId, ClaimName, VmSize};
+    use napkeeper_core::plan::{KubeletSpec, NicSpec};
+    use serde_json::Value;
+    use std::sync::Arc;
+
+    const GROUP: &str = "/subscriptions/s/resourceGroups/g";
+
+    fn machines(set: Option<&str>) -> Machines {
+        Machines {
+            subnet: ArmId::new(format!("{GROUP}/subnets/all")).unwrap(),
+            image: Arc::from("/subscriptions/s/image"),
+            ssh_public_key: Arc::from("ssh-ed25519 AAAA"),
+            admin_username: Arc::from("azureuser"),
+            disk_encryption_set: set.map(|id| ArmId::new(id).unwrap()),
+        }
+    }
+
+    fn body(security: Security, set: Option<&str>) -> Value {
+        let id = |name: &str| ArmId::new(format!("{GROUP}/{name}")).unwrap();
+        let size = VmSize::new("Standard_D2s_v5").unwrap();
+        let spec = VmSpec {
+            id: id("aks-a"),
+            offering: OfferingKey { size, zone: Zone::regional(), capacity_type: CapacityType::OnDemand },
+            nic: id("nic"),
+            os_disk: id("disk"),
+            os_disk_gb: 128,
+            tags: Tags::new(),
+            claim: ClaimName::new("a").unwrap(),
+            kubelet: KubeletSpec::default(),
+            premium_disk: true,
+            security,
+            fresh: true,
+        };
+        let region = Region::new("westeurope").unwrap();
+        serde_json::to_value(vm(&spec, &region, &machines(set), "").unwrap()).unwrap()["properties"].clone()
+    }
+
+    #[test]
+    fn a_vm_is_protected_as_its_class_asks() {
+        let none = Security::default();
+        assert_eq!(body(none, None).get("securityProfile"), None);
+        let host = Security { encryption_at_host: true, ..none };
+        assert_eq!(body(host, None)["securityProfile"], json!({ "encryptionAtHost": true }));
+        let trusted = Security { secure_boot: true, ..none };
+        let uefi = json!({ "secureBootEnabled": true, "vTpmEnabled": false });
+        let wanted = json!({ "securityType": "TrustedLaunch", "uefiSettings": uefi });
+        assert_eq!(body(trusted, None)["securityProfile"], wanted);
+    }
+
+    #[test]
+    fn os_disks_are_encrypted_with_the_key_of_the_cluster() {
+        let set = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/diskEncryptionSets/des";
+        let disk = |set| body(Security::default(), set)["storageProfile"]["osDisk"]["managedDisk"].clone();
+        assert_eq!(disk(Some(set))["diskEncryptionSet"], json!({ "id": set }));
+        assert_eq!(disk(None).get("diskEncryptionSet"), None);
+    }
+
+    #[test]
+    fn a_nic_lies_in_the_subnet_of_its_class() {
+        let region = Region::new("westeurope").unwrap();
+        let of = |subnet: Option<&str>| {
+            let subnet = subnet.map(|id| ArmId::new(id).unwrap());
+            let id = ArmId::new(format!("{GROUP}/nic")).unwrap();
+            let spec = NicSpec { id, tags: Tags::new(), accelerated: true, subnet, fresh: true };
+            let body = nic::body(&spec, &region, &machines(None));
+            body["properties"]["ipConfigurations"][0]["properties"]["subnet"]["id"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(of(None), format!("{GROUP}/subnets/all"));
+        assert_eq!(of(Some("/subscriptions/s/subnets/own")), "/subscriptions/s/subnets/own");
+    }
 }

@@ -5,7 +5,8 @@
 
 use crate::cluster::Snapshot;
 use crate::cluster::naming::machine_id;
-use crate::lifecycle::{ConfirmGoneScript, LaunchScript, MachineScript, Sizes, TerminateScript};
+use crate::lanes::{Lane, Lanes};
+use crate::lifecycle::{BillScript, ConfirmGoneScript, LaunchScript, MachineScript, Sizes, TerminateScript};
 use crate::names::NodeClassName;
 use crate::orphans::{CollectScript, MarkScript};
 use crate::plan::{Command, CommandKey, Effect, OneEffect, Planned, Reply, Report, Script, Step};
@@ -18,11 +19,14 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub struct Executor {
     running: BTreeMap<CommandKey, Running>,
+    lanes: Lanes,
 }
 
 #[derive(Debug)]
 struct Running {
     script: Box<dyn Script>,
+    /// Of what it asks of Azure.
+    lane: Lane,
     ready: Ready,
 }
 
@@ -33,8 +37,8 @@ enum Ready {
     At(Timestamp),
     /// This effect is to be performed.
     Effect(Box<Effect>),
-    /// The reply to the effect that was handed out.
-    Reply,
+    /// The reply to the effect that was handed out in this lane.
+    Reply(Lane),
 }
 
 impl Executor {
@@ -44,30 +48,41 @@ impl Executor {
         if self.running.contains_key(&key) {
             return false;
         }
+        let lane = Lane::of(&planned.command);
         let script = script(planned.command, snapshot, settings);
-        self.running.insert(key, Running { script, ready: Ready::At(now) });
+        self.running.insert(key, Running { script, lane, ready: Ready::At(now) });
         true
     }
 
-    /// The next effect that is due, with its command; reports of commands that ended on the way are added to `ended`.
+    /// The next effect that is due and has room, with its command; reports of commands that ended on the way are added
+    /// to `ended`.
     pub fn next_effect(
         &mut self,
         now: Timestamp,
         ended: &mut Vec<(CommandKey, Report)>,
     ) -> Option<(CommandKey, Effect)> {
-        let due = |r: &Running| matches!(&r.ready, Ready::Effect(_)) || matches!(r.ready, Ready::At(at) if at <= now);
-        while let Some(key) = self.running.iter().find(|(_, r)| due(r)).map(|(key, _)| key.clone()) {
+        while let Some(key) = self.next_due(now) {
             let running = self.running.get_mut(&key)?;
-            match std::mem::replace(&mut running.ready, Ready::Reply) {
-                Ready::Effect(effect) => return Some((key, *effect)),
+            let waits = Ready::Reply(running.lane_now());
+            match std::mem::replace(&mut running.ready, waits) {
+                Ready::Effect(effect) => {
+                    self.lanes.begin(running.lane_now());
+                    return Some((key, *effect));
+                }
                 Ready::At(_) => {
                     let step = running.script.step(None, now);
                     self.follow(&key, step, now, ended);
                 }
-                Ready::Reply => return None,
+                Ready::Reply(_) => return None,
             }
         }
         None
+    }
+
+    /// The first command whose next step is due.
+    fn next_due(&self, now: Timestamp) -> Option<CommandKey> {
+        let due = |r: &Running| r.due(&self.lanes).is_some_and(|at| at <= now);
+        self.running.iter().find(|(_, running)| due(running)).map(|(key, _)| key.clone())
     }
 
     /// Hands a command the reply to its effect.
@@ -79,6 +94,9 @@ impl Executor {
         ended: &mut Vec<(CommandKey, Report)>,
     ) {
         if let Some(running) = self.running.get_mut(key) {
+            if let Ready::Reply(lane) = running.ready {
+                self.lanes.end(lane);
+            }
             let step = running.script.step(Some(reply), now);
             self.follow(key, step, now, ended);
         }
@@ -99,21 +117,36 @@ impl Executor {
         }
     }
 
-    /// When the next step is due; `None` when nothing runs or all wait for a reply.
+    /// When the next step is due; `None` when nothing runs, or all wait for a reply or for room.
     #[must_use]
     pub fn next_wake(&self) -> Option<Timestamp> {
-        let at = |r: &Running| match r.ready {
-            Ready::At(at) => Some(at),
-            Ready::Effect(_) => Some(Timestamp::MIN),
-            Ready::Reply => None,
-        };
-        self.running.values().filter_map(at).min()
+        self.running.values().filter_map(|running| running.due(&self.lanes)).min()
     }
 
     /// Commands that are under way.
     #[must_use]
     pub fn in_progress(&self) -> BTreeSet<CommandKey> {
         self.running.keys().cloned().collect()
+    }
+}
+
+impl Running {
+    /// When its next step is due; `None` while it waits for a reply, or for room.
+    fn due(&self, lanes: &Lanes) -> Option<Timestamp> {
+        match &self.ready {
+            Ready::At(at) => Some(*at),
+            Ready::Effect(_) => lanes.have_room(self.lane_now()).then_some(Timestamp::MIN),
+            Ready::Reply(_) => None,
+        }
+    }
+
+    /// The lane of the effect that it is at.
+    fn lane_now(&self) -> Lane {
+        match &self.ready {
+            Ready::Effect(effect) if effect.is_to_azure() => self.lane,
+            Ready::Reply(lane) => *lane,
+            _ => Lane::Cluster,
+        }
     }
 }
 
@@ -136,6 +169,7 @@ fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn
                 None => Box::new(LaunchScript::new(*launch, sizes, law)),
             }
         }
+        Command::Bill { claim, vm } => Box::new(BillScript::new(claim, vm)),
         Command::AdvanceClaim { claim, step } => one(Effect::AdvanceClaim(claim, step)),
         Command::AdvanceNode { node, uid, step } => one(Effect::AdvanceNode(node, uid, step)),
         Command::DeleteClaim { claim, .. } => one(Effect::DeleteClaim(claim)),

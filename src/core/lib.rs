@@ -16,6 +16,7 @@ pub(crate) mod fixtures;
 pub mod impact;
 mod jitter;
 pub mod labels;
+mod lanes;
 pub mod leadership;
 pub mod lifecycle;
 pub mod money;

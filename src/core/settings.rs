@@ -24,6 +24,8 @@ pub struct Settings {
     pub registration_timeout: SignedDuration,
     /// The agent pool in which NodeClaims become Machines of AKS; experimental. `None` is VMs of our own.
     pub machines: Option<ArmId>,
+    /// Nodes that we launch are counted by AKS: their VMs get its extension.
+    pub billing: bool,
     /// The law of deleting.
     pub law: Law,
 }
@@ -64,6 +66,7 @@ impl Settings {
             launch_timeout: SignedDuration::from_mins(5),
             registration_timeout: SignedDuration::from_mins(15),
             machines: None,
+            billing: false,
             law: Law::whole(),
         }
     }

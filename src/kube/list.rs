@@ -11,6 +11,7 @@ use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::api::{Api, ListParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Client, Resource, ResourceExt};
+use napkeeper_api::azure::AKSNodeClass;
 use napkeeper_api::convert::{self, Violations};
 use napkeeper_api::karpenter::NodeClaim;
 use napkeeper_core::clock::Clock;
@@ -22,6 +23,7 @@ use napkeeper_core::names::{ArmId, ClaimName, NodeName, ObjectName, ProviderId};
 use napkeeper_core::plan::Reply;
 use napkeeper_core::ports::{ClusterError, PortError};
 use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,6 +68,21 @@ pub async fn list_for_inventory(client: &Client, clock: &dyn Clock) -> ClusterLi
     });
     let attachments = attached.map(|list| list.into_iter().map(|(attachment, _)| Arc::new(attachment)).collect());
     ClusterListing { claims, nodes, volumes, attachments, disk_uses }
+}
+
+/// Subnets that AKSNodeClasses name (`spec.vnetSubnetID`), each once, at most this many. One that is no id is left out;
+/// so are all where the kind is not installed.
+///
+/// # Errors
+/// [`ListFailure`] where any page cannot be read.
+pub async fn subnets_of_classes(client: &Client, most: usize) -> Result<Vec<ArmId>, ListFailure> {
+    let api = Api::<AKSNodeClass>::all(client.clone());
+    let subnet = |class: AKSNodeClass| Ok(class.spec.vnet_subnet_id.and_then(|id| ArmId::new(id).ok()));
+    match pages(&api, subnet).await {
+        Ok(subnets) => Ok(subnets.into_iter().collect::<BTreeSet<_>>().into_iter().take(most).collect()),
+        Err(Failure::Refused(error)) if is_not_served(&error) => Ok(Vec::new()),
+        Err(failure) => Err(failure.of(&AKSNodeClass::plural(&()))),
+    }
 }
 
 /// Disks of pods and of snapshots in progress.
@@ -304,6 +321,24 @@ mod tests {
         let uses = listing.disk_uses.unwrap();
         assert_eq!(uses.iter().map(|u| u.disk.name()).collect::<Vec<_>>(), ["inline"]);
         assert!(!fake.requests().iter().any(|r| r.contains("resourceVersion")), "{:?}", fake.requests());
+    }
+
+    #[tokio::test]
+    async fn subnets_of_classes_are_named_once_and_not_without_bound() {
+        const CLASSES: &str = "/apis/karpenter.azure.com/v1beta1/aksnodeclasses";
+        let network = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v";
+        let fake = Fake::serving(&[CLASSES]);
+        for (name, subnet) in [("a", Some("subnets/one")), ("b", Some("SUBNETS/One")), ("c", None)] {
+            let spec = subnet.map_or(json!({}), |s| json!({ "vnetSubnetID": format!("{network}/{s}") }));
+            fake.put(CLASSES, json!({ "metadata": { "name": name }, "spec": spec }));
+        }
+        let found = subnets_of_classes(&fake.client(), 32).await.unwrap();
+        assert_eq!(
+            found.iter().map(ArmId::folded).collect::<Vec<_>>(),
+            [format!("{network}/subnets/one").to_lowercase()]
+        );
+        assert_eq!(subnets_of_classes(&fake.client(), 0).await.unwrap().len(), 0);
+        assert_eq!(subnets_of_classes(&Fake::serving(&[]).client(), 32).await, Ok(vec![]), "the kind is not installed");
     }
 
     #[tokio::test]

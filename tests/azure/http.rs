@@ -24,6 +24,7 @@ fn machines(image: &str) -> Machines {
         image: Arc::from(image),
         ssh_public_key: Arc::from("ssh-ed25519 AAAA"),
         admin_username: Arc::from("azureuser"),
+        disk_encryption_set: None,
     }
 }
 
@@ -119,7 +120,7 @@ async fn a_resource_is_gone_only_where_azure_says_so() {
     let effects = [get(VM), get(NIC), delete(VM, ResourceKind::Vm), delete(NIC, ResourceKind::Nic)];
     let azure = served(|_| async { (StatusCode::NOT_FOUND, ABSENT).into_response() }).await;
     for effect in &effects {
-        let gone = if effect.is_write() { Reply::Done } else { Reply::Resource(None) };
+        let gone = if effect.is_write() { Reply::Absent } else { Reply::Resource(None) };
         assert_eq!(azure.perform(effect).await, Ok(gone), "{effect:?}");
     }
     let no_group = served(|_| async { (StatusCode::NOT_FOUND, NO_GROUP).into_response() }).await;
@@ -151,7 +152,7 @@ async fn a_request_says_who_asks_and_by_which_version() {
     };
     let azure = served(echo).await;
     let tags = std::collections::BTreeMap::new();
-    let nic = NicSpec { id: ArmId::new(NIC).unwrap(), tags, accelerated: false, fresh: false };
+    let nic = NicSpec { id: ArmId::new(NIC).unwrap(), tags, accelerated: false, subnet: None, fresh: false };
     assert_eq!(azure.perform(&Effect::PutNic(Box::new(nic))).await, Ok(Reply::Done));
 }
 

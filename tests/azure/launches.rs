@@ -216,7 +216,8 @@ impl Bench {
                 tag(labels::TAG_CLAIM_UID, claim.uid.as_str()),
             ]),
             os_disk_gb: 64,
-            encryption_at_host: false,
+            security: Default::default(),
+            subnet: None,
         }
     }
 

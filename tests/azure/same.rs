@@ -141,7 +141,13 @@ impl Twins {
     }
 
     fn put_nic(&self, name: &str) -> Effect {
-        Effect::PutNic(Box::new(NicSpec { id: self.nic(name), tags: tags(name), accelerated: true, fresh: false }))
+        Effect::PutNic(Box::new(NicSpec {
+            id: self.nic(name),
+            tags: tags(name),
+            accelerated: true,
+            subnet: None,
+            fresh: false,
+        }))
     }
 
     fn put_vm(&self, name: &str, size: usize, zone: u8, spot: bool) -> Effect {
@@ -159,7 +165,7 @@ impl Twins {
             tags: tags(name),
             claim: ClaimName::new(name).unwrap(),
             kubelet: KubeletSpec { labels: Labels::from([label("pool", name), label("empty", "")]), max_pods: 30 },
-            encryption_at_host: false,
+            security: Default::default(),
             fresh: false,
             premium_disk: true,
         }))
@@ -218,24 +224,21 @@ fn a_vm_comes_and_goes_with_all_that_belongs_to_it() {
     assert!(matches!(twins.perform(&Effect::Delete(twins.vm("a"), ResourceKind::Vm)), Ok(Reply::Accepted(_))));
     twins.pass(100);
     assert_eq!(twins.perform(&Effect::Get(twins.vm("a"))), Ok(Reply::Resource(None)));
-    assert_eq!(twins.perform(&Effect::Delete(twins.vm("a"), ResourceKind::Vm)), Ok(Reply::Done));
+    assert_eq!(twins.perform(&Effect::Delete(twins.vm("a"), ResourceKind::Vm)), Ok(Reply::Absent));
     assert_eq!(twins.list().unwrap().len(), 0);
 }
 
 #[test]
 fn the_billing_extension_may_be_put_again_and_goes_with_its_vm() {
     let mut twins = Twins::new();
-    let put = |twins: &Twins| twins.runtime.block_on(twins.azure.put_billing(&twins.vm("a")));
-    assert_eq!(code(&put(&twins)), CloudErrorCode::NotFound, "there is no VM");
+    let put = Effect::PutBilling(twins.vm("a"));
+    assert_eq!(code(&twins.perform(&put)), CloudErrorCode::NotFound, "there is no VM");
     twins.perform(&twins.put_nic("a")).unwrap();
     twins.perform(&twins.put_vm("a", 1, 2, false)).unwrap();
     twins.pass(100);
-    twins.wire.with(|cloud, now| cloud.advance(*now));
-    assert!(matches!(put(&twins), Ok(Reply::Accepted(_))));
-    assert!(put(&twins).is_ok(), "again, as after a crash");
-    let id = ArmId::new(format!("{}/extensions/computeAksLinuxBilling", twins.vm("a"))).unwrap();
-    let put = twins.wire.with(|cloud, _| cloud.extension(&id).map(|(extension, _)| extension.of.to_string()));
-    assert_eq!(put.as_deref(), Some("Compute.AKS.Linux.Billing"));
+    assert!(matches!(twins.perform(&put), Ok(Reply::Accepted(_))));
+    assert!(twins.perform(&put).is_ok(), "again, as after a crash");
+    assert!(twins.wire.with(|cloud, _| cloud.is_billed(&twins.vm("a"))));
 }
 
 #[test]
@@ -420,7 +423,8 @@ fn machine(twins: &Twins, name: &str, zone: u8, spot: bool) -> MachineSpec {
         os_disk_gb: 128,
         tags: tags(name),
         claim: ClaimName::new(name).unwrap(),
-        encryption_at_host: true,
+        security: napkeeper_core::plan::Security { encryption_at_host: true, ..Default::default() },
+        subnet: None,
         kubelet: KubeletSpec { labels: Labels::from([(Arc::from("l"), Arc::from("v"))]), max_pods: 110 },
     }
 }
@@ -448,7 +452,7 @@ fn a_machine_comes_and_goes_with_its_vm() {
     assert!(matches!(twins.perform(&call(MachineCall::Delete(id.clone()))), Ok(Reply::Accepted(_))));
     twins.pass(100);
     assert_eq!(twins.perform(&call(MachineCall::Get(id.clone()))), Ok(Reply::Machine(None)));
-    assert_eq!(twins.perform(&call(MachineCall::Delete(id))), Ok(Reply::Done));
+    assert_eq!(twins.perform(&call(MachineCall::Delete(id))), Ok(Reply::Absent));
     assert_eq!(twins.list().unwrap().len(), 0);
 }
 

@@ -105,6 +105,7 @@ fn read_status(wire: &NodeClaimStatus, found: &mut Violations) -> ClaimStatus {
     });
     let registered = since("Registered", "True").map(|(at, _)| at);
     let initialized = since("Initialized", "True").map(|(at, _)| at);
+    let billed = since("Billed", "True").map(|(at, _)| at);
     let provider = wire.provider_id.as_deref();
     let node = wire.node_name.as_deref();
     let last_event = wire.last_pod_event_time.as_deref();
@@ -115,6 +116,7 @@ fn read_status(wire: &NodeClaimStatus, found: &mut Violations) -> ClaimStatus {
     let allocatable = amounts(wire.allocatable.as_ref(), "allocatable");
     ClaimStatus {
         launched,
+        billed,
         launch_failed,
         registered,
         initialized,
@@ -213,6 +215,7 @@ fn write_status(status: &ClaimStatus) -> NodeClaimStatus {
         failed.filter(|_| status.launched.is_none()),
         step("Registered", status.registered),
         step("Initialized", status.initialized),
+        step("Billed", status.billed),
     ]
     .into_iter()
     .flatten()

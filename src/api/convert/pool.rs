@@ -2,7 +2,7 @@
 
 use super::meta;
 use super::violations::Violations;
-use crate::azure::{AKSNodeClass, AKSNodeClassSpec, DEFAULT_IMAGE_FAMILY, DEFAULT_OS_DISK_GB};
+use crate::azure::{AKSNodeClass, AKSNodeClassSpec, DEFAULT_IMAGE_FAMILY, DEFAULT_OS_DISK_GB, TrustedLaunch};
 use crate::duration;
 use crate::karpenter::{
     Budget as WireBudget, DEFAULT_BUDGET_NODES, DEFAULT_CONSOLIDATE_AFTER, DEFAULT_CONSOLIDATION_POLICY,
@@ -17,6 +17,7 @@ use napkeeper_core::cluster::pool::{
 use napkeeper_core::names::{NodeClassName, NodePoolName};
 use napkeeper_core::requirements::Requirements;
 use napkeeper_core::schedule::Schedule;
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Reads a NodePool.
@@ -162,6 +163,8 @@ pub fn node_class(object: &AKSNodeClass) -> Result<NodeClass, Violations> {
     let pods = found.take_some(&Path::of("spec.maxPods"), spec.max_pods.as_ref(), |n| {
         u32::try_from(*n).map_err(|_| "must be 10 to 250")
     });
+    let launch = spec.security.as_ref().and_then(|s| s.trusted_launch.as_ref());
+    let asks = |what: fn(&TrustedLaunch) -> Option<bool>| launch.and_then(what) == Some(true);
     let built = name.zip(uid).zip(disk).map(|((name, uid), os_disk_gb)| NodeClass {
         name,
         uid,
@@ -170,17 +173,79 @@ pub fn node_class(object: &AKSNodeClass) -> Result<NodeClass, Violations> {
         max_pods: pods,
         subnet: spec.vnet_subnet_id.as_deref().map(Arc::from),
         encryption_at_host: spec.security.as_ref().and_then(|s| s.encryption_at_host) == Some(true),
-        trusted_launch: wants_trusted_launch(spec),
+        trusted_launch: asks(|l| l.vtpm) || asks(|l| l.secure_boot),
+        secure_boot: asks(|l| l.secure_boot),
+        vtpm: asks(|l| l.vtpm),
         fips: spec.fips_mode.as_deref() == Some("FIPS"),
         gpu_drivers: spec.gpu.as_ref().and_then(|g| g.mode.as_deref()) != Some("None"),
         local_dns: spec.local_dns.as_ref().is_some_and(|d| d.mode == "Required"),
         artifact_streaming: spec.artifact_streaming.as_ref().and_then(|a| a.enabled) == Some(true),
         tags: meta::labels(spec.tags.as_ref()),
+        unhonoured: unhonoured(spec),
     });
     found.finish(built)
 }
 
-fn wants_trusted_launch(spec: &AKSNodeClassSpec) -> bool {
-    let launch = spec.security.as_ref().and_then(|s| s.trusted_launch.as_ref());
-    launch.is_some_and(|l| l.vtpm == Some(true) || l.secure_boot == Some(true))
+/// Values of kubelet settings that say nothing: the API's own defaults, which an API server fills in.
+const KUBELET_DEFAULTS: [(&str, &str); 6] = [
+    ("containerLogMaxFiles", "5"),
+    ("containerLogMaxSize", r#""50Mi""#),
+    ("cpuCFSQuota", "true"),
+    ("cpuCFSQuotaPeriod", r#""100ms""#),
+    ("cpuManagerPolicy", r#""none""#),
+    ("topologyManagerPolicy", r#""none""#),
+];
+
+/// Fields that are set and that nodes of our own making do not get: what their bootstrap does not tell the kubelet or
+/// the operating system, and fields that this version does not know.
+fn unhonoured(spec: &AKSNodeClassSpec) -> Vec<Arc<str>> {
+    let Ok(Value::Object(fields)) = serde_json::to_value(spec) else { return vec![Arc::from("spec")] };
+    let mut found: Vec<Arc<str>> = Vec::new();
+    for (key, value) in &fields {
+        match key.as_str() {
+            "gpu" | "imageFamily" | "maxPods" | "osDiskSizeGB" | "security" | "tags" | "vnetSubnetID" => {}
+            "artifactStreaming" if value["enabled"] != true => {}
+            "fipsMode" if value != "FIPS" => {}
+            "localDNS" if value["mode"] != "Required" => {}
+            "kubelet" | "linuxOSConfig" => {
+                let is_default = |name: &str, value: &Value| {
+                    key == "kubelet" && KUBELET_DEFAULTS.contains(&(name, value.to_string().as_str()))
+                };
+                let set = value.as_object().into_iter().flatten().filter(|(name, value)| !is_default(name, value));
+                found.extend(set.map(|(name, _)| Arc::from(format!("{key}.{name}"))));
+            }
+            _ => found.push(Arc::from(key.as_str())),
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_our_nodes_do_not_get_is_named() {
+        let class = |spec: Value| {
+            let object = json!({ "metadata": { "name": "a", "uid": "u" }, "spec": spec });
+            node_class(&serde_json::from_value(object).unwrap()).unwrap()
+        };
+        let named = |spec: Value| class(spec).unhonoured.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let honoured = json!({
+            "imageFamily": "Ubuntu", "osDiskSizeGB": 64, "maxPods": 30, "tags": { "a": "b" }, "gpu": { "mode": "None" },
+            "security": { "encryptionAtHost": true, "trustedLaunch": { "vtpm": true } }, "fipsMode": "Disabled",
+            "artifactStreaming": { "enabled": false },
+            "kubelet": { "cpuCFSQuota": true, "containerLogMaxSize": "50Mi", "topologyManagerPolicy": "none" },
+        });
+        assert_eq!(named(honoured.clone()), Vec::<String>::new());
+        let class = class(honoured);
+        assert_eq!((class.trusted_launch, class.vtpm, class.secure_boot), (true, true, false));
+        let others = json!({
+            "fipsMode": "FIPS", "artifactStreaming": { "enabled": true }, "kubelet": { "cpuManagerPolicy": "static" },
+            "linuxOSConfig": { "sysctls": { "vmSwappiness": 1 } }, "newer": 1,
+        });
+        let all = ["artifactStreaming", "fipsMode", "kubelet.cpuManagerPolicy", "linuxOSConfig.sysctls", "newer"];
+        assert_eq!(named(others), all);
+    }
 }

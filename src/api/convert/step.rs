@@ -41,6 +41,7 @@ pub fn advance(claim: &NodeClaim, step: &ClaimStep, now: Timestamp) -> NodeClaim
             status.node_name = Some(node.as_str().to_owned());
         }
         ClaimStep::Initialized => set(condition("Initialized", "True", "Initialized", now)),
+        ClaimStep::Billed => set(condition("Billed", "True", "Billed", now)),
         ClaimStep::PodEvent { at } => status.last_pod_event_time = Some(at.to_string()),
     }
     if !matches!(step, ClaimStep::PodEvent { .. }) {
@@ -156,12 +157,14 @@ mod tests {
             (ClaimStep::Registered { node: node.clone() }, "2026-03-01T00:02:00Z"),
             (ClaimStep::Initialized, "2026-03-01T00:03:00Z"),
             (ClaimStep::PodEvent { at: at("2026-03-01T00:04:00Z") }, "2026-03-01T00:04:01Z"),
+            (ClaimStep::Billed, "2026-03-01T00:05:00Z"),
         ];
         for (step, time) in &steps {
             object.status = Some(advance(&object, step, at(time)));
         }
         let wanted = ClaimStatus {
             launched: Some(at(steps[0].1)),
+            billed: Some(at(steps[4].1)),
             launch_failed: None,
             registered: Some(at(steps[1].1)),
             initialized: Some(at(steps[2].1)),
@@ -172,10 +175,16 @@ mod tests {
             last_pod_event: Some(at("2026-03-01T00:04:00Z")),
         };
         assert_eq!(claim(&object).unwrap().status, wanted);
-        let all = ["Drifted=True -", "Launched=True Launched", "Ready=True Ready", "Registered=True Registered"];
+        let all = [
+            "Billed=True Billed",
+            "Drifted=True -",
+            "Launched=True Launched",
+            "Ready=True Ready",
+            "Registered=True Registered",
+        ];
         let mut seen = words(&object);
         seen.sort();
-        assert_eq!(seen, [&all[..1], &["Initialized=True Initialized"], &all[1..]].concat());
+        assert_eq!(seen, [&all[..2], &["Initialized=True Initialized"], &all[2..]].concat());
         let again = advance(&object, &steps[1].0, at("2026-03-01T09:00:00Z"));
         assert_eq!(object.status, Some(again), "a step that is repeated changes nothing");
     }

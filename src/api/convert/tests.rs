@@ -260,6 +260,7 @@ fn full_claim() -> Claim {
         }),
         status: ClaimStatus {
             launched: Some(at),
+            billed: Some(at),
             registered: Some(at),
             capacity: requests,
             last_pod_event: Some(at),

@@ -11,12 +11,12 @@ use napkeeper_azure::{Azure, RetailPrices};
 use napkeeper_core::catalog::{Catalog, RegionCatalog};
 use napkeeper_core::clock::Clock;
 use napkeeper_core::facts::{
-    Book, Fact, FactKind, ImageDefinition, Known, PriceSheet, Quota, SizeListing, Surroundings, age_of, catalog_of,
-    price_list,
+    Book, Fact, FactKind, ImageDefinition, Known, PriceSheet, Quota, SizeListing, SubnetRoom, Surroundings, age_of,
+    catalog_of, price_list,
 };
 use napkeeper_core::names::{ArmId, VmSize};
-use napkeeper_core::ports::CloudError;
-use napkeeper_kube::{LeaseHandle, publish_facts, read_facts};
+use napkeeper_core::ports::{CloudError, CloudErrorCode};
+use napkeeper_kube::{LeaseHandle, list, publish_facts, read_facts};
 use napkeeper_serve::Lifecycle;
 use napkeeper_serve::prometheus_client::metrics::counter::Counter;
 use napkeeper_serve::prometheus_client::metrics::family::Family;
@@ -38,6 +38,8 @@ const AGES_EVERY: SignedDuration = SignedDuration::from_mins(8);
 const LEASE_LEFT: Duration = Duration::from_secs(5);
 /// Part of the known prices that a list must have to be taken, in per cent.
 const PRICES_AT_LEAST: usize = 90;
+/// Most subnets of AKSNodeClasses that are asked for; each is a request.
+const MOST_SUBNETS: usize = 32;
 /// Minor versions of Kubernetes whose images are asked for: those on both sides of each change of definitions.
 const MINORS: [u32; 3] = [31, 33, 34];
 
@@ -61,7 +63,7 @@ pub(super) struct Asked {
     /// What serves until Azure has answered.
     pub(super) embedded: RegionCatalog,
     pub(super) sheet: PriceSheet,
-    /// Subnets that nodes are in.
+    /// Subnets that nodes are in, besides those that AKSNodeClasses name.
     pub(super) subnets: Vec<ArmId>,
 }
 
@@ -111,7 +113,6 @@ impl FactKeeper {
         let (live, receiver) = watch::channel(Arc::new(Live { catalog, quota: None, surroundings: Arc::default() }));
         let asked = FactKind::ALL.into_iter().filter(|kind| match kind {
             FactKind::Prices => sources.asked.prices.is_some(),
-            FactKind::Subnets => !sources.asked.subnets.is_empty(),
             _ => true,
         });
         let seed = u64::from(uuid::Uuid::new_v4().as_fields().0);
@@ -192,7 +193,7 @@ impl FactKeeper {
 
     /// What is known with one fact asked anew.
     async fn ask(&self, kind: FactKind, at: Timestamp) -> Result<Known, Failed> {
-        let Sources { azure, asked: Asked { subnets, .. }, .. } = &self.sources;
+        let Sources { azure, .. } = &self.sources;
         let mut known = self.known.clone();
         match kind {
             FactKind::Sizes => known.sizes = Some(Fact { as_of: at, value: Arc::new(self.sizes(at).await?) }),
@@ -204,10 +205,27 @@ impl FactKeeper {
                 definitions.dedup();
                 known.images = Some(Fact { as_of: at, value: azure.images(&definitions).await? });
             }
-            FactKind::Subnets => known.subnets = Some(Fact { as_of: at, value: azure.subnets(subnets).await? }),
+            FactKind::Subnets => known.subnets = self.subnets().await?.map(|value| Fact { as_of: at, value }),
             FactKind::Locks => known.locks = Some(Fact { as_of: at, value: azure.group_locks().await? }),
         }
         Ok(known)
+    }
+
+    /// Room in the subnets that nodes are in; none where nobody names one. A class's subnet that cannot be read, or is
+    /// not there, is left out: it must not hide the others.
+    async fn subnets(&self) -> Result<Option<Vec<SubnetRoom>>, Failed> {
+        let Sources { azure, client, asked: Asked { subnets, .. }, .. } = &self.sources;
+        let named = list::subnets_of_classes(client, MOST_SUBNETS).await;
+        let named = named.map_err(|failure| Failed { why: failure.to_string(), wait: None })?;
+        let mut rooms = azure.subnets(subnets).await?;
+        for subnet in named.into_iter().filter(|id| !subnets.contains(id)) {
+            match azure.subnets(std::slice::from_ref(&subnet)).await {
+                Ok(room) => rooms.extend(room),
+                Err(error) if error.code == CloudErrorCode::Throttled => return Err(error.into()),
+                Err(error) => tracing::warn!(%subnet, %error, "the room of a class's subnet cannot be told"),
+            }
+        }
+        Ok((!rooms.is_empty()).then_some(rooms))
     }
 
     async fn sizes(&self, at: Timestamp) -> Result<SizeListing, Failed> {

@@ -25,8 +25,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
-/// Most effects under way at once.
-const MOST_AT_ONCE: usize = 64;
 /// Changes that are taken in before the next decision.
 const MOST_CHANGES: usize = 4_096;
 /// Decisions are made at most this often, however fast changes come.
@@ -325,9 +323,9 @@ impl Keeper {
         self.hold = Some(Instant::now() + AFTER_BREAKING);
     }
 
-    /// Hands out all effects that are due.
+    /// Hands out all effects that are due and have room.
     fn act(&mut self) {
-        while self.effects.len() < MOST_AT_ONCE && self.leads {
+        while self.leads {
             let mut ended = Vec::new();
             let next = self.controller.next_effect(self.fixed.clock.now(), &mut ended);
             self.ended(ended);
@@ -379,7 +377,7 @@ impl Keeper {
     /// How long nothing is to be done unless something happens.
     fn sleep(&self) -> Duration {
         let now = self.fixed.clock.now();
-        let step = self.controller.next_step().filter(|_| self.effects.len() < MOST_AT_ONCE);
+        let step = self.controller.next_step();
         let settled = self.settling.next().map(|at| at.saturating_duration_since(Instant::now()));
         let all = [self.until_decision(now), step.map(|at| until(at, now)), settled];
         let due = all.into_iter().flatten().min().unwrap_or(LONGEST_SLEEP);

@@ -91,6 +91,8 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     let watching = WatchOptions::new(Arc::clone(&clock), options.namespace.clone());
     let watch = watch_anew(options.mode, client.clone(), watching, health.check("definitions"));
     let inlets = Inlets { watch, leading: lease.leads(), facts: live };
+    // A simulated VM joins nothing, and a Machine's is counted by AKS itself.
+    let counted = join.is_some();
     let ports = LivePorts {
         mode: options.mode,
         writer: Writer::new(client.clone(), Arc::clone(&clock)),
@@ -101,7 +103,8 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         clock: Arc::clone(&clock),
     };
     let seed = u64::from_le_bytes(uuid::Uuid::new_v4().as_bytes()[..8].try_into()?);
-    let Known { settings, options, .. } = known;
+    let Known { mut settings, options, .. } = known;
+    settings.billing = counted;
     let fixed = Fixed { settings: Arc::new(settings), catalog, options, seed, clock, ports: Arc::new(ports), pause };
     let keeper = Keeper::new(fixed, Teller::new(events, &mut registry), health.check("watches"));
     lifecycle.ready();

@@ -7,19 +7,13 @@ use napkeeper_api::bootstrap::{Join, JoinToken};
 use napkeeper_azure::Azure;
 use napkeeper_core::clock::Clock;
 use napkeeper_core::labels;
-use napkeeper_core::names::{ProviderId, Uid};
+use napkeeper_core::names::Uid;
 use napkeeper_core::plan::{ClaimStep, Effect, Reply, VmSpec};
 use napkeeper_core::ports::PortError;
 use napkeeper_core::settings::Mode;
 use napkeeper_kube::{Gate, JoinTokens, Writer, list};
 use std::fmt::{self, Debug};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How often AKS's billing extension is put.
-const BILLING_TRIES: u32 = 3;
-/// Wait between two tries of it.
-const BILLING_AGAIN: Duration = Duration::from_secs(5);
 
 /// The way out of the controller.
 #[async_trait]
@@ -80,13 +74,6 @@ impl Ports for LivePorts {
             Effect::ReadPods(node) => list::read_pods(&self.client, &*self.clock, node).await,
             Effect::ReadVolume(name) => list::read_volume(&self.client, name).await,
             Effect::PutVm(spec) => self.put_vm(spec, token, effect).await,
-            Effect::AdvanceClaim(_, ClaimStep::Launched { provider_id, .. }) => {
-                let written = self.writer.perform(effect).await.unwrap_or(Ok(Reply::Done));
-                if written.is_ok() {
-                    self.put_billing(provider_id).await;
-                }
-                written
-            }
             _ => match self.writer.perform(effect).await {
                 Some(reply) => {
                     self.revoke_after(effect, &reply).await;
@@ -112,24 +99,6 @@ impl LivePorts {
         match (&self.joining, token) {
             (Some(joining), Some(token)) => self.azure.put_joining(spec, &joining.join, &token).await,
             _ => self.azure.perform(effect).await,
-        }
-    }
-
-    /// Puts AKS's billing extension on a VM whose NodeClaim counts as launched. Nothing waits for it: a node is worth
-    /// more than its count.
-    async fn put_billing(&self, vm: &ProviderId) {
-        if self.joining.is_none() {
-            return;
-        }
-        for tries_left in (0..BILLING_TRIES).rev() {
-            let Err(error) = self.azure.put_billing(vm.vm()).await else { return };
-            let passing = matches!(&error, PortError::Cloud(error) if error.code.is_transient());
-            if !passing || tries_left == 0 {
-                tracing::warn!(vm = vm.vm().name(), %error, "the node is launched without AKS's billing extension");
-                return;
-            }
-            tracing::info!(vm = vm.vm().name(), %error, "AKS's billing extension is put again");
-            tokio::time::sleep(BILLING_AGAIN).await;
         }
     }
 

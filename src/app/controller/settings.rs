@@ -65,7 +65,9 @@ fn known(cluster: &Cluster, mode: Mode, sheet: PriceSheet) -> anyhow::Result<Kno
     );
     let cloud = cluster.cloud.as_deref();
     let cloud = cloud.map(|name| AzureCloud::named(name).with_context(|| format!("cloud: {name} is no Azure")));
-    let (options, nodes) = (options(cluster), cluster.nodes.clone());
+    let mut options = options(cluster);
+    options.ours = mode == Mode::Provisioner;
+    let nodes = cluster.nodes.clone();
     Ok(Known { settings, options, nodes, sheet, cloud: cloud.transpose()? })
 }
 
@@ -78,7 +80,7 @@ fn options(cluster: &Cluster) -> InstanceTypeOptions {
             InstanceTypeOptions::default().default_max_pods
         }
     };
-    InstanceTypeOptions { default_max_pods }
+    InstanceTypeOptions { default_max_pods, ..InstanceTypeOptions::default() }
 }
 
 /// Where a pod finds the certificate authority of its cluster.
@@ -103,6 +105,12 @@ pub(super) fn machines(nodes: &Nodes) -> anyhow::Result<Machines> {
         image: Arc::from(nodes.image.as_str()),
         ssh_public_key: Arc::from(nodes.ssh_public_key.as_str()),
         admin_username: Arc::from(nodes.admin_username.as_deref().unwrap_or(ADMIN)),
+        disk_encryption_set: nodes
+            .disk_encryption_set_id
+            .as_deref()
+            .map(ArmId::new)
+            .transpose()
+            .context("nodes.diskEncryptionSetID")?,
     })
 }
 

@@ -17,12 +17,15 @@ pub struct InstanceTypeOptions {
     /// Most pods on a node where the class says nothing: 250 with overlay networking or none, 30 with Azure CNI
     /// without overlay, 110 otherwise (upstream's `pkg/utils/utils.go`).
     pub default_max_pods: u32,
+    /// Nodes are of our own making: a class that asks for what they do not get has no sizes, so that nothing that it
+    /// asks for is silently left out.
+    pub ours: bool,
 }
 
 impl Default for InstanceTypeOptions {
     /// Overlay networking, as Node Auto-Provisioning has it.
     fn default() -> Self {
-        Self { default_max_pods: 250 }
+        Self { default_max_pods: 250, ours: false }
     }
 }
 
@@ -33,6 +36,9 @@ impl Default for InstanceTypeOptions {
 #[must_use]
 pub fn instance_types(region: &RegionCatalog, class: &NodeClass, options: &InstanceTypeOptions) -> Vec<InstanceType> {
     let max_pods = class.max_pods.unwrap_or(options.default_max_pods);
+    if options.ours && !class.unhonoured.is_empty() {
+        return Vec::new();
+    }
     region
         .sizes
         .iter()

@@ -99,6 +99,8 @@ pub struct LaunchIntent {
 pub struct ClaimStatus {
     /// The VM exists (condition `Launched`).
     pub launched: Option<Timestamp>,
+    /// AKS counts its node (condition `Billed`).
+    pub billed: Option<Timestamp>,
     /// Every way to launch it failed (condition `Launched=False`).
     pub launch_failed: Option<LaunchFailure>,
     /// Its Node has joined (condition `Registered`).

@@ -136,6 +136,10 @@ pub struct NodeClass {
     pub encryption_at_host: bool,
     /// vTPM or secure boot is asked for.
     pub trusted_launch: bool,
+    /// Secure boot is asked for.
+    pub secure_boot: bool,
+    /// A virtual TPM is asked for.
+    pub vtpm: bool,
     /// FIPS images are asked for.
     pub fips: bool,
     /// GPU drivers are installed.
@@ -146,6 +150,8 @@ pub struct NodeClass {
     pub artifact_streaming: bool,
     /// Tags for the VMs.
     pub tags: BTreeMap<Arc<str>, Arc<str>>,
+    /// Fields that it sets and that nodes of our own making do not get, as they are spelled: AKS's nodes do.
+    pub unhonoured: Vec<Arc<str>>,
 }
 
 impl NodeClass {
@@ -161,11 +167,14 @@ impl NodeClass {
             subnet: None,
             encryption_at_host: false,
             trusted_launch: false,
+            secure_boot: false,
+            vtpm: false,
             fips: false,
             gpu_drivers: true,
             local_dns: false,
             artifact_streaming: false,
             tags: BTreeMap::new(),
+            unhonoured: Vec::new(),
         }
     }
 }

@@ -123,7 +123,8 @@ impl MachineScript {
             os_disk_gb: launch.os_disk_gb,
             tags: launch.tags.clone(),
             claim: launch.claim.name.clone(),
-            encryption_at_host: launch.encryption_at_host,
+            security: launch.security,
+            subnet: launch.subnet.clone(),
             kubelet: self.wanted.kubelet(),
         };
         self.go(State::Put, Effect::Machine(MachineCall::Put(Box::new(spec))))

@@ -33,7 +33,8 @@ fn script(offerings: Vec<PlannedOffering>) -> MachineScript {
         group: ArmId::new("/subscriptions/s/resourceGroups/MC").unwrap(),
         tags: tags("uid-1"),
         os_disk_gb: 128,
-        encryption_at_host: false,
+        security: Default::default(),
+        subnet: None,
     };
     let sizes = cluster([pool("general")]).instance_types.values().next().unwrap().clone();
     MachineScript::new(launch, sizes, machine_id(&ArmId::new(POOL).unwrap(), &claim().name))

@@ -3,6 +3,7 @@
 //! A NodeClaim goes through [`Phase`]s. Each follows from the Snapshot alone, so that a restart goes on where the last
 //! run stopped; [`lifecycle`] turns the phase into the next command.
 
+mod bill;
 mod launch;
 mod machine;
 mod patience;
@@ -10,6 +11,7 @@ mod phase;
 mod terminate;
 mod wanted;
 
+pub use bill::BillScript;
 pub use launch::{LaunchScript, Sizes};
 pub use machine::MachineScript;
 pub use phase::Phase;
@@ -21,8 +23,8 @@ use crate::cluster::cloud::Tags;
 use crate::cluster::node::Node;
 use crate::cluster::pod::{Pod, Taint, TaintEffect};
 use crate::labels;
-use crate::names::{ClaimName, Uid};
-use crate::plan::{ClaimStep, Command, CommandKey, Launch, NodeStep, Plan, Switch, Terminate};
+use crate::names::{ArmId, ClaimName, Uid};
+use crate::plan::{ClaimStep, Command, CommandKey, Launch, NodeStep, Plan, Security, Switch, Terminate};
 use crate::settings::{Mode, Settings};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
@@ -49,6 +51,7 @@ pub struct LifecycleMemory {
     confirmed: BTreeMap<ClaimName, Timestamp>,
     evicted: BTreeMap<Uid, Timestamp>,
     launched: BTreeMap<ClaimName, Timestamp>,
+    billed: BTreeMap<ClaimName, Timestamp>,
     terminated: BTreeMap<ClaimName, Timestamp>,
     pods: BTreeMap<ClaimName, (usize, Timestamp)>,
 }
@@ -132,7 +135,12 @@ impl Stepper<'_> {
             group: self.settings.cluster.group.clone(),
             tags: tags(claim, &class.tags, self.settings),
             os_disk_gb: class.os_disk_gb,
-            encryption_at_host: class.encryption_at_host,
+            security: Security {
+                encryption_at_host: class.encryption_at_host,
+                secure_boot: class.secure_boot,
+                vtpm: class.vtpm,
+            },
+            subnet: class.subnet.as_deref().and_then(|id| ArmId::new(id).ok()),
         };
         self.plan.push(Command::Launch(Box::new(launch)), format!("{again}{best}"));
     }
@@ -145,6 +153,7 @@ impl Stepper<'_> {
             self.delete(claim, "registration_timeout", &format!("its node has not joined within {minutes} min"));
         } else {
             self.plan.wake_at(deadline);
+            self.bill(claim);
         }
     }
 
@@ -186,6 +195,9 @@ impl Stepper<'_> {
     /// Notes pod events of a node in use, and looks after nodes that go silent.
     fn watch(&mut self, claim: &Claim, node: Option<&Node>) {
         let Some(node) = node else { return };
+        if self.bill(claim) {
+            return;
+        }
         if !node.ready {
             let since = node.ready_since + GONE_AFTER;
             if self.now >= since {
@@ -325,7 +337,7 @@ impl Stepper<'_> {
 impl LifecycleMemory {
     /// Drops what is remembered of claims and pods that are gone.
     fn forget(&mut self, snapshot: &Snapshot) {
-        for map in [&mut self.confirmed, &mut self.launched, &mut self.terminated] {
+        for map in [&mut self.confirmed, &mut self.launched, &mut self.billed, &mut self.terminated] {
             map.retain(|name, _| snapshot.claims().get(name).is_some());
         }
         self.pods.retain(|name, _| snapshot.claims().get(name).is_some());

@@ -34,7 +34,8 @@ fn script(claim: &Claim) -> LaunchScript {
         group: group(),
         tags: tags(claim),
         os_disk_gb: 128,
-        encryption_at_host: false,
+        security: Default::default(),
+        subnet: None,
     };
     let sizes = cluster([pool("general")]).instance_types.values().next().unwrap().clone();
     LaunchScript::new(launch, sizes, Law::whole())

@@ -149,6 +149,11 @@ impl CollectScript {
                 Err(refusal) => self.called_off(refusal, now),
             },
             (Task::Part(listed), Reply::Resource(Some(current))) if is_same(&listed, &current) => self.next(now),
+            // Somebody else was faster. What was asked for has not been done by us, so it counts for no cap.
+            (Task::Delete, Reply::Absent) => {
+                let absent = PortError::Cloud(CloudError::new(CloudErrorCode::NotFound, "it was gone already"));
+                self.note(Some(&absent), false, (Outcome::Skipped, Report::default()), now)
+            }
             (Task::Claim(_), Reply::Claim(None))
             | (Task::Node(_), Reply::Node(None))
             | (Task::Volume(_), Reply::Volume(None))
@@ -179,10 +184,7 @@ impl CollectScript {
             PortError::Cluster(_) | PortError::Held(_) => None,
         };
         match (task, code) {
-            // Somebody else was faster. What was asked for has not been done by us, so it counts for no cap.
-            (Task::Delete, Some(CloudErrorCode::NotFound)) => {
-                self.note(Some(&error), false, (Outcome::Skipped, Report::default()), now)
-            }
+            (Task::Delete, Some(CloudErrorCode::NotFound)) => self.heard(Task::Delete, Reply::Absent, now),
             (Task::Poll(_), Some(CloudErrorCode::NotFound)) => self.next(now),
             // Somebody else is at work on it, as managed NAP may be: no failure, and the next inventory shows more.
             (Task::Delete, Some(code @ (CloudErrorCode::Conflict | CloudErrorCode::InUse))) => {
@@ -514,6 +516,17 @@ mod tests {
         }
         let (_, report, _) = play_refused(vec![Err(refused(InUse))]);
         assert_eq!(report.called_off, Some(Refusal::SignOfLife), "Azure's own refusal is a sign of life");
+    }
+
+    #[test]
+    fn what_was_gone_when_its_delete_came_is_skipped_and_not_collected() {
+        for answer in [Ok(Reply::Absent), Err(refused(CloudErrorCode::NotFound))] {
+            let (asked, report, noted) = play_refused(vec![answer]);
+            assert_eq!(asked[asked.len() - 2..], ["delete", "record"]);
+            assert_eq!((report.failed, report.called_off), (None, None));
+            assert_eq!(report.attempt.map(|a| a.outcome), Some(Outcome::Skipped));
+            assert_eq!(noted.unwrap().refused.as_deref(), Some("not_found"), "it counts for no cap");
+        }
     }
 
     #[test]

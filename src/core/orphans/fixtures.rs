@@ -441,7 +441,17 @@ impl World {
 
     /// Changes the tags of what is listed; a name that Azure refuses is refused here too.
     fn tag(&mut self, mut script: MarkScript) {
-        let Step::Do(effect) = script.step(None, self.now) else { return };
+        let Step::Do(look) = script.step(None, self.now) else { return };
+        let Effect::Get(id) = *look else { panic!("no look before a mark: {look:?}") };
+        let there = match &self.truly {
+            Some(truly) => truly.iter().find(|r| r.id == id).cloned(),
+            None => find(&self.inventory.cloud, |r| r.id == id),
+        };
+        let effect = match script.step(Some(Ok(Reply::Resource(there))), self.now) {
+            Step::Do(effect) => effect,
+            Step::End(report) => return self.memory.note(&report),
+            Step::Wait(_) => panic!("a mark does not wait"),
+        };
         let (id, change): (&ArmId, &dyn Fn(&mut Tags)) = match &*effect {
             Effect::Tag(id, tags) => (id, &|all: &mut Tags| all.extend(tags.clone())),
             Effect::Untag(id, tags) => (id, &|all: &mut Tags| all.retain(|k, v| tags.get(k) != Some(v))),
@@ -457,7 +467,7 @@ impl World {
                 Ok(Reply::Done)
             }
         };
-        let Step::End(report) = script.step(Some(reply), self.now) else { panic!("a mark is one request") };
+        let Step::End(report) = script.step(Some(reply), self.now) else { panic!("a mark is one write") };
         self.memory.note(&report);
     }
 

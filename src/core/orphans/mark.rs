@@ -2,9 +2,11 @@
 //!
 //! A mark is ours alone: no other tag is touched, and no comparison of tags sees it, so putting it on or taking it off
 //! is never taken for somebody's work on the resource. It is taken off by key and value: what somebody else has
-//! written there stays.
+//! written there stays. Azure honours no `If-Match` on tags: right before each write the resource is read once more, and
+//! what has changed since it was listed, or another that has taken its name, is left alone.
 
 use super::attempt::{Attempt, Deed, Outcome};
+use super::collect::final_check;
 use crate::cluster::cloud::{CloudResource, Tags};
 use crate::labels;
 use crate::plan::{Effect, Reply, Report, Script, Step};
@@ -31,7 +33,9 @@ fn mark(value: &str) -> Tags {
 #[derive(Debug)]
 pub struct MarkScript {
     resource: Arc<CloudResource>,
+    /// What is to be written, until it was sent.
     effect: Option<Effect>,
+    looked: bool,
 }
 
 impl MarkScript {
@@ -39,21 +43,42 @@ impl MarkScript {
     #[must_use]
     pub fn mark(resource: &Arc<CloudResource>, first_seen: Timestamp) -> Self {
         let effect = Effect::Tag(resource.id.clone(), mark(&first_seen.to_string()));
-        Self { resource: Arc::clone(resource), effect: Some(effect) }
+        Self { resource: Arc::clone(resource), effect: Some(effect), looked: false }
     }
 
     /// Takes the mark off that it was listed with.
     #[must_use]
     pub fn unmark(resource: &Arc<CloudResource>) -> Self {
         let effect = mark_of(resource).map(|value| Effect::Untag(resource.id.clone(), mark(value)));
-        Self { resource: Arc::clone(resource), effect }
+        Self { resource: Arc::clone(resource), effect, looked: false }
+    }
+
+    /// True where the resource is still what it was listed as, as far as the write is concerned.
+    fn is_same(&self, current: &CloudResource) -> bool {
+        match &self.effect {
+            Some(Effect::Tag(..)) => final_check(&self.resource, current).is_ok(),
+            _ => current.incarnation == self.resource.incarnation,
+        }
+    }
+
+    fn end(&self, outcome: Outcome, failed: Option<PortError>, now: Timestamp) -> Step {
+        let attempt = Attempt::on(&self.resource, Deed::Tag, outcome, now);
+        Step::End(Report { attempt: Some(Box::new(attempt)), failed, ..Report::default() })
     }
 }
 
 impl Script for MarkScript {
     fn step(&mut self, reply: Option<Result<Reply, PortError>>, now: Timestamp) -> Step {
-        if let Some(effect) = self.effect.take() {
-            return Step::perform(effect);
+        if !self.looked && self.effect.is_some() {
+            self.looked = true;
+            return Step::perform(Effect::Get(self.resource.id.clone()));
+        }
+        match &reply {
+            Some(Ok(Reply::Resource(Some(current)))) if self.is_same(current) => {
+                return self.effect.take().map_or_else(Step::finished, Step::perform);
+            }
+            Some(Ok(Reply::Resource(_))) => return self.end(Outcome::Skipped, None, now),
+            _ => {}
         }
         let (outcome, failed) = match reply {
             Some(Err(error)) if is_passing(&error) => (Outcome::Skipped, None),
@@ -61,8 +86,7 @@ impl Script for MarkScript {
             Some(Ok(_)) => (Outcome::Done, None),
             None => (Outcome::Skipped, None),
         };
-        let attempt = Attempt::on(&self.resource, Deed::Tag, outcome, now);
-        Step::End(Report { attempt: Some(Box::new(attempt)), failed, ..Report::default() })
+        self.end(outcome, failed, now)
     }
 }
 
@@ -70,4 +94,67 @@ impl Script for MarkScript {
 fn is_passing(error: &PortError) -> bool {
     let passing = [CloudErrorCode::NotFound, CloudErrorCode::Conflict];
     matches!(error, PortError::Cloud(e) if passing.contains(&e.code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::{nic, start, tags};
+    use super::*;
+
+    fn listed(mark: Option<&str>) -> Arc<CloudResource> {
+        let mut nic = nic("leaked", tags("gone", "uid-gone"));
+        nic.tags.extend(mark.map(|value| (Arc::from(labels::TAG_SUSPECT_SINCE), Arc::from(value))));
+        Arc::new(nic)
+    }
+
+    /// What a script asks for, by name, when the look before its write finds this; and how it ends.
+    fn asked(mut script: MarkScript, there: Option<CloudResource>) -> (Vec<&'static str>, Option<Outcome>) {
+        let (mut asked, mut reply) = (Vec::new(), None);
+        loop {
+            match script.step(reply.take(), start()) {
+                Step::Do(effect) => {
+                    asked.push(effect.name());
+                    let look = matches!(*effect, Effect::Get(_));
+                    let found = Reply::Resource(there.clone().map(Arc::new));
+                    reply = Some(Ok(if look { found } else { Reply::Done }));
+                }
+                Step::Wait(_) => {}
+                Step::End(report) => return (asked, report.attempt.map(|attempt| attempt.outcome)),
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_changed_since_it_was_listed_gets_no_mark() {
+        let resource = listed(None);
+        let same = || CloudResource::clone(&resource);
+        let another = CloudResource { incarnation: Arc::from("another"), ..same() };
+        let mut claimed = same();
+        claimed.tags.insert(Arc::from("owner"), Arc::from("somebody"));
+        let left_alone = (vec!["get"], Some(Outcome::Skipped));
+        for (there, expected) in [
+            (Some(same()), (vec!["get", "tag"], Some(Outcome::Done))),
+            (Some(another), left_alone.clone()),
+            (Some(claimed), left_alone.clone()),
+            (None, left_alone),
+        ] {
+            assert_eq!(asked(MarkScript::mark(&resource, start()), there.clone()), expected, "{there:?}");
+        }
+    }
+
+    #[test]
+    fn a_mark_is_taken_off_this_resource_alone() {
+        let resource = listed(Some("2026-08-03T08:00:00Z"));
+        let mut changed = CloudResource::clone(&resource);
+        changed.tags.insert(Arc::from("owner"), Arc::from("somebody"));
+        let another = CloudResource { incarnation: Arc::from("another"), ..CloudResource::clone(&resource) };
+        let unmark = || MarkScript::unmark(&resource);
+        assert_eq!(asked(unmark(), Some(changed)), (vec!["get", "untag"], Some(Outcome::Done)));
+        assert_eq!(asked(unmark(), Some(another)), (vec!["get"], Some(Outcome::Skipped)));
+        assert_eq!(
+            asked(MarkScript::unmark(&listed(None)), None),
+            (vec![], Some(Outcome::Skipped)),
+            "there is no mark"
+        );
+    }
 }

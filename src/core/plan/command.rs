@@ -3,7 +3,7 @@
 //! Each is idempotent: repeated after a crash it does no harm. The executor runs one command per [`CommandKey`] at a
 //! time and turns it into effects by its script.
 
-use super::effect::{ClaimDraft, ClaimStep, NodeStep, RecordChange, SweepReport};
+use super::effect::{ClaimDraft, ClaimStep, NodeStep, RecordChange, Security, SweepReport};
 use crate::cluster::claim::{ClaimRef, LaunchIntent, PlannedOffering};
 use crate::cluster::cloud::{CloudResource, ResourceKind, Tags};
 use crate::cluster::record::Deletion;
@@ -20,6 +20,13 @@ pub enum Command {
     CreateClaim(Box<ClaimDraft>),
     /// Create the VM of a NodeClaim, or find the one that an earlier run created.
     Launch(Box<Launch>),
+    /// Let AKS count the node of a NodeClaim.
+    Bill {
+        /// The claim.
+        claim: ClaimRef,
+        /// Its VM.
+        vm: ArmId,
+    },
     /// Note a step of a NodeClaim's life on it.
     AdvanceClaim {
         /// The claim.
@@ -106,8 +113,10 @@ pub struct Launch {
     pub tags: Tags,
     /// OS disk in GB.
     pub os_disk_gb: u32,
-    /// Disks and caches are encrypted at the host.
-    pub encryption_at_host: bool,
+    /// How the VM is protected.
+    pub security: Security,
+    /// Subnet of its class; `None` is that of all nodes.
+    pub subnet: Option<ArmId>,
 }
 
 /// Delete what was created for a NodeClaim that is being deleted.
@@ -164,6 +173,7 @@ impl Command {
         match self {
             Self::CreateClaim(_) => "create_claim",
             Self::Launch(_) => "launch",
+            Self::Bill { .. } => "bill",
             Self::AdvanceClaim { .. } => "advance_claim",
             Self::AdvanceNode { .. } => "advance_node",
             Self::DeleteClaim { .. } => "delete_claim",
@@ -187,6 +197,7 @@ impl Command {
             Self::CreateClaim(draft) => CommandKey::Claim(draft.name.clone()),
             Self::Launch(launch) => CommandKey::Claim(launch.claim.name.clone()),
             Self::AdvanceClaim { claim, .. }
+            | Self::Bill { claim, .. }
             | Self::DeleteClaim { claim, .. }
             | Self::ConfirmGone { claim, .. }
             | Self::ReleaseClaim { claim } => CommandKey::Claim(claim.name.clone()),
@@ -205,7 +216,7 @@ impl Command {
     #[must_use]
     pub fn held_by(&self) -> Option<Switch> {
         match self {
-            Self::CreateClaim(_) | Self::Launch(_) => Some(Switch::Launch),
+            Self::CreateClaim(_) | Self::Launch(_) | Self::Bill { .. } => Some(Switch::Launch),
             Self::DeleteClaim { .. } | Self::Evict { .. } => Some(Switch::Disrupt),
             Self::Terminate(_) | Self::SweepDelete(_) => Some(Switch::Delete),
             _ => None,

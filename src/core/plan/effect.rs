@@ -59,7 +59,9 @@ pub enum Effect {
     PutNic(Box<NicSpec>),
     /// PUT a VM. Replies `Accepted`.
     PutVm(Box<VmSpec>),
-    /// DELETE a cloud resource. Replies `Accepted`, or `Done` where it is gone already.
+    /// PUT the extension by which AKS counts a node on its VM; it may be repeated. Replies `Accepted` or `Done`.
+    PutBilling(ArmId),
+    /// DELETE a cloud resource. Replies `Accepted`, `Done` where it is gone with that, or `Absent`.
     Delete(ArmId, ResourceKind),
     /// Tag a cloud resource, other tags kept.
     Tag(ArmId, Tags),
@@ -78,6 +80,8 @@ pub enum Effect {
 pub enum Reply {
     /// It is done.
     Done,
+    /// There was nothing of that name to delete: somebody else was faster.
+    Absent,
     /// A long-running operation has begun.
     Accepted(OperationId),
     /// A long-running operation has not ended.
@@ -123,6 +127,8 @@ pub enum ClaimStep {
         /// What pods may use.
         allocatable: Resources,
     },
+    /// AKS counts its node.
+    Billed,
     /// Every way to launch it failed.
     LaunchFailed(LaunchFailure),
     /// Its Node has joined.
@@ -164,6 +170,8 @@ pub struct NicSpec {
     pub tags: Tags,
     /// Accelerated networking.
     pub accelerated: bool,
+    /// Subnet of its class; `None` is that of all nodes.
+    pub subnet: Option<ArmId>,
     /// Only where none of that name exists (`If-None-Match: *`); else `Conflict`.
     pub fresh: bool,
 }
@@ -189,10 +197,29 @@ pub struct VmSpec {
     pub kubelet: KubeletSpec,
     /// Its OS disk is a premium one, which not every size takes; else it is a standard SSD.
     pub premium_disk: bool,
-    /// Disks and caches are encrypted at the host.
-    pub encryption_at_host: bool,
+    /// How it is protected.
+    pub security: Security,
     /// Only where none of that name exists (`If-None-Match: *`); else `Conflict`.
     pub fresh: bool,
+}
+
+/// How a new VM is protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Security {
+    /// Disks and caches are encrypted at the host.
+    pub encryption_at_host: bool,
+    /// Only signed boot loaders and kernels start. It, or the TPM, makes the VM one of trusted launch.
+    pub secure_boot: bool,
+    /// It has a virtual TPM.
+    pub vtpm: bool,
+}
+
+impl Security {
+    /// True when it asks for trusted launch.
+    #[must_use]
+    pub fn is_trusted_launch(self) -> bool {
+        self.secure_boot || self.vtpm
+    }
 }
 
 /// What the kubelet of a new VM is told.
@@ -281,6 +308,7 @@ impl Effect {
             Self::Get(_) => "get",
             Self::PutNic(_) => "put_nic",
             Self::PutVm(_) => "put_vm",
+            Self::PutBilling(_) => "put_billing",
             Self::Delete(..) => "delete",
             Self::Tag(..) => "tag",
             Self::Untag(..) => "untag",
@@ -308,12 +336,30 @@ impl Effect {
         )
     }
 
+    /// True when it is a request to Azure; all others go to Kubernetes. An inventory is taken of both.
+    #[must_use]
+    pub fn is_to_azure(&self) -> bool {
+        matches!(
+            self,
+            Self::Get(_)
+                | Self::PutNic(_)
+                | Self::PutVm(_)
+                | Self::PutBilling(_)
+                | Self::Delete(..)
+                | Self::Tag(..)
+                | Self::Untag(..)
+                | Self::Machine(_)
+                | Self::Poll(_)
+                | Self::TakeInventory
+        )
+    }
+
     /// The pause switch that holds this effect back, if it has one.
     #[must_use]
     pub fn held_by(&self) -> Option<Switch> {
         match self {
             Self::CreateClaim(_) | Self::WriteIntent(..) | Self::PutNic(_) | Self::PutVm(_) => Some(Switch::Launch),
-            Self::Machine(MachineCall::Put(_)) => Some(Switch::Launch),
+            Self::PutBilling(_) | Self::Machine(MachineCall::Put(_)) => Some(Switch::Launch),
             Self::Machine(MachineCall::Delete(_)) => Some(Switch::Delete),
             Self::DeleteClaim(_) | Self::Evict(..) => Some(Switch::Disrupt),
             Self::Delete(..) | Self::Tag(..) | Self::Untag(..) => Some(Switch::Delete),

@@ -2,7 +2,7 @@
 //!
 //! Experimental. A Machine is a node that AKS makes and keeps: VM, NIC, disk and bootstrap are its own affair.
 
-use super::KubeletSpec;
+use super::{KubeletSpec, Security};
 use crate::catalog::OfferingKey;
 use crate::cluster::cloud::Tags;
 use crate::names::{ArmId, ClaimName};
@@ -14,7 +14,7 @@ pub enum MachineCall {
     Get(ArmId),
     /// Create it. Replies `Accepted`; one of that name is never changed.
     Put(Box<MachineSpec>),
-    /// Delete it, with its VM, by its pool. Replies `Accepted`, or `Done` where it is gone already.
+    /// Delete it, with its VM, by its pool. Replies `Accepted`, `Done` where it is gone with that, or `Absent`.
     Delete(ArmId),
 }
 
@@ -31,8 +31,10 @@ pub struct MachineSpec {
     pub tags: Tags,
     /// The NodeClaim that its kubelet will announce itself for.
     pub claim: ClaimName,
-    /// Disks and caches are encrypted at the host.
-    pub encryption_at_host: bool,
+    /// How it is protected.
+    pub security: Security,
+    /// Subnet of its class; `None` is that of its pool.
+    pub subnet: Option<ArmId>,
     /// What its kubelet is told.
     pub kubelet: KubeletSpec,
 }

@@ -10,7 +10,8 @@ mod script;
 
 pub use command::{Command, CommandKey, Launch, Pause, SweepDelete, Switch, Terminate, kind_word};
 pub use effect::{
-    ClaimDraft, ClaimStep, Effect, KubeletSpec, NicSpec, NodeStep, RecordChange, Reply, SweepReport, Total, VmSpec,
+    ClaimDraft, ClaimStep, Effect, KubeletSpec, NicSpec, NodeStep, RecordChange, Reply, Security, SweepReport, Total,
+    VmSpec,
 };
 pub use machine::{MachineCall, MachineSpec};
 pub use script::{OneEffect, Report, Script, Step};

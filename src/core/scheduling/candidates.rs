@@ -39,6 +39,8 @@ pub(super) struct Offers<'a> {
     pub(super) zones: Vec<Zone>,
     /// Cheapest first.
     pub(super) candidates: Vec<Candidate<'a>>,
+    /// Fields of the class for which the pool buys nothing at all.
+    pub(super) unhonoured: Option<Arc<str>>,
 }
 
 /// What every pool may buy now, by weight: the same for all simulations of one Snapshot at one instant.
@@ -104,7 +106,10 @@ impl<'a> Offers<'a> {
         candidates.sort_by(|a, b| {
             (a.price, a.capacity_type, &a.instance.facts.name).cmp(&(b.price, b.capacity_type, &b.instance.facts.name))
         });
-        Self { pool, labels, zones, candidates }
+        let class =
+            snapshot.classes().get(&pool.class).filter(|class| types.is_empty() && !class.unhonoured.is_empty());
+        let unhonoured = class.map(|class| Arc::from(class.unhonoured.join(", ")));
+        Self { pool, labels, zones, candidates, unhonoured }
     }
 
     /// Bits of the zones that a shape's selector, or the zone it is pinned to, allows.

@@ -71,6 +71,8 @@ pub struct Unplaced {
 pub enum WhyNot {
     /// There is no NodePool with usable offerings.
     NoPool,
+    /// The pool's AKSNodeClass asks for what nodes of our own making do not get: these fields.
+    Class(Arc<str>),
     /// The pool's nodes have a taint that the pods do not tolerate.
     Taint(Arc<str>),
     /// The pool's nodes cannot have the labels that the pods ask for.
@@ -95,6 +97,10 @@ impl fmt::Display for WhyNot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoPool => f.write_str("no NodePool has a usable offering"),
+            Self::Class(fields) => write!(
+                f,
+                "its AKSNodeClass sets {fields}, which nodes of napkeeper do not get: take it out, or use a class without it"
+            ),
             Self::Taint(key) => write!(f, "taint {key} is not tolerated"),
             Self::Labels(why) => write!(f, "{why}"),
             Self::NoOffering => f.write_str("no offering has the labels that are asked for"),

@@ -307,6 +307,9 @@ impl PoolState<'_> {
     /// Why the pool buys nothing for a demand.
     fn why_not(&self, demand: &Demand, budget: usize) -> WhyNot {
         let pool = self.offers.pool;
+        if let Some(fields) = &self.offers.unhonoured {
+            return WhyNot::Class(Arc::clone(fields));
+        }
         if let Some(taint) = demand.shape.untolerated(&pool.taints) {
             return WhyNot::Taint(Arc::clone(&taint.key));
         }

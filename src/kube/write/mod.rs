@@ -81,6 +81,7 @@ impl Writer {
             | Effect::Get(_)
             | Effect::PutNic(_)
             | Effect::PutVm(_)
+            | Effect::PutBilling(_)
             | Effect::Machine(_)
             | Effect::Delete(..)
             | Effect::Tag(..)

@@ -12,7 +12,7 @@ use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::cluster::cloud::Tags;
 use napkeeper_core::labels;
 use napkeeper_core::names::{ArmId, ClaimName, VmSize, Zone};
-use napkeeper_core::plan::{Effect, KubeletSpec, MachineSpec, NicSpec, VmSpec};
+use napkeeper_core::plan::{Effect, KubeletSpec, MachineSpec, NicSpec, Security, VmSpec};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub(super) fn vm(body: &Value, id: ArmId, cloud: &Cloud) -> Result<VmSpec, Respo
         premium_disk: disk["managedDisk"]["storageAccountType"] == "Premium_LRS",
         claim: claim(&tags, properties)?,
         kubelet: kubelet(&properties["osProfile"]["customData"])?,
-        encryption_at_host: properties["securityProfile"]["encryptionAtHost"] == true,
+        security: security(&properties["securityProfile"])?,
         fresh: false,
         tags,
     })
@@ -71,7 +71,12 @@ pub(super) fn machine(body: &Value, id: ArmId, cloud: &Cloud) -> Result<MachineS
             labels: self::tags(&kubernetes["nodeLabels"])?,
             max_pods: pods.ok_or_else(|| invalid("properties.kubernetes.maxPods", "must be a number"))?,
         },
-        encryption_at_host: properties["security"]["enableEncryptionAtHost"] == true,
+        security: Security {
+            encryption_at_host: properties["security"]["enableEncryptionAtHost"] == true,
+            secure_boot: properties["security"]["enableSecureBoot"] == true,
+            vtpm: properties["security"]["enableVTPM"] == true,
+        },
+        subnet: None,
         tags,
         id,
     })
@@ -95,7 +100,7 @@ pub(super) fn nic(body: &Value, id: ArmId, cloud: &Cloud) -> Result<NicSpec, Res
     text("ipConfigurations[0].properties.subnet.id", &address["properties"]["subnet"]["id"])?;
     let tags = tags(&body["tags"])?;
     let accelerated = body["properties"]["enableAcceleratedNetworking"] == true;
-    Ok(NicSpec { id, tags, accelerated, fresh: false })
+    Ok(NicSpec { id, tags, accelerated, subnet: None, fresh: false })
 }
 
 pub(super) fn extension(body: &Value, cloud: &Cloud) -> Result<Extension, Response> {
@@ -114,6 +119,20 @@ pub(super) fn tags_change(id: ArmId, body: &Value) -> Result<Effect, Response> {
             Ok(Effect::Tag(id, tags))
         }
     }
+}
+
+/// How a VM is protected: Azure takes the settings of UEFI for trusted launch alone.
+fn security(profile: &Value) -> Result<Security, Response> {
+    let uefi = &profile["uefiSettings"];
+    let security = Security {
+        encryption_at_host: profile["encryptionAtHost"] == true,
+        secure_boot: uefi["secureBootEnabled"] == true,
+        vtpm: uefi["vTpmEnabled"] == true,
+    };
+    if security.is_trusted_launch() {
+        must_be("securityProfile.securityType", &profile["securityType"], "TrustedLaunch")?;
+    }
+    Ok(security)
 }
 
 fn offering(body: &Value, cloud: &Cloud) -> Result<OfferingKey, Response> {

@@ -45,6 +45,22 @@ impl Cloud {
         Ok(Reply::Accepted(self.begin(id, Work::Create(Ok(())), due)))
     }
 
+    /// Installs the extension by which AKS counts a Linux node.
+    pub(super) fn put_billing(&mut self, vm: &ArmId, now: Timestamp) -> Result<Reply, Refusal> {
+        let extension = Extension {
+            publisher: Arc::from("Microsoft.AKS"),
+            of: Arc::from("Compute.AKS.Linux.Billing"),
+            version: Arc::from("1.0"),
+        };
+        self.put_extension(&billing_of(vm)?, extension, now)
+    }
+
+    /// True where AKS counts a VM.
+    #[must_use]
+    pub fn is_billed(&self, vm: &ArmId) -> bool {
+        billing_of(vm).is_ok_and(|id| self.extensions.contains_key(&id))
+    }
+
     /// An extension that was asked for, and whether it is installed.
     #[must_use]
     pub fn extension(&self, id: &ArmId) -> Option<(&Extension, bool)> {
@@ -60,6 +76,11 @@ impl Cloud {
             self.extensions.remove(&id);
         }
     }
+}
+
+/// The extension of a VM by which AKS counts it.
+fn billing_of(vm: &ArmId) -> Result<ArmId, Refusal> {
+    ArmId::new(format!("{vm}/extensions/computeAksLinuxBilling")).map_err(|_| Refusal::NotFound(vm.clone()))
 }
 
 /// The VM of an extension.

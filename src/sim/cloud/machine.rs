@@ -27,7 +27,10 @@ impl Cloud {
         }
         let name = format!("aks-{}-{:08x}-vm", spec.id.name(), self.minted.wrapping_mul(0x9e37_79b1) & 0xffff_ffff);
         let (vm, nic) = (self.vm_id(&name), self.nic_id(&name));
-        self.put_nic(&NicSpec { id: nic.clone(), tags: spec.tags.clone(), accelerated: false, fresh: true }, now)?;
+        self.put_nic(
+            &NicSpec { id: nic.clone(), tags: spec.tags.clone(), accelerated: false, subnet: None, fresh: true },
+            now,
+        )?;
         let made = self.put_vm(
             &VmSpec {
                 id: vm.clone(),
@@ -40,7 +43,7 @@ impl Cloud {
                 kubelet: spec.kubelet.clone(),
                 // AKS chooses what the size takes.
                 premium_disk: self.settings.sizes.get(&spec.offering.size).is_some_and(|facts| facts.premium_io),
-                encryption_at_host: spec.encryption_at_host,
+                security: spec.security,
                 fresh: true,
             },
             now,
@@ -57,7 +60,7 @@ impl Cloud {
 
     fn delete_machine(&mut self, id: &ArmId, now: Timestamp) -> Result<Reply, Refusal> {
         if self.bystander(id).is_none() {
-            return Ok(Reply::Done);
+            return Ok(Reply::Absent);
         }
         if let Some(operation) = self.operations.on(id).filter(|_| self.operations.deletes(id)) {
             return Ok(Reply::Accepted(operation.clone()));

@@ -155,6 +155,7 @@ impl Cloud {
             Effect::Get(id) => Ok(Reply::Resource(self.resources.get(id).cloned())),
             Effect::PutNic(spec) => self.put_nic(spec, now),
             Effect::PutVm(spec) => self.put_vm(spec, now),
+            Effect::PutBilling(vm) => self.put_billing(vm, now),
             Effect::Delete(id, _) => self.delete(id, now),
             Effect::Tag(id, tags) => self.tag(id, tags, now),
             Effect::Untag(id, tags) => self.untag(id, tags, now),
@@ -276,7 +277,7 @@ impl Cloud {
 
     fn delete(&mut self, id: &ArmId, now: Timestamp) -> Result<Reply, Refusal> {
         let Some(resource) = self.resources.get(id).cloned() else {
-            return Ok(Reply::Done);
+            return Ok(Reply::Absent);
         };
         if self.faults.deletes_locked_until.is_some_and(|end| now < end) {
             return Err(Refusal::Locked(self.settings.group.clone()));

@@ -85,6 +85,9 @@ impl Cloud {
             let (size, disk) = (size.clone(), Arc::from(spec.os_disk.name()));
             return Err(Refusal::DiskUnfit { size, disk });
         }
+        if spec.security.is_trusted_launch() && !facts.hyperv_v2 {
+            return invalid(format!("The VM size '{size}' does not support Trusted Launch."));
+        }
         let region = &self.settings.region;
         if !zone.is_regional() && !(1..=3).any(|n| *zone == Zone::of(region, n)) {
             return invalid(format!("The zone '{zone}' is not supported in location '{region}'."));

@@ -51,6 +51,7 @@ impl Cluster {
                 status.capacity = capacity.clone();
                 status.allocatable = allocatable.clone();
             }
+            ClaimStep::Billed => status.billed = Some(self.now),
             ClaimStep::LaunchFailed(failure) => status.launch_failed = Some(failure.clone()),
             ClaimStep::Registered { node } => {
                 status.registered = Some(self.now);

@@ -76,7 +76,7 @@ impl World {
             Some(reply) => reply,
             None => self.azure.perform(&mut self.cloud, effect, self.now),
         };
-        if reply.is_ok() {
+        if matches!(&reply, Ok(reply) if *reply != Reply::Absent) {
             self.done(key, effect);
         }
         Ok(reply)

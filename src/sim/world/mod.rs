@@ -132,6 +132,11 @@ impl World {
         self.faults_end = Some(faults_end);
     }
 
+    /// Lets AKS count the nodes that are launched from now on.
+    pub fn set_billing(&mut self, billing: bool) {
+        self.settings.billing = billing;
+    }
+
     /// Puts the deciders beside managed NAP, or instead of it.
     pub fn set_mode(&mut self, mode: Mode) {
         self.settings.mode = mode;

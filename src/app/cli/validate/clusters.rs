@@ -151,7 +151,7 @@ fn nodes(mode: NetworkMode) -> InstanceTypeOptions {
         NetworkMode::Overlay | NetworkMode::None => 250,
         NetworkMode::NodeSubnet | NetworkMode::PodSubnet => 30,
     };
-    InstanceTypeOptions { default_max_pods }
+    InstanceTypeOptions { default_max_pods, ..InstanceTypeOptions::default() }
 }
 
 #[cfg(test)]

@@ -22,7 +22,13 @@ impl LaunchScript {
         let can = |o: &PlannedOffering| self.wanted.size(&o.key.size).is_some_and(|t| t.facts.accelerated_networking);
         let accelerated = !offerings.is_empty() && offerings.iter().all(can);
         let tags = self.wanted.launch.tags.clone();
-        let nic = NicSpec { id: self.ids.nic.clone(), tags, accelerated, fresh: true };
+        let nic = NicSpec {
+            id: self.ids.nic.clone(),
+            tags,
+            accelerated,
+            subnet: self.wanted.launch.subnet.clone(),
+            fresh: true,
+        };
         self.go(State::Nic, Effect::PutNic(Box::new(nic)))
     }
 
@@ -39,7 +45,7 @@ impl LaunchScript {
             claim: launch.claim.name.clone(),
             kubelet: self.wanted.kubelet(),
             premium_disk: self.wanted.size(&offering.key.size).is_some_and(|t| t.facts.premium_io),
-            encryption_at_host: launch.encryption_at_host,
+            security: launch.security,
             fresh: true,
         };
         self.go(State::Vm, Effect::PutVm(Box::new(vm)))

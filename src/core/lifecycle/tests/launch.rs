@@ -324,7 +324,8 @@ fn w14_a_claim_is_launched_or_deleted_by_one_command_at_a_time() {
             group: group(),
             tags: tags(&claim),
             os_disk_gb: 128,
-            encryption_at_host: false,
+            security: Default::default(),
+            subnet: None,
         };
         [Command::Terminate(Box::new(terminate)), Command::Launch(Box::new(launch))]
     };

@@ -19,7 +19,7 @@ fn tags(owner: &str) -> Tags {
 }
 
 fn put_nic(cloud: &mut Cloud, name: &str, now: Timestamp) -> Result<Reply, CloudErrorCode> {
-    let spec = NicSpec { id: cloud.nic_id(name), tags: tags(name), accelerated: false, fresh: false };
+    let spec = NicSpec { id: cloud.nic_id(name), tags: tags(name), accelerated: false, subnet: None, fresh: false };
     code(cloud.request(&Effect::PutNic(Box::new(spec)), now))
 }
 
@@ -33,7 +33,7 @@ fn put_vm(cloud: &mut Cloud, name: &str, offering: &OfferingKey, now: Timestamp)
         tags: tags(name),
         claim: ClaimName::new(name).unwrap(),
         kubelet: KubeletSpec::default(),
-        encryption_at_host: false,
+        security: Default::default(),
         fresh: false,
         premium_disk: true,
     };
@@ -150,7 +150,7 @@ fn quota_messages_say_what_the_adapter_reads() {
         tags: Tags::new(),
         claim: ClaimName::new("a").unwrap(),
         kubelet: KubeletSpec::default(),
-        encryption_at_host: false,
+        security: Default::default(),
         fresh: false,
         premium_disk: true,
     };
@@ -229,7 +229,7 @@ fn a_deleted_vm_takes_its_nic_and_os_disk_along_but_not_its_data_disks() {
     assert_eq!(kinds(&cloud), [ResourceKind::DataDisk]);
     let data = disk(&cloud, &data);
     assert!(data.managed_by.is_empty() && data.last_ownership_update > Some(at(110)));
-    assert_eq!(delete(&mut cloud, &id, at(171)), Ok(Reply::Done));
+    assert_eq!(delete(&mut cloud, &id, at(171)), Ok(Reply::Absent));
 }
 
 fn add_data_disk(cloud: &mut Cloud, name: &str, now: Timestamp) -> ArmId {
@@ -442,7 +442,7 @@ fn a_vm_that_came_in_the_end_frees_its_nic_of_the_reservation() {
 fn only_the_group_itself_is_written_to() {
     let mut cloud = cloud(1);
     let elsewhere = ArmId::new(format!("{}-2/providers/x", cloud.settings().group)).unwrap();
-    let nic = NicSpec { id: elsewhere.clone(), tags: Tags::new(), accelerated: false, fresh: false };
+    let nic = NicSpec { id: elsewhere.clone(), tags: Tags::new(), accelerated: false, subnet: None, fresh: false };
     let vm = VmSpec {
         id: elsewhere.clone(),
         offering: d4s(),
@@ -452,7 +452,7 @@ fn only_the_group_itself_is_written_to() {
         tags: Tags::new(),
         claim: ClaimName::new("a").unwrap(),
         kubelet: KubeletSpec::default(),
-        encryption_at_host: false,
+        security: Default::default(),
         fresh: false,
         premium_disk: true,
     };

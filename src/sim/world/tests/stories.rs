@@ -124,3 +124,44 @@ fn a_crash_at_a_write_neither_leaks_nor_doubles() {
         assert_eq!(world.cloud().resources().values().filter(|r| r.kind() == ResourceKind::Vm).count(), claims);
     }
 }
+
+#[test]
+fn every_node_is_counted_by_aks_wherever_the_controller_crashes() {
+    use crate::world::{Crash, Moment, When};
+    for (write, when) in (0..14).flat_map(|n| [(n, When::Before), (n, When::After)]) {
+        let mut start = mk_start(8);
+        start.workloads = vec![mk_deployment("inflate", 1, 1000, 1024)];
+        let mut world = World::begin(catalog(), start).unwrap();
+        world.set_billing(true);
+        let down_for = SignedDuration::from_mins(1);
+        world.controller.crashes.push(Crash { at: Moment::Write(write), when, down_for });
+        world.run_until(world.now() + SignedDuration::from_mins(40)).unwrap();
+        assert_eq!(told(&world, Kind::Controller, "controller", "crashed"), 1, "{write} {when:?}");
+        let claims: Vec<_> = world.cluster().state().claims().values().collect();
+        let is_counted = |claim: &napkeeper_core::cluster::claim::Claim| {
+            let vm = claim.status.provider_id.as_ref().map(|id| id.vm().clone());
+            claim.status.billed.is_some() && vm.is_some_and(|vm| world.cloud().is_billed(&vm))
+        };
+        assert!(!claims.is_empty() && claims.iter().all(|claim| is_counted(claim)), "{write} {when:?}");
+    }
+}
+
+#[test]
+fn an_extension_that_azure_refuses_is_put_again_and_holds_no_node_up() {
+    let mut start = mk_start(8);
+    start.workloads = vec![mk_deployment("inflate", 1, 1000, 1024)];
+    let mut world = World::begin(catalog(), start).unwrap();
+    world.set_billing(true);
+    world.run_until(world.now() + SignedDuration::from_secs(20)).unwrap();
+    world.cloud.faults.policies = vec![crate::cloud::Policy {
+        assignment: std::sync::Arc::from("no extensions"),
+        of: Some(crate::cloud::ListedKind::Vms),
+        deletes: false,
+        lasting: crate::cloud::Lasting::Until(world.now() + SignedDuration::from_mins(10)),
+    }];
+    world.run_until(world.now() + SignedDuration::from_mins(8)).unwrap();
+    let status = |world: &World| world.cluster().state().claims().values().next().unwrap().status.clone();
+    assert!(status(&world).initialized.is_some() && status(&world).billed.is_none(), "{:?}", status(&world));
+    world.run_until(world.now() + SignedDuration::from_mins(10)).unwrap();
+    assert!(status(&world).billed.is_some());
+}
