@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail, ensure};
 use napkeeper_api::bootstrap::Join;
-use napkeeper_api::config::{self, Cluster, Nodes};
+use napkeeper_api::config::{self, Cluster, Config, Nodes};
 use napkeeper_api::yaml;
 use napkeeper_azure::{AzureCloud, Machines};
 use napkeeper_core::catalog::InstanceTypeOptions;
@@ -29,25 +29,36 @@ pub(crate) struct Known {
 /// Reads `napkeeper.yaml` and takes the cluster of that name from it, or its only one.
 pub(crate) fn read(file: &Path, name: Option<&str>, mode: Mode) -> anyhow::Result<Known> {
     let shown = file.display().to_string();
+    let config = config(file)?;
+    let cluster = chosen(&shown, &config, name)?;
+    let folder = file.parent().unwrap_or_else(|| Path::new("."));
+    let sheet = crate::sheet::of_cluster(folder, cluster)?;
+    known(cluster, mode, sheet).with_context(|| format!("{shown}: cluster {:?}", cluster.name))
+}
+
+/// All that `napkeeper.yaml` says.
+pub(crate) fn config(file: &Path) -> anyhow::Result<Config> {
+    let shown = file.display().to_string();
     let text = std::fs::read_to_string(file).with_context(|| format!("reading {shown}"))?;
     let documents = yaml::read(&shown, &text);
     if let Some(problem) = documents.problems.first() {
         bail!("{shown}:{}: {}", problem.at, problem.message);
     }
     let Some(document) = documents.documents.first() else { bail!("{shown}: the file is empty") };
-    let config = config::read(document).map_err(|problem| anyhow::anyhow!("{problem}"))?;
+    config::read(document).map_err(|problem| anyhow::anyhow!("{problem}"))
+}
+
+/// The cluster of that name, or the only one.
+pub(crate) fn chosen<'c>(shown: &str, config: &'c Config, name: Option<&str>) -> anyhow::Result<&'c Cluster> {
     let names = || config.clusters.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
-    let cluster = match (name, config.clusters.as_slice()) {
+    Ok(match (name, config.clusters.as_slice()) {
         (None, [only]) => only,
         (None, _) => bail!("{shown}: it has the clusters {}; choose one by --cluster", names()),
         (Some(name), all) => all
             .iter()
             .find(|c| c.name == name)
             .with_context(|| format!("{shown}: it has no cluster {name:?}, but {}", names()))?,
-    };
-    let folder = file.parent().unwrap_or_else(|| Path::new("."));
-    let sheet = crate::sheet::of_cluster(folder, cluster)?;
-    known(cluster, mode, sheet).with_context(|| format!("{shown}: cluster {:?}", cluster.name))
+    })
 }
 
 fn known(cluster: &Cluster, mode: Mode, sheet: PriceSheet) -> anyhow::Result<Known> {
