@@ -29,6 +29,7 @@ pub mod pods;
 pub mod policies;
 pub mod structure;
 pub mod suppression;
+pub mod sweeps;
 
 use crate::finding::Severity;
 
@@ -46,8 +47,17 @@ pub struct Rule {
 }
 
 /// All families, by id.
-const FAMILIES: [&[Rule]; 8] =
-    [structure::ALL, azure::ALL, disruption::ALL, gitops::ALL, cost::ALL, pods::ALL, policies::ALL, suppression::ALL];
+const FAMILIES: [&[Rule]; 9] = [
+    structure::ALL,
+    azure::ALL,
+    disruption::ALL,
+    gitops::ALL,
+    cost::ALL,
+    pods::ALL,
+    policies::ALL,
+    suppression::ALL,
+    sweeps::ALL,
+];
 
 /// All rules, by id.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
