@@ -72,6 +72,8 @@ pub(super) enum Route {
     Locks,
     Fact(Fact),
     Permissions,
+    /// `Microsoft.Authorization/permissions` of the cluster.
+    ClusterPermissions,
     Denials,
     Policies,
 }
@@ -198,6 +200,7 @@ impl Route {
     /// What lies below the managed cluster.
     fn of_cluster(rest: &[&str], id: impl Fn(usize) -> Option<ArmId>) -> Option<Self> {
         match rest {
+            ["providers", "microsoft.authorization", "permissions"] => Some(Self::ClusterPermissions),
             ["agentpools"] => Some(Self::Others(Others::Pools)),
             ["agentpools", _, "machines", _] => id(12).map(Self::Machine),
             ["agentpools", _, "deletemachines"] => id(10).map(Self::DeleteMachines),
