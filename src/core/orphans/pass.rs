@@ -36,6 +36,8 @@ pub(super) struct Pass<'a> {
     pub(super) case: Case<'a>,
     pub(super) assessed: Vec<Assessed<'a>>,
     pub(super) sweeps: &'a [Sweep],
+    /// Since when inventories cannot be recorded: then nothing is proven, and this pass only reports.
+    pub(super) unwritten_since: Option<Timestamp>,
 }
 
 /// What a pass may still do.
@@ -76,8 +78,10 @@ impl Pass<'_> {
                 let Some(resource) = by_id.get(&finding.id) else {
                     continue;
                 };
-                self.collect(sweep, finding, resource, &mut room);
-                self.mark(sweep, finding, resource, &mut room);
+                if self.unwritten_since.is_none() {
+                    self.collect(sweep, finding, resource, &mut room);
+                    self.mark(sweep, finding, resource, &mut room);
+                }
                 // It may be tried again from the next inventory; until it has gone the report says what kept it.
                 let called_off =
                     room.memory.called_off.get(&finding.id).filter(|_| finding.standing == Standing::Orphan);
@@ -89,7 +93,9 @@ impl Pass<'_> {
             let outlook = self.outlook(sweep, &findings, cap, room.memory);
             self.report(sweep, findings, outlook, &mut room);
         }
-        self.unmark(&mut room);
+        if self.unwritten_since.is_none() {
+            self.unmark(&mut room);
+        }
     }
 
     /// How many more may be deleted, and which not now.
@@ -273,6 +279,13 @@ impl Pass<'_> {
     /// Why nothing is swept at all.
     fn halted(&self, sweep: &Sweep) -> Option<Arc<str>> {
         let failed = self.case.inventory.failure().map(ToString::to_string);
+        let unwritten = || {
+            let since = self.unwritten_since?;
+            Some(format!(
+                "OrphanRecords cannot be written since {since}, so nothing is proven: see the controller's log for why, and \
+                 let it create and update orphanrecords.napkeeper.io"
+            ))
+        };
         let tripped = || {
             let trip = breaker::open_trip(self.case.records, self.case.cleared_at)?;
             Some(breaker::explain(trip))
@@ -286,7 +299,7 @@ impl Pass<'_> {
             let error = Schedule::parse(sweep.schedule.as_ref()?).err()?;
             Some(error.to_string())
         };
-        let why = failed.or_else(tripped).or_else(another).or_else(refused).or_else(unscheduled)?;
+        let why = failed.or_else(unwritten).or_else(tripped).or_else(another).or_else(refused).or_else(unscheduled)?;
         Some(Arc::from(why))
     }
 }

@@ -1,6 +1,6 @@
 //! Recording: what of an inventory must outlive a restart?
 
-use super::breaker;
+use super::breaker::{self, Leaving};
 use super::links::rows;
 use super::ownership::Group;
 use super::verdict::{Assessed, Case};
@@ -9,7 +9,7 @@ use crate::cluster::cloud::CloudResource;
 use crate::cluster::record::{Deletion, Records, SeenVolume, Sighting};
 use crate::cluster::sweep::Sweep;
 use crate::cluster::volume::{ReclaimPolicy, Volume};
-use crate::names::{ArmId, ObjectName, Uid};
+use crate::names::{ArmId, ObjectName};
 use crate::plan::RecordChange;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,13 +23,9 @@ const GONE_FOR: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// What a new whole inventory adds to the records. Written in one step, so that no sighting is durable without the
 /// trip of the breaker that it may have caused.
-pub(super) fn of_inventory(
-    case: &Case<'_>,
-    assessed: &[Assessed<'_>],
-    terminating: &BTreeMap<Uid, Timestamp>,
-) -> RecordChange {
+pub(super) fn of_inventory(case: &Case<'_>, assessed: &[Assessed<'_>], leaving: &Leaving) -> RecordChange {
     let mut change = RecordChange {
-        trips: breaker::trips(case, assessed, terminating),
+        trips: breaker::trips(case, assessed, leaving),
         forget_before: Some(case.now - super::allowance::CAP_WINDOW),
         trips_cleared: case.cleared_at,
         observed: Some(case.inventory.finished_at),
@@ -38,7 +34,7 @@ pub(super) fn of_inventory(
     // Without a cluster that is alive nothing is an orphan, and nothing is known to be none.
     if case.group() == Group::Ours {
         // What the breaker does not count yet has no sighting either, so nothing is collected that it never counted.
-        let exempt = |a: &Assessed<'_>| breaker::seen_going(case, a, terminating);
+        let exempt = |a: &Assessed<'_>| breaker::seen_going(case, a, leaving);
         let suspects: BTreeMap<&ArmId, &Arc<CloudResource>> =
             assessed.iter().filter(|a| a.is_suspect() && !exempt(a)).map(|a| (&a.resource.id, a.resource)).collect();
         let seen = suspects.values().filter_map(|r| next_sighting(case, r));
