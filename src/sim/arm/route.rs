@@ -149,7 +149,8 @@ impl Route {
                     format!("The Resource 'Microsoft.ContainerService/managedClusters/{name}' was not found.");
                 return Err(wrong(404, "ResourceNotFound", &message));
             }
-            (["subscriptions", _, "resourcegroups", _, rest @ ..], [_, _, _, name, ..]) => {
+            (["subscriptions", subscription, "resourcegroups", _, rest @ ..], [_, _, _, name, ..]) => {
+                check_subscription(subscription, settings)?;
                 if id(4).as_ref() != Some(&settings.group) {
                     let message = format!("Resource group '{name}' could not be found.");
                     return Err(wrong(404, "ResourceGroupNotFound", &message));
