@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail, ensure};
 use napkeeper_api::bootstrap::Join;
-use napkeeper_api::config::{self, Cluster, Config, Nodes};
+use napkeeper_api::config::{self, Cluster, Config, NetworkMode, Nodes};
 use napkeeper_api::yaml;
 use napkeeper_azure::{AzureCloud, Machines};
 use napkeeper_core::catalog::InstanceTypeOptions;
@@ -76,18 +76,16 @@ fn known(cluster: &Cluster, mode: Mode, sheet: PriceSheet) -> anyhow::Result<Kno
     );
     let cloud = cluster.cloud.as_deref();
     let cloud = cloud.map(|name| AzureCloud::named(name).with_context(|| format!("cloud: {name} is no Azure")));
-    let (options, nodes) = (options(cluster), cluster.nodes.clone());
+    let (options, nodes) = (node_options(cluster.network_mode), cluster.nodes.clone());
     Ok(Known { settings, options, nodes, sheet, cloud: cloud.transpose()? })
 }
 
-/// Most pods of a node where its class says nothing, by network mode (karpenter-provider-azure, `pkg/utils/utils.go`).
-fn options(cluster: &Cluster) -> InstanceTypeOptions {
-    let default_max_pods = match cluster.network_mode {
-        Some(config::NetworkMode::NodeSubnet) => 30,
-        Some(config::NetworkMode::PodSubnet) => 110,
-        Some(config::NetworkMode::Overlay | config::NetworkMode::None) | None => {
-            InstanceTypeOptions::default().default_max_pods
-        }
+/// Most pods of a node where its class says nothing, by network mode (karpenter-provider-azure, `pkg/utils/utils.go`:
+/// the plugin `azure` without a mode, which pod subnets have too, gives 30).
+pub(crate) fn node_options(mode: Option<NetworkMode>) -> InstanceTypeOptions {
+    let default_max_pods = match mode {
+        Some(NetworkMode::NodeSubnet | NetworkMode::PodSubnet) => 30,
+        Some(NetworkMode::Overlay | NetworkMode::None) | None => InstanceTypeOptions::default().default_max_pods,
     };
     InstanceTypeOptions { default_max_pods }
 }
@@ -145,6 +143,8 @@ clusters:
         assert_eq!(&*known.settings.cluster.tag, "prod");
         assert_eq!(known.settings.cluster.group.resource_group(), Some("mc_g_prod_westeurope"));
         assert_eq!(known.options.default_max_pods, 30);
+        let pods = |mode| node_options(mode).default_max_pods;
+        assert_eq!([pods(Some(NetworkMode::PodSubnet)), pods(Some(NetworkMode::None)), pods(None)], [30, 250, 250]);
     }
 
     #[test]

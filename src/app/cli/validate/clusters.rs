@@ -2,14 +2,15 @@
 
 use super::args::FactArgs;
 use super::input::{Place, absolute, shown};
+use crate::controller::settings::node_options;
 use anyhow::{Context, anyhow, bail};
 use jiff::Timestamp;
-use napkeeper_api::config::{self, Cluster, NetworkMode};
+use napkeeper_api::config::{self, Cluster};
 use napkeeper_api::facts::Published;
 use napkeeper_api::manifests::{Problem, Source};
 use napkeeper_api::path::Path as Field;
 use napkeeper_api::yaml::{self, Document};
-use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, RegionCatalog};
+use napkeeper_core::catalog::{Catalog, RegionCatalog};
 use napkeeper_core::facts::{PriceSheet, catalog_of};
 use napkeeper_core::names::Region;
 use napkeeper_core::suggest::nearest;
@@ -125,7 +126,7 @@ fn scope(cluster: &Cluster, folder: &Path, at: &At<'_>, args: &FactArgs) -> anyh
     let (mut facts, apart) = published(facts, args, region.as_ref(), &sheet)?;
     facts.now = Some(Timestamp::now());
     facts.kubernetes = args.kubernetes_version.clone().or_else(|| cluster.kubernetes_version.clone());
-    facts.nodes = cluster.network_mode.map_or_else(InstanceTypeOptions::default, nodes);
+    facts.nodes = node_options(cluster.network_mode);
     let inside = |path: &String| {
         let whole = absolute(&folder.join(path));
         std::fs::canonicalize(&whole).unwrap_or(whole)
@@ -181,15 +182,6 @@ fn published(
     let none = || RegionCatalog { region: published.region.clone(), sizes: Vec::new() };
     let embedded = Catalog::embedded()?.region(&published.region).unwrap_or_else(none);
     Ok((facts.with_live_regions(vec![Arc::new(catalog_of(&published.known, &embedded, sheet))]), None))
-}
-
-/// Most pods of a node where its class says nothing, by network mode; see [`InstanceTypeOptions`].
-fn nodes(mode: NetworkMode) -> InstanceTypeOptions {
-    let default_max_pods = match mode {
-        NetworkMode::Overlay | NetworkMode::None => 250,
-        NetworkMode::NodeSubnet | NetworkMode::PodSubnet => 30,
-    };
-    InstanceTypeOptions { default_max_pods }
 }
 
 #[cfg(test)]
