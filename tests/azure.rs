@@ -10,6 +10,7 @@ mod agreement;
 mod facts;
 mod http;
 mod launches;
+mod rights;
 mod same;
 mod seeds;
 mod world;

@@ -81,9 +81,9 @@ async fn a_pool_with_nodes_is_not_deleted_unless_their_number_is_acknowledged() 
     assert_eq!(
         refused["status"]["message"],
         "The delete is refused, 1 finding:\n\
-         NK9005: NodePool general has 2 nodes with 5 pods, and 5 would find no other place; to delete it all the same, \
+         NK9505: NodePool general has 2 nodes with 5 pods, and 5 would find no other place; to delete it all the same, \
          say so first: kubectl annotate --overwrite nodepool general napkeeper.io/delete-acknowledged=2\n\
-         More: docs/rules/NK9005.md, or napkeeper rules NK9005"
+         More: docs/rules/NK9505.md, or napkeeper rules NK9505"
     );
     let silence = json!({ "uid": UID, "allowed": true });
     assert_eq!(ask(annotated(good_pool(), "2")).await, silence);
@@ -140,7 +140,7 @@ async fn the_guard_can_warn_or_be_off_and_says_nothing_of_a_cluster_that_is_not_
     };
     let warned = ask(Guard::Warn, Some(busy())).await;
     assert_eq!(warned["allowed"], true);
-    assert!(warnings(&warned)[0].starts_with("NK9005: NodePool general has 2 nodes with 5 pods"), "{warned}");
+    assert!(warnings(&warned)[0].starts_with("NK9505: NodePool general has 2 nodes with 5 pods"), "{warned}");
     let silence = json!({ "uid": UID, "allowed": true });
     assert_eq!(ask(Guard::Off, Some(busy())).await, silence);
     assert_eq!(ask(Guard::Deny, None).await, silence);
@@ -156,7 +156,7 @@ async fn a_change_that_replaces_nodes_says_how_many() {
     assert_eq!(answer["allowed"], true);
     let said = warnings(&answer)[0];
     assert!(
-        said.starts_with("NK9004 spec.template: 2 nodes will be replaced, within the budgets, with 5 pods: "),
+        said.starts_with("NK9504 spec.template: 2 nodes will be replaced, within the budgets, with 5 pods: "),
         "{said}"
     );
     assert!(said.contains("they cost $0."), "{said}");
@@ -182,7 +182,7 @@ async fn a_class_that_changes_replaces_its_nodes_but_not_for_its_tags() {
         rig.ask("/validate", &review("UPDATE", "karpenter.azure.com", &new, &old)).await
     };
     let answer = ask(json!({ "osDiskSizeGB": 256 })).await;
-    assert!(warnings(&answer)[0].starts_with("NK9004 spec: 2 nodes will be replaced"), "{answer}");
+    assert!(warnings(&answer)[0].starts_with("NK9504 spec: 2 nodes will be replaced"), "{answer}");
     let tags = ask(json!({ "osDiskSizeGB": 128, "tags": { "team": "a" } })).await;
     assert_eq!(warnings(&tags), Vec::<&str>::new());
 }
@@ -193,7 +193,7 @@ async fn limits_classes_and_other_pools_are_held_against_what_is_there() {
     let mut lower = good_pool();
     lower["spec"]["limits"]["cpu"] = json!("4");
     let answer = rig.ask("/validate", &review("UPDATE", "karpenter.sh", &lower, &good_pool())).await;
-    assert!(warnings(&answer)[0].starts_with("NK9003 spec.limits.cpu: nodes of this pool have 8000 cpu"), "{answer}");
+    assert!(warnings(&answer)[0].starts_with("NK9503 spec.limits.cpu: nodes of this pool have 8000 cpu"), "{answer}");
 
     let mut twin = good_pool();
     twin["metadata"]["name"] = json!("twin");
@@ -201,11 +201,11 @@ async fn limits_classes_and_other_pools_are_held_against_what_is_there() {
     let answer = rig.ask("/validate", &review("CREATE", "karpenter.sh", &twin, &Value::Null)).await;
     let said = warnings(&answer);
     assert!(
-        said[0].starts_with("NK9001 spec.template.spec.nodeClassRef.name: there is no AKSNodeClass defualt"),
+        said[0].starts_with("NK9501 spec.template.spec.nodeClassRef.name: there is no AKSNodeClass defualt"),
         "{said:?}"
     );
     assert!(said[0].ends_with("the cluster has default"), "{said:?}");
-    assert!(said[1].starts_with("NK9002 spec.weight: general may make the same nodes"), "{said:?}");
+    assert!(said[1].starts_with("NK9502 spec.weight: general may make the same nodes"), "{said:?}");
     twin["spec"]["weight"] = json!(10);
     twin["spec"]["template"]["spec"]["nodeClassRef"]["name"] = json!("default");
     let answer = rig.ask("/validate", &review("CREATE", "karpenter.sh", &twin, &Value::Null)).await;

@@ -1,5 +1,6 @@
 //! The customer's price sheet: which file is it, and what is wrong with it?
 
+use crate::controller::settings;
 use anyhow::{Context, bail};
 use napkeeper_api::config::Cluster;
 use napkeeper_core::facts::{PriceSheet, SheetLine, SheetProblem};
@@ -13,6 +14,34 @@ use std::path::Path;
 pub(crate) fn of_cluster(folder: &Path, cluster: &Cluster) -> anyhow::Result<PriceSheet> {
     let Some(file) = &cluster.price_sheet else { return Ok(PriceSheet::default()) };
     read(&folder.join(file)).with_context(|| format!("priceSheet of cluster {:?}", cluster.name))
+}
+
+/// The price sheet of the repository of a `napkeeper.yaml`: that of the cluster of a name, or the one that all of its
+/// clusters share.
+///
+/// # Errors
+/// As [`of_cluster`]; when there is no such cluster, or clusters have other sheets and none is named.
+pub(crate) fn of_repository(file: &Path, name: Option<&str>) -> anyhow::Result<PriceSheet> {
+    let shown = file.display().to_string();
+    let config = settings::config(file)?;
+    let folder = file.parent().unwrap_or_else(|| Path::new("."));
+    let cluster = match config.clusters.as_slice() {
+        [] => return Ok(PriceSheet::default()),
+        [first, others @ ..] if name.is_none() => {
+            let other = others.iter().find(|other| other.price_sheet != first.price_sheet);
+            if let Some(other) = other {
+                bail!(
+                    "{shown}: its clusters {} and {} do not have the same priceSheet; choose one by --cluster, or name a \
+                     file by --price-sheet",
+                    first.name,
+                    other.name
+                );
+            }
+            first
+        }
+        _ => settings::chosen(&shown, &config, name)?,
+    };
+    of_cluster(folder, cluster)
 }
 
 /// A price sheet.
@@ -65,6 +94,26 @@ fn cut(line: &str) -> Result<Vec<String>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_repository_has_the_prices_of_the_cluster_that_is_meant() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("a.csv", "region,size,capacityType,discountPercent\n*,*,*,50\n");
+        let file = folder.path().join("napkeeper.yaml");
+        let read = |text: &str, name| {
+            write("napkeeper.yaml", text);
+            of_repository(&file, name).map(|sheet| !sheet.is_empty()).map_err(|e| format!("{e:#}"))
+        };
+        assert_eq!(read("clusters: []\n", None), Ok(false));
+        assert_eq!(read("clusters:\n- {name: a, priceSheet: a.csv}\n", None), Ok(true));
+        let two = "clusters:\n- {name: a, priceSheet: a.csv}\n- {name: b}\n";
+        assert!(read(two, None).unwrap_err().contains("its clusters a and b do not have the same priceSheet"));
+        assert_eq!((read(two, Some("a")), read(two, Some("b"))), (Ok(true), Ok(false)));
+        assert!(read(two, Some("c")).unwrap_err().contains("no cluster \"c\""));
+        let same = "clusters:\n- {name: a, priceSheet: a.csv}\n- {name: b, priceSheet: a.csv}\n";
+        assert_eq!(read(same, None), Ok(true));
+    }
 
     #[test]
     fn each_problem_has_file_line_and_the_name_of_the_column() {

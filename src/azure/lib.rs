@@ -33,7 +33,7 @@ pub use bystanders::AksCluster;
 pub use credential::{Chain, Credential, CredentialError, Token};
 pub use facts::{PRICES_ENDPOINT, RetailPrices, sku_rows};
 pub use meaning::classify;
-pub use preflight::{Denial, Permission, Policy, Preflight, matches};
+pub use preflight::{AtCluster, Denial, Permission, Policy, Preflight, matches};
 pub use saved::{Pages, Recorder, Saved, listing_name};
 pub use settings::{AzureCloud, AzureSettings, Machines, SettingsError, on_this_machine};
 pub use wire::{HttpWire, Method, Wire, WireError, WireRequest, WireResponse};

@@ -8,6 +8,7 @@ use crate::error::{of_response, outer_code, unavailable, with_correlation};
 use crate::pages::List;
 use crate::wire::Method;
 use napkeeper_core::facts::Lock;
+use napkeeper_core::names::ArmId;
 use napkeeper_core::ports::CloudError;
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,6 +17,8 @@ use serde_json::Value;
 const NO_CONNECTION: &str = "no connection";
 /// By which Azure Resource Manager says that there is no such group, or none that this identity may see.
 const NO_GROUP: &str = "ResourceGroupNotFound";
+/// By which it says the same of the subscription.
+const NO_SUBSCRIPTION: &str = "SubscriptionNotFound";
 /// Version of resource groups.
 const GROUPS: &str = "2021-04-01";
 /// Version of permissions and deny assignments.
@@ -87,14 +90,38 @@ pub struct Preflight {
     pub locks: Result<Vec<Lock>, CloudError>,
     /// Policies with the effect deny, and initiatives.
     pub policies: Result<Vec<Policy>, CloudError>,
+    /// Rights at the managed cluster, whose agent pools and Machines are listed with everything else; `None` where the
+    /// cluster is none of AKS, so that nothing of it is listed.
+    pub cluster: Option<AtCluster>,
+}
+
+/// What was found of our rights at the managed cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AtCluster {
+    /// The cluster.
+    pub id: ArmId,
+    /// Rights there, a set for each role.
+    pub permissions: Result<Vec<Permission>, CloudError>,
+}
+
+impl AtCluster {
+    /// What an action meets there: `None` where the permissions could not be read.
+    #[must_use]
+    pub fn may(&self, action: &str) -> Option<bool> {
+        may(&self.permissions, action)
+    }
+}
+
+fn may(permissions: &Result<Vec<Permission>, CloudError>, action: &str) -> Option<bool> {
+    let permissions = permissions.as_ref().ok()?;
+    Some(permissions.iter().any(|permission| permission.has(action)))
 }
 
 impl Preflight {
     /// What an action meets: `None` where the permissions could not be read.
     #[must_use]
     pub fn may(&self, action: &str) -> Option<bool> {
-        let permissions = self.permissions.as_ref().ok()?;
-        Some(permissions.iter().any(|permission| permission.has(action)))
+        may(&self.permissions, action)
     }
 
     /// The deny assignments that an action meets.
@@ -139,7 +166,12 @@ impl Azure {
         if response.status == 401 {
             return Err(CloudError { message: format!("the token is refused: {}", error.message).into(), ..error });
         }
-        if response.status == 404 && outer_code(&response).eq_ignore_ascii_case(NO_GROUP) {
+        let is = |code: &str| response.status == 404 && outer_code(&response).eq_ignore_ascii_case(code);
+        if is(NO_SUBSCRIPTION) {
+            let message = format!("subscription '{}' was not found", self.subscription);
+            return Err(with_correlation(CloudError::new(error.code, message), &response));
+        }
+        if is(NO_GROUP) {
             let message = format!("resource group '{}' was not found", self.settings.group.name());
             return Err(with_correlation(CloudError::new(error.code, message), &response));
         }
@@ -150,23 +182,28 @@ impl Azure {
     pub async fn preflight(&self) -> Preflight {
         if let Err(error) = self.reach().await {
             let (permissions, denials) = (Err(error.clone()), Err(error.clone()));
-            return Preflight { permissions, denials, locks: Err(error.clone()), policies: Err(error) };
+            return Preflight { permissions, denials, locks: Err(error.clone()), policies: Err(error), cluster: None };
         }
+        let cluster = match &self.settings.aks {
+            Some(aks) => Some(AtCluster { id: aks.id.clone(), permissions: self.permissions(&aks.id).await }),
+            None => None,
+        };
         Preflight {
-            permissions: self.permissions().await,
+            cluster,
+            permissions: self.permissions(&self.settings.group).await,
             denials: self.denials().await,
             locks: self.group_locks().await,
             policies: self.policies().await,
         }
     }
 
-    async fn permissions(&self) -> Result<Vec<Permission>, CloudError> {
-        let list = self.authorization("permissions", AUTHORIZATION).await?;
+    async fn permissions(&self, at: &ArmId) -> Result<Vec<Permission>, CloudError> {
+        let list = self.authorization(at, "permissions", AUTHORIZATION).await?;
         list.into_iter().map(|value| serde_json::from_value(value).map_err(|e| strange(&e))).collect()
     }
 
     async fn denials(&self) -> Result<Vec<Denial>, CloudError> {
-        let list = self.authorization("denyAssignments", AUTHORIZATION).await?;
+        let list = self.authorization(&self.settings.group, "denyAssignments", AUTHORIZATION).await?;
         let denial = |value: Value| {
             let properties = &value["properties"];
             let permissions = serde_json::from_value(properties["permissions"].clone()).map_err(|e| strange(&e))?;
@@ -177,7 +214,7 @@ impl Azure {
     }
 
     async fn policies(&self) -> Result<Vec<Policy>, CloudError> {
-        let assignments = self.authorization("policyAssignments", POLICY).await?;
+        let assignments = self.authorization(&self.settings.group, "policyAssignments", POLICY).await?;
         let mut policies = Vec::new();
         for assignment in assignments.into_iter().take(MOST_DEFINITIONS) {
             let properties = &assignment["properties"];
@@ -211,9 +248,9 @@ impl Azure {
         }
     }
 
-    /// All pages of a listing of the provider of authorization, at the group.
-    async fn authorization(&self, what: &str, version: &str) -> Result<Vec<Value>, CloudError> {
-        let path = format!("{}/providers/Microsoft.Authorization/{what}", self.settings.group);
+    /// All pages of a listing of the provider of authorization, at a group or a resource.
+    async fn authorization(&self, at: &ArmId, what: &str, version: &str) -> Result<Vec<Value>, CloudError> {
+        let path = format!("{at}/providers/Microsoft.Authorization/{what}");
         self.pages(List { path: &path, version: Some(version), parameters: &[], most: MOST_PAGES }).await
     }
 
@@ -316,6 +353,7 @@ mod tests {
             }]),
             locks: Ok(Vec::new()),
             policies: Ok(Vec::new()),
+            cluster: None,
         };
         assert_eq!(preflight.may("Microsoft.Compute/disks/delete"), Some(true));
         assert_eq!(preflight.may("Microsoft.Network/networkInterfaces/delete"), Some(false));

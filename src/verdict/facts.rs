@@ -1,5 +1,6 @@
 //! What is known beside the manifests: region, prices, Kubernetes version, network?
 
+use jiff::Timestamp;
 use napkeeper_core::catalog::{Catalog, CatalogError, InstanceTypeOptions, RegionCatalog, Supplies};
 use napkeeper_core::facts::PriceSheet;
 use napkeeper_core::names::Region;
@@ -55,6 +56,8 @@ pub struct Facts {
     pub nodes: InstanceTypeOptions,
     /// Sizes, restrictions and prices come from the subscription itself, not from the embedded catalogue.
     pub live: bool,
+    /// The time, for rules about how far ahead something lies; without it they find nothing.
+    pub now: Option<Timestamp>,
 }
 
 impl Facts {
@@ -87,7 +90,15 @@ impl Facts {
             let known = region.filter(|region| of_supplies.regions().any(|r| r == region));
             Supplies::of_catalog(&of_supplies, known.as_ref(), REGIONAL_BESIDE_ZONES)
         });
-        Ok(Self { catalog, regions, supplies, kubernetes: None, nodes: InstanceTypeOptions::default(), live: false })
+        Ok(Self {
+            catalog,
+            regions,
+            supplies,
+            kubernetes: None,
+            nodes: InstanceTypeOptions::default(),
+            live: false,
+            now: None,
+        })
     }
 
     /// The same, with regions as a live listing of the subscription has them: what is restricted there cannot be had.
@@ -99,7 +110,8 @@ impl Facts {
     }
 
     /// The region, when there is just one.
-    pub(crate) fn region(&self) -> Option<&Region> {
+    #[must_use]
+    pub fn region(&self) -> Option<&Region> {
         let one = self.supplies.region_count() == 1;
         one.then(|| self.supplies.regions().next()).flatten().map(|supply| &supply.region)
     }

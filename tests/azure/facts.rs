@@ -18,14 +18,14 @@ use std::sync::Arc;
 const SUBNET: &str =
     "/subscriptions/s/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/v/subnets/aks-subnet";
 
-struct Lab {
-    wire: Arc<InProcess>,
-    azure: Azure,
+pub(super) struct Lab {
+    pub(super) wire: Arc<InProcess>,
+    pub(super) azure: Azure,
     region: RegionCatalog,
     now: Timestamp,
 }
 
-fn lab() -> Lab {
+pub(super) fn lab() -> Lab {
     let region = Catalog::embedded().unwrap().region(&Region::new("westeurope").unwrap()).unwrap();
     let cluster = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c";
     let identity = ClusterIdentity {

@@ -7,18 +7,20 @@ mod timeline;
 use super::Outcome;
 use super::output::{self, Format};
 use anstyle::Style;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use input::{Asked, Input};
 use jiff::{SignedDuration, Timestamp};
+use napkeeper_api::config;
 use napkeeper_api::duration::parse_with_days;
 use napkeeper_core::catalog::Catalog;
+use napkeeper_core::facts::PriceSheet;
 use napkeeper_sim::autoscaler::{self, Baseline};
 use napkeeper_sim::scenario::{LONGEST, Scenario};
 use napkeeper_sim::world::{Violation, World};
 use serde_json::{Value, json};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
@@ -50,9 +52,13 @@ pub(super) struct Args {
     /// How long to simulate, in place of the scenario's time: 90m, 36h, 9d.
     #[arg(long = "for", value_name = "DURATION", value_parser = lasting)]
     lasting: Option<SignedDuration>,
-    /// CSV of prices that stand in place of list prices; see docs/facts.md.
+    /// CSV of prices that stand in place of list prices, in place of that of the napkeeper.yaml in or above PATH; see
+    /// docs/facts.md.
     #[arg(long, value_name = "FILE")]
     price_sheet: Option<PathBuf>,
+    /// The cluster of that napkeeper.yaml whose prices are meant; needed where it has several with prices of their own.
+    #[arg(long, value_name = "NAME", requires = "path", conflicts_with = "price_sheet")]
+    cluster: Option<String>,
     /// How to print what happened.
     #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
     output: Format,
@@ -65,8 +71,9 @@ fn lasting(text: &str) -> Result<SignedDuration, String> {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let sheet = args.price_sheet.as_deref().map(crate::sheet::read).transpose()?;
-    let catalog = Catalog::embedded()?.priced_by(sheet.unwrap_or_default());
+    let sheet = args.sheet()?;
+    let own_prices = !sheet.is_empty();
+    let catalog = Catalog::embedded()?.priced_by(sheet);
     let region = args.region.as_deref().map(|text| crate::region::known(text, &catalog)).transpose()?;
     let change = |scenario: &mut Scenario| {
         scenario.region = region.clone().unwrap_or_else(|| scenario.region.clone());
@@ -75,7 +82,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     };
     let asked = Asked { path: args.path.as_deref(), scenario: args.scenario.as_deref(), catalog: &catalog };
     let Some(input) = input::read(asked, change, &mut anstream::stderr())? else { return Ok(Outcome::Incomplete) };
-    let told = simulate(&input, &catalog)?;
+    let told = Told { own_prices, ..simulate(&input, &catalog)? };
     let mut out = anstream::stdout().lock();
     match args.output {
         Format::Text => told.write(&mut out)?,
@@ -91,6 +98,20 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
 }
 
 impl Args {
+    /// The customer's own prices: those of the file that was named, else those of the repository that PATH lies in.
+    /// The quickstart and the standard input lie in none.
+    fn sheet(&self) -> anyhow::Result<PriceSheet> {
+        if let Some(file) = &self.price_sheet {
+            return crate::sheet::read(file);
+        }
+        let path = self.path.as_deref().filter(|path| *path != Path::new("-"));
+        match (path.and_then(config::find), &self.cluster) {
+            (Some(file), cluster) => crate::sheet::of_repository(&file, cluster.as_deref()),
+            (None, Some(name)) => bail!("--cluster {name}: there is no {} in PATH or above it", config::FILE),
+            (None, None) => Ok(PriceSheet::default()),
+        }
+    }
+
     /// The command that runs the same simulation again.
     fn replay(&self, scenario: &Scenario) -> String {
         let mut command = "napkeeper simulate".to_owned();
@@ -103,6 +124,9 @@ impl Args {
         if let Some(file) = &self.price_sheet {
             command += &format!(" --price-sheet {}", file.display());
         }
+        if let Some(cluster) = &self.cluster {
+            command += &format!(" --cluster {cluster}");
+        }
         let time = napkeeper_api::duration::format(scenario.lasting);
         command + &format!(" --region {} --seed {} --for {time}", scenario.region, scenario.seed)
     }
@@ -112,6 +136,8 @@ impl Args {
 struct Told<'i> {
     input: &'i Input,
     catalogue: String,
+    /// Some of its prices are the customer's own.
+    own_prices: bool,
     world: World,
     violation: Option<Violation>,
     /// What cluster-autoscaler would have made of it.
@@ -130,7 +156,7 @@ fn simulate<'i>(input: &'i Input, catalog: &Catalog) -> anyhow::Result<Told<'i>>
     let violation = world.run_reporting(end, |now| bar.set_position(minutes(begun, now))).err();
     bar.finish_and_clear();
     let catalogue = catalog.as_of().to_string();
-    Ok(Told { input, catalogue, world, violation, baseline, took: began.elapsed() })
+    Ok(Told { input, catalogue, own_prices: false, world, violation, baseline, took: began.elapsed() })
 }
 
 fn minutes(from: Timestamp, to: Timestamp) -> u64 {
@@ -166,7 +192,8 @@ impl Told<'_> {
                 writeln!(out, "  {DIM}{line}{DIM:#}")?;
             }
         }
-        writeln!(out, "region       {}, prices of {}", scenario.region, self.catalogue)?;
+        let own = if self.own_prices { ", and your own" } else { "" };
+        writeln!(out, "region       {}, prices of {}{own}", scenario.region, self.catalogue)?;
         let end = scenario.start.checked_add(scenario.lasting).unwrap_or(scenario.start);
         writeln!(out, "time         {} to {end}, seed {}", scenario.start, scenario.seed)?;
         if !manifests.skipped.is_empty() {
@@ -183,6 +210,7 @@ impl Told<'_> {
             "region": scenario.region,
             "seed": scenario.seed,
             "catalogue": self.catalogue,
+            "own_prices": self.own_prices,
             "start": scenario.start,
             "end": self.world.now(),
             "left_out": self.input.manifests.skipped,

@@ -4,7 +4,7 @@
 
 use super::Watch;
 use super::facts::Live;
-use super::ports::Ports;
+use super::ports::{Ports, patience};
 use super::settling::Settling;
 use super::telling::Teller;
 use jiff::Timestamp;
@@ -299,7 +299,7 @@ impl Keeper {
         let Some(claim) = self.settling.overdue(Instant::now()) else { return };
         let ports = Arc::clone(&self.fixed.ports);
         self.looks.spawn(async move {
-            let reply = ports.perform(&Effect::ReadClaim(claim.clone())).await;
+            let reply = ports.perform(&Effect::ReadClaim(claim.clone()), None).await;
             (claim, reply)
         });
     }
@@ -333,9 +333,10 @@ impl Keeper {
             let ports = Arc::clone(&self.fixed.ports);
             self.teller.performing(&effect);
             self.settling.began(&key);
+            let patience = patience(&key, &effect);
             self.effects.spawn(async move {
                 // On a task of its own, so that a panic is an answer too, and the command does not wait for ever.
-                let reply = tokio::spawn(async move { ports.perform(&effect).await }).await;
+                let reply = tokio::spawn(async move { ports.perform(&effect, patience).await }).await;
                 (key, reply.unwrap_or(Err(PortError::Cluster(ClusterError::Unavailable))))
             });
         }

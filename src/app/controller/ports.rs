@@ -8,18 +8,24 @@ use napkeeper_azure::Azure;
 use napkeeper_core::clock::Clock;
 use napkeeper_core::labels;
 use napkeeper_core::names::Uid;
-use napkeeper_core::plan::{ClaimStep, Effect, Reply, VmSpec};
+use napkeeper_core::plan::{ClaimStep, CommandKey, Effect, Reply, VmSpec};
 use napkeeper_core::ports::PortError;
 use napkeeper_core::settings::Mode;
 use napkeeper_kube::{Gate, JoinTokens, Writer, list};
 use std::fmt::{self, Debug};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest that the DELETE of a sweep waits for its turn: it rests on a look at the resource and all that may link to it,
+/// which is at most half a minute old when the DELETE is asked for.
+const LONGEST_TURN: Duration = Duration::from_secs(15);
 
 /// The way out of the controller.
 #[async_trait]
 pub(super) trait Ports: Debug + Send + Sync {
-    /// Performs one effect, within a bounded time.
-    async fn perform(&self, effect: &Effect) -> Result<Reply, PortError>;
+    /// Performs one effect, within a bounded time. With a `patience`, a write that does not get its token and its turn
+    /// within that time is not sent at all.
+    async fn perform(&self, effect: &Effect, patience: Option<Duration>) -> Result<Reply, PortError>;
 }
 
 /// Kubernetes and Azure.
@@ -49,7 +55,7 @@ impl fmt::Debug for LivePorts {
 
 #[async_trait]
 impl Ports for LivePorts {
-    async fn perform(&self, effect: &Effect) -> Result<Reply, PortError> {
+    async fn perform(&self, effect: &Effect, patience: Option<Duration>) -> Result<Reply, PortError> {
         if self.mode == Mode::Companion && !allowed_beside_nap(effect) {
             return Err(PortError::Held("beside managed NAP nothing of NAP's is written, and no VM is touched"));
         }
@@ -62,7 +68,7 @@ impl Ports for LivePorts {
             }
             _ => None,
         };
-        self.azure.prepare(effect).await?;
+        within(patience, self.azure.prepare(effect)).await?;
         self.gate.check(effect).await?;
         match effect {
             Effect::TakeInventory => {
@@ -115,6 +121,23 @@ impl LivePorts {
     }
 }
 
+/// How long an effect may wait for its turn, where that is bounded. Commands on a resource are those of sweeps; lifecycle
+/// deletes rest on the NodeClaim's UID, which does not grow old.
+pub(super) fn patience(key: &CommandKey, effect: &Effect) -> Option<Duration> {
+    let swept = matches!(key, CommandKey::Resource(_)) && matches!(effect, Effect::Delete(..));
+    swept.then_some(LONGEST_TURN)
+}
+
+/// Waits for a turn, for as long as there is patience.
+async fn within(
+    patience: Option<Duration>,
+    turn: impl Future<Output = Result<(), PortError>>,
+) -> Result<(), PortError> {
+    let Some(patience) = patience else { return turn.await };
+    let late = PortError::Held("its turn did not come while the last look at it was fresh; it is looked at anew");
+    tokio::time::timeout(patience, turn).await.unwrap_or(Err(late))
+}
+
 /// Beside managed NAP only our own kinds are written, and only NICs and disks are touched. The deciders ask for
 /// nothing else; this holds even if one of them were wrong.
 fn allowed_beside_nap(effect: &Effect) -> bool {
@@ -136,6 +159,15 @@ mod tests {
     use napkeeper_core::cluster::cloud::{ResourceKind, Tags};
     use napkeeper_core::cluster::naming::{NIC_TYPE, VM_TYPE};
     use napkeeper_core::names::{ArmId, Namespace, ObjectKey, ObjectName};
+
+    #[tokio::test]
+    async fn a_write_whose_turn_comes_too_late_is_held() {
+        let soon = Some(Duration::from_millis(20));
+        let never = std::future::pending::<Result<(), PortError>>;
+        assert!(matches!(within(soon, never()).await, Err(PortError::Held(why)) if why.contains("looked at anew")));
+        assert!(within(soon, async { Ok(()) }).await.is_ok());
+        assert!(tokio::time::timeout(Duration::from_millis(100), within(None, never())).await.is_err());
+    }
 
     #[test]
     fn beside_nap_no_vm_is_deleted_and_no_pod_evicted() {

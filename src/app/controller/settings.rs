@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail, ensure};
 use napkeeper_api::bootstrap::Join;
-use napkeeper_api::config::{self, Cluster, Nodes};
+use napkeeper_api::config::{self, Cluster, Config, NetworkMode, Nodes};
 use napkeeper_api::yaml;
 use napkeeper_azure::{AzureCloud, Machines};
 use napkeeper_core::catalog::InstanceTypeOptions;
@@ -29,25 +29,36 @@ pub(crate) struct Known {
 /// Reads `napkeeper.yaml` and takes the cluster of that name from it, or its only one.
 pub(crate) fn read(file: &Path, name: Option<&str>, mode: Mode) -> anyhow::Result<Known> {
     let shown = file.display().to_string();
+    let config = config(file)?;
+    let cluster = chosen(&shown, &config, name)?;
+    let folder = file.parent().unwrap_or_else(|| Path::new("."));
+    let sheet = crate::sheet::of_cluster(folder, cluster)?;
+    known(cluster, mode, sheet).with_context(|| format!("{shown}: cluster {:?}", cluster.name))
+}
+
+/// All that `napkeeper.yaml` says.
+pub(crate) fn config(file: &Path) -> anyhow::Result<Config> {
+    let shown = file.display().to_string();
     let text = std::fs::read_to_string(file).with_context(|| format!("reading {shown}"))?;
     let documents = yaml::read(&shown, &text);
     if let Some(problem) = documents.problems.first() {
         bail!("{shown}:{}: {}", problem.at, problem.message);
     }
     let Some(document) = documents.documents.first() else { bail!("{shown}: the file is empty") };
-    let config = config::read(document).map_err(|problem| anyhow::anyhow!("{problem}"))?;
+    config::read(document).map_err(|problem| anyhow::anyhow!("{problem}"))
+}
+
+/// The cluster of that name, or the only one.
+pub(crate) fn chosen<'c>(shown: &str, config: &'c Config, name: Option<&str>) -> anyhow::Result<&'c Cluster> {
     let names = || config.clusters.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
-    let cluster = match (name, config.clusters.as_slice()) {
+    Ok(match (name, config.clusters.as_slice()) {
         (None, [only]) => only,
         (None, _) => bail!("{shown}: it has the clusters {}; choose one by --cluster", names()),
         (Some(name), all) => all
             .iter()
             .find(|c| c.name == name)
             .with_context(|| format!("{shown}: it has no cluster {name:?}, but {}", names()))?,
-    };
-    let folder = file.parent().unwrap_or_else(|| Path::new("."));
-    let sheet = crate::sheet::of_cluster(folder, cluster)?;
-    known(cluster, mode, sheet).with_context(|| format!("{shown}: cluster {:?}", cluster.name))
+    })
 }
 
 fn known(cluster: &Cluster, mode: Mode, sheet: PriceSheet) -> anyhow::Result<Known> {
@@ -65,20 +76,18 @@ fn known(cluster: &Cluster, mode: Mode, sheet: PriceSheet) -> anyhow::Result<Kno
     );
     let cloud = cluster.cloud.as_deref();
     let cloud = cloud.map(|name| AzureCloud::named(name).with_context(|| format!("cloud: {name} is no Azure")));
-    let mut options = options(cluster);
+    let mut options = node_options(cluster.network_mode);
     options.ours = mode == Mode::Provisioner;
     let nodes = cluster.nodes.clone();
     Ok(Known { settings, options, nodes, sheet, cloud: cloud.transpose()? })
 }
 
-/// Most pods of a node where its class says nothing, by network mode (karpenter-provider-azure, `pkg/utils/utils.go`).
-fn options(cluster: &Cluster) -> InstanceTypeOptions {
-    let default_max_pods = match cluster.network_mode {
-        Some(config::NetworkMode::NodeSubnet) => 30,
-        Some(config::NetworkMode::PodSubnet) => 110,
-        Some(config::NetworkMode::Overlay | config::NetworkMode::None) | None => {
-            InstanceTypeOptions::default().default_max_pods
-        }
+/// Most pods of a node where its class says nothing, by network mode (karpenter-provider-azure, `pkg/utils/utils.go`:
+/// the plugin `azure` without a mode, which pod subnets have too, gives 30).
+pub(crate) fn node_options(mode: Option<NetworkMode>) -> InstanceTypeOptions {
+    let default_max_pods = match mode {
+        Some(NetworkMode::NodeSubnet | NetworkMode::PodSubnet) => 30,
+        Some(NetworkMode::Overlay | NetworkMode::None) | None => InstanceTypeOptions::default().default_max_pods,
     };
     InstanceTypeOptions { default_max_pods, ..InstanceTypeOptions::default() }
 }
@@ -142,6 +151,8 @@ clusters:
         assert_eq!(&*known.settings.cluster.tag, "prod");
         assert_eq!(known.settings.cluster.group.resource_group(), Some("mc_g_prod_westeurope"));
         assert_eq!(known.options.default_max_pods, 30);
+        let pods = |mode| node_options(mode).default_max_pods;
+        assert_eq!([pods(Some(NetworkMode::PodSubnet)), pods(Some(NetworkMode::None)), pods(None)], [30, 250, 250]);
     }
 
     #[test]

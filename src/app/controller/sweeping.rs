@@ -33,6 +33,7 @@ pub(super) struct SweepTeller {
     addresses: Family<Labels<1>, Gauge>,
     kept: Family<Labels<3>, Gauge>,
     denied: Family<Labels<1>, Gauge>,
+    halted: Family<Labels<1>, Gauge>,
     last_whole: Gauge,
     sweeps: BTreeMap<ObjectName, Told>,
 }
@@ -64,6 +65,7 @@ impl SweepTeller {
         registry.register("sweep_orphan_addresses", help, teller.addresses.clone());
         registry.register("sweep_kept_orphans", "Orphans that are kept, by kind and reason", teller.kept.clone());
         registry.register("sweep_denials", "Kinds that Azure lets the sweep not touch", teller.denied.clone());
+        registry.register("sweep_halted", "1 while nothing is swept at all", teller.halted.clone());
         let help = "When the last whole inventory was complete, in seconds since 1970";
         registry.register("sweep_last_whole_inventory_timestamp_seconds", help, teller.last_whole.clone());
         teller
@@ -137,6 +139,7 @@ impl SweepTeller {
         self.cost.get_or_create(&own).set(orphans().map(|(_, t)| t.price.nanos()).fold(0, i64::saturating_add));
         self.addresses.get_or_create(&own).set(orphans().map(|(_, t)| i64::from(t.addresses)).sum());
         self.denied.get_or_create(&own).set(i64::try_from(report.outlook.denials.len()).unwrap_or(i64::MAX));
+        self.halted.get_or_create(&own).set(i64::from(report.halted.is_some()));
         if let Some(at) = report.outlook.whole_at {
             self.last_whole.set(at.as_second());
         }
@@ -161,6 +164,7 @@ impl SweepTeller {
         self.cost.remove(&own);
         self.addresses.remove(&own);
         self.denied.remove(&own);
+        self.halted.remove(&own);
     }
 }
 

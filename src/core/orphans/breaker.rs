@@ -3,11 +3,13 @@
 //! A restored or emptied API server makes healthy resources look like orphans all at once. Orphans come one by one.
 
 use super::ownership::Group;
+use super::pointers::claim_named_by;
 use super::verdict::{Assessed, Case};
-use crate::cluster::cloud::ResourceKind;
+use crate::cluster::Snapshot;
+use crate::cluster::cloud::{CloudResource, ResourceKind};
 use crate::cluster::record::{Records, Trip};
 use crate::cluster::sweep::Sweep;
-use crate::names::Uid;
+use crate::names::{ClaimName, Uid};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 
@@ -66,20 +68,49 @@ pub fn explain(trip: &Trip) -> String {
     )
 }
 
+/// NodeClaims that were seen being deleted, each with the last time. By name as well as by UID: beside managed NAP, what
+/// Karpenter's own Azure provider makes carries no UID, and is named after its claim alone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Leaving {
+    uids: BTreeMap<Uid, Timestamp>,
+    names: BTreeMap<ClaimName, Timestamp>,
+}
+
+impl Leaving {
+    /// Looks at the NodeClaims that are there now.
+    pub(super) fn watch(&mut self, snapshot: &Snapshot, now: Timestamp) {
+        for claim in snapshot.claims().values().filter(|claim| claim.deleting_at.is_some()) {
+            self.uids.insert(claim.uid.clone(), now);
+            self.names.insert(claim.name.clone(), now);
+        }
+        self.uids.retain(|_, at| now.duration_since(*at) <= WINDOW);
+        self.names.retain(|_, at| now.duration_since(*at) <= WINDOW);
+    }
+
+    /// When the claim of a resource was last seen being deleted. Where the resource says which claim it is of by UID,
+    /// a name proves nothing.
+    fn seen(&self, resource: &CloudResource) -> Option<Timestamp> {
+        match resource.claim_uid() {
+            Some(uid) => self.uids.get(&Uid::new(uid).ok()?).copied(),
+            None => self.names.get(&claim_named_by(resource)?).copied(),
+        }
+    }
+}
+
 /// The trips of an inventory that the records do not have yet.
 ///
-/// `terminating` are the UIDs of NodeClaims that were seen being deleted: Kubernetes is listed after the cloud, so in
+/// `leaving` are the NodeClaims that were seen being deleted: Kubernetes is listed after the cloud, so in
 /// a nightly scale-down some claims are released between the two, and what the cloud still listed of them is no sign
 /// of a lost API server. Azure's listing may show it for a while yet; if it is there after that, it has leaked and
 /// counts, and only from then on is it sighted.
-pub(super) fn trips(case: &Case<'_>, assessed: &[Assessed<'_>], terminating: &BTreeMap<Uid, Timestamp>) -> Vec<Trip> {
+pub(super) fn trips(case: &Case<'_>, assessed: &[Assessed<'_>], leaving: &Leaving) -> Vec<Trip> {
     if case.group() == Group::Another {
         return Vec::new();
     }
     let trip = |kind| {
         let of_kind = || assessed.iter().filter(move |a| a.resource.kind() == kind);
         let owned = count(of_kind().filter(|a| a.ownership.is_ok()));
-        let suspects = of_kind().filter(|a| a.is_suspect() && !seen_going(case, a, terminating));
+        let suspects = of_kind().filter(|a| a.is_suspect() && !seen_going(case, a, leaving));
         let suspects = count(suspects.filter(|a| turned_lately(case, a)));
         let many = suspects > TOLERATED && suspects * 100 > owned * TOLERATED_PERCENT;
         let all = owned >= 2 && suspects == owned;
@@ -96,7 +127,7 @@ pub(super) fn trips(case: &Case<'_>, assessed: &[Assessed<'_>], terminating: &BT
 /// The trips that this inventory would cause were it recorded now: what a look at it from outside may warn of.
 #[must_use]
 pub fn would_trip(case: &Case<'_>, assessed: &[Assessed<'_>]) -> Vec<Trip> {
-    trips(case, assessed, &BTreeMap::new())
+    trips(case, assessed, &Leaving::default())
 }
 
 /// True when a suspect's first sighting is this one, or lies within the window and after the last clearance.
@@ -109,10 +140,9 @@ fn turned_lately(case: &Case<'_>, assessed: &Assessed<'_>) -> bool {
 }
 
 /// True while a resource may still be listed only because its NodeClaim, seen being deleted, has just gone.
-pub(super) fn seen_going(case: &Case<'_>, assessed: &Assessed<'_>, terminating: &BTreeMap<Uid, Timestamp>) -> bool {
-    let uid = assessed.resource.claim_uid().and_then(|uid| Uid::new(uid).ok());
-    let seen = uid.and_then(|uid| terminating.get(&uid));
-    seen.is_some_and(|seen| case.inventory.finished_at.duration_since(*seen) < LISTS_LAG)
+pub(super) fn seen_going(case: &Case<'_>, assessed: &Assessed<'_>, leaving: &Leaving) -> bool {
+    let seen = leaving.seen(assessed.resource);
+    seen.is_some_and(|seen| case.inventory.finished_at.duration_since(seen) < LISTS_LAG)
 }
 
 fn count<T>(items: impl Iterator<Item = T>) -> u32 {

@@ -373,21 +373,63 @@ fn the_breaker_holds_until_git_clears_it_and_not_by_a_future_time() {
     assert!(world.snapshot.records.trips.is_empty());
 }
 
-#[test]
-fn a_scale_down_between_the_two_listings_trips_nothing() {
+/// A scale-down: all claims but the first were seen being deleted, or vanish at once. `upstream` is what managed NAP
+/// makes, without our tags. Gives the number of trips.
+fn trips_of_a_scale_down(upstream: bool, seen_deleting: bool) -> usize {
     let mut world = World::new();
+    for n in 4..=8 {
+        world.add_claim(&format!("live-{n}"), &format!("uid-{n}"));
+    }
+    if upstream {
+        for resource in world.inventory.cloud.as_mut().unwrap() {
+            let mut theirs = (**resource).clone();
+            theirs.tags = [(Arc::from(labels::TAG_KARPENTER_CLUSTER), Arc::from("c-1"))].into();
+            *resource = Arc::new(theirs);
+        }
+    }
     world.observe();
-    for claim in world.claims().clone() {
+    for claim in world.claims().clone().into_iter().skip(1).filter(|_| seen_deleting) {
         let mut deleting = (*claim).clone();
         deleting.deleting_at = Some(world.now);
         world.snapshot.put_claim(deleting);
     }
     world.pass();
-    world.claims().clear();
-    world.nodes().truncate(1);
+    world.claims().truncate(1);
+    world.nodes().truncate(2);
     world.now += MINUTES(10);
     world.observe();
-    assert!(world.snapshot.records.trips.is_empty());
+    world.snapshot.records.trips.len()
+}
+
+#[test]
+fn a_scale_down_between_the_two_listings_trips_nothing() {
+    for upstream in [false, true] {
+        assert_eq!(trips_of_a_scale_down(upstream, true), 0, "upstream: {upstream}");
+        assert!(trips_of_a_scale_down(upstream, false) > 0, "claims that vanish trip it; upstream: {upstream}");
+    }
+}
+
+#[test]
+fn records_that_cannot_be_written_halt_the_sweep_and_its_status_says_so() {
+    let mut world = World::new();
+    world.add(gone_nic("leaked"));
+    world.run(MINUTES(20));
+    let halted = |world: &World| world.report.as_ref().unwrap().halted.clone();
+    assert_eq!(halted(&world), None);
+    world.records_lost = true;
+    world.now += MINUTES(10);
+    world.observe();
+    assert_eq!(halted(&world), None, "one write that fails is tried again");
+    world.now += MINUTES(5);
+    world.pass();
+    let why = halted(&world).unwrap();
+    assert!(why.contains("OrphanRecords cannot be written since 2026-03-02T00:30:00Z"), "{why}");
+    world.run(HOURS(2));
+    assert_eq!(halted(&world), Some(why), "the status is not written anew for every inventory's own time");
+    assert_eq!(world.tried, [""; 0], "what is not recorded is not collected, however old it is");
+    world.records_lost = false;
+    world.run(MINUTES(20));
+    assert_eq!((halted(&world), world.deleted_names()), (None, vec!["leaked"]));
 }
 
 #[test]

@@ -254,6 +254,8 @@ pub(super) struct World {
     pub(super) tagging: bool,
     /// Names of what was tried to be deleted.
     pub(super) tried: Vec<String>,
+    /// Records are not written.
+    pub(super) records_lost: bool,
     /// What Azure truly holds, where a listing lags behind it.
     pub(super) truly: Option<Vec<Arc<CloudResource>>>,
 }
@@ -307,6 +309,7 @@ impl World {
             refusing: BTreeMap::new(),
             tagging: false,
             tried: Vec::new(),
+            records_lost: false,
             truly: None,
         };
         let system = group().resource("Microsoft.Compute/virtualMachineScaleSets", "system/virtualMachines/0");
@@ -476,6 +479,9 @@ impl World {
     }
 
     fn write(&mut self, change: RecordChange) {
+        if self.records_lost {
+            return;
+        }
         apply(Arc::make_mut(&mut self.snapshot.records), change);
     }
 

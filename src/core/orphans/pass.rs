@@ -24,6 +24,7 @@ use crate::names::ArmId;
 use crate::plan::{Command, CommandKey, Plan, SweepDelete, SweepReport, Total, kind_word};
 use crate::schedule::Schedule;
 use crate::settings::Mode;
+use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -36,6 +37,8 @@ pub(super) struct Pass<'a> {
     pub(super) case: Case<'a>,
     pub(super) assessed: Vec<Assessed<'a>>,
     pub(super) sweeps: &'a [Sweep],
+    /// Since when inventories cannot be recorded: then nothing is proven, and this pass only reports.
+    pub(super) unwritten_since: Option<Timestamp>,
 }
 
 /// What a pass may still do.
@@ -76,8 +79,10 @@ impl Pass<'_> {
                 let Some(assessed) = suspects.find(finding.id.folded()) else {
                     continue;
                 };
-                self.collect(sweep, finding, assessed, &mut room);
-                self.mark(sweep, finding, assessed.resource, &mut room);
+                if self.unwritten_since.is_none() {
+                    self.collect(sweep, finding, assessed, &mut room);
+                    self.mark(sweep, finding, assessed.resource, &mut room);
+                }
                 // It may be tried again from the next inventory; until it has gone the report says what kept it.
                 let called_off =
                     room.memory.called_off.get(&finding.id).filter(|_| finding.standing == Standing::Orphan);
@@ -89,7 +94,9 @@ impl Pass<'_> {
             let outlook = self.outlook(sweep, &findings, cap, room.memory);
             self.report(sweep, findings, outlook, &mut room);
         }
-        self.unmark(&mut room);
+        if self.unwritten_since.is_none() {
+            self.unmark(&mut room);
+        }
     }
 
     /// How many more may be deleted, and which not now.
@@ -284,6 +291,13 @@ impl Pass<'_> {
                 void.then(|| format!("breaker.clearedAt {at} was there before the trip and clears nothing"))
             })
         };
+        let unwritten = || {
+            let since = self.unwritten_since?;
+            Some(format!(
+                "OrphanRecords cannot be written since {since}, so nothing is proven: see the controller's log for why, and \
+                 let it create and update orphanrecords.napkeeper.io"
+            ))
+        };
         let tripped = || {
             let trip = breaker::open_trip(self.case.records, self.case.cleared_at)?;
             let refused = refused().map(|why| format!("; {why}")).unwrap_or_default();
@@ -294,7 +308,7 @@ impl Pass<'_> {
             let error = Schedule::parse(sweep.schedule.as_ref()?).err()?;
             Some(error.to_string())
         };
-        let why = failed.or_else(tripped).or_else(another).or_else(refused).or_else(unscheduled)?;
+        let why = failed.or_else(unwritten).or_else(tripped).or_else(another).or_else(refused).or_else(unscheduled)?;
         Some(Arc::from(why))
     }
 }

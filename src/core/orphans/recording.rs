@@ -1,6 +1,6 @@
 //! Recording: what of an inventory must outlive a restart?
 
-use super::breaker;
+use super::breaker::{self, Leaving};
 use super::index::Index;
 use super::links::rows;
 use super::ownership::Group;
@@ -10,7 +10,7 @@ use crate::cluster::cloud::{CloudResource, Detail};
 use crate::cluster::record::{Deletion, Records, SeenVolume, Sighting};
 use crate::cluster::sweep::Sweep;
 use crate::cluster::volume::{ReclaimPolicy, Volume};
-use crate::names::{ArmId, ObjectName, Uid};
+use crate::names::{ArmId, ObjectName};
 use crate::plan::RecordChange;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
@@ -27,10 +27,10 @@ const GONE_FOR: SignedDuration = SignedDuration::from_hours(7 * 24);
 pub(super) fn of_inventory(
     case: &Case<'_>,
     assessed: &[Assessed<'_>],
-    terminating: &BTreeMap<Uid, Timestamp>,
+    leaving: &Leaving,
     sweeps: &[Sweep],
 ) -> RecordChange {
-    let mut trips = breaker::trips(case, assessed, terminating);
+    let mut trips = breaker::trips(case, assessed, leaving);
     trips.iter_mut().for_each(|trip| trip.void = breaker::to_come(sweeps, case.now));
     let longest = longest_gap(sweeps);
     let mut change = RecordChange {
@@ -43,7 +43,7 @@ pub(super) fn of_inventory(
     // Without a cluster that is alive nothing is an orphan, and nothing is known to be none.
     if case.group() == Group::Ours {
         // What the breaker does not count yet has no sighting either, so nothing is collected that it never counted.
-        let exempt = |a: &Assessed<'_>| breaker::seen_going(case, a, terminating);
+        let exempt = |a: &Assessed<'_>| breaker::seen_going(case, a, leaving);
         let suspects: BTreeMap<&ArmId, &Arc<CloudResource>> =
             assessed.iter().filter(|a| a.is_suspect() && !exempt(a)).map(|a| (&a.resource.id, a.resource)).collect();
         let seen = suspects.values().filter_map(|r| next_sighting(case, r, longest));

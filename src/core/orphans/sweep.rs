@@ -17,7 +17,7 @@ use super::verdict::Case;
 use crate::cluster::Snapshot;
 use crate::cluster::inventory::Inventory;
 use crate::cluster::sweep::Sweep;
-use crate::names::{ArmId, ObjectName, Uid};
+use crate::names::{ArmId, ObjectName};
 use crate::plan::{Command, CommandKey, Plan, RecordChange, Report, SweepReport, Switch};
 use crate::settings::{Mode, Settings};
 use jiff::{SignedDuration, Timestamp};
@@ -27,6 +27,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const OBSERVE_RETRY: SignedDuration = SignedDuration::from_mins(1);
 /// Records that could not be written are written again after this.
 const RECORD_RETRY: SignedDuration = SignedDuration::from_mins(1);
+/// Records that could not be written for so long, after some tries, halt the sweeps in their status too.
+const UNWRITTEN_FOR: SignedDuration = SignedDuration::from_mins(5);
 /// After a listing that was not whole the next one comes at the latest after this.
 const FAILED_RETRY: SignedDuration = SignedDuration::from_mins(10);
 
@@ -49,16 +51,18 @@ pub struct SweepMemory {
     pub(super) called_off: BTreeMap<ArmId, (Timestamp, Refusal)>,
     /// How many commands have begun lately.
     pub(super) pace: Pace,
+    /// Since when inventories wait to be recorded. Lost: the status says so a few minutes later.
+    unwritten_since: Option<Timestamp>,
     /// NodeClaims that were seen being deleted, with the time. Lost: the breaker may trip on a scale-down that a
     /// crash falls into, which keeps too much and never deletes too much.
-    terminating: BTreeMap<Uid, Timestamp>,
+    leaving: breaker::Leaving,
 }
 
 /// Decides what to observe, record, report, mark and collect now. To be called whenever NodeClaims, records, sweeps or
 /// the inventory change, and at the plan's `next`.
 pub fn sweep(snapshot: &Snapshot, memory: &mut SweepMemory, settings: &Settings, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
-    memory.watch_claims(snapshot, now);
+    memory.leaving.watch(snapshot, now);
     memory.denials.forget(now);
     memory.called_off.retain(|_, (at, _)| now.duration_since(*at) <= CALLED_OFF_FOR);
     let sweeps = sweeps(snapshot, settings);
@@ -79,11 +83,15 @@ pub fn sweep(snapshot: &Snapshot, memory: &mut SweepMemory, settings: &Settings,
             paused: snapshot.pause.holds(Switch::Delete),
             now,
         };
-        let pass = Pass { snapshot, case, assessed: case.assess_in_brief(), sweeps: &sweeps };
+        let mut pass =
+            Pass { snapshot, case, assessed: case.assess_in_brief(), sweeps: &sweeps, unwritten_since: None };
         if pass.is_new() && case.is_whole() {
-            change = recording::of_inventory(&case, &pass.assessed, &memory.terminating, &sweeps);
+            change = recording::of_inventory(&case, &pass.assessed, &memory.leaving, &sweeps);
+            pass.unwritten_since = memory.wait_for_records(now, &mut plan);
+        } else {
+            memory.unwritten_since = None;
         }
-        if pass.is_recorded() || !case.is_whole() {
+        if pass.is_recorded() || !case.is_whole() || pass.unwritten_since.is_some() {
             pass.act(memory, &mut plan);
         }
     }
@@ -159,10 +167,15 @@ fn record(snapshot: &Snapshot, mut change: RecordChange, now: Timestamp, plan: &
 }
 
 impl SweepMemory {
-    fn watch_claims(&mut self, snapshot: &Snapshot, now: Timestamp) {
-        let deleting = snapshot.claims().values().filter(|c| c.deleting_at.is_some());
-        self.terminating.extend(deleting.map(|c| (c.uid.clone(), now)));
-        self.terminating.retain(|_, at| now.duration_since(*at) <= breaker::WINDOW);
+    /// An inventory is not recorded yet. Since when that goes on, where it has gone on for too long.
+    fn wait_for_records(&mut self, now: Timestamp, plan: &mut Plan) -> Option<Timestamp> {
+        let since = *self.unwritten_since.get_or_insert(now);
+        let overdue = since.saturating_add(UNWRITTEN_FOR).unwrap_or(Timestamp::MAX);
+        if overdue > now {
+            plan.wake_at(overdue);
+            return None;
+        }
+        Some(since)
     }
 
     /// True when this has been tried from this inventory.

@@ -3,7 +3,7 @@
 //! The caller is a contributor of the node resource group. What a fault forbids is missing from its rights or listed as
 //! what forbids it, so that a preflight sees what a request would run into.
 
-use crate::cloud::{Cloud, Lasting, ListingFault};
+use crate::cloud::{Cloud, Lasting, ListedKind, ListingFault};
 use jiff::Timestamp;
 use napkeeper_core::names::ArmId;
 use serde_json::{Value, json};
@@ -27,6 +27,16 @@ pub(super) fn permissions(cloud: &Cloud, now: Timestamp) -> Value {
     let not = NOT_OF_A_CONTRIBUTOR.iter().chain(lacks(unlisted, &LISTINGS)).chain(lacks(unwritten, &WRITES));
     let not: Vec<&str> = not.copied().collect();
     json!({ "value": [{ "actions": ["*"], "notActions": not, "dataActions": [], "notDataActions": [] }] })
+}
+
+/// `Microsoft.Authorization/permissions` at the cluster, which lies in a group of its own: what lists Machines.
+pub(super) fn at_cluster(cloud: &Cloud, now: Timestamp) -> Value {
+    let fault = cloud.faults.listing_fault(ListedKind::Machines, now);
+    let actions: &[&str] = match fault {
+        Some(ListingFault::Forbidden) => &["Microsoft.ContainerService/managedClusters/read"],
+        _ => &["Microsoft.ContainerService/managedClusters/*/read"],
+    };
+    json!({ "value": [{ "actions": actions, "notActions": [], "dataActions": [], "notDataActions": [] }] })
 }
 
 /// `Microsoft.Authorization/denyAssignments`: the lockdown, while there is one.

@@ -163,6 +163,7 @@ impl Call<'_> {
             ("GET", Route::Locks) => Ok(ok(offers::locks(self.cloud, self.now))),
             ("GET", Route::Fact(fact)) => fact.answer(self.cloud),
             ("GET", Route::Permissions) => Ok(ok(authorization::permissions(self.cloud, self.now))),
+            ("GET", Route::ClusterPermissions) => Ok(ok(authorization::at_cluster(self.cloud, self.now))),
             ("GET", Route::Denials) => Ok(ok(authorization::denials(self.cloud, self.now))),
             ("GET", Route::Policies) => Ok(ok(authorization::policies(self.cloud, self.now))),
             (method, _) => {

@@ -72,6 +72,8 @@ pub(super) enum Route {
     Locks,
     Fact(Fact),
     Permissions,
+    /// `Microsoft.Authorization/permissions` of the cluster.
+    ClusterPermissions,
     Denials,
     Policies,
 }
@@ -147,7 +149,8 @@ impl Route {
                     format!("The Resource 'Microsoft.ContainerService/managedClusters/{name}' was not found.");
                 return Err(wrong(404, "ResourceNotFound", &message));
             }
-            (["subscriptions", _, "resourcegroups", _, rest @ ..], [_, _, _, name, ..]) => {
+            (["subscriptions", subscription, "resourcegroups", _, rest @ ..], [_, _, _, name, ..]) => {
+                check_subscription(subscription, settings)?;
                 if id(4).as_ref() != Some(&settings.group) {
                     let message = format!("Resource group '{name}' could not be found.");
                     return Err(wrong(404, "ResourceGroupNotFound", &message));
@@ -198,6 +201,7 @@ impl Route {
     /// What lies below the managed cluster.
     fn of_cluster(rest: &[&str], id: impl Fn(usize) -> Option<ArmId>) -> Option<Self> {
         match rest {
+            ["providers", "microsoft.authorization", "permissions"] => Some(Self::ClusterPermissions),
             ["agentpools"] => Some(Self::Others(Others::Pools)),
             ["agentpools", _, "machines", _] => id(12).map(Self::Machine),
             ["agentpools", _, "deletemachines"] => id(10).map(Self::DeleteMachines),

@@ -199,6 +199,7 @@ fn requests_that_arm_itself_turns_away() {
         ("GET", bare(vm_path()), (400, "MissingApiVersionParameter")),
         ("GET", old_nic, (400, "NoRegisteredProviderFound")),
         ("GET", other.to_owned(), (404, "ResourceGroupNotFound")),
+        ("GET", other.replace("/s/", "/another/"), (404, "SubscriptionNotFound")),
         ("GET", load_balancer, (404, "NotFound")),
         ("POST", vm_path(), (405, "MethodNotAllowed")),
         ("PUT", vm_path(), (400, "InvalidRequestContent")),

@@ -30,6 +30,7 @@ pub mod pods;
 pub mod policies;
 pub mod structure;
 pub mod suppression;
+pub mod sweeps;
 
 use crate::finding::Severity;
 
@@ -47,7 +48,7 @@ pub struct Rule {
 }
 
 /// All families, by id.
-const FAMILIES: [&[Rule]; 9] = [
+const FAMILIES: [&[Rule]; 10] = [
     structure::ALL,
     azure::ALL,
     disruption::ALL,
@@ -56,6 +57,7 @@ const FAMILIES: [&[Rule]; 9] = [
     pods::ALL,
     policies::ALL,
     suppression::ALL,
+    sweeps::ALL,
     cluster::ALL,
 ];
 

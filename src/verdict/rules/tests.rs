@@ -72,19 +72,20 @@ fn older(path: &str) -> Definitions {
     Definitions::from_crds("crds", crds.iter()).unwrap()
 }
 
-/// What is found in an example. `file=` says what it is called, `region=` and `kubernetes=` are facts, and
+/// What is found in an example. `file=` says what it is called, `region=`, `kubernetes=` and `now=` are facts, and
 /// `without=` takes a field out of the definitions.
 fn found(example: &Example<'_>) -> Vec<Finding> {
     /// Most examples need no facts.
     static PLAIN: LazyLock<Verdict> = LazyLock::new(|| Verdict::embedded().unwrap());
     let source = load_text(example.fact("file").unwrap_or("example.yaml"), example.text.clone());
-    let facts = ["region", "kubernetes", "without"].map(|key| example.fact(key));
+    let facts = ["region", "kubernetes", "now", "without"].map(|key| example.fact(key));
     let reports = match facts {
-        [None, None, None] => PLAIN.judge(&[source]),
-        [region, kubernetes, without] => {
+        [None, None, None, None] => PLAIN.judge(&[source]),
+        [region, kubernetes, now, without] => {
             let region = region.map(|name| Region::new(name).unwrap());
             let mut facts = Facts::embedded(region.as_ref()).unwrap();
             facts.kubernetes = kubernetes.map(ToOwned::to_owned);
+            facts.now = now.map(|text| text.parse().unwrap());
             let verdict = Verdict::embedded().unwrap().with_facts(facts);
             let verdict = match without {
                 Some(path) => verdict.with_definitions(older(path)),

@@ -12,6 +12,7 @@ mod judged;
 mod pods;
 mod policies;
 mod render;
+mod sweeps;
 
 pub(crate) use render::{Digest, Identity, Place, Render, Subject};
 
@@ -25,8 +26,8 @@ type ObjectCheck = fn(&Subject<'_>, &Facts, &mut Vec<Issue>);
 /// Looks at all objects together. Each issue comes with the index of its object.
 type RenderCheck = fn(&Render, &Facts, &mut Vec<(usize, Issue)>);
 
-const OBJECT_CHECKS: [ObjectCheck; 6] =
-    [azure::object, disruption::object, gitops::object, cost::object, pods::object, policies::object];
+const OBJECT_CHECKS: [ObjectCheck; 7] =
+    [azure::object, disruption::object, gitops::object, cost::object, pods::object, policies::object, sweeps::object];
 const RENDER_CHECKS: [RenderCheck; 6] =
     [azure::render, disruption::render, gitops::render, cost::render, pods::render, policies::render];
 

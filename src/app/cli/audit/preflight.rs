@@ -4,7 +4,7 @@ use super::super::output::{one_line, plural, printable};
 use super::{Format, ModeArg};
 use anstyle::{AnsiColor, Style};
 use anyhow::{bail, ensure};
-use napkeeper_azure::Preflight;
+use napkeeper_azure::{AtCluster, Preflight};
 use napkeeper_core::facts::LockLevel;
 use napkeeper_core::names::ArmId;
 use napkeeper_core::ports::CloudError;
@@ -68,6 +68,12 @@ const RIGHTS: [(Job, &str); 20] = [
     (Job::Provision, "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"),
 ];
 
+/// The rights at the managed cluster: without them no inventory is whole, and nothing is swept.
+const AT_CLUSTER: [(Job, &str); 2] = [
+    (Job::Report, "Microsoft.ContainerService/managedClusters/agentPools/read"),
+    (Job::Report, "Microsoft.ContainerService/managedClusters/agentPools/machines/read"),
+];
+
 /// How it stands with a right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -102,6 +108,8 @@ impl State {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Right {
     job: Job,
+    /// The group or the cluster at which it is needed.
+    scope: String,
     action: &'static str,
     state: State,
     /// Who takes it away.
@@ -125,6 +133,8 @@ pub(super) struct Found {
     obstacles: Vec<Obstacle>,
     /// Actions to grant at the group.
     grant: Vec<&'static str>,
+    /// Actions to grant at the cluster.
+    grant_at_cluster: Vec<&'static str>,
 }
 
 impl Found {
@@ -137,12 +147,31 @@ impl Found {
 /// Puts what Azure says beside what the jobs need.
 pub(super) fn found(preflight: &Preflight, group: &ArmId, mode: ModeArg) -> Found {
     let needed = RIGHTS.iter().filter(|(job, _)| mode == ModeArg::Provisioner || *job != Job::Provision);
-    let rights: Vec<Right> = needed.map(|(job, action)| right(preflight, *job, action)).collect();
-    let grant = rights.iter().filter(|r| r.state == State::Missing).map(|r| r.action).collect();
-    Found { group: group.to_string(), rights, obstacles: obstacles(preflight), grant }
+    let mut rights: Vec<Right> = needed.map(|(job, action)| right(preflight, group, *job, action)).collect();
+    let grant = missing(&rights);
+    let at_cluster: Vec<Right> = preflight.cluster.iter().flat_map(rights_at).collect();
+    let grant_at_cluster = missing(&at_cluster);
+    rights.extend(at_cluster);
+    Found { group: group.to_string(), rights, obstacles: obstacles(preflight), grant, grant_at_cluster }
 }
 
-fn right(preflight: &Preflight, job: Job, action: &'static str) -> Right {
+fn missing(rights: &[Right]) -> Vec<&'static str> {
+    rights.iter().filter(|right| right.state == State::Missing).map(|right| right.action).collect()
+}
+
+/// Whether the cluster's agent pools and Machines may be listed. Neither locks nor lockdowns keep from reading.
+fn rights_at(cluster: &AtCluster) -> impl Iterator<Item = Right> {
+    AT_CLUSTER.iter().map(|(job, action)| {
+        let state = match cluster.may(action) {
+            Some(true) => State::Present,
+            Some(false) => State::Missing,
+            None => State::Unknown,
+        };
+        Right { job: *job, scope: cluster.id.to_string(), action, state, by: None }
+    })
+}
+
+fn right(preflight: &Preflight, group: &ArmId, job: Job, action: &'static str) -> Right {
     let denial = preflight.denied_by(action).next().map(|denial| format!("deny assignment {}", denial.name));
     let lock = preflight.locks.iter().flatten().find(|lock| {
         let deletes = action.ends_with("/delete");
@@ -155,7 +184,7 @@ fn right(preflight: &Preflight, job: Job, action: &'static str) -> Right {
         (Some(true), None) => State::Present,
         (None, None) => State::Unknown,
     };
-    Right { job, action, state, by }
+    Right { job, scope: group.to_string(), action, state, by }
 }
 
 fn obstacles(preflight: &Preflight) -> Vec<Obstacle> {
@@ -199,6 +228,8 @@ fn obstacles(preflight: &Preflight) -> Vec<Obstacle> {
         }
     };
     unread("permissions", preflight.permissions.as_ref().err(), "Microsoft.Authorization/permissions/read");
+    let at_cluster = preflight.cluster.as_ref().and_then(|cluster| cluster.permissions.as_ref().err());
+    unread("permissions at the cluster", at_cluster, "Microsoft.Authorization/permissions/read at the cluster");
     unread("deny assignments", preflight.denials.as_ref().err(), "Microsoft.Authorization/denyAssignments/read");
     unread("locks", preflight.locks.as_ref().err(), "Microsoft.Authorization/locks/read");
     unread("policies", preflight.policies.as_ref().err(), "Microsoft.Authorization/policyAssignments/read");
@@ -226,7 +257,13 @@ fn table(found: &Found, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{BOLD}group{BOLD:#}  {}\n", printable(&found.group))?;
     let width = found.rights.iter().map(|right| right.action.len()).max().unwrap_or(0);
     writeln!(out, "{DIM}{:<9}  {:<width$}  STATE{DIM:#}", "JOB", "RIGHT")?;
-    for Right { job, action, state, by } in &found.rights {
+    let mut scope = &found.group;
+    for right in &found.rights {
+        let Right { job, action, state, by, .. } = right;
+        if right.scope != *scope {
+            scope = &right.scope;
+            writeln!(out, "\n{BOLD}cluster{BOLD:#}  {}\n", printable(scope))?;
+        }
         let style = state.style();
         let by = by.as_ref().map(|by| format!(" by {}", one_line(by))).unwrap_or_default();
         writeln!(out, "{:<9}  {action:<width$}  {style}{}{style:#}{by}", job.as_str(), state.as_str())?;
@@ -234,23 +271,30 @@ fn table(found: &Found, out: &mut impl Write) -> io::Result<()> {
     for Obstacle { about, what, remedy } in &found.obstacles {
         writeln!(out, "\n{YELLOW}{about}:{YELLOW:#} {}\n  {HELP}help:{HELP:#} {remedy}", one_line(what))?;
     }
-    if !found.grant.is_empty() {
-        let role = json!({
-            "Name": "napkeeper",
-            "Description": "What napkeeper lacks in this node resource group",
-            "Actions": found.grant,
-            "AssignableScopes": [found.group],
-        });
-        let text = serde_json::to_string_pretty(&role).unwrap_or_default();
-        writeln!(out, "\n{BOLD}missing{BOLD:#}: save this as role.json, then grant it:\n\n{}", printable(&text))?;
-        writeln!(out, "\naz role definition create --role-definition role.json")?;
-        let scope = printable(&found.group);
-        writeln!(out, "az role assignment create --role napkeeper --assignee <its client id> --scope {scope}")?;
-    }
+    role(out, ("napkeeper", "in this node resource group"), &found.grant, &found.group)?;
+    role(out, ("napkeeper-cluster", "at this cluster"), &found.grant_at_cluster, scope)?;
     if found.is_clear() {
         writeln!(out, "\n{GREEN}nothing is missing, and nothing stands in the way{GREEN:#}")?;
     }
     Ok(())
+}
+
+/// A role of what is missing at a scope, and how it is granted there.
+fn role(out: &mut impl Write, (name, place): (&str, &str), actions: &[&str], scope: &str) -> io::Result<()> {
+    if actions.is_empty() {
+        return Ok(());
+    }
+    let role = json!({
+        "Name": name,
+        "Description": format!("What napkeeper lacks {place}"),
+        "Actions": actions,
+        "AssignableScopes": [scope],
+    });
+    let text = serde_json::to_string_pretty(&role).unwrap_or_default();
+    let scope = printable(scope);
+    writeln!(out, "\n{BOLD}missing {place}{BOLD:#}: save this as {name}.json, then grant it:\n\n{}", printable(&text))?;
+    writeln!(out, "\naz role definition create --role-definition {name}.json")?;
+    writeln!(out, "az role assignment create --role {name} --assignee <its client id> --scope {scope}")
 }
 
 #[cfg(test)]
@@ -271,7 +315,12 @@ mod tests {
             denials: Ok(Vec::new()),
             locks: Ok(Vec::new()),
             policies: Ok(Vec::new()),
+            cluster: Some(AtCluster { id: cluster(), permissions: Ok(vec![permission(actions, &[])]) }),
         }
+    }
+
+    fn cluster() -> ArmId {
+        ArmId::new("/subscriptions/s/resourceGroups/k/providers/Microsoft.ContainerService/managedClusters/c").unwrap()
     }
 
     fn group() -> ArmId {
@@ -300,6 +349,21 @@ mod tests {
         assert!(!found.is_clear() && text.contains("az role assignment create"), "{text}");
         let (found, text) = shown(&preflight(&["*"]));
         assert!(found.is_clear() && text.contains("nothing is missing"), "{text}");
+    }
+
+    #[test]
+    fn machines_that_may_not_be_listed_are_told_with_the_role_at_the_cluster() {
+        let mut blind = preflight(&["*"]);
+        let only = permission(&["Microsoft.ContainerService/managedClusters/read"], &[]);
+        blind.cluster = Some(AtCluster { id: cluster(), permissions: Ok(vec![only]) });
+        let (found, text) = shown(&blind);
+        assert!(!found.is_clear() && found.grant.is_empty());
+        assert_eq!(found.grant_at_cluster, AT_CLUSTER.map(|(_, action)| action));
+        let grant = format!("--role napkeeper-cluster --assignee <its client id> --scope {}", cluster());
+        assert!(text.contains(&grant), "{text}");
+        // A cluster that is none of AKS has no Machines, and needs no rights.
+        blind.cluster = None;
+        assert!(shown(&blind).0.is_clear());
     }
 
     #[test]
@@ -333,11 +397,12 @@ mod tests {
             permissions: Err(refused.clone()),
             denials: Err(refused.clone()),
             locks: Err(refused.clone()),
-            policies: Err(refused),
+            policies: Err(refused.clone()),
+            cluster: Some(AtCluster { id: cluster(), permissions: Err(refused) }),
         };
         let (found, text) = shown(&all);
         assert!(found.rights.iter().all(|right| right.state == State::Unknown));
-        assert_eq!((found.obstacles.len(), found.grant.len()), (4, 0));
+        assert_eq!((found.obstacles.len(), found.grant.len(), found.grant_at_cluster.len()), (5, 0, 0));
         assert!(text.contains("grant Microsoft.Authorization/locks/read"), "{text}");
     }
 }

@@ -162,6 +162,10 @@ pub(super) fn failed(failure: &ListFailure) -> Failed {
         "check --subscription and --resource-group, or nodeResourceGroup in napkeeper.yaml, and that you are signed in \
          to its tenant"
             .to_owned()
+    } else if has(&["subscription '"]) && has(&["was not found"]) {
+        "check --subscription, or identity.subscription in napkeeper.yaml, and that you are signed in to its tenant: \
+         `az account list` names those that you see"
+            .to_owned()
     } else {
         match grant_in_cluster(&failure.what) {
             Some(grant) => of_kubernetes(said, grant),

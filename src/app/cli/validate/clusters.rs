@@ -2,17 +2,20 @@
 
 use super::args::FactArgs;
 use super::input::{Place, absolute, shown};
+use crate::controller::settings::node_options;
 use anyhow::{Context, anyhow, bail};
-use napkeeper_api::config::{self, Cluster, NetworkMode};
+use jiff::Timestamp;
+use napkeeper_api::config::{self, Cluster};
 use napkeeper_api::facts::Published;
 use napkeeper_api::manifests::{Problem, Source};
 use napkeeper_api::path::Path as Field;
 use napkeeper_api::yaml::{self, Document};
-use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, RegionCatalog};
+use napkeeper_core::catalog::{Catalog, RegionCatalog};
 use napkeeper_core::facts::{PriceSheet, catalog_of};
 use napkeeper_core::names::Region;
 use napkeeper_core::suggest::nearest;
-use napkeeper_verdict::Facts;
+use napkeeper_verdict::rules::sweeps::FACTS_ELSEWHERE;
+use napkeeper_verdict::{Facts, Finding};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,6 +34,17 @@ pub(super) struct Scope {
     pub(super) policies: Vec<PathBuf>,
     /// What is known of it.
     pub(super) facts: Facts,
+    /// The published facts are of another region, so nothing of them is used.
+    pub(super) apart: Option<Apart>,
+}
+
+/// Facts of a region that is not judged.
+#[derive(Debug, Clone)]
+pub(super) struct Apart {
+    /// The file of the facts.
+    pub(super) file: PathBuf,
+    /// What is wrong.
+    pub(super) finding: Finding,
 }
 
 impl Scope {
@@ -48,9 +62,10 @@ pub(super) fn by_flags(args: &FactArgs) -> anyhow::Result<Scope> {
     let region = args.region.as_deref().map(|text| crate::region::known(text, &Catalog::embedded()?)).transpose();
     let region = region.context("--region")?;
     let facts = Facts::embedded(region.as_ref())?;
-    let mut facts = published(facts, args, region.as_ref(), &PriceSheet::default())?;
+    let (mut facts, apart) = published(facts, args, region.as_ref(), &PriceSheet::default())?;
     facts.kubernetes.clone_from(&args.kubernetes_version);
-    Ok(Scope { name: None, paths: Vec::new(), baseline: None, policies: Vec::new(), facts })
+    facts.now = Some(Timestamp::now());
+    Ok(Scope { name: None, paths: Vec::new(), baseline: None, policies: Vec::new(), facts, apart })
 }
 
 /// The clusters that are asked for. A file that cannot be understood names none: what is wrong with it is found when it
@@ -108,9 +123,10 @@ fn scope(cluster: &Cluster, folder: &Path, at: &At<'_>, args: &FactArgs) -> anyh
     };
     let sheet = crate::sheet::of_cluster(folder, cluster)?;
     let facts = Facts::embedded_at(region.as_ref(), sheet.clone())?;
-    let mut facts = published(facts, args, region.as_ref(), &sheet)?;
+    let (mut facts, apart) = published(facts, args, region.as_ref(), &sheet)?;
+    facts.now = Some(Timestamp::now());
     facts.kubernetes = args.kubernetes_version.clone().or_else(|| cluster.kubernetes_version.clone());
-    facts.nodes = cluster.network_mode.map_or_else(InstanceTypeOptions::default, nodes);
+    facts.nodes = node_options(cluster.network_mode);
     let inside = |path: &String| {
         let whole = absolute(&folder.join(path));
         std::fs::canonicalize(&whole).unwrap_or(whole)
@@ -121,12 +137,17 @@ fn scope(cluster: &Cluster, folder: &Path, at: &At<'_>, args: &FactArgs) -> anyh
     };
     let baseline = cluster.baseline.as_ref().map(|file| shown(&absolute(&folder.join(file))));
     let policies = cluster.policies.iter().flatten().map(|path| shown(&absolute(&folder.join(path)))).collect();
-    Ok(Scope { name: Some(Arc::from(cluster.name.as_str())), paths, baseline, policies, facts })
+    Ok(Scope { name: Some(Arc::from(cluster.name.as_str())), paths, baseline, policies, facts, apart })
 }
 
-/// The facts with what the controller has published, if that is of the same region.
-fn published(facts: Facts, args: &FactArgs, region: Option<&Region>, sheet: &PriceSheet) -> anyhow::Result<Facts> {
-    let Some(file) = &args.facts else { return Ok(facts) };
+/// The facts with what the controller has published, if that is of the same region; else, that it is not.
+fn published(
+    facts: Facts,
+    args: &FactArgs,
+    region: Option<&Region>,
+    sheet: &PriceSheet,
+) -> anyhow::Result<(Facts, Option<Apart>)> {
+    let Some(file) = &args.facts else { return Ok((facts, None)) };
     let shown = file.display().to_string();
     let text = std::fs::read_to_string(file).with_context(|| format!("--facts: reading {shown}"))?;
     let documents = yaml::read(&shown, &text);
@@ -137,21 +158,30 @@ fn published(facts: Facts, args: &FactArgs, region: Option<&Region>, sheet: &Pri
     if let Some(broken) = published.broken.first() {
         bail!("--facts: {shown}: {broken}");
     }
-    if region.is_some_and(|region| *region != published.region) || published.known.sizes.is_none() {
-        return Ok(facts);
+    if let Some(region) = region.filter(|region| **region != published.region) {
+        let at = documents.documents.first().map(|document| document.position(&Field::of("data.region")));
+        let (line, column) = at.map_or((1, 1), |at| (at.line, at.column));
+        let finding = Finding {
+            rule: FACTS_ELSEWHERE.id,
+            severity: FACTS_ELSEWHERE.severity,
+            file: shown,
+            line,
+            column,
+            path: "data.region".to_owned(),
+            message: format!(
+                "these facts are of {}, and what is judged lies in {region}: none is used",
+                published.region
+            ),
+            fix: Some(format!("take napkeeper-facts from a cluster in {region}")),
+        };
+        return Ok((facts, Some(Apart { file: file.clone(), finding })));
+    }
+    if published.known.sizes.is_none() {
+        return Ok((facts, None));
     }
     let none = || RegionCatalog { region: published.region.clone(), sizes: Vec::new() };
     let embedded = Catalog::embedded()?.region(&published.region).unwrap_or_else(none);
-    Ok(facts.with_live_regions(vec![Arc::new(catalog_of(&published.known, &embedded, sheet))]))
-}
-
-/// Most pods of a node where its class says nothing, by network mode; see [`InstanceTypeOptions`].
-fn nodes(mode: NetworkMode) -> InstanceTypeOptions {
-    let default_max_pods = match mode {
-        NetworkMode::Overlay | NetworkMode::None => 250,
-        NetworkMode::NodeSubnet | NetworkMode::PodSubnet => 30,
-    };
-    InstanceTypeOptions { default_max_pods, ..InstanceTypeOptions::default() }
+    Ok((facts.with_live_regions(vec![Arc::new(catalog_of(&published.known, &embedded, sheet))]), None))
 }
 
 #[cfg(test)]

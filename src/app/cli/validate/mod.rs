@@ -19,7 +19,7 @@ use format::Told;
 use input::{Changed, Input, Place, Store};
 use judge::{Judged, Part};
 use napkeeper_api::config;
-use napkeeper_api::manifests::Source;
+use napkeeper_api::manifests::{self, Source};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
@@ -61,6 +61,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let files = input.sources.len();
     let mut judged = judge::judge(args, &input.sources, &parts)?;
     add_policies(&mut input, &parts, &mut judged);
+    add_facts(&mut input, clusters, rest, &mut judged);
     if parts.iter().all(|part| part.policies.policies.is_empty()) {
         run.refuse_empty(&input, &judged, unasked)?;
     }
@@ -125,6 +126,21 @@ fn add_policies(input: &mut Input, parts: &[Part<'_>], judged: &mut Judged) {
             let place = Place::File(PathBuf::from(&*source.file));
             input.push(source, place);
         }
+    }
+}
+
+/// Adds that published facts serve nothing that is judged.
+fn add_facts(input: &mut Input, clusters: &[Scope], rest: &Scope, judged: &mut Judged) {
+    let scopes = if clusters.is_empty() { std::slice::from_ref(rest) } else { clusters };
+    let mut apart = scopes.iter().map(|scope| scope.apart.as_ref());
+    let Some(Some(first)) = apart.next() else { return };
+    if apart.any(|other| other.is_none()) {
+        return;
+    }
+    for source in manifests::load(std::slice::from_ref(&first.file)).sources {
+        let mut objects = Objects::of(&source);
+        judged.shown.push(judge::Shown::new(first.finding.clone(), Vec::new(), input.sources.len(), &mut objects));
+        input.push(source, Place::File(first.file.clone()));
     }
 }
 

@@ -49,3 +49,27 @@ fn bad_input_ends_with_2_a_message_and_nothing_on_stdout() {
         "steps.yaml:9:32: spec.steps[0].scale.workload: there is no workload default/inflat: did you mean default/inflate?",
     );
 }
+
+#[test]
+fn the_repository_s_own_prices_are_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    let quickstart = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/quickstart");
+    for entry in fs::read_dir(quickstart).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
+    }
+    let path = folder.path().to_str().unwrap();
+    let cost = |args: &[&str]| {
+        let output = simulate(&[&[path, "--for", "4h", "-o", "json"], args].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        told["summary"]["cost"].clone()
+    };
+    let list = cost(&[]);
+    write("prices.csv", "region,size,capacityType,discountPercent\n*,*,*,50\n");
+    write("napkeeper.yaml", "clusters:\n- {name: a, priceSheet: prices.csv}\n");
+    let own = cost(&[]);
+    assert_ne!(own, list);
+    assert_eq!(own, cost(&["--price-sheet", &format!("{path}/prices.csv")]));
+}

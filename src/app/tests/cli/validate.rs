@@ -51,6 +51,17 @@ fn class(name: &str, pods: u32) -> String {
 }
 
 #[test]
+fn what_a_controller_would_pass_over_is_an_error() {
+    let folder = cases().join("sweeps");
+    let output = validate(&folder, &["--facts", "facts.yaml"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_golden(&cases().join("sweeps.txt"), &stdout(&output));
+    // Facts of the region that is judged are no finding, nor are any where the region is not known.
+    let there = found(&folder, &["--facts", "facts.yaml", "--region", "northeurope"]);
+    assert!(there.iter().all(|one| !one.contains("NK9003")), "{there:?}");
+}
+
+#[test]
 fn the_faults_of_a_pasted_guide_are_shown_with_place_and_remedy() {
     let output = validate(&cases().join("howto"), &[]);
     assert_eq!(output.status.code(), Some(1));

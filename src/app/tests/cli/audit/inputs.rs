@@ -153,6 +153,16 @@ fn files_of_az_and_kubectl_give_the_report_of_a_saved_run() {
     assert_eq!(by_hand, saved);
 }
 
+/// A cluster by flags.
+const WHICH: [&str; 6] = [
+    "--subscription",
+    "s",
+    "--resource-group",
+    "MC_g",
+    "--cluster-id",
+    "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c",
+];
+
 #[test]
 fn a_newcomer_is_told_what_where_and_what_to_do() {
     let empty = tempfile::tempdir().unwrap();
@@ -160,6 +170,7 @@ fn a_newcomer_is_told_what_where_and_what_to_do() {
     fs::write(broken.path().join("nodes.json"), "{\"items\": [\n  oops]}").unwrap();
     fs::write(broken.path().join("disks.json"), "").unwrap();
     let (empty, broken) = (text(empty.path()).to_owned(), text(broken.path()).to_owned());
+    let nothing = format!("{broken}/disks.json");
     for (args, parts) in [
         (vec![], vec!["no napkeeper.yaml here or in a folder above", "--cluster-id"]),
         (vec!["--from", "/nonexistent"], vec!["reading /nonexistent"]),
@@ -169,6 +180,14 @@ fn a_newcomer_is_told_what_where_and_what_to_do() {
         (vec!["--from", "a", "--save", "b"], vec!["cannot be used with"]),
         (vec!["--save", &broken], vec![&*broken, "it is not empty"]),
         (vec!["--azure-token-file", "x"], vec!["need an --azure-endpoint on this machine"]),
+        (
+            [&["--azure-endpoint", "http://127.0.0.1:1", "--azure-token-file", "/nonexistent"][..], &WHICH].concat(),
+            vec!["reading /nonexistent, which --azure-token-file names"],
+        ),
+        (
+            [&["--azure-endpoint", "http://127.0.0.1:1", "--azure-token-file", &nothing][..], &WHICH].concat(),
+            vec![&*nothing, "the file is empty; it must hold a token"],
+        ),
         (vec!["--as-controller", "-o", "csv"], vec!["--as-controller prints -o table and -o json alone"]),
     ] {
         let output = audit(&args);
@@ -188,7 +207,6 @@ fn an_unreachable_azure_and_cluster_are_named_with_what_to_look_at() {
     let config = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n\
         clusters: [{name: a, cluster: {server: \"http://127.0.0.1:1\"}}]\nusers: [{name: a, user: {}}]\n";
     fs::write(&kubeconfig, config).unwrap();
-    let cluster = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c";
     let args = [
         "--azure-endpoint",
         "http://127.0.0.1:1",
@@ -196,13 +214,8 @@ fn an_unreachable_azure_and_cluster_are_named_with_what_to_look_at() {
         text(&token),
         "--kubeconfig",
         text(&kubeconfig),
-        "--subscription",
-        "s",
-        "--resource-group",
-        "MC_g",
-        "--cluster-id",
-        cluster,
     ];
+    let args = [&args[..], &WHICH].concat();
     let save = folder.path().join("saved");
     let live = audit(&[&args[..], &["-o", "json", "--save", text(&save)]].concat());
     assert_eq!(live.status.code(), Some(2), "{}", stderr(&live));
@@ -256,6 +269,12 @@ fn a_refused_token_and_an_absent_group_are_told_once_without_trying_again() {
             "ResourceGroupNotFound",
             "Resource group 'MC_nope' could not be found.",
             ["resource group 'MC_nope' was not found", "--resource-group, or nodeResourceGroup in napkeeper.yaml"],
+        ),
+        (
+            "404 Not Found",
+            "SubscriptionNotFound",
+            "The subscription 's' could not be found.",
+            ["subscription 's' was not found", "--subscription, or identity.subscription in napkeeper.yaml"],
         ),
     ] {
         let (url, asked) = answering(status, code, message);

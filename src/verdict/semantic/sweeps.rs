@@ -1,0 +1,38 @@
+//! NK9xxx: does what an OrphanSweep says count, or does the controller pass it over?
+//!
+//! Both rules need the time. Admission does not ask for it: an object that was right when it was merged must not be
+//! refused for the clock of a webhook.
+
+use super::Subject;
+use crate::facts::Facts;
+use crate::finding::Issue;
+use crate::rules::sweeps as rules;
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_api::manifests::Object;
+use napkeeper_api::path::Path;
+use napkeeper_core::cluster::sweep::Sweep;
+
+/// Clocks of two machines may differ by so much, and a clearance is written with the time at hand.
+const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_mins(5);
+
+pub(super) fn object(subject: &Subject<'_>, facts: &Facts, found: &mut Vec<Issue>) {
+    let (Object::Sweep(sweep), Some(now)) = (subject.object, facts.now) else { return };
+    let approvals = sweep.approvals.iter().enumerate();
+    let far = approvals.filter(|(_, approval)| approval.expires_at.duration_since(now) > Sweep::LONGEST_APPROVAL);
+    found.extend(far.map(|(i, _)| too_far(i)));
+    found.extend(sweep.breaker_cleared_at.filter(|at| at.duration_since(now) > CLOCKS_DIFFER).map(cleared_ahead));
+}
+
+fn too_far(index: usize) -> Issue {
+    let path = Path::of("spec.approvals").index(index).key("expiresAt");
+    let message = "the approval lies more than 14 days ahead: it does not count before it comes within 14 days";
+    let fix = "write a time within 14 days; napkeeper audit proposes 7".to_owned();
+    Issue::new(&rules::APPROVAL_TOO_FAR, &path, message).fix(fix)
+}
+
+fn cleared_ahead(at: Timestamp) -> Issue {
+    let path = Path::of("spec.breaker.clearedAt");
+    let message = format!("{at} lies in the future: until then it clears nothing, for it would switch the breaker off");
+    let fix = "write the time that the report proposes: a second after the trip that you have looked at".to_owned();
+    Issue::new(&rules::CLEARED_AHEAD, &path, message).fix(fix)
+}
