@@ -2,6 +2,37 @@
 //!
 //! One test for each failure that users of AKS, Karpenter and clean-up tools reported of NICs, VMs, disks, addresses and
 //! accidental deletes, as far as it is a question of links, listings and deleting. Named after what went wrong.
+//!
+//! | what users lost | test here, or elsewhere |
+//! |---|---|
+//! | NICs of failed launches, most of them for quota | `failed_launches_leave_no_nics`; `lifecycle::tests::launch` |
+//! | a NIC that is reserved for another VM for 180 s | `a_nic_reserved_for_another_vm_goes_after_the_reservation` |
+//! | the Node goes, NIC and disk stay | `vm_nic_and_disk_of_a_gone_claim_all_go` |
+//! | hundreds of NICs after a scale test | `all_leaked_nics_are_gone_in_the_end` |
+//! | NICs without the tag that a clean-up looks for | `a_nic_without_the_nodepools_tag_is_found` |
+//! | orphaned NICs in the backend pool of a load balancer | `an_orphaned_nic_leaves_the_backend_pool_with_its_deletion` |
+//! | a new NIC that the list does not show | `a_nic_that_the_listing_showed_late_is_found_late` |
+//! | leaks and deletes that burn the API's quota | `pace::tests` |
+//! | a full subnet, and nobody knows why | `leaked_addresses_are_counted`; the order: `conduct` |
+//! | a VM that comes up after its launch failed | `a_vm_that_comes_up_after_its_launch_failed_is_looked_at_again` |
+//! | a Node that is `Unknown` for ever | `a_node_left_unknown_for_ever_is_told` |
+//! | a Machine and a NodeClaim that keep each other | `a_machine_and_a_claim_that_keep_each_other_alive_are_told` |
+//! | a NodeClaim that hangs on its finalizer | `a_claim_that_hangs_on_its_finalizer_is_told_and_keeps_it` |
+//! | NodeClaims without a VM, Nodes without a NodeClaim | `an_orphaned_claim_is_told`, `a_node_without_a_claim_is_told` |
+//! | VMs that run, cost and never join | `a_vm_that_never_joins_is_told` |
+//! | spot VMs left stopped | `a_stopped_vm_that_nobody_wants_goes` |
+//! | nodes that outlive what asked for them, and are billed | `w15_leaks_of_standalone_claims_are_found` |
+//! | a detached disk of a volume taken for an orphan | `a_detached_disk_of_a_volume_is_no_orphan`, `a_disk_that_a_pod_uses_without_a_volume_is_kept` |
+//! | disks of which nobody knows what they were for | `a_disk_with_nobody_managing_it_says_which_claim_it_was_made_for` |
+//! | a disk that its driver leaves behind | `a_disk_left_behind_by_its_driver_is_collected_after_a_week` |
+//! | an OS disk that keeps a name taken | `the_os_disk_of_a_failed_vm_goes_so_that_its_name_is_free` |
+//! | replicas and exports taken for orphans | `site_recovery_and_exports_are_no_orphans` |
+//! | addresses and frontends that outlive their Service | `addresses_that_outlive_their_service_are_told_with_the_service` |
+//! | the node resource group deleted by mistake | `nothing_is_deleted_but_single_vms_nics_and_disks`, `a_group_that_is_gone_is_no_empty_group` |
+//! | things in use deleted | `what_is_in_use_by_azures_word_is_kept_though_no_object_names_it`; `doubts` for what goes with a VM |
+//! | locks, lockdown | `a_lock_ends_the_try_and_not_the_sweep`; `conduct` |
+//! | partial results taken for all there is | `a_shorter_list_that_claims_to_be_whole_trips_the_breaker`, `w13_a_listing_that_is_not_whole_is_no_listing` |
+//! | lists that show what is gone, for hours | `what_the_list_still_shows_long_after_its_deletion_costs_nothing` |
 
 use super::fixtures::*;
 use super::*;
@@ -101,6 +132,18 @@ fn a_nic_without_the_nodepools_tag_is_found() {
     world.add(nic("bare", bare.into()));
     world.run(HOURS(2));
     assert_eq!(world.deleted_names(), ["bare"]);
+}
+
+#[test]
+fn an_orphaned_nic_leaves_the_backend_pool_with_its_deletion() {
+    let mut world = eager();
+    world.add(gone_nic("in-pool"));
+    let role = Role::Frontend { public_ip: None, rules: 2, outbound_rules: 0, backends: 1 };
+    world.bystand(role, "Microsoft.Network/loadBalancers", "kubernetes/frontendIPConfigurations/a1", Tags::new());
+    world.run(HOURS(2));
+    assert_eq!(world.deleted_names(), ["in-pool"], "traffic to it is lost: a pool is no sign of life");
+    let told = &world.report.as_ref().unwrap().report_only;
+    assert!(told.is_empty(), "and the frontend is in use: {told:?}");
 }
 
 #[test]
@@ -229,6 +272,17 @@ fn a_vm_that_never_joins_is_told() {
     let wrong = wrong(&world);
     assert_eq!(wrong[0].0, Mismatch::NeverJoined);
     assert!(wrong[0].1.contains("is paid for"));
+}
+
+#[test]
+fn a_stopped_vm_that_nobody_wants_goes() {
+    let mut world = eager();
+    let [machine, card, mut boot] = lone_vm("stopped");
+    // What a disk of a VM says that is deallocated.
+    as_disk(&mut boot).state = DiskState::Reserved;
+    [machine, card, boot].into_iter().for_each(|resource| world.add(resource));
+    world.run(HOURS(2));
+    assert_eq!(world.deleted_names(), ["stopped"]);
 }
 
 #[test]
@@ -375,6 +429,38 @@ fn addresses_that_outlive_their_service_are_told_with_the_service() {
 }
 
 // Accidental deletes.
+
+#[test]
+fn nothing_is_deleted_but_single_vms_nics_and_disks() {
+    let mut world = eager();
+    (10..60).for_each(|n| world.add_claim(&format!("live-{n}"), &format!("uid-{n}")));
+    let disk = data_disk("pvc-1");
+    world.had_volume("pv-1", &disk, ReclaimPolicy::Delete);
+    lone_vm("lone").into_iter().chain([gone_nic("leaked"), disk]).for_each(|resource| world.add(resource));
+    world.sweep.minimum_age = [(ResourceKind::DataDisk, HOURS(1))].into();
+    world.run(HOURS(24));
+    let mut kinds: Vec<_> = world.deleted.iter().map(|(_, d)| d.resource.kind()).collect();
+    kinds.sort_unstable();
+    assert_eq!(kinds, [ResourceKind::Nic, ResourceKind::Vm, ResourceKind::DataDisk]);
+    let beneath = |id: &ArmId| id.folded().strip_prefix(group().folded()).is_some_and(|rest| rest.len() > 1);
+    assert!(world.deleted.iter().all(|(_, d)| beneath(&d.resource.id) && d.resource.id != group()));
+}
+
+#[test]
+fn a_group_that_is_gone_is_no_empty_group() {
+    let mut world = eager();
+    world.add(gone_nic("leaked"));
+    world.run(MINUTES(20));
+    let before = world.snapshot.records.clone();
+    let gone = || crate::cluster::inventory::ListFailure { what: Arc::from("group"), why: Arc::from("404") };
+    world.inventory.group_managed_by = Err(gone());
+    world.inventory.cloud = Err(gone());
+    world.now += MINUTES(10);
+    world.run(HOURS(24));
+    assert_eq!(world.deleted_names(), [""; 0]);
+    assert_eq!(world.snapshot.records, before, "nothing is forgotten of what was there");
+    assert!(world.report.as_ref().unwrap().halted.is_some());
+}
 
 #[test]
 fn what_is_in_use_by_azures_word_is_kept_though_no_object_names_it() {
