@@ -143,6 +143,32 @@ impl Hooked {
     }
 }
 
+/// What the admissions enforcer of AKS adds to every hook that lacks it.
+const ENFORCED: [(&str, &str); 2] = [("control-plane", "true"), ("kubernetes.azure.com/managedby", "aks")];
+
+/// An enforcer that finds nothing to add has nobody to fight with.
+#[test]
+fn the_admissions_enforcer_finds_nothing_to_change() -> Result<()> {
+    let text = std::fs::read_to_string(repository("kustomize/base/hooks.yaml"))?;
+    let mut hooks = 0;
+    for document in &yaml::read("hooks.yaml", &text).documents {
+        for hook in document.value["webhooks"].as_array().context("a configuration has hooks")? {
+            hooks += 1;
+            let expressions = hook["namespaceSelector"]["matchExpressions"].as_array().context("a selector")?;
+            for (key, value) in ENFORCED {
+                let wanted = json!({ "key": key, "operator": "NotIn", "values": [value] });
+                ensure!(expressions.contains(&wanted), "{} lacks {wanted}", hook["name"]);
+                let others = expressions.iter().filter(|e| e["key"] == key).count();
+                ensure!(others == 1, "{} has another selector of {key}", hook["name"]);
+            }
+            let policy = (&hook["failurePolicy"], &hook["timeoutSeconds"]);
+            ensure!(policy == (&json!("Ignore"), &json!(2)), "{} may hold a cluster up: {policy:?}", hook["name"]);
+        }
+    }
+    ensure!(hooks == 2, "{hooks} hooks");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_hooks_refuse_and_hint_and_nobody_waits_for_them() -> Result<()> {
     let _turn = one_lab_at_a_time().await;
@@ -160,6 +186,7 @@ async fn the_hooks_refuse_and_hint_and_nobody_waits_for_them() -> Result<()> {
     hooked.plane.apply(&hooks(&webhook.admission, &ca)?).await?;
     println!("{}", a_bad_pool_is_refused(&hooked).await?);
     changes_of_pools(&hooked, &webhook).await?;
+    println!("{}", a_pool_with_nodes_is_kept(&hooked).await?);
     println!("{}", a_pod_is_hinted(&hooked).await?);
     pods_of_a_deployment_are_hinted(&hooked).await?;
     others_are_left_alone(&hooked, &webhook).await?;
@@ -262,6 +289,37 @@ async fn changes_of_pools(hooked: &Hooked, webhook: &Running) -> Result<()> {
     let answer = plane.kubectl(&["patch", "nodepool", "old", "--type=merge", "--patch", worse]).await;
     ensure!(answer.as_ref().is_err_and(|e| format!("{e:#}").contains("NK3007")), "a new mistake: {answer:?}");
     plane.kubectl(&["delete", "nodepool", "old"]).await.map(drop)
+}
+
+/// A delete is refused until somebody has said how many nodes go with it, and a change says what it replaces.
+async fn a_pool_with_nodes_is_kept(hooked: &Hooked) -> Result<String> {
+    let claim = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": { "name": "gpu-1", "labels": { "karpenter.sh/nodepool": "gpu" } },
+        "spec": {
+            "nodeClassRef": { "group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default" },
+            "requirements": [{ "key": "kubernetes.io/os", "operator": "In", "values": ["linux"] }],
+        },
+    });
+    let plane = &hooked.plane;
+    plane.apply(&claim.to_string()).await?;
+    let delete = ["delete", "nodepool", "gpu", "--dry-run=server"];
+    let refusal = eventually("refusal of a delete", STEP, async || {
+        Ok(plane.kubectl(&delete).await.err().map(|e| format!("{e:#}")))
+    })
+    .await?;
+    for part in ["validate.napkeeper.io", "NK9505", "NodePool gpu has 1 node with 0 pods", "delete-acknowledged=1"] {
+        ensure!(refusal.contains(part), "the refusal does not say {part:?}: {refusal}");
+    }
+    let taints = r#"{"spec":{"template":{"spec":{"taints":[{"key":"team","effect":"NoSchedule"}]}}}}"#;
+    let change = ["patch", "nodepool", "gpu", "--type=merge", "--dry-run=server", "--patch", taints];
+    // kubectl tells warnings on stderr; the request itself goes through.
+    plane.kubectl(&change).await?;
+    plane.kubectl(&["annotate", "nodepool", "gpu", "napkeeper.io/delete-acknowledged=1"]).await?;
+    plane.kubectl(&delete).await?;
+    plane.kubectl(&["annotate", "nodepool", "gpu", "napkeeper.io/delete-acknowledged-"]).await?;
+    plane.kubectl(&["delete", "nodeclaim", "gpu-1"]).await?;
+    Ok(refusal)
 }
 
 /// A hint may miss its time on a busy machine; then the pod is asked for anew.
