@@ -6,6 +6,7 @@
 
 mod hostile;
 mod mutate;
+mod reviews;
 
 use mutate::Mutator;
 use napkeeper_api::manifests::object;

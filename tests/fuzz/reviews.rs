@@ -1,0 +1,229 @@
+//! Reviews that are made to hurt: does the webhook answer each of them, without a panic, a 5xx or growing?
+//!
+//! Texts are changed byte by byte, and as JSON: a field is dropped, doubled or replaced by something of another type.
+//! `NAPKEEPER_REVIEWS=1000000` asks for a million; CI tries fewer.
+
+use super::mutate::Mutator;
+use anyhow::{Context, Result, ensure};
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use http::{Request, StatusCode};
+use k8s_openapi::api::core::v1::Pod;
+use napkeeper_api::manifests::{Object, object};
+use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, instance_types};
+use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::names::Region;
+use napkeeper_sim::chance::Chance;
+use napkeeper_webhook::{Limits, Webhook, router};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tower::ServiceExt;
+
+/// Reviews without `NAPKEEPER_REVIEWS`.
+const FEW: u64 = 20_000;
+/// What the process may grow by after the first tenth, in KiB.
+const GROWTH_KIB: u64 = 64 << 10;
+/// A busy machine may be slow; what is measured here is not speed.
+const PATIENT: Limits = Limits { concurrency: 64, verdict: Duration::from_secs(30), hint: Duration::from_secs(30) };
+
+fn pool() -> Value {
+    json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+        "metadata": { "name": "general", "uid": "p1", "annotations": { "napkeeper.io/delete-acknowledged": "1" } },
+        "spec": {
+            "weight": 10, "limits": { "cpu": "100", "memory": "400Gi" },
+            "disruption": {
+                "consolidateAfter": "1m",
+                "budgets": [{ "nodes": "10%", "schedule": "0 9 * * 1-5", "duration": "8h", "reasons": ["Drifted"] }],
+            },
+            "template": {
+                "metadata": { "labels": { "team": "a" } },
+                "spec": {
+                    "nodeClassRef": { "group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default" },
+                    "expireAfter": "720h", "taints": [{ "key": "team", "value": "a", "effect": "NoSchedule" }],
+                    "requirements": [
+                        { "key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"] },
+                        { "key": "karpenter.azure.com/sku-cpu", "operator": "Gt", "values": ["3"], "minValues": 1 },
+                    ],
+                },
+            },
+        },
+    })
+}
+
+fn class() -> Value {
+    json!({
+        "apiVersion": "karpenter.azure.com/v1beta1", "kind": "AKSNodeClass", "metadata": { "name": "default", "uid": "c1" },
+        "spec": { "imageFamily": "AzureLinux", "osDiskSizeGB": 128, "tags": { "a": "b" } },
+    })
+}
+
+fn pod() -> Value {
+    let term = json!({ "key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"] });
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "generateName": "web-", "namespace": "shop", "labels": { "app": "web" }, "annotations": { "a": "b" } },
+        "spec": {
+            "containers": [{ "name": "web", "image": "nginx", "resources": { "requests": { "cpu": "2", "memory": "4Gi" } } }],
+            "initContainers": [{ "name": "in", "restartPolicy": "Always", "resources": { "requests": { "cpu": "1" } } }],
+            "tolerations": [{ "key": "team", "operator": "Exists" }],
+            "topologySpreadConstraints": [{
+                "maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": { "matchLabels": { "app": "web" } },
+            }],
+            "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{ "matchExpressions": [term] }],
+            } } },
+        },
+    })
+}
+
+fn review(operation: &str, group: &str, object: &Value, old: &Value) -> Value {
+    let any = if object.is_null() { old } else { object };
+    let version = any["apiVersion"].as_str().and_then(|v| v.rsplit('/').next());
+    json!({
+        "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
+        "request": {
+            "uid": "705ab4f5", "kind": { "group": group, "version": version, "kind": any["kind"] },
+            "name": "x", "namespace": any["metadata"]["namespace"], "operation": operation,
+            "userInfo": { "username": "kubernetes-admin", "groups": ["system:masters"] },
+            "object": object, "oldObject": old, "dryRun": false, "options": { "kind": "CreateOptions" },
+        },
+    })
+}
+
+/// The reviews from which others are made, each with the path that is asked.
+fn corpus() -> Vec<(&'static str, Value)> {
+    let (pool, class, pod, nothing) = (pool(), class(), pod(), Value::Null);
+    let mut other = pool.clone();
+    other["spec"]["limits"]["cpu"] = json!("4");
+    vec![
+        ("/mutate", review("CREATE", "", &pod, &nothing)),
+        ("/validate", review("CREATE", "karpenter.sh", &pool, &nothing)),
+        ("/validate", review("UPDATE", "karpenter.sh", &other, &pool)),
+        ("/validate", review("DELETE", "karpenter.sh", &nothing, &pool)),
+        ("/validate", review("CREATE", "karpenter.azure.com", &class, &nothing)),
+        ("/validate", review("DELETE", "karpenter.azure.com", &nothing, &class)),
+    ]
+}
+
+/// A cluster with a pool, a class and the sizes of a region.
+fn world() -> Result<Snapshot> {
+    let mut snapshot = Snapshot::default();
+    let Ok(Object::NodeClass(class)) = object(&class()) else { anyhow::bail!("the class is wrong") };
+    let Ok(Object::NodePool(pool)) = object(&pool()) else { anyhow::bail!("the pool is wrong") };
+    let region = Catalog::embedded()?.region(&Region::new("westeurope")?).context("a region")?;
+    let types = instance_types(&region, &class, &InstanceTypeOptions::default());
+    snapshot.instance_types.insert(class.name.clone(), Arc::new(types));
+    snapshot.put_class(class.name.clone(), *class);
+    snapshot.put_pool(pool.name.clone(), *pool);
+    Ok(snapshot)
+}
+
+/// Replaces, drops or doubles something in a value, anywhere.
+fn change(value: &mut Value, random: &mut Chance) {
+    let mut below = |n: usize| usize::try_from(random.bits() % n.max(1) as u64).unwrap_or_default();
+    let go_on = below(8) > 0;
+    match value {
+        Value::Object(map) if !map.is_empty() && go_on => {
+            let at = below(map.len());
+            let key = map.keys().nth(at).cloned().unwrap_or_default();
+            match below(12) {
+                0 => drop(map.shift_remove(&key)),
+                1 => drop(map.insert(format!("{key}~/"), json!("x"))),
+                _ => map.values_mut().nth(at).into_iter().for_each(|inner| change(inner, random)),
+            }
+        }
+        Value::Array(list) if !list.is_empty() && go_on => {
+            let at = below(list.len());
+            match below(10) {
+                0 => drop(list.remove(at)),
+                1 => list.extend(vec![list[at].clone(); 1 + below(50)]),
+                _ => list.get_mut(at).into_iter().for_each(|inner| change(inner, random)),
+            }
+        }
+        other => {
+            *other = match below(14) {
+                0 => Value::Null,
+                1 => json!(true),
+                2 => json!(-1),
+                3 => json!(i64::MAX),
+                4 => json!(1e300),
+                5 => json!(""),
+                6 => json!("x".repeat(1 + below(5000))),
+                7 => json!("\u{0}\u{202e}é/~1"),
+                8 => json!([]),
+                9 => json!({}),
+                10 => json!("999999999999999999999999Ei"),
+                11 => json!("0 0 30 2 *"),
+                12 => json!([["a"], { "b": null }]),
+                _ => json!("In"),
+            }
+        }
+    }
+}
+
+fn resident_kib() -> Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).context("VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").trim().parse()?)
+}
+
+/// Asks, and checks what every answer must be like.
+async fn ask(router: &Router, path: &str, body: String) -> Result<()> {
+    let parsed: Option<Value> = serde_json::from_str(&body).ok();
+    let uid = parsed.as_ref().and_then(|v| v["request"]["uid"].as_str()).map(ToOwned::to_owned);
+    let request = Request::post(path).body(Body::from(body.clone()))?;
+    let response = router.clone().oneshot(request).await?;
+    let status = response.status();
+    ensure!(!status.is_server_error(), "{status} for {body}");
+    let answer = to_bytes(response.into_body(), 1 << 20).await?;
+    if status != StatusCode::OK {
+        return Ok(());
+    }
+    let answer: Value = serde_json::from_slice(&answer)?;
+    ensure!(answer["response"]["uid"].as_str() == uid.as_deref(), "another uid for {body}");
+    let warnings = answer["response"]["warnings"].to_string();
+    ensure!(!warnings.contains("an internal error"), "an internal error for {body}");
+    if answer["response"]["patch"].is_string() {
+        let object = parsed.map(|mut v| v["request"]["object"].take()).unwrap_or_default();
+        ensure!(serde_json::from_value::<Pod>(object).is_ok(), "a patch for what is no pod: {body}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_webhook_survives_any_review() -> Result<()> {
+    let asked = std::env::var("NAPKEEPER_REVIEWS").ok();
+    let reviews: u64 = asked.map_or(Ok(FEW), |text| text.parse())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let mut registry = napkeeper_serve::metrics::registry();
+    let snapshots = watch::channel(Some(Arc::new(world()?))).1;
+    let router = router(Arc::new(Webhook::new("napkeeper-system", snapshots, PATIENT, &mut registry)?));
+    let corpus = corpus();
+    let texts: Vec<String> = corpus.iter().map(|(_, review)| review.to_string()).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let words = ["\"object\":", "null", "{}", "[]", "\\u0000", "1e400", "\"CREATE\"", "\"uid\":", "-", "}"];
+    let (mut mutator, mut random) = (Mutator::new(7, &texts, &words), Chance::new(11));
+    let (start, mut after_a_tenth) = (Instant::now(), 0);
+    for n in 0..reviews {
+        let (path, whole) = &corpus[usize::try_from(random.bits() % corpus.len() as u64)?];
+        let body = if n % 4 == 0 {
+            mutator.next()
+        } else {
+            let mut review = whole.clone();
+            (0..=random.bits() % 4).for_each(|_| change(&mut review["request"], &mut random));
+            review.to_string()
+        };
+        runtime.block_on(ask(&router, path, body))?;
+        if n == reviews / 10 {
+            after_a_tenth = resident_kib()?;
+        }
+    }
+    let grown = resident_kib()?.saturating_sub(after_a_tenth);
+    println!("{reviews} reviews in {:?}, {grown} KiB more after the first tenth", start.elapsed());
+    ensure!(grown < GROWTH_KIB, "the process has grown by {grown} KiB");
+    Ok(())
+}
