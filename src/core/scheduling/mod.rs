@@ -11,11 +11,13 @@ mod demand;
 mod outcome;
 mod pack;
 mod spread;
+mod standing;
 mod unavailable;
 
 pub use candidates::Market;
 pub(crate) use candidates::claim_requirements;
 pub use outcome::{NewNode, Outcome, Placement, Target, Unplaced, WhyNot};
+pub use standing::{Bought, Spot, Standing};
 pub use unavailable::{Scope, Unavailable};
 
 use crate::cluster::Snapshot;

@@ -25,12 +25,14 @@ use std::sync::Arc;
 const MOST_OFFERINGS: usize = 60;
 
 /// Buys new nodes.
+#[derive(Clone)]
 pub(super) struct Packer<'a> {
     pools: Vec<PoolState<'a>>,
     budget: usize,
 }
 
 /// A pool with what it may buy and how much of its limits is used.
+#[derive(Clone)]
 struct PoolState<'a> {
     offers: &'a Offers<'a>,
     used: Resources,
@@ -77,6 +79,25 @@ impl<'a> Packer<'a> {
             );
         }
         zones
+    }
+
+    /// What a pool may buy of an offering.
+    pub(super) fn find(&self, pool: &NodePoolName, key: &OfferingKey) -> Option<(&'a Offers<'a>, &'a Candidate<'a>)> {
+        let offers = self.pools.iter().find(|p| p.offers.pool.name == *pool)?.offers;
+        let same = |c: &&Candidate<'_>| c.instance.facts.name == key.size && c.capacity_type == key.capacity_type;
+        Some((offers, offers.candidates.iter().find(same)?))
+    }
+
+    /// Counts a node of a pool against its limits and all quotas.
+    pub(super) fn count(&mut self, pool: &NodePoolName, candidate: &Candidate<'_>) {
+        for state in &mut self.pools {
+            state.room.take(&candidate.instance.facts, candidate.capacity_type);
+            if state.offers.pool.name == *pool {
+                state.used.add(&candidate.instance.capacity);
+                state.nodes += 1;
+            }
+        }
+        self.budget = self.budget.saturating_sub(1);
     }
 
     /// Buys nodes for the demands. What found no place comes back, and stands in the outcome with its reasons.
