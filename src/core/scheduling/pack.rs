@@ -27,18 +27,18 @@ const MOST_OFFERINGS: usize = 60;
 /// Buys new nodes.
 #[derive(Clone)]
 pub(super) struct Packer<'a> {
-    pools: Vec<PoolState<'a>>,
-    budget: usize,
+    pub(super) pools: Vec<PoolState<'a>>,
+    pub(super) budget: usize,
 }
 
 /// A pool with what it may buy and how much of its limits is used.
 #[derive(Clone)]
-struct PoolState<'a> {
-    offers: &'a Offers<'a>,
-    used: Resources,
-    nodes: i64,
+pub(super) struct PoolState<'a> {
+    pub(super) offers: &'a Offers<'a>,
+    pub(super) used: Resources,
+    pub(super) nodes: i64,
     /// What Azure's quotas leave, for all pools together.
-    room: Room,
+    pub(super) room: Room,
 }
 
 /// Bits of the zones in which each candidate accepts each demand: first by candidate, then by demand.
@@ -79,25 +79,6 @@ impl<'a> Packer<'a> {
             );
         }
         zones
-    }
-
-    /// What a pool may buy of an offering.
-    pub(super) fn find(&self, pool: &NodePoolName, key: &OfferingKey) -> Option<(&'a Offers<'a>, &'a Candidate<'a>)> {
-        let offers = self.pools.iter().find(|p| p.offers.pool.name == *pool)?.offers;
-        let same = |c: &&Candidate<'_>| c.instance.facts.name == key.size && c.capacity_type == key.capacity_type;
-        Some((offers, offers.candidates.iter().find(same)?))
-    }
-
-    /// Counts a node of a pool against its limits and all quotas.
-    pub(super) fn count(&mut self, pool: &NodePoolName, candidate: &Candidate<'_>) {
-        for state in &mut self.pools {
-            state.room.take(&candidate.instance.facts, candidate.capacity_type);
-            if state.offers.pool.name == *pool {
-                state.used.add(&candidate.instance.capacity);
-                state.nodes += 1;
-            }
-        }
-        self.budget = self.budget.saturating_sub(1);
     }
 
     /// Buys nodes for the demands. What found no place comes back, and stands in the outcome with its reasons.
@@ -308,7 +289,7 @@ impl PoolState<'_> {
     }
 
     /// True when neither the pool's limits nor Azure's quotas forbid one more.
-    fn may_buy(&self, candidate: &Candidate<'_>) -> bool {
+    pub(super) fn may_buy(&self, candidate: &Candidate<'_>) -> bool {
         self.within_limits(&candidate.instance.capacity) && self.quota_allows(candidate)
     }
 

@@ -5,11 +5,14 @@
 //! a shape has found full stays full. It holds for one Snapshot; the next one begins anew, with what has been taken.
 
 use super::bins::Bins;
+use super::candidates::{Candidate, Offers};
 use super::demand::Demand;
 use super::outcome::{Outcome, Target, WhyNot};
 use super::pack::Packer;
+use super::remedy::{Remedy, remedy};
 use super::spread::SpreadBook;
 use super::Input;
+use crate::catalog::OfferingKey;
 use crate::cluster::claim::PlannedOffering;
 use crate::cluster::pod::{Pod, PodShape};
 use crate::names::{ClaimName, NodeName, NodePoolName, Zone};
@@ -39,8 +42,14 @@ pub enum Spot {
     New(Arc<Bought>),
 }
 
-/// Why each pool cannot help; `None` stands for all pools.
-type Reasons = Vec<(Option<NodePoolName>, WhyNot)>;
+/// There is no place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nowhere {
+    /// Why each pool cannot help; `None` stands for all pools.
+    pub why: Vec<(Option<NodePoolName>, WhyNot)>,
+    /// The least that would have to change; `None` where that is not known.
+    pub remedy: Option<Remedy>,
+}
 
 /// What has been found out about a shape.
 #[derive(Debug, Default)]
@@ -50,7 +59,7 @@ struct Known {
     /// Zones where a node may be bought, and all zones with these. Only for shapes that are spread over zones.
     zones: Option<(BTreeSet<Zone>, BTreeSet<Zone>)>,
     /// Why there is no place at all.
-    nowhere: Option<Reasons>,
+    nowhere: Option<Nowhere>,
 }
 
 /// The room that is left in a cluster.
@@ -74,22 +83,28 @@ impl<'a> Standing<'a> {
     /// Where a pod would go now. Nothing is taken.
     ///
     /// # Errors
-    /// Why each pool cannot help, where there is no place.
-    pub fn find(&mut self, pod: &Arc<Pod>) -> Result<Spot, Reasons> {
+    /// [`Nowhere`], where there is no place.
+    pub fn find(&mut self, pod: &Arc<Pod>) -> Result<Spot, Nowhere> {
         if let Some(why) = SpreadBook::unsupported(&pod.shape) {
-            return Err(vec![(None, why)]);
+            return Err(Nowhere { why: vec![(None, why)], remedy: None });
         }
         if SpreadBook::is_zonal(&pod.shape) {
             return self.find_by_zone(pod);
         }
-        if let Some(reasons) = self.known.get(&pod.shape).and_then(|known| known.nowhere.clone()) {
-            return Err(reasons);
+        if let Some(nowhere) = self.known.get(&pod.shape).and_then(|known| known.nowhere.clone()) {
+            return Err(nowhere);
         }
         let found = self.find_in(pod, None).map_or_else(|| self.buy(pod, None), Ok);
-        if let Err(reasons) = &found {
-            self.known.entry(Arc::clone(&pod.shape)).or_default().nowhere = Some(reasons.clone());
+        if let Err(nowhere) = &found {
+            self.known.entry(Arc::clone(&pod.shape)).or_default().nowhere = Some(nowhere.clone());
         }
         found
+    }
+
+    /// True for a new node that pods have been placed on.
+    #[must_use]
+    pub fn shares(&self, spot: &Spot) -> bool {
+        matches!(spot, Spot::New(bought) if self.bought.iter().any(|b| Arc::ptr_eq(b, bought)))
     }
 
     /// Where a pod would go now without another node than those that exist or are thought of already.
@@ -125,10 +140,10 @@ impl<'a> Standing<'a> {
         if let Some(number) = self.bought.iter().rposition(|b| Arc::ptr_eq(b, bought)) {
             return Some(number);
         }
-        let (offers, candidate) = self.packer.find(&bought.pool, &bought.best.key)?;
+        let (offers, candidate) = candidate_of(&self.packer, &bought.pool, &bought.best.key)?;
         let number = self.bought.len();
         self.bins.add(number, bought.best.key.clone(), offers, candidate);
-        self.packer.count(&bought.pool, candidate);
+        count(&mut self.packer, &bought.pool, candidate);
         self.bought.push(Arc::clone(bought));
         // What had no place may have one there.
         self.known.values_mut().for_each(|known| known.nowhere = None);
@@ -150,7 +165,7 @@ impl<'a> Standing<'a> {
     }
 
     /// A new node, in one zone if one is given.
-    fn buy(&self, pod: &Arc<Pod>, zone: Option<&Zone>) -> Result<Spot, Reasons> {
+    fn buy(&self, pod: &Arc<Pod>, zone: Option<&Zone>) -> Result<Spot, Nowhere> {
         let mut outcome = Outcome::default();
         let demand = Demand { shape: Arc::clone(&pod.shape), pods: vec![Arc::clone(pod)], zone: zone.cloned() };
         self.packer.clone().pack(vec![demand], &mut outcome);
@@ -158,12 +173,15 @@ impl<'a> Standing<'a> {
             let (offerings, best) = (node.offerings.len(), node.offerings.into_iter().next()?);
             Some(Spot::New(Arc::new(Bought { pool: node.pool, best, offerings })))
         });
-        bought.ok_or_else(|| outcome.unplaced.pop().map(|group| group.why).unwrap_or_default())
+        bought.ok_or_else(|| {
+            let why = outcome.unplaced.pop().map(|group| group.why).unwrap_or_default();
+            Nowhere { why, remedy: remedy(&self.packer, &pod.shape) }
+        })
     }
 
-    fn find_by_zone(&mut self, pod: &Arc<Pod>) -> Result<Spot, Reasons> {
+    fn find_by_zone(&mut self, pod: &Arc<Pod>) -> Result<Spot, Nowhere> {
         let (offered, zones) = self.zones_of(pod);
-        let mut reasons = None;
+        let mut nowhere = None;
         for zone in self.spread.order(&pod.shape, &zones) {
             if let Some(spot) = self.find_in(pod, Some(&zone)) {
                 return Ok(spot);
@@ -171,11 +189,14 @@ impl<'a> Standing<'a> {
             if offered.contains(&zone) {
                 match self.buy(pod, Some(&zone)) {
                     Ok(spot) => return Ok(spot),
-                    Err(why) => reasons = reasons.or(Some(why)),
+                    Err(why) => nowhere = nowhere.or(Some(why)),
                 }
             }
         }
-        Err(reasons.unwrap_or_else(|| vec![(None, WhyNot::Spread)]))
+        Err(nowhere.unwrap_or_else(|| Nowhere {
+            why: vec![(None, WhyNot::Spread)],
+            remedy: remedy(&self.packer, &pod.shape),
+        }))
     }
 
     /// Zones where a node for a pod may be bought, and all where it may run. Counts what runs there when it is first
@@ -196,6 +217,29 @@ impl<'a> Standing<'a> {
         self.known.entry(Arc::clone(&pod.shape)).or_default().zones = Some((offered.clone(), zones.clone()));
         (offered, zones)
     }
+}
+
+/// What a pool may buy of an offering.
+fn candidate_of<'a>(
+    packer: &Packer<'a>,
+    pool: &NodePoolName,
+    key: &OfferingKey,
+) -> Option<(&'a Offers<'a>, &'a Candidate<'a>)> {
+    let offers = packer.pools.iter().find(|p| p.offers.pool.name == *pool)?.offers;
+    let same = |c: &&Candidate<'_>| c.instance.facts.name == key.size && c.capacity_type == key.capacity_type;
+    Some((offers, offers.candidates.iter().find(same)?))
+}
+
+/// Counts a node of a pool against its limits and all quotas.
+fn count(packer: &mut Packer<'_>, pool: &NodePoolName, candidate: &Candidate<'_>) {
+    for state in &mut packer.pools {
+        state.room.take(&candidate.instance.facts, candidate.capacity_type);
+        if state.offers.pool.name == *pool {
+            state.used.add(&candidate.instance.capacity);
+            state.nodes += 1;
+        }
+    }
+    packer.budget = packer.budget.saturating_sub(1);
 }
 
 impl std::fmt::Debug for Standing<'_> {

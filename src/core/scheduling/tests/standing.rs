@@ -2,9 +2,13 @@
 
 use super::random::scene;
 use super::*;
-use crate::scheduling::{Spot, Standing};
+use crate::cluster::pod::PodShape;
+use crate::names::{ClaimName, NodeName, ObjectKey};
+use crate::scheduling::{Change, Nowhere, Spot, Standing};
 
-fn standing<'a>(snapshot: &'a Snapshot, market: &'a Market<'a>, none: &'a (BTreeSet<crate::names::NodeName>, BTreeMap<crate::names::ObjectKey, crate::names::ClaimName>)) -> Standing<'a> {
+type Nothing = (BTreeSet<NodeName>, BTreeMap<ObjectKey, ClaimName>);
+
+fn standing<'a>(snapshot: &'a Snapshot, market: &'a Market<'a>, none: &'a Nothing) -> Standing<'a> {
     Standing::new(Input { snapshot, market, without: &none.0, new_nodes: MOST_NEW_NODES, promised: &none.1 })
 }
 
@@ -18,12 +22,12 @@ fn named(outcome: &Outcome) -> String {
     }
 }
 
-fn spot_named(found: &Result<Spot, Vec<(Option<crate::names::NodePoolName>, WhyNot)>>) -> String {
+fn spot_named(found: &Result<Spot, Nowhere>) -> String {
     match found {
         Ok(Spot::Node(name)) => format!("node {name}"),
         Ok(Spot::Claim(name)) => format!("claim {name}"),
         Ok(Spot::New(bought)) => format!("new {} {:?}", bought.pool, bought.best),
-        Err(why) => format!("nowhere {why:?}"),
+        Err(nowhere) => format!("nowhere {:?}", nowhere.why),
     }
 }
 
@@ -83,7 +87,7 @@ fn pods_spread_over_zones_go_round_them() {
     let market = Market::new(&snapshot, &Unavailable::default(), start());
     let none = Default::default();
     let mut standing = standing(&snapshot, &market, &none);
-    let even = crate::cluster::pod::PodShape { spread: vec![spread(labels::ZONE, "a", 1)], ..shape("a", 1000, 1) };
+    let even = PodShape { spread: vec![spread(labels::ZONE, "a", 1)], ..shape("a", 1000, 1) };
     let mut nodes = BTreeMap::new();
     for pod in pods("p", even, 9) {
         let Ok(Spot::Node(name)) = standing.find(&pod) else { panic!("{pod:?}") };
@@ -101,4 +105,66 @@ fn what_is_no_more_there_takes_nothing() {
     let mut standing = standing(&snapshot, &market, &none);
     let pod = &pods("p", shape("a", 1000, 1), 1)[0];
     assert!(!standing.take(pod, &Spot::Node(node("gone", 1, 2).name)));
+}
+
+/// What would have to change for a pod, in words.
+fn remedy_of(pools: Vec<NodePool>, shape: PodShape) -> String {
+    let snapshot = cluster(pools);
+    let market = Market::new(&snapshot, &Unavailable::default(), start());
+    let none = Default::default();
+    let pod = &pods("p", shape, 1)[0];
+    let Err(nowhere) = standing(&snapshot, &market, &none).find(pod) else { return "fits".to_owned() };
+    let Some(remedy) = nowhere.remedy else { return "none".to_owned() };
+    let words: Vec<String> = remedy
+        .changes
+        .iter()
+        .map(|change| match change {
+            Change::Tolerate(taint) => format!("tolerate {}", taint.key),
+            Change::Drop(key) => format!("drop {key}"),
+            Change::DropAffinity => "drop affinity".to_owned(),
+            Change::AskAtMost(name, most) => format!("ask {name} {most}"),
+            Change::RaiseLimit(name, to) => format!("raise {name} {to}"),
+            Change::RaiseQuota(short) => short.to_string(),
+        })
+        .collect();
+    format!("{}: {}", remedy.pool, words.join(", "))
+}
+
+#[test]
+fn the_remedy_is_the_least_change_in_the_nearest_pool() {
+    let d8 = || only(&[(labels::INSTANCE_TYPE, &["Standard_D8s_v5"])]);
+    let taint = |key: &str| Taint { key: Arc::from(key), value: Arc::from(""), effect: TaintEffect::NoSchedule };
+    let general = NodePool { requirements: d8(), ..pool("general") };
+    let asks = |key: &str, value: &str| PodShape { selector: only(&[(key, &[value])]), ..shape("a", 1000, 1) };
+    assert_eq!(remedy_of(vec![general.clone()], shape("a", 1000, 1)), "fits");
+    assert_eq!(remedy_of(vec![], shape("a", 1000, 1)), "none");
+
+    let tainted = NodePool { taints: vec![taint("batch"), taint("night")], ..general.clone() };
+    assert_eq!(remedy_of(vec![tainted], shape("a", 1000, 1)), "general: tolerate batch, tolerate night");
+    assert_eq!(remedy_of(vec![general.clone()], asks("team", "ml")), "general: drop team");
+    assert_eq!(remedy_of(vec![general.clone()], asks(labels::ARCH, "arm64")), format!("general: drop {}", labels::ARCH));
+    // Beside the right label in a pool with a taint, a line in the pod is less than doing without the label.
+    let ml = NodePool {
+        labels: [(Arc::from("team"), Arc::from("ml"))].into(),
+        taints: vec![taint("ml")],
+        ..NodePool { requirements: d8(), ..pool("ml") }
+    };
+    assert_eq!(remedy_of(vec![general.clone(), ml.clone()], asks("team", "ml")), "ml: tolerate ml");
+
+    // What a D8s_v5 leaves for pods is less than its eight cores.
+    let large = remedy_of(vec![general.clone()], shape("a", 9_000, 1));
+    let most: i64 = large.strip_prefix("general: ask cpu ").unwrap().parse().unwrap();
+    assert!((7_000..8_000).contains(&most), "{large}");
+    assert_eq!(remedy_of(vec![general.clone()], shape("a", most, 1)), "fits");
+    let mut gpu = shape("a", 1000, 1);
+    gpu.requests.set_extended(crate::fixtures::GPU, 1);
+    assert_eq!(remedy_of(vec![general.clone()], gpu), format!("general: ask {} 0", crate::fixtures::GPU));
+
+    let mut limited = general;
+    limited.limits.resources.insert(Arc::from("cpu"), 4_000);
+    limited.limits.nodes = Some(0);
+    assert_eq!(remedy_of(vec![limited.clone()], shape("a", 1000, 1)), "general: raise nodes 1, raise cpu 8000");
+    limited.limits.nodes = None;
+    assert_eq!(remedy_of(vec![limited.clone(), ml], shape("a", 1000, 1)), "ml: tolerate ml");
+    assert_eq!(remedy_of(vec![limited], asks("team", "ml")), "general: drop team, raise cpu 8000");
 }
