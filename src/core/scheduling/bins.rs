@@ -170,9 +170,10 @@ impl<'a> Bins<'a> {
 
     /// Pods that were placed in this pass: shape, zone, how many.
     pub(super) fn placed(&self) -> impl Iterator<Item = (&Arc<PodShape>, &Zone, i64)> {
-        self.bins.iter().filter_map(|bin| Some((bin, bin.zone.as_ref()?))).flat_map(|(bin, zone)| {
-            bin.placed.iter().map(move |(shape, pods)| (shape, zone, *pods))
-        })
+        self.bins
+            .iter()
+            .filter_map(|bin| Some((bin, bin.zone.as_ref()?)))
+            .flat_map(|(bin, zone)| bin.placed.iter().map(move |(shape, pods)| (shape, zone, *pods)))
     }
 
     /// Zones with a node or claim that accepts the shape, full or not.

@@ -113,7 +113,8 @@ fn relax(offers: &Offers<'_>, shape: &mut PodShape) -> Option<Vec<Change>> {
         selector.get(key).into_iter().for_each(|asked| only.add(key, asked.clone()));
         PodShape { selector: only, alternatives: Vec::new(), ..shape.clone() }
     };
-    let (never, sometimes): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| suiting(offers, &alone(key)).is_empty());
+    let (never, sometimes): (Vec<_>, Vec<_>) =
+        keys.into_iter().partition(|key| suiting(offers, &alone(key)).is_empty());
     for key in never.into_iter().chain(sometimes) {
         if !suiting(offers, shape).is_empty() {
             break;

@@ -4,6 +4,7 @@
 //! pods, so that each of them costs a look at a few nodes and not at the whole cluster: room only shrinks here, and what
 //! a shape has found full stays full. It holds for one Snapshot; the next one begins anew, with what has been taken.
 
+use super::Input;
 use super::bins::Bins;
 use super::candidates::{Candidate, Offers};
 use super::demand::Demand;
@@ -11,7 +12,6 @@ use super::outcome::{Outcome, Target, WhyNot};
 use super::pack::Packer;
 use super::remedy::{Remedy, remedy};
 use super::spread::SpreadBook;
-use super::Input;
 use crate::catalog::OfferingKey;
 use crate::cluster::claim::PlannedOffering;
 use crate::cluster::pod::{Pod, PodShape};
@@ -193,10 +193,8 @@ impl<'a> Standing<'a> {
                 }
             }
         }
-        Err(nowhere.unwrap_or_else(|| Nowhere {
-            why: vec![(None, WhyNot::Spread)],
-            remedy: remedy(&self.packer, &pod.shape),
-        }))
+        Err(nowhere
+            .unwrap_or_else(|| Nowhere { why: vec![(None, WhyNot::Spread)], remedy: remedy(&self.packer, &pod.shape) }))
     }
 
     /// Zones where a node for a pod may be bought, and all where it may run. Counts what runs there when it is first

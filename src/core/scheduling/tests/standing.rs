@@ -142,7 +142,10 @@ fn the_remedy_is_the_least_change_in_the_nearest_pool() {
     let tainted = NodePool { taints: vec![taint("batch"), taint("night")], ..general.clone() };
     assert_eq!(remedy_of(vec![tainted], shape("a", 1000, 1)), "general: tolerate batch, tolerate night");
     assert_eq!(remedy_of(vec![general.clone()], asks("team", "ml")), "general: drop team");
-    assert_eq!(remedy_of(vec![general.clone()], asks(labels::ARCH, "arm64")), format!("general: drop {}", labels::ARCH));
+    assert_eq!(
+        remedy_of(vec![general.clone()], asks(labels::ARCH, "arm64")),
+        format!("general: drop {}", labels::ARCH)
+    );
     // Beside the right label in a pool with a taint, a line in the pod is less than doing without the label.
     let ml = NodePool {
         labels: [(Arc::from("team"), Arc::from("ml"))].into(),
