@@ -1,6 +1,6 @@
 //! What is said of writes and deletes when nodes run.
 
-use crate::tests::{PATIENT, Rig, UID, class, good_pool, node, pod, review, world};
+use crate::tests::{HandClock, PATIENT, Rig, UID, class, good_pool, node, pod, review, world};
 use crate::{DELETE_ACKNOWLEDGED, Guard, Webhook, router};
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
@@ -131,7 +131,10 @@ async fn the_guard_can_warn_or_be_off_and_says_nothing_of_a_cluster_that_is_not_
     let ask = async |guard: Guard, snapshot: Option<Snapshot>| {
         let mut registry = metrics::registry();
         let snapshots = watch::channel(snapshot.map(Arc::new)).1;
-        let webhook = Webhook::new("napkeeper-system", snapshots, PATIENT, &mut registry).unwrap().guarding(guard);
+        let webhook =
+            Webhook::new("napkeeper-system", snapshots, Arc::new(HandClock::default()), PATIENT, &mut registry)
+                .unwrap()
+                .guarding(guard);
         let body = review("DELETE", "karpenter.sh", &Value::Null, &good_pool()).to_string();
         let request = Request::post("/validate").body(Body::from(body)).unwrap();
         let response = router(Arc::new(webhook)).oneshot(request).await.unwrap();

@@ -3,13 +3,11 @@
 use jiff::Timestamp;
 use napkeeper_core::catalog::OfferingKey;
 use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::cluster::pod::Pod;
+use napkeeper_core::cluster::pod::Taint;
 use napkeeper_core::money::HourlyPrice;
 use napkeeper_core::names::{ClaimName, NodeName, NodePoolName};
-use napkeeper_core::scheduling::{Input, Market, Outcome, Target, Unavailable, Unplaced, schedule};
+use napkeeper_core::scheduling::{Change, Market, Nowhere, Remedy, Spot, Unavailable, WhyNot};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// Annotation on pods: where the pod will probably run. Advisory: kube-scheduler decides.
 pub const PLACEMENT_HINT: &str = "napkeeper.io/placement-hint";
@@ -44,6 +42,9 @@ pub enum PlacementHint {
         offering: OfferingKey,
         /// Price in nano-USD per hour.
         price: HourlyPrice,
+        /// The same for people, such as `$0.0359/h`.
+        #[serde(default)]
+        cost: String,
         /// Why, for people.
         reason: String,
     },
@@ -51,6 +52,9 @@ pub enum PlacementHint {
     Nowhere {
         /// Why, for people.
         reason: String,
+        /// The least that would have to change, for people; absent when that is not known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        change: Option<String>,
     },
 }
 
@@ -59,43 +63,107 @@ pub(crate) fn market(basis: &Snapshot) -> Market<'_> {
     Market::new(basis, &Unavailable::default(), Timestamp::UNIX_EPOCH)
 }
 
-/// Where a new pod will probably run; `None` when that cannot be said.
-pub(crate) fn hint<'a>(snapshot: &'a Snapshot, market: &'a Market<'a>, pod: Pod) -> Option<PlacementHint> {
-    let (without, promised) = (BTreeSet::new(), BTreeMap::new());
-    let input = Input { snapshot, market, without: &without, new_nodes: 1, promised: &promised };
-    of_outcome(&schedule(input, &[Arc::new(pod)]))
+impl PlacementHint {
+    /// What it says, for a metric.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::ExistingNode { .. } => "existing_node",
+            Self::NodeInFlight { .. } => "node_in_flight",
+            Self::NewNode { .. } => "new_node",
+            Self::Nowhere { .. } => "nowhere",
+        }
+    }
+
+    /// The annotation's value.
+    pub(crate) fn text(&self) -> Option<String> {
+        serde_json::to_string(&Advisory { advisory: true, hint: self }).ok()
+    }
+
+    /// Reads an annotation's value; `None` when it is none of ours.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
 }
 
-fn of_outcome(outcome: &Outcome) -> Option<PlacementHint> {
-    match outcome.placements.first().map(|placement| &placement.target) {
-        Some(Target::Node(node)) => {
-            return Some(PlacementHint::ExistingNode { node: node.clone(), reason: "it has room".to_owned() });
-        }
-        Some(Target::Claim(claim)) => {
+/// A hint as it is written: whoever reads it is told first what it is worth.
+#[derive(Serialize)]
+struct Advisory<'h> {
+    advisory: bool,
+    #[serde(flatten)]
+    hint: &'h PlacementHint,
+}
+
+/// What is said about a place that was found, or about why there is none. `shared`: other pods need that new node too.
+pub(crate) fn of_place(found: &Result<Spot, Nowhere>, shared: bool) -> PlacementHint {
+    match found {
+        Ok(Spot::Node(node)) => PlacementHint::ExistingNode { node: node.clone(), reason: "it has room".to_owned() },
+        Ok(Spot::Claim(claim)) => {
             let reason = "it is being made, and has room".to_owned();
-            return Some(PlacementHint::NodeInFlight { claim: claim.clone(), reason });
+            PlacementHint::NodeInFlight { claim: claim.clone(), reason }
         }
-        Some(Target::New(_)) | None => {}
+        Ok(Spot::New(bought)) => PlacementHint::NewNode {
+            pool: bought.pool.clone(),
+            offering: bought.best.key.clone(),
+            price: bought.best.price,
+            cost: format!("{}/h", bought.best.price),
+            reason: match (shared, bought.offerings) {
+                (true, _) => "no node has room; it shares a new one with pods that came just before".to_owned(),
+                (false, 1) => "no node has room; this is the only offering that fits".to_owned(),
+                (false, n) => format!("no node has room; this is the cheapest of {n} offerings that fit"),
+            },
+        },
+        Err(nowhere) => PlacementHint::Nowhere {
+            reason: shorten(&why_not(&nowhere.why), LONGEST_REASON),
+            change: nowhere.remedy.as_ref().map(|remedy| shorten(&advice(remedy), LONGEST_REASON)),
+        },
     }
-    if let Some(node) = outcome.new.first() {
-        let best = node.offerings.first()?;
-        let reason = match node.offerings.len() {
-            1 => "no node has room; this is the only offering that fits".to_owned(),
-            n => format!("no node has room; this is the cheapest of {n} offerings that fit"),
-        };
-        return Some(PlacementHint::NewNode {
-            pool: node.pool.clone(),
-            offering: best.key.clone(),
-            price: best.price,
-            reason,
-        });
-    }
-    let unplaced = outcome.unplaced.first()?;
-    Some(PlacementHint::Nowhere { reason: shorten(&why_not(unplaced), LONGEST_REASON) })
 }
 
-fn why_not(unplaced: &Unplaced) -> String {
-    let reasons = unplaced.why.iter().map(|(pool, why)| match pool {
+/// A remedy in words.
+fn advice(remedy: &Remedy) -> String {
+    let changes: Vec<String> = remedy.changes.iter().map(in_words).collect();
+    format!("for a node of NodePool {}: {}", remedy.pool, changes.join("; and "))
+}
+
+fn in_words(change: &Change) -> String {
+    match change {
+        Change::Tolerate(Taint { key, value, effect }) => {
+            let value = if value.is_empty() { String::new() } else { format!("={value}") };
+            format!("tolerate the taint {key}{value}:{effect:?}")
+        }
+        Change::Drop(key) => format!("do not ask for the label {key}"),
+        Change::DropAffinity => "do not ask for these node affinity terms".to_owned(),
+        Change::AskAtMost(name, 0) => format!("ask for no {name}"),
+        Change::AskAtMost(name, most) => format!("ask for at most {} {name}", amount(name, *most, Round::Down)),
+        Change::RaiseLimit(name, to) => {
+            format!("raise the limit of {name} to {} or more", amount(name, *to, Round::Up))
+        }
+        Change::RaiseQuota(short) => format!("have Azure raise the {short}"),
+    }
+}
+
+/// Which way an amount may be off: what it says must do.
+#[derive(Clone, Copy)]
+enum Round {
+    Down,
+    Up,
+}
+
+/// An amount as manifests write it: `2500m`, `15000Mi`.
+fn amount(name: &str, amount: i64, round: Round) -> String {
+    const MEBI: i64 = 1 << 20;
+    match name {
+        "cpu" => format!("{amount}m"),
+        "memory" | "ephemeral-storage" => match round {
+            Round::Down => format!("{}Mi", amount / MEBI),
+            Round::Up => format!("{}Mi", amount.saturating_add(MEBI - 1) / MEBI),
+        },
+        _ => amount.to_string(),
+    }
+}
+
+fn why_not(why: &[(Option<NodePoolName>, WhyNot)]) -> String {
+    let reasons = why.iter().map(|(pool, why)| match pool {
         Some(pool) => format!("NodePool {pool}: {why}"),
         None => why.to_string(),
     });
@@ -114,7 +182,9 @@ pub(crate) fn shorten(text: &str, most: usize) -> String {
 mod tests {
     use super::*;
     use napkeeper_core::catalog::CapacityType;
+    use napkeeper_core::cluster::pod::TaintEffect;
     use napkeeper_core::names::{VmSize, Zone};
+    use std::sync::Arc;
 
     #[test]
     fn a_hint_is_flat_json_that_reads_back() {
@@ -126,12 +196,39 @@ mod tests {
                 capacity_type: CapacityType::Spot,
             },
             price: HourlyPrice::parse_usd("0.0359").unwrap(),
+            cost: "$0.0359/h".to_owned(),
             reason: "r".to_owned(),
         };
-        let json = serde_json::to_value(&hint).unwrap();
-        assert_eq!(json["fits"], "newNode");
-        assert_eq!(json["capacityType"], "spot");
-        assert_eq!(serde_json::from_value::<PlacementHint>(json).unwrap(), hint);
+        let text = hint.text().unwrap();
+        assert_eq!(
+            text,
+            r#"{"advisory":true,"fits":"newNode","pool":"general","size":"Standard_D4s_v5","zone":"westeurope-1","capacityType":"spot","price":35900000,"cost":"$0.0359/h","reason":"r"}"#
+        );
+        assert_eq!(PlacementHint::read(&text), Some(hint));
+        assert_eq!(PlacementHint::read(r#"{"fits":"moon"}"#), None);
+    }
+
+    #[test]
+    fn what_would_have_to_change_is_said_as_manifests_write_it() {
+        let taint = Taint { key: Arc::from("sku"), value: Arc::from("gpu"), effect: TaintEffect::NoSchedule };
+        let change = |name: &str, most| Change::AskAtMost(Arc::from(name), most);
+        let remedy = Remedy {
+            pool: NodePoolName::new("gpu").unwrap(),
+            changes: vec![
+                Change::Tolerate(taint),
+                Change::Drop(Arc::from("team")),
+                change("cpu", 3_860),
+                change("memory", (12 << 30) - 1),
+                change("nvidia.com/gpu", 0),
+                Change::RaiseLimit(Arc::from("memory"), (12 << 30) + 1),
+            ],
+        };
+        assert_eq!(
+            advice(&remedy),
+            "for a node of NodePool gpu: tolerate the taint sku=gpu:NoSchedule; and do not ask for the label team; and \
+             ask for at most 3860m cpu; and ask for at most 12287Mi memory; and ask for no nvidia.com/gpu; and raise the \
+             limit of memory to 12289Mi or more"
+        );
     }
 
     #[test]

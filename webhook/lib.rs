@@ -5,18 +5,22 @@
 //! builds no Azure credential.
 
 mod basis;
+mod checked;
 mod cluster;
 mod guard;
 mod hint;
 mod hinter;
 mod metrics;
 mod mutate;
+mod recent;
 mod review;
 mod router;
 mod validate;
 
 #[cfg(test)]
 mod cluster_tests;
+#[cfg(test)]
+mod mutate_tests;
 #[cfg(test)]
 mod tests;
 

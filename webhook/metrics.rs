@@ -14,6 +14,7 @@ type Label = (&'static str, &'static str);
 pub(crate) struct Metrics {
     requests: Family<[Label; 2], Counter>,
     failures: Family<[Label; 2], Counter>,
+    hints: Family<[Label; 1], Counter>,
     duration: Family<[Label; 1], Histogram, fn() -> Histogram>,
 }
 
@@ -22,12 +23,15 @@ impl Metrics {
         let metrics = Self {
             requests: Family::default(),
             failures: Family::default(),
+            hints: Family::default(),
             duration: Family::new_with_constructor(|| Histogram::new(LATENCY_SECONDS)),
         };
         let help = "Admission requests, by path and outcome: allowed, refused, patched, passed, failed_open, malformed";
         registry.register("admission_requests", help, metrics.requests.clone());
         let help = "Admission requests without a proper answer, by path and reason";
         registry.register("admission_failures", help, metrics.failures.clone());
+        let help = "Placement hints, by kind: existing_node, node_in_flight, new_node, nowhere";
+        registry.register("placement_hints", help, metrics.hints.clone());
         registry.register("admission_duration_seconds", "Time to answer, by path", metrics.duration.clone());
         metrics
     }
@@ -35,6 +39,10 @@ impl Metrics {
     pub(crate) fn answered(&self, path: &'static str, outcome: &'static str, took: Duration) {
         self.requests.get_or_create(&[("path", path), ("outcome", outcome)]).inc();
         self.duration.get_or_create(&[("path", path)]).observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn hinted(&self, kind: &'static str) {
+        self.hints.get_or_create(&[("kind", kind)]).inc();
     }
 
     pub(crate) fn failed(&self, path: &'static str, reason: &'static str) {

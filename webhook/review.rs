@@ -59,6 +59,9 @@ pub(crate) struct Request {
     /// The namespace, if the kind has one.
     #[serde(default)]
     pub(crate) namespace: Option<String>,
+    /// True when nothing will be written.
+    #[serde(default)]
+    pub(crate) dry_run: Option<bool>,
     /// The object as it would be; null when it is deleted.
     #[serde(default)]
     pub(crate) object: Value,

@@ -6,7 +6,7 @@ use crate::hinter::{Hinter, NoAnswer, Snapshots};
 use crate::metrics::Metrics;
 use crate::review::{Answer, Request};
 use crate::validate::Judge;
-use crate::{mutate, validate};
+use crate::{checked, mutate, validate};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -16,6 +16,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use jiff::Timestamp;
+use napkeeper_core::clock::Clock;
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_verdict::SchemaError;
@@ -77,13 +78,14 @@ impl Webhook {
     pub fn new(
         namespace: &str,
         snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
+        clock: Arc<dyn Clock>,
         limits: Limits,
         registry: &mut Registry,
     ) -> Result<Self, StartError> {
         let snapshots: Snapshots = snapshots;
         Ok(Self {
             basis: watch::channel(Arc::new(Basis::embedded()?)).1,
-            hinter: Hinter::start(snapshots.clone(), limits.concurrency)?,
+            hinter: Hinter::start(snapshots.clone(), clock, limits.concurrency)?,
             snapshots,
             guard: Guard::default(),
             namespace: namespace.to_owned(),
@@ -129,9 +131,16 @@ impl Webhook {
 
     /// Hints at where a pod will run.
     async fn hint(&self, request: Request) -> Result<Option<Answer>, NoAnswer> {
-        let Some(pod) = mutate::subject(&request, &self.namespace) else { return Ok(None) };
-        let hint = self.hinter.ask(pod, self.limits.hint).await?;
+        let Some(subject) = mutate::subject(&request, &self.namespace) else { return Ok(None) };
+        let hint = self.hinter.ask(subject, self.limits.hint).await?;
+        if let Some(hint) = &hint {
+            self.metrics.hinted(hint.kind());
+        }
         let patch = hint.map(|hint| mutate::patch(&request.object, &hint)).filter(|patch| !patch.is_empty());
+        if let Some(Err(why)) = patch.as_ref().map(|patch| checked::check(&request.object, patch)) {
+            tracing::debug!(%why, "a patch is not sent");
+            return Err(NoAnswer::Patch);
+        }
         let served = self.basis.borrow().served(Timestamp::now());
         Ok(patch.map(|patch| Answer { patch, facts: Some(served), ..Answer::allow() }))
     }
@@ -178,6 +187,7 @@ fn unanswered(path: &str, why: NoAnswer) -> String {
     let why = match why {
         NoAnswer::Overload => "too many requests at once",
         NoAnswer::Deadline => "it took too long",
+        NoAnswer::Patch => "the change would have been refused",
         NoAnswer::Internal => "an internal error",
     };
     format!("napkeeper: {what}: {why}")

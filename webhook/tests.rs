@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use napkeeper_api::manifests::{Object, object};
 use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, instance_types};
+use napkeeper_core::clock::Clock;
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::cluster::node::Node;
 use napkeeper_core::cluster::pod::Labels;
@@ -30,18 +31,41 @@ pub(crate) const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 pub(crate) const PATIENT: Limits =
     Limits { concurrency: 8, verdict: Duration::from_secs(30), hint: Duration::from_secs(30) };
 
+/// A clock that stands still until it is moved.
+#[derive(Debug, Default)]
+pub(crate) struct HandClock(std::sync::atomic::AtomicI64);
+
+impl HandClock {
+    /// Lets seconds pass.
+    pub(crate) fn pass(&self, seconds: i64) {
+        self.0.fetch_add(seconds, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+impl Clock for HandClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_second(1_790_000_000 + self.0.load(std::sync::atomic::Ordering::SeqCst)).unwrap()
+    }
+
+    fn ours(&self, real: Timestamp) -> Timestamp {
+        real
+    }
+}
+
 pub(crate) struct Rig {
     router: axum::Router,
     registry: Registry,
-    snapshots: watch::Sender<Option<Arc<Snapshot>>>,
+    pub(crate) snapshots: watch::Sender<Option<Arc<Snapshot>>>,
+    pub(crate) clock: Arc<HandClock>,
 }
 
 impl Rig {
     pub(crate) fn new(snapshot: Option<Snapshot>, limits: Limits) -> Self {
         let mut registry = metrics::registry();
         let (snapshots, receiver) = watch::channel(snapshot.map(Arc::new));
-        let webhook = Webhook::new("napkeeper-system", receiver, limits, &mut registry).unwrap();
-        Self { router: router(Arc::new(webhook)), registry, snapshots }
+        let clock = Arc::new(HandClock::default());
+        let webhook = Webhook::new("napkeeper-system", receiver, clock.clone(), limits, &mut registry).unwrap();
+        Self { router: router(Arc::new(webhook)), registry, snapshots, clock }
     }
 
     async fn post(&self, path: &str, body: impl Into<Body>) -> (StatusCode, Vec<u8>) {
@@ -66,7 +90,7 @@ impl Rig {
         response
     }
 
-    fn metrics(&self) -> String {
+    pub(crate) fn metrics(&self) -> String {
         let mut text = String::new();
         encode(&mut text, &self.registry).unwrap();
         text
@@ -196,7 +220,7 @@ pub(crate) fn node(name: &str) -> Node {
 }
 
 /// RFC 6902 for `add`, as the API server applies it: the parent must exist.
-fn apply(object: &mut Value, response: &Value) {
+pub(crate) fn apply(object: &mut Value, response: &Value) {
     let Some(patch) = response["patch"].as_str() else {
         assert!(response["patchType"].is_null());
         return;
@@ -212,7 +236,7 @@ fn apply(object: &mut Value, response: &Value) {
     }
 }
 
-fn hint_of(object: &Value) -> Value {
+pub(crate) fn hint_of(object: &Value) -> Value {
     serde_json::from_str(object["metadata"]["annotations"][PLACEMENT_HINT].as_str().unwrap()).unwrap()
 }
 
@@ -230,7 +254,14 @@ async fn what_is_right_is_allowed_in_silence() {
 #[tokio::test]
 async fn by_live_facts_a_size_that_is_not_sold_is_a_warning_that_says_where_it_is_known_from() {
     let mut registry = metrics::registry();
-    let webhook = Webhook::new("napkeeper-system", watch::channel(None).1, PATIENT, &mut registry).unwrap();
+    let webhook = Webhook::new(
+        "napkeeper-system",
+        watch::channel(None).1,
+        Arc::new(HandClock::default()),
+        PATIENT,
+        &mut registry,
+    )
+    .unwrap();
     let catalog = Catalog::embedded().unwrap();
     let embedded = catalog.region(&Region::new("westeurope").unwrap()).unwrap();
     let as_of = Timestamp::now() - jiff::SignedDuration::from_mins(12);
@@ -376,12 +407,17 @@ async fn hints_follow_the_cluster() {
     world.put_node(node("here"));
     rig.snapshots.send(Some(Arc::new(world.clone()))).unwrap();
     apply(&mut object, &rig.ask("/mutate", &ask).await);
-    assert_eq!(hint_of(&object), json!({ "fits": "existingNode", "node": "here", "reason": "it has room" }));
+    assert_eq!(
+        hint_of(&object),
+        json!({ "advisory": true, "fits": "existingNode", "node": "here", "reason": "it has room" })
+    );
     assert_eq!(object["metadata"]["annotations"]["a"], "b");
     world.take_node(&NodeName::new("here").unwrap());
     let general = world.pools().values().next().unwrap().name.clone();
     world.take_pool(&general);
     rig.snapshots.send(Some(Arc::new(world))).unwrap();
+    // Within 10 s it would be the same pod asked about again.
+    rig.clock.pass(20);
     let answer = rig.ask("/mutate", &review("CREATE", "", &object, &Value::Null)).await;
     apply(&mut object, &answer);
     assert_eq!(hint_of(&object)["fits"], "nowhere");

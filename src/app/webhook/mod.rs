@@ -4,6 +4,7 @@
 
 mod source;
 
+use crate::clock::WallClock;
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::names::Region;
 use napkeeper_serve::{
@@ -66,7 +67,13 @@ fn parts(
     let mut registry = metrics::registry();
     let tls = (certificates, TlsMetrics::register(&mut registry));
     let (snapshots, received) = watch::channel(None::<Arc<Snapshot>>);
-    let webhook = Webhook::new(&options.namespace, received, napkeeper_webhook::Limits::default(), &mut registry)?;
+    let webhook = Webhook::new(
+        &options.namespace,
+        received,
+        Arc::new(WallClock::new(None)),
+        napkeeper_webhook::Limits::default(),
+        &mut registry,
+    )?;
     let (basis, by) = watch::channel(webhook.basis());
     let webhook = webhook.by(by).guarding(options.guard);
     let (admission_router, health_router) = (router(Arc::new(webhook)), Health::new(lifecycle).router(registry));

@@ -14,7 +14,7 @@ use super::sweep::Sweep;
 use super::volume::Volume;
 use crate::catalog::InstanceType;
 use crate::facts::{Quota, Surroundings};
-use crate::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId};
+use crate::names::{ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId};
 use crate::plan::{CommandKey, Pause};
 use crate::resources::Resources;
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,6 +48,11 @@ impl<K: Ord + Clone, V> Table<K, V> {
     /// All rows, in the order of their keys.
     pub fn values(&self) -> impl Iterator<Item = &Arc<V>> {
         self.rows.values()
+    }
+
+    /// All rows from this key on, in the order of their keys.
+    pub fn since(&self, key: &K) -> impl Iterator<Item = (&K, &Arc<V>)> {
+        self.rows.range(key..)
     }
 
     /// How many rows there are.
@@ -169,6 +174,15 @@ impl Snapshot {
     #[must_use]
     pub fn pods(&self) -> &Table<ObjectKey, Pod> {
         &self.pods
+    }
+
+    /// The pods of a namespace.
+    pub fn pods_of(&self, namespace: &Namespace) -> impl Iterator<Item = &Arc<Pod>> {
+        // No name comes before it.
+        let first = ObjectName::new("0").ok().map(|name| ObjectKey { namespace: namespace.clone(), name });
+        let from = first.into_iter().flat_map(|first| self.pods.rows.range(first..));
+        let namespace = namespace.clone();
+        from.take_while(move |(key, _)| key.namespace == namespace).map(|(_, pod)| pod)
     }
 
     /// All nodes, those that nobody manages too.

@@ -1,7 +1,7 @@
 //! Bins: which room is there on nodes that exist and on NodeClaims in flight?
 
 use super::Input;
-use super::candidates::{daemon_overhead, node_labels_accept};
+use super::candidates::{Candidate, Offers, daemon_overhead, node_labels_accept};
 use super::demand::Demand;
 use super::outcome::{Outcome, Placement, Target};
 use super::spread::{SpreadBook, cap_per_node, counts_per_node};
@@ -33,6 +33,8 @@ enum Promise<'a> {
     Labels(&'a Labels),
     /// It will be one of these offerings, with these labels of its pool beside.
     Offerings(Vec<(&'a InstanceType, &'a OfferingKey)>, &'a Labels),
+    /// It will be this offering, with these labels of its pool beside.
+    Bought(&'a InstanceType, OfferingKey, &'a Labels),
 }
 
 /// All bins, in the order in which they are filled: nodes by name, then claims by name.
@@ -119,6 +121,61 @@ impl<'a> Bins<'a> {
         true
     }
 
+    /// The first bin from the place `from` on with room for one pod of a shape, in one zone if one is given.
+    pub(super) fn find(&self, shape: &PodShape, zone: Option<&Zone>, from: usize) -> Option<usize> {
+        let cap = cap_per_node(shape);
+        let fits = |bin: &Bin<'_>| {
+            (zone.is_none() || bin.zone.as_ref() == zone)
+                && shape.requests.fits(&bin.free)
+                && bin.accepts(shape)
+                && cap.is_none_or(|cap| bin.alike(shape, self.usage) < cap)
+        };
+        (from..self.bins.len()).find(|i| fits(&self.bins[*i]))
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.bins.len()
+    }
+
+    /// What a bin stands for, and its zone.
+    pub(super) fn at(&self, place: usize) -> Option<(&Target, Option<&Zone>)> {
+        self.bins.get(place).map(|bin| (&bin.target, bin.zone.as_ref()))
+    }
+
+    /// The place of what a bin stands for: they are in the order of their targets.
+    pub(super) fn place_of(&self, target: &Target) -> Option<usize> {
+        self.bins.binary_search_by(|bin| bin.target.cmp(target)).ok()
+    }
+
+    /// Counts one pod of a shape in a bin.
+    pub(super) fn put(&mut self, place: usize, shape: &Arc<PodShape>) {
+        if let Some(bin) = self.bins.get_mut(place) {
+            bin.free.sub(&shape.requests);
+            *bin.placed.entry(Arc::clone(shape)).or_insert(0) += 1;
+        }
+    }
+
+    /// Adds a node that is yet to be made, after all others. Its number must be larger than those before.
+    pub(super) fn add(&mut self, number: usize, offering: OfferingKey, offers: &'a Offers<'a>, of: &Candidate<'a>) {
+        self.bins.push(Bin {
+            target: Target::New(number),
+            zone: Some(offering.zone.clone()),
+            promise: Promise::Bought(of.instance, offering, &offers.labels),
+            taints: &offers.pool.taints,
+            free: of.room.clone(),
+            placed: BTreeMap::new(),
+        });
+    }
+
+    /// Pods that were placed in this pass: shape, zone, how many.
+    pub(super) fn placed(&self) -> impl Iterator<Item = (&Arc<PodShape>, &Zone, i64)> {
+        self.bins
+            .iter()
+            .filter_map(|bin| Some((bin, bin.zone.as_ref()?)))
+            .flat_map(|(bin, zone)| bin.placed.iter().map(move |(shape, pods)| (shape, zone, *pods)))
+    }
+
     /// Zones with a node or claim that accepts the shape, full or not.
     pub(super) fn zones_for(&self, shape: &PodShape) -> BTreeSet<Zone> {
         self.bins.iter().filter(|b| b.accepts(shape)).filter_map(|b| b.zone.clone()).collect()
@@ -132,6 +189,7 @@ impl Bin<'_> {
             Promise::Offerings(offerings, own) => {
                 offerings.iter().all(|(instance, key)| node_labels_accept(shape, instance, key, own))
             }
+            Promise::Bought(instance, key, own) => node_labels_accept(shape, instance, key, own),
         };
         labels && shape.untolerated(self.taints).is_none()
     }

@@ -10,12 +10,16 @@ mod candidates;
 mod demand;
 mod outcome;
 mod pack;
+mod remedy;
 mod spread;
+mod standing;
 mod unavailable;
 
 pub use candidates::Market;
 pub(crate) use candidates::claim_requirements;
 pub use outcome::{NewNode, Outcome, Placement, Target, Unplaced, WhyNot};
+pub use remedy::{Change, Remedy};
+pub use standing::{Bought, Nowhere, Spot, Standing};
 pub use unavailable::{Scope, Unavailable};
 
 use crate::cluster::Snapshot;

@@ -25,18 +25,20 @@ use std::sync::Arc;
 const MOST_OFFERINGS: usize = 60;
 
 /// Buys new nodes.
+#[derive(Clone)]
 pub(super) struct Packer<'a> {
-    pools: Vec<PoolState<'a>>,
-    budget: usize,
+    pub(super) pools: Vec<PoolState<'a>>,
+    pub(super) budget: usize,
 }
 
 /// A pool with what it may buy and how much of its limits is used.
-struct PoolState<'a> {
-    offers: &'a Offers<'a>,
-    used: Resources,
-    nodes: i64,
+#[derive(Clone)]
+pub(super) struct PoolState<'a> {
+    pub(super) offers: &'a Offers<'a>,
+    pub(super) used: Resources,
+    pub(super) nodes: i64,
     /// What Azure's quotas leave, for all pools together.
-    room: Room,
+    pub(super) room: Room,
 }
 
 /// Bits of the zones in which each candidate accepts each demand: first by candidate, then by demand.
@@ -287,7 +289,7 @@ impl PoolState<'_> {
     }
 
     /// True when neither the pool's limits nor Azure's quotas forbid one more.
-    fn may_buy(&self, candidate: &Candidate<'_>) -> bool {
+    pub(super) fn may_buy(&self, candidate: &Candidate<'_>) -> bool {
         self.within_limits(&candidate.instance.capacity) && self.quota_allows(candidate)
     }
 

@@ -47,12 +47,21 @@ impl SpreadBook {
         // Pods that are to be placed anew leave the place where they run now.
         let leaving: BTreeSet<&ObjectKey> = pods.iter().filter(|p| p.node.is_some()).map(|p| &p.key).collect();
         let counted = |p: &&Arc<Pod>| !p.is_terminal() && p.deleting_at.is_none() && !leaving.contains(&p.key);
-        for pod in snapshot.pods().values().filter(counted) {
+        let namespaces: BTreeSet<Namespace> = book.groups.keys().map(|(namespace, _)| namespace.clone()).collect();
+        for pod in namespaces.iter().flat_map(|namespace| snapshot.pods_of(namespace)).filter(counted) {
             if let Some((_, zone)) = pod.node.as_ref().and_then(|n| zone_of.get(n)) {
                 book.count(&pod.shape, zone, 1);
             }
         }
         book
+    }
+
+    /// Takes over the constraints of another book that are not known here.
+    pub(super) fn learn(&mut self, other: Self) {
+        self.domains.extend(other.domains);
+        for (group, counts) in other.groups {
+            self.groups.entry(group).or_insert(counts);
+        }
     }
 
     /// A constraint of the shape that cannot be simulated.

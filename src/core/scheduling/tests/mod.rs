@@ -4,6 +4,7 @@ mod checker;
 mod cost;
 mod quota;
 mod random;
+mod standing;
 
 use super::{Input, MOST_NEW_NODES, Market, Outcome, Target, Unavailable, WhyNot, schedule};
 use crate::catalog::CapacityType::{OnDemand, Spot};

@@ -1,0 +1,173 @@
+//! The remedy: what is the least that would have to change for a pod to get a new node?
+//!
+//! Every pool is asked for all that stands in the way, one thing after the other as if those before it were settled. The
+//! pool where that is least is the nearest.
+
+use super::candidates::{Candidate, Offers};
+use super::pack::{Packer, PoolState};
+use crate::cluster::pod::{PodShape, Taint, TaintEffect};
+use crate::cluster::pool::amount;
+use crate::facts::QuotaShort;
+use crate::names::NodePoolName;
+use crate::requirements::Requirements;
+use crate::resources::Resources;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What would let a pool make a node for a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remedy {
+    /// The pool.
+    pub pool: NodePoolName,
+    /// All of these; never empty.
+    pub changes: Vec<Change>,
+}
+
+/// One thing to be changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// The pod tolerates a taint of the pool.
+    Tolerate(Taint),
+    /// The pod no longer asks for this label.
+    Drop(Arc<str>),
+    /// The pod no longer asks for any of its alternatives of node affinity.
+    DropAffinity,
+    /// The pod asks for no more than so much of a resource, in the units of [`Resources`].
+    AskAtMost(Arc<str>, i64),
+    /// The pool's limit of a resource is raised to at least so much; `nodes` is their number.
+    RaiseLimit(Arc<str>, i64),
+    /// Azure raises a quota.
+    RaiseQuota(QuotaShort),
+}
+
+impl Change {
+    /// How much of an imposition it is: a line in the pod is less than doing without something.
+    fn weight(&self) -> usize {
+        match self {
+            Self::Tolerate(_) => 1,
+            Self::Drop(_) | Self::RaiseLimit(..) => 2,
+            Self::DropAffinity => 3,
+            Self::AskAtMost(_, most) if *most > 0 => 4,
+            Self::RaiseQuota(_) => 8,
+            Self::AskAtMost(..) => 16,
+        }
+    }
+}
+
+/// The least change that gives a pod of this shape a new node; `None` when no pool can be helped.
+pub(super) fn remedy(packer: &Packer<'_>, shape: &PodShape) -> Option<Remedy> {
+    let remedies = packer.pools.iter().filter_map(|pool| {
+        let changes = changes(pool, shape)?;
+        let weight: usize = changes.iter().map(Change::weight).sum();
+        Some((weight, Remedy { pool: pool.offers.pool.name.clone(), changes }))
+    });
+    // The first of equals has the greater weight, and comes first anyway.
+    remedies.min_by_key(|(weight, _)| *weight).map(|(_, remedy)| remedy)
+}
+
+/// All that stands between a shape and a pool; `None` when that is nothing a pod or its pool could change.
+fn changes(pool: &PoolState<'_>, shape: &PodShape) -> Option<Vec<Change>> {
+    let offers = pool.offers;
+    let hard = offers.pool.taints.iter().filter(|taint| taint.effect != TaintEffect::PreferNoSchedule);
+    let mut changes: Vec<Change> =
+        hard.filter(|taint| shape.untolerated([*taint]).is_some()).cloned().map(Change::Tolerate).collect();
+    let mut relaxed = shape.clone();
+    changes.extend(relax(offers, &mut relaxed)?);
+    let suiting = suiting(offers, &relaxed);
+    let large: Vec<&&Candidate<'_>> = suiting.iter().filter(|c| shape.requests.fits(&c.room)).collect();
+    let suiting: Vec<&Candidate<'_>> = if large.is_empty() {
+        let nearest = suiting.iter().min_by_key(|c| excess(&shape.requests, &c.room))?;
+        changes.extend(too_much(&shape.requests, &nearest.room));
+        vec![*nearest]
+    } else {
+        large.into_iter().copied().collect()
+    };
+    changes.extend(beyond(pool, &suiting));
+    (!changes.is_empty()).then_some(changes)
+}
+
+/// Candidates that have the labels which a shape asks for.
+fn suiting<'o>(offers: &'o Offers<'_>, shape: &PodShape) -> Vec<&'o Candidate<'o>> {
+    let mask = offers.zone_mask(shape, None);
+    offers.candidates.iter().filter(|candidate| offers.accepts(shape, candidate, mask) != 0).collect()
+}
+
+/// Takes requirements out of a shape until some candidate suits; says which.
+fn relax(offers: &Offers<'_>, shape: &mut PodShape) -> Option<Vec<Change>> {
+    let mut changes = Vec::new();
+    if offers.candidates.is_empty() {
+        return None;
+    }
+    if suiting(offers, shape).is_empty() && !shape.alternatives.is_empty() {
+        let bare = PodShape { selector: Requirements::new(), ..shape.clone() };
+        if suiting(offers, &bare).is_empty() {
+            shape.alternatives.clear();
+            changes.push(Change::DropAffinity);
+        }
+    }
+    let keys: BTreeSet<Arc<str>> = shape.selector.iter().map(|(key, _)| Arc::clone(key)).collect();
+    let selector = shape.selector.clone();
+    // First what no candidate has by itself, then one after the other what they do not have together.
+    let alone = |key: &Arc<str>| {
+        let mut only = Requirements::new();
+        selector.get(key).into_iter().for_each(|asked| only.add(key, asked.clone()));
+        PodShape { selector: only, alternatives: Vec::new(), ..shape.clone() }
+    };
+    let (never, sometimes): (Vec<_>, Vec<_>) =
+        keys.into_iter().partition(|key| suiting(offers, &alone(key)).is_empty());
+    for key in never.into_iter().chain(sometimes) {
+        if !suiting(offers, shape).is_empty() {
+            break;
+        }
+        shape.selector.remove(&key);
+        changes.push(Change::Drop(key));
+    }
+    (!suiting(offers, shape).is_empty()).then_some(changes)
+}
+
+/// Names of all that a vector has any of.
+fn names(resources: &Resources) -> impl Iterator<Item = Arc<str>> {
+    let plain = ["cpu", "memory", "ephemeral-storage", "pods"].into_iter().map(Arc::from);
+    let named = resources.extended.iter().map(|(name, _)| Arc::clone(name)).collect::<Vec<_>>();
+    plain.chain(named)
+}
+
+/// How far off a room is: how many resources there is none of, how many there is too little of, and by which share.
+fn excess(requests: &Resources, room: &Resources) -> (usize, usize, i128) {
+    let short: Vec<(i64, i64)> = names(requests)
+        .map(|name| (amount(requests, &name), amount(room, &name)))
+        .filter(|(need, there)| *need > 0 && need > there)
+        .collect();
+    let none = short.iter().filter(|(_, there)| *there <= 0).count();
+    let share = short.iter().map(|(need, there)| i128::from(*need) * 1_000 / i128::from((*there).max(1))).sum();
+    (none, short.len(), share)
+}
+
+fn too_much(requests: &Resources, room: &Resources) -> Vec<Change> {
+    let short = names(requests).filter(|name| {
+        let need = amount(requests, name);
+        need > 0 && need > amount(room, name)
+    });
+    short.map(|name| (amount(room, &name).max(0), name)).map(|(most, name)| Change::AskAtMost(name, most)).collect()
+}
+
+/// What limits and quotas would have to allow for the cheapest candidate, where they allow none.
+fn beyond(pool: &PoolState<'_>, candidates: &[&Candidate<'_>]) -> Vec<Change> {
+    if candidates.iter().any(|candidate| pool.may_buy(candidate)) {
+        return Vec::new();
+    }
+    let Some(cheapest) = candidates.first() else { return Vec::new() };
+    // A size within the limits that a quota forbids is no help, and neither is one within quotas beyond the limits.
+    let limits = &pool.offers.pool.limits;
+    let nodes = limits.nodes.filter(|most| pool.nodes >= *most);
+    let mut changes: Vec<Change> =
+        nodes.map(|_| Change::RaiseLimit(Arc::from("nodes"), pool.nodes + 1)).into_iter().collect();
+    for name in limits.resources.keys() {
+        let needed = amount(&cheapest.instance.capacity, name);
+        if limits.room_for(name, &pool.used).is_some_and(|room| needed > room) {
+            changes.push(Change::RaiseLimit(Arc::clone(name), amount(&pool.used, name).saturating_add(needed)));
+        }
+    }
+    changes.extend(pool.room.short(&cheapest.instance.facts, cheapest.capacity_type).map(Change::RaiseQuota));
+    changes
+}

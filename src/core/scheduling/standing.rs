@@ -1,0 +1,247 @@
+//! Standing: where will pods run that come one at a time, each after the last?
+//!
+//! [`schedule`](super::schedule) places many pods at once and forgets them. This keeps the room that is left between
+//! pods, so that each of them costs a look at a few nodes and not at the whole cluster: room only shrinks here, and what
+//! a shape has found full stays full. It holds for one Snapshot; the next one begins anew, with what has been taken.
+
+use super::Input;
+use super::bins::Bins;
+use super::candidates::{Candidate, Offers};
+use super::demand::Demand;
+use super::outcome::{Outcome, Target, WhyNot};
+use super::pack::Packer;
+use super::remedy::{Remedy, remedy};
+use super::spread::SpreadBook;
+use crate::catalog::OfferingKey;
+use crate::cluster::claim::PlannedOffering;
+use crate::cluster::pod::{Pod, PodShape};
+use crate::names::{ClaimName, NodeName, NodePoolName, Zone};
+use std::collections::{BTreeMap, BTreeSet};
+use std::slice;
+use std::sync::Arc;
+
+/// A node that somebody would have to make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bought {
+    /// Its NodePool.
+    pub pool: NodePoolName,
+    /// The cheapest offering that holds the pod that it is for.
+    pub best: PlannedOffering,
+    /// How many offerings hold that pod.
+    pub offerings: usize,
+}
+
+/// Where one pod goes.
+#[derive(Debug, Clone)]
+pub enum Spot {
+    /// On a node that exists.
+    Node(NodeName),
+    /// On a node that is being made.
+    Claim(ClaimName),
+    /// On a new node: the same for all pods that share it.
+    New(Arc<Bought>),
+}
+
+/// There is no place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nowhere {
+    /// Why each pool cannot help; `None` stands for all pools.
+    pub why: Vec<(Option<NodePoolName>, WhyNot)>,
+    /// The least that would have to change; `None` where that is not known.
+    pub remedy: Option<Remedy>,
+}
+
+/// What has been found out about a shape.
+#[derive(Debug, Default)]
+struct Known {
+    /// By zone: the place of the first bin that may still have room.
+    from: BTreeMap<Option<Zone>, usize>,
+    /// Zones where a node may be bought, and all zones with these. Only for shapes that are spread over zones.
+    zones: Option<(BTreeSet<Zone>, BTreeSet<Zone>)>,
+    /// Why there is no place at all.
+    nowhere: Option<Nowhere>,
+}
+
+/// The room that is left in a cluster.
+pub struct Standing<'a> {
+    input: Input<'a>,
+    bins: Bins<'a>,
+    packer: Packer<'a>,
+    spread: SpreadBook,
+    bought: Vec<Arc<Bought>>,
+    known: BTreeMap<Arc<PodShape>, Known>,
+}
+
+impl<'a> Standing<'a> {
+    /// All the room that there is. Promises of the input do not count.
+    #[must_use]
+    pub fn new(input: Input<'a>) -> Self {
+        let (bins, packer) = (Bins::new(input), Packer::new(input));
+        Self { input, bins, packer, spread: SpreadBook::default(), bought: Vec::new(), known: BTreeMap::new() }
+    }
+
+    /// Where a pod would go now. Nothing is taken.
+    ///
+    /// # Errors
+    /// [`Nowhere`], where there is no place.
+    pub fn find(&mut self, pod: &Arc<Pod>) -> Result<Spot, Nowhere> {
+        if let Some(why) = SpreadBook::unsupported(&pod.shape) {
+            return Err(Nowhere { why: vec![(None, why)], remedy: None });
+        }
+        if SpreadBook::is_zonal(&pod.shape) {
+            return self.find_by_zone(pod);
+        }
+        if let Some(nowhere) = self.known.get(&pod.shape).and_then(|known| known.nowhere.clone()) {
+            return Err(nowhere);
+        }
+        let found = self.find_in(pod, None).map_or_else(|| self.buy(pod, None), Ok);
+        if let Err(nowhere) = &found {
+            self.known.entry(Arc::clone(&pod.shape)).or_default().nowhere = Some(nowhere.clone());
+        }
+        found
+    }
+
+    /// True for a new node that pods have been placed on.
+    #[must_use]
+    pub fn shares(&self, spot: &Spot) -> bool {
+        matches!(spot, Spot::New(bought) if self.bought.iter().any(|b| Arc::ptr_eq(b, bought)))
+    }
+
+    /// Where a pod would go now without another node than those that exist or are thought of already.
+    #[must_use]
+    pub fn find_room(&mut self, pod: &Arc<Pod>) -> Option<Spot> {
+        if SpreadBook::unsupported(&pod.shape).is_some() || SpreadBook::is_zonal(&pod.shape) {
+            return None;
+        }
+        self.find_in(pod, None)
+    }
+
+    /// Takes the room for a pod. False when its place is no more.
+    pub fn take(&mut self, pod: &Pod, spot: &Spot) -> bool {
+        let target = match spot {
+            Spot::Node(name) => Target::Node(name.clone()),
+            Spot::Claim(name) => Target::Claim(name.clone()),
+            Spot::New(bought) => {
+                let Some(number) = self.number_of(bought) else { return false };
+                Target::New(number)
+            }
+        };
+        let Some(place) = self.bins.place_of(&target) else { return false };
+        self.bins.put(place, &pod.shape);
+        if let Some((_, Some(zone))) = self.bins.at(place) {
+            self.spread.count(&pod.shape, zone, 1);
+        }
+        true
+    }
+
+    /// The number of a new node, which is added when it is not known yet.
+    fn number_of(&mut self, bought: &Arc<Bought>) -> Option<usize> {
+        // Who asks for one mostly asks for the last.
+        if let Some(number) = self.bought.iter().rposition(|b| Arc::ptr_eq(b, bought)) {
+            return Some(number);
+        }
+        let (offers, candidate) = candidate_of(&self.packer, &bought.pool, &bought.best.key)?;
+        let number = self.bought.len();
+        self.bins.add(number, bought.best.key.clone(), offers, candidate);
+        count(&mut self.packer, &bought.pool, candidate);
+        self.bought.push(Arc::clone(bought));
+        // What had no place may have one there.
+        self.known.values_mut().for_each(|known| known.nowhere = None);
+        Some(number)
+    }
+
+    /// Room that there is, in one zone if one is given.
+    fn find_in(&mut self, pod: &Arc<Pod>, zone: Option<&Zone>) -> Option<Spot> {
+        let known = self.known.entry(Arc::clone(&pod.shape)).or_default();
+        let from = known.from.entry(zone.cloned()).or_insert(0);
+        let place = self.bins.find(&pod.shape, zone, *from);
+        *from = place.unwrap_or_else(|| self.bins.len());
+        let (target, _) = self.bins.at(place?)?;
+        Some(match target {
+            Target::Node(name) => Spot::Node(name.clone()),
+            Target::Claim(name) => Spot::Claim(name.clone()),
+            Target::New(number) => Spot::New(Arc::clone(self.bought.get(*number)?)),
+        })
+    }
+
+    /// A new node, in one zone if one is given.
+    fn buy(&self, pod: &Arc<Pod>, zone: Option<&Zone>) -> Result<Spot, Nowhere> {
+        let mut outcome = Outcome::default();
+        let demand = Demand { shape: Arc::clone(&pod.shape), pods: vec![Arc::clone(pod)], zone: zone.cloned() };
+        self.packer.clone().pack(vec![demand], &mut outcome);
+        let bought = outcome.new.pop().and_then(|node| {
+            let (offerings, best) = (node.offerings.len(), node.offerings.into_iter().next()?);
+            Some(Spot::New(Arc::new(Bought { pool: node.pool, best, offerings })))
+        });
+        bought.ok_or_else(|| {
+            let why = outcome.unplaced.pop().map(|group| group.why).unwrap_or_default();
+            Nowhere { why, remedy: remedy(&self.packer, &pod.shape) }
+        })
+    }
+
+    fn find_by_zone(&mut self, pod: &Arc<Pod>) -> Result<Spot, Nowhere> {
+        let (offered, zones) = self.zones_of(pod);
+        let mut nowhere = None;
+        for zone in self.spread.order(&pod.shape, &zones) {
+            if let Some(spot) = self.find_in(pod, Some(&zone)) {
+                return Ok(spot);
+            }
+            if offered.contains(&zone) {
+                match self.buy(pod, Some(&zone)) {
+                    Ok(spot) => return Ok(spot),
+                    Err(why) => nowhere = nowhere.or(Some(why)),
+                }
+            }
+        }
+        Err(nowhere
+            .unwrap_or_else(|| Nowhere { why: vec![(None, WhyNot::Spread)], remedy: remedy(&self.packer, &pod.shape) }))
+    }
+
+    /// Zones where a node for a pod may be bought, and all where it may run. Counts what runs there when it is first
+    /// asked for a shape.
+    fn zones_of(&mut self, pod: &Arc<Pod>) -> (BTreeSet<Zone>, BTreeSet<Zone>) {
+        if let Some(zones) = self.known.get(&pod.shape).and_then(|known| known.zones.clone()) {
+            return zones;
+        }
+        let mut fresh = SpreadBook::new(self.input.snapshot, self.input.without, slice::from_ref(pod));
+        for (shape, zone, pods) in self.bins.placed() {
+            fresh.count(shape, zone, pods);
+        }
+        self.spread.learn(fresh);
+        let offered = self.packer.zones_for(&pod.shape);
+        let mut zones = self.bins.zones_for(&pod.shape);
+        self.spread.add_domains(&pod.shape, &zones);
+        zones.extend(offered.iter().cloned());
+        self.known.entry(Arc::clone(&pod.shape)).or_default().zones = Some((offered.clone(), zones.clone()));
+        (offered, zones)
+    }
+}
+
+/// What a pool may buy of an offering.
+fn candidate_of<'a>(
+    packer: &Packer<'a>,
+    pool: &NodePoolName,
+    key: &OfferingKey,
+) -> Option<(&'a Offers<'a>, &'a Candidate<'a>)> {
+    let offers = packer.pools.iter().find(|p| p.offers.pool.name == *pool)?.offers;
+    let same = |c: &&Candidate<'_>| c.instance.facts.name == key.size && c.capacity_type == key.capacity_type;
+    Some((offers, offers.candidates.iter().find(same)?))
+}
+
+/// Counts a node of a pool against its limits and all quotas.
+fn count(packer: &mut Packer<'_>, pool: &NodePoolName, candidate: &Candidate<'_>) {
+    for state in &mut packer.pools {
+        state.room.take(&candidate.instance.facts, candidate.capacity_type);
+        if state.offers.pool.name == *pool {
+            state.used.add(&candidate.instance.capacity);
+            state.nodes += 1;
+        }
+    }
+    packer.budget = packer.budget.saturating_sub(1);
+}
+
+impl std::fmt::Debug for Standing<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Standing").field("bins", &self.bins.len()).field("bought", &self.bought.len()).finish()
+    }
+}

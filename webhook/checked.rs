@@ -1,0 +1,108 @@
+//! Checked patches: does a patch do to its object what it is meant to?
+//!
+//! The API server fails the request of a patch that does not apply, or whose result is wrong, whatever the failure policy
+//! is. So every patch is applied here first, and what it would send is what has been looked at.
+
+use crate::mutate::ANNOTATIONS;
+use json_patch::{PatchOperation, patch_unsafe};
+use k8s_openapi::api::core::v1::Pod;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Most bytes of all annotations of an object, keys and values together (`TotalAnnotationSizeLimitB` of Kubernetes).
+const MOST_ANNOTATIONS: usize = 256 << 10;
+
+/// Why a patch is not sent.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BadPatch {
+    /// It is no JSON patch, or does not apply.
+    #[error("it does not apply: {0}")]
+    Apply(String),
+    /// What it makes is no pod.
+    #[error("what it makes is no pod: {0}")]
+    NoPod(String),
+    /// The annotations are no texts.
+    #[error("an annotation would not be a text")]
+    Form,
+    /// The annotations are larger than an object may have.
+    #[error("the annotations would have {0} bytes, more than the {MOST_ANNOTATIONS} that an object may have")]
+    TooLarge(usize),
+}
+
+/// Applies a patch to its pod, and looks at what comes of it.
+pub(crate) fn check(object: &Value, patch: &[Value]) -> Result<(), BadPatch> {
+    let operations: Vec<PatchOperation> = patch
+        .iter()
+        .map(PatchOperation::deserialize)
+        .collect::<Result<_, _>>()
+        .map_err(|e| BadPatch::Apply(e.to_string()))?;
+    let of_annotations = |operation: &PatchOperation| {
+        let path = operation.path().as_str();
+        path == ANNOTATIONS || path.strip_prefix(ANNOTATIONS).is_some_and(|rest| rest.starts_with('/'))
+    };
+    let only_annotations = operations.iter().all(of_annotations);
+    let mut result = if only_annotations { annotations_of(object) } else { without_managed_fields(object) };
+    patch_unsafe(&mut result, &operations).map_err(|e| BadPatch::Apply(e.to_string()))?;
+    check_annotations(&result)?;
+    if !only_annotations {
+        Pod::deserialize(&result).map_err(|e| BadPatch::NoPod(e.to_string()))?;
+    }
+    Ok(())
+}
+
+/// As much of an object as a patch of annotations touches: the rest stays as it came.
+fn annotations_of(object: &Value) -> Value {
+    match object.get("metadata") {
+        Some(Value::Object(metadata)) => match metadata.get("annotations") {
+            Some(annotations) => json!({ "metadata": { "annotations": annotations } }),
+            None => json!({ "metadata": {} }),
+        },
+        Some(_) | None => json!({}),
+    }
+}
+
+fn without_managed_fields(object: &Value) -> Value {
+    let mut rest = object.clone();
+    if let Some(metadata) = rest.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.shift_remove("managedFields");
+    }
+    rest
+}
+
+fn check_annotations(object: &Value) -> Result<(), BadPatch> {
+    let annotations = match &object["metadata"]["annotations"] {
+        Value::Null => return Ok(()),
+        Value::Object(annotations) => annotations,
+        _ => return Err(BadPatch::Form),
+    };
+    let mut size = 0_usize;
+    for (key, value) in annotations {
+        size = size.saturating_add(key.len()).saturating_add(value.as_str().ok_or(BadPatch::Form)?.len());
+    }
+    if size > MOST_ANNOTATIONS { Err(BadPatch::TooLarge(size)) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(path: &str, value: Value) -> Vec<Value> {
+        vec![json!({ "op": "add", "path": path, "value": value })]
+    }
+
+    #[test]
+    fn only_what_applies_and_makes_a_pod_is_sent() {
+        let pod = json!({ "metadata": { "name": "a" }, "spec": { "containers": [{ "name": "c" }] } });
+        assert_eq!(check(&pod, &add("/metadata/annotations", json!({ "a": "b" }))), Ok(()));
+        assert_eq!(check(&pod, &add("/spec/tolerations", json!([{ "key": "a" }]))), Ok(()));
+        let fails = |patch: &[Value]| check(&pod, patch).unwrap_err();
+        assert!(matches!(fails(&add("/metadata/annotations/a", json!("b"))), BadPatch::Apply(_)), "no annotations");
+        assert!(matches!(fails(&add("/spec/tolerations/-", json!({}))), BadPatch::Apply(_)), "no tolerations");
+        assert!(matches!(fails(&[json!({ "op": "grow", "path": "/a" })]), BadPatch::Apply(_)));
+        assert_eq!(fails(&add("/metadata/annotations", json!({ "a": 1 }))), BadPatch::Form);
+        assert_eq!(fails(&add("/metadata/annotations", json!("a"))), BadPatch::Form);
+        assert!(matches!(fails(&add("/spec/tolerations", json!("much"))), BadPatch::NoPod(_)));
+        let large = json!({ "a": "b".repeat(MOST_ANNOTATIONS) });
+        assert_eq!(fails(&add("/metadata/annotations", large)), BadPatch::TooLarge(MOST_ANNOTATIONS + 1));
+    }
+}

@@ -1,0 +1,125 @@
+//! The recent: which pods have been let in that the cluster does not show yet, and where were they told to go?
+//!
+//! A pod that was let in is not bound, and perhaps not listed, for a moment. Until then its place counts as taken, or
+//! five hundred pods at once would all be sent to the same node. What is counted is an estimate: a pod may be refused by
+//! somebody else after us, and another replica of this webhook lets in pods of its own.
+
+use crate::hint::PlacementHint;
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::cluster::pod::Pod;
+use napkeeper_core::names::ObjectKey;
+use napkeeper_core::scheduling::{Spot, Standing};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// How long a pod counts that the cluster does not show.
+pub(crate) const COUNTS_FOR: SignedDuration = SignedDuration::from_secs(10);
+/// Most pods that count; beyond, the oldest no longer do.
+pub(crate) const MOST: usize = 2_000;
+/// By how much the API server's clock may be behind ours.
+const SKEW: SignedDuration = SignedDuration::from_secs(2);
+
+/// A pod that was let in.
+#[derive(Debug)]
+struct Admitted {
+    at: Timestamp,
+    pod: Arc<Pod>,
+    /// What the API server makes its name from, where it is not known yet.
+    prefix: Option<Arc<str>>,
+    spot: Spot,
+    hint: PlacementHint,
+}
+
+/// Pods that were let in lately, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    admitted: VecDeque<Admitted>,
+    /// Pods of the cluster that have answered for one of them, with their creation.
+    seen: BTreeMap<ObjectKey, Timestamp>,
+}
+
+impl Recent {
+    /// Notes a pod that is let in with a hint.
+    pub(crate) fn note(
+        &mut self,
+        at: Timestamp,
+        (pod, prefix): (Arc<Pod>, Option<Arc<str>>),
+        (spot, hint): (Spot, PlacementHint),
+    ) {
+        if self.admitted.len() >= MOST {
+            self.admitted.pop_front();
+        }
+        self.admitted.push_back(Admitted { at, pod, prefix, spot, hint });
+    }
+
+    /// True when such a pod was let in with this hint: it is the same one, asked about again.
+    pub(crate) fn has(&self, now: Timestamp, pod: &Pod, hint: &PlacementHint) -> bool {
+        let young = |a: &&Admitted| is_young(a.at, now);
+        self.admitted.iter().rev().take_while(young).any(|a| a.pod.key == pod.key && a.hint == *hint)
+    }
+
+    /// True when some count no longer.
+    pub(crate) fn has_old(&self, now: Timestamp) -> bool {
+        self.admitted.front().is_some_and(|oldest| !is_young(oldest.at, now))
+    }
+
+    /// Forgets what is old, and what the cluster shows; takes the room of the rest.
+    pub(crate) fn settle(&mut self, now: Timestamp, snapshot: &Snapshot, standing: &mut Standing<'_>) {
+        self.admitted.retain(|a| is_young(a.at, now));
+        self.forget_shown(now, snapshot);
+        for admitted in &mut self.admitted {
+            // The node that it was to have may have been asked for by now, and then it is a claim.
+            if let Spot::New(_) = admitted.spot
+                && let Some(spot) = standing.find_room(&admitted.pod)
+            {
+                admitted.spot = spot;
+            }
+            // A place that is no more takes nothing: the pod waits, as others do that have no place.
+            standing.take(&admitted.pod, &admitted.spot);
+        }
+    }
+
+    /// Forgets those that are bound by now. Of pods whose names the API server made up it is not known which is which:
+    /// any new one of the same prefix stands for the oldest.
+    fn forget_shown(&mut self, now: Timestamp, snapshot: &Snapshot) {
+        let horizon = COUNTS_FOR.saturating_add(SKEW).saturating_add(SKEW);
+        self.seen.retain(|_, created| now.duration_since(*created) < horizon);
+        let mut shown: BTreeMap<ObjectKey, Vec<(ObjectKey, Timestamp)>> = BTreeMap::new();
+        for admitted in &self.admitted {
+            let key = &admitted.pod.key;
+            if shown.contains_key(key) {
+                continue;
+            }
+            let since = admitted.at - SKEW;
+            let new =
+                |pod: &&Arc<Pod>| pod.node.is_some() && pod.created_at >= since && !self.seen.contains_key(&pod.key);
+            let mut pods: Vec<(ObjectKey, Timestamp)> = match &admitted.prefix {
+                None => {
+                    snapshot.pods().get(key).into_iter().filter(new).map(|p| (p.key.clone(), p.created_at)).collect()
+                }
+                Some(prefix) => {
+                    let named = |k: &ObjectKey| k.namespace == key.namespace && k.name.as_str().starts_with(&**prefix);
+                    let alike = snapshot.pods().since(key).take_while(|(k, _)| named(k)).map(|(_, pod)| pod);
+                    alike.filter(new).map(|p| (p.key.clone(), p.created_at)).collect()
+                }
+            };
+            pods.sort_by(|a, b| (b.1, &b.0).cmp(&(a.1, &a.0)));
+            shown.insert(key.clone(), pods);
+        }
+        let seen = &mut self.seen;
+        self.admitted.retain(|admitted| match shown.get_mut(&admitted.pod.key).and_then(Vec::pop) {
+            Some((key, created)) => {
+                seen.insert(key, created);
+                false
+            }
+            None => true,
+        });
+    }
+}
+
+/// Also false for what lies ahead: the clock was set back.
+fn is_young(at: Timestamp, now: Timestamp) -> bool {
+    let age = now.duration_since(at);
+    age < COUNTS_FOR && age >= -SKEW
+}
