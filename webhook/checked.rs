@@ -61,7 +61,8 @@ fn annotations_of(object: &Value) -> Value {
     }
 }
 
-fn without_managed_fields(object: &Value) -> Value {
+/// An object without the bookkeeping of who wrote what, which is half of it.
+pub(crate) fn without_managed_fields(object: &Value) -> Value {
     let mut rest = object.clone();
     if let Some(metadata) = rest.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.shift_remove("managedFields");

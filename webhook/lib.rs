@@ -7,6 +7,7 @@
 mod basis;
 mod checked;
 mod cluster;
+mod defaults;
 mod guard;
 mod hint;
 mod hinter;
@@ -20,6 +21,8 @@ mod validate;
 #[cfg(test)]
 mod cluster_tests;
 #[cfg(test)]
+mod defaults_tests;
+#[cfg(test)]
 mod mutate_tests;
 #[cfg(test)]
 mod tests;
@@ -27,4 +30,5 @@ mod tests;
 pub use basis::Basis;
 pub use guard::{DELETE_ACKNOWLEDGED, Guard};
 pub use hint::{PLACEMENT_HINT, PlacementHint};
+pub use metrics::SnapshotAge;
 pub use router::{Limits, StartError, Webhook, router};

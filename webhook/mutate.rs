@@ -34,21 +34,23 @@ pub(crate) struct Subject {
     pub(crate) dry_run: bool,
 }
 
-/// The pod to be hinted at; `None` when it is not one that may have a hint, or cannot be read.
-pub(crate) fn subject(request: &Request, own_namespace: &str) -> Option<Subject> {
+/// The namespace of a pod that is being created, if it is one where pods are looked at.
+pub(crate) fn namespace<'r>(request: &'r Request, own_namespace: &str) -> Option<&'r str> {
     let kind = &request.kind;
     let is_pod = (&*kind.group, &*kind.version, &*kind.kind) == ("", "v1", "Pod");
     let namespace = request.namespace.as_deref().unwrap_or_default();
     let left_alone = SYSTEM.contains(&namespace) || namespace.starts_with(ADD_ON) || namespace == own_namespace;
-    if !is_pod || !request.is_write() || request.operation != "CREATE" || namespace.is_empty() || left_alone {
-        return None;
-    }
-    let mut wire = WirePod::deserialize(&request.object).ok()?;
+    let wanted = is_pod && request.is_write() && request.operation == "CREATE" && !namespace.is_empty() && !left_alone;
+    wanted.then_some(namespace)
+}
+
+/// The pod to be hinted at; `None` when it is not one that may have a hint, or cannot be read.
+pub(crate) fn subject(object: &Value, namespace: &str, dry_run: bool) -> Option<Subject> {
+    let mut wire = WirePod::deserialize(object).ok()?;
     let prefix = name(&mut wire, namespace)?;
     let pod = convert::pod(&wire).ok()?;
     let placed = pod.node.is_some() || matches!(pod.owner, PodOwner::DaemonSet | PodOwner::Static);
     let noted = || PlacementHint::read(wire.metadata.annotations.as_ref()?.get(PLACEMENT_HINT)?);
-    let dry_run = request.dry_run.unwrap_or_default();
     (!placed).then(|| Subject { noted: noted(), pod, prefix, dry_run })
 }
 

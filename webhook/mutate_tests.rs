@@ -1,14 +1,20 @@
 //! Pods in, hints out: bursts, dry-runs, and what is done about a patch that would fail.
 
 use crate::tests::{PATIENT, Rig, UID, apply, hint_of, node, pod, review, world};
+use crate::{Limits, SnapshotAge};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod as WirePod;
 use napkeeper_api::convert;
 use napkeeper_core::clock::Clock;
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::cluster::pool::NodePool;
+use napkeeper_serve::metrics;
+use napkeeper_serve::prometheus_client::encoding::text::encode;
+use napkeeper_serve::prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Creates a pod: what it looks like then.
 async fn create(rig: &Rig, pod: &Value) -> Value {
@@ -168,4 +174,40 @@ async fn a_pod_that_fits_nowhere_is_told_what_would_have_to_change() {
     assert_eq!(hint["change"], "for a node of NodePool general: do not ask for the label team", "{hint}");
     let wide = hint_of(&create(&rig, &pod("9999")).await);
     assert!(wide["change"].as_str().unwrap().contains("ask for at most "), "{wide}");
+}
+
+#[tokio::test]
+async fn too_many_and_too_slow_are_let_in_without_a_hint_and_counted() {
+    let hurried = Limits { concurrency: 1, hint: Duration::from_millis(50), ..PATIENT };
+    let rig = Rig::new(Some(small_world()), hurried);
+    rig.clock.slow(3_000);
+    // One is being answered, one waits for it, and for the others there is no place.
+    for _ in 0..4 {
+        let answer = rig.ask("/mutate", &review("CREATE", "", &pod("1"), &Value::Null)).await;
+        assert_eq!(answer["allowed"], true);
+        let warning = answer["warnings"][0].as_str().unwrap();
+        assert!(warning.ends_with("it took too long") || warning.ends_with("too many requests at once"), "{warning}");
+    }
+    let metrics = rig.metrics();
+    for reason in ["deadline", "overload"] {
+        let line = format!(r#"admission_failures_total{{path="/mutate",reason="{reason}"}} "#);
+        let count =
+            metrics.lines().find_map(|l| l.strip_prefix("napkeeper_")?.strip_prefix(&line)?.parse::<u32>().ok());
+        assert!(count.is_some_and(|n| n > 0), "{reason}: {metrics}");
+    }
+    assert!(metrics.contains(r#"outcome="failed_open"} 4"#), "{metrics}");
+}
+
+#[test]
+fn the_age_of_the_picture_is_told_once_there_is_one() {
+    let mut registry = metrics::registry();
+    let age = SnapshotAge::register(&mut registry);
+    let told = |registry: &Registry| {
+        let mut text = String::new();
+        encode(&mut text, registry).unwrap();
+        text.lines().find_map(|line| line.strip_prefix("napkeeper_snapshot_age_seconds ")?.parse::<f64>().ok())
+    };
+    assert_eq!(told(&registry), None);
+    age.renewed(Timestamp::now() - SignedDuration::from_secs(90));
+    assert!(told(&registry).is_some_and(|age| (89.0..120.0).contains(&age)), "{:?}", told(&registry));
 }

@@ -1,12 +1,14 @@
 //! The router: which path answers what, within which limits?
 
 use crate::basis::Basis;
+use crate::checked::{self, BadPatch};
+use crate::defaults::{self, Given};
 use crate::guard::Guard;
 use crate::hinter::{Hinter, NoAnswer, Snapshots};
 use crate::metrics::Metrics;
 use crate::review::{Answer, Request};
 use crate::validate::Judge;
-use crate::{checked, mutate, validate};
+use crate::{mutate, validate};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -18,6 +20,7 @@ use axum::routing::post;
 use jiff::Timestamp;
 use napkeeper_core::clock::Clock;
 use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::placement::Placement;
 use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_verdict::SchemaError;
 use std::io;
@@ -63,6 +66,7 @@ pub struct Webhook {
     snapshots: Snapshots,
     hinter: Hinter,
     guard: Guard,
+    placement: watch::Receiver<Arc<Placement>>,
     namespace: String,
     limits: Limits,
     judging: Arc<Semaphore>,
@@ -88,6 +92,7 @@ impl Webhook {
             hinter: Hinter::start(snapshots.clone(), clock, limits.concurrency)?,
             snapshots,
             guard: Guard::default(),
+            placement: watch::channel(Arc::default()).1,
             namespace: namespace.to_owned(),
             limits,
             judging: Arc::new(Semaphore::new(limits.concurrency)),
@@ -113,6 +118,12 @@ impl Webhook {
         Self { guard, ..self }
     }
 
+    /// The same webhook, giving pods what these policies say.
+    #[must_use]
+    pub fn placing(self, placement: watch::Receiver<Arc<Placement>>) -> Self {
+        Self { placement, ..self }
+    }
+
     /// Judges on a thread for blocking work. One that is late keeps its place until it ends.
     async fn judge(&self, request: Request) -> Result<Option<Answer>, NoAnswer> {
         let place = Arc::clone(&self.judging).try_acquire_owned().map_err(|_| NoAnswer::Overload)?;
@@ -129,20 +140,40 @@ impl Webhook {
         }
     }
 
-    /// Hints at where a pod will run.
-    async fn hint(&self, request: Request) -> Result<Option<Answer>, NoAnswer> {
-        let Some(subject) = mutate::subject(&request, &self.namespace) else { return Ok(None) };
-        let hint = self.hinter.ask(subject, self.limits.hint).await?;
-        if let Some(hint) = &hint {
-            self.metrics.hinted(hint.kind());
+    /// Gives a pod its defaults, and hints at where it will run then.
+    async fn mutate(&self, request: Request) -> Result<Option<Answer>, NoAnswer> {
+        let Some(namespace) = mutate::namespace(&request, &self.namespace) else { return Ok(None) };
+        let dry_run = request.dry_run.unwrap_or_default();
+        let Some(subject) = mutate::subject(&request.object, namespace, dry_run) else { return Ok(None) };
+        let placement = Arc::clone(&self.placement.borrow());
+        let given = defaults::give(&placement, &request.object, &subject, &request.uid).map_err(not_sent)?;
+        let (mut answer, subject, placed) = match given {
+            Given::Nothing => (Answer::allow(), subject, None),
+            Given::Unknown(warning) => (Answer { warnings: vec![warning], ..Answer::allow() }, subject, None),
+            Given::Placed(placed) => {
+                let Some(subject) = mutate::subject(&placed.object, namespace, dry_run) else {
+                    return Err(NoAnswer::Patch);
+                };
+                (Answer { patch: placed.patch, ..Answer::allow() }, subject, Some(placed.object))
+            }
+        };
+        let object = placed.as_ref().unwrap_or(&request.object);
+        match self.hinter.ask(subject, self.limits.hint).await {
+            Ok(None) => {}
+            Ok(Some(hint)) => {
+                self.metrics.hinted(hint.kind());
+                answer.patch.extend(mutate::patch(object, &hint));
+                answer.facts = (!answer.patch.is_empty()).then(|| self.basis.borrow().served(Timestamp::now()));
+            }
+            Err(why) if answer.patch.is_empty() => return Err(why),
+            Err(why) => {
+                // The defaults were asked for, whether or not there is time for a hint.
+                self.metrics.failed(MUTATE, why.as_str());
+                answer.warnings.push(unanswered(MUTATE, why));
+            }
         }
-        let patch = hint.map(|hint| mutate::patch(&request.object, &hint)).filter(|patch| !patch.is_empty());
-        if let Some(Err(why)) = patch.as_ref().map(|patch| checked::check(&request.object, patch)) {
-            tracing::debug!(%why, "a patch is not sent");
-            return Err(NoAnswer::Patch);
-        }
-        let served = self.basis.borrow().served(Timestamp::now());
-        Ok(patch.map(|patch| Answer { patch, facts: Some(served), ..Answer::allow() }))
+        checked::check(&request.object, &answer.patch).map_err(not_sent)?;
+        Ok((answer != Answer::allow()).then_some(answer))
     }
 
     fn finish(
@@ -174,6 +205,12 @@ impl Webhook {
         self.metrics.answered(path, "malformed", since.elapsed());
         (status, format!("{why}\n")).into_response()
     }
+}
+
+/// A patch that the API server would fail the request for.
+fn not_sent(why: BadPatch) -> NoAnswer {
+    tracing::debug!(%why, "a patch is not sent");
+    NoAnswer::Patch
 }
 
 /// The request in a body, or why there is none.
@@ -216,6 +253,6 @@ async fn on_mutate(State(webhook): State<Arc<Webhook>>, body: Result<Bytes, Byte
         Err((status, why)) => return webhook.refuse_body(MUTATE, since, status, &why),
     };
     let uid = request.uid.clone();
-    let answer = webhook.hint(request).await;
+    let answer = webhook.mutate(request).await;
     webhook.finish(MUTATE, since, &uid, answer)
 }

@@ -14,6 +14,7 @@ use napkeeper_core::cluster::node::Node;
 use napkeeper_core::cluster::pod::Labels;
 use napkeeper_core::facts::{Fact, Known, SizeListing};
 use napkeeper_core::names::{NodeName, Region, Uid};
+use napkeeper_core::placement::Placement;
 use napkeeper_core::resources::Resources;
 use napkeeper_serve::metrics;
 use napkeeper_serve::prometheus_client::encoding::text::encode;
@@ -21,6 +22,7 @@ use napkeeper_serve::prometheus_client::registry::Registry;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 use tower::ServiceExt;
@@ -33,18 +35,28 @@ pub(crate) const PATIENT: Limits =
 
 /// A clock that stands still until it is moved.
 #[derive(Debug, Default)]
-pub(crate) struct HandClock(std::sync::atomic::AtomicI64);
+pub(crate) struct HandClock {
+    seconds: AtomicI64,
+    /// Whoever asks for the time waits for so long.
+    delay: AtomicU64,
+}
 
 impl HandClock {
     /// Lets seconds pass.
     pub(crate) fn pass(&self, seconds: i64) {
-        self.0.fetch_add(seconds, std::sync::atomic::Ordering::SeqCst);
+        self.seconds.fetch_add(seconds, Ordering::SeqCst);
+    }
+
+    /// Makes whoever asks for the time wait.
+    pub(crate) fn slow(&self, milliseconds: u64) {
+        self.delay.store(milliseconds, Ordering::SeqCst);
     }
 }
 
 impl Clock for HandClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_second(1_790_000_000 + self.0.load(std::sync::atomic::Ordering::SeqCst)).unwrap()
+        std::thread::sleep(Duration::from_millis(self.delay.load(Ordering::SeqCst)));
+        Timestamp::from_second(1_790_000_000 + self.seconds.load(Ordering::SeqCst)).unwrap()
     }
 
     fn ours(&self, real: Timestamp) -> Timestamp {
@@ -61,10 +73,15 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn new(snapshot: Option<Snapshot>, limits: Limits) -> Self {
+        Self::placing(snapshot, limits, Placement::default())
+    }
+
+    pub(crate) fn placing(snapshot: Option<Snapshot>, limits: Limits, placement: Placement) -> Self {
         let mut registry = metrics::registry();
         let (snapshots, receiver) = watch::channel(snapshot.map(Arc::new));
         let clock = Arc::new(HandClock::default());
         let webhook = Webhook::new("napkeeper-system", receiver, clock.clone(), limits, &mut registry).unwrap();
+        let webhook = webhook.placing(watch::channel(Arc::new(placement)).1);
         Self { router: router(Arc::new(webhook)), registry, snapshots, clock }
     }
 
@@ -483,7 +500,7 @@ async fn what_is_no_review_is_said_to_be_so() {
 }
 
 /// Any JSON, small.
-fn any_json() -> impl Strategy<Value = Value> {
+pub(crate) fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),

@@ -18,8 +18,11 @@ use napkeeper_verdict::{Finding, Severity, Verdict};
 use serde_json::Value;
 
 /// What is judged: API group, versions, kind.
-const JUDGED: [(&str, &[&str], &str); 2] =
-    [("karpenter.sh", &["v1"], "NodePool"), ("karpenter.azure.com", &["v1alpha2", "v1beta1"], "AKSNodeClass")];
+const JUDGED: [(&str, &[&str], &str); 3] = [
+    ("karpenter.sh", &["v1"], "NodePool"),
+    ("karpenter.azure.com", &["v1alpha2", "v1beta1"], "AKSNodeClass"),
+    ("napkeeper.io", &["v1alpha1"], "PlacementPolicy"),
+];
 
 /// Rules by which a newer schema may allow more: fields and values of which we have not heard.
 const OF_THE_SCHEMA: [&str; 2] = [rules::UNKNOWN_FIELD.id, rules::ENUM.id];

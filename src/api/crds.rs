@@ -3,6 +3,7 @@
 use crate::azure::AKSNodeClass;
 use crate::cel_rules;
 use crate::karpenter::{NodeClaim, NodePool};
+use crate::placement::PlacementPolicy;
 use crate::record::OrphanRecord;
 use crate::sweep::OrphanSweep;
 use kube::core::CustomResourceExt;
@@ -22,10 +23,17 @@ pub struct Crd {
 /// # Errors
 /// When a generated definition cannot be written as JSON, or lacks a field that a rule is about, which a test rules out.
 pub fn all() -> Result<Vec<Crd>, serde_json::Error> {
-    [NodePool::crd(), NodeClaim::crd(), AKSNodeClass::crd(), OrphanSweep::crd(), OrphanRecord::crd()]
-        .into_iter()
-        .map(|crd| finish(serde_json::to_value(crd)?))
-        .collect()
+    [
+        NodePool::crd(),
+        NodeClaim::crd(),
+        AKSNodeClass::crd(),
+        OrphanSweep::crd(),
+        OrphanRecord::crd(),
+        PlacementPolicy::crd(),
+    ]
+    .into_iter()
+    .map(|crd| finish(serde_json::to_value(crd)?))
+    .collect()
 }
 
 /// What the derive does not do: absent is the only way to say nothing (upstream's fields are not nullable), all of

@@ -1,6 +1,6 @@
 //! Wire types of the Kubernetes objects that napkeeper reads and writes.
 //!
-//! [`karpenter`], [`azure`], [`sweep`] and [`record`] are the kinds. [`yaml`] reads files and knows where each value
+//! [`karpenter`], [`azure`], [`sweep`], [`record`] and [`placement`] are the kinds. [`yaml`] reads files and knows where each value
 //! stands, [`convert`] turns objects into the domain's types and back, [`manifests`] does both for a folder.
 
 pub mod azure;
@@ -14,6 +14,7 @@ pub mod facts;
 pub mod karpenter;
 pub mod manifests;
 pub mod path;
+pub mod placement;
 pub mod record;
 pub mod sweep;
 pub mod wire;

@@ -22,6 +22,7 @@ pub mod lifecycle;
 pub mod money;
 pub mod names;
 pub mod orphans;
+pub mod placement;
 pub mod plan;
 pub mod ports;
 pub mod provisioning;

@@ -17,6 +17,7 @@ pub mod memory;
 mod ours;
 mod owner;
 mod pause;
+mod placement;
 pub mod saved;
 mod tokens;
 pub mod watch;
@@ -29,6 +30,7 @@ pub use gate::Gate;
 pub use lease::{LEASE, LeaseHandle, stand};
 pub use owner::foreign_definitions;
 pub use pause::{PAUSE_CONFIG_MAP, read_pause};
+pub use placement::follow_placement;
 pub use tokens::JoinTokens;
 pub use write::Writer;
 

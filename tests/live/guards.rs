@@ -14,12 +14,13 @@ use std::time::{Duration, Instant};
 const IN_FORCE: Duration = Duration::from_secs(120);
 
 /// All definitions that are guarded, and an object of each.
-const GUARDED: [&str; 5] = [
+const GUARDED: [&str; 6] = [
     "nodepools.karpenter.sh",
     "nodeclaims.karpenter.sh",
     "aksnodeclasses.karpenter.azure.com",
     "orphansweeps.napkeeper.io",
     "orphanrecords.napkeeper.io",
+    "placementpolicies.napkeeper.io",
 ];
 
 fn exported() -> Result<String> {
@@ -48,6 +49,7 @@ async fn furnished() -> Result<ControlPlane> {
     for file in ["aksnodeclass", "nodepool-general-purpose", "nodepool-gpu", "orphansweep"] {
         plane.apply(&std::fs::read_to_string(repository(&format!("manifests/quickstart/{file}.yaml")))?).await?;
     }
+    plane.apply(&std::fs::read_to_string(repository("manifests/examples/placementpolicy.yaml"))?).await?;
     let record = json!({ "apiVersion": "napkeeper.io/v1alpha1", "kind": "OrphanRecord", "metadata": { "name": "r" }, "spec": {} });
     plane.apply(&record.to_string()).await?;
     plane.apply(&claim("gpu-1", "gpu")).await?;
@@ -105,7 +107,7 @@ async fn definitions_stay_while_they_have_objects() -> Result<()> {
     // An acknowledgement lets one go that still has objects; without objects none is needed.
     plane.kubectl(&["annotate", "crd", "nodepools.karpenter.sh", "napkeeper.io/delete-acknowledged=yes"]).await?;
     ensure!(refused(&plane, &["crd", "nodepools.karpenter.sh"]).await.is_none());
-    for kind in ["nodeclaims", "aksnodeclasses", "orphansweeps", "orphanrecords"] {
+    for kind in ["nodeclaims", "aksnodeclasses", "orphansweeps", "orphanrecords", "placementpolicies"] {
         plane.kubectl(&["delete", kind, "--all"]).await?;
     }
     for definition in &GUARDED[1..] {

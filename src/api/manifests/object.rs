@@ -9,6 +9,7 @@ use napkeeper_core::cluster::pod::Pod;
 use napkeeper_core::cluster::pool::{NodeClass, NodePool};
 use napkeeper_core::cluster::sweep::Sweep;
 use napkeeper_core::cluster::volume::Volume;
+use napkeeper_core::placement::Policy;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub enum Object {
     NodeClaim(Box<Claim>),
     /// OrphanSweep.
     Sweep(Box<Sweep>),
+    /// PlacementPolicy.
+    Placement(Box<Policy>),
     /// Deployment.
     Deployment(Deployment),
     /// StatefulSet.
@@ -109,6 +112,9 @@ pub fn object(value: &Value) -> Result<Object, Violations> {
         }
         ("napkeeper.io/v1alpha1", "OrphanSweep") => {
             convert::sweep(&decode(&with_spec(value))?).map(|o| Object::Sweep(Box::new(o)))
+        }
+        ("napkeeper.io/v1alpha1", "PlacementPolicy") => {
+            convert::placement_policy(&decode(value)?).map(|o| Object::Placement(Box::new(o)))
         }
         ("apps/v1", "Deployment") => convert::deployment(&decode(value)?).map(Object::Deployment),
         ("apps/v1", "DaemonSet") => convert::daemon_set(&decode(value)?).map(Object::DaemonSet),

@@ -10,7 +10,7 @@ use napkeeper_core::names::Region;
 use napkeeper_serve::{
     Certificates, Health, Lifecycle, Limits, Part, TlsMetrics, bind, metrics, run, serve_plain, serve_tls,
 };
-use napkeeper_webhook::{Guard, Webhook, router};
+use napkeeper_webhook::{Guard, SnapshotAge, Webhook, router};
 use source::Source;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -75,10 +75,12 @@ fn parts(
         &mut registry,
     )?;
     let (basis, by) = watch::channel(webhook.basis());
-    let webhook = webhook.by(by).guarding(options.guard);
+    let (placement, placing) = watch::channel(Arc::default());
+    let webhook = webhook.by(by).guarding(options.guard).placing(placing);
+    let age = SnapshotAge::register(&mut registry);
     let (admission_router, health_router) = (router(Arc::new(webhook)), Health::new(lifecycle).router(registry));
     let (kubeconfig, namespace) = (options.kubeconfig.clone(), options.namespace.clone());
-    let source = Source { kubeconfig, namespace, region: options.region.clone(), snapshots, basis };
+    let source = Source { kubeconfig, namespace, region: options.region.clone(), snapshots, placement, age, basis };
     let (one, two, three) = (lifecycle.clone(), lifecycle.clone(), lifecycle.clone());
     let limits = Limits::default();
     Ok(vec![

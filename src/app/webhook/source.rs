@@ -13,10 +13,11 @@ use napkeeper_core::controller::Controller;
 use napkeeper_core::facts::{Known, PriceSheet, Quota, STALE_AFTER, catalog_of};
 use napkeeper_core::labels;
 use napkeeper_core::names::Region;
+use napkeeper_core::placement::Placement;
 use napkeeper_kube::watch::{Kind, WatchEvent, WatchOptions, watch as watch_cluster};
-use napkeeper_kube::{connect, follow_facts};
+use napkeeper_kube::{connect, follow_facts, follow_placement};
 use napkeeper_serve::Lifecycle;
-use napkeeper_webhook::Basis;
+use napkeeper_webhook::{Basis, SnapshotAge};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +43,10 @@ pub(crate) struct Source {
     pub(crate) region: Option<Region>,
     /// Where the latest Snapshot goes, with its instance types, once all kinds have been listed.
     pub(crate) snapshots: watch::Sender<Option<Arc<Snapshot>>>,
+    /// Where PlacementPolicies and Namespaces go.
+    pub(crate) placement: watch::Sender<Arc<Placement>>,
+    /// When the picture of the cluster was last renewed.
+    pub(crate) age: SnapshotAge,
     /// Where rules and facts go that objects are judged by.
     pub(crate) basis: watch::Sender<Arc<Basis>>,
 }
@@ -66,7 +71,8 @@ impl Source {
         let options = WatchOptions { kinds: KINDS.into(), ..WatchOptions::new(clock, self.namespace.clone()) };
         tokio::select! {
             () = watch_cluster(client.clone(), options, sender) => Ok(()),
-            () = follow_facts(client, &self.namespace, facts) => Ok(()),
+            () = follow_facts(client.clone(), &self.namespace, facts) => Ok(()),
+            () = follow_placement(client, self.placement.clone()) => Ok(()),
             published = self.publish(changes, published) => published,
             () = lifecycle.draining() => Ok(()),
         }
@@ -121,6 +127,7 @@ impl Source {
                     let Some(region) = &region else { continue };
                     seen.refresh_types(region, &InstanceTypeOptions::default());
                     self.snapshots.send_replace(Some(Arc::new(seen.snapshot().clone())));
+                    self.age.renewed(Timestamp::now());
                 }
             }
         }

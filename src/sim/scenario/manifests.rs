@@ -117,6 +117,7 @@ impl<'d> Gathering<'d> {
             Object::NodeClaim(_) => self.skip("karpenter.sh/v1 NodeClaim".to_owned()),
             Object::Pod(_) => self.skip("v1 Pod".to_owned()),
             Object::Volume(_) => self.skip("v1 PersistentVolume".to_owned()),
+            Object::Placement(_) => self.skip("napkeeper.io/v1alpha1 PlacementPolicy".to_owned()),
             Object::Other { api_version, kind, .. } => self.skip(format!("{api_version} {kind}")),
         }
     }

@@ -80,6 +80,7 @@ const CLUSTER: &[(&str, &str, &str)] = &[
     ("karpenter.sh", "NodePool", "nodepools"),
     ("napkeeper.io", "OrphanRecord", "orphanrecords"),
     ("napkeeper.io", "OrphanSweep", "orphansweeps"),
+    ("napkeeper.io", "PlacementPolicy", "placementpolicies"),
 ];
 
 impl Resource {

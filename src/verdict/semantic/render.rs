@@ -119,7 +119,7 @@ impl<'o> Identity<'o> {
             Object::DisruptionBudget(o) => ("PodDisruptionBudget", &o.key),
             Object::Pod(o) => ("Pod", &o.key),
             Object::Job(o) => ("Job", &o.key),
-            Object::Sweep(_) | Object::Volume(_) | Object::Other { .. } => return None,
+            Object::Sweep(_) | Object::Placement(_) | Object::Volume(_) | Object::Other { .. } => return None,
         };
         Some(Self { kind, namespace: Some(key.namespace.as_str()), name: key.name.as_str() })
     }

@@ -1,0 +1,241 @@
+//! Defaults: what does a PlacementPolicy write into a pod?
+//!
+//! [`napkeeper_core::placement`] says what; here it becomes a JSON patch that adds and never replaces.
+
+use crate::checked::{BadPatch, without_managed_fields};
+use crate::mutate::Subject;
+use json_patch::{PatchOperation, patch_unsafe};
+use napkeeper_core::cluster::pod::Labels;
+use napkeeper_core::labels;
+use napkeeper_core::placement::{Asked, Change, NONE, PLACED_BY, PLACEMENT, Placement, SpreadDefault, defaults, hash};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::slice;
+use std::sync::Arc;
+
+/// Weight, of 100, with which a pod prefers spot: more than all that an image's architecture gains.
+const SPOT_WEIGHT: i64 = 50;
+/// Weight, of 100, with which a pod prefers an architecture.
+const ARCHITECTURE_WEIGHT: i64 = 10;
+/// Older key of the architecture, which the kubelet still sets.
+const OLD_ARCH: &str = "beta.kubernetes.io/arch";
+/// Node labels that say whether a node is spot.
+const CAPACITY: [&str; 3] = [labels::CAPACITY_TYPE, labels::SCALE_SET_PRIORITY, labels::PRIORITY];
+/// Node labels that say a node's architecture.
+const ARCHITECTURE: [&str; 2] = [labels::ARCH, OLD_ARCH];
+
+const AFFINITY: [&str; 3] = ["spec", "affinity", "nodeAffinity"];
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+
+/// A pod with its defaults.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    /// The pod as it will be, without its managed fields.
+    pub(crate) object: Value,
+    /// Operations that make it so.
+    pub(crate) patch: Vec<Value>,
+}
+
+/// What the policies have for a pod.
+#[derive(Debug)]
+pub(crate) enum Given {
+    /// Nothing.
+    Nothing,
+    /// It names a policy that does not exist: a warning.
+    Unknown(String),
+    /// This.
+    Placed(Placed),
+}
+
+/// Gives a pod the defaults that it is to have. `uid` is that of the request.
+pub(crate) fn give(placement: &Placement, object: &Value, subject: &Subject, uid: &str) -> Result<Given, BadPatch> {
+    if placement.policies.is_empty() {
+        return Ok(match wanted(object).filter(|name| *name != NONE) {
+            Some(name) => Given::Unknown(no_such_policy(name)),
+            None => Given::Nothing,
+        });
+    }
+    let asked = asked(object, subject, uid);
+    let namespace = subject.pod.key.namespace.as_str();
+    let Some(policy) = placement.policy(namespace, &asked) else {
+        let named = asked.asks.as_ref().or_else(|| placement.namespaces.get(namespace)?.asks.as_ref());
+        let unknown = named.filter(|name| ***name != *NONE).map(|name| Given::Unknown(no_such_policy(name)));
+        return Ok(unknown.unwrap_or(Given::Nothing));
+    };
+    let changes = defaults(policy, &asked);
+    if changes.is_empty() {
+        return Ok(Given::Nothing);
+    }
+    let mut writer = Writer { object: without_managed_fields(object), patch: Vec::new() };
+    for change in &changes {
+        writer.write(change)?;
+    }
+    writer.set(&["metadata", "annotations", PLACED_BY], json!(policy.name.as_str()))?;
+    Ok(Given::Placed(Placed { object: writer.object, patch: writer.patch }))
+}
+
+fn no_such_policy(name: &str) -> String {
+    let name = crate::hint::shorten(name, 64);
+    format!("napkeeper: there is no PlacementPolicy {name}, which {PLACEMENT} names: the pod gets no defaults")
+}
+
+fn annotation<'o>(object: &'o Value, key: &str) -> Option<&'o str> {
+    object["metadata"]["annotations"][key].as_str()
+}
+
+fn wanted(object: &Value) -> Option<&str> {
+    annotation(object, PLACEMENT)
+}
+
+/// What a pod says for itself.
+fn asked(object: &Value, subject: &Subject, uid: &str) -> Asked {
+    let spec = &object["spec"];
+    let key = &subject.pod.key;
+    let owners = object["metadata"]["ownerReferences"].as_array();
+    let identity = match &subject.prefix {
+        Some(_) => format!("{}/{uid}", key.namespace),
+        None => key.to_string(),
+    };
+    let tolerated = |of: &[&str]| {
+        let tolerations = spec["tolerations"].as_array().into_iter().flatten();
+        tolerations.filter_map(|t| t["key"].as_str()).any(|key| of.contains(&key))
+    };
+    Asked {
+        labels: subject.pod.shape.labels.clone(),
+        asks: wanted(object).map(Arc::from),
+        placed: annotation(object, PLACED_BY).is_some(),
+        has_spread: spec["topologySpreadConstraints"].as_array().is_some_and(|list| !list.is_empty()),
+        has_capacity_type: names_label(spec, &CAPACITY) || tolerated(&CAPACITY),
+        has_architecture: names_label(spec, &ARCHITECTURE),
+        has_do_not_disrupt: annotation(object, labels::DO_NOT_DISRUPT).is_some(),
+        of_job: owners.into_iter().flatten().any(|o| o["controller"] == true && o["kind"] == "Job"),
+        hash: hash(&identity),
+    }
+}
+
+/// True when selector or node affinity speak of one of these labels.
+fn names_label(spec: &Value, keys: &[&str]) -> bool {
+    let affinity = &spec["affinity"]["nodeAffinity"];
+    let required = affinity[REQUIRED]["nodeSelectorTerms"].as_array().into_iter().flatten();
+    let preferred = affinity[PREFERRED].as_array().into_iter().flatten().map(|term| &term["preference"]);
+    let expressions = required.chain(preferred).filter_map(|term| term["matchExpressions"].as_array()).flatten();
+    let mut named = expressions.filter_map(|expression| expression["key"].as_str());
+    let selected = spec["nodeSelector"].as_object().is_some_and(|map| keys.iter().any(|key| map.contains_key(*key)));
+    selected || named.any(|key| keys.contains(&key))
+}
+
+/// Writes a patch and what comes of it.
+struct Writer {
+    object: Value,
+    patch: Vec<Value>,
+}
+
+impl Writer {
+    fn write(&mut self, change: &Change) -> Result<(), BadPatch> {
+        match change {
+            Change::Spread(constraint, labels) => {
+                self.append(&["spec", "topologySpreadConstraints"], spread(constraint, labels))
+            }
+            Change::Spot => {
+                let toleration = json!({
+                    "key": labels::SCALE_SET_PRIORITY, "operator": "Equal", "value": "spot", "effect": "NoSchedule",
+                });
+                self.append(&["spec", "tolerations"], toleration)?;
+                self.prefer(SPOT_WEIGHT, labels::CAPACITY_TYPE, "spot")
+            }
+            Change::OnDemand => self.stay_on_demand(),
+            Change::DoNotDisrupt(time) => {
+                self.set(&["metadata", "annotations", labels::DO_NOT_DISRUPT], json!(&**time))
+            }
+            Change::Architecture(arch) => self.prefer(ARCHITECTURE_WEIGHT, labels::ARCH, arch),
+        }
+    }
+
+    fn prefer(&mut self, weight: i64, key: &str, value: &str) -> Result<(), BadPatch> {
+        let preference = json!({ "matchExpressions": [{ "key": key, "operator": "In", "values": [value] }] });
+        let term = json!({ "weight": weight, "preference": preference });
+        self.append(&[AFFINITY[0], AFFINITY[1], AFFINITY[2], PREFERRED], term)
+    }
+
+    /// Not on what is labelled as spot; nodes that nobody has labelled are on demand.
+    fn stay_on_demand(&mut self) -> Result<(), BadPatch> {
+        let not_spot = |key: &str| json!({ "key": key, "operator": "NotIn", "values": ["spot"] });
+        let keys = [labels::CAPACITY_TYPE, labels::SCALE_SET_PRIORITY];
+        let terms = [AFFINITY[0], AFFINITY[1], AFFINITY[2], REQUIRED, "nodeSelectorTerms"];
+        let given = self.object["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"].as_array();
+        let given = given.map_or(0, Vec::len);
+        if given == 0 {
+            return self.append(&terms, json!({ "matchExpressions": keys.map(not_spot) }));
+        }
+        // One of them must hold, so each gets it. None is without conditions: such a pod is not read at all.
+        for i in 0..given {
+            let index = i.to_string();
+            let path = [&terms[..], &[&index, "matchExpressions"]].concat();
+            for key in keys {
+                self.append(&path, not_spot(key))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an item to a list, with the list and all that it stands in where they are missing.
+    fn append(&mut self, path: &[&str], item: Value) -> Result<(), BadPatch> {
+        match self.missing(path) {
+            Some(depth) => self.add(path, depth, json!([item])),
+            None => self.apply(&format!("{}/-", pointer(path)), &item),
+        }
+    }
+
+    /// Sets what is not set yet.
+    fn set(&mut self, path: &[&str], value: Value) -> Result<(), BadPatch> {
+        match self.missing(path) {
+            Some(depth) => self.add(path, depth, value),
+            None => Ok(()),
+        }
+    }
+
+    /// The place in a path of the first part that is not there.
+    fn missing(&self, path: &[&str]) -> Option<usize> {
+        let mut at = &self.object;
+        for (depth, key) in path.iter().enumerate() {
+            let child = match at {
+                Value::Array(list) => key.parse::<usize>().ok().and_then(|i| list.get(i)),
+                other => other.get(*key),
+            };
+            match child.filter(|value| !value.is_null()) {
+                Some(value) => at = value,
+                None => return Some(depth),
+            }
+        }
+        None
+    }
+
+    fn add(&mut self, path: &[&str], depth: usize, value: Value) -> Result<(), BadPatch> {
+        let (there, inner) = path.split_at((depth + 1).min(path.len()));
+        let whole = inner.iter().rev().fold(value, |value, key| json!({ *key: value }));
+        self.apply(&pointer(there), &whole)
+    }
+
+    fn apply(&mut self, path: &str, value: &Value) -> Result<(), BadPatch> {
+        let operation = json!({ "op": "add", "path": path, "value": value });
+        let parsed = PatchOperation::deserialize(&operation).map_err(|e| BadPatch::Apply(e.to_string()))?;
+        patch_unsafe(&mut self.object, slice::from_ref(&parsed)).map_err(|e| BadPatch::Apply(e.to_string()))?;
+        self.patch.push(operation);
+        Ok(())
+    }
+}
+
+fn pointer(path: &[&str]) -> String {
+    path.iter().map(|key| format!("/{}", key.replace('~', "~0").replace('/', "~1"))).collect()
+}
+
+fn spread(constraint: &SpreadDefault, labels: &Labels) -> Value {
+    let labels: serde_json::Map<String, Value> = labels.iter().map(|(k, v)| (k.to_string(), json!(&**v))).collect();
+    json!({
+        "maxSkew": constraint.max_skew,
+        "topologyKey": &*constraint.topology_key,
+        "whenUnsatisfiable": if constraint.hard { "DoNotSchedule" } else { "ScheduleAnyway" },
+        "labelSelector": { "matchLabels": labels },
+    })
+}
