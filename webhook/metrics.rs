@@ -14,7 +14,8 @@ type Label = (&'static str, &'static str);
 pub(crate) struct Metrics {
     requests: Family<[Label; 2], Counter>,
     failures: Family<[Label; 2], Counter>,
-    duration: Family<[Label; 1], Histogram, fn() -> Histogram>,
+    denials: Family<[(&'static str, String); 1], Counter>,
+    duration: Family<[Label; 2], Histogram, fn() -> Histogram>,
 }
 
 impl Metrics {
@@ -22,19 +23,31 @@ impl Metrics {
         let metrics = Self {
             requests: Family::default(),
             failures: Family::default(),
+            denials: Family::default(),
             duration: Family::new_with_constructor(|| Histogram::new(LATENCY_SECONDS)),
         };
         let help = "Admission requests, by path and outcome: allowed, refused, patched, passed, failed_open, malformed";
         registry.register("admission_requests", help, metrics.requests.clone());
         let help = "Admission requests without a proper answer, by path and reason";
         registry.register("admission_failures", help, metrics.failures.clone());
-        registry.register("admission_duration_seconds", "Time to answer, by path", metrics.duration.clone());
+        let help = "Rules by which writes were refused; a refusal by two rules counts for both";
+        registry.register("admission_denials", help, metrics.denials.clone());
+        let help = "Time to answer, by path and outcome";
+        registry.register("admission_duration_seconds", help, metrics.duration.clone());
         metrics
     }
 
     pub(crate) fn answered(&self, path: &'static str, outcome: &'static str, took: Duration) {
-        self.requests.get_or_create(&[("path", path), ("outcome", outcome)]).inc();
-        self.duration.get_or_create(&[("path", path)]).observe(took.as_secs_f64());
+        let labels = [("path", path), ("outcome", outcome)];
+        self.requests.get_or_create(&labels).inc();
+        self.duration.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// Rules are ours, so there are only so many labels.
+    pub(crate) fn denied(&self, rules: &[&str]) {
+        for rule in rules {
+            self.denials.get_or_create(&[("rule", (*rule).to_owned())]).inc();
+        }
     }
 
     pub(crate) fn failed(&self, path: &'static str, reason: &'static str) {
