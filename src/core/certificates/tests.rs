@@ -241,7 +241,10 @@ fn a_stranger_stays_until_our_leaf_is_taken_up() {
     for _ in 0..3 {
         steps.push(world.act(2));
     }
-    assert!(matches!(&steps[..], [Step::MakeAuthority, Step::Publish(both), Step::Settle] if both.len() == 2), "{steps:?}");
+    assert!(
+        matches!(&steps[..], [Step::MakeAuthority, Step::Publish(both), Step::Settle] if both.len() == 2),
+        "{steps:?}"
+    );
     world.wait(60);
     assert_eq!(world.act(2), Step::MakeLeaf);
     assert_eq!(world.act(2), Step::Rest);
