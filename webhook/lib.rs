@@ -30,5 +30,4 @@ mod tests;
 pub use basis::Basis;
 pub use guard::{DELETE_ACKNOWLEDGED, Guard};
 pub use hint::{PLACEMENT_HINT, PlacementHint};
-pub use metrics::SnapshotAge;
 pub use router::{Limits, StartError, Webhook, router};

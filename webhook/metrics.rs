@@ -1,50 +1,11 @@
 //! Metrics: how often is the webhook asked, how does it answer, and how fast?
 
-use jiff::Timestamp;
 use napkeeper_serve::metrics::LATENCY_SECONDS;
-use napkeeper_serve::prometheus_client::collector::Collector;
-use napkeeper_serve::prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use napkeeper_serve::prometheus_client::metrics::counter::Counter;
 use napkeeper_serve::prometheus_client::metrics::family::Family;
-use napkeeper_serve::prometheus_client::metrics::gauge::ConstGauge;
 use napkeeper_serve::prometheus_client::metrics::histogram::Histogram;
-use napkeeper_serve::prometheus_client::registry::{Registry, Unit};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use napkeeper_serve::prometheus_client::registry::Registry;
 use std::time::Duration;
-
-/// How old the picture of the cluster is that hints go by. Without one there is no sample.
-#[derive(Debug, Clone, Default)]
-pub struct SnapshotAge(Arc<AtomicI64>);
-
-impl SnapshotAge {
-    /// Exports it as `napkeeper_snapshot_age_seconds`.
-    #[must_use]
-    pub fn register(registry: &mut Registry) -> Self {
-        let age = Self::default();
-        registry.register_collector(Box::new(age.clone()));
-        age
-    }
-
-    /// Notes when the picture was renewed.
-    pub fn renewed(&self, at: Timestamp) {
-        self.0.store(at.as_millisecond(), Ordering::Relaxed);
-    }
-}
-
-impl Collector for SnapshotAge {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let renewed = self.0.load(Ordering::Relaxed);
-        if renewed == 0 {
-            return Ok(());
-        }
-        let age = Timestamp::now().as_millisecond().saturating_sub(renewed).max(0);
-        let gauge = ConstGauge::new(std::time::Duration::from_millis(age.unsigned_abs()).as_secs_f64());
-        let help = "Time since the cluster that hints go by last changed";
-        let metric = encoder.encode_descriptor("snapshot_age", help, Some(&Unit::Seconds), gauge.metric_type())?;
-        gauge.encode(metric)
-    }
-}
 
 type Label = (&'static str, &'static str);
 
@@ -53,8 +14,9 @@ type Label = (&'static str, &'static str);
 pub(crate) struct Metrics {
     requests: Family<[Label; 2], Counter>,
     failures: Family<[Label; 2], Counter>,
+    denials: Family<[(&'static str, String); 1], Counter>,
     hints: Family<[Label; 1], Counter>,
-    duration: Family<[Label; 1], Histogram, fn() -> Histogram>,
+    duration: Family<[Label; 2], Histogram, fn() -> Histogram>,
 }
 
 impl Metrics {
@@ -63,21 +25,33 @@ impl Metrics {
             requests: Family::default(),
             failures: Family::default(),
             hints: Family::default(),
+            denials: Family::default(),
             duration: Family::new_with_constructor(|| Histogram::new(LATENCY_SECONDS)),
         };
         let help = "Admission requests, by path and outcome: allowed, refused, patched, passed, failed_open, malformed";
         registry.register("admission_requests", help, metrics.requests.clone());
         let help = "Admission requests without a proper answer, by path and reason";
         registry.register("admission_failures", help, metrics.failures.clone());
+        let help = "Rules by which writes were refused; a refusal by two rules counts for both";
+        registry.register("admission_denials", help, metrics.denials.clone());
         let help = "Placement hints, by kind: existing_node, node_in_flight, new_node, nowhere";
         registry.register("placement_hints", help, metrics.hints.clone());
-        registry.register("admission_duration_seconds", "Time to answer, by path", metrics.duration.clone());
+        let help = "Time to answer, by path and outcome";
+        registry.register("admission_duration_seconds", help, metrics.duration.clone());
         metrics
     }
 
     pub(crate) fn answered(&self, path: &'static str, outcome: &'static str, took: Duration) {
-        self.requests.get_or_create(&[("path", path), ("outcome", outcome)]).inc();
-        self.duration.get_or_create(&[("path", path)]).observe(took.as_secs_f64());
+        let labels = [("path", path), ("outcome", outcome)];
+        self.requests.get_or_create(&labels).inc();
+        self.duration.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// Rules are ours, so there are only so many labels.
+    pub(crate) fn denied(&self, rules: &[&str]) {
+        for rule in rules {
+            self.denials.get_or_create(&[("rule", (*rule).to_owned())]).inc();
+        }
     }
 
     pub(crate) fn hinted(&self, kind: &'static str) {

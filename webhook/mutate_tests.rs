@@ -1,16 +1,12 @@
 //! Pods in, hints out: bursts, dry-runs, and what is done about a patch that would fail.
 
+use crate::Limits;
 use crate::tests::{PATIENT, Rig, UID, apply, hint_of, node, pod, review, world};
-use crate::{Limits, SnapshotAge};
-use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod as WirePod;
 use napkeeper_api::convert;
 use napkeeper_core::clock::Clock;
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::cluster::pool::NodePool;
-use napkeeper_serve::metrics;
-use napkeeper_serve::prometheus_client::encoding::text::encode;
-use napkeeper_serve::prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -196,18 +192,4 @@ async fn too_many_and_too_slow_are_let_in_without_a_hint_and_counted() {
         assert!(count.is_some_and(|n| n > 0), "{reason}: {metrics}");
     }
     assert!(metrics.contains(r#"outcome="failed_open"} 4"#), "{metrics}");
-}
-
-#[test]
-fn the_age_of_the_picture_is_told_once_there_is_one() {
-    let mut registry = metrics::registry();
-    let age = SnapshotAge::register(&mut registry);
-    let told = |registry: &Registry| {
-        let mut text = String::new();
-        encode(&mut text, registry).unwrap();
-        text.lines().find_map(|line| line.strip_prefix("napkeeper_snapshot_age_seconds ")?.parse::<f64>().ok())
-    };
-    assert_eq!(told(&registry), None);
-    age.renewed(Timestamp::now() - SignedDuration::from_secs(90));
-    assert!(told(&registry).is_some_and(|age| (89.0..120.0).contains(&age)), "{:?}", told(&registry));
 }

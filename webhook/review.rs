@@ -56,6 +56,12 @@ pub(crate) struct Request {
     /// For example `status`.
     #[serde(default)]
     pub(crate) sub_resource: Option<String>,
+    /// The object's name; none where the API server will make one.
+    #[serde(default)]
+    pub(crate) name: Option<String>,
+    /// Who asks.
+    #[serde(default)]
+    pub(crate) user_info: UserInfo,
     /// The namespace, if the kind has one.
     #[serde(default)]
     pub(crate) namespace: Option<String>,
@@ -68,6 +74,41 @@ pub(crate) struct Request {
     /// The object as it is; null when it is created.
     #[serde(default)]
     pub(crate) old_object: Value,
+}
+
+#[derive(Debug, Deserialize, Default)]
+pub(crate) struct UserInfo {
+    #[serde(default)]
+    pub(crate) username: String,
+}
+
+/// Who asked for what, for the log: nothing of the object but its name.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) uid: String,
+    user: String,
+    operation: String,
+    kind: String,
+    name: String,
+}
+
+impl Asked {
+    pub(crate) fn of(request: &Request) -> Self {
+        let short = |text: &str| crate::hint::shorten(text, LONGEST_UID);
+        Self {
+            uid: request.uid.clone(),
+            user: short(&request.user_info.username),
+            operation: short(&request.operation),
+            kind: short(&request.kind.kind),
+            name: short(request.name.as_deref().unwrap_or_default()),
+        }
+    }
+
+    /// The one line that the log has about a refusal.
+    pub(crate) fn refused(&self, rules: &[&str]) {
+        let Self { uid, user, operation, kind, name } = self;
+        tracing::info!(user, operation, kind, name, rules = rules.join(","), uid, "a write is refused");
+    }
 }
 
 #[derive(Debug, Deserialize, PartialEq, Eq)]
@@ -104,6 +145,11 @@ impl Request {
     }
 }
 
+/// `NK` and four digits.
+fn is_rule(word: &str) -> bool {
+    word.strip_prefix("NK").is_some_and(|digits| digits.len() == 4 && digits.bytes().all(|b| b.is_ascii_digit()))
+}
+
 /// What is answered.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Answer {
@@ -121,6 +167,15 @@ impl Answer {
     /// It is allowed, and nothing is said about it.
     pub(crate) fn allow() -> Self {
         Self::default()
+    }
+
+    /// The rules by which it is refused, each once: every finding is a line that begins with its rule.
+    pub(crate) fn rules(&self) -> Vec<&str> {
+        let lines = self.refusal.as_deref().unwrap_or_default().lines().skip(1);
+        let mut rules: Vec<_> = lines.filter_map(|line| line.split(' ').next()).filter(|word| is_rule(word)).collect();
+        rules.sort_unstable();
+        rules.dedup();
+        rules
     }
 
     /// The review that carries this answer to the question with this uid.

@@ -6,7 +6,7 @@ use crate::defaults::{self, Given};
 use crate::guard::Guard;
 use crate::hinter::{Hinter, NoAnswer, Snapshots};
 use crate::metrics::Metrics;
-use crate::review::{Answer, Request};
+use crate::review::{Answer, Asked, Request};
 use crate::validate::Judge;
 use crate::{mutate, validate};
 use axum::Router;
@@ -180,12 +180,17 @@ impl Webhook {
         &self,
         path: &'static str,
         since: Instant,
-        uid: &str,
+        asked: &Asked,
         answer: Result<Option<Answer>, NoAnswer>,
     ) -> Response {
         let (outcome, answer) = match answer {
             Ok(None) => ("passed", Answer::allow()),
-            Ok(Some(answer)) if answer.refusal.is_some() => ("refused", answer),
+            Ok(Some(answer)) if answer.refusal.is_some() => {
+                let rules = answer.rules();
+                self.metrics.denied(&rules);
+                asked.refused(&rules);
+                ("refused", answer)
+            }
             Ok(Some(answer)) if !answer.patch.is_empty() => ("patched", answer),
             Ok(Some(answer)) => ("allowed", answer),
             Err(why) => {
@@ -196,7 +201,7 @@ impl Webhook {
             }
         };
         self.metrics.answered(path, outcome, since.elapsed());
-        let body = answer.review(uid).to_string();
+        let body = answer.review(&asked.uid).to_string();
         ([(CONTENT_TYPE, "application/json")], body).into_response()
     }
 
@@ -241,9 +246,9 @@ async fn on_validate(State(webhook): State<Arc<Webhook>>, body: Result<Bytes, By
         Ok(request) => request,
         Err((status, why)) => return webhook.refuse_body(VALIDATE, since, status, &why),
     };
-    let uid = request.uid.clone();
+    let asked = Asked::of(&request);
     let answer = webhook.judge(request).await;
-    webhook.finish(VALIDATE, since, &uid, answer)
+    webhook.finish(VALIDATE, since, &asked, answer)
 }
 
 async fn on_mutate(State(webhook): State<Arc<Webhook>>, body: Result<Bytes, BytesRejection>) -> Response {
@@ -252,7 +257,7 @@ async fn on_mutate(State(webhook): State<Arc<Webhook>>, body: Result<Bytes, Byte
         Ok(request) => request,
         Err((status, why)) => return webhook.refuse_body(MUTATE, since, status, &why),
     };
-    let uid = request.uid.clone();
+    let asked = Asked::of(&request);
     let answer = webhook.mutate(request).await;
-    webhook.finish(MUTATE, since, &uid, answer)
+    webhook.finish(MUTATE, since, &asked, answer)
 }

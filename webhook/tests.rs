@@ -324,6 +324,7 @@ async fn what_is_wrong_is_refused_with_rule_path_and_remedy() {
         })
     );
     assert!(rig.metrics().contains(r#"outcome="refused"} 1"#));
+    assert!(rig.metrics().contains("napkeeper_admission_denials_total{rule=\"NK1015\"} 1\n"), "{}", rig.metrics());
 }
 
 #[tokio::test]

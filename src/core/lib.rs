@@ -4,6 +4,7 @@
 //! no clock and no async. [`cluster::Snapshot`] is what is known, [`plan::Plan`] is what is decided.
 
 pub mod catalog;
+pub mod certificates;
 pub mod clock;
 pub mod cluster;
 pub mod controller;

@@ -20,8 +20,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Name of the Lease.
+/// Name of the controller's Lease.
 pub const LEASE: &str = "napkeeper-controller";
+/// Name of the Lease by which one replica of the webhook keeps the certificates of all.
+pub const WEBHOOK_LEASE: &str = "napkeeper-webhook";
 
 /// What others may know of the Lease. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -60,9 +62,21 @@ pub fn stand(
     identity: &str,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> (LeaseHandle, JoinHandle<()>) {
+    stand_for(LEASE, client, namespace, identity, stop)
+}
+
+/// As [`stand`], for the Lease of this name.
+pub fn stand_for(
+    lease: &'static str,
+    client: Client,
+    namespace: &str,
+    identity: &str,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> (LeaseHandle, JoinHandle<()>) {
     let (renewed, renewed_at) = watch::channel(None);
     let (leads, leads_now) = watch::channel(false);
     let election = Election {
+        lease,
         api: Api::namespaced(client, namespace),
         identity: Arc::from(identity),
         candidate: Candidate::new(Arc::from(identity)),
@@ -74,6 +88,7 @@ pub fn stand(
 }
 
 struct Election {
+    lease: &'static str,
     api: Api<Lease>,
     identity: Arc<str>,
     candidate: Candidate,
@@ -91,7 +106,7 @@ impl Election {
                 () = &mut stop => break,
                 round = tokio::time::timeout(patience, self.round()) => {
                     if round.is_err() {
-                        tracing::warn!(lease = LEASE, "the API server did not answer in time");
+                        tracing::warn!(lease = self.lease, "the API server did not answer in time");
                     }
                 }
             }
@@ -115,8 +130,9 @@ impl Election {
 
     /// Reads the Lease, and acquires or renews it if it is ours to take.
     async fn round(&mut self) {
-        let what = |verb| What { verb, kind: "Lease", name: LEASE };
-        let Ok(lease) = call(what("get"), self.api.get_opt(LEASE)).await else { return };
+        let name = self.lease;
+        let what = |verb| What { verb, kind: "Lease", name };
+        let Ok(lease) = call(what("get"), self.api.get_opt(self.lease)).await else { return };
         let decision = self.candidate.decide(lease.as_ref().map(record).as_ref(), self.now());
         let anew = match decision {
             Decision::Wait(_) => return,
@@ -126,18 +142,18 @@ impl Election {
         let (sent, at) = (self.now(), Timestamp::now());
         let written = match lease {
             None => {
-                let metadata = ObjectMeta { name: Some(LEASE.to_owned()), ..ObjectMeta::default() };
+                let metadata = ObjectMeta { name: Some(self.lease.to_owned()), ..ObjectMeta::default() };
                 let lease = Lease { metadata, spec: Some(self.spec(None, true, at)) };
                 call(what("create"), self.api.create(&PostParams::default(), &lease)).await
             }
             Some(mut lease) => {
                 lease.spec = Some(self.spec(lease.spec.as_ref(), anew, at));
-                call(what("update"), self.api.replace(LEASE, &PostParams::default(), &lease)).await
+                call(what("update"), self.api.replace(self.lease, &PostParams::default(), &lease)).await
             }
         };
         match written {
             Ok(_) => self.candidate.renewed(sent),
-            Err(ClusterError::Conflict) => tracing::debug!(lease = LEASE, "another was faster"),
+            Err(ClusterError::Conflict) => tracing::debug!(lease = self.lease, "another was faster"),
             Err(_) => {}
         }
     }
@@ -165,7 +181,7 @@ impl Election {
         self.renewed.send_replace(sent);
         let changed = self.leads.send_if_modified(|known| std::mem::replace(known, leads) != leads);
         if changed {
-            tracing::info!(lease = LEASE, identity = &*self.identity, leads, "leadership changed");
+            tracing::info!(lease = self.lease, identity = &*self.identity, leads, "leadership changed");
         }
     }
 
@@ -177,14 +193,15 @@ impl Election {
         if !held {
             return;
         }
-        let what = |verb| What { verb, kind: "Lease", name: LEASE };
-        let Ok(Some(mut lease)) = call(what("get"), self.api.get_opt(LEASE)).await else { return };
+        let name = self.lease;
+        let what = |verb| What { verb, kind: "Lease", name };
+        let Ok(Some(mut lease)) = call(what("get"), self.api.get_opt(self.lease)).await else { return };
         let ours = lease.spec.as_ref().and_then(|s| s.holder_identity.as_deref()) == Some(&*self.identity);
         if let Some(spec) = lease.spec.as_mut().filter(|_| ours) {
             spec.holder_identity = None;
             spec.renew_time = Some(MicroTime(Timestamp::now()));
             // A failure is logged: the successor then waits until the Lease expires.
-            let _ = call(what("release"), self.api.replace(LEASE, &PostParams::default(), &lease)).await;
+            let _ = call(what("release"), self.api.replace(self.lease, &PostParams::default(), &lease)).await;
         }
     }
 

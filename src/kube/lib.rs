@@ -19,6 +19,7 @@ mod owner;
 mod pause;
 mod placement;
 pub mod saved;
+mod tls_secret;
 mod tokens;
 pub mod watch;
 mod write;
@@ -27,10 +28,11 @@ pub use client::{ConnectError, connect};
 pub use events::{Events, Regarding};
 pub use facts::{follow_facts, publish_facts, read_facts};
 pub use gate::Gate;
-pub use lease::{LEASE, LeaseHandle, stand};
+pub use lease::{LEASE, LeaseHandle, WEBHOOK_LEASE, stand, stand_for};
 pub use owner::foreign_definitions;
 pub use pause::{PAUSE_CONFIG_MAP, read_pause};
 pub use placement::follow_placement;
+pub use tls_secret::{HookBundle, TLS_SECRET, TlsSecret, publish_bundle, read_bundles, read_secret, write_secret};
 pub use tokens::JoinTokens;
 pub use write::Writer;
 
@@ -50,6 +52,8 @@ pub enum FieldManager {
     Sweeps,
     /// The ConfigMap `napkeeper-facts`.
     Facts,
+    /// `caBundle` of the hooks, and the Secret with the certificates.
+    WebhookCa,
 }
 
 impl FieldManager {
@@ -63,6 +67,7 @@ impl FieldManager {
             Self::Records => "napkeeper-records",
             Self::Sweeps => "napkeeper-sweeps",
             Self::Facts => "napkeeper-facts",
+            Self::WebhookCa => "napkeeper-webhook-ca",
         }
     }
 }

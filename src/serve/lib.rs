@@ -8,9 +8,9 @@
 //! run(&lifecycle, vec![Part::new("health", …), Part::new("webhook", …)]).await
 //! ```
 
-mod expiry;
 mod health;
 mod idle;
+mod issue;
 mod lifecycle;
 pub mod logs;
 pub mod metrics;
@@ -18,14 +18,18 @@ mod run;
 mod server;
 mod stage;
 mod tls;
+mod x509;
 
 #[cfg(test)]
 mod tests;
 
 pub use health::{Check, Health};
+pub use issue::{
+    IssueError, is_key_of, issue_authority, issue_leaf, read_certificates, span_of, verified, write_certificates,
+};
 pub use lifecycle::{GRACE, Lifecycle};
 pub use prometheus_client;
 pub use run::{Part, PartError, RunError, run};
 pub use server::{Limits, ServeError, bind, serve_plain, serve_tls};
 pub use stage::Stage;
-pub use tls::{Certificates, TlsError, TlsMetrics};
+pub use tls::{Certificates, Pair, TlsError, TlsMetrics};

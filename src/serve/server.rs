@@ -4,7 +4,11 @@ use crate::idle::IdleAcceptor;
 use crate::lifecycle::Lifecycle;
 use crate::tls::{Certificates, TlsMetrics};
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_LENGTH;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
 use axum_server::Handle;
 use axum_server::Server;
 use axum_server::accept::Accept;
@@ -27,11 +31,13 @@ pub struct Limits {
     pub idle: Duration,
     /// Largest body of a request in bytes. The API server's own limit is 3 MiB, and a review holds up to two objects.
     pub body: usize,
+    /// Largest head of a request in bytes. The API server's are below 1 KiB.
+    pub head: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { handshake: Duration::from_secs(5), idle: Duration::from_secs(120), body: 7 << 20 }
+        Self { handshake: Duration::from_secs(5), idle: Duration::from_secs(120), body: 7 << 20, head: 32 << 10 }
     }
 }
 
@@ -103,6 +109,17 @@ pub async fn serve_tls(
     }
 }
 
+/// Refuses a body that is said to be too long before any of it is read. One without a length is cut off by
+/// [`DefaultBodyLimit`].
+async fn by_length(State(most): State<usize>, request: Request, next: Next) -> Response {
+    let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    let too_long = |length| usize::try_from(length).map_or(true, |length| length > most);
+    if length.is_some_and(too_long) {
+        return (StatusCode::PAYLOAD_TOO_LARGE, format!("the body is longer than {most} bytes\n")).into_response();
+    }
+    next.run(request).await
+}
+
 async fn serve<A>(
     lifecycle: &Lifecycle,
     listener: TcpListener,
@@ -120,9 +137,13 @@ where
     let handle = Handle::new();
     let mut server: Server<SocketAddr, A> =
         axum_server::from_tcp(listener).map_err(failed)?.handle(handle.clone()).acceptor(acceptor);
-    server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(limits.idle);
-    server.http_builder().http2().timer(TokioTimer::new());
-    let router = router.layer(DefaultBodyLimit::max(limits.body));
+    server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(limits.idle).max_buf_size(limits.head);
+    server
+        .http_builder()
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(u32::try_from(limits.head).unwrap_or(u32::MAX));
+    let router = router.layer(DefaultBodyLimit::max(limits.body)).layer(from_fn_with_state(limits.body, by_length));
     let serving = server.serve(router.into_make_service());
     tokio::pin!(serving);
     tokio::select! {

@@ -1,8 +1,8 @@
 //! Servers on real sockets: stopping, certificates, readiness.
 
 use crate::{
-    Certificates, Health, Lifecycle, Limits, Part, RunError, ServeError, TlsError, TlsMetrics, bind, metrics, run,
-    serve_plain, serve_tls,
+    Certificates, Health, Lifecycle, Limits, Pair, Part, RunError, ServeError, TlsError, TlsMetrics, bind, metrics,
+    run, serve_plain, serve_tls,
 };
 use axum::Router;
 use axum::routing::get;
@@ -172,7 +172,7 @@ async fn a_changed_certificate_is_taken_up_and_a_bad_one_is_not() {
     let (certificate, key, first) = write_pair(folder.path(), 1);
     let mut registry = metrics::registry();
     let tls_metrics = TlsMetrics::register(&mut registry);
-    let certificates = Certificates::load(&certificate, &key).unwrap();
+    let certificates = Certificates::load(&certificate, &key, None).unwrap();
     let listener = bind(LOOPBACK).unwrap();
     let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
     let lifecycle = Lifecycle::new(LONG);
@@ -211,8 +211,8 @@ fn certificates_that_cannot_be_served_name_the_file() {
     let (one, two) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let (certificate, key, _) = write_pair(one.path(), 1);
     let (_, other_key, _) = write_pair(two.path(), 2);
-    assert!(Certificates::load(&certificate, &key).is_ok());
-    let error = |certificate: &Path, key: &Path| Certificates::load(certificate, key).unwrap_err();
+    assert!(Certificates::load(&certificate, &key, None).is_ok());
+    let error = |certificate: &Path, key: &Path| Certificates::load(certificate, key, None).unwrap_err();
     assert!(matches!(error(&certificate, &other_key), TlsError::Pair { .. }));
     let missing = one.path().join("none");
     let text = error(&missing, &key).to_string();
@@ -232,5 +232,172 @@ async fn a_silent_connection_is_closed() {
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let mut rest = Vec::new();
     timeout(LONG, stream.read_to_end(&mut rest)).await.unwrap().unwrap();
+    server.abort();
+}
+
+#[tokio::test]
+async fn a_pair_that_is_handed_over_is_served_from_then_on() {
+    let folder = TempDir::new().unwrap();
+    let (certificate, key, first) = write_pair(folder.path(), 1);
+    let pair = Pair::new(std::fs::read(certificate).unwrap(), std::fs::read(key).unwrap());
+    let mut registry = metrics::registry();
+    let tls_metrics = TlsMetrics::register(&mut registry);
+    let lifecycle = Lifecycle::new(LONG);
+    let check = Health::new(&lifecycle).check("certificate");
+    let (hand, handed) = tokio::sync::watch::channel(None);
+    let certificates = Certificates::handed("a Secret", handed, None).unwrap().telling(check.clone());
+    let listener = bind(LOOPBACK).unwrap();
+    let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
+    let handle = lifecycle.clone();
+    let server = tokio::spawn(async move {
+        serve_tls(&handle, listener, slow_router(), Limits::default(), (certificates, tls_metrics)).await
+    });
+    client(&first).get(&url).send().await.unwrap_err();
+    sleep(Duration::from_millis(50)).await;
+    assert_eq!(check.why().as_deref(), Some("there is no certificate to serve yet"));
+    hand.send_replace(Some(pair.clone()));
+    counted(&registry, "napkeeper_tls_reloads_total{result=\"loaded\"} 1").await;
+    client(&first).get(&url).send().await.unwrap();
+    assert_eq!(check.why(), None);
+    // A bad one changes nothing.
+    hand.send_replace(Some(Pair::new(pair.certificate().to_vec(), b"no key".to_vec())));
+    counted(&registry, "napkeeper_tls_reloads_total{result=\"refused\"} 1").await;
+    client(&first).get(&url).send().await.unwrap();
+    lifecycle.drain();
+    timeout(LONG, server).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn only_clients_of_the_named_authority_are_served() {
+    let folder = TempDir::new().unwrap();
+    let (certificate, key, root) = write_pair(folder.path(), 1);
+    let params = |name: &str| {
+        let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params
+    };
+    let identity = |authority: &rcgen::Issuer<'_, rcgen::KeyPair>| {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = params("apiserver");
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+        let certificate = params.signed_by(&key, authority).unwrap().pem();
+        reqwest::Identity::from_pem(format!("{certificate}{}", key.serialize_pem()).as_bytes()).unwrap()
+    };
+    let authority = || {
+        let mut params = params("clients");
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        (rcgen::Issuer::new(params, key), pem)
+    };
+    let ((ours, pem), (strange, _)) = (authority(), authority());
+    let clients = folder.path().join("clients.crt");
+    std::fs::write(&clients, "nothing").unwrap();
+    let error = Certificates::load(&certificate, &key, Some(&clients)).unwrap_err().to_string();
+    assert!(error.contains("no client authority in") && error.contains("clients.crt"), "{error}");
+    std::fs::write(&clients, pem).unwrap();
+    let certificates = Certificates::load(&certificate, &key, Some(&clients)).unwrap();
+    let listener = bind(LOOPBACK).unwrap();
+    let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
+    let lifecycle = Lifecycle::new(LONG);
+    let (handle, tls) = (lifecycle.clone(), (certificates, TlsMetrics::default()));
+    let server = tokio::spawn(async move { serve_tls(&handle, listener, slow_router(), Limits::default(), tls).await });
+    let with = |identity: reqwest::Identity| {
+        let root = reqwest::Certificate::from_pem(root.as_bytes()).unwrap();
+        reqwest::Client::builder().add_root_certificate(root).identity(identity).build().unwrap()
+    };
+    drop(rustls::crypto::ring::default_provider().install_default());
+    assert_eq!(with(identity(&ours)).get(&url).send().await.unwrap().text().await.unwrap(), "hello");
+    with(identity(&strange)).get(&url).send().await.unwrap_err();
+    client(&root).get(&url).send().await.unwrap_err();
+    lifecycle.drain();
+    timeout(LONG, server).await.unwrap().unwrap().unwrap();
+}
+
+/// What comes back from a server that is sent this, over plain HTTP.
+async fn told(limits: Limits, request: Vec<u8>) -> (usize, String) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let lifecycle = Lifecycle::new(LONG);
+    let listener = bind(LOOPBACK).unwrap();
+    let address = listener.local_addr().unwrap();
+    let router =
+        Router::new().route("/", axum::routing::post(|body: axum::body::Bytes| async move { body.len().to_string() }));
+    let server = tokio::spawn(async move { serve_plain(&lifecycle, listener, router, limits).await });
+    let (mut from, mut to) = tokio::net::TcpStream::connect(address).await.unwrap().into_split();
+    let sending = tokio::spawn(async move {
+        let mut sent = 0;
+        for part in request.chunks(64 << 10) {
+            if to.write_all(part).await.is_err() {
+                break;
+            }
+            sent += part.len();
+        }
+        sent
+    });
+    let mut text = Vec::new();
+    // A reset after the answer is as good as an end.
+    let _ = timeout(LONG, from.read_to_end(&mut text)).await.unwrap();
+    let sent = timeout(LONG, sending).await.unwrap().unwrap();
+    server.abort();
+    (sent, String::from_utf8_lossy(&text).into_owned())
+}
+
+#[tokio::test]
+async fn a_body_past_the_limit_is_refused_and_not_read_to_its_end() {
+    let limits = Limits { body: 1000, idle: Duration::from_secs(2), ..Limits::default() };
+    let head =
+        |length: usize| format!("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+    let with = |length: usize| [head(length).into_bytes(), vec![b'a'; length]].concat();
+    let (_, answer) = told(limits, with(1000)).await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("1000"), "{answer}");
+    // It is told by the length that the head names, before anything of the body is there.
+    let (_, answer) = told(limits, head(1001).into_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    let huge = 64 << 20;
+    let (sent, answer) = told(limits, with(huge)).await;
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413"), "{answer}");
+    assert!(sent < huge, "all of {sent} bytes were read");
+    // Without a length it is cut off where the limit is.
+    let mut chunks = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    for _ in 0..1024 {
+        chunks.extend(b"10000\r\n");
+        chunks.extend(vec![b'a'; 0x10000]);
+        chunks.extend(b"\r\n");
+    }
+    let all = chunks.len();
+    let (sent, answer) = told(limits, chunks).await;
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413"), "{answer}");
+    assert!(sent < all, "all of {sent} bytes were read");
+}
+
+#[tokio::test]
+async fn a_head_past_the_limit_is_refused() {
+    let limits = Limits { idle: Duration::from_secs(2), ..Limits::default() };
+    let head = |size: usize| {
+        format!("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Long: {}\r\n\r\n", "a".repeat(size))
+    };
+    let (_, answer) = told(limits, head(limits.head / 2).into_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let (_, answer) = told(limits, head(limits.head * 2).into_bytes()).await;
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_handshake_that_stalls_is_ended_and_holds_up_nobody() {
+    use tokio::io::AsyncReadExt;
+    let folder = TempDir::new().unwrap();
+    let (certificate, key, root) = write_pair(folder.path(), 1);
+    let tls = (Certificates::load(&certificate, &key, None).unwrap(), TlsMetrics::default());
+    let listener = bind(LOOPBACK).unwrap();
+    let address = listener.local_addr().unwrap();
+    let limits = Limits { handshake: Duration::from_millis(700), ..Limits::default() };
+    let lifecycle = Lifecycle::new(LONG);
+    let server = tokio::spawn(async move { serve_tls(&lifecycle, listener, slow_router(), limits, tls).await });
+    let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
+    let start = std::time::Instant::now();
+    client(&root).get(format!("https://localhost:{}", address.port())).send().await.unwrap();
+    let mut rest = Vec::new();
+    let _ = timeout(LONG, silent.read_to_end(&mut rest)).await.unwrap();
+    assert!(start.elapsed() >= Duration::from_millis(650), "ended after {:?}", start.elapsed());
     server.abort();
 }

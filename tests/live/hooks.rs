@@ -427,12 +427,12 @@ async fn nobody_misses_it(hooked: &Hooked) -> Result<Duration> {
 }
 
 /// The hint on a pod.
-fn hint(pod: &Pod) -> Option<Value> {
+pub(super) fn hint(pod: &Pod) -> Option<Value> {
     serde_json::from_str(pod.metadata.annotations.as_ref()?.get(HINT)?).ok()
 }
 
 /// A pod that the node `system-0` cannot hold, and that even a restricted namespace takes.
-fn pod(namespace: &str, name: &str) -> Value {
+pub(super) fn pod(namespace: &str, name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": { "name": name, "namespace": namespace, "labels": { "app": name } },
@@ -448,7 +448,7 @@ fn pod(namespace: &str, name: &str) -> Value {
 }
 
 /// NodePools and AKSNodeClass of the quick start.
-fn pools() -> Result<String> {
+pub(super) fn pools() -> Result<String> {
     let files =
         ["aksnodeclass.yaml", "nodepool-general-purpose.yaml", "nodepool-gpu.yaml", "nodepool-spot-preferred.yaml"];
     let read = |file| std::fs::read_to_string(repository("manifests/quickstart").join(file));
@@ -456,7 +456,7 @@ fn pools() -> Result<String> {
 }
 
 /// A NodePool with a mistake that its definition allows: there is no minute 99.
-fn bad_pool(name: &str) -> Result<String> {
+pub(super) fn bad_pool(name: &str) -> Result<String> {
     let good = std::fs::read_to_string(repository("manifests/quickstart/nodepool-general-purpose.yaml"))?;
     let bad = good.replace("- nodes: 10%", "- {nodes: 10%, schedule: \"99 8 * * *\", duration: 1h}");
     ensure!(bad != good, "the quick start has no budget to spoil");

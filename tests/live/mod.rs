@@ -8,6 +8,7 @@
 
 mod audit;
 mod audit_scale;
+mod certificates;
 mod companion;
 mod crowd;
 mod definitions;

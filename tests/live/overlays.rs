@@ -132,6 +132,9 @@ async fn the_provisioner_applies_to_an_empty_cluster_and_may_make_nodes_come_and
             ("webhook", "patch", ("", "pods"), false),
             ("webhook", "create", ("karpenter.sh", "nodeclaims"), false),
             ("webhook", "get", ("", "secrets"), false),
+            ("webhook", "create", ("", "secrets"), false),
+            ("webhook", "patch", ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"), false),
+            ("webhook", "update", ("coordination.k8s.io", "leases"), false),
         ],
     )
     .await
@@ -205,9 +208,116 @@ fn container(objects: &[Value], name: &str) -> Result<(Vec<String>, Vec<i64>)> {
     Ok((args, ports))
 }
 
+/// Where a program that wants a cluster finds none.
+const NO_KUBECONFIG: &str = "/no/such/kubeconfig";
+
+/// An overlay with components.
+async fn with_components(plane: &ControlPlane, name: &str, components: &[&str]) -> Result<Vec<Value>> {
+    let folder = tempfile::tempdir()?;
+    // Kustomize takes no absolute paths.
+    let up = "../".repeat(folder.path().canonicalize()?.components().count() - 1);
+    let path = |part: String| -> Result<String> {
+        let whole = repository(&part).canonicalize()?;
+        Ok(format!("{up}{}", whole.strip_prefix("/")?.display()))
+    };
+    let parts: Vec<_> =
+        components.iter().map(|part| path(format!("kustomize/components/{part}"))).collect::<Result<_>>()?;
+    let text = json!({
+        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+        "resources": [path(format!("kustomize/overlays/{name}"))?], "components": parts,
+    });
+    std::fs::write(folder.path().join("kustomization.yaml"), text.to_string())?;
+    objects(&plane.kubectl(&["kustomize", &folder.path().canonicalize()?.display().to_string()]).await?)
+}
+
+fn find<'a>(objects: &'a [Value], kind: &str, name: &str) -> Option<&'a Value> {
+    objects.iter().find(|o| o["kind"] == kind && o["metadata"]["name"] == name)
+}
+
+/// A webhook that is updated, drained and beside another of its kind must not be gone.
+fn survives(objects: &[Value]) -> Result<()> {
+    let deployment = find(objects, "Deployment", "napkeeper-webhook").context("no Deployment")?;
+    let pod = &deployment["spec"]["template"]["spec"];
+    ensure!(deployment["spec"]["replicas"].as_i64() >= Some(2), "{deployment}");
+    let selector = &deployment["spec"]["selector"];
+    let budget = find(objects, "PodDisruptionBudget", "napkeeper-webhook").context("no PodDisruptionBudget")?;
+    ensure!(budget["spec"]["minAvailable"] == 1 && &budget["spec"]["selector"] == selector, "{budget}");
+    let spread = &pod["topologySpreadConstraints"][0];
+    ensure!(spread["topologyKey"] == "kubernetes.io/hostname" && &spread["labelSelector"] == selector, "{spread}");
+    ensure!(pod["priorityClassName"] == "system-cluster-critical", "{pod}");
+    let waits = pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"].as_i64().unwrap_or_default();
+    let grace = pod["terminationGracePeriodSeconds"].as_i64().unwrap_or_default();
+    ensure!(waits >= 5 && grace >= waits + 25, "it is killed {grace} s after being told, {waits} of which it waits");
+    let terms = &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let managed = json!({ "key": "karpenter.sh/nodepool", "operator": "DoesNotExist" });
+    let all = terms["nodeSelectorTerms"].as_array().context("no terms")?;
+    let kept_off = |term: &Value| term["matchExpressions"].as_array().is_some_and(|all| all.contains(&managed));
+    ensure!(!all.is_empty() && all.iter().all(kept_off), "it may run on nodes that are managed: {terms}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn components_change_what_they_say_and_the_webhook_survives_with_each() -> Result<()> {
+    let plane = ControlPlane::start(Mode::Api).await?;
+    let hook = |objects: &[Value], kind: &str| -> Result<Value> {
+        Ok(find(objects, &format!("{kind}WebhookConfiguration"), "napkeeper").context("no hook")?.clone())
+    };
+    let plain = with_components(&plane, "companion", &[]).await?;
+    survives(&plain)?;
+    let secret = find(&plain, "Secret", "napkeeper-webhook-tls").context("no Secret")?;
+    ensure!(secret["data"].is_null() && secret["stringData"].is_null(), "Git has a key: {secret}");
+
+    let closed = with_components(&plane, "companion", &["fail-closed"]).await?;
+    survives(&closed)?;
+    let (pools, pods) = (hook(&closed, "Validating")?, hook(&closed, "Mutating")?);
+    ensure!(pools["webhooks"][0]["failurePolicy"] == "Fail" && pods["webhooks"][0]["failurePolicy"] == "Ignore");
+    let conditions = pools["webhooks"][0]["matchConditions"].to_string();
+    for exempt in ["aksService", "generic-garbage-collector", "system:serviceaccount:napkeeper-system:"] {
+        ensure!(conditions.contains(exempt), "{exempt} could be held up: {conditions}");
+    }
+    let mut opened = pools.clone();
+    opened["webhooks"][0]["failurePolicy"] = json!("Ignore");
+    ensure!(opened == hook(&plain, "Validating")?, "more than the policy has changed");
+
+    let managed = with_components(&plane, "companion", &["cert-manager"]).await?;
+    survives(&managed)?;
+    ensure!(find(&managed, "Secret", "napkeeper-webhook-tls").is_none(), "two would own the Secret");
+    let (args, _) = container(&managed, "napkeeper-webhook")?;
+    ensure!(args.iter().any(|arg| arg == "/tls/tls.crt"), "{args:?}");
+    for kind in ["Validating", "Mutating"] {
+        let source = &hook(&managed, kind)?["metadata"]["annotations"]["cert-manager.io/inject-ca-from"];
+        ensure!(source == "napkeeper-system/napkeeper-webhook", "{kind}: {source}");
+    }
+    let rights: String = ["ClusterRole", "Role"]
+        .iter()
+        .filter_map(|kind| find(&managed, kind, "napkeeper-webhook"))
+        .map(|role| role["rules"].to_string())
+        .collect();
+    ensure!(rights.contains("napkeeper-facts") && rights.contains("daemonsets"), "{rights}");
+    for lost in ["secrets", "leases", "webhookconfigurations"] {
+        ensure!(!rights.contains(lost), "it may still write {lost}: {rights}");
+    }
+
+    let alerts = with_components(&plane, "companion", &["alerts"]).await?;
+    let rules = find(&alerts, "PrometheusRule", "napkeeper-webhook").context("no alerts")?["spec"].to_string();
+    let code: String =
+        ["webhook/metrics.rs", "src/serve/tls.rs", "src/app/webhook/source.rs", "src/app/webhook/certificates.rs"]
+            .iter()
+            .map(|file| std::fs::read_to_string(repository(file)))
+            .collect::<std::io::Result<_>>()?;
+    for name in
+        rules.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter_map(|w| w.strip_prefix("napkeeper_"))
+    {
+        let registered = name.trim_end_matches("_total");
+        ensure!(code.contains(&format!("\"{registered}\"")), "no metric is called {name}");
+    }
+    Ok(())
+}
+
 /// What the program says before it gives up, which it must.
 async fn complaint(args: &[String]) -> Result<String> {
-    let program = Process::spawn("napkeeper", &Program::new(napkeeper_binary()?).args(args))?;
+    let program = Program::new(napkeeper_binary()?).args(args).env("KUBECONFIG", NO_KUBECONFIG);
+    let program = Process::spawn("napkeeper", &program)?;
     let exit = program.exited(Duration::from_secs(60)).await?;
     ensure!(exit.code() == Some(2), "{args:?} ended with {exit}");
     Ok(program.tail(20))
@@ -218,11 +328,10 @@ async fn the_program_takes_the_arguments_of_its_deployments() -> Result<()> {
     let plane = ControlPlane::start(Mode::Api).await?;
     for name in ["companion", "provisioner"] {
         let objects = objects(&overlay(&plane, name).await?)?;
-        // A mounted file that is not here is what they complain of: all arguments have been understood then.
-        for (program, file) in [("webhook", "/tls/tls.crt"), ("controller", "/etc/napkeeper/napkeeper.yaml")] {
+        // A cluster or a mounted file that is not here is what they complain of: all arguments have been understood then.
+        for (program, file) in [("webhook", NO_KUBECONFIG), ("controller", "/etc/napkeeper/napkeeper.yaml")] {
             let (mut args, ports) = container(&objects, &format!("napkeeper-{program}"))?;
             ensure!(args.first().is_some_and(|first| first == program), "{program} is started with {args:?}");
-            ensure!(args.iter().any(|arg| arg == file), "{args:?} does not name {file}");
             let bound: Vec<i64> = args.iter().filter_map(|a| a.strip_prefix("0.0.0.0:")?.parse().ok()).collect();
             ensure!(bound == ports, "{program} listens on {bound:?}, its container names {ports:?}");
             let said = complaint(&args).await?;

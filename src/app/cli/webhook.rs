@@ -2,36 +2,55 @@
 
 use super::Outcome;
 use crate::webhook::{self, Options};
+use jiff::SignedDuration;
 use napkeeper_core::catalog::Catalog;
+use napkeeper_core::certificates::Lives;
 use napkeeper_webhook::Guard;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
+  napkeeper webhook
   napkeeper webhook --tls-cert /tls/tls.crt --tls-key /tls/tls.key
   napkeeper webhook --tls-cert tls.crt --tls-key tls.key --bind 127.0.0.1:8443 --log-format text
 
 POST /validate judges NodePools and AKSNodeClasses by the rules of `napkeeper validate`; POST /mutate notes on new pods
-where they will probably run. Changed certificates are taken up. No Azure credential is looked for.
+where they will probably run. Without files it keeps its certificates in the Secret napkeeper-webhook-tls, and writes their
+authorities into the hooks. Changed certificates are taken up. No Azure credential is looked for.
 The first SIGTERM drains, the second ends it at once. Exit codes: 0 stopped when told to, 2 it could not go on.";
 
 /// Serve admission: verdicts on NodePools and AKSNodeClasses, placement hints on pods.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// How to reach the cluster, for placement hints; absent is the pod's service account.
+    /// How to reach the cluster, for placement hints and certificates; absent is the pod's service account.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Where to serve admission over TLS.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443")]
     bind: SocketAddr,
-    /// Certificate chain, PEM.
-    #[arg(long, value_name = "FILE")]
-    tls_cert: PathBuf,
+    /// Certificate chain, PEM; absent is one of its own.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
     /// Its private key, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// A further name or address for its own certificate, beside the Service's.
+    #[arg(long, value_name = "NAME", conflicts_with = "tls_cert")]
+    tls_san: Vec<String>,
+    /// Authorities, PEM: serve only clients with a certificate of theirs, such as the API server.
     #[arg(long, value_name = "FILE")]
-    tls_key: PathBuf,
+    client_ca: Option<PathBuf>,
+    /// Seconds that an authority of its own lives, for tests.
+    #[arg(long, hide = true, value_name = "SECONDS", conflicts_with = "tls_cert")]
+    authority_life: Option<u32>,
+    /// Seconds that a certificate of its own lives, for tests.
+    #[arg(long, hide = true, value_name = "SECONDS", requires = "authority_life")]
+    certificate_life: Option<u32>,
+    /// Seconds that a new authority is left to settle, for tests.
+    #[arg(long, hide = true, value_name = "SECONDS", requires = "authority_life")]
+    settle: Option<u32>,
     /// Where to serve /healthz, /readyz and /metrics.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8081")]
     health_bind: SocketAddr,
@@ -69,6 +88,21 @@ impl From<DeleteGuard> for Guard {
     }
 }
 
+impl Args {
+    /// As usual, or as shortened; shortened lives begin when they are made, so that they are as short as was asked for.
+    fn lives(&self) -> Lives {
+        let usual = Lives::default();
+        let seconds = |given: Option<u32>, usual| given.map_or(usual, |n| SignedDuration::from_secs(n.into()));
+        Lives {
+            authority: seconds(self.authority_life, usual.authority),
+            leaf: seconds(self.certificate_life, usual.leaf),
+            settle: seconds(self.settle, usual.settle),
+            early: seconds(self.authority_life.map(|_| 0), usual.early),
+            ..usual
+        }
+    }
+}
+
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     args.logs.init()?;
     let catalog = Catalog::embedded()?;
@@ -76,8 +110,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     webhook::serve(&Options {
         kubeconfig: args.kubeconfig.clone(),
         bind: args.bind,
-        certificate: args.tls_cert.clone(),
-        key: args.tls_key.clone(),
+        files: args.tls_cert.clone().zip(args.tls_key.clone()),
+        clients: args.client_ca.clone(),
+        names: args.tls_san.clone(),
+        lives: args.lives(),
         health_bind: args.health_bind,
         namespace: args.namespace.clone(),
         region,

@@ -239,7 +239,7 @@ fn azure(options: &Options, known: &Known) -> Result<Azure> {
 }
 
 /// The host's name, which is the pod's in a cluster, and a random part.
-fn identity() -> String {
+pub(crate) fn identity() -> String {
     let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
     let host = host.unwrap_or_else(|| "napkeeper".to_owned());
     format!("{host}-{}", uuid::Uuid::new_v4().simple())

@@ -2,16 +2,22 @@
 //!
 //! Nothing here uses the Azure adapter: this process has no Azure credential, and looks for none.
 
+mod certificates;
 mod source;
 
 use crate::clock::WallClock;
+use anyhow::Context;
+use certificates::Keeper;
+use napkeeper_core::certificates::Lives;
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::names::Region;
+use napkeeper_kube::{TLS_SECRET, connect};
+use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_serve::{
     Certificates, Health, Lifecycle, Limits, Part, TlsMetrics, bind, metrics, run, serve_plain, serve_tls,
 };
-use napkeeper_webhook::{Guard, SnapshotAge, Webhook, router};
-use source::Source;
+use napkeeper_webhook::{Guard, Webhook, router};
+use source::{Ages, Source};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,10 +30,14 @@ pub(crate) struct Options {
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Where to serve admission.
     pub(crate) bind: SocketAddr,
-    /// The certificate's file.
-    pub(crate) certificate: PathBuf,
-    /// The key's file.
-    pub(crate) key: PathBuf,
+    /// The files of certificate and key; without them it keeps its own.
+    pub(crate) files: Option<(PathBuf, PathBuf)>,
+    /// Whose clients are served; absent is everybody's.
+    pub(crate) clients: Option<PathBuf>,
+    /// What its own certificate is for, beside the Service's name.
+    pub(crate) names: Vec<String>,
+    /// How long its own certificates live.
+    pub(crate) lives: Lives,
     /// Where to serve health and metrics.
     pub(crate) health_bind: SocketAddr,
     /// The namespace it runs in.
@@ -40,32 +50,61 @@ pub(crate) struct Options {
 
 /// Serves until a signal comes.
 pub(crate) fn serve(options: &Options) -> anyhow::Result<()> {
-    let certificates = Certificates::load(&options.certificate, &options.key)?;
-    let (admission, health) = (bind(options.bind)?, bind(options.health_bind)?);
-    tracing::info!(
-        admission = %admission.local_addr()?,
-        health = %health.local_addr()?,
-        namespace = options.namespace,
-        "webhook listens"
-    );
+    let clients = options.clients.as_deref();
+    let files = options.files.as_ref().map(|(certificate, key)| Certificates::load(certificate, key, clients));
+    let files = files.transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
+        let mut registry = metrics::registry();
+        let (certificates, keeper) = match files {
+            Some(certificates) => (certificates, None),
+            None => own(options, &mut registry).await?,
+        };
+        let (admission, health) = (bind(options.bind)?, bind(options.health_bind)?);
+        tracing::info!(
+            admission = %admission.local_addr()?,
+            health = %health.local_addr()?,
+            namespace = options.namespace,
+            "webhook listens"
+        );
         let lifecycle = Lifecycle::default();
-        let parts = parts(options, &lifecycle, certificates, (admission, health))?;
+        let mut parts = parts(options, &lifecycle, (certificates, registry), (admission, health))?;
+        if let Some(keeper) = keeper {
+            parts.push(Part::new("the keeper of certificates", keeper.keep(lifecycle.clone())));
+        }
         lifecycle.ready();
         run(&lifecycle, parts).await?;
         anyhow::Ok(())
     })
 }
 
+/// Certificates of its own, and who keeps them.
+async fn own(options: &Options, registry: &mut Registry) -> anyhow::Result<(Certificates, Option<Keeper>)> {
+    let client = connect(options.kubeconfig.as_deref()).await.context(
+        "without --tls-cert and --tls-key the webhook keeps its certificates in a Secret, for which it needs the cluster",
+    )?;
+    let (hand, handed) = watch::channel(None);
+    let service = format!("napkeeper-webhook.{}.svc", options.namespace);
+    let keeper = Keeper {
+        client,
+        namespace: options.namespace.clone(),
+        identity: crate::controller::identity(),
+        names: std::iter::once(service).chain(options.names.iter().cloned()).collect(),
+        lives: options.lives,
+        hand,
+        metrics: certificates::Metrics::register(registry),
+    };
+    Ok((Certificates::handed(TLS_SECRET, handed, options.clients.as_deref())?, Some(keeper)))
+}
+
 fn parts(
     options: &Options,
     lifecycle: &Lifecycle,
-    certificates: Certificates,
+    (certificates, mut registry): (Certificates, Registry),
     (admission, health_listener): (TcpListener, TcpListener),
 ) -> anyhow::Result<Vec<Part>> {
-    let mut registry = metrics::registry();
-    let tls = (certificates, TlsMetrics::register(&mut registry));
+    let health = Health::new(lifecycle);
+    let tls = (certificates.telling(health.check("certificate")), TlsMetrics::register(&mut registry));
     let (snapshots, received) = watch::channel(None::<Arc<Snapshot>>);
     let webhook = Webhook::new(
         &options.namespace,
@@ -77,10 +116,11 @@ fn parts(
     let (basis, by) = watch::channel(webhook.basis());
     let (placement, placing) = watch::channel(Arc::default());
     let webhook = webhook.by(by).guarding(options.guard).placing(placing);
-    let age = SnapshotAge::register(&mut registry);
-    let (admission_router, health_router) = (router(Arc::new(webhook)), Health::new(lifecycle).router(registry));
     let (kubeconfig, namespace) = (options.kubeconfig.clone(), options.namespace.clone());
-    let source = Source { kubeconfig, namespace, region: options.region.clone(), snapshots, placement, age, basis };
+    let (region, warm) = (options.region.clone(), health.check("caches"));
+    let ages = Ages::register(&mut registry);
+    let source = Source { kubeconfig, namespace, region, snapshots, placement, basis, ages, warm };
+    let (admission_router, health_router) = (router(Arc::new(webhook)), health.router(registry));
     let (one, two, three) = (lifecycle.clone(), lifecycle.clone(), lifecycle.clone());
     let limits = Limits::default();
     Ok(vec![

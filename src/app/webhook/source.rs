@@ -16,8 +16,12 @@ use napkeeper_core::names::Region;
 use napkeeper_core::placement::Placement;
 use napkeeper_kube::watch::{Kind, WatchEvent, WatchOptions, watch as watch_cluster};
 use napkeeper_kube::{connect, follow_facts, follow_placement};
-use napkeeper_serve::Lifecycle;
-use napkeeper_webhook::{Basis, SnapshotAge};
+use napkeeper_serve::prometheus_client::metrics::gauge::Gauge;
+use napkeeper_serve::prometheus_client::registry::Registry;
+use napkeeper_serve::{Check, Lifecycle};
+use napkeeper_webhook::Basis;
+use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,9 +32,40 @@ const CHANGES: usize = 10_000;
 /// Snapshots are published at most this often: each one makes the next change copy a table.
 const PUBLISH_EVERY: Duration = Duration::from_millis(200);
 
+/// Longest that a process which can answer waits for the cluster before it says that it is ready. Verdicts by rule need no
+/// cluster, and a replica that never gets ready is worse than one without hints.
+const WARMING: Duration = Duration::from_secs(30);
+
 /// What a hint depends on. kustomize/base/webhook-rbac.yaml lets the webhook read no more.
 const KINDS: [Kind; 6] =
     [Kind::Pods, Kind::Nodes, Kind::NodeClaims, Kind::NodePools, Kind::NodeClasses, Kind::DaemonSets];
+
+/// Since when what is known has not been looked at, as metrics.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ages {
+    snapshot: Gauge,
+    facts: Gauge,
+}
+
+impl Ages {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let ages = Self::default();
+        let help = "When all kinds of objects were last known to be followed, in seconds since 1970; 0 for never";
+        registry.register("webhook_snapshot_timestamp_seconds", help, ages.snapshot.clone());
+        let help = "The oldest of the sizes, quota and prices that the controller has published, in seconds since 1970; 0 for none";
+        registry.register("webhook_facts_timestamp_seconds", help, ages.facts.clone());
+        ages
+    }
+
+    fn of_facts(&self, known: &Known) {
+        let times = [
+            known.sizes.as_ref().map(|fact| fact.as_of),
+            known.quota.as_ref().map(|quota| quota.as_of),
+            known.prices.as_ref().map(|fact| fact.as_of),
+        ];
+        self.facts.set(times.into_iter().flatten().min().map_or(0, Timestamp::as_second));
+    }
+}
 
 /// Follows the cluster for placement hints.
 #[derive(Debug)]
@@ -45,10 +80,12 @@ pub(crate) struct Source {
     pub(crate) snapshots: watch::Sender<Option<Arc<Snapshot>>>,
     /// Where PlacementPolicies and Namespaces go.
     pub(crate) placement: watch::Sender<Arc<Placement>>,
-    /// When the picture of the cluster was last renewed.
-    pub(crate) age: SnapshotAge,
     /// Where rules and facts go that objects are judged by.
     pub(crate) basis: watch::Sender<Arc<Basis>>,
+    /// How old what it knows is.
+    pub(crate) ages: Ages,
+    /// Passes once all kinds have been listed, or have not for so long that nobody should wait for them.
+    pub(crate) warm: Check,
 }
 
 impl Source {
@@ -61,10 +98,12 @@ impl Source {
             Ok(client) => client,
             Err(error) => {
                 tracing::warn!(%error, "no cluster can be reached: pods get no placement hints");
+                self.warm.pass();
                 lifecycle.draining().await;
                 return Ok(());
             }
         };
+        self.warm.fail("not all kinds have been listed yet");
         let (sender, changes) = mpsc::channel(CHANGES);
         let (facts, published) = watch::channel(None);
         let clock = Arc::new(WallClock::new(None));
@@ -74,8 +113,20 @@ impl Source {
             () = follow_facts(client.clone(), &self.namespace, facts) => Ok(()),
             () = follow_placement(client, self.placement.clone()) => Ok(()),
             published = self.publish(changes, published) => published,
+            never = self.give_up_waiting() => match never {},
             () = lifecycle.draining() => Ok(()),
         }
+    }
+
+    /// Says after a while that it is ready all the same.
+    async fn give_up_waiting(&self) -> Infallible {
+        tokio::time::sleep(WARMING).await;
+        if self.warm.why().is_some() {
+            let seconds = WARMING.as_secs();
+            tracing::warn!(seconds, "the cluster has not been listed: ready without placement hints");
+            self.warm.pass();
+        }
+        std::future::pending().await
     }
 
     async fn publish(
@@ -87,6 +138,7 @@ impl Source {
         let mut region: Option<RegionCatalog> = None;
         let mut seen = Controller::default();
         let (mut synced, mut news, mut warned) = (false, false, false);
+        let mut troubled = BTreeSet::new();
         let mut beat = tokio::time::interval(PUBLISH_EVERY);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -102,9 +154,13 @@ impl Source {
                         (synced, news) = (true, true);
                     }
                     Some(WatchEvent::Trouble { kind, error }) => {
+                        troubled.insert(kind);
                         tracing::warn!(kind = kind.resource(), error, "watching fails: hints go by what was seen last");
                     }
-                    Some(WatchEvent::Recovered { kind }) => tracing::info!(kind = kind.resource(), "watching works again"),
+                    Some(WatchEvent::Recovered { kind }) => {
+                        troubled.remove(&kind);
+                        tracing::info!(kind = kind.resource(), "watching works again");
+                    }
                     Some(WatchEvent::Unreadable { kind, name, why }) => {
                         tracing::warn!(kind = kind.resource(), name, why, "the object cannot be understood");
                     }
@@ -117,8 +173,14 @@ impl Source {
                     }
                     news = true;
                 }
-                _ = beat.tick(), if synced && news => {
-                    news = false;
+                _ = beat.tick(), if synced => {
+                    if troubled.is_empty() {
+                        self.ages.snapshot.set(Timestamp::now().as_second());
+                    }
+                    if !std::mem::take(&mut news) {
+                        continue;
+                    }
+                    self.warm.pass();
                     if region.is_none() {
                         region = self.types_of(&catalog, seen.snapshot(), !warned);
                         warned = true;
@@ -127,7 +189,6 @@ impl Source {
                     let Some(region) = &region else { continue };
                     seen.refresh_types(region, &InstanceTypeOptions::default());
                     self.snapshots.send_replace(Some(Arc::new(seen.snapshot().clone())));
-                    self.age.renewed(Timestamp::now());
                 }
             }
         }
@@ -143,6 +204,8 @@ impl Source {
     ) -> anyhow::Result<Option<Option<RegionCatalog>>> {
         let ours = |published: &&Published| self.region.as_ref().is_none_or(|region| *region == published.region);
         let found = published.filter(ours).and_then(|p| Some((p, catalog.region(&p.region)?)));
+        let nothing = Known::default();
+        self.ages.of_facts(found.as_ref().map_or(&nothing, |(published, _)| &published.known));
         let Some((Published { known, .. }, embedded)) = found else {
             tracing::info!("no facts are published for this region: the embedded catalogue serves");
             seen.learn_quota(None);

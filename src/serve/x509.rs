@@ -1,6 +1,6 @@
-//! Expiry: until when is a certificate valid?
+//! X.509: when is a certificate valid, and for which key?
 //!
-//! A walk through the DER of X.509 (RFC 5280, 4.1) to the one field that is asked for.
+//! A walk through the DER (RFC 5280, 4.1) to the few fields that are asked for.
 
 const INTEGER: u8 = 0x02;
 const UTC_TIME: u8 = 0x17;
@@ -10,20 +10,45 @@ const VERSION: u8 = 0xa0;
 
 /// `notAfter` in seconds since 1970; `None` when the certificate cannot be read.
 pub(crate) fn not_after(der: &[u8]) -> Option<i64> {
+    validity(der).map(|(_, not_after)| not_after)
+}
+
+/// `notBefore` and `notAfter` in seconds since 1970; `None` when the certificate cannot be read.
+pub(crate) fn validity(der: &[u8]) -> Option<(i64, i64)> {
+    let mut fields = from_validity(der)?;
+    let times = &mut expect(&mut fields, SEQUENCE)?;
+    let mut read = || {
+        let (tag, text) = next(times)?;
+        time(tag, std::str::from_utf8(text).ok()?)
+    };
+    Some((read()?, read()?))
+}
+
+/// `subjectPublicKeyInfo`, as DER; `None` when the certificate cannot be read.
+pub(crate) fn public_key(der: &[u8]) -> Option<&[u8]> {
+    let mut fields = from_validity(der)?;
+    // Validity, subject.
+    for tag in [SEQUENCE, SEQUENCE] {
+        expect(&mut fields, tag)?;
+    }
+    let whole = fields;
+    expect(&mut fields, SEQUENCE)?;
+    whole.get(..whole.len() - fields.len())
+}
+
+/// The fields of a certificate from the validity on.
+fn from_validity(der: &[u8]) -> Option<&[u8]> {
     let certificate = &mut &*der;
     let body = &mut expect(certificate, SEQUENCE)?;
-    let fields = &mut expect(body, SEQUENCE)?;
+    let mut fields = expect(body, SEQUENCE)?;
     if fields.first() == Some(&VERSION) {
-        expect(fields, VERSION)?;
+        expect(&mut fields, VERSION)?;
     }
     // Serial number, signature algorithm, issuer.
     for tag in [INTEGER, SEQUENCE, SEQUENCE] {
-        expect(fields, tag)?;
+        expect(&mut fields, tag)?;
     }
-    let validity = &mut expect(fields, SEQUENCE)?;
-    next(validity)?;
-    let (tag, text) = next(validity)?;
-    time(tag, std::str::from_utf8(text).ok()?)
+    Some(fields)
 }
 
 fn expect<'a>(input: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {

@@ -1,0 +1,154 @@
+//! The webhook's certificates: where do the replicas share them, and how do the API servers hear of the authorities?
+//!
+//! A Secret that Git makes empty, so that napkeeper needs no right to create Secrets, with which it could ask for anybody's
+//! token. And one field of each hook, by server-side apply under a name of its own.
+
+use crate::FieldManager;
+use crate::error::{What, call};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
+};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::core::{ClusterResourceScope, Resource};
+use kube::{Api, Client};
+use napkeeper_core::ports::ClusterError;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Name of the Secret.
+pub const TLS_SECRET: &str = "napkeeper-webhook-tls";
+const VALIDATING: &str = "ValidatingWebhookConfiguration";
+const MUTATING: &str = "MutatingWebhookConfiguration";
+
+/// The Secret as it was read.
+#[derive(Clone)]
+pub struct TlsSecret(Secret);
+
+impl fmt::Debug for TlsSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsSecret").field("version", &self.0.metadata.resource_version).finish_non_exhaustive()
+    }
+}
+
+impl TlsSecret {
+    /// What is under a key; empty where there is nothing.
+    #[must_use]
+    pub fn get(&self, key: &str) -> &[u8] {
+        self.0.data.as_ref().and_then(|data| data.get(key)).map_or(&[], |bytes| bytes.0.as_slice())
+    }
+}
+
+/// The authorities of one hook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HookBundle {
+    /// The configuration, `MutatingWebhookConfiguration` or `ValidatingWebhookConfiguration`.
+    pub kind: &'static str,
+    /// The hook's name.
+    pub hook: String,
+    /// The bundle, PEM; empty where there is none.
+    pub pem: Vec<u8>,
+    /// The configuration's version.
+    pub version: String,
+}
+
+/// Reads the Secret; `None` where there is none.
+///
+/// # Errors
+/// When it cannot be read.
+pub async fn read_secret(client: &Client, namespace: &str) -> Result<Option<TlsSecret>, ClusterError> {
+    let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let what = What { verb: "get", kind: "Secret", name: TLS_SECRET };
+    Ok(call(what, api.get_opt(TLS_SECRET)).await?.map(TlsSecret))
+}
+
+/// Writes all data of the Secret, upon the version that was read.
+///
+/// # Errors
+/// `Conflict` when another was faster; or when the API server refuses or cannot be reached.
+pub async fn write_secret(
+    client: &Client,
+    namespace: &str,
+    read: &TlsSecret,
+    data: BTreeMap<String, Vec<u8>>,
+) -> Result<TlsSecret, ClusterError> {
+    let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let mut secret = read.0.clone();
+    secret.data = Some(data.into_iter().map(|(key, bytes)| (key, ByteString(bytes))).collect());
+    let what = What { verb: "update", kind: "Secret", name: TLS_SECRET };
+    let manager = FieldManager::WebhookCa.as_str().to_owned();
+    let params = PostParams { field_manager: Some(manager), ..PostParams::default() };
+    call(what, api.replace(TLS_SECRET, &params, &secret)).await.map(TlsSecret)
+}
+
+/// Reads the bundles of all hooks in the configurations of this name. One that is not there has no hooks.
+///
+/// # Errors
+/// When a configuration cannot be read.
+pub async fn read_bundles(client: &Client, name: &str) -> Result<Vec<HookBundle>, ClusterError> {
+    let mut bundles = Vec::new();
+    let what = What { verb: "get", kind: VALIDATING, name };
+    let api: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    if let Some(found) = call(what, api.get_opt(name)).await? {
+        let version = found.metadata.resource_version.unwrap_or_default();
+        let hooks = found.webhooks.unwrap_or_default().into_iter().map(|hook| (hook.name, hook.client_config));
+        bundles.extend(hooks.map(|hook| bundle(VALIDATING, &version, hook)));
+    }
+    let what = What { verb: "get", kind: MUTATING, name };
+    let api: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+    if let Some(found) = call(what, api.get_opt(name)).await? {
+        let version = found.metadata.resource_version.unwrap_or_default();
+        let hooks = found.webhooks.unwrap_or_default().into_iter().map(|hook| (hook.name, hook.client_config));
+        bundles.extend(hooks.map(|hook| bundle(MUTATING, &version, hook)));
+    }
+    Ok(bundles)
+}
+
+fn bundle(kind: &'static str, version: &str, (hook, config): (String, WebhookClientConfig)) -> HookBundle {
+    let pem = config.ca_bundle.map(|bundle| bundle.0).unwrap_or_default();
+    HookBundle { kind, hook, pem, version: version.to_owned() }
+}
+
+/// Writes this bundle into all hooks that were read, and nothing else of them: a field that is somebody else's becomes ours.
+/// A configuration that has changed since, or that is gone, is left alone.
+///
+/// # Errors
+/// `Conflict` when a configuration has changed; or when the API server refuses or cannot be reached. The other
+/// configuration may have been written.
+pub async fn publish_bundle(client: &Client, name: &str, hooks: &[HookBundle], pem: &[u8]) -> Result<(), ClusterError> {
+    let one = apply::<ValidatingWebhookConfiguration>(client, (VALIDATING, name), hooks, pem).await;
+    apply::<MutatingWebhookConfiguration>(client, (MUTATING, name), hooks, pem).await.and(one)
+}
+
+async fn apply<K>(
+    client: &Client,
+    (kind, name): (&'static str, &str),
+    hooks: &[HookBundle],
+    pem: &[u8],
+) -> Result<(), ClusterError>
+where
+    K: Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + fmt::Debug + DeserializeOwned + Serialize,
+{
+    let ours: Vec<_> = hooks.iter().filter(|hook| hook.kind == kind).collect();
+    let Some(first) = ours.first() else { return Ok(()) };
+    if ours.iter().all(|hook| hook.pem == pem) {
+        return Ok(());
+    }
+    let bundle = ByteString(pem.to_vec());
+    let webhooks: Vec<_> =
+        ours.iter().map(|hook| json!({ "name": hook.hook, "clientConfig": { "caBundle": bundle } })).collect();
+    let object = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        // With a version, what was deleted since is not made anew, and a hook that was taken out does not come back.
+        "metadata": { "name": name, "resourceVersion": first.version },
+        "webhooks": webhooks,
+    });
+    let api: Api<K> = Api::all(client.clone());
+    let params = PatchParams::apply(FieldManager::WebhookCa.as_str()).force();
+    call(What { verb: "apply", kind, name }, api.patch(name, &params, &Patch::Apply(&object))).await.map(drop)
+}

@@ -1,0 +1,353 @@
+//! Certificates: do replicas that were given none make them, and renew them, without anybody noticing?
+//!
+//! The hooks are those that kustomize ships, but for the address: a Service is played by something that passes bytes to
+//! one replica after the other. It stands at an address that is not the loopback's, where the machine has one: only then
+//! does the API server speak HTTP/1.1, as it does to every Service.
+
+use super::hooks::{bad_pool, hint, pod, pools};
+use super::{eventually, one_lab_at_a_time, repository};
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, PostParams};
+use napkeeper_api::yaml;
+use napkeeper_tests::control_plane::{ControlPlane, Mode, Process, Program, napkeeper_binary};
+use napkeeper_tests::lab::{NAMESPACE, install};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+
+const STEP: Duration = Duration::from_secs(90);
+/// Lives in seconds: an authority is due after 60, a leaf after 24.
+const AUTHORITY: u64 = 90;
+const LEAF: u64 = 36;
+const MANAGER: &str = "napkeeper-webhook-ca";
+const KINDS: [&str; 2] = ["validatingwebhookconfiguration", "mutatingwebhookconfiguration"];
+
+/// Stands for a Service: passes connections to ready replicas in turn.
+#[derive(Clone)]
+struct Service {
+    address: SocketAddr,
+    replicas: Arc<Mutex<Vec<SocketAddr>>>,
+    /// Connections that offered HTTP/2, and that did not.
+    offered: Arc<[AtomicUsize; 2]>,
+}
+
+impl Service {
+    async fn start(ip: IpAddr) -> Result<Self> {
+        let listener = TcpListener::bind((ip, 0)).await?;
+        let service = Self {
+            address: listener.local_addr()?,
+            replicas: Arc::default(),
+            offered: Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]),
+        };
+        let shared = service.clone();
+        tokio::spawn(async move {
+            let mut turn = 0_usize;
+            while let Ok((stream, _)) = listener.accept().await {
+                let replicas = shared.replicas.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let Some(to) = replicas.get(turn % replicas.len().max(1)).copied() else { continue };
+                turn += 1;
+                let offered = Arc::clone(&shared.offered);
+                tokio::spawn(async move { pass(stream, to, &offered).await.ok() });
+            }
+        });
+        Ok(service)
+    }
+
+    fn lead_to(&self, replicas: &[&Replica]) {
+        *self.replicas.lock().unwrap_or_else(PoisonError::into_inner) = replicas.iter().map(|r| r.admission).collect();
+    }
+}
+
+async fn pass(mut from: TcpStream, to: SocketAddr, offered: &[AtomicUsize; 2]) -> Result<()> {
+    let mut to = TcpStream::connect(to).await?;
+    from.set_nodelay(true)?;
+    to.set_nodelay(true)?;
+    // What a client offers in its first message is not yet encrypted.
+    let mut hello = vec![0; 4096];
+    let length = from.read(&mut hello).await?;
+    let http2 = hello[..length].windows(3).any(|bytes| bytes == b"\x02h2");
+    offered[usize::from(!http2)].fetch_add(1, Ordering::SeqCst);
+    to.write_all(&hello[..length]).await?;
+    copy_bidirectional(&mut from, &mut to).await?;
+    Ok(())
+}
+
+/// The address of this machine by which it would speak to others; nothing is sent.
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    socket.local_addr().ok().map(|address| address.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
+}
+
+struct Replica {
+    process: Process,
+    admission: SocketAddr,
+    health: String,
+}
+
+struct Rig {
+    plane: ControlPlane,
+    service: Service,
+    http: reqwest::Client,
+}
+
+impl Rig {
+    async fn start(ip: IpAddr) -> Result<Self> {
+        let plane = ControlPlane::start(Mode::Full).await?;
+        install(&plane, "provisioner").await?;
+        plane.apply(&pools()?).await?;
+        plane.create_node("system-0", "1", "2Gi").await?;
+        let http = reqwest::Client::builder().no_proxy().timeout(STEP).build()?;
+        Ok(Self { plane, service: Service::start(ip).await?, http })
+    }
+
+    async fn spawn(&self) -> Result<Replica> {
+        let kubeconfig = self.plane.service_account_kubeconfig(NAMESPACE, "napkeeper-webhook").await?;
+        let program = Program::new(napkeeper_binary()?).args([
+            "webhook".to_owned(),
+            format!("--kubeconfig={}", kubeconfig.display()),
+            "--bind=127.0.0.1:0".to_owned(),
+            "--health-bind=127.0.0.1:0".to_owned(),
+            "--log-format=text".to_owned(),
+            "--region=westeurope".to_owned(),
+            format!("--tls-san={}", self.service.address.ip()),
+            format!("--authority-life={AUTHORITY}"),
+            format!("--certificate-life={LEAF}"),
+            "--settle=3".to_owned(),
+        ]);
+        let process = Process::spawn("webhook", &program)?;
+        let line = process.line("webhook listens", STEP).await?;
+        let address = |key: &str| -> Result<String> {
+            let rest = line.split(key).nth(1).with_context(|| format!("no {key} in {line}"))?;
+            Ok(rest.split_whitespace().next().unwrap_or_default().to_owned())
+        };
+        Ok(Replica { admission: address("admission=")?.parse()?, health: address("health=")?, process })
+    }
+
+    async fn ready(&self, replica: &Replica) -> Result<()> {
+        let ready = format!("http://{}/readyz", replica.health);
+        eventually("readiness", STEP, async || {
+            let answer = self.http.get(&ready).send().await;
+            Ok(answer.is_ok_and(|a| a.status().is_success()).then_some(()))
+        })
+        .await
+    }
+
+    /// The sum of a replica's samples of a metric whose labels contain this.
+    async fn metric(&self, replica: &Replica, name: &str, labels: &str) -> Result<u64> {
+        let text = self.http.get(format!("http://{}/metrics", replica.health)).send().await?.text().await?;
+        let samples = text.lines().filter(|line| line.starts_with(name) && line.contains(labels));
+        Ok(samples.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum())
+    }
+
+    /// How often the API server has gone on without an answer.
+    async fn failed_open(&self) -> Result<u64> {
+        let text = self.plane.kubectl(&["get", "--raw", "/metrics"]).await?;
+        let samples = text.lines().filter(|line| line.starts_with("apiserver_admission_webhook_fail_open_count{"));
+        Ok(samples.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum())
+    }
+
+    async fn configuration(&self, kind: &str) -> Result<Value> {
+        let text = self.plane.kubectl(&["get", kind, "napkeeper", "--output=json", "--show-managed-fields"]).await?;
+        Ok(serde_json::from_str(&text)?)
+    }
+
+    /// How many authorities each hook trusts.
+    async fn bundles(&self) -> Result<[String; 2]> {
+        let mut found = [String::new(), String::new()];
+        for (kind, bundle) in KINDS.iter().zip(&mut found) {
+            let hook = &self.configuration(kind).await?["webhooks"][0];
+            *bundle = hook["clientConfig"]["caBundle"].as_str().unwrap_or_default().to_owned();
+        }
+        Ok(found)
+    }
+
+    /// A pod that is not kept; whether it got a hint.
+    async fn hinted(&self) -> Result<bool> {
+        let api: Api<Pod> = Api::namespaced(self.plane.client().await?, "default");
+        let params = PostParams { dry_run: true, ..PostParams::default() };
+        let admitted = api.create(&params, &serde_json::from_value(pod("default", "web"))?).await?;
+        Ok(hint(&admitted).is_some())
+    }
+}
+
+/// What Git has: the hooks that kustomize ships, called at this address instead of a Service, without a bundle.
+fn in_git(address: SocketAddr) -> Result<String> {
+    let text = std::fs::read_to_string(repository("kustomize/base/hooks.yaml"))?;
+    ensure!(!text.contains("caBundle:"), "caBundle is in Git");
+    let read = yaml::read("hooks.yaml", &text);
+    let mut all = Vec::new();
+    for document in &read.documents {
+        let mut object = serde_json::to_value(&document.value)?;
+        for hook in object["webhooks"].as_array_mut().context("no hooks")? {
+            let path = hook["clientConfig"]["service"]["path"].as_str().context("a hook without a path")?;
+            hook["clientConfig"] = json!({ "url": format!("https://{address}{path}") });
+        }
+        all.push(object.to_string());
+    }
+    Ok(all.join("\n---\n"))
+}
+
+/// The fields that a manager owns, as paths.
+fn owned(object: &Value, manager: &str) -> Vec<String> {
+    fn walk(at: &str, fields: &Value, found: &mut Vec<String>) {
+        for (key, inside) in fields.as_object().into_iter().flatten() {
+            let path = format!("{at}/{key}");
+            if inside.as_object().is_none_or(serde_json::Map::is_empty) {
+                found.push(path);
+            } else {
+                walk(&path, inside, found);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    let all = object["metadata"]["managedFields"].as_array();
+    for entry in all.into_iter().flatten().filter(|entry| entry["manager"] == manager) {
+        walk("", &entry["fieldsV1"], &mut found);
+    }
+    found
+}
+
+/// Only the bundle is ours, and whoever syncs from Git neither sees it nor takes it away.
+async fn git_and_we_share(rig: &Rig, git: &str) -> Result<()> {
+    for kind in KINDS {
+        let object = rig.configuration(kind).await?;
+        let fields = owned(&object, MANAGER);
+        let ours = fields.iter().all(|path| {
+            let path = path.trim_start_matches("/f:webhooks/k:{\"name\":\"");
+            let path = path.split_once("\"}/").map_or(path, |(_, rest)| rest);
+            ["f:clientConfig/f:caBundle", "f:name", "."].contains(&path)
+        });
+        ensure!(ours && fields.iter().any(|path| path.ends_with("f:caBundle")), "{kind}: {fields:?}");
+    }
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(file.path(), git)?;
+    let file = file.path().display().to_string();
+    let before = rig.bundles().await?;
+    for manager in ["argocd-controller", "kustomize-controller"] {
+        let manager = format!("--field-manager={manager}");
+        // Flux takes fields from others, Argo CD may.
+        for more in [&[][..], &["--force-conflicts"]] {
+            let apply = ["apply", "--server-side", &manager, "--filename", &file];
+            rig.plane.kubectl(&[&apply, more].concat()).await?;
+        }
+        // It fails when there is a difference.
+        rig.plane.kubectl(&["diff", "--server-side", &manager, "--filename", &file]).await?;
+    }
+    rig.plane.kubectl(&["apply", "--filename", &file]).await?;
+    rig.plane.kubectl(&["diff", "--filename", &file]).await?;
+    let after = rig.bundles().await?;
+    let renewed = after != before && after.iter().all(|bundle| !bundle.is_empty());
+    ensure!(after == before || renewed, "a sync took the bundles away");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicas_make_their_own_certificates_and_nobody_notices_that_they_are_renewed() -> Result<()> {
+    let _turn = one_lab_at_a_time().await;
+    let own = own_address();
+    let rig = Rig::start(own.unwrap_or_else(|| IpAddr::from([127, 0, 0, 1]))).await?;
+    let git = in_git(rig.service.address)?;
+    rig.plane.apply(&git).await?;
+    let start = Instant::now();
+    let (one, two) = (rig.spawn().await?, rig.spawn().await?);
+    rig.ready(&one).await?;
+    rig.ready(&two).await?;
+    println!("two replicas without a certificate were ready after {} ms", start.elapsed().as_millis());
+    rig.service.lead_to(&[&one, &two]);
+    eventually("a hint", STEP, async || Ok(rig.hinted().await?.then_some(()))).await?;
+    git_and_we_share(&rig, &git).await?;
+    a_refusal_is_one_line_of_the_log(&rig, &[&one, &two]).await?;
+
+    // From here on nothing may fail open.
+    let before = rig.failed_open().await?;
+    let three = renewals(&rig, (one, two)).await?;
+    let failed = rig.failed_open().await? - before;
+    ensure!(failed == 0, "the API server went on without an answer {failed} times");
+    let offered = [0, 1].map(|n: usize| rig.service.offered[n].load(Ordering::SeqCst));
+    println!("connections that offered HTTP/2: {}, that did not: {}", offered[0], offered[1]);
+    match own {
+        Some(ip) => ensure!(offered[0] == 0 && offered[1] > 0, "{ip} is not spoken to as a Service is: {offered:?}"),
+        None => println!("this machine has no address but the loopback's: HTTP/1.1 was not tried"),
+    }
+    for replica in three {
+        let lines = replica.process.lines().join("\n");
+        ensure!(!lines.contains("PRIVATE") && !lines.contains("LS0tLS1CRUdJTi"), "a key is in the log: {lines}");
+        replica.process.terminate()?;
+        let exit = replica.process.exited(STEP).await?;
+        ensure!(exit.code() == Some(0), "a webhook ended with {exit}: {}", replica.process.tail(20));
+    }
+    Ok(())
+}
+
+/// Who, what and why, and nothing of the object.
+async fn a_refusal_is_one_line_of_the_log(rig: &Rig, replicas: &[&Replica]) -> Result<()> {
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(file.path(), bad_pool("spoiled")?)?;
+    let file = file.path().display().to_string();
+    let answer = rig.plane.kubectl(&["create", "--filename", &file]).await;
+    ensure!(answer.as_ref().is_err_and(|e| format!("{e:#}").contains("NK3007")), "{answer:?}");
+    let lines: Vec<_> = replicas.iter().flat_map(|replica| replica.process.lines()).collect();
+    let about: Vec<_> = lines.iter().filter(|line| line.contains("spoiled")).collect();
+    ensure!(about.len() == 1, "{about:?}");
+    for part in ["a write is refused", "NK3007", "NodePool", "CREATE", "user=\"admin\""] {
+        ensure!(about[0].contains(part), "{part} is not in {about:?}");
+    }
+    ensure!(!about[0].contains("99 8"), "the object is in the log: {about:?}");
+    let mut denials = 0;
+    for replica in replicas {
+        denials += rig.metric(replica, "napkeeper_admission_denials_total", "NK3007").await?;
+    }
+    ensure!(denials == 1, "{denials} denials are counted");
+    Ok(())
+}
+
+/// Pods all the time, over several leaves and two authorities, with one replica replaced by another.
+async fn renewals(rig: &Rig, (one, two): (Replica, Replica)) -> Result<[Replica; 2]> {
+    let (start, mut asked, mut without) = (Instant::now(), 0_u64, 0_u64);
+    let (mut leaves, mut seen, mut unanswered) = (BTreeSet::new(), Vec::<usize>::new(), 0);
+    let mut third = None;
+    while start.elapsed() < Duration::from_secs(AUTHORITY + 15) {
+        for _ in 0..20 {
+            asked += 1;
+            without += u64::from(!rig.hinted().await?);
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        leaves.insert(rig.metric(&two, "napkeeper_tls_certificate_expiry", "").await?);
+        let trusted = rig.bundles().await?[0].len();
+        if seen.last() != Some(&trusted) {
+            seen.push(trusted);
+        }
+        if third.is_none() && start.elapsed() > Duration::from_secs(AUTHORITY / 3) {
+            let new = rig.spawn().await?;
+            rig.ready(&new).await?;
+            rig.service.lead_to(&[&two, &new]);
+            // As a pod's preStop has it.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            unanswered += rig.metric(&one, "napkeeper_admission_requests_total", "failed_open").await?;
+            one.process.terminate()?;
+            let exit = one.process.exited(STEP).await?;
+            ensure!(exit.code() == Some(0), "the webhook ended with {exit}: {}", one.process.tail(20));
+            third = Some(new);
+        }
+    }
+    let third = third.context("no replica was replaced")?;
+    for replica in [&two, &third] {
+        unanswered += rig.metric(replica, "napkeeper_admission_requests_total", "failed_open").await?;
+    }
+    println!("{asked} pods, {without} without a hint, {unanswered} of them for want of time; leaves: {}", leaves.len());
+    println!("sizes of the bundle: {seen:?}");
+    ensure!(without <= unanswered, "{without} pods have no hint, but only {unanswered} answers were late");
+    ensure!(without * 20 <= asked, "{without} of {asked} pods have no hint");
+    ensure!(leaves.len() >= 3, "the leaf was not renewed: {leaves:?}");
+    let grew = seen.windows(2).any(|pair| pair[1] > pair[0] * 3 / 2);
+    let shrank = seen.windows(2).any(|pair| pair[1] * 3 / 2 < pair[0]);
+    ensure!(grew && shrank, "the authority was not renewed, or the old one not dropped: {seen:?}");
+    Ok([two, third])
+}
