@@ -131,7 +131,7 @@ pub fn verified(pair: &Pair, names: &[String], authorities: &[&[u8]], now: u64) 
     let leaf = chain.first()?.clone();
     CertifiedKey::from_der(chain, key, &ring::default_provider()).ok()?;
     let fits = |authority: &&[u8]| names.iter().all(|name| verifies(&leaf, authority, name, now).is_some());
-    let by = authorities.iter().position(|authority| fits(&authority))?;
+    let by = authorities.iter().position(fits)?;
     Some((validity(&leaf)?, by))
 }
 
