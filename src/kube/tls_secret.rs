@@ -10,8 +10,8 @@ use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Patch, PatchParams, PostParams};
-use kube::core::{ClusterResourceScope, Resource};
+use kube::api::{GetParams, Patch, PatchParams, PostParams};
+use kube::core::{ClusterResourceScope, Request, Resource};
 use kube::{Api, Client};
 use napkeeper_core::ports::ClusterError;
 use serde::Serialize;
@@ -61,9 +61,16 @@ pub struct HookBundle {
 /// # Errors
 /// When it cannot be read.
 pub async fn read_secret(client: &Client, namespace: &str) -> Result<Option<TlsSecret>, ClusterError> {
-    let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let what = What { verb: "get", kind: "Secret", name: TLS_SECRET };
-    Ok(call(what, api.get_opt(TLS_SECRET)).await?.map(TlsSecret))
+    let request = secrets(namespace).get(TLS_SECRET, &GetParams::default());
+    let request = request.map_err(|_| ClusterError::Unavailable)?;
+    let found = call(what, async {
+        match client.request_text(request).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+            answer => answer.map(Some),
+        }
+    });
+    found.await?.map(|text| understood(&text)).transpose()
 }
 
 /// Writes all data of the Secret, upon the version that was read.
@@ -76,13 +83,27 @@ pub async fn write_secret(
     read: &TlsSecret,
     data: BTreeMap<String, Vec<u8>>,
 ) -> Result<TlsSecret, ClusterError> {
-    let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let mut secret = read.0.clone();
     secret.data = Some(data.into_iter().map(|(key, bytes)| (key, ByteString(bytes))).collect());
     let what = What { verb: "update", kind: "Secret", name: TLS_SECRET };
     let manager = FieldManager::WebhookCa.as_str().to_owned();
     let params = PostParams { field_manager: Some(manager), ..PostParams::default() };
-    call(what, api.replace(TLS_SECRET, &params, &secret)).await.map(TlsSecret)
+    let body = serde_json::to_vec(&secret).map_err(|_| ClusterError::Unavailable)?;
+    let request = secrets(namespace).replace(TLS_SECRET, &params, body).map_err(|_| ClusterError::Unavailable)?;
+    understood(&call(what, client.request_text(request)).await?)
+}
+
+/// The client library logs an answer that it cannot read, whole. So it does not get to read these.
+fn secrets(namespace: &str) -> Request {
+    Request::new(Secret::url_path(&(), Some(namespace)))
+}
+
+fn understood(text: &str) -> Result<TlsSecret, ClusterError> {
+    let secret = serde_json::from_str(text);
+    secret.map(TlsSecret).map_err(|_| {
+        tracing::warn!(secret = TLS_SECRET, "the API server's answer is no Secret");
+        ClusterError::Unavailable
+    })
 }
 
 /// Reads the bundles of all hooks in the configurations of this name. One that is not there has no hooks.
@@ -151,4 +172,18 @@ where
     let api: Api<K> = Api::all(client.clone());
     let params = PatchParams::apply(FieldManager::WebhookCa.as_str()).force();
     call(What { verb: "apply", kind, name }, api.patch(name, &params, &Patch::Apply(&object))).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_a_secret_nor_what_is_none_shows_what_is_in_it() {
+        let secret = understood(r#"{"metadata":{"resourceVersion":"7"},"data":{"ca.key":"c2VjcmV0"}}"#).unwrap();
+        assert_eq!((secret.get("ca.key"), secret.get("tls.key")), (b"secret".as_slice(), [].as_slice()));
+        assert_eq!(format!("{secret:?}"), r#"TlsSecret { version: Some("7"), .. }"#);
+        let error = understood(r#"{"data":{"ca.key":"no base64!"}}"#).unwrap_err();
+        assert_eq!(error, ClusterError::Unavailable);
+    }
 }

@@ -130,8 +130,8 @@ pub fn verified(pair: &Pair, names: &[String], authorities: &[&[u8]], now: u64) 
     let key = PrivateKeyDer::from_pem_slice(pair.key()).ok()?;
     let leaf = chain.first()?.clone();
     CertifiedKey::from_der(chain, key, &ring::default_provider()).ok()?;
-    let fits = |authority: &&[u8]| names.iter().all(|name| verifies(&leaf, authority, name, now).is_some());
-    let by = authorities.iter().position(fits)?;
+    let fits = |authority: &[u8]| names.iter().all(|name| verifies(&leaf, authority, name, now).is_some());
+    let by = authorities.iter().position(|authority| fits(authority))?;
     Some((validity(&leaf)?, by))
 }
 

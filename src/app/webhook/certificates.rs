@@ -35,7 +35,9 @@ const POLL: Duration = Duration::from_secs(5);
 /// The same while there is nothing to serve.
 const HURRY: Duration = Duration::from_millis(500);
 /// A step is begun only while the Lease is ours for at least so long: longer than a request may take.
-const AT_LEAST: Duration = Duration::from_secs(6);
+const AT_LEAST: Duration = Duration::from_secs(11);
+/// Looks that fail one after the other are made up to so many times less often.
+const SLOWEST: u32 = 4;
 
 type Seen = BTreeMap<(&'static str, String), (BTreeSet<Der>, Timestamp)>;
 
@@ -87,17 +89,24 @@ impl Keeper {
         let stop = async move { ends.draining().await };
         let (lease, standing) = stand_for(WEBHOOK_LEASE, self.client.clone(), &self.namespace, &self.identity, stop);
         let (mut leads, mut seen) = (lease.leads(), Seen::new());
-        let mut missing = false;
+        let (mut missing, mut failures) = (false, 0_u32);
         loop {
             let wait = match self.look(lease.held_for(AT_LEAST), &mut seen, &mut missing).await {
-                // Bounded: each step brings the next look nearer to rest.
-                Ok(true) => Duration::from_millis(50),
-                Ok(false) if self.hand.borrow().is_some() => self.poll(),
-                Ok(false) => HURRY,
+                Ok(more) => {
+                    failures = 0;
+                    match more {
+                        // Bounded: each step brings the next look nearer to rest.
+                        true => Duration::from_millis(50),
+                        false if self.hand.borrow().is_some() || missing => self.poll(),
+                        false => HURRY,
+                    }
+                }
+                Err(why) if why == ClusterError::Conflict.category() => HURRY,
                 Err(why) => {
+                    failures = failures.saturating_add(1);
                     self.metrics.count("look", "failed");
                     tracing::debug!(why, "certificates are looked at again");
-                    if why == ClusterError::Conflict.category() { HURRY } else { self.poll() }
+                    self.poll() * failures.min(SLOWEST)
                 }
             };
             tokio::select! {

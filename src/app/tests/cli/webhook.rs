@@ -176,3 +176,59 @@ fn a_missing_certificate_is_named() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("cannot read the TLS certificate tls.crt"), "{text}");
 }
+
+/// A cluster that accepts and never answers holds back readiness for a while, and no verdict.
+#[test]
+fn it_waits_for_the_cluster_but_not_for_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let (root, (url, _)) = (pair(folder.path()), trap());
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "a",
+        "clusters": [{ "name": "a", "cluster": { "server": url } }],
+        "users": [{ "name": "a", "user": {} }],
+        "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }],
+    });
+    std::fs::write(folder.path().join("config"), config.to_string()).unwrap();
+    let start = Instant::now();
+    let mut process = Running(webhook(folder.path()).args(["--kubeconfig", "config"]).spawn().unwrap());
+    let (admission, health) = ports(&mut process.0);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let root = reqwest::Certificate::from_pem(root.as_bytes()).unwrap();
+        let client =
+            reqwest::Client::builder().add_root_certificate(root).no_proxy().timeout(PATIENCE).build().unwrap();
+        let class = json!({
+            "apiVersion": "karpenter.azure.com/v1beta1", "kind": "AKSNodeClass", "metadata": { "name": "a" },
+            "spec": { "maxPods": 9 },
+        });
+        let refused = review("a", ("karpenter.azure.com", "v1beta1", "AKSNodeClass"), &class);
+        let answer = ask(&client, &format!("https://localhost:{admission}/validate"), &refused).await;
+        assert_eq!(answer["allowed"], false, "{answer}");
+        let ready = || async {
+            let answer = client.get(format!("http://127.0.0.1:{health}/readyz")).send().await.unwrap();
+            (answer.status().as_u16(), answer.text().await.unwrap())
+        };
+        let (status, text) = ready().await;
+        assert_eq!((status, text.lines().count()), (503, 2), "{text}");
+        assert!(text.starts_with("[-] caches: "), "{text}");
+        while ready().await.0 != 200 {
+            assert!(start.elapsed() < 2 * PATIENCE, "it is not ready yet");
+            tokio::time::sleep(Duration::from_millis(250)).await;
+        }
+        assert!(start.elapsed() >= Duration::from_secs(29), "it was ready after {:?}", start.elapsed());
+    });
+}
+
+#[test]
+fn without_files_and_without_a_cluster_it_says_what_it_lacks() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_napkeeper"));
+    command.args(["webhook", "--bind", "127.0.0.1:0", "--health-bind", "127.0.0.1:0", "--kubeconfig", "no-such-file"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("without --tls-cert and --tls-key") && text.contains("no-such-file"), "{text}");
+    let output = command.args(["--tls-cert", "a"]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("--tls-key"), "{text}");
+}
