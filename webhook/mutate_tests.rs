@@ -109,6 +109,16 @@ async fn a_pod_told_to_have_a_new_node_goes_to_the_claim_that_is_made_for_it() {
 }
 
 #[tokio::test]
+async fn pods_whose_node_is_gone_are_expected_elsewhere() {
+    let rig = Rig::new(Some(small_world()), PATIENT);
+    assert_eq!(burst(&rig, 3, "1").await, expect([("existingNode a", 3)]));
+    let mut later = world();
+    later.put_node(node("c"));
+    rig.snapshots.send(Some(Arc::new(later))).unwrap();
+    assert_eq!(burst(&rig, 2, "1").await, expect([("existingNode c", 1), ("newNode", 1)]));
+}
+
+#[tokio::test]
 async fn dry_runs_never_count() {
     let rig = Rig::new(Some(small_world()), PATIENT);
     let mut dry = review("CREATE", "", &pod("3"), &Value::Null);

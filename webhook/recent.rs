@@ -75,8 +75,13 @@ impl Recent {
             {
                 admitted.spot = spot;
             }
-            // A place that is no more takes nothing: the pod waits, as others do that have no place.
-            standing.take(&admitted.pod, &admitted.spot);
+            // A claim has become a node, or a node is gone: the pod goes where there is room, if there is.
+            if !standing.take(&admitted.pod, &admitted.spot)
+                && let Some(spot) = standing.find_room(&admitted.pod)
+            {
+                standing.take(&admitted.pod, &spot);
+                admitted.spot = spot;
+            }
         }
     }
 
