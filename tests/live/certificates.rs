@@ -259,7 +259,7 @@ async fn replicas_make_their_own_certificates_and_nobody_notices_that_they_are_r
     let (one, two) = (rig.spawn().await?, rig.spawn().await?);
     rig.ready(&one).await?;
     rig.ready(&two).await?;
-    println!("two replicas without a certificate were ready after {} ms", start.elapsed().as_millis());
+    eprintln!("two replicas without a certificate were ready after {} ms", start.elapsed().as_millis());
     rig.service.lead_to(&[&one, &two]);
     eventually("a hint", STEP, async || Ok(rig.hinted().await?.then_some(()))).await?;
     git_and_we_share(&rig, &git).await?;
@@ -272,10 +272,10 @@ async fn replicas_make_their_own_certificates_and_nobody_notices_that_they_are_r
     let failed = rig.failed_open().await? - before;
     ensure!(failed == 0, "the API server went on without an answer {failed} times");
     let offered = [0, 1].map(|n: usize| rig.service.offered[n].load(Ordering::SeqCst));
-    println!("connections that offered HTTP/2: {}, that did not: {}", offered[0], offered[1]);
+    eprintln!("connections that offered HTTP/2: {}, that did not: {}", offered[0], offered[1]);
     match own {
         Some(ip) => ensure!(offered[0] == 0 && offered[1] > 0, "{ip} is not spoken to as a Service is: {offered:?}"),
-        None => println!("this machine has no address but the loopback's: HTTP/1.1 was not tried"),
+        None => eprintln!("this machine has no address but the loopback's: HTTP/1.1 was not tried"),
     }
     for replica in both {
         let lines = replica.process.lines().join("\n");
@@ -316,7 +316,7 @@ async fn a_lost_secret_is_made_anew(rig: &Rig) -> Result<()> {
         without += u64::from(!rig.hinted().await?);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    println!("{asked} pods while the Secret was lost and made anew, {without} without a hint");
+    eprintln!("{asked} pods while the Secret was lost and made anew, {without} without a hint");
     ensure!(without * 2 <= asked, "{without} of {asked} pods have no hint");
     Ok(())
 }
@@ -376,8 +376,11 @@ async fn renewals(rig: &Rig, (one, two): (Replica, Replica)) -> Result<[Replica;
     for replica in [&two, &third] {
         unanswered += rig.metric(replica, "napkeeper_admission_requests_total", "failed_open").await?;
     }
-    println!("{asked} pods, {without} without a hint, {unanswered} of them for want of time; leaves: {}", leaves.len());
-    println!("sizes of the bundle: {seen:?}");
+    eprintln!(
+        "{asked} pods, {without} without a hint, {unanswered} of them for want of time; leaves: {}",
+        leaves.len()
+    );
+    eprintln!("sizes of the bundle: {seen:?}");
     ensure!(without <= unanswered, "{without} pods have no hint, but only {unanswered} answers were late");
     // On a machine with much else to do some hints miss their 5 ms; that is another test's matter.
     ensure!(without * 2 <= asked, "{without} of {asked} pods have no hint");
