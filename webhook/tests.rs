@@ -54,6 +54,7 @@ impl HandClock {
 }
 
 impl Clock for HandClock {
+    #[expect(clippy::disallowed_methods, reason = "the thread of the hinter is to be held up")]
     fn now(&self) -> Timestamp {
         std::thread::sleep(Duration::from_millis(self.delay.load(Ordering::SeqCst)));
         Timestamp::from_second(1_790_000_000 + self.seconds.load(Ordering::SeqCst)).unwrap()
