@@ -214,3 +214,20 @@ async fn limits_classes_and_other_pools_are_held_against_what_is_there() {
     let answer = rig.ask("/validate", &review("CREATE", "karpenter.sh", &twin, &Value::Null)).await;
     assert!(!warnings(&answer).iter().any(|w| w.starts_with("NK9")), "{answer}");
 }
+
+#[tokio::test]
+async fn a_sweep_is_judged_by_the_rules_of_its_definition() {
+    let rig = Rig::new(None, PATIENT);
+    let sweep = |spec: Value| {
+        json!({
+            "apiVersion": "napkeeper.io/v1alpha1", "kind": "OrphanSweep",
+            "metadata": { "name": "nightly", "uid": "s1", "creationTimestamp": "2026-01-01T00:00:00Z" }, "spec": spec,
+        })
+    };
+    let ask =
+        async |spec: Value| rig.ask("/validate", &review("CREATE", "napkeeper.io", &sweep(spec), &Value::Null)).await;
+    assert_eq!(ask(json!({ "mode": "Report", "kinds": ["Nic"] })).await["allowed"], true);
+    let wrong = ask(json!({ "mode": "Report", "kinds": "Nic" })).await;
+    assert_eq!(wrong["allowed"], false, "{wrong}");
+    assert!(wrong["status"]["message"].as_str().unwrap().contains("NK1011 spec.kinds"), "{wrong}");
+}

@@ -18,9 +18,10 @@ use napkeeper_verdict::{Finding, Severity, Verdict};
 use serde_json::Value;
 
 /// What is judged: API group, versions, kind.
-const JUDGED: [(&str, &[&str], &str); 3] = [
+const JUDGED: [(&str, &[&str], &str); 4] = [
     ("karpenter.sh", &["v1"], "NodePool"),
     ("karpenter.azure.com", &["v1alpha2", "v1beta1"], "AKSNodeClass"),
+    ("napkeeper.io", &["v1alpha1"], "OrphanSweep"),
     ("napkeeper.io", &["v1alpha1"], "PlacementPolicy"),
 ];
 
