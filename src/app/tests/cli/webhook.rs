@@ -109,6 +109,12 @@ fn ends(child: &mut Child) -> Option<i32> {
     panic!("the webhook did not end");
 }
 
+fn client_that_trusts(root: &str) -> reqwest::Client {
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let root = reqwest::Certificate::from_pem(root.as_bytes()).unwrap();
+    reqwest::Client::builder().add_root_certificate(root).no_proxy().timeout(PATIENCE).build().unwrap()
+}
+
 #[test]
 fn admission_is_served_and_no_azure_credential_is_looked_for() {
     let folder = tempfile::tempdir().unwrap();
@@ -131,10 +137,7 @@ fn admission_is_served_and_no_azure_credential_is_looked_for() {
     let (admission, health) = ports(&mut process.0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        drop(rustls::crypto::ring::default_provider().install_default());
-        let root = reqwest::Certificate::from_pem(root.as_bytes()).unwrap();
-        let client =
-            reqwest::Client::builder().add_root_certificate(root).no_proxy().timeout(PATIENCE).build().unwrap();
+        let client = client_that_trusts(&root);
         let base = format!("https://localhost:{admission}");
         let class = json!({
             "apiVersion": "karpenter.azure.com/v1beta1", "kind": "AKSNodeClass", "metadata": { "name": "a" },
@@ -153,7 +156,12 @@ fn admission_is_served_and_no_azure_credential_is_looked_for() {
         let answer = ask(&client, &format!("{base}/mutate?timeout=2s"), &review("b", ("", "v1", "Pod"), &pod)).await;
         assert_eq!(answer, json!({ "uid": "b", "allowed": true }));
         let get = |path: &str| client.get(format!("http://127.0.0.1:{health}{path}")).send();
-        assert_eq!(get("/readyz").await.unwrap().status(), 200);
+        // Where there is no cluster to reach it is ready at once, but not sooner than it has looked.
+        let start = Instant::now();
+        while get("/readyz").await.unwrap().status() != 200 {
+            assert!(start.elapsed() < PATIENCE, "it is not ready");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
         let metrics = get("/metrics").await.unwrap().text().await.unwrap();
         assert!(
             metrics.contains(r#"napkeeper_admission_requests_total{path="/validate",outcome="refused"} 1"#),
@@ -194,10 +202,7 @@ fn it_waits_for_the_cluster_but_not_for_ever() {
     let (admission, health) = ports(&mut process.0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        drop(rustls::crypto::ring::default_provider().install_default());
-        let root = reqwest::Certificate::from_pem(root.as_bytes()).unwrap();
-        let client =
-            reqwest::Client::builder().add_root_certificate(root).no_proxy().timeout(PATIENCE).build().unwrap();
+        let client = client_that_trusts(&root);
         let class = json!({
             "apiVersion": "karpenter.azure.com/v1beta1", "kind": "AKSNodeClass", "metadata": { "name": "a" },
             "spec": { "maxPods": 9 },
