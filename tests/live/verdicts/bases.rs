@@ -43,6 +43,7 @@ pub(in crate::live) fn all() -> Vec<Base> {
     add(ours, "OrphanSweep", "sweep-minimal", Value::Null);
     add(ours, "OrphanSweep", "sweep-full", full_sweep());
     add(ours, "OrphanRecord", "record-full", full_record());
+    add(ours, "PlacementPolicy", "placement-full", full_placement());
     bases
 }
 
@@ -240,6 +241,19 @@ fn odd_class() -> Value {
         "linuxOSConfig": { "sysctls": {} },
         "security": { "trustedLaunch": {} },
         "tags": {},
+    })
+}
+
+fn full_placement() -> Value {
+    json!({
+        "namespaceSelector": { "matchLabels": { "placement": "balanced" } },
+        "defaults": {
+            "topologySpread": [
+                { "topologyKey": "topology.kubernetes.io/zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway" },
+            ],
+            "spot": { "onDemandPercent": 33 },
+            "jobs": { "doNotDisruptFor": "4h" },
+        },
     })
 }
 

@@ -82,7 +82,7 @@ fn steps(path: &str) -> Vec<String> {
 /// All examples.
 pub(in crate::live) fn examples() -> Vec<Example> {
     let mut all = Vec::new();
-    for (base, changes, refused) in pools().into_iter().chain(classes()).chain(sweeps()) {
+    for (base, changes, refused) in pools().into_iter().chain(classes()).chain(sweeps()).chain(placements()) {
         let changes = changes.as_object().cloned().unwrap_or_default().into_iter().collect();
         all.push(Example { base, changes, refused });
     }
@@ -300,6 +300,17 @@ fn tags(base: &'static str) -> Vec<Row> {
     ];
     rows.extend(["<", "a>b", "%", "&", "?", "a\\b"].map(|key| (base, tag(key, "v"), bad)));
     rows
+}
+
+fn placements() -> Vec<Row> {
+    let bound = |time: &str| json!({ "spec.defaults.jobs.doNotDisruptFor": time });
+    let at = Some("spec.defaults.jobs.doNotDisruptFor");
+    vec![
+        ("placement-full", bound("59s"), at),
+        ("placement-full", bound("1m"), None),
+        ("placement-full", bound("24h"), None),
+        ("placement-full", bound("25h"), at),
+    ]
 }
 
 fn sweeps() -> Vec<Row> {
