@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 
 /// Reviews without `NAPKEEPER_REVIEWS`.
-const FEW: u64 = 20_000;
+const FEW: u64 = 10_000;
 /// What the process may grow by after the first tenth, in KiB.
 const GROWTH_KIB: u64 = 64 << 10;
 /// A busy machine may be slow; what is measured here is not speed.
