@@ -5,6 +5,7 @@
 use crate::checked::{BadPatch, without_managed_fields};
 use crate::mutate::Subject;
 use json_patch::{PatchOperation, patch_unsafe};
+use napkeeper_api::path::pointer_token;
 use napkeeper_core::cluster::pod::Labels;
 use napkeeper_core::labels;
 use napkeeper_core::placement::{Asked, Change, NONE, PLACED_BY, PLACEMENT, Placement, SpreadDefault, defaults, hash};
@@ -227,7 +228,7 @@ impl Writer {
 }
 
 fn pointer(path: &[&str]) -> String {
-    path.iter().map(|key| format!("/{}", key.replace('~', "~0").replace('/', "~1"))).collect()
+    path.iter().map(|key| format!("/{}", pointer_token(key))).collect()
 }
 
 fn spread(constraint: &SpreadDefault, labels: &Labels) -> Value {

@@ -4,6 +4,7 @@ use crate::hint::{PLACEMENT_HINT, PlacementHint};
 use crate::review::Request;
 use k8s_openapi::api::core::v1::Pod as WirePod;
 use napkeeper_api::convert;
+use napkeeper_api::path::pointer_token;
 use napkeeper_core::cluster::pod::{Pod, PodOwner};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -84,5 +85,5 @@ pub(crate) fn patch(object: &Value, hint: &PlacementHint) -> Vec<Value> {
 
 /// The pointer to an annotation.
 fn annotation(key: &str) -> String {
-    format!("{ANNOTATIONS}/{}", key.replace('~', "~0").replace('/', "~1"))
+    format!("{ANNOTATIONS}/{}", pointer_token(key))
 }

@@ -2,6 +2,12 @@
 
 use std::fmt;
 
+/// A key as a part of a JSON pointer (RFC 6901, section 3).
+#[must_use]
+pub fn pointer_token(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
 /// One step into an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Segment {

@@ -221,9 +221,9 @@ fn count(comments: &[String]) -> HashMap<&str, usize> {
 }
 
 fn pointer(path: &Path) -> String {
-    use napkeeper_api::path::Segment;
+    use napkeeper_api::path::{Segment, pointer_token};
     let shown = |segment: &Segment| match segment {
-        Segment::Key(key) => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
+        Segment::Key(key) => format!("/{}", pointer_token(key)),
         Segment::Index(index) => format!("/{index}"),
     };
     path.segments().iter().map(shown).collect()
