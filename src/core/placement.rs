@@ -4,6 +4,7 @@
 //! note of it and is left as it is: asked twice, the answer is nothing more.
 
 use crate::cluster::pod::Labels;
+use crate::hash::fnv1a;
 use crate::names::ObjectName;
 use crate::requirements::Requirements;
 use std::collections::BTreeMap;
@@ -184,9 +185,7 @@ pub fn defaults(policy: &Policy, pod: &Asked) -> Vec<Change> {
 /// A hash that is the same on every replica and in every version (FNV-1a, its last bits mixed).
 #[must_use]
 pub fn hash(text: &str) -> u64 {
-    let fnv = text
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let fnv = fnv1a(text.bytes());
     let mixed = (fnv ^ (fnv >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     mixed ^ (mixed >> 33)
 }

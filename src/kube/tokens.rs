@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
 use napkeeper_api::bootstrap::JoinToken;
+use napkeeper_core::hash::fnv1a;
 use napkeeper_core::names::Uid;
 use napkeeper_core::ports::{ClusterError, PortError};
 use serde_json::{Value, json};
@@ -143,10 +144,8 @@ fn body(token: &JoinToken, claim: &Uid, until: Timestamp) -> Value {
 
 /// The id of a claim's n-th token.
 fn id(claim: &Uid, n: u32) -> String {
-    // FNV-1a, 64 bits (Fowler, Noll and Vo): it need not be hard to guess, the secret is.
-    let bytes = claim.as_str().bytes().chain(n.to_le_bytes());
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, b| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
-    letters(u128::from(hash), 6)
+    // It need not be hard to guess, the secret is.
+    letters(u128::from(fnv1a(claim.as_str().bytes().chain(n.to_le_bytes()))), 6)
 }
 
 /// Sixteen letters and digits, 82 bits of chance.
