@@ -5,6 +5,7 @@ use napkeeper_serve::prometheus_client::metrics::counter::Counter;
 use napkeeper_serve::prometheus_client::metrics::family::Family;
 use napkeeper_serve::prometheus_client::metrics::histogram::Histogram;
 use napkeeper_serve::prometheus_client::registry::Registry;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 type Label = (&'static str, &'static str);
@@ -14,7 +15,7 @@ type Label = (&'static str, &'static str);
 pub(crate) struct Metrics {
     requests: Family<[Label; 2], Counter>,
     failures: Family<[Label; 2], Counter>,
-    denials: Family<[(&'static str, String); 1], Counter>,
+    denials: Family<[Label; 1], Counter>,
     hints: Family<[Label; 1], Counter>,
     duration: Family<[Label; 2], Histogram, fn() -> Histogram>,
 }
@@ -48,9 +49,9 @@ impl Metrics {
     }
 
     /// Rules are ours, so there are only so many labels.
-    pub(crate) fn denied(&self, rules: &[&str]) {
+    pub(crate) fn denied(&self, rules: &BTreeSet<&'static str>) {
         for rule in rules {
-            self.denials.get_or_create(&[("rule", (*rule).to_owned())]).inc();
+            self.denials.get_or_create(&[("rule", *rule)]).inc();
         }
     }
 

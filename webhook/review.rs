@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 
@@ -105,9 +106,17 @@ impl Asked {
     }
 
     /// The one line that the log has about a refusal.
-    pub(crate) fn refused(&self, rules: &[&str]) {
+    pub(crate) fn refused(&self, rules: &BTreeSet<&str>) {
         let Self { uid, user, operation, kind, name } = self;
-        tracing::info!(user, operation, kind, name, rules = rules.join(","), uid, "a write is refused");
+        tracing::info!(
+            user,
+            operation,
+            kind,
+            name,
+            rules = rules.iter().copied().collect::<Vec<_>>().join(","),
+            uid,
+            "a write is refused"
+        );
     }
 }
 
@@ -145,16 +154,20 @@ impl Request {
     }
 }
 
-/// `NK` and four digits.
-fn is_rule(word: &str) -> bool {
-    word.strip_prefix("NK").is_some_and(|digits| digits.len() == 4 && digits.bytes().all(|b| b.is_ascii_digit()))
+/// Why something is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// For whoever asked.
+    pub(crate) message: String,
+    /// The rules that the message names, each once.
+    pub(crate) rules: BTreeSet<&'static str>,
 }
 
 /// What is answered.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Answer {
     /// Why it is refused; `None` when it is allowed.
-    pub(crate) refusal: Option<String>,
+    pub(crate) refusal: Option<Refusal>,
     /// For whoever asked the API server.
     pub(crate) warnings: Vec<String>,
     /// Which facts about Azure served, for the audit log.
@@ -169,19 +182,10 @@ impl Answer {
         Self::default()
     }
 
-    /// The rules by which it is refused, each once: every finding is a line that begins with its rule.
-    pub(crate) fn rules(&self) -> Vec<&str> {
-        let lines = self.refusal.as_deref().unwrap_or_default().lines().skip(1);
-        let mut rules: Vec<_> = lines.filter_map(|line| line.split(' ').next()).filter(|word| is_rule(word)).collect();
-        rules.sort_unstable();
-        rules.dedup();
-        rules
-    }
-
     /// The review that carries this answer to the question with this uid.
     pub(crate) fn review(&self, uid: &str) -> Value {
         let mut response = json!({ "uid": uid, "allowed": self.refusal.is_none() });
-        if let Some(message) = &self.refusal {
+        if let Some(Refusal { message, .. }) = &self.refusal {
             response["status"] = json!({ "code": 422, "reason": "Invalid", "message": message });
         }
         if let Some(facts) = &self.facts {

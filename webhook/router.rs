@@ -185,12 +185,7 @@ impl Webhook {
     ) -> Response {
         let (outcome, answer) = match answer {
             Ok(None) => ("passed", Answer::allow()),
-            Ok(Some(answer)) if answer.refusal.is_some() => {
-                let rules = answer.rules();
-                self.metrics.denied(&rules);
-                asked.refused(&rules);
-                ("refused", answer)
-            }
+            Ok(Some(answer)) if answer.refusal.is_some() => ("refused", answer),
             Ok(Some(answer)) if !answer.patch.is_empty() => ("patched", answer),
             Ok(Some(answer)) => ("allowed", answer),
             Err(why) => {
@@ -200,6 +195,10 @@ impl Webhook {
                 ("failed_open", Answer { warnings: vec![unanswered(path, why)], ..Answer::allow() })
             }
         };
+        if let Some(refusal) = &answer.refusal {
+            self.metrics.denied(&refusal.rules);
+            asked.refused(&refusal.rules);
+        }
         self.metrics.answered(path, outcome, since.elapsed());
         let body = answer.review(&asked.uid).to_string();
         ([(CONTENT_TYPE, "application/json")], body).into_response()

@@ -9,7 +9,7 @@ use crate::basis::Basis;
 use crate::cluster::{self, counted};
 use crate::guard::{Guard, objection};
 use crate::hint::shorten;
-use crate::review::{Answer, GroupVersionKind, Request};
+use crate::review::{Answer, GroupVersionKind, Refusal, Request};
 use jiff::Timestamp;
 use napkeeper_api::yaml::Document;
 use napkeeper_core::cluster::Snapshot;
@@ -101,11 +101,13 @@ fn judge_write(judge: &Judge<'_>, request: Request) -> Option<Answer> {
 }
 
 /// A refusal of what, with a line for each finding, and where to read about the first of them.
-fn refusal(what: &str, findings: &[Finding]) -> String {
+fn refusal(what: &str, findings: &[Finding]) -> Refusal {
     let number = counted(findings.len(), "finding");
     let lines = lines(findings, LONGEST_LINE).join("\n");
     let first = findings.first().map_or("ID", |finding| finding.rule);
-    format!("{what} is refused, {number}:\n{lines}\nMore: docs/rules/{first}.md, or napkeeper rules {first}")
+    let message =
+        format!("{what} is refused, {number}:\n{lines}\nMore: docs/rules/{first}.md, or napkeeper rules {first}");
+    Refusal { message, rules: findings.iter().take(MOST).map(|finding| finding.rule).collect() }
 }
 
 fn is_judged(asked: &GroupVersionKind) -> bool {
