@@ -8,6 +8,8 @@ use napkeeper_api::azure::AKSNodeClass;
 use napkeeper_api::convert;
 use napkeeper_api::karpenter::NodePool as WirePool;
 use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::cluster::claim::Claim;
+use napkeeper_core::cluster::pod::Labels;
 use napkeeper_core::cluster::pool::NodePool;
 use napkeeper_core::impact::{Impact, over_limits, overlap};
 use napkeeper_core::names::NodeClassName;
@@ -125,10 +127,7 @@ fn drift_of_pool(
 }
 
 /// The labels by which a node is held against requirements: those of the Node, as far as there is one.
-fn labels_of(
-    snapshot: &Snapshot,
-    claim: &napkeeper_core::cluster::claim::Claim,
-) -> napkeeper_core::cluster::pod::Labels {
+fn labels_of(snapshot: &Snapshot, claim: &Claim) -> Labels {
     let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_of(id));
     node.map_or_else(|| claim.spec.labels.clone(), |node| node.labels.clone())
 }

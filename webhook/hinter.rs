@@ -1,7 +1,8 @@
 //! The hinter: who computes placement hints, and how is that bounded?
 //!
 //! One thread of its own: hints never take more than one core. What the pools may buy is worked out once for many pods,
-//! and the room that is left once for each Snapshot; from then on each pod takes its part of it. The queue to it is short; whoever finds it full, or waits for too long, goes without a hint.
+//! and the room that is left once for each Snapshot; from then on each pod takes its part of it. The queue to it is
+//! short; whoever finds it full, or waits for too long, goes without a hint.
 
 use crate::hint::{PlacementHint, market, of_place};
 use crate::mutate::Subject;

@@ -198,15 +198,21 @@ fn a_newcomer_is_told_what_where_and_what_to_do() {
     }
 }
 
-#[test]
-fn an_unreachable_azure_and_cluster_are_named_with_what_to_look_at() {
-    let folder = tempfile::tempdir().unwrap();
-    let token = folder.path().join("token");
+/// A token, and how to reach a cluster that is not there.
+fn unreachable(folder: &Path) -> (PathBuf, PathBuf) {
+    let token = folder.join("token");
     fs::write(&token, "t").unwrap();
-    let kubeconfig = folder.path().join("kubeconfig");
+    let kubeconfig = folder.join("kubeconfig");
     let config = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n\
         clusters: [{name: a, cluster: {server: \"http://127.0.0.1:1\"}}]\nusers: [{name: a, user: {}}]\n";
     fs::write(&kubeconfig, config).unwrap();
+    (token, kubeconfig)
+}
+
+#[test]
+fn an_unreachable_azure_and_cluster_are_named_with_what_to_look_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let (token, kubeconfig) = unreachable(folder.path());
     let args = [
         "--azure-endpoint",
         "http://127.0.0.1:1",
@@ -255,12 +261,7 @@ fn answering(status: &'static str, code: &'static str, message: &'static str) ->
 #[test]
 fn a_refused_token_and_an_absent_group_are_told_once_without_trying_again() {
     let folder = tempfile::tempdir().unwrap();
-    let token = folder.path().join("token");
-    fs::write(&token, "t").unwrap();
-    let kubeconfig = folder.path().join("kubeconfig");
-    let config = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n\
-        clusters: [{name: a, cluster: {server: \"http://127.0.0.1:1\"}}]\nusers: [{name: a, user: {}}]\n";
-    fs::write(&kubeconfig, config).unwrap();
+    let (token, kubeconfig) = unreachable(folder.path());
     let cluster = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c";
     for (status, code, message, parts) in [
         ("401 Unauthorized", "ExpiredAuthenticationToken", "The access token expired.", ["is refused", "sign in anew"]),
