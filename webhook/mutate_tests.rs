@@ -75,13 +75,13 @@ async fn what_was_let_in_counts_until_the_cluster_shows_it_or_ten_seconds_pass()
     // Another Snapshot, which shows one of them on the other node: two of the three still count.
     let mut world = small_world();
     world.put_pod(running(&rig, 1, "1", "b"));
-    rig.snapshots.send(Some(Arc::new(world.clone()))).unwrap();
+    rig.show(world.clone()).await;
     assert_eq!(burst(&rig, 3, "1").await, expect([("existingNode a", 2), ("existingNode b", 1)]));
     // The same pod shown once more does not stand for another one.
-    rig.snapshots.send(Some(Arc::new(world.clone()))).unwrap();
+    rig.show(world.clone()).await;
     assert_eq!(burst(&rig, 2, "1").await, expect([("existingNode b", 2)]));
     // After 10 s only what the cluster shows counts, without any news of it.
-    rig.clock.pass(11);
+    rig.pass(11).await;
     assert_eq!(burst(&rig, 5, "1").await, expect([("existingNode a", 4), ("existingNode b", 1)]));
 }
 
@@ -90,10 +90,10 @@ async fn pods_of_before_do_not_stand_for_those_let_in_now() {
     let rig = Rig::new(Some(small_world()), PATIENT);
     let mut world = small_world();
     world.put_pod(running(&rig, 1, "1", "a"));
-    rig.clock.pass(60);
-    rig.snapshots.send(Some(Arc::new(world.clone()))).unwrap();
+    rig.pass(60).await;
+    rig.show(world.clone()).await;
     assert_eq!(burst(&rig, 3, "1").await, expect([("existingNode a", 3)]));
-    rig.snapshots.send(Some(Arc::new(world))).unwrap();
+    rig.show(world).await;
     assert_eq!(burst(&rig, 1, "1").await, expect([("existingNode b", 1)]), "three let in and one from before are four");
 }
 
@@ -104,7 +104,7 @@ async fn a_pod_told_to_have_a_new_node_goes_to_the_claim_that_is_made_for_it() {
     // A node has come up meanwhile: those two are expected there, and two more have room.
     let mut later = world();
     later.put_node(node("fresh"));
-    rig.snapshots.send(Some(Arc::new(later))).unwrap();
+    rig.show(later).await;
     assert_eq!(burst(&rig, 3, "1").await, expect([("existingNode fresh", 2), ("newNode", 1)]));
 }
 
@@ -114,7 +114,7 @@ async fn pods_whose_node_is_gone_are_expected_elsewhere() {
     assert_eq!(burst(&rig, 3, "1").await, expect([("existingNode a", 3)]));
     let mut later = world();
     later.put_node(node("c"));
-    rig.snapshots.send(Some(Arc::new(later))).unwrap();
+    rig.show(later).await;
     assert_eq!(burst(&rig, 2, "1").await, expect([("existingNode c", 1), ("newNode", 1)]));
 }
 
@@ -145,10 +145,10 @@ async fn a_pod_asked_about_again_is_the_same_pod() {
     let mut copied = pod("3");
     let old = r#"{"advisory":true,"fits":"existingNode","node":"a","reason":"it has room"}"#;
     copied["metadata"]["annotations"] = json!({ "napkeeper.io/placement-hint": old });
-    rig.clock.pass(20);
+    rig.pass(20).await;
     let first = create(&rig, &pod("3")).await;
     assert_eq!(hint_of(&first)["node"], "a");
-    rig.clock.pass(5);
+    rig.pass(5).await;
     copied["metadata"]["generateName"] = json!("other-");
     assert_eq!(hint_of(&create(&rig, &copied).await)["node"], "b");
 }

@@ -21,8 +21,10 @@ pub(crate) const MOST: usize = 2_000;
 const SKEW: SignedDuration = SignedDuration::from_secs(2);
 
 /// A pod that was let in.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Admitted {
+    /// Grows from one to the next.
+    number: u64,
     at: Timestamp,
     pod: Arc<Pod>,
     /// What the API server makes its name from, where it is not known yet.
@@ -32,9 +34,11 @@ struct Admitted {
 }
 
 /// Pods that were let in lately, oldest first.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Recent {
-    admitted: VecDeque<Admitted>,
+    admitted: VecDeque<Arc<Admitted>>,
+    /// How many have been noted.
+    noted: u64,
     /// Pods of the cluster that have answered for one of them, with their creation.
     seen: BTreeMap<ObjectKey, Timestamp>,
 }
@@ -50,12 +54,13 @@ impl Recent {
         if self.admitted.len() >= MOST {
             self.admitted.pop_front();
         }
-        self.admitted.push_back(Admitted { at, pod, prefix, spot, hint });
+        self.noted += 1;
+        self.admitted.push_back(Arc::new(Admitted { number: self.noted, at, pod, prefix, spot, hint }));
     }
 
     /// True when such a pod was let in with this hint: it is the same one, asked about again.
     pub(crate) fn has(&self, now: Timestamp, pod: &Pod, hint: &PlacementHint) -> bool {
-        let young = |a: &&Admitted| is_young(a.at, now);
+        let young = |a: &&Arc<Admitted>| is_young(a.at, now);
         self.admitted.iter().rev().take_while(young).any(|a| a.pod.key == pod.key && a.hint == *hint)
     }
 
@@ -68,21 +73,19 @@ impl Recent {
     pub(crate) fn settle(&mut self, now: Timestamp, snapshot: &Snapshot, standing: &mut Standing<'_>) {
         self.admitted.retain(|a| is_young(a.at, now));
         self.forget_shown(now, snapshot);
-        for admitted in &mut self.admitted {
-            // The node that it was to have may have been asked for by now, and then it is a claim.
-            if let Spot::New(_) = admitted.spot
-                && let Some(spot) = standing.find_room(&admitted.pod)
-            {
-                admitted.spot = spot;
-            }
-            // A claim has become a node, or a node is gone: the pod goes where there is room, if there is.
-            if !standing.take(&admitted.pod, &admitted.spot)
-                && let Some(spot) = standing.find_room(&admitted.pod)
-            {
-                standing.take(&admitted.pod, &spot);
-                admitted.spot = spot;
-            }
+        self.admitted.iter_mut().for_each(|admitted| settle_one(admitted, standing));
+    }
+
+    /// Takes over what another one, of which this was a copy, has noted since.
+    pub(crate) fn catch_up(&mut self, other: &Self, standing: &mut Standing<'_>) {
+        let new = other.admitted.partition_point(|admitted| admitted.number <= self.noted);
+        for admitted in other.admitted.iter().skip(new) {
+            let mut admitted = Arc::clone(admitted);
+            settle_one(&mut admitted, standing);
+            self.admitted.push_back(admitted);
         }
+        self.admitted.drain(..self.admitted.len().saturating_sub(MOST));
+        self.noted = other.noted;
     }
 
     /// Forgets those that are bound by now. Of pods whose names the API server made up it is not known which is which:
@@ -120,6 +123,26 @@ impl Recent {
             }
             None => true,
         });
+    }
+}
+
+/// Takes the room of a pod that was let in.
+fn settle_one(admitted: &mut Arc<Admitted>, standing: &mut Standing<'_>) {
+    // The node that it was to have may have been asked for by now, and then it is a claim.
+    let room = match admitted.spot {
+        Spot::New(_) => standing.find_room(&admitted.pod),
+        Spot::Node(_) | Spot::Claim(_) => None,
+    };
+    if standing.take(&admitted.pod, room.as_ref().unwrap_or(&admitted.spot)) {
+        if let Some(spot) = room {
+            Arc::make_mut(admitted).spot = spot;
+        }
+        return;
+    }
+    // A claim has become a node, or a node is gone: the pod goes where there is room, if there is.
+    if let Some(spot) = standing.find_room(&admitted.pod) {
+        standing.take(&admitted.pod, &spot);
+        Arc::make_mut(admitted).spot = spot;
     }
 }
 

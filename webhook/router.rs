@@ -100,6 +100,12 @@ impl Webhook {
         })
     }
 
+    /// Waits until pods are answered by what is known of the cluster now.
+    #[cfg(test)]
+    pub(crate) async fn caught_up(&self) {
+        self.hinter.caught_up().await;
+    }
+
     /// What it judges by.
     #[must_use]
     pub fn basis(&self) -> Arc<Basis> {

@@ -68,7 +68,8 @@ impl Clock for HandClock {
 pub(crate) struct Rig {
     router: axum::Router,
     registry: Registry,
-    pub(crate) snapshots: watch::Sender<Option<Arc<Snapshot>>>,
+    webhook: Arc<Webhook>,
+    snapshots: watch::Sender<Option<Arc<Snapshot>>>,
     pub(crate) clock: Arc<HandClock>,
 }
 
@@ -82,8 +83,20 @@ impl Rig {
         let (snapshots, receiver) = watch::channel(snapshot.map(Arc::new));
         let clock = Arc::new(HandClock::default());
         let webhook = Webhook::new("napkeeper-system", receiver, clock.clone(), limits, &mut registry).unwrap();
-        let webhook = webhook.placing(watch::channel(Arc::new(placement)).1);
-        Self { router: router(Arc::new(webhook)), registry, snapshots, clock }
+        let webhook = Arc::new(webhook.placing(watch::channel(Arc::new(placement)).1));
+        Self { router: router(Arc::clone(&webhook)), webhook, registry, snapshots, clock }
+    }
+
+    /// Shows the webhook another cluster.
+    pub(crate) async fn show(&self, snapshot: Snapshot) {
+        self.snapshots.send(Some(Arc::new(snapshot))).unwrap();
+        self.webhook.caught_up().await;
+    }
+
+    /// Lets seconds pass.
+    pub(crate) async fn pass(&self, seconds: i64) {
+        self.clock.pass(seconds);
+        self.webhook.caught_up().await;
     }
 
     async fn post(&self, path: &str, body: impl Into<Body>) -> (StatusCode, Vec<u8>) {
@@ -424,7 +437,7 @@ async fn hints_follow_the_cluster() {
     assert_eq!(rig.ask("/mutate", &ask).await, json!({ "uid": UID, "allowed": true }), "nothing is known yet");
     let mut world = world();
     world.put_node(node("here"));
-    rig.snapshots.send(Some(Arc::new(world.clone()))).unwrap();
+    rig.show(world.clone()).await;
     apply(&mut object, &rig.ask("/mutate", &ask).await);
     assert_eq!(
         hint_of(&object),
@@ -434,9 +447,9 @@ async fn hints_follow_the_cluster() {
     world.take_node(&NodeName::new("here").unwrap());
     let general = world.pools().values().next().unwrap().name.clone();
     world.take_pool(&general);
-    rig.snapshots.send(Some(Arc::new(world))).unwrap();
+    rig.show(world).await;
     // Within 10 s it would be the same pod asked about again.
-    rig.clock.pass(20);
+    rig.pass(20).await;
     let answer = rig.ask("/mutate", &review("CREATE", "", &object, &Value::Null)).await;
     apply(&mut object, &answer);
     assert_eq!(hint_of(&object)["fits"], "nowhere");

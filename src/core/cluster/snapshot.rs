@@ -136,6 +136,8 @@ type ByProvider<N> = Arc<BTreeMap<ProviderId, BTreeSet<N>>>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Index {
+    /// Every shape once, with how many pods have it.
+    shapes: Arc<BTreeMap<Arc<PodShape>, usize>>,
     usage: Arc<BTreeMap<NodeName, NodeUsage>>,
     pending: Arc<PendingShapes>,
     node_by_provider: ByProvider<NodeName>,
@@ -243,9 +245,10 @@ impl Snapshot {
         self.facts_generation
     }
 
-    /// Adds or replaces a pod.
+    /// Adds or replaces a pod. Pods of equal shapes share one.
     pub fn put_pod(&mut self, pod: impl Into<Arc<Pod>>) {
-        let pod = pod.into();
+        let mut pod = pod.into();
+        self.index.share_shape(&mut pod);
         let old = self.pods.put(pod.key.clone(), Arc::clone(&pod));
         if let Some(old) = old {
             self.index.forget_pod(&old);
@@ -341,7 +344,17 @@ fn forget_name<N: Ord + Clone>(index: &mut ByProvider<N>, id: &ProviderId, name:
 }
 
 impl Index {
+    /// Gives a pod the shape that another one like it has: thousands have the same.
+    fn share_shape(&self, pod: &mut Arc<Pod>) {
+        if let Some((shape, _)) = self.shapes.get_key_value(&pod.shape)
+            && !Arc::ptr_eq(shape, &pod.shape)
+        {
+            Arc::make_mut(pod).shape = Arc::clone(shape);
+        }
+    }
+
     fn learn_pod(&mut self, pod: &Pod) {
+        *Arc::make_mut(&mut self.shapes).entry(Arc::clone(&pod.shape)).or_insert(0) += 1;
         if let Some(node) = pod.node.as_ref().filter(|_| !pod.is_terminal()) {
             let usage = Arc::make_mut(&mut self.usage).entry(node.clone()).or_default();
             usage.requested.add(&pod.shape.requests);
@@ -357,6 +370,13 @@ impl Index {
     }
 
     fn forget_pod(&mut self, pod: &Pod) {
+        let shapes = Arc::make_mut(&mut self.shapes);
+        if let Some(pods) = shapes.get_mut(&pod.shape) {
+            *pods -= 1;
+            if *pods == 0 {
+                shapes.remove(&pod.shape);
+            }
+        }
         if let Some(node) = pod.node.as_ref().filter(|_| !pod.is_terminal()) {
             let all = Arc::make_mut(&mut self.usage);
             if let Some(usage) = all.get_mut(node) {

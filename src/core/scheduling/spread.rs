@@ -24,34 +24,29 @@ pub(super) struct SpreadBook {
 
 impl SpreadBook {
     pub(super) fn new(snapshot: &Snapshot, without: &BTreeSet<NodeName>, pods: &[Arc<Pod>]) -> Self {
-        let mut book = Self::default();
-        let shapes: BTreeSet<&Arc<PodShape>> = pods.iter().map(|p| &p.shape).collect();
-        for shape in &shapes {
-            for spread in zonal(shape) {
-                book.groups.entry((shape.namespace.clone(), spread.clone())).or_default();
-            }
-        }
-        if book.groups.is_empty() {
-            return book;
-        }
-        let zone_of: BTreeMap<&NodeName, (&Arc<Node>, Zone)> = snapshot
-            .nodes()
-            .values()
-            .filter(|n| !without.contains(&n.name))
-            .filter_map(|n| Some((&n.name, (n, Zone::new(n.label(labels::ZONE)?).ok()?))))
-            .collect();
-        for shape in shapes.into_iter().filter(|s| zonal(s).next().is_some()) {
-            let suits = zone_of.values().filter(|(node, _)| shape.accepts_labels(&node.labels));
-            book.domains.insert(Arc::clone(shape), suits.map(|(_, zone)| zone.clone()).collect());
+        let shapes: BTreeSet<&Arc<PodShape>> =
+            pods.iter().filter(|p| Self::is_zonal(&p.shape)).map(|p| &p.shape).collect();
+        if shapes.is_empty() {
+            return Self::default();
         }
         // Pods that are to be placed anew leave the place where they run now.
         let leaving: BTreeSet<&ObjectKey> = pods.iter().filter(|p| p.node.is_some()).map(|p| &p.key).collect();
-        let counted = |p: &&Arc<Pod>| !p.is_terminal() && p.deleting_at.is_none() && !leaving.contains(&p.key);
-        let namespaces: BTreeSet<Namespace> = book.groups.keys().map(|(namespace, _)| namespace.clone()).collect();
-        for pod in namespaces.iter().flat_map(|namespace| snapshot.pods_of(namespace)).filter(counted) {
-            if let Some((_, zone)) = pod.node.as_ref().and_then(|n| zone_of.get(n)) {
-                book.count(&pod.shape, zone, 1);
+        let running = Running::of(snapshot, without, |pod| !leaving.contains(&pod.key));
+        Self::of(shapes, &running)
+    }
+
+    /// The book of some shapes, beside what runs.
+    pub(super) fn of<'s>(shapes: impl IntoIterator<Item = &'s Arc<PodShape>>, running: &Running<'_>) -> Self {
+        let mut book = Self::default();
+        for shape in shapes {
+            for spread in zonal(shape) {
+                book.groups.entry((shape.namespace.clone(), spread.clone())).or_default();
             }
+            let suits = running.nodes.iter().filter(|(node, _)| shape.accepts_labels(&node.labels));
+            book.domains.insert(Arc::clone(shape), suits.map(|(_, zone)| zone.clone()).collect());
+        }
+        for (shape, zone, pods) in &running.pods {
+            book.count(shape, zone, *pods);
         }
         book
     }
@@ -152,6 +147,40 @@ impl SpreadBook {
             })?;
             Some((i, index))
         })
+    }
+}
+
+/// What runs in a cluster, counted once for all constraints.
+pub(super) struct Running<'a> {
+    /// Nodes that are in a zone.
+    nodes: Vec<(&'a Arc<Node>, Zone)>,
+    /// How many pods of a shape run in a zone. A shape may stand here more than once.
+    pods: Vec<(&'a Arc<PodShape>, Zone, i64)>,
+}
+
+impl<'a> Running<'a> {
+    /// Counts the pods that `counts` is true for, on all nodes but those that are to go.
+    pub(super) fn of(snapshot: &'a Snapshot, without: &BTreeSet<NodeName>, counts: impl Fn(&Pod) -> bool) -> Self {
+        let staying = snapshot.nodes().values().filter(|n| !without.contains(&n.name));
+        let nodes: Vec<(&Arc<Node>, Zone)> =
+            staying.filter_map(|n| Some((n, Zone::new(n.label(labels::ZONE)?).ok()?))).collect();
+        // Places in `nodes`, which are in the order of their names.
+        let place = |name: &NodeName| nodes.binary_search_by(|(node, _)| node.name.cmp(name)).ok();
+        let runs = |p: &&Arc<Pod>| !p.is_terminal() && p.deleting_at.is_none() && counts(p);
+        let mut bound: Vec<(&Arc<PodShape>, &Zone)> = snapshot
+            .pods()
+            .values()
+            .filter(runs)
+            .filter_map(|pod| Some((&pod.shape, &nodes.get(place(pod.node.as_ref()?)?)?.1)))
+            .collect();
+        // A Snapshot keeps equal shapes once: by address they need not be compared in depth.
+        bound.sort_unstable_by(|a, b| (Arc::as_ptr(a.0), a.1).cmp(&(Arc::as_ptr(b.0), b.1)));
+        let same = |a: &(&Arc<PodShape>, &Zone), b: &(&Arc<PodShape>, &Zone)| Arc::ptr_eq(a.0, b.0) && a.1 == b.1;
+        let pods = bound.chunk_by(same).filter_map(|alike| {
+            let (shape, zone) = alike.first()?;
+            Some((*shape, (*zone).clone(), i64::try_from(alike.len()).ok()?))
+        });
+        Self { pods: pods.collect(), nodes }
     }
 }
 

@@ -11,13 +11,12 @@ use super::demand::Demand;
 use super::outcome::{Outcome, Target, WhyNot};
 use super::pack::Packer;
 use super::remedy::{Remedy, remedy};
-use super::spread::SpreadBook;
+use super::spread::{Running, SpreadBook};
 use crate::catalog::OfferingKey;
 use crate::cluster::claim::PlannedOffering;
 use crate::cluster::pod::{Pod, PodShape};
 use crate::names::{ClaimName, NodeName, NodePoolName, Zone};
 use std::collections::{BTreeMap, BTreeSet};
-use std::slice;
 use std::sync::Arc;
 
 /// A node that somebody would have to make.
@@ -64,9 +63,9 @@ struct Known {
 
 /// The room that is left in a cluster.
 pub struct Standing<'a> {
-    input: Input<'a>,
     bins: Bins<'a>,
     packer: Packer<'a>,
+    running: Running<'a>,
     spread: SpreadBook,
     bought: Vec<Arc<Bought>>,
     known: BTreeMap<Arc<PodShape>, Known>,
@@ -77,7 +76,9 @@ impl<'a> Standing<'a> {
     #[must_use]
     pub fn new(input: Input<'a>) -> Self {
         let (bins, packer) = (Bins::new(input), Packer::new(input));
-        Self { input, bins, packer, spread: SpreadBook::default(), bought: Vec::new(), known: BTreeMap::new() }
+        let running = Running::of(input.snapshot, input.without, |_| true);
+        let spread = SpreadBook::default();
+        Self { bins, packer, running, spread, bought: Vec::new(), known: BTreeMap::new() }
     }
 
     /// Where a pod would go now. Nothing is taken.
@@ -203,7 +204,7 @@ impl<'a> Standing<'a> {
         if let Some(zones) = self.known.get(&pod.shape).and_then(|known| known.zones.clone()) {
             return zones;
         }
-        let mut fresh = SpreadBook::new(self.input.snapshot, self.input.without, slice::from_ref(pod));
+        let mut fresh = SpreadBook::of([&pod.shape], &self.running);
         for (shape, zone, pods) in self.bins.placed() {
             fresh.count(shape, zone, pods);
         }
