@@ -1,6 +1,6 @@
 //! Connections: which are open, how long may each stay silent, and which is closed for a newcomer?
 
-use crate::claims::{Claim, least};
+use crate::claims::{Claim, Room, room};
 use crate::limits::Limits;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +21,8 @@ struct Open {
     told: Option<Instant>,
 }
 
+/// Who waits for room looks this often whether somebody has gone by itself.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// A warning about a crowd is written once in so many seconds.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
@@ -33,13 +35,31 @@ impl Connections {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new connection; where there are too many, the one with the least claim is closed for it.
+    /// Waits until there is room for one more, and makes it.
+    pub(crate) async fn room(&self) {
+        while let Some(wait) = self.make_room() {
+            tokio::time::sleep(wait.min(LOOK_EVERY)).await;
+        }
+    }
+
+    /// Closes the one with the least claim where there is no room; how long to wait when it may stay for now.
+    fn make_room(&self) -> Option<Duration> {
+        let (mut open, now) = (self.lock(), Instant::now());
+        if open.all.len() < self.limits.connections.max(1) {
+            return None;
+        }
+        match room(open.all.iter().map(|(id, (one, _))| (*id, one.claim())), now)? {
+            Room::Close(id) => {
+                open.close(id, "there are too many connections");
+                None
+            }
+            Room::Wait(until) => Some(until.saturating_duration_since(now)),
+        }
+    }
+
+    /// A new connection.
     pub(crate) fn admit(self: &Arc<Self>) -> Guest {
         let mut open = self.lock();
-        while open.all.len() >= self.limits.connections.max(1) {
-            let Some(least) = least(open.all.iter().map(|(id, (one, _))| (*id, one.claim()))) else { break };
-            open.close(least, "there are too many connections");
-        }
         open.last += 1;
         let id = open.last;
         let connection = Arc::new(Connection::new(id));
@@ -205,34 +225,42 @@ impl Drop for Visit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claims::STAY;
 
     fn limits() -> Limits {
         Limits { connections: 2, ..Limits::default() }
     }
 
-    #[test]
-    fn a_newcomer_takes_the_place_of_the_one_with_the_least_claim() {
+    async fn newcomer(table: &Arc<Connections>) -> Guest {
+        table.room().await;
+        table.admit()
+    }
+
+    #[tokio::test]
+    async fn a_newcomer_takes_the_place_of_the_one_with_the_least_claim() {
         let table = Arc::new(Connections::new(limits()));
-        let (mut good, mut silent) = (table.admit(), table.admit());
+        let (mut good, mut silent) = (newcomer(&table).await, newcomer(&table).await);
         good.connection.begin(false).answered();
-        let mut newcomer = table.admit();
+        let start = Instant::now();
+        let mut third = newcomer(&table).await;
+        assert!(start.elapsed() >= STAY / 2, "the silent one had no time to ask");
         assert!(silent.closed.try_recv().is_ok() && good.closed.try_recv().is_err());
         drop(silent);
         assert_eq!(table.len(), 2);
-        newcomer.connection.begin(false).answered();
-        drop(table.admit());
-        assert!(good.closed.try_recv().is_ok() && newcomer.closed.try_recv().is_err());
+        third.connection.begin(false).answered();
+        drop(newcomer(&table).await);
+        assert!(good.closed.try_recv().is_ok() && third.closed.try_recv().is_err());
         assert_eq!(table.len(), 1);
     }
 
-    #[test]
-    fn a_refusal_gives_no_claim_and_work_gives_most() {
+    #[tokio::test]
+    async fn a_refusal_gives_no_claim_and_work_gives_most() {
         let table = Arc::new(Connections::new(limits()));
-        let (mut refused, busy) = (table.admit(), table.admit());
+        let (mut refused, busy) = (newcomer(&table).await, newcomer(&table).await);
         drop(refused.connection.begin(false));
         let mut visit = busy.connection.begin(false);
         visit.work();
-        let _newcomer = table.admit();
+        let _newcomer = newcomer(&table).await;
         assert!(refused.closed.try_recv().is_ok());
     }
 

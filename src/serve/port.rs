@@ -1,5 +1,6 @@
 //! Ports: where does a server listen, together with whom, and how does it stop without losing a caller?
 
+use crate::connections::{Connections, Guest};
 use crate::lifecycle::Lifecycle;
 use crate::server::ServeError;
 use axum_server::{AddrListener, Address};
@@ -7,8 +8,11 @@ use socket2::{Domain, Protocol, Socket, Type};
 #[cfg(target_os = "linux")]
 use socket2::{SockFilter, SockRef};
 use std::collections::VecDeque;
+use std::fmt;
+use std::future::{Future, ready};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,10 +27,16 @@ const SETTLE: Duration = Duration::from_millis(2);
 const MOST_QUEUED: usize = 4096;
 
 /// An address that is taken.
-#[derive(Debug)]
 pub struct Port {
     socket: Socket,
     listens: bool,
+    once: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl fmt::Debug for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Port").field("socket", &self.socket).field("listens", &self.listens).finish_non_exhaustive()
+    }
 }
 
 impl Port {
@@ -38,7 +48,13 @@ impl Port {
     /// [`ServeError::Bind`].
     pub fn shared(address: SocketAddr) -> Result<Self, ServeError> {
         let socket = open(address, true).map_err(|source| ServeError::Bind { address, source })?;
-        Ok(Self { socket, listens: false })
+        Ok(Self { socket, listens: false, once: Box::pin(ready(())) })
+    }
+
+    /// The same, served no sooner than when something has happened.
+    #[must_use]
+    pub fn once(self, happened: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self { once: Box::pin(happened), ..self }
     }
 
     /// The address.
@@ -50,9 +66,16 @@ impl Port {
         address.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is no address of the internet"))
     }
 
-    /// From here on callers come, until the process drains. The second part turns true once all have been let in. Must
-    /// be called within a runtime.
-    pub(crate) fn open(self, lifecycle: &Lifecycle) -> io::Result<(Gate, Arc<AtomicBool>)> {
+    /// From here on callers come, until the process drains. The second part turns true once all have been let in.
+    pub(crate) async fn open(
+        self,
+        lifecycle: &Lifecycle,
+        connections: Arc<Connections>,
+    ) -> io::Result<(Gate, Arc<AtomicBool>)> {
+        tokio::select! {
+            () = self.once => {}
+            () = lifecycle.draining() => {}
+        }
         if !self.listens {
             self.socket.listen(BACKLOG)?;
         }
@@ -60,13 +83,13 @@ impl Port {
         let closed = Arc::new(AtomicBool::new(false));
         let state = Mutex::new(State::Open(listener));
         let (lifecycle, shared) = (lifecycle.clone(), !self.listens);
-        Ok((Gate { lifecycle, shared, state, closed: Arc::clone(&closed) }, closed))
+        Ok((Gate { lifecycle, connections, shared, state, closed: Arc::clone(&closed) }, closed))
     }
 }
 
 impl From<TcpListener> for Port {
     fn from(listener: TcpListener) -> Self {
-        Self { socket: listener.into(), listens: true }
+        Self { socket: listener.into(), listens: true, once: Box::pin(ready(())) }
     }
 }
 
@@ -95,12 +118,19 @@ fn open(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A caller: nobody needs its address.
+/// Where a caller comes from: nobody needs to know.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Caller;
+pub(crate) struct Somewhere;
 
-impl Address for Caller {
-    type Stream = TcpStream;
+/// One that has come in, with its place among the connections.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) stream: TcpStream,
+    pub(crate) guest: Guest,
+}
+
+impl Address for Somewhere {
+    type Stream = Caller;
     type Listener = Gate;
 }
 
@@ -109,6 +139,7 @@ impl Address for Caller {
 #[derive(Debug)]
 pub(crate) struct Gate {
     lifecycle: Lifecycle,
+    connections: Arc<Connections>,
     shared: bool,
     state: Mutex<State>,
     closed: Arc<AtomicBool>,
@@ -139,6 +170,10 @@ impl Gate {
         let Some(listener) = Arc::into_inner(listener) else { return };
         let queued = listener.into_std().map(|listener| queued(&listener)).unwrap_or_default();
         *self.lock() = State::Closed(queued);
+    }
+
+    fn let_in(&self, stream: TcpStream) -> (Caller, Somewhere) {
+        (Caller { stream, guest: self.connections.admit() }, Somewhere)
     }
 
     fn next_queued(&self) -> Option<TcpStream> {
@@ -192,29 +227,33 @@ fn queued(listener: &TcpListener) -> VecDeque<TcpStream> {
     queued
 }
 
-impl AddrListener<TcpStream, Caller> for Gate {
-    async fn bind_to(_: Caller) -> io::Result<Self> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "a caller is no address to listen on"))
+impl AddrListener<Caller, Somewhere> for Gate {
+    async fn bind_to(_: Somewhere) -> io::Result<Self> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this is no address to listen on"))
     }
 
-    async fn accept_stream(&self) -> io::Result<(TcpStream, Caller)> {
+    async fn accept_stream(&self) -> io::Result<(Caller, Somewhere)> {
         if let Some(listener) = self.listener() {
+            let newcomer = async {
+                self.connections.room().await;
+                listener.accept().await
+            };
             tokio::select! {
                 biased;
                 () = self.lifecycle.draining() => {}
-                accepted = listener.accept() => return accepted.map(|(stream, _)| (stream, Caller)),
+                accepted = newcomer => return Ok(self.let_in(accepted?.0)),
             }
-            if self.shared && turn_away(&listener) {
-                let accepted = tokio::time::timeout(SETTLE, listener.accept()).await;
-                if let Ok(accepted) = accepted {
-                    return accepted.map(|(stream, _)| (stream, Caller));
-                }
+            if self.shared
+                && turn_away(&listener)
+                && let Ok(accepted) = tokio::time::timeout(SETTLE, listener.accept()).await
+            {
+                return Ok(self.let_in(accepted?.0));
             }
             drop(listener);
             self.close();
         }
         match self.next_queued() {
-            Some(stream) => Ok((stream, Caller)),
+            Some(stream) => Ok(self.let_in(stream)),
             None => {
                 self.closed.store(true, Ordering::SeqCst);
                 std::future::pending().await
@@ -222,7 +261,7 @@ impl AddrListener<TcpStream, Caller> for Gate {
         }
     }
 
-    fn get_local_addr(&self) -> io::Result<Caller> {
-        Ok(Caller)
+    fn get_local_addr(&self) -> io::Result<Somewhere> {
+        Ok(Somewhere)
     }
 }

@@ -5,7 +5,7 @@ use crate::guard::{Guarded, House};
 use crate::ledger::Ledger;
 use crate::lifecycle::Lifecycle;
 use crate::limits::Limits;
-use crate::port::{Caller, Port};
+use crate::port::{Caller, Port, Somewhere};
 use crate::stream::Doorman;
 use crate::tls::{Certificates, TlsMetrics};
 use axum::Router;
@@ -21,7 +21,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 
 /// HTTP/1.1 connections end with the answer to their next request once the process drains; those that have none within
 /// this time are closed as they are.
@@ -89,18 +88,19 @@ async fn serve<A>(
     acceptor: impl FnOnce(Doorman) -> A,
 ) -> Result<(), ServeError>
 where
-    A: Accept<TcpStream, Router, Service = Guarded> + Clone + Send + Sync + 'static,
+    A: Accept<Caller, Router, Service = Guarded> + Clone + Send + Sync + 'static,
     A::Stream: AsyncRead + AsyncWrite + Unpin + Send,
     A::Future: Send,
 {
     let address = port.local_addr().map_or_else(|_| "an unknown address".to_owned(), |a| a.to_string());
     let failed = |source| ServeError::Serve { address: address.clone(), source };
-    let (gate, closed) = port.open(lifecycle).map_err(failed)?;
     let (connections, ledger) = (Arc::new(Connections::new(limits)), Arc::new(Ledger::new(limits.requests)));
-    let house = House { limits, lifecycle: lifecycle.clone(), connections: Arc::clone(&connections), ledger };
+    let (gate, closed) = port.open(lifecycle, Arc::clone(&connections)).await.map_err(failed)?;
+    let house = House { limits, lifecycle: lifecycle.clone(), connections, ledger };
     let handle = Handle::new();
-    let doorman = Doorman { connections, house: Arc::new(house) };
-    let mut server: Server<Caller, A> = Server::from_listener(gate).handle(handle.clone()).acceptor(acceptor(doorman));
+    let doorman = Doorman { house: Arc::new(house) };
+    let mut server: Server<Somewhere, A> =
+        Server::from_listener(gate).handle(handle.clone()).acceptor(acceptor(doorman));
     bound(&mut server, &limits);
     // The guard has bounded the body already.
     let router = router.layer(DefaultBodyLimit::disable());
@@ -128,7 +128,7 @@ where
 }
 
 /// Waits until the port is closed and no connection open.
-async fn all_gone(closed: &AtomicBool, handle: &Handle<Caller>) {
+async fn all_gone(closed: &AtomicBool, handle: &Handle<Somewhere>) {
     while !closed.load(Ordering::SeqCst) || handle.connection_count() > 0 {
         tokio::time::sleep(LOOK_EVERY).await;
     }
@@ -136,7 +136,7 @@ async fn all_gone(closed: &AtomicBool, handle: &Handle<Caller>) {
 
 /// What hyper and h2 bound. Of a client that opens streams and resets them at once, h2 ends the connection when 20 of
 /// them wait to be noticed, or 1,024 broke its rules.
-fn bound<A>(server: &mut Server<Caller, A>, limits: &Limits) {
+fn bound<A>(server: &mut Server<Somewhere, A>, limits: &Limits) {
     let head = u32::try_from(limits.head).unwrap_or(u32::MAX);
     server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(limits.idle).max_buf_size(limits.head);
     server

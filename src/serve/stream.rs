@@ -2,9 +2,10 @@
 //!
 //! hyper bounds the wait for a request's head, but neither a silent HTTP/2 connection nor a head or body that trickles.
 
-use crate::connections::{Connections, Guest};
+use crate::connections::Guest;
 use crate::guard::{Guarded, House};
 use crate::limits::Limits;
+use crate::port::Caller;
 use axum::Router;
 use axum_server::accept::Accept;
 use std::future::{Future, Ready, ready};
@@ -17,21 +18,19 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Accepts TCP connections as guests, and has their requests received within the limits.
+/// Has the connections of callers watched, and their requests received within the limits.
 #[derive(Debug, Clone)]
 pub(crate) struct Doorman {
-    pub(crate) connections: Arc<Connections>,
     pub(crate) house: Arc<House>,
 }
 
-impl Accept<TcpStream, Router> for Doorman {
+impl Accept<Caller, Router> for Doorman {
     type Stream = Watched<TcpStream>;
     type Service = Guarded;
     type Future = Ready<io::Result<(Self::Stream, Self::Service)>>;
 
-    fn accept(&self, stream: TcpStream, router: Router) -> Self::Future {
+    fn accept(&self, Caller { stream, guest }: Caller, router: Router) -> Self::Future {
         ready(stream.set_nodelay(true).map(|()| {
-            let guest = self.connections.admit();
             let service = Guarded::new(router, Arc::clone(&guest.connection), Arc::clone(&self.house));
             (Watched::new(stream, guest, self.house.limits), service)
         }))

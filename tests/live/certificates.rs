@@ -5,7 +5,7 @@
 //! does the API server speak HTTP/1.1, as it does to every Service.
 
 use super::hooks::{bad_pool, hint, pod, pools};
-use super::{eventually, one_lab_at_a_time, repository};
+use super::{eventually, one_lab_at_a_time, own_address, repository};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
@@ -14,7 +14,7 @@ use napkeeper_tests::control_plane::{ControlPlane, Mode, Process, Program, napke
 use napkeeper_tests::lab::{NAMESPACE, install};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -76,13 +76,6 @@ async fn pass(mut from: TcpStream, to: SocketAddr, offered: &[AtomicUsize; 2]) -
     to.write_all(&hello[..length]).await?;
     copy_bidirectional(&mut from, &mut to).await?;
     Ok(())
-}
-
-/// The address of this machine by which it would speak to others; nothing is sent.
-fn own_address() -> Option<IpAddr> {
-    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    socket.connect("192.0.2.1:9").ok()?;
-    socket.local_addr().ok().map(|address| address.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
 }
 
 struct Replica {
