@@ -8,6 +8,7 @@
 
 mod audit;
 mod audit_scale;
+mod bad_hooks;
 mod certificates;
 mod companion;
 mod crowd;
@@ -18,6 +19,7 @@ mod harness;
 mod hooks;
 mod hostile;
 mod kills;
+mod load;
 mod overlays;
 mod policies;
 mod processes;
@@ -26,6 +28,7 @@ mod story;
 mod surroundings;
 mod sweeps;
 mod tokens;
+mod turns;
 mod verdicts;
 mod writer;
 
