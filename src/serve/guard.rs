@@ -15,6 +15,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tower::Service;
 
 /// What a request costs beside its bytes: a task, a stream, buffers. An estimate, and not a small one.
@@ -24,9 +25,17 @@ const EACH: usize = 1 << 10;
 #[derive(Debug)]
 pub(crate) struct House {
     pub(crate) limits: Limits,
-    pub(crate) lifecycle: Lifecycle,
-    pub(crate) connections: Arc<Connections>,
-    pub(crate) ledger: Arc<Ledger>,
+    lifecycle: Lifecycle,
+    connections: Arc<Connections>,
+    ledger: Arc<Ledger>,
+    /// The turn of a large body to be answered.
+    turn: Semaphore,
+}
+
+/// What a request holds while it is answered.
+struct Holds<'a> {
+    _room: Held,
+    _turn: Option<SemaphorePermit<'a>>,
 }
 
 /// Why a request is not answered.
@@ -56,8 +65,13 @@ impl Refused {
 }
 
 impl House {
-    /// The request with its whole body, and the room that it holds.
-    async fn receive<B>(&self, request: Request<B>, whose: u64) -> Result<(Request<Body>, Held), Refused>
+    pub(crate) fn new(limits: Limits, lifecycle: Lifecycle, connections: Arc<Connections>) -> Self {
+        let ledger = Arc::new(Ledger::new(limits.requests));
+        Self { limits, lifecycle, connections, ledger, turn: Semaphore::new(1) }
+    }
+
+    /// The request with its whole body, and what it holds while it is answered.
+    async fn receive<B>(&self, request: Request<B>, whose: u64) -> Result<(Request<Body>, Holds<'_>), Refused>
     where
         B: HttpBody<Data = Bytes>,
     {
@@ -75,7 +89,16 @@ impl House {
         if !held.arrived() {
             return Err(Refused::NoRoom);
         }
-        Ok((Request::from_parts(head, Body::from(whole)), held))
+        let turn = if whole.len() > self.limits.large { Some(self.turn().await?) } else { None };
+        Ok((Request::from_parts(head, Body::from(whole)), Holds { _room: held, _turn: turn }))
+    }
+
+    /// Waits until no other large body is being answered.
+    async fn turn(&self) -> Result<SemaphorePermit<'_>, Refused> {
+        match tokio::time::timeout(self.limits.body_within, self.turn.acquire()).await {
+            Ok(Ok(turn)) => Ok(turn),
+            _ => Err(Refused::NoRoom),
+        }
     }
 
     /// The bytes are copied: a slice of what was read at once would keep all of that, be it a single byte.
@@ -128,7 +151,7 @@ impl Guarded {
     {
         let Self { mut router, house, .. } = self;
         match house.receive(request, visit.whose()).await {
-            Ok((request, _held)) => {
+            Ok((request, _holds)) => {
                 visit.work();
                 let response = match router.call(request).await {
                     Ok(response) => response,

@@ -145,6 +145,37 @@ async fn bodies_that_do_not_end_leave_room_for_one_that_does() {
 }
 
 #[tokio::test]
+async fn large_bodies_take_turns_and_small_ones_do_not_wait_for_them() {
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (inside, seen) = (Arc::clone(&now), Arc::clone(&most));
+    let router = Router::new().route(
+        "/",
+        post(move |body: Bytes| async move {
+            if body.len() > 10_000 {
+                seen.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                sleep(Duration::from_millis(100)).await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+            }
+        }),
+    );
+    let (listener, lifecycle) = (bind(LOOPBACK).unwrap(), Lifecycle::new(LONG));
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let limits = Limits { large: 10_000, body_within: LONG, ..limits() };
+    tokio::spawn(async move { serve_plain(&lifecycle, listener, router, limits).await });
+    let client = reqwest::Client::new();
+    let send = |length: usize| client.post(&url).body(vec![b'a'; length]).send();
+    let large: Vec<_> = (0..5).map(|_| tokio::spawn(send(10_001))).collect();
+    sleep(Duration::from_millis(30)).await;
+    let start = Instant::now();
+    assert!(send(10_000).await.unwrap().status().is_success());
+    assert!(start.elapsed() < Duration::from_millis(300), "{:?}", start.elapsed());
+    for one in large {
+        assert!(one.await.unwrap().unwrap().status().is_success());
+    }
+    assert_eq!((now.load(Ordering::SeqCst), most.load(Ordering::SeqCst)), (0, 1));
+}
+
+#[tokio::test]
 async fn who_finds_no_room_is_told_so_without_a_time_to_come_back() {
     let limits = Limits { requests: 100_000, ..limits() };
     let (address, _keep) = serving(limits);

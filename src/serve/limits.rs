@@ -21,6 +21,9 @@ pub struct Limits {
     pub head: usize,
     /// Most bytes of requests, heads and bodies, that are here at once over all connections.
     pub requests: usize,
+    /// Bodies that are larger than this are answered one after the other: what is made of one in memory may be twenty
+    /// times as large. Pods have some kilobytes.
+    pub large: usize,
     /// Most open connections; at least 1. An API server changes at most 200 objects at once by default, so this is two
     /// of them whose every change waits for us over HTTP/1.1, and room for probes.
     pub connections: usize,
@@ -38,6 +41,7 @@ impl Default for Limits {
             body: 7 << 20,
             head: 32 << 10,
             requests: 64 << 20,
+            large: 256 << 10,
             connections: 512,
             streams: 200,
         }

@@ -2,7 +2,6 @@
 
 use crate::connections::Connections;
 use crate::guard::{Guarded, House};
-use crate::ledger::Ledger;
 use crate::lifecycle::Lifecycle;
 use crate::limits::Limits;
 use crate::port::{Caller, Port, Somewhere};
@@ -94,9 +93,9 @@ where
 {
     let address = port.local_addr().map_or_else(|_| "an unknown address".to_owned(), |a| a.to_string());
     let failed = |source| ServeError::Serve { address: address.clone(), source };
-    let (connections, ledger) = (Arc::new(Connections::new(limits)), Arc::new(Ledger::new(limits.requests)));
+    let connections = Arc::new(Connections::new(limits));
     let (gate, closed) = port.open(lifecycle, Arc::clone(&connections)).await.map_err(failed)?;
-    let house = House { limits, lifecycle: lifecycle.clone(), connections, ledger };
+    let house = House::new(limits, lifecycle.clone(), connections);
     let handle = Handle::new();
     let doorman = Doorman { house: Arc::new(house) };
     let mut server: Server<Somewhere, A> =

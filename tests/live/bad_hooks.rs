@@ -122,6 +122,7 @@ async fn answer(State(case): State<Case>, body: axum::body::Bytes) -> Response {
 /// Everything that answers, or does not.
 struct Rig {
     plane: ControlPlane,
+    pods: Api<Pod>,
     folder: tempfile::TempDir,
     other: tempfile::TempDir,
     ca: String,
@@ -135,7 +136,8 @@ impl Rig {
         let ca = certificate(folder.path())?;
         certificate(other.path())?;
         let plane = ControlPlane::start(Mode::Api).await?;
-        Ok(Self { plane, folder, other, ca, processes: Vec::new() })
+        let pods = Api::namespaced(plane.client().await?, "default");
+        Ok(Self { plane, pods, folder, other, ca, processes: Vec::new() })
     }
 
     /// The webhook that ships, without a cluster.
@@ -188,12 +190,11 @@ impl Rig {
     }
 
     async fn create(&self, label: &str, name: &str) -> Result<Duration> {
-        let api: Api<Pod> = Api::namespaced(self.plane.client().await?, "default");
         let mut object = pod("default", name);
         object["metadata"]["labels"]["case"] = json!(label);
         let object = serde_json::from_value(object)?;
         let start = Instant::now();
-        api.create(&PostParams::default(), &object).await.with_context(|| format!("a pod beside {label}"))?;
+        self.pods.create(&PostParams::default(), &object).await.with_context(|| format!("a pod beside {label}"))?;
         Ok(start.elapsed())
     }
 }

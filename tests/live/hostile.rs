@@ -142,6 +142,7 @@ enum Attack {
     SlowHeads,
     SlowBodies,
     LongBodies,
+    Swelling,
     StreamsReset,
     StreamsOpen,
     Garbage,
@@ -149,11 +150,12 @@ enum Attack {
     Silence,
 }
 
-const ATTACKS: [(Attack, usize, &str); 9] = [
+const ATTACKS: [(Attack, usize, &str); 10] = [
     (Attack::Nothing, 0, "nothing"),
     (Attack::SlowHeads, 700, "700 heads that trickle"),
     (Attack::SlowBodies, 300, "300 bodies of 512 KiB that stall"),
     (Attack::LongBodies, 4, "bodies of 1 GB, with and without a length"),
+    (Attack::Swelling, 8, "lists of 150,000 and of 3,000,000 digits"),
     (Attack::StreamsReset, 4, "HTTP/2 streams that are reset at once"),
     (Attack::StreamsOpen, 100, "100 times 200 HTTP/2 streams that never end"),
     (Attack::Garbage, 8, "garbage as TLS"),
@@ -178,6 +180,7 @@ impl Attack {
                 trickle(&mut stream).await
             }
             Self::LongBodies => long_body(target.connect(false).await?, turn % 2 == 0).await,
+            Self::Swelling => swelling(target, turn).await,
             Self::StreamsReset => streams(target.connect(true).await?, true).await,
             Self::StreamsOpen => streams(target.connect(true).await?, false).await,
             Self::Garbage => say(target, &[&[0x16, 3, 1, 0xff, 0xff][..], &[7; 60_000]].concat()).await,
@@ -219,6 +222,22 @@ async fn long_body(mut stream: TlsStream<TcpStream>, named: bool) -> Result<()> 
         }
     }
     panic!("all of a gigabyte was taken");
+}
+
+/// A review whose object takes many times as much memory as its text, and all of it is looked at.
+async fn swelling(target: &Target, turn: usize) -> Result<()> {
+    let mut review: Value = serde_json::from_str(&target.review)?;
+    review["request"]["object"]["spec"]["template"]["spec"]["taints"] = json!("HERE");
+    let list = format!("[{}0]", "0,".repeat([3_000_000, 150_000][turn % 2]));
+    let body = review.to_string().replace("\"HERE\"", &list);
+    ensure!(body.len() > list.len(), "the list is not in the review");
+    let mut stream = target.connect(false).await?;
+    let head =
+        format!("POST /validate HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(body.as_bytes()).await?;
+    stream.read_to_end(&mut Vec::new()).await?;
+    Ok(())
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {

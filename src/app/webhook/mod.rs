@@ -59,7 +59,7 @@ pub(crate) fn serve(options: &Options) -> anyhow::Result<()> {
     let files = options.files.as_ref().map(|(certificate, key)| Certificates::load(certificate, key, clients));
     let files = files.transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         let mut registry = metrics::registry();
         let (certificates, keeper) = match files {
             Some(certificates) => (certificates, None),
@@ -81,7 +81,10 @@ pub(crate) fn serve(options: &Options) -> anyhow::Result<()> {
         lifecycle.ready();
         run(&lifecycle, parts).await?;
         anyhow::Ok(())
-    })
+    });
+    // A verdict that nobody waits for any more may go on for long.
+    runtime.shutdown_background();
+    served
 }
 
 /// Certificates of its own, and who keeps them.
