@@ -16,6 +16,7 @@ mod mutate;
 mod recent;
 mod review;
 mod router;
+mod size;
 mod validate;
 
 #[cfg(test)]

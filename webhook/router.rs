@@ -7,6 +7,7 @@ use crate::guard::Guard;
 use crate::hinter::{Hinter, NoAnswer, Snapshots};
 use crate::metrics::Metrics;
 use crate::review::{Answer, Asked, Request};
+use crate::size::{MOST_VALUES, Size};
 use crate::validate::Judge;
 use crate::{mutate, validate};
 use axum::Router;
@@ -26,7 +27,7 @@ use napkeeper_verdict::SchemaError;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 const VALIDATE: &str = "/validate";
 const MUTATE: &str = "/mutate";
@@ -70,8 +71,12 @@ pub struct Webhook {
     namespace: String,
     limits: Limits,
     judging: Arc<Semaphore>,
+    large: Arc<Semaphore>,
     metrics: Metrics,
 }
+
+/// The place of a large review among those that are worked on; of a usual one nothing.
+type Turn = Option<OwnedSemaphorePermit>;
 
 impl Webhook {
     /// A webhook that runs in `namespace`, whose pods it leaves alone. Hints begin with the first of the `snapshots`,
@@ -96,6 +101,7 @@ impl Webhook {
             namespace: namespace.to_owned(),
             limits,
             judging: Arc::new(Semaphore::new(limits.concurrency)),
+            large: Arc::new(Semaphore::new(1)),
             metrics: Metrics::register(registry),
         })
     }
@@ -130,13 +136,22 @@ impl Webhook {
         Self { placement, ..self }
     }
 
-    /// Judges on a thread for blocking work. One that is late keeps its place until it ends.
-    async fn judge(&self, request: Request) -> Result<Option<Answer>, NoAnswer> {
+    /// Large reviews are not worked on two at a time: each may take much memory, and more than its time.
+    fn turn(&self, size: Size) -> Result<Turn, NoAnswer> {
+        if size == Size::Usual {
+            return Ok(None);
+        }
+        Arc::clone(&self.large).try_acquire_owned().map(Some).map_err(|_| NoAnswer::Overload)
+    }
+
+    /// Judges on a thread for blocking work. One that is late keeps its places until it ends.
+    async fn judge(&self, request: Request, size: Size) -> Result<Option<Answer>, NoAnswer> {
+        let turn = self.turn(size)?;
         let place = Arc::clone(&self.judging).try_acquire_owned().map_err(|_| NoAnswer::Overload)?;
         let (basis, snapshot, guard) = (self.basis(), self.snapshots.borrow().clone(), self.guard);
         let judging = tokio::task::spawn_blocking(move || {
             let answer = validate::judge(&Judge { basis: &basis, snapshot: snapshot.as_deref(), guard }, request);
-            drop(place);
+            drop((place, turn));
             answer
         });
         match tokio::time::timeout(self.limits.verdict, judging).await {
@@ -147,7 +162,8 @@ impl Webhook {
     }
 
     /// Gives a pod its defaults, and hints at where it will run then.
-    async fn mutate(&self, request: Request) -> Result<Option<Answer>, NoAnswer> {
+    async fn mutate(&self, request: Request, size: Size) -> Result<Option<Answer>, NoAnswer> {
+        let _turn = self.turn(size)?;
         let Some(namespace) = mutate::namespace(&request, &self.namespace) else { return Ok(None) };
         let dry_run = request.dry_run.unwrap_or_default();
         let Some(subject) = mutate::subject(&request.object, namespace, dry_run) else { return Ok(None) };
@@ -223,10 +239,15 @@ fn not_sent(why: BadPatch) -> NoAnswer {
     NoAnswer::Patch
 }
 
-/// The request in a body, or why there is none.
-fn read(body: Result<Bytes, BytesRejection>) -> Result<Request, (StatusCode, String)> {
+/// The request in a body with its size, or why there is none.
+fn read(body: Result<Bytes, BytesRejection>) -> Result<(Request, Size), (StatusCode, String)> {
     let body = body.map_err(|e| (e.status(), e.body_text()))?;
-    Request::read(&body).map_err(|e| (StatusCode::BAD_REQUEST, e.to_string()))
+    let size = Size::of(&body);
+    if size == Size::TooLarge {
+        return Err((StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {MOST_VALUES} values")));
+    }
+    let request = Request::read(&body).map_err(|e| (StatusCode::BAD_REQUEST, e.to_string()))?;
+    Ok((request, size))
 }
 
 fn unanswered(path: &str, why: NoAnswer) -> String {
@@ -247,22 +268,22 @@ pub fn router(webhook: Arc<Webhook>) -> Router {
 
 async fn on_validate(State(webhook): State<Arc<Webhook>>, body: Result<Bytes, BytesRejection>) -> Response {
     let since = Instant::now();
-    let request = match read(body) {
-        Ok(request) => request,
+    let (request, size) = match read(body) {
+        Ok(read) => read,
         Err((status, why)) => return webhook.refuse_body(VALIDATE, since, status, &why),
     };
     let asked = Asked::of(&request);
-    let answer = webhook.judge(request).await;
+    let answer = webhook.judge(request, size).await;
     webhook.finish(VALIDATE, since, &asked, answer)
 }
 
 async fn on_mutate(State(webhook): State<Arc<Webhook>>, body: Result<Bytes, BytesRejection>) -> Response {
     let since = Instant::now();
-    let request = match read(body) {
-        Ok(request) => request,
+    let (request, size) = match read(body) {
+        Ok(read) => read,
         Err((status, why)) => return webhook.refuse_body(MUTATE, since, status, &why),
     };
     let asked = Asked::of(&request);
-    let answer = webhook.mutate(request).await;
+    let answer = webhook.mutate(request, size).await;
     webhook.finish(MUTATE, since, &asked, answer)
 }

@@ -494,6 +494,19 @@ async fn past_the_limits_everything_is_allowed_with_a_warning_and_counted() {
 }
 
 #[tokio::test]
+async fn a_body_of_very_many_values_is_not_read() {
+    let rig = Rig::new(None, PATIENT);
+    let mut object = pool(&json!({}));
+    object["spec"]["list"] = json!(vec![0; 200_000]);
+    let body = review("CREATE", "karpenter.sh", &object, &Value::Null).to_string();
+    for path in ["/validate", "/mutate"] {
+        let (status, text) = rig.post(path, body.clone()).await;
+        assert_eq!(status, 413);
+        assert_eq!(String::from_utf8(text).unwrap(), "the body has more than 200000 values\n");
+    }
+}
+
+#[tokio::test]
 async fn what_is_no_review_is_said_to_be_so() {
     let rig = Rig::new(None, PATIENT);
     let old = r#"{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{"uid":"a","operation":"CREATE","kind":{"version":"v1","kind":"Pod"}}}"#;

@@ -8,7 +8,10 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use prometheus_client::registry::Registry;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::sync::watch;
+
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// One reason for which a process may not be ready. Clones share it.
 #[derive(Debug, Clone)]
@@ -55,6 +58,14 @@ impl Health {
     #[must_use]
     pub fn new(lifecycle: &Lifecycle) -> Self {
         Self { lifecycle: lifecycle.clone(), checks: Arc::default() }
+    }
+
+    /// Waits until the process would be ready but for this check.
+    pub async fn others_pass(&self, but: &Check) {
+        let pending = || self.lines().iter().any(|(name, why)| *name != but.name && why.is_some());
+        while pending() {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     /// Adds a check, which fails until it is told that all is well.

@@ -8,18 +8,26 @@
 //! run(&lifecycle, vec![Part::new("health", …), Part::new("webhook", …)]).await
 //! ```
 
+mod claims;
+mod connections;
+mod guard;
 mod health;
-mod idle;
 mod issue;
+mod ledger;
 mod lifecycle;
+mod limits;
 pub mod logs;
 pub mod metrics;
+mod port;
 mod run;
 mod server;
 mod stage;
+mod stream;
 mod tls;
 mod x509;
 
+#[cfg(test)]
+mod hostile_tests;
 #[cfg(test)]
 mod tests;
 
@@ -28,8 +36,10 @@ pub use issue::{
     IssueError, is_key_of, issue_authority, issue_leaf, read_certificates, span_of, verified, write_certificates,
 };
 pub use lifecycle::{GRACE, Lifecycle};
+pub use limits::Limits;
+pub use port::{Port, bind};
 pub use prometheus_client;
 pub use run::{Part, PartError, RunError, run};
-pub use server::{Limits, ServeError, bind, serve_plain, serve_tls};
+pub use server::{ServeError, serve_plain, serve_tls};
 pub use stage::Stage;
 pub use tls::{Certificates, Pair, TlsError, TlsMetrics};

@@ -19,6 +19,10 @@ pub enum Format {
 /// What is logged when nobody says.
 const DEFAULT_FILTER: &str = "info";
 
+/// Targets that warn whenever a stranger breaks the rules of HTTP/2: only their errors are told, else strangers would
+/// fill the log.
+const PROVOKED: &str = "h2::";
+
 /// Logging could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
@@ -60,6 +64,9 @@ pub fn init(format: Format, filter: Option<&str>, quiet: &'static [&'static str]
 
 /// A filter's directives can be beaten by more specific ones; this cannot.
 fn is_told(quiet: &[&str], line: &Metadata<'_>) -> bool {
+    if line.target().starts_with(PROVOKED) {
+        return *line.level() <= Level::ERROR;
+    }
     *line.level() <= Level::INFO || !quiet.iter().any(|target| line.target().starts_with(target))
 }
 
@@ -73,6 +80,7 @@ mod tests {
         init(Format::Json, Some("chatty::inside=trace,other=trace"), &["chatty"]).unwrap();
         assert!(matches!(init(Format::Text, None, &[]), Err(LogError::Twice)));
         assert!(!tracing::enabled!(target: "chatty::inside", Level::DEBUG), "no directive beats quiet");
+        assert!(!tracing::enabled!(target: "h2::proto", Level::WARN) && tracing::enabled!(target: "h2", Level::WARN));
         assert!(tracing::enabled!(target: "chatty::inside", Level::INFO));
         assert!(tracing::enabled!(target: "other", Level::TRACE));
     }

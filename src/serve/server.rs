@@ -1,45 +1,30 @@
 //! Servers: how does a router answer on a port, until it is told to stop?
 
-use crate::idle::IdleAcceptor;
+use crate::connections::Connections;
+use crate::guard::{Guarded, House};
 use crate::lifecycle::Lifecycle;
+use crate::limits::Limits;
+use crate::port::{Caller, Port, Somewhere};
+use crate::stream::Doorman;
 use crate::tls::{Certificates, TlsMetrics};
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_LENGTH;
-use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
+use axum::extract::DefaultBodyLimit;
 use axum_server::Handle;
 use axum_server::Server;
 use axum_server::accept::Accept;
 use axum_server::tls_rustls::RustlsAcceptor;
 use hyper_util::rt::TokioTimer;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 
-/// What a client may cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Longest TLS handshake.
-    pub handshake: Duration,
-    /// Longest silence on a connection, and longest time from one request to the end of the next one's head. It is
-    /// longer than the 90 s after which a Go client, such as the API server, drops an idle connection: a request
-    /// never meets a server that is just closing.
-    pub idle: Duration,
-    /// Largest body of a request in bytes. The API server's own limit is 3 MiB, and a review holds up to two objects.
-    pub body: usize,
-    /// Largest head of a request in bytes. The API server's are below 1 KiB.
-    pub head: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { handshake: Duration::from_secs(5), idle: Duration::from_secs(120), body: 7 << 20, head: 32 << 10 }
-    }
-}
+/// HTTP/1.1 connections end with the answer to their next request once the process drains; those that have none within
+/// this time are closed as they are.
+const LULL: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// A server could not begin, or ended by itself.
 #[derive(Debug, thiserror::Error)]
@@ -62,30 +47,17 @@ pub enum ServeError {
     },
 }
 
-/// Listens on an address; port 0 takes a free one.
-///
-/// # Errors
-/// [`ServeError::Bind`].
-pub fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
-    let open = || {
-        let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    };
-    open().map_err(|source| ServeError::Bind { address, source })
-}
-
 /// Serves a router over plain HTTP until the process drains; open requests finish within the grace time.
 ///
 /// # Errors
 /// [`ServeError::Serve`].
 pub async fn serve_plain(
     lifecycle: &Lifecycle,
-    listener: TcpListener,
+    port: impl Into<Port>,
     router: Router,
     limits: Limits,
 ) -> Result<(), ServeError> {
-    serve(lifecycle, listener, router, limits, IdleAcceptor { after: limits.idle }).await
+    serve(lifecycle, port.into(), router, limits, |doorman| doorman).await
 }
 
 /// Serves a router over TLS 1.2 or later (HTTP/2 and HTTP/1.1) until the process drains. Changed certificate files are
@@ -95,61 +67,56 @@ pub async fn serve_plain(
 /// [`ServeError::Serve`].
 pub async fn serve_tls(
     lifecycle: &Lifecycle,
-    listener: TcpListener,
+    port: impl Into<Port>,
     router: Router,
     limits: Limits,
     (certificates, metrics): (Certificates, TlsMetrics),
 ) -> Result<(), ServeError> {
-    let acceptor = RustlsAcceptor::new(certificates.config())
-        .handshake_timeout(limits.handshake)
-        .acceptor(IdleAcceptor { after: limits.idle });
+    let tls = RustlsAcceptor::new(certificates.config()).handshake_timeout(limits.handshake);
     tokio::select! {
-        ended = serve(lifecycle, listener, router, limits, acceptor) => ended,
+        ended = serve(lifecycle, port.into(), router, limits, |doorman| tls.acceptor(doorman)) => ended,
         never = certificates.follow(&metrics) => match never {},
     }
 }
 
-/// Refuses a body that is said to be too long before any of it is read. One without a length is cut off by
-/// [`DefaultBodyLimit`].
-async fn by_length(State(most): State<usize>, request: Request, next: Next) -> Response {
-    let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    let too_long = |length| usize::try_from(length).map_or(true, |length| length > most);
-    if length.is_some_and(too_long) {
-        return (StatusCode::PAYLOAD_TOO_LARGE, format!("the body is longer than {most} bytes\n")).into_response();
-    }
-    next.run(request).await
-}
-
 async fn serve<A>(
     lifecycle: &Lifecycle,
-    listener: TcpListener,
+    port: Port,
     router: Router,
     limits: Limits,
-    acceptor: A,
+    acceptor: impl FnOnce(Doorman) -> A,
 ) -> Result<(), ServeError>
 where
-    A: Accept<TcpStream, Router, Service = Router> + Clone + Send + Sync + 'static,
+    A: Accept<Caller, Router, Service = Guarded> + Clone + Send + Sync + 'static,
     A::Stream: AsyncRead + AsyncWrite + Unpin + Send,
     A::Future: Send,
 {
-    let address = listener.local_addr().map_or_else(|_| "an unknown address".to_owned(), |a| a.to_string());
+    let address = port.local_addr().map_or_else(|_| "an unknown address".to_owned(), |a| a.to_string());
     let failed = |source| ServeError::Serve { address: address.clone(), source };
+    let connections = Arc::new(Connections::new(limits));
+    let (gate, closed) = port.open(lifecycle, Arc::clone(&connections)).await.map_err(failed)?;
+    let house = House::new(limits, lifecycle.clone(), connections);
     let handle = Handle::new();
-    let mut server: Server<SocketAddr, A> =
-        axum_server::from_tcp(listener).map_err(failed)?.handle(handle.clone()).acceptor(acceptor);
-    server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(limits.idle).max_buf_size(limits.head);
-    server
-        .http_builder()
-        .http2()
-        .timer(TokioTimer::new())
-        .max_header_list_size(u32::try_from(limits.head).unwrap_or(u32::MAX));
-    let router = router.layer(DefaultBodyLimit::max(limits.body)).layer(from_fn_with_state(limits.body, by_length));
+    let doorman = Doorman { house: Arc::new(house) };
+    let mut server: Server<Somewhere, A> =
+        Server::from_listener(gate).handle(handle.clone()).acceptor(acceptor(doorman));
+    bound(&mut server, &limits);
+    // The guard has bounded the body already.
+    let router = router.layer(DefaultBodyLimit::disable());
     let serving = server.serve(router.into_make_service());
     tokio::pin!(serving);
     tokio::select! {
         ended = &mut serving => return ended.map_err(failed),
-        () = lifecycle.draining() => handle.graceful_shutdown(Some(lifecycle.grace())),
+        () = lifecycle.draining() => {}
     }
+    let lull = LULL.min(lifecycle.grace() / 2);
+    tokio::select! {
+        ended = &mut serving => return ended.map_err(failed),
+        () = all_gone(&closed, &handle) => {}
+        () = tokio::time::sleep(lull) => {}
+        () = lifecycle.stopped() => {}
+    }
+    handle.graceful_shutdown(Some(lifecycle.grace().saturating_sub(lull)));
     tokio::select! {
         ended = &mut serving => ended.map_err(failed),
         () = lifecycle.stopped() => {
@@ -157,4 +124,26 @@ where
             Ok(())
         }
     }
+}
+
+/// Waits until the port is closed and no connection open.
+async fn all_gone(closed: &AtomicBool, handle: &Handle<Somewhere>) {
+    while !closed.load(Ordering::SeqCst) || handle.connection_count() > 0 {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// What hyper and h2 bound. Of a client that opens streams and resets them at once, h2 ends the connection when 20 of
+/// them wait to be noticed, or 1,024 broke its rules.
+fn bound<A>(server: &mut Server<Somewhere, A>, limits: &Limits) {
+    let head = u32::try_from(limits.head).unwrap_or(u32::MAX);
+    server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(limits.idle).max_buf_size(limits.head);
+    server
+        .http_builder()
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(head)
+        .max_concurrent_streams(limits.streams)
+        .max_pending_accept_reset_streams(20)
+        .max_local_error_reset_streams(1024);
 }

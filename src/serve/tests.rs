@@ -14,8 +14,8 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
-const LONG: Duration = Duration::from_secs(20);
+pub(crate) const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 fn slow_router() -> Router {
     let slow = || async {
@@ -149,7 +149,7 @@ async fn readiness_names_what_is_missing_and_metrics_are_served() {
 }
 
 /// A certificate for `localhost` whose serial number tells it apart, written to files.
-fn write_pair(folder: &Path, serial: u8) -> (PathBuf, PathBuf, String) {
+pub(crate) fn write_pair(folder: &Path, serial: u8) -> (PathBuf, PathBuf, String) {
     let key = rcgen::KeyPair::generate().unwrap();
     let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
     params.serial_number = Some(vec![serial].into());
@@ -160,7 +160,7 @@ fn write_pair(folder: &Path, serial: u8) -> (PathBuf, PathBuf, String) {
     (files.0, files.1, certificate)
 }
 
-fn client(root: &str) -> reqwest::Client {
+pub(crate) fn client(root: &str) -> reqwest::Client {
     drop(rustls::crypto::ring::default_provider().install_default());
     let root = reqwest::Certificate::from_pem(root.as_bytes()).unwrap();
     reqwest::Client::builder().add_root_certificate(root).pool_max_idle_per_host(0).build().unwrap()
@@ -227,7 +227,7 @@ async fn a_silent_connection_is_closed() {
     let lifecycle = Lifecycle::new(LONG);
     let listener = bind(LOOPBACK).unwrap();
     let address = listener.local_addr().unwrap();
-    let limits = Limits { idle: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits { head_within: Duration::from_millis(200), ..Limits::default() };
     let server = tokio::spawn(async move { serve_plain(&lifecycle, listener, slow_router(), limits).await });
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let mut rest = Vec::new();
@@ -344,7 +344,12 @@ async fn told(limits: Limits, request: Vec<u8>) -> (usize, String) {
 
 #[tokio::test]
 async fn a_body_past_the_limit_is_refused_and_not_read_to_its_end() {
-    let limits = Limits { body: 1000, idle: Duration::from_secs(2), ..Limits::default() };
+    let limits = Limits {
+        body: 1000,
+        head_within: Duration::from_secs(2),
+        body_within: Duration::from_secs(2),
+        ..Limits::default()
+    };
     let head =
         |length: usize| format!("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
     let with = |length: usize| [head(length).into_bytes(), vec![b'a'; length]].concat();
@@ -372,7 +377,8 @@ async fn a_body_past_the_limit_is_refused_and_not_read_to_its_end() {
 
 #[tokio::test]
 async fn a_head_past_the_limit_is_refused() {
-    let limits = Limits { idle: Duration::from_secs(2), ..Limits::default() };
+    let limits =
+        Limits { head_within: Duration::from_secs(2), body_within: Duration::from_secs(2), ..Limits::default() };
     let head = |size: usize| {
         format!("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Long: {}\r\n\r\n", "a".repeat(size))
     };

@@ -3,9 +3,12 @@
 //! The hooks are those that kustomize ships, but for the address: a Service is played by something that passes bytes to
 //! one replica after the other. It stands at an address that is not the loopback's, where the machine has one: only then
 //! does the API server speak HTTP/1.1, as it does to every Service.
+//!
+//! The hint's budget is 1 s here, as in [`super::turns`] and for the same reason: no pod may be without one.
 
 use super::hooks::{bad_pool, hint, pod, pools};
-use super::{eventually, one_lab_at_a_time, repository};
+use super::load::{Load, rate_without_hooks};
+use super::{eventually, one_lab_at_a_time, own_address, repository};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
@@ -14,7 +17,7 @@ use napkeeper_tests::control_plane::{ControlPlane, Mode, Process, Program, napke
 use napkeeper_tests::lab::{NAMESPACE, install};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -78,13 +81,6 @@ async fn pass(mut from: TcpStream, to: SocketAddr, offered: &[AtomicUsize; 2]) -
     Ok(())
 }
 
-/// The address of this machine by which it would speak to others; nothing is sent.
-fn own_address() -> Option<IpAddr> {
-    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    socket.connect("192.0.2.1:9").ok()?;
-    socket.local_addr().ok().map(|address| address.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
-}
-
 struct Replica {
     process: Process,
     admission: SocketAddr,
@@ -99,7 +95,9 @@ struct Rig {
 
 impl Rig {
     async fn start(ip: IpAddr) -> Result<Self> {
-        let plane = ControlPlane::start(Mode::Full).await?;
+        let plane = ControlPlane::start(Mode::Api).await?;
+        // Nobody else makes it here.
+        plane.kubectl(&["create", "serviceaccount", "default", "--namespace=default"]).await?;
         install(&plane, "provisioner").await?;
         plane.apply(&pools()?).await?;
         plane.create_node("system-0", "1", "2Gi").await?;
@@ -116,6 +114,7 @@ impl Rig {
             "--health-bind=127.0.0.1:0".to_owned(),
             "--log-format=text".to_owned(),
             "--region=westeurope".to_owned(),
+            "--hint-budget=1s".to_owned(),
             format!("--tls-san={}", self.service.address.ip()),
             format!("--authority-life={AUTHORITY}"),
             format!("--certificate-life={LEAF}"),
@@ -253,6 +252,7 @@ async fn replicas_make_their_own_certificates_and_nobody_notices_that_they_are_r
     let _turn = one_lab_at_a_time().await;
     let own = own_address();
     let rig = Rig::start(own.unwrap_or_else(|| IpAddr::from([127, 0, 0, 1]))).await?;
+    let bare = rate_without_hooks(&rig.plane).await?;
     let git = in_git(rig.service.address)?;
     rig.plane.apply(&git).await?;
     let start = Instant::now();
@@ -267,7 +267,7 @@ async fn replicas_make_their_own_certificates_and_nobody_notices_that_they_are_r
 
     // From here on nothing may fail open.
     let before = rig.failed_open().await?;
-    let both = renewals(&rig, (one, two)).await?;
+    let both = renewals(&rig, (one, two), bare).await?;
     a_lost_secret_is_made_anew(&rig).await?;
     let failed = rig.failed_open().await? - before;
     ensure!(failed == 0, "the API server went on without an answer {failed} times");
@@ -317,7 +317,7 @@ async fn a_lost_secret_is_made_anew(rig: &Rig) -> Result<()> {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     eprintln!("{asked} pods while the Secret was lost and made anew, {without} without a hint");
-    ensure!(without * 2 <= asked, "{without} of {asked} pods have no hint");
+    ensure!(without == 0, "{without} of {asked} pods have no hint");
     Ok(())
 }
 
@@ -343,17 +343,15 @@ async fn a_refusal_is_one_line_of_the_log(rig: &Rig, replicas: &[&Replica]) -> R
     Ok(())
 }
 
-/// Pods all the time, over several leaves and two authorities, with one replica replaced by another.
-async fn renewals(rig: &Rig, (one, two): (Replica, Replica)) -> Result<[Replica; 2]> {
-    let (start, mut asked, mut without) = (Instant::now(), 0_u64, 0_u64);
-    let (mut leaves, mut seen, mut unanswered) = (BTreeSet::new(), Vec::<usize>::new(), 0);
+/// Pods at a quarter of the rate that the API server has without hooks, over several leaves and two authorities, with one
+/// replica replaced by another.
+async fn renewals(rig: &Rig, (one, two): (Replica, Replica), bare: f64) -> Result<[Replica; 2]> {
+    let start = Instant::now();
+    let (mut leaves, mut seen) = (BTreeSet::new(), Vec::<usize>::new());
     let mut third = None;
+    let load = Load::start(&rig.plane, bare / 4.0, "renewals", &[]).await?;
     while start.elapsed() < Duration::from_secs(AUTHORITY + 15) {
-        for _ in 0..20 {
-            asked += 1;
-            without += u64::from(!rig.hinted().await?);
-            tokio::time::sleep(Duration::from_millis(25)).await;
-        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
         leaves.insert(rig.metric(&two, "napkeeper_tls_certificate_expiry", "").await?);
         let trusted = rig.bundles().await?[0].len();
         if seen.last() != Some(&trusted) {
@@ -365,7 +363,6 @@ async fn renewals(rig: &Rig, (one, two): (Replica, Replica)) -> Result<[Replica;
             rig.service.lead_to(&[&two, &new]);
             // As a pod's preStop has it.
             tokio::time::sleep(Duration::from_secs(1)).await;
-            unanswered += rig.metric(&one, "napkeeper_admission_requests_total", "failed_open").await?;
             one.process.terminate()?;
             let exit = one.process.exited(STEP).await?;
             ensure!(exit.code() == Some(0), "the webhook ended with {exit}: {}", one.process.tail(20));
@@ -373,17 +370,19 @@ async fn renewals(rig: &Rig, (one, two): (Replica, Replica)) -> Result<[Replica;
         }
     }
     let third = third.context("no replica was replaced")?;
-    for replica in [&two, &third] {
-        unanswered += rig.metric(replica, "napkeeper_admission_requests_total", "failed_open").await?;
-    }
+    let tally = load.end("renewals").await?;
     eprintln!(
-        "{asked} pods, {without} without a hint, {unanswered} of them for want of time; leaves: {}",
-        leaves.len()
+        "without hooks {bare:.0} pods/s; {} pods at {:.0}/s, {} without a hint; leaves: {}; p50 {:?}, p99 {:?}, max {:?}",
+        tally.took.len(),
+        bare / 4.0,
+        tally.without.len(),
+        leaves.len(),
+        tally.percentile(50),
+        tally.percentile(99),
+        tally.percentile(100),
     );
     eprintln!("sizes of the bundle: {seen:?}");
-    ensure!(without <= unanswered, "{without} pods have no hint, but only {unanswered} answers were late");
-    // On a machine with much else to do some hints miss their 5 ms; that is another test's matter.
-    ensure!(without * 2 <= asked, "{without} of {asked} pods have no hint");
+    tally.all_hinted()?;
     ensure!(leaves.len() >= 3, "the leaf was not renewed: {leaves:?}");
     let grew = seen.windows(2).any(|pair| pair[1] > pair[0] * 3 / 2);
     let shrank = seen.windows(2).any(|pair| pair[1] * 3 / 2 < pair[0]);

@@ -2,7 +2,7 @@
 //!
 //! The hooks are those that kustomize ships, but for the address; the webhook has the rights that kustomize gives it.
 
-use super::{eventually, one_lab_at_a_time, repository};
+use super::{eventually, one_lab_at_a_time, own_address, repository};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Pod;
@@ -463,10 +463,11 @@ pub(super) fn bad_pool(name: &str) -> Result<String> {
     Ok(bad.replace("name: general-purpose", &format!("name: {name}")))
 }
 
-/// A certificate that is its own authority, in `tls.crt` and `tls.key`; as PEM.
-fn certificate(folder: &Path) -> Result<String> {
+/// A certificate of this machine that is its own authority, in `tls.crt` and `tls.key`; as PEM.
+pub(super) fn certificate(folder: &Path) -> Result<String> {
     let key = rcgen::KeyPair::generate()?;
-    let pem = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()])?.self_signed(&key)?.pem();
+    let names = std::iter::once("127.0.0.1".to_owned()).chain(own_address().map(|ip| ip.to_string()));
+    let pem = rcgen::CertificateParams::new(names.collect::<Vec<_>>())?.self_signed(&key)?.pem();
     std::fs::write(folder.join("tls.crt"), &pem)?;
     std::fs::write(folder.join("tls.key"), key.serialize_pem())?;
     std::fs::write(folder.join("token"), "secret")?;

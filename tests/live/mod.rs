@@ -8,6 +8,7 @@
 
 mod audit;
 mod audit_scale;
+mod bad_hooks;
 mod certificates;
 mod companion;
 mod crowd;
@@ -16,7 +17,9 @@ mod facts;
 mod guards;
 mod harness;
 mod hooks;
+mod hostile;
 mod kills;
+mod load;
 mod overlays;
 mod policies;
 mod processes;
@@ -25,6 +28,7 @@ mod story;
 mod surroundings;
 mod sweeps;
 mod tokens;
+mod turns;
 mod verdicts;
 mod writer;
 
@@ -32,6 +36,7 @@ use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
 use napkeeper_core::clock::Clock;
 use napkeeper_tests::lab::repository;
+use std::net::{IpAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 /// The time of this machine, moved by nobody.
@@ -64,4 +69,11 @@ async fn eventually<T>(what: &str, within: Duration, mut ask: impl AsyncFnMut() 
 async fn one_lab_at_a_time() -> tokio::sync::MutexGuard<'static, ()> {
     static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     TURN.lock().await
+}
+
+/// The address of this machine by which it would speak to others; nothing is sent.
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    socket.local_addr().ok().map(|address| address.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
 }

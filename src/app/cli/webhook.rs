@@ -8,6 +8,7 @@ use napkeeper_core::certificates::Lives;
 use napkeeper_webhook::Guard;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,6 +31,11 @@ pub(super) struct Args {
     /// Where to serve admission over TLS.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443")]
     bind: SocketAddr,
+    /// Share the port of --bind with other processes that ask for it too, of the same user (Linux): start the new one,
+    /// end the old one with SIGTERM once the new one is ready, and no request goes unanswered. It takes connections only
+    /// once it is ready. Give each its own --health-bind.
+    #[arg(long)]
+    reuse_port: bool,
     /// Certificate chain, PEM; absent is one of its own.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -63,6 +69,10 @@ pub(super) struct Args {
     /// What becomes of the delete of a NodePool or AKSNodeClass that has nodes.
     #[arg(long, value_enum, default_value_t = DeleteGuard::Deny, value_name = "ACTION")]
     delete_guard: DeleteGuard,
+    /// How long a pod may wait for its placement hint; later, it is let in without one. At most 1s: the hook's timeout
+    /// is 2 s.
+    #[arg(long, value_name = "DURATION", default_value = "5ms", value_parser = hint_budget)]
+    hint_budget: Duration,
     #[command(flatten)]
     logs: super::logs::LogArgs,
 }
@@ -86,6 +96,15 @@ impl From<DeleteGuard> for Guard {
             DeleteGuard::Deny => Self::Deny,
         }
     }
+}
+
+fn hint_budget(text: &str) -> Result<Duration, String> {
+    let budget: SignedDuration = text.parse().map_err(|_| "write a duration such as 5ms".to_owned())?;
+    let budget = Duration::try_from(budget).unwrap_or_default();
+    if budget < Duration::from_millis(1) || budget > Duration::from_secs(1) {
+        return Err("it must be 1ms to 1s".to_owned());
+    }
+    Ok(budget)
 }
 
 impl Args {
@@ -118,6 +137,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         namespace: args.namespace.clone(),
         region,
         guard: args.delete_guard.into(),
+        shared: args.reuse_port,
+        hint_budget: args.hint_budget,
     })?;
     Ok(Outcome::Fine)
 }

@@ -14,13 +14,14 @@ use napkeeper_core::names::Region;
 use napkeeper_kube::{TLS_SECRET, connect};
 use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_serve::{
-    Certificates, Health, Lifecycle, Limits, Part, TlsMetrics, bind, metrics, run, serve_plain, serve_tls,
+    Certificates, Health, Lifecycle, Limits, Part, Port, TlsMetrics, bind, metrics, run, serve_plain, serve_tls,
 };
 use napkeeper_webhook::{Guard, Webhook, router};
 use source::{Ages, Source};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// What was asked for.
@@ -46,6 +47,10 @@ pub(crate) struct Options {
     pub(crate) region: Option<Region>,
     /// What becomes of the delete of a pool or class that has nodes.
     pub(crate) guard: Guard,
+    /// True when other processes may listen at `bind` too.
+    pub(crate) shared: bool,
+    /// Longest time to wait for a hint.
+    pub(crate) hint_budget: Duration,
 }
 
 /// Serves until a signal comes.
@@ -54,13 +59,14 @@ pub(crate) fn serve(options: &Options) -> anyhow::Result<()> {
     let files = options.files.as_ref().map(|(certificate, key)| Certificates::load(certificate, key, clients));
     let files = files.transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         let mut registry = metrics::registry();
         let (certificates, keeper) = match files {
             Some(certificates) => (certificates, None),
             None => own(options, &mut registry).await?,
         };
-        let (admission, health) = (bind(options.bind)?, bind(options.health_bind)?);
+        let admission = if options.shared { Port::shared(options.bind)? } else { bind(options.bind)?.into() };
+        let health = bind(options.health_bind)?;
         tracing::info!(
             admission = %admission.local_addr()?,
             health = %health.local_addr()?,
@@ -75,7 +81,10 @@ pub(crate) fn serve(options: &Options) -> anyhow::Result<()> {
         lifecycle.ready();
         run(&lifecycle, parts).await?;
         anyhow::Ok(())
-    })
+    });
+    // A verdict that nobody waits for any more may go on for long.
+    runtime.shutdown_background();
+    served
 }
 
 /// Certificates of its own, and who keeps them.
@@ -97,11 +106,21 @@ async fn own(options: &Options, registry: &mut Registry) -> anyhow::Result<(Cert
     Ok((Certificates::handed(TLS_SECRET, handed, options.clients.as_deref())?, Some(keeper)))
 }
 
+/// Whoever shares the port answers until this process can.
+fn in_turn(port: Port, health: &Health) -> Port {
+    let (health, check) = (health.clone(), health.check("shared port"));
+    port.once(async move {
+        health.others_pass(&check).await;
+        tracing::info!("ready to answer: callers of the shared port come from now on");
+        check.pass();
+    })
+}
+
 fn parts(
     options: &Options,
     lifecycle: &Lifecycle,
     (certificates, mut registry): (Certificates, Registry),
-    (admission, health_listener): (TcpListener, TcpListener),
+    (admission, health_listener): (Port, TcpListener),
 ) -> anyhow::Result<Vec<Part>> {
     let health = Health::new(lifecycle);
     let tls = (certificates.telling(health.check("certificate")), TlsMetrics::register(&mut registry));
@@ -110,7 +129,7 @@ fn parts(
         &options.namespace,
         received,
         Arc::new(WallClock::new(None)),
-        napkeeper_webhook::Limits::default(),
+        napkeeper_webhook::Limits { hint: options.hint_budget, ..Default::default() },
         &mut registry,
     )?;
     let (basis, by) = watch::channel(webhook.basis());
@@ -122,6 +141,7 @@ fn parts(
     let source = Source { kubeconfig, namespace, region, snapshots, placement, basis, ages, warm };
     let (admission_router, health_router) = (router(Arc::new(webhook)), health.router(registry));
     let (one, two, three) = (lifecycle.clone(), lifecycle.clone(), lifecycle.clone());
+    let admission = if options.shared { in_turn(admission, &health) } else { admission };
     let limits = Limits::default();
     Ok(vec![
         Part::new(

@@ -180,15 +180,16 @@ impl Source {
                     if !std::mem::take(&mut news) {
                         continue;
                     }
-                    self.warm.pass();
                     if region.is_none() {
                         region = self.types_of(&catalog, seen.snapshot(), !warned);
                         warned = true;
                     }
                     // Without sizes every pod would seem to fit nowhere.
-                    let Some(region) = &region else { continue };
-                    seen.refresh_types(region, &InstanceTypeOptions::default());
-                    self.snapshots.send_replace(Some(Arc::new(seen.snapshot().clone())));
+                    if let Some(region) = &region {
+                        seen.refresh_types(region, &InstanceTypeOptions::default());
+                        self.snapshots.send_replace(Some(Arc::new(seen.snapshot().clone())));
+                    }
+                    self.warm.pass();
                 }
             }
         }

@@ -1,0 +1,383 @@
+//! Clients that mean no good, and processes that share a port, on real sockets.
+
+use crate::tests::{LONG, LOOPBACK, client, write_pair};
+use crate::{Certificates, Lifecycle, Limits, Port, TlsMetrics, bind, serve_plain, serve_tls};
+use axum::Router;
+use axum::body::Bytes;
+use axum::routing::{get, post};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+fn limits() -> Limits {
+    Limits { head_within: Duration::from_millis(400), body_within: Duration::from_millis(400), ..Limits::default() }
+}
+
+fn router() -> Router {
+    let slow = || async {
+        sleep(Duration::from_millis(300)).await;
+        "slow"
+    };
+    Router::new()
+        .route("/", get(|| async { "hello" }))
+        .route("/slow", get(slow))
+        .route("/length", post(|body: Bytes| async move { body.len().to_string() }))
+}
+
+/// A plain server, and its address.
+fn serving(limits: Limits) -> (SocketAddr, Lifecycle) {
+    let (listener, lifecycle) = (bind(LOOPBACK).unwrap(), Lifecycle::new(LONG));
+    let address = listener.local_addr().unwrap();
+    let handle = lifecycle.clone();
+    tokio::spawn(async move { serve_plain(&handle, listener, router(), limits).await });
+    (address, lifecycle)
+}
+
+async fn connect(address: SocketAddr) -> TcpStream {
+    TcpStream::connect(address).await.unwrap()
+}
+
+/// What comes until the connection ends, and when that is.
+async fn rest(mut stream: impl AsyncReadExt + Unpin) -> (String, Duration) {
+    let (start, mut text) = (Instant::now(), Vec::new());
+    // A reset is an end too.
+    let _ = timeout(LONG, stream.read_to_end(&mut text)).await.unwrap();
+    (String::from_utf8_lossy(&text).into_owned(), start.elapsed())
+}
+
+/// Sends a byte every now and then for as long as it is let.
+async fn trickle(mut to: impl AsyncWriteExt + Unpin, byte: &'static [u8]) {
+    while to.write_all(byte).await.is_ok() {
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A request over a connection that stays open; false when it has been closed.
+async fn ask(stream: &mut TcpStream) -> bool {
+    let mut answer = vec![0; 4096];
+    let sent = stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    sent.is_ok() && timeout(LONG, stream.read(&mut answer)).await.unwrap().is_ok_and(|n| n > 0)
+}
+
+#[tokio::test]
+async fn a_head_that_trickles_is_cut_off() {
+    let (address, _keep) = serving(limits());
+    let (from, mut to) = connect(address).await.into_split();
+    to.write_all(b"GET / HTTP/1.1\r\nX: ").await.unwrap();
+    let sending = tokio::spawn(trickle(to, b"a"));
+    let (answer, took) = rest(from).await;
+    assert!(answer.is_empty() && took < LONG / 2, "{answer} after {took:?}");
+    sending.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_that_has_asked_may_be_silent_but_not_trickle() {
+    let (address, _keep) = serving(limits());
+    let mut patient = connect(address).await;
+    assert!(ask(&mut patient).await);
+    sleep(limits().head_within * 3).await;
+    assert!(ask(&mut patient).await, "silence between requests is no offence");
+    let (from, mut to) = patient.into_split();
+    to.write_all(b"GET / HTTP/1.1\r\nX: ").await.unwrap();
+    let sending = tokio::spawn(trickle(to, b"a"));
+    let (answer, took) = rest(from).await;
+    assert!(answer.is_empty() && took < LONG / 2, "{answer} after {took:?}");
+    sending.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_body_that_trickles_is_refused() {
+    let (address, _keep) = serving(limits());
+    let (from, mut to) = connect(address).await.into_split();
+    to.write_all(b"POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").await.unwrap();
+    let sending = tokio::spawn(trickle(to, b"a"));
+    let (answer, took) = rest(from).await;
+    assert!(answer.starts_with("HTTP/1.1 408") && took < LONG / 2, "{answer} after {took:?}");
+    sending.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_newcomer_is_served_however_many_are_silent() {
+    let limits = Limits { connections: 8, head_within: LONG, ..limits() };
+    let (address, _keep) = serving(limits);
+    let mut good = connect(address).await;
+    assert!(ask(&mut good).await);
+    let mut silent = Vec::new();
+    for _ in 0..12 {
+        silent.push(connect(address).await);
+        assert!(ask(&mut connect(address).await).await, "a newcomer is not served");
+    }
+    assert!(ask(&mut good).await, "who was served before is closed for who says nothing");
+    let mut ended = JoinSet::new();
+    for stream in silent.drain(..silent.len() - limits.connections) {
+        ended.spawn(rest(stream));
+    }
+    while let Some(end) = timeout(Duration::from_secs(5), ended.join_next()).await.unwrap() {
+        assert_eq!(end.unwrap().0, "");
+    }
+}
+
+#[tokio::test]
+async fn bodies_that_do_not_end_leave_room_for_one_that_does() {
+    let limits = Limits { requests: 1 << 20, body_within: LONG, ..limits() };
+    let (address, _keep) = serving(limits);
+    let mut large = Vec::new();
+    for _ in 0..6 {
+        let mut stream = connect(address).await;
+        stream.write_all(b"POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 400000\r\n\r\n").await.unwrap();
+        stream.write_all(&[b'a'; 300_000]).await.unwrap();
+        large.push(stream);
+        sleep(Duration::from_millis(50)).await;
+        let mut good = connect(address).await;
+        let mut request =
+            b"POST /length HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 20000\r\n\r\n".to_vec();
+        request.extend([b'a'; 20_000]);
+        good.write_all(&request).await.unwrap();
+        let (answer, _) = rest(good).await;
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("20000"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn large_bodies_take_turns_and_small_ones_do_not_wait_for_them() {
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (inside, seen) = (Arc::clone(&now), Arc::clone(&most));
+    let router = Router::new().route(
+        "/",
+        post(move |body: Bytes| async move {
+            if body.len() > 10_000 {
+                seen.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                sleep(Duration::from_millis(100)).await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+            }
+        }),
+    );
+    let (listener, lifecycle) = (bind(LOOPBACK).unwrap(), Lifecycle::new(LONG));
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let limits = Limits { large: 10_000, body_within: LONG, ..limits() };
+    tokio::spawn(async move { serve_plain(&lifecycle, listener, router, limits).await });
+    let client = reqwest::Client::new();
+    let send = |length: usize| client.post(&url).body(vec![b'a'; length]).send();
+    let large: Vec<_> = (0..5).map(|_| tokio::spawn(send(10_001))).collect();
+    sleep(Duration::from_millis(30)).await;
+    let start = Instant::now();
+    assert!(send(10_000).await.unwrap().status().is_success());
+    assert!(start.elapsed() < Duration::from_millis(300), "{:?}", start.elapsed());
+    for one in large {
+        assert!(one.await.unwrap().unwrap().status().is_success());
+    }
+    assert_eq!((now.load(Ordering::SeqCst), most.load(Ordering::SeqCst)), (0, 1));
+}
+
+#[tokio::test]
+async fn who_finds_no_room_is_told_so_without_a_time_to_come_back() {
+    let limits = Limits { requests: 100_000, ..limits() };
+    let (address, _keep) = serving(limits);
+    let mut stream = connect(address).await;
+    let mut request = b"POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n".to_vec();
+    request.extend([b'a'; 200_000]);
+    let _ = stream.write_all(&request).await;
+    let (answer, _) = rest(stream).await;
+    // The rest of the body may meet a closed connection, which then takes the answer with it.
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(!answer.to_lowercase().contains("retry-after"), "{answer}");
+    assert!(ask(&mut connect(address).await).await);
+}
+
+/// Frames of HTTP/2 by hand: an ordinary client has no way to be so rude.
+mod frames {
+    pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    }
+
+    pub(super) fn hello() -> Vec<u8> {
+        [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(4, 0, 0, &[])].concat()
+    }
+
+    /// `GET http://a/` or, with a body to come, `POST`.
+    pub(super) fn request(stream: u32, post: bool) -> Vec<u8> {
+        // Indexed fields of the static table: method, path, scheme; then an authority.
+        let head = [if post { 0x83 } else { 0x82 }, 0x84, 0x86, 0x41, 1, b'a'];
+        frame(1, if post { 4 } else { 5 }, stream, &head)
+    }
+
+    pub(super) fn reset(stream: u32) -> Vec<u8> {
+        frame(3, 0, stream, &8_u32.to_be_bytes())
+    }
+}
+
+#[tokio::test]
+async fn streams_that_are_reset_as_soon_as_they_begin_end_their_connection_and_no_other() {
+    let (address, _keep) = serving(limits());
+    let mut good = connect(address).await;
+    let mut stream = connect(address).await;
+    let mut flood = frames::hello();
+    for n in 0..5000 {
+        flood.extend(frames::request(2 * n + 1, n % 2 == 0));
+        flood.extend(frames::reset(2 * n + 1));
+    }
+    let _ = stream.write_all(&flood).await;
+    let mut said = Vec::new();
+    let _ = timeout(LONG, stream.read_to_end(&mut said)).await.unwrap();
+    // GOAWAY with ENHANCE_YOUR_CALM, unless the reset that follows takes it along.
+    let goaway = said.windows(17).any(|f| f[3] == 7 && f[13..17] == 11_u32.to_be_bytes());
+    assert!(said.is_empty() || goaway, "{said:?}");
+    assert!(ask(&mut good).await);
+}
+
+#[tokio::test]
+async fn http2_has_the_same_time_for_heads_and_bodies() {
+    let (address, _keep) = serving(limits());
+    // Nothing but pings.
+    let (from, mut to) = connect(address).await.into_split();
+    to.write_all(&frames::hello()).await.unwrap();
+    let pinging = tokio::spawn(async move {
+        while to.write_all(&frames::frame(6, 0, 0, &[0; 8])).await.is_ok() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert!(rest(from).await.1 < LONG / 2);
+    pinging.await.unwrap();
+    // A body byte by byte. The server's answer is a frame HEADERS on stream 1; only then it may end.
+    let (mut from, mut to) = connect(address).await.into_split();
+    to.write_all(&[frames::hello(), frames::request(1, true)].concat()).await.unwrap();
+    let sending = tokio::spawn(async move {
+        while to.write_all(&frames::frame(0, 0, 1, b"a")).await.is_ok() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let (start, mut said, mut part) = (Instant::now(), Vec::<u8>::new(), vec![0; 4096]);
+    while !said.windows(9).any(|f| f[3] == 1 && f[5..9] == 1_u32.to_be_bytes()) {
+        let length = timeout(LONG, from.read(&mut part)).await.unwrap().unwrap();
+        assert!(length > 0, "it ended without an answer: {said:?}");
+        said.extend(&part[..length]);
+    }
+    assert!(start.elapsed() < LONG / 2);
+    sending.abort();
+}
+
+#[tokio::test]
+async fn tls_servers_outlast_garbage_plain_requests_and_silence() {
+    let folder = TempDir::new().unwrap();
+    let (certificate, key, root) = write_pair(folder.path(), 1);
+    let tls = (Certificates::load(&certificate, &key, None).unwrap(), TlsMetrics::default());
+    let listener = bind(LOOPBACK).unwrap();
+    let address = listener.local_addr().unwrap();
+    let (lifecycle, limits) = (Lifecycle::new(LONG), Limits { connections: 16, ..limits() });
+    tokio::spawn(async move { serve_tls(&lifecycle, listener, router(), limits, tls).await });
+    let mut streams = Vec::new();
+    for n in 0..36 {
+        let mut stream = connect(address).await;
+        let said: &[u8] = match n % 3 {
+            0 => b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+            1 => &[0x16, 3, 1, 0xff, 0xff, 1, 2, 3],
+            _ => b"",
+        };
+        let _ = stream.write_all(said).await;
+        streams.push(stream);
+        let answer = client(&root).get(format!("https://localhost:{}/", address.port())).send().await.unwrap();
+        assert_eq!(answer.text().await.unwrap(), "hello");
+    }
+    for stream in streams {
+        rest(stream).await;
+    }
+}
+
+#[tokio::test]
+async fn who_waits_at_the_port_when_it_closes_is_answered_still() {
+    let (listener, lifecycle) = (bind(LOOPBACK).unwrap(), Lifecycle::new(LONG));
+    let address = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    for _ in 0..50 {
+        let mut stream = connect(address).await;
+        stream.write_all(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        waiting.push(stream);
+    }
+    lifecycle.drain();
+    let handle = lifecycle.clone();
+    let server = tokio::spawn(async move { serve_plain(&handle, listener, router(), limits()).await });
+    for stream in waiting {
+        let (answer, _) = rest(stream).await;
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
+    }
+    timeout(LONG, server).await.unwrap().unwrap().unwrap();
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_connection_ends_with_the_next_answer_once_the_server_drains() {
+    let (address, lifecycle) = serving(limits());
+    let mut stream = connect(address).await;
+    assert!(ask(&mut stream).await);
+    lifecycle.drain();
+    sleep(Duration::from_millis(100)).await;
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    let (answer, took) = rest(stream).await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
+    assert!(took < Duration::from_millis(800), "{took:?}");
+}
+
+/// Clients of a server that ask all the time, each over a new connection or over one that is kept; how many answers did not come.
+async fn asked_all_the_time(address: SocketAddr, until: Arc<AtomicUsize>, keep: bool) -> (usize, usize) {
+    let (mut asked, mut failed, mut kept) = (0, 0, None);
+    while until.load(Ordering::SeqCst) == 0 {
+        let mut stream = match kept.take() {
+            Some(stream) => stream,
+            None => connect(address).await,
+        };
+        let sent = stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let mut answer = vec![0; 4096];
+        let length = timeout(LONG, stream.read(&mut answer)).await.unwrap().unwrap_or(0);
+        let text = String::from_utf8_lossy(&answer[..length]).into_owned();
+        asked += 1;
+        failed += usize::from(sent.is_err() || !text.starts_with("HTTP/1.1 200"));
+        if keep && !text.contains("connection: close") {
+            kept = Some(stream);
+        }
+        sleep(Duration::from_millis(2)).await;
+    }
+    (asked, failed)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_on_one_port_take_turns_and_nobody_notices() {
+    let first = Port::shared(LOOPBACK).unwrap();
+    let address = first.local_addr().unwrap();
+    assert!(TcpStream::connect(address).await.is_err(), "nobody is let in before it is served");
+    let serve = |port: Port| {
+        let lifecycle = Lifecycle::new(LONG);
+        let handle = lifecycle.clone();
+        (lifecycle, tokio::spawn(async move { serve_plain(&handle, port, router(), Limits::default()).await }))
+    };
+    let mut now = serve(first);
+    while TcpStream::connect(address).await.is_err() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert!(bind(address).is_err(), "only who asks for it shares");
+    let until = Arc::new(AtomicUsize::new(0));
+    let mut clients = JoinSet::new();
+    for n in 0..16 {
+        clients.spawn(asked_all_the_time(address, Arc::clone(&until), n % 2 == 0));
+    }
+    for _ in 0..10 {
+        let next = serve(Port::shared(address).unwrap());
+        sleep(Duration::from_millis(100)).await;
+        let (lifecycle, server) = std::mem::replace(&mut now, next);
+        lifecycle.signal();
+        timeout(LONG, server).await.unwrap().unwrap().unwrap();
+    }
+    until.store(1, Ordering::SeqCst);
+    let (mut asked, mut failed) = (0, 0);
+    while let Some(done) = clients.join_next().await {
+        let (one, bad) = done.unwrap();
+        (asked, failed) = (asked + one, failed + bad);
+    }
+    assert!(asked > 200 && failed == 0, "{failed} of {asked}");
+}

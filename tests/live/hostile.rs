@@ -1,0 +1,330 @@
+//! Hostile clients: do others go on being answered by the webhook that ships, and does it stay small?
+//!
+//! No cluster is needed: verdicts go by what is built in. A good client asks all the time while the bad ones do what they
+//! can: over TLS, as whoever reaches the port could.
+
+use super::hooks::{certificate, pools};
+use super::{eventually, one_lab_at_a_time};
+use anyhow::{Context, Result, ensure};
+use napkeeper_api::yaml;
+use napkeeper_tests::control_plane::{Process, Program, napkeeper_binary};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+const STEP: Duration = Duration::from_secs(60);
+/// How long each attack goes on.
+const ATTACK: Duration = Duration::from_secs(5);
+/// How long an attacker that is cut off waits. At once, the attackers of this test would spend the whole machine on their
+/// own handshakes; what that does to others says nothing about the webhook.
+const PAUSE: Duration = Duration::from_millis(300);
+/// How long the good client waits for an answer: the API server would not wait longer.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// Most memory of the webhook in MiB, as Linux counts it, at any time. What it needs by itself is printed first; bodies
+/// may take 64 MiB, and each of 512 connections some tens of KiB.
+const MOST_MEMORY: u64 = 320;
+
+/// A webhook without a cluster.
+struct Target {
+    process: Process,
+    address: SocketAddr,
+    root: String,
+    review: String,
+    tls: [TlsConnector; 2],
+}
+
+impl Target {
+    async fn start(folder: &std::path::Path) -> Result<Self> {
+        let root = certificate(folder)?;
+        let file = |name: &str| folder.join(name).display().to_string();
+        let program = Program::new(napkeeper_binary()?).args([
+            "webhook".to_owned(),
+            "--kubeconfig=/nonexistent".to_owned(),
+            format!("--tls-cert={}", file("tls.crt")),
+            format!("--tls-key={}", file("tls.key")),
+            "--bind=127.0.0.1:0".to_owned(),
+            "--health-bind=127.0.0.1:0".to_owned(),
+            "--log-format=text".to_owned(),
+        ]);
+        let process = Process::spawn("webhook", &program)?;
+        let line = process.line("webhook listens", STEP).await?;
+        let address = line.split("admission=").nth(1).and_then(|rest| rest.split_whitespace().next());
+        let address = address.context("no address")?.parse()?;
+        let tls = [connector(&root, b"http/1.1")?, connector(&root, b"h2")?];
+        Ok(Self { process, address, review: review()?, tls, root })
+    }
+
+    /// A connection of a client that speaks HTTP/1.1, or HTTP/2.
+    async fn connect(&self, http2: bool) -> Result<TlsStream<TcpStream>> {
+        let stream = TcpStream::connect(self.address).await?;
+        Ok(self.tls[usize::from(http2)].connect("127.0.0.1".try_into()?, stream).await?)
+    }
+
+    /// What Linux says of the memory of the webhook, in MiB: now, and the most that it ever was.
+    fn memory(&self) -> Result<(u64, u64)> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.pid()))?;
+        let of = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key));
+            let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+            kib.map(|kib| kib >> 10).with_context(|| format!("no {key}"))
+        };
+        Ok((of("VmRSS:")?, of("VmHWM:")?))
+    }
+}
+
+fn connector(root: &str, protocol: &[u8]) -> Result<TlsConnector> {
+    use rustls::pki_types::pem::PemObject;
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(rustls::pki_types::CertificateDer::from_pem_slice(root.as_bytes())?)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![protocol.to_vec()];
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// What the API server would ask about a NodePool of the quick start.
+fn review() -> Result<String> {
+    let text = pools()?;
+    let read = yaml::read("pools.yaml", &text);
+    let pool = read.documents.iter().find(|d| d.value["kind"] == "NodePool").context("no NodePool")?;
+    let request = json!({
+        "uid": "1", "operation": "CREATE", "name": "pool",
+        "kind": { "group": "karpenter.sh", "version": "v1", "kind": "NodePool" },
+        "resource": { "group": "karpenter.sh", "version": "v1", "resource": "nodepools" },
+        "object": serde_json::to_value(&pool.value)?,
+    });
+    Ok(json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request }).to_string())
+}
+
+/// How a good client comes: over one connection that it keeps, or over a new one each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Http1,
+    Http2,
+    Anew,
+}
+
+/// A client that asks, one request after the other, until it is told to stop. Returns how long each answer took.
+async fn good_client(target: Arc<Target>, way: Way, stop: Arc<AtomicBool>) -> Result<Vec<Duration>> {
+    let root = reqwest::Certificate::from_pem(target.root.as_bytes())?;
+    let builder = reqwest::Client::builder().no_proxy().add_root_certificate(root).timeout(TIMEOUT);
+    let client = match way {
+        Way::Http1 => builder.http1_only(),
+        Way::Http2 => builder,
+        Way::Anew => builder.http1_only().pool_max_idle_per_host(0),
+    };
+    let client = client.build()?;
+    let url = format!("https://{}/validate", target.address);
+    let mut took = Vec::new();
+    while !stop.load(Ordering::SeqCst) {
+        let start = Instant::now();
+        let request = client.post(&url).header("content-type", "application/json").body(target.review.clone());
+        let answer: Value = request.send().await.with_context(|| format!("a good client, {way:?}"))?.json().await?;
+        ensure!(answer["response"]["allowed"] == true && answer["response"]["uid"] == "1", "{answer}");
+        took.push(start.elapsed());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(took)
+}
+
+/// What attackers do, again and again until they are stopped; each time they are cut off counts.
+#[derive(Debug, Clone, Copy)]
+enum Attack {
+    Nothing,
+    SlowHeads,
+    SlowBodies,
+    LongBodies,
+    Swelling,
+    StreamsReset,
+    StreamsOpen,
+    Garbage,
+    Plaintext,
+    Silence,
+}
+
+const ATTACKS: [(Attack, usize, &str); 10] = [
+    (Attack::Nothing, 0, "nothing"),
+    (Attack::SlowHeads, 700, "700 heads that trickle"),
+    (Attack::SlowBodies, 300, "300 bodies of 512 KiB that stall"),
+    (Attack::LongBodies, 4, "bodies of 1 GB, with and without a length"),
+    (Attack::Swelling, 8, "lists of 150,000 and of 3,000,000 digits"),
+    (Attack::StreamsReset, 4, "HTTP/2 streams that are reset at once"),
+    (Attack::StreamsOpen, 100, "100 times 200 HTTP/2 streams that never end"),
+    (Attack::Garbage, 8, "garbage as TLS"),
+    (Attack::Plaintext, 8, "plain HTTP"),
+    (Attack::Silence, 700, "700 connections without a handshake"),
+];
+
+impl Attack {
+    /// One attempt, until it is cut off.
+    async fn attempt(self, target: &Target, turn: usize) -> Result<()> {
+        match self {
+            Self::Nothing => std::future::pending().await,
+            Self::SlowHeads => {
+                let mut stream = target.connect(false).await?;
+                stream.write_all(b"POST /validate HTTP/1.1\r\nX: ").await?;
+                trickle(&mut stream).await
+            }
+            Self::SlowBodies => {
+                let mut stream = target.connect(false).await?;
+                stream.write_all(b"POST /mutate HTTP/1.1\r\nHost: a\r\nContent-Length: 7000000\r\n\r\n").await?;
+                stream.write_all(&[b' '; 512 << 10]).await?;
+                trickle(&mut stream).await
+            }
+            Self::LongBodies => long_body(target.connect(false).await?, turn % 2 == 0).await,
+            Self::Swelling => swelling(target, turn).await,
+            Self::StreamsReset => streams(target.connect(true).await?, true).await,
+            Self::StreamsOpen => streams(target.connect(true).await?, false).await,
+            Self::Garbage => say(target, &[&[0x16, 3, 1, 0xff, 0xff][..], &[7; 60_000]].concat()).await,
+            Self::Plaintext => say(target, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await,
+            Self::Silence => say(target, b"").await,
+        }
+    }
+}
+
+/// A byte every 100 ms.
+async fn trickle(stream: &mut TlsStream<TcpStream>) -> Result<()> {
+    loop {
+        stream.write_all(b" ").await?;
+        stream.flush().await?;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn say(target: &Target, text: &[u8]) -> Result<()> {
+    let mut stream = TcpStream::connect(target.address).await?;
+    stream.write_all(text).await?;
+    stream.read_to_end(&mut Vec::new()).await?;
+    Ok(())
+}
+
+/// Sends all of it, unless it is stopped.
+async fn long_body(mut stream: TlsStream<TcpStream>, named: bool) -> Result<()> {
+    const WHOLE: usize = 1 << 30;
+    let part = vec![b' '; 64 << 10];
+    let framing = if named { format!("Content-Length: {WHOLE}") } else { "Transfer-Encoding: chunked".to_owned() };
+    stream.write_all(format!("POST /mutate HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n").as_bytes()).await?;
+    for _ in 0..WHOLE / part.len() {
+        if !named {
+            stream.write_all(format!("{:x}\r\n", part.len()).as_bytes()).await?;
+        }
+        stream.write_all(&part).await?;
+        if !named {
+            stream.write_all(b"\r\n").await?;
+        }
+    }
+    panic!("all of a gigabyte was taken");
+}
+
+/// A review whose object takes many times as much memory as its text, and all of it is looked at.
+async fn swelling(target: &Target, turn: usize) -> Result<()> {
+    let mut review: Value = serde_json::from_str(&target.review)?;
+    review["request"]["object"]["spec"]["template"]["spec"]["taints"] = json!("HERE");
+    let list = format!("[{}0]", "0,".repeat([3_000_000, 150_000][turn % 2]));
+    let body = review.to_string().replace("\"HERE\"", &list);
+    ensure!(body.len() > list.len(), "the list is not in the review");
+    let mut stream = target.connect(false).await?;
+    let head =
+        format!("POST /validate HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(body.as_bytes()).await?;
+    stream.read_to_end(&mut Vec::new()).await?;
+    Ok(())
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap_or_default().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// Opens streams, by frames made by hand, and resets each at once or leaves each without an end.
+async fn streams(stream: TlsStream<TcpStream>, reset: bool) -> Result<()> {
+    let (mut from, mut to) = tokio::io::split(stream);
+    // POST http://a/mutate, in the terms of HPACK.
+    let head = [&[0x83, 0x86, 0x41, 1, b'a', 0x44, 7][..], b"/mutate"].concat();
+    let mut frames = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(4, 0, 0, &[])].concat();
+    for n in 0..if reset { 10_000 } else { 200 } {
+        frames.extend(frame(1, 4, 2 * n + 1, &head));
+        if reset {
+            frames.extend(frame(3, 0, 2 * n + 1, &8_u32.to_be_bytes()));
+        }
+    }
+    to.write_all(&frames).await?;
+    to.flush().await?;
+    from.read_to_end(&mut Vec::new()).await?;
+    Ok(())
+}
+
+/// Attackers until the time is over; how often they were cut off.
+async fn attack(target: &Arc<Target>, attack: Attack, attackers: usize) -> usize {
+    let cut_off = Arc::new(AtomicUsize::new(0));
+    let mut crowd = JoinSet::new();
+    for turn in 0..attackers {
+        let (target, cut_off) = (Arc::clone(target), Arc::clone(&cut_off));
+        crowd.spawn(async move {
+            loop {
+                // However it ends, the attacker begins anew.
+                drop(attack.attempt(&target, turn).await);
+                cut_off.fetch_add(1, Ordering::SeqCst);
+                tokio::time::sleep(PAUSE).await;
+            }
+        });
+    }
+    tokio::time::sleep(ATTACK).await;
+    let panicked = crowd.try_join_next().is_some();
+    crowd.shutdown().await;
+    assert!(!panicked, "an attacker got through: {attack:?}");
+    cut_off.load(Ordering::SeqCst)
+}
+
+fn percentile(sorted: &[Duration], percent: usize) -> f64 {
+    let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
+    sorted.get(at).map_or(f64::NAN, |took| took.as_secs_f64() * 1000.0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_clients_neither_stop_others_nor_fill_the_memory() -> Result<()> {
+    let _turn = one_lab_at_a_time().await;
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let folder = tempfile::Builder::new().prefix("hostile-").tempdir()?;
+    let target = Arc::new(Target::start(folder.path()).await?);
+    eprintln!(
+        "{:<45} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8}",
+        "attack", "cut off", "answers", "p50 ms", "max ms", "RSS", "peak MiB"
+    );
+    let mut worst = 0;
+    for (kind, attackers, name) in ATTACKS {
+        let stop = Arc::new(AtomicBool::new(false));
+        let clients =
+            [Way::Http1, Way::Http2, Way::Anew].map(|way| tokio::spawn(good_client(target.clone(), way, stop.clone())));
+        let cut_off = attack(&target, kind, attackers).await;
+        stop.store(true, Ordering::SeqCst);
+        let mut took = Vec::new();
+        for client in clients {
+            let answers = client.await?.with_context(|| format!("during: {name}"))?;
+            ensure!(answers.len() > 20, "only {} answers during: {name}", answers.len());
+            took.extend(answers);
+        }
+        took.sort();
+        let (now, peak) = target.memory()?;
+        let (half, most) = (percentile(&took, 50), percentile(&took, 100));
+        eprintln!("{name:<45} {cut_off:>7} {:>8} {half:>8.1} {most:>8.1} {now:>8} {peak:>8}", took.len());
+        worst = worst.max(peak);
+    }
+    ensure!(worst <= MOST_MEMORY, "the webhook took {worst} MiB");
+    ensure!(target.process.exit_status().is_none(), "the webhook ended: {}", target.process.tail(20));
+    let lines = target.process.lines();
+    ensure!(!lines.iter().any(|line| line.contains("panic")), "{}", target.process.tail(20));
+    ensure!(lines.len() < 50, "attackers fill the log: {} lines", lines.len());
+    target.process.terminate()?;
+    eventually("end of the webhook", STEP, async || Ok(target.process.exit_status())).await?;
+    Ok(())
+}

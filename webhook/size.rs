@@ -1,0 +1,70 @@
+//! Size: how much is a body in memory, and how much work?
+//!
+//! Text tells little: a list of digits grows some twenty times when it is read, and a rule may say a sentence about each
+//! of them. So values are counted, before they are read.
+
+/// Most values of a review. A real object takes at least some 15 bytes for each, the API server stores 1.5 MiB, and an
+/// update holds two: more than this is no review.
+pub(crate) const MOST_VALUES: usize = 200_000;
+/// From here on one is large: a pod has some hundred values, with what others have written about it a thousand.
+const LARGE: usize = 5_000;
+/// Shorter bodies are not counted: they hold no more than some thousand values whatever is in them.
+const SHORT: usize = 16 << 10;
+
+/// How a body is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// As it comes.
+    Usual,
+    /// One after the other.
+    Large,
+    /// Not at all.
+    TooLarge,
+}
+
+impl Size {
+    pub(crate) fn of(body: &[u8]) -> Self {
+        if body.len() <= SHORT {
+            return Self::Usual;
+        }
+        match values(body) {
+            ..=LARGE => Self::Usual,
+            ..=MOST_VALUES => Self::Large,
+            _ => Self::TooLarge,
+        }
+    }
+}
+
+/// Lists, objects and what follows a comma in them; what is in strings does not count.
+fn values(body: &[u8]) -> usize {
+    let (mut found, mut inside, mut escaped) = (0, false, false);
+    for byte in body {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if inside => escaped = true,
+            b'"' => inside = !inside,
+            b',' | b'[' | b'{' if !inside => found += 1,
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_counted_and_text_is_not() {
+        assert_eq!(values(br#"{"a":[1,2,{"b":"[1,2,3]"}],"c":"\",\"{"}"#), 6);
+    }
+
+    #[test]
+    fn a_list_of_digits_is_large_and_a_long_text_is_not() {
+        let list = |values: usize| format!("[{}0]", "0,".repeat(values));
+        assert_eq!(Size::of(list(4_000).as_bytes()), Size::Usual);
+        assert_eq!(Size::of(list(10_000).as_bytes()), Size::Large);
+        assert_eq!(Size::of(list(200_000).as_bytes()), Size::TooLarge);
+        assert_eq!(Size::of(format!("{{\"a\":\"{}\"}}", list(300_000)).as_bytes()), Size::Usual);
+    }
+}
