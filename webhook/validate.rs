@@ -11,8 +11,10 @@ use crate::guard::{Guard, objection};
 use crate::hint::shorten;
 use crate::review::{Answer, GroupVersionKind, Refusal, Request};
 use jiff::Timestamp;
+use napkeeper_api::manifests::Object;
 use napkeeper_api::yaml::Document;
 use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::names::NodeClassName;
 use napkeeper_verdict::rules::{azure, cost, disruption, structure as rules};
 use napkeeper_verdict::{Finding, Severity, Verdict};
 use serde_json::Value;
@@ -27,6 +29,9 @@ const JUDGED: [(&str, &[&str], &str); 4] = [
 
 /// Rules by which a newer schema may allow more: fields and values of which we have not heard.
 const OF_THE_SCHEMA: [&str; 2] = [rules::UNKNOWN_FIELD.id, rules::ENUM.id];
+
+/// Rules of the Azure family that no new offer of Azure will put right.
+const LASTING: [&str; 4] = [azure::CONTRADICTION.id, azure::BOUND.id, azure::SUBNET.id, azure::TAG_OWNER.id];
 
 /// Most findings that a refusal lists, and most warnings.
 const MOST: usize = 10;
@@ -84,8 +89,8 @@ fn judge_write(judge: &Judge<'_>, request: Request) -> Option<Answer> {
     let now = Timestamp::now();
     let of_cluster = snapshot.map(|snapshot| cluster::findings(snapshot, &request, now)).unwrap_or_default();
     let kind = request.kind.kind.clone();
-    let before = if update { findings(verdict, request.old_object) } else { Vec::new() };
-    let (wrong, mut doubtful): (Vec<_>, Vec<_>) = findings(verdict, request.object)
+    let before = if update { findings(verdict, *snapshot, request.old_object) } else { Vec::new() };
+    let (wrong, mut doubtful): (Vec<_>, Vec<_>) = findings(verdict, *snapshot, request.object)
         .into_iter()
         .partition(|f| is_ours(f) && !before.iter().any(|b| is_same(f, b)));
     let served = basis.served(now);
@@ -120,6 +125,7 @@ fn is_judged(asked: &GroupVersionKind) -> bool {
 fn is_ours(finding: &Finding) -> bool {
     // Form and schedules are wrong for ever; what Azure offers is not.
     let lasting = rules::ALL.iter().chain(disruption::ALL).any(|rule| rule.id == finding.rule);
+    let lasting = lasting || LASTING.contains(&finding.rule);
     finding.severity == Severity::Error && lasting && !OF_THE_SCHEMA.contains(&finding.rule)
 }
 
@@ -129,10 +135,18 @@ fn is_of_azure(finding: &Finding) -> bool {
 }
 
 /// Errors before warnings, and those about the object as a whole (whose rules have the lower ids) before its fields.
-fn findings(verdict: &Verdict, object: Value) -> Vec<Finding> {
-    let mut findings = verdict.document(&Document::without_text("request", object)).findings;
+fn findings(verdict: &Verdict, snapshot: Option<&Snapshot>, object: Value) -> Vec<Finding> {
+    let class = snapshot.and_then(|snapshot| class_of(snapshot, &object));
+    let mut findings = verdict.among(&Document::without_text("request", object), class).findings;
     findings.sort_by(|a, b| (a.severity, a.rule, &a.path).cmp(&(b.severity, b.rule, &b.path)));
     findings
+}
+
+/// The AKSNodeClass that a NodePool names: what its nodes can be depends on it.
+fn class_of(snapshot: &Snapshot, object: &Value) -> Option<Object> {
+    let name = object["spec"]["template"]["spec"]["nodeClassRef"]["name"].as_str()?;
+    let class = snapshot.classes().get(&NodeClassName::new(name).ok()?)?;
+    Some(Object::NodeClass(Box::new((**class).clone())))
 }
 
 fn is_same(a: &Finding, b: &Finding) -> bool {

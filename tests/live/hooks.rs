@@ -464,7 +464,7 @@ pub(super) fn bad_pool(name: &str) -> Result<String> {
 }
 
 /// A certificate that is its own authority, in `tls.crt` and `tls.key`; as PEM.
-fn certificate(folder: &Path) -> Result<String> {
+pub(super) fn certificate(folder: &Path) -> Result<String> {
     let key = rcgen::KeyPair::generate()?;
     let pem = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()])?.self_signed(&key)?.pem();
     std::fs::write(folder.join("tls.crt"), &pem)?;
@@ -474,7 +474,7 @@ fn certificate(folder: &Path) -> Result<String> {
 }
 
 /// The hooks that kustomize ships, called at this address instead of a Service.
-fn hooks(address: &str, ca: &str) -> Result<String> {
+pub(super) fn hooks(address: &str, ca: &str) -> Result<String> {
     let text = std::fs::read_to_string(repository("kustomize/base/hooks.yaml"))?;
     let read = yaml::read("hooks.yaml", &text);
     ensure!(read.problems.is_empty() && read.documents.len() == 2, "{:?}", read.problems);

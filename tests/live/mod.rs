@@ -12,6 +12,7 @@ mod certificates;
 mod companion;
 mod crowd;
 mod definitions;
+mod examples;
 mod facts;
 mod guards;
 mod harness;
