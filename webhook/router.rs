@@ -20,6 +20,7 @@ use axum::routing::post;
 use jiff::Timestamp;
 use napkeeper_core::clock::Clock;
 use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::hindrances::Hindrances;
 use napkeeper_core::placement::Placement;
 use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_verdict::SchemaError;
@@ -67,6 +68,7 @@ pub struct Webhook {
     hinter: Hinter,
     guard: Guard,
     placement: watch::Receiver<Arc<Placement>>,
+    hindrances: watch::Receiver<Arc<Hindrances>>,
     namespace: String,
     limits: Limits,
     judging: Arc<Semaphore>,
@@ -93,6 +95,7 @@ impl Webhook {
             snapshots,
             guard: Guard::default(),
             placement: watch::channel(Arc::default()).1,
+            hindrances: watch::channel(Arc::default()).1,
             namespace: namespace.to_owned(),
             limits,
             judging: Arc::new(Semaphore::new(limits.concurrency)),
@@ -124,12 +127,20 @@ impl Webhook {
         Self { placement, ..self }
     }
 
+    /// The same webhook, that says what stands in the way of nodes.
+    #[must_use]
+    pub fn hindered(self, hindrances: watch::Receiver<Arc<Hindrances>>) -> Self {
+        Self { hindrances, ..self }
+    }
+
     /// Judges on a thread for blocking work. One that is late keeps its place until it ends.
     async fn judge(&self, request: Request) -> Result<Option<Answer>, NoAnswer> {
         let place = Arc::clone(&self.judging).try_acquire_owned().map_err(|_| NoAnswer::Overload)?;
         let (basis, snapshot, guard) = (self.basis(), self.snapshots.borrow().clone(), self.guard);
+        let hindrances = Arc::clone(&self.hindrances.borrow());
         let judging = tokio::task::spawn_blocking(move || {
-            let answer = validate::judge(&Judge { basis: &basis, snapshot: snapshot.as_deref(), guard }, request);
+            let judge = Judge { basis: &basis, snapshot: snapshot.as_deref(), hindrances: &hindrances, guard };
+            let answer = validate::judge(&judge, request);
             drop(place);
             answer
         });

@@ -78,12 +78,17 @@ impl Rig {
     }
 
     pub(crate) fn placing(snapshot: Option<Snapshot>, limits: Limits, placement: Placement) -> Self {
+        let given = watch::channel(Arc::new(placement)).1;
+        Self::with(snapshot, limits, |webhook| webhook.placing(given))
+    }
+
+    /// With a webhook that is told more.
+    pub(crate) fn with(snapshot: Option<Snapshot>, limits: Limits, more: impl FnOnce(Webhook) -> Webhook) -> Self {
         let mut registry = metrics::registry();
         let (snapshots, receiver) = watch::channel(snapshot.map(Arc::new));
         let clock = Arc::new(HandClock::default());
         let webhook = Webhook::new("napkeeper-system", receiver, clock.clone(), limits, &mut registry).unwrap();
-        let webhook = webhook.placing(watch::channel(Arc::new(placement)).1);
-        Self { router: router(Arc::new(webhook)), registry, snapshots, clock }
+        Self { router: router(Arc::new(more(webhook))), registry, snapshots, clock }
     }
 
     async fn post(&self, path: &str, body: impl Into<Body>) -> (StatusCode, Vec<u8>) {

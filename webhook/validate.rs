@@ -6,7 +6,7 @@
 //! a scheduler would say: it hangs on facts that may have changed since.
 
 use crate::basis::Basis;
-use crate::cluster::{self, counted};
+use crate::cluster::{self, Live, counted};
 use crate::guard::{Guard, objection};
 use crate::hint::shorten;
 use crate::review::{Answer, GroupVersionKind, Refusal, Request};
@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use napkeeper_api::manifests::Object;
 use napkeeper_api::yaml::Document;
 use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::hindrances::Hindrances;
 use napkeeper_core::names::NodeClassName;
 use napkeeper_verdict::rules::{azure, cost, disruption, structure as rules};
 use napkeeper_verdict::{Finding, Severity, Verdict};
@@ -47,6 +48,8 @@ pub(crate) struct Judge<'a> {
     pub(crate) basis: &'a Basis,
     /// The cluster; `None` while it is not known.
     pub(crate) snapshot: Option<&'a Snapshot>,
+    /// What stands in the way of nodes.
+    pub(crate) hindrances: &'a Hindrances,
     /// What becomes of deletes.
     pub(crate) guard: Guard,
 }
@@ -87,7 +90,8 @@ fn judge_write(judge: &Judge<'_>, request: Request) -> Option<Answer> {
         return None;
     }
     let now = Timestamp::now();
-    let of_cluster = snapshot.map(|snapshot| cluster::findings(snapshot, &request, now)).unwrap_or_default();
+    let live = snapshot.map(|snapshot| Live { snapshot, hindrances: judge.hindrances, now });
+    let of_cluster = live.map(|live| cluster::findings(&live, &request)).unwrap_or_default();
     let kind = request.kind.kind.clone();
     let before = if update { findings(verdict, *snapshot, request.old_object) } else { Vec::new() };
     let (wrong, mut doubtful): (Vec<_>, Vec<_>) = findings(verdict, *snapshot, request.object)

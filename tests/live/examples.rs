@@ -7,13 +7,13 @@
 use super::definitions::{definitions, established};
 use super::hooks::{certificate, hooks};
 use super::verdicts::{ours, setting};
-use super::{eventually, one_lab_at_a_time};
+use super::{eventually, one_lab_at_a_time, repository};
 use anyhow::{Context, Result, ensure};
 use http::{Method, Request};
 use kube::client::Body;
 use napkeeper_api::yaml;
 use napkeeper_tests::control_plane::{ControlPlane, Mode, Process, Program, napkeeper_binary};
-use napkeeper_tests::lab::NAMESPACE;
+use napkeeper_tests::lab::{NAMESPACE, install_without_accounts};
 use napkeeper_verdict::Severity;
 use napkeeper_verdict::rules;
 use serde_json::{Value, json};
@@ -62,9 +62,10 @@ impl Hooked {
     /// Starts both, with definitions.
     async fn start(definitions: &str) -> Result<Self> {
         let plane = ControlPlane::start(Mode::Api).await?;
+        install_without_accounts(&plane, "companion").await?;
         plane.apply(definitions).await?;
         established(&plane).await?;
-        plane.kubectl(&["create", "namespace", NAMESPACE]).await?;
+        let kubeconfig = plane.service_account_kubeconfig(NAMESPACE, "napkeeper-webhook").await?;
         let prices = json!({ "asOf": jiff::Timestamp::now(), "value": { "Standard_D4s_v5": [192_000_000, null] } });
         let facts = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "napkeeper-facts", "namespace": NAMESPACE },
@@ -76,7 +77,7 @@ impl Hooked {
         let file = |name: &str| folder.path().join(name).display().to_string();
         let args = [
             "webhook".to_owned(),
-            format!("--kubeconfig={}", plane.admin_kubeconfig().display()),
+            format!("--kubeconfig={}", kubeconfig.display()),
             format!("--tls-cert={}", file("tls.crt")),
             format!("--tls-key={}", file("tls.key")),
             "--bind=127.0.0.1:0".to_owned(),
@@ -233,7 +234,10 @@ const ELSEWHERE: [(&str, &[&str]); 10] = [
     ("asks for other definitions", &["NK1032"]),
     ("asks for the time: nothing is refused for the clock of a webhook", &["NK9001", "NK9002"]),
     ("asks for policies; live::policies", &["NK7001", "NK7002", "NK7003"]),
-    ("asks for nodes that run; live::hooks", &["NK9502", "NK9503", "NK9504", "NK9505"]),
+    (
+        "asks for nodes that run, or a class with a state; live::hooks",
+        &["NK9502", "NK9503", "NK9504", "NK9505", "NK9506"],
+    ),
 ];
 /// A page whose good example is only as much of an object as it takes to show the point.
 const FRAGMENT: &str = "NK7003";
@@ -296,4 +300,78 @@ async fn every_bad_example_is_refused_by_its_rule_and_every_good_one_is_taken() 
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
+}
+
+/// The state of classes and budgets is read with the rights that kustomize gives, and reaches whoever changes a pool.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_class_that_is_not_ready_and_a_budget_that_holds_pods_are_told() -> Result<()> {
+    let _turn = one_lab_at_a_time().await;
+    let hooked = Hooked::start(&definitions()?).await?;
+    let plane = &hooked.plane;
+    let files = ["aksnodeclass", "nodepool-gpu"].map(|file| repository(&format!("manifests/quickstart/{file}.yaml")));
+    for file in files {
+        plane.apply(&std::fs::read_to_string(file)?).await?;
+    }
+    let ready = json!({ "status": { "conditions": [{
+        "type": "Ready", "status": "False", "reason": "UnhealthyDependents", "message": "SubnetsReady=False",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }] } });
+    let patch = ["--subresource=status", "--type=merge", "--patch", &ready.to_string()];
+    plane.kubectl(&[&["patch", "aksnodeclass", "default"], &patch[..]].concat()).await?;
+    let (claim, node, pod, budget) = running();
+    for object in [&claim, &node, &pod, &budget] {
+        plane.apply(&object.to_string()).await?;
+    }
+    for (kind, name, status) in [("nodeclaim", "gpu-1", &claim), ("poddisruptionbudget", "web", &budget)] {
+        let patch = json!({ "status": status["status"] }).to_string();
+        plane.kubectl(&["patch", kind, name, "--subresource=status", "--type=merge", "--patch", &patch]).await?;
+    }
+    let new = std::fs::read_to_string(repository("manifests/quickstart/nodepool-gpu.yaml"))?;
+    let new = new.replace("name: gpu", "name: other");
+    eventually("word of the class", STEP, async || {
+        let (_, _, warnings) = hooked.create("/apis/karpenter.sh/v1/nodepools", &new).await?;
+        Ok(warnings.iter().any(|w| w.contains("NK9506") && w.contains("SubnetsReady=False")).then_some(()))
+    })
+    .await?;
+    let change = json!({ "spec": { "template": { "spec": { "terminationGracePeriod": "1h23m" } } } });
+    eventually("word of the budget", STEP, async || {
+        let url = "/apis/karpenter.sh/v1/nodepools/gpu?dryRun=All";
+        let request = Request::builder().method(Method::PATCH).uri(url);
+        let request = request.header("Content-Type", "application/merge-patch+json");
+        let answer = hooked.client.send(request.body(Body::from(change.to_string().into_bytes()))?).await?;
+        let told =
+            answer.headers().get_all("warning").iter().map(|w| String::from_utf8_lossy(w.as_bytes()).into_owned());
+        let held = |w: String| w.contains("1 held now by a PodDisruptionBudget (such as default/web)");
+        Ok(told.map(held).any(|is| is).then_some(()))
+    })
+    .await
+}
+
+/// A node of the pool `gpu`, with a pod, and a budget that lets it not go.
+fn running() -> (Value, Value, Value, Value) {
+    let id = "azure:///subscriptions/5f2c1d3e-8a4b-4c6d-9e0f-1a2b3c4d5e6f/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/gpu-1";
+    let claim = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": { "name": "gpu-1", "labels": { "karpenter.sh/nodepool": "gpu" } },
+        "spec": {
+            "nodeClassRef": { "group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default" },
+            "requirements": [{ "key": "kubernetes.io/os", "operator": "In", "values": ["linux"] }],
+        },
+        "status": { "providerID": id, "nodeName": "gpu-1", "capacity": { "cpu": "4", "memory": "16Gi" } },
+    });
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": { "name": "gpu-1", "labels": { "karpenter.sh/nodepool": "gpu" } }, "spec": { "providerID": id },
+    });
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "web", "namespace": "default", "labels": { "app": "web" } },
+        "spec": { "nodeName": "gpu-1", "containers": [{ "name": "main", "image": "example.com/main:1" }] },
+    });
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "web", "namespace": "default" },
+        "spec": { "maxUnavailable": 0, "selector": { "matchLabels": { "app": "web" } } },
+        "status": { "currentHealthy": 1, "desiredHealthy": 1, "disruptionsAllowed": 0, "expectedPods": 1, "observedGeneration": 1 },
+    });
+    (claim, node, pod, budget)
 }

@@ -115,11 +115,12 @@ fn parts(
     )?;
     let (basis, by) = watch::channel(webhook.basis());
     let (placement, placing) = watch::channel(Arc::default());
-    let webhook = webhook.by(by).guarding(options.guard).placing(placing);
+    let (hindrances, hindered) = watch::channel(Arc::default());
+    let webhook = webhook.by(by).guarding(options.guard).placing(placing).hindered(hindered);
     let (kubeconfig, namespace) = (options.kubeconfig.clone(), options.namespace.clone());
     let (region, warm) = (options.region.clone(), health.check("caches"));
     let ages = Ages::register(&mut registry);
-    let source = Source { kubeconfig, namespace, region, snapshots, placement, basis, ages, warm };
+    let source = Source { kubeconfig, namespace, region, snapshots, placement, hindrances, basis, ages, warm };
     let (admission_router, health_router) = (router(Arc::new(webhook)), health.router(registry));
     let (one, two, three) = (lifecycle.clone(), lifecycle.clone(), lifecycle.clone());
     let limits = Limits::default();
