@@ -6,6 +6,7 @@
     reason = "a broken fixture should stop the test at once; what was measured is for whoever runs it"
 )]
 
+mod alerts;
 mod audit;
 mod audit_scale;
 mod certificates;
