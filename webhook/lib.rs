@@ -13,9 +13,11 @@ mod hint;
 mod hinter;
 mod metrics;
 mod mutate;
+mod policies;
 mod recent;
 mod review;
 mod router;
+mod traces;
 mod validate;
 
 #[cfg(test)]
@@ -25,9 +27,12 @@ mod defaults_tests;
 #[cfg(test)]
 mod mutate_tests;
 #[cfg(test)]
+mod policies_tests;
+#[cfg(test)]
 mod tests;
 
 pub use basis::Basis;
 pub use guard::{DELETE_ACKNOWLEDGED, Guard};
 pub use hint::{PLACEMENT_HINT, PlacementHint};
 pub use router::{Limits, StartError, Webhook, router};
+pub use traces::{Parent, Span, SpanCounts, Traces};

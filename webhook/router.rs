@@ -7,14 +7,15 @@ use crate::guard::Guard;
 use crate::hinter::{Hinter, NoAnswer, Snapshots};
 use crate::metrics::Metrics;
 use crate::review::{Answer, Asked, Request};
+use crate::traces::{Begun, Traces};
 use crate::validate::Judge;
 use crate::{mutate, validate};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use jiff::Timestamp;
@@ -24,6 +25,7 @@ use napkeeper_core::hindrances::Hindrances;
 use napkeeper_core::placement::Placement;
 use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_verdict::SchemaError;
+use napkeeper_verdict::policy::Policies;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -67,12 +69,14 @@ pub struct Webhook {
     snapshots: Snapshots,
     hinter: Hinter,
     guard: Guard,
+    policies: Arc<Policies>,
     placement: watch::Receiver<Arc<Placement>>,
     hindrances: watch::Receiver<Arc<Hindrances>>,
     namespace: String,
     limits: Limits,
     judging: Arc<Semaphore>,
     metrics: Metrics,
+    traces: Option<Traces>,
 }
 
 impl Webhook {
@@ -94,12 +98,14 @@ impl Webhook {
             hinter: Hinter::start(snapshots.clone(), clock, limits.concurrency)?,
             snapshots,
             guard: Guard::default(),
+            policies: Arc::default(),
             placement: watch::channel(Arc::default()).1,
             hindrances: watch::channel(Arc::default()).1,
             namespace: namespace.to_owned(),
             limits,
             judging: Arc::new(Semaphore::new(limits.concurrency)),
             metrics: Metrics::register(registry),
+            traces: None,
         })
     }
 
@@ -127,6 +133,18 @@ impl Webhook {
         Self { placement, ..self }
     }
 
+    /// The same webhook, judging by policies too.
+    #[must_use]
+    pub fn keeping(self, policies: Arc<Policies>) -> Self {
+        Self { policies, ..self }
+    }
+
+    /// The same webhook, telling of each review.
+    #[must_use]
+    pub fn traced(self, traces: Option<Traces>) -> Self {
+        Self { traces, ..self }
+    }
+
     /// The same webhook, that says what stands in the way of nodes.
     #[must_use]
     pub fn hindered(self, hindrances: watch::Receiver<Arc<Hindrances>>) -> Self {
@@ -137,9 +155,10 @@ impl Webhook {
     async fn judge(&self, request: Request) -> Result<Option<Answer>, NoAnswer> {
         let place = Arc::clone(&self.judging).try_acquire_owned().map_err(|_| NoAnswer::Overload)?;
         let (basis, snapshot, guard) = (self.basis(), self.snapshots.borrow().clone(), self.guard);
-        let hindrances = Arc::clone(&self.hindrances.borrow());
+        let (hindrances, policies) = (Arc::clone(&self.hindrances.borrow()), Arc::clone(&self.policies));
         let judging = tokio::task::spawn_blocking(move || {
-            let judge = Judge { basis: &basis, snapshot: snapshot.as_deref(), hindrances: &hindrances, guard };
+            let (snapshot, hindrances, policies) = (snapshot.as_deref(), &*hindrances, &*policies);
+            let judge = Judge { basis: &basis, snapshot, hindrances, policies, guard };
             let answer = validate::judge(&judge, request);
             drop(place);
             answer
@@ -190,7 +209,7 @@ impl Webhook {
     fn finish(
         &self,
         path: &'static str,
-        since: Instant,
+        (since, begun): (Instant, Option<Begun>),
         asked: &Asked,
         answer: Result<Option<Answer>, NoAnswer>,
     ) -> Response {
@@ -210,7 +229,11 @@ impl Webhook {
             self.metrics.denied(&refusal.rules);
             asked.refused(&refusal.rules);
         }
-        self.metrics.answered(path, outcome, since.elapsed());
+        let took = since.elapsed();
+        self.metrics.answered(path, outcome, took);
+        if let Some((traces, begun)) = self.traces.as_ref().zip(begun) {
+            traces.end(begun, (path, outcome), &asked.uid, took);
+        }
         let body = answer.review(&asked.uid).to_string();
         ([(CONTENT_TYPE, "application/json")], body).into_response()
     }
@@ -250,24 +273,32 @@ pub fn router(webhook: Arc<Webhook>) -> Router {
     Router::new().route(VALIDATE, post(on_validate)).route(MUTATE, post(on_mutate)).with_state(webhook)
 }
 
-async fn on_validate(State(webhook): State<Arc<Webhook>>, body: Result<Bytes, BytesRejection>) -> Response {
-    let since = Instant::now();
+async fn on_validate(
+    State(webhook): State<Arc<Webhook>>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let (since, begun) = (Instant::now(), webhook.traces.as_ref().and_then(|_| Traces::begin(&headers)));
     let request = match read(body) {
         Ok(request) => request,
         Err((status, why)) => return webhook.refuse_body(VALIDATE, since, status, &why),
     };
     let asked = Asked::of(&request);
     let answer = webhook.judge(request).await;
-    webhook.finish(VALIDATE, since, &asked, answer)
+    webhook.finish(VALIDATE, (since, begun), &asked, answer)
 }
 
-async fn on_mutate(State(webhook): State<Arc<Webhook>>, body: Result<Bytes, BytesRejection>) -> Response {
-    let since = Instant::now();
+async fn on_mutate(
+    State(webhook): State<Arc<Webhook>>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let (since, begun) = (Instant::now(), webhook.traces.as_ref().and_then(|_| Traces::begin(&headers)));
     let request = match read(body) {
         Ok(request) => request,
         Err((status, why)) => return webhook.refuse_body(MUTATE, since, status, &why),
     };
     let asked = Asked::of(&request);
     let answer = webhook.mutate(request).await;
-    webhook.finish(MUTATE, since, &asked, answer)
+    webhook.finish(MUTATE, (since, begun), &asked, answer)
 }

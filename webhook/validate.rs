@@ -9,6 +9,7 @@ use crate::basis::Basis;
 use crate::cluster::{self, Live, counted};
 use crate::guard::{Guard, objection};
 use crate::hint::shorten;
+use crate::policies::{self, Opinion};
 use crate::review::{Answer, GroupVersionKind, Refusal, Request};
 use jiff::Timestamp;
 use napkeeper_api::manifests::Object;
@@ -16,6 +17,7 @@ use napkeeper_api::yaml::Document;
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::hindrances::Hindrances;
 use napkeeper_core::names::NodeClassName;
+use napkeeper_verdict::policy::Policies;
 use napkeeper_verdict::rules::{azure, cost, disruption, structure as rules};
 use napkeeper_verdict::{Finding, Severity, Verdict};
 use serde_json::Value;
@@ -50,18 +52,19 @@ pub(crate) struct Judge<'a> {
     pub(crate) snapshot: Option<&'a Snapshot>,
     /// What stands in the way of nodes.
     pub(crate) hindrances: &'a Hindrances,
+    /// The platform team's own rules.
+    pub(crate) policies: &'a Policies,
     /// What becomes of deletes.
     pub(crate) guard: Guard,
 }
 
 /// Judges a request; `None` when there is no opinion.
 pub(crate) fn judge(judge: &Judge<'_>, request: Request) -> Option<Answer> {
-    if !is_judged(&request.kind) {
-        None
-    } else if request.is_delete() {
+    if request.is_write() && request.object["metadata"]["deletionTimestamp"].is_null() {
+        let opinion = policies::judge(judge.policies, &request);
+        judge_write(judge, request, opinion)
+    } else if request.is_delete() && is_judged(&request.kind) {
         judge_delete(judge, &request)
-    } else if request.is_write() {
-        judge_write(judge, request)
     } else {
         None
     }
@@ -79,34 +82,45 @@ fn judge_delete(judge: &Judge<'_>, request: &Request) -> Option<Answer> {
     })
 }
 
-fn judge_write(judge: &Judge<'_>, request: Request) -> Option<Answer> {
-    let Judge { basis, snapshot, .. } = judge;
-    let verdict = &basis.verdict;
-    let Request { object, old_object, .. } = &request;
-    let deleting = !object["metadata"]["deletionTimestamp"].is_null();
-    let update = request.operation == "UPDATE";
-    let untouched = update && object["spec"] == old_object["spec"] && object["apiVersion"] == old_object["apiVersion"];
-    if deleting || untouched {
+fn judge_write(judge: &Judge<'_>, request: Request, opinion: Opinion) -> Option<Answer> {
+    let (kind, now) = (request.kind.kind.clone(), Timestamp::now());
+    let by_rules = by_rules(judge, request, now);
+    let has_opinion = !(opinion.refused.is_empty() && opinion.told.is_empty()) || opinion.audit().is_some();
+    if by_rules.is_none() && !has_opinion {
         return None;
     }
-    let now = Timestamp::now();
-    let live = snapshot.map(|snapshot| Live { snapshot, hindrances: judge.hindrances, now });
-    let of_cluster = live.map(|live| cluster::findings(&live, &request)).unwrap_or_default();
-    let kind = request.kind.kind.clone();
-    let before = if update { findings(verdict, *snapshot, request.old_object) } else { Vec::new() };
-    let (wrong, mut doubtful): (Vec<_>, Vec<_>) = findings(verdict, *snapshot, request.object)
-        .into_iter()
-        .partition(|f| is_ours(f) && !before.iter().any(|b| is_same(f, b)));
-    let served = basis.served(now);
+    let facts = by_rules.is_some().then(|| judge.basis.served(now));
+    let (mut wrong, mut doubtful) = by_rules.unwrap_or_default();
     let rests_on_azure = doubtful.iter().any(is_of_azure);
-    // What it means for what runs now is what whoever writes it knows least.
-    doubtful.splice(0..0, of_cluster);
+    let policies = opinion.audit();
+    wrong.extend(opinion.refused);
+    doubtful.splice(0..0, opinion.told);
     let mut warnings = lines(&doubtful, LONGEST_WARNING);
-    if rests_on_azure {
+    if let Some(served) = facts.as_ref().filter(|_| rests_on_azure) {
         warnings.push(shorten(&format!("what Azure offers is known from: {served}"), LONGEST_WARNING));
     }
     let refusal = (!wrong.is_empty()).then(|| refusal(&kind, &wrong));
-    Some(Answer { facts: Some(served), refusal, warnings, patch: Vec::new() })
+    Some(Answer { facts, policies, refusal, warnings, patch: Vec::new() })
+}
+
+/// What the rules refuse, and what they warn of; `None` for what they do not look at.
+fn by_rules(judge: &Judge<'_>, request: Request, now: Timestamp) -> Option<(Vec<Finding>, Vec<Finding>)> {
+    let Judge { basis, snapshot, hindrances, .. } = judge;
+    let Request { object, old_object, .. } = &request;
+    let update = request.operation == "UPDATE";
+    let untouched = update && object["spec"] == old_object["spec"] && object["apiVersion"] == old_object["apiVersion"];
+    if untouched || !is_judged(&request.kind) {
+        return None;
+    }
+    let live = snapshot.map(|snapshot| Live { snapshot, hindrances, now });
+    let of_cluster = live.map(|live| cluster::findings(&live, &request)).unwrap_or_default();
+    let before = if update { findings(&basis.verdict, *snapshot, request.old_object) } else { Vec::new() };
+    let (wrong, mut doubtful): (Vec<_>, Vec<_>) = findings(&basis.verdict, *snapshot, request.object)
+        .into_iter()
+        .partition(|f| is_ours(f) && !before.iter().any(|b| is_same(f, b)));
+    // What it means for what runs now is what whoever writes it knows least.
+    doubtful.splice(0..0, of_cluster);
+    Some((wrong, doubtful))
 }
 
 /// A refusal of what, with a line for each finding, and where to read about the first of them.
