@@ -217,18 +217,27 @@ async fn start_azure(plane: &ControlPlane, folder: &Path) -> Result<(Process, Va
 /// # Errors
 /// When the API server refuses an object of it, or is not ready for pods in time.
 pub async fn install(plane: &ControlPlane, mode: &str) -> Result<()> {
-    let overlay = repository(&format!("kustomize/overlays/{mode}")).display().to_string();
-    let text = plane.kubectl(&["kustomize", &overlay]).await?;
-    let left_out = ["kind: Deployment\n", "WebhookConfiguration\n", "kind: PodDisruptionBudget\n"];
-    let kept = text.split("\n---\n").filter(|object| !left_out.iter().any(|kind| object.contains(kind)));
-    plane.apply(&kept.collect::<Vec<_>>().join("\n---\n")).await?;
-    plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).await?;
+    install_without_accounts(plane, mode).await?;
     let end = Instant::now() + STARTS_WITHIN;
     // The account of pods without one is made by the controller-manager, a little later than its namespace.
     while plane.kubectl(&["get", "serviceaccount", "default", "--namespace=default"]).await.is_err() {
         ensure!(Instant::now() < end, "the default ServiceAccount does not come");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
+    Ok(())
+}
+
+/// As [`install`], where no controller-manager makes the account of pods without one.
+///
+/// # Errors
+/// When the API server refuses something.
+pub async fn install_without_accounts(plane: &ControlPlane, mode: &str) -> Result<()> {
+    let overlay = repository(&format!("kustomize/overlays/{mode}")).display().to_string();
+    let text = plane.kubectl(&["kustomize", &overlay]).await?;
+    let left_out = ["kind: Deployment\n", "WebhookConfiguration\n", "kind: PodDisruptionBudget\n"];
+    let kept = text.split("\n---\n").filter(|object| !left_out.iter().any(|kind| object.contains(kind)));
+    plane.apply(&kept.collect::<Vec<_>>().join("\n---\n")).await?;
+    plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).await?;
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 //!
 //! All of it is told as warnings: the cluster may be another one a moment later.
 
+use crate::hint::shorten;
 use crate::review::Request;
 use jiff::Timestamp;
 use napkeeper_api::azure::AKSNodeClass;
@@ -11,6 +12,7 @@ use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::cluster::claim::Claim;
 use napkeeper_core::cluster::pod::Labels;
 use napkeeper_core::cluster::pool::NodePool;
+use napkeeper_core::hindrances::{Hindrances, NotReady};
 use napkeeper_core::impact::{Impact, over_limits, overlap};
 use napkeeper_core::names::NodeClassName;
 use napkeeper_verdict::Finding;
@@ -19,22 +21,33 @@ use serde_json::Value;
 
 /// Most pools that one finding names.
 const MOST_NAMED: usize = 5;
+/// Longest reason of a class in characters: a warning has room for 256, and says more than that.
+const LONGEST_REASON: usize = 90;
 /// Fields of an AKSNodeClass that change nodes in place.
 const IN_PLACE: &str = "tags";
 /// The field of a pool's template that is compared by what it allows.
 const COMPARED: &str = "requirements";
 
 /// What the cluster has to say about a NodePool or AKSNodeClass that is written. What cannot be read says nothing.
-pub(crate) fn findings(snapshot: &Snapshot, request: &Request, now: Timestamp) -> Vec<Finding> {
+pub(crate) fn findings(live: &Live<'_>, request: &Request) -> Vec<Finding> {
     let Request { kind, object, old_object: old, .. } = request;
     match &*kind.kind {
         "NodePool" => match read_pool(object) {
-            Some(pool) => of_pool(snapshot, &pool, (object, old), now),
+            Some(pool) => of_pool(live, &pool, (object, old)),
             None => Vec::new(),
         },
-        "AKSNodeClass" => of_class(snapshot, (object, old), now).into_iter().collect(),
+        "AKSNodeClass" => of_class(live, (object, old)).into_iter().collect(),
         _ => Vec::new(),
     }
+}
+
+/// The cluster as it is known.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Live<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    /// What stands in the way of nodes.
+    pub(crate) hindrances: &'a Hindrances,
+    pub(crate) now: Timestamp,
 }
 
 /// A finding of the request, which has no lines.
@@ -52,12 +65,14 @@ fn class_name(object: &Value) -> Option<NodeClassName> {
     Some(convert::node_class(&serde_json::from_value::<AKSNodeClass>(object.clone()).ok()?).ok()?.name)
 }
 
-fn of_pool(snapshot: &Snapshot, pool: &NodePool, (object, old): (&Value, &Value), now: Timestamp) -> Vec<Finding> {
+fn of_pool(live: &Live<'_>, pool: &NodePool, (object, old): (&Value, &Value)) -> Vec<Finding> {
+    let Live { snapshot, now, .. } = *live;
     let before = read_pool(old);
     let changed = |same: &dyn Fn(&NodePool) -> bool| before.as_ref().is_none_or(|before| !same(before));
     let mut found = Vec::new();
     if changed(&|b| b.class == pool.class) {
         found.extend(no_class(snapshot, pool));
+        found.extend(not_ready(live.hindrances, pool));
     }
     if changed(&|b| (b.weight, &b.requirements, &b.taints) == (pool.weight, &pool.requirements, &pool.taints)) {
         found.extend(overlapping(snapshot, pool));
@@ -76,7 +91,7 @@ fn of_pool(snapshot: &Snapshot, pool: &NodePool, (object, old): (&Value, &Value)
             finding(&rules::LIMITS, &format!("spec.limits.{name}"), message, Some(fix))
         }));
     }
-    found.extend(drift_of_pool(snapshot, pool, (object, old), now));
+    found.extend(drift_of_pool(live, pool, (object, old)));
     found
 }
 
@@ -89,6 +104,15 @@ fn no_class(snapshot: &Snapshot, pool: &NodePool) -> Option<Finding> {
     let known: Vec<&str> = snapshot.classes().values().map(|class| class.name.as_str()).take(MOST_NAMED).collect();
     let fix = (!known.is_empty()).then(|| format!("the cluster has {}", known.join(", ")));
     Some(finding(&rules::CLASS, "spec.template.spec.nodeClassRef.name", message, fix))
+}
+
+fn not_ready(hindrances: &Hindrances, pool: &NodePool) -> Option<Finding> {
+    let NotReady { reason, message } = &**hindrances.not_ready.get(&pool.class)?;
+    let why = if message.is_empty() { reason.to_string() } else { format!("{reason}: {message}") };
+    let why = shorten(&why, LONGEST_REASON);
+    let message = format!("AKSNodeClass {} is not ready ({why}): the pool launches nothing until it is", pool.class);
+    let fix = format!("see kubectl describe aksnodeclass {}", pool.class);
+    Some(finding(&rules::READY, "spec.template.spec.nodeClassRef.name", message, Some(fix)))
 }
 
 fn overlapping(snapshot: &Snapshot, pool: &NodePool) -> Option<Finding> {
@@ -109,12 +133,8 @@ fn without<'v>(object: &'v Value, field: &str) -> Vec<(&'v String, &'v Value)> {
     object.as_object().into_iter().flatten().filter(|(name, _)| *name != field).collect()
 }
 
-fn drift_of_pool(
-    snapshot: &Snapshot,
-    pool: &NodePool,
-    (object, old): (&Value, &Value),
-    now: Timestamp,
-) -> Option<Finding> {
+fn drift_of_pool(live: &Live<'_>, pool: &NodePool, (object, old): (&Value, &Value)) -> Option<Finding> {
+    let Live { snapshot, now, .. } = *live;
     let (new, old) = (&object["spec"]["template"], &old["spec"]["template"]);
     let is_static =
         new["metadata"] != old["metadata"] || without(&new["spec"], COMPARED) != without(&old["spec"], COMPARED);
@@ -123,7 +143,7 @@ fn drift_of_pool(
         ours && (is_static || !pool.requirements.satisfied_by(&labels_of(snapshot, claim)))
     });
     let why = if is_static { "the template of its nodes changes" } else { "they no longer satisfy its requirements" };
-    replaced(&of_pool, "spec.template", why)
+    replaced(live, &of_pool, "spec.template", why)
 }
 
 /// The labels by which a node is held against requirements: those of the Node, as far as there is one.
@@ -132,26 +152,36 @@ fn labels_of(snapshot: &Snapshot, claim: &Claim) -> Labels {
     node.map_or_else(|| claim.spec.labels.clone(), |node| node.labels.clone())
 }
 
-fn of_class(snapshot: &Snapshot, (object, old): (&Value, &Value), now: Timestamp) -> Option<Finding> {
+fn of_class(live: &Live<'_>, (object, old): (&Value, &Value)) -> Option<Finding> {
     if old.is_null() || without(&object["spec"], IN_PLACE) == without(&old["spec"], IN_PLACE) {
         return None;
     }
     let class = class_name(object)?;
-    let impact = Impact::of(snapshot, now, |claim| claim.spec.class == class);
-    replaced(&impact, "spec", "the class that made them changes")
+    let impact = Impact::of(live.snapshot, live.now, |claim| claim.spec.class == class);
+    replaced(live, &impact, "spec", "the class that made them changes")
 }
 
 /// What is said of nodes that a change replaces.
-fn replaced(impact: &Impact, path: &str, why: &str) -> Option<Finding> {
+fn replaced(live: &Live<'_>, impact: &Impact, path: &str, why: &str) -> Option<Finding> {
     let Impact { claims, pods, refusing, price, .. } = impact;
     if *claims == 0 {
         return None;
     }
+    let kept: Vec<_> = pods.iter().filter_map(|pod| Some((pod, live.hindrances.keeping(pod)?))).collect();
+    let budgets = match kept.first() {
+        None => String::new(),
+        Some((pod, budget)) => format!(
+            ", {} held now by a PodDisruptionBudget (such as {}/{})",
+            kept.len(),
+            pod.key.namespace,
+            budget.name
+        ),
+    };
     let (nodes, pods) = (counted(*claims, "node"), counted(pods.len(), "pod"));
     let holding = if *refusing == 0 { String::new() } else { format!(", {refusing} of which ask not to be disrupted") };
     let message = format!(
-        "{nodes} will be replaced, within the budgets, with {pods}{holding}: {why}; they cost {price}/h, and each is paid \
-         twice while its successor starts"
+        "{nodes} will be replaced, within the budgets, with {pods}{holding}{budgets}: {why}; they cost {price}/h, and each \
+         is paid twice while its successor starts"
     );
     Some(finding(&rules::REPLACED, path, message, None))
 }

@@ -8,7 +8,9 @@ use k8s_openapi::api::core::v1::Pod as WirePod;
 use napkeeper_api::convert;
 use napkeeper_api::karpenter::NodeClaim;
 use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::names::ProviderId;
+use napkeeper_core::hindrances::{Hindrances, NotReady, SpentBudget};
+use napkeeper_core::names::{Namespace, NodeClassName, ObjectName, ProviderId};
+use napkeeper_core::requirements::Requirements;
 use napkeeper_serve::metrics;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -188,6 +190,38 @@ async fn a_class_that_changes_replaces_its_nodes_but_not_for_its_tags() {
     assert!(warnings(&answer)[0].starts_with("NK9504 spec: 2 nodes will be replaced"), "{answer}");
     let tags = ask(json!({ "osDiskSizeGB": 128, "tags": { "team": "a" } })).await;
     assert_eq!(warnings(&tags), Vec::<&str>::new());
+}
+
+/// A class that is not ready, and a budget that keeps the pods of `run`.
+fn hindered() -> Hindrances {
+    let why = NotReady { reason: Arc::from("UnhealthyDependents"), message: Arc::from("SubnetsReady=False") };
+    let budget = SpentBudget { name: ObjectName::new("web").unwrap(), selector: Requirements::default() };
+    Hindrances {
+        not_ready: [(NodeClassName::new("default").unwrap(), Arc::new(why))].into(),
+        spent: [(Namespace::new("shop").unwrap(), vec![budget])].into(),
+    }
+}
+
+#[tokio::test]
+async fn what_stands_in_the_way_of_nodes_is_said() {
+    let known = watch::channel(Arc::new(hindered())).1;
+    let rig = Rig::with(Some(busy()), PATIENT, |webhook| webhook.hindered(known));
+    let mut new = good_pool();
+    new["metadata"]["name"] = json!("new");
+    let answer = rig.ask("/validate", &review("CREATE", "karpenter.sh", &new, &Value::Null)).await;
+    let said = warnings(&answer);
+    assert_eq!(
+        said[0],
+        "NK9506 spec.template.spec.nodeClassRef.name: AKSNodeClass default is not ready (UnhealthyDependents: \
+         SubnetsReady=False): the pool launches nothing until it is; see kubectl describe aksnodeclass default"
+    );
+    let mut changed = good_pool();
+    changed["spec"]["template"]["spec"]["taints"] = json!([{ "key": "team", "effect": "NoSchedule" }]);
+    let answer = rig.ask("/validate", &review("UPDATE", "karpenter.sh", &changed, &good_pool())).await;
+    let said = warnings(&answer);
+    let of_pods = "with 5 pods, 5 held now by a PodDisruptionBudget (such as shop/web): the template";
+    assert!(said.iter().any(|line| line.starts_with("NK9504") && line.contains(of_pods)), "{said:?}");
+    assert!(said.iter().all(|line| !line.starts_with("NK9506")), "the class is the same as before: {said:?}");
 }
 
 #[tokio::test]

@@ -13,10 +13,12 @@ mod hint;
 mod hinter;
 mod metrics;
 mod mutate;
+mod policies;
 mod recent;
 mod review;
 mod router;
 mod size;
+mod traces;
 mod validate;
 
 #[cfg(test)]
@@ -26,9 +28,12 @@ mod defaults_tests;
 #[cfg(test)]
 mod mutate_tests;
 #[cfg(test)]
+mod policies_tests;
+#[cfg(test)]
 mod tests;
 
 pub use basis::Basis;
 pub use guard::{DELETE_ACKNOWLEDGED, Guard};
 pub use hint::{PLACEMENT_HINT, PlacementHint};
 pub use router::{Limits, StartError, Webhook, router};
+pub use traces::{Parent, Span, SpanCounts, Traces};

@@ -81,6 +81,8 @@ pub(crate) struct Request {
 pub(crate) struct UserInfo {
     #[serde(default)]
     pub(crate) username: String,
+    #[serde(default)]
+    pub(crate) groups: Vec<String>,
 }
 
 /// Who asked for what, for the log: nothing of the object but its name.
@@ -172,6 +174,8 @@ pub(crate) struct Answer {
     pub(crate) warnings: Vec<String>,
     /// Which facts about Azure served, for the audit log.
     pub(crate) facts: Option<String>,
+    /// What policies say that only the audit log is to have, as JSON.
+    pub(crate) policies: Option<String>,
     /// Operations of a JSON patch; empty for none.
     pub(crate) patch: Vec<Value>,
 }
@@ -188,8 +192,10 @@ impl Answer {
         if let Some(Refusal { message, .. }) = &self.refusal {
             response["status"] = json!({ "code": 422, "reason": "Invalid", "message": message });
         }
-        if let Some(facts) = &self.facts {
-            response["auditAnnotations"] = json!({ "facts": facts });
+        for (key, value) in [("facts", &self.facts), ("policies", &self.policies)] {
+            if let Some(value) = value {
+                response["auditAnnotations"][key] = json!(value);
+            }
         }
         if !self.warnings.is_empty() {
             response["warnings"] = json!(self.warnings);

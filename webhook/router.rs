@@ -8,22 +8,25 @@ use crate::hinter::{Hinter, NoAnswer, Snapshots};
 use crate::metrics::Metrics;
 use crate::review::{Answer, Asked, Request};
 use crate::size::{MOST_VALUES, Size};
+use crate::traces::{Begun, Traces};
 use crate::validate::Judge;
 use crate::{mutate, validate};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use jiff::Timestamp;
 use napkeeper_core::clock::Clock;
 use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::hindrances::Hindrances;
 use napkeeper_core::placement::Placement;
 use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_verdict::SchemaError;
+use napkeeper_verdict::policy::Policies;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -67,12 +70,15 @@ pub struct Webhook {
     snapshots: Snapshots,
     hinter: Hinter,
     guard: Guard,
+    policies: Arc<Policies>,
     placement: watch::Receiver<Arc<Placement>>,
+    hindrances: watch::Receiver<Arc<Hindrances>>,
     namespace: String,
     limits: Limits,
     judging: Arc<Semaphore>,
     large: Arc<Semaphore>,
     metrics: Metrics,
+    traces: Option<Traces>,
 }
 
 /// The place of a large review among those that are worked on; of a usual one nothing.
@@ -97,12 +103,15 @@ impl Webhook {
             hinter: Hinter::start(snapshots.clone(), clock, limits.concurrency)?,
             snapshots,
             guard: Guard::default(),
+            policies: Arc::default(),
             placement: watch::channel(Arc::default()).1,
+            hindrances: watch::channel(Arc::default()).1,
             namespace: namespace.to_owned(),
             limits,
             judging: Arc::new(Semaphore::new(limits.concurrency)),
             large: Arc::new(Semaphore::new(1)),
             metrics: Metrics::register(registry),
+            traces: None,
         })
     }
 
@@ -144,13 +153,34 @@ impl Webhook {
         Arc::clone(&self.large).try_acquire_owned().map(Some).map_err(|_| NoAnswer::Overload)
     }
 
+    /// The same webhook, judging by policies too.
+    #[must_use]
+    pub fn keeping(self, policies: Arc<Policies>) -> Self {
+        Self { policies, ..self }
+    }
+
+    /// The same webhook, telling of each review.
+    #[must_use]
+    pub fn traced(self, traces: Option<Traces>) -> Self {
+        Self { traces, ..self }
+    }
+
+    /// The same webhook, that says what stands in the way of nodes.
+    #[must_use]
+    pub fn hindered(self, hindrances: watch::Receiver<Arc<Hindrances>>) -> Self {
+        Self { hindrances, ..self }
+    }
+
     /// Judges on a thread for blocking work. One that is late keeps its places until it ends.
     async fn judge(&self, request: Request, size: Size) -> Result<Option<Answer>, NoAnswer> {
         let turn = self.turn(size)?;
         let place = Arc::clone(&self.judging).try_acquire_owned().map_err(|_| NoAnswer::Overload)?;
         let (basis, snapshot, guard) = (self.basis(), self.snapshots.borrow().clone(), self.guard);
+        let (hindrances, policies) = (Arc::clone(&self.hindrances.borrow()), Arc::clone(&self.policies));
         let judging = tokio::task::spawn_blocking(move || {
-            let answer = validate::judge(&Judge { basis: &basis, snapshot: snapshot.as_deref(), guard }, request);
+            let (snapshot, hindrances, policies) = (snapshot.as_deref(), &*hindrances, &*policies);
+            let judge = Judge { basis: &basis, snapshot, hindrances, policies, guard };
+            let answer = validate::judge(&judge, request);
             drop((place, turn));
             answer
         });
@@ -201,7 +231,7 @@ impl Webhook {
     fn finish(
         &self,
         path: &'static str,
-        since: Instant,
+        (since, begun): (Instant, Option<Begun>),
         asked: &Asked,
         answer: Result<Option<Answer>, NoAnswer>,
     ) -> Response {
@@ -221,7 +251,11 @@ impl Webhook {
             self.metrics.denied(&refusal.rules);
             asked.refused(&refusal.rules);
         }
-        self.metrics.answered(path, outcome, since.elapsed());
+        let took = since.elapsed();
+        self.metrics.answered(path, outcome, took);
+        if let Some((traces, begun)) = self.traces.as_ref().zip(begun) {
+            traces.end(begun, (path, outcome), &asked.uid, took);
+        }
         let body = answer.review(&asked.uid).to_string();
         ([(CONTENT_TYPE, "application/json")], body).into_response()
     }
@@ -266,24 +300,32 @@ pub fn router(webhook: Arc<Webhook>) -> Router {
     Router::new().route(VALIDATE, post(on_validate)).route(MUTATE, post(on_mutate)).with_state(webhook)
 }
 
-async fn on_validate(State(webhook): State<Arc<Webhook>>, body: Result<Bytes, BytesRejection>) -> Response {
-    let since = Instant::now();
+async fn on_validate(
+    State(webhook): State<Arc<Webhook>>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let (since, begun) = (Instant::now(), webhook.traces.as_ref().and_then(|_| Traces::begin(&headers)));
     let (request, size) = match read(body) {
         Ok(read) => read,
         Err((status, why)) => return webhook.refuse_body(VALIDATE, since, status, &why),
     };
     let asked = Asked::of(&request);
     let answer = webhook.judge(request, size).await;
-    webhook.finish(VALIDATE, since, &asked, answer)
+    webhook.finish(VALIDATE, (since, begun), &asked, answer)
 }
 
-async fn on_mutate(State(webhook): State<Arc<Webhook>>, body: Result<Bytes, BytesRejection>) -> Response {
-    let since = Instant::now();
+async fn on_mutate(
+    State(webhook): State<Arc<Webhook>>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let (since, begun) = (Instant::now(), webhook.traces.as_ref().and_then(|_| Traces::begin(&headers)));
     let (request, size) = match read(body) {
         Ok(read) => read,
         Err((status, why)) => return webhook.refuse_body(MUTATE, since, status, &why),
     };
     let asked = Asked::of(&request);
     let answer = webhook.mutate(request, size).await;
-    webhook.finish(MUTATE, since, &asked, answer)
+    webhook.finish(MUTATE, (since, begun), &asked, answer)
 }

@@ -79,11 +79,17 @@ impl Rig {
     }
 
     pub(crate) fn placing(snapshot: Option<Snapshot>, limits: Limits, placement: Placement) -> Self {
+        let given = watch::channel(Arc::new(placement)).1;
+        Self::with(snapshot, limits, |webhook| webhook.placing(given))
+    }
+
+    /// With a webhook that is told more.
+    pub(crate) fn with(snapshot: Option<Snapshot>, limits: Limits, more: impl FnOnce(Webhook) -> Webhook) -> Self {
         let mut registry = metrics::registry();
         let (snapshots, receiver) = watch::channel(snapshot.map(Arc::new));
         let clock = Arc::new(HandClock::default());
         let webhook = Webhook::new("napkeeper-system", receiver, clock.clone(), limits, &mut registry).unwrap();
-        let webhook = Arc::new(webhook.placing(watch::channel(Arc::new(placement)).1));
+        let webhook = Arc::new(more(webhook));
         Self { router: router(Arc::clone(&webhook)), webhook, registry, snapshots, clock }
     }
 
@@ -108,17 +114,22 @@ impl Rig {
 
     /// The `response` of a well-formed answer.
     pub(crate) async fn ask(&self, path: &str, review: &Value) -> Value {
-        let (status, body) = self.post(&format!("{path}?timeout=2s"), review.to_string()).await;
-        assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
-        let mut answer: Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!(answer["apiVersion"], "admission.k8s.io/v1");
-        assert_eq!(answer["kind"], "AdmissionReview");
-        let mut response = answer["response"].take();
+        let mut response = self.ask_whole(path, review).await;
         // Which facts served is said of every judgement; here it is always the same.
         if let Some(said) = response.as_object_mut().unwrap().remove("auditAnnotations") {
             assert_eq!(said, json!({ "facts": "catalogue: embedded of 2026-08; prices: embedded of 2026-08" }));
         }
         response
+    }
+
+    /// The same, with the notes for the audit log.
+    pub(crate) async fn ask_whole(&self, path: &str, review: &Value) -> Value {
+        let (status, body) = self.post(&format!("{path}?timeout=2s"), review.to_string()).await;
+        assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
+        let mut answer: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(answer["apiVersion"], "admission.k8s.io/v1");
+        assert_eq!(answer["kind"], "AdmissionReview");
+        answer["response"].take()
     }
 
     pub(crate) fn metrics(&self) -> String {

@@ -6,13 +6,18 @@
 //! a scheduler would say: it hangs on facts that may have changed since.
 
 use crate::basis::Basis;
-use crate::cluster::{self, counted};
+use crate::cluster::{self, Live, counted};
 use crate::guard::{Guard, objection};
 use crate::hint::shorten;
+use crate::policies::{self, Opinion};
 use crate::review::{Answer, GroupVersionKind, Refusal, Request};
 use jiff::Timestamp;
+use napkeeper_api::manifests::Object;
 use napkeeper_api::yaml::Document;
 use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::hindrances::Hindrances;
+use napkeeper_core::names::NodeClassName;
+use napkeeper_verdict::policy::Policies;
 use napkeeper_verdict::rules::{azure, cost, disruption, structure as rules};
 use napkeeper_verdict::{Finding, Severity, Verdict};
 use serde_json::Value;
@@ -28,6 +33,9 @@ const JUDGED: [(&str, &[&str], &str); 4] = [
 /// Rules by which a newer schema may allow more: fields and values of which we have not heard.
 const OF_THE_SCHEMA: [&str; 2] = [rules::UNKNOWN_FIELD.id, rules::ENUM.id];
 
+/// Rules of the Azure family that no new offer of Azure will put right.
+const LASTING: [&str; 4] = [azure::CONTRADICTION.id, azure::BOUND.id, azure::SUBNET.id, azure::TAG_OWNER.id];
+
 /// Most findings that a refusal lists, and most warnings.
 const MOST: usize = 10;
 /// Longest line of a refusal in characters.
@@ -42,18 +50,21 @@ pub(crate) struct Judge<'a> {
     pub(crate) basis: &'a Basis,
     /// The cluster; `None` while it is not known.
     pub(crate) snapshot: Option<&'a Snapshot>,
+    /// What stands in the way of nodes.
+    pub(crate) hindrances: &'a Hindrances,
+    /// The platform team's own rules.
+    pub(crate) policies: &'a Policies,
     /// What becomes of deletes.
     pub(crate) guard: Guard,
 }
 
 /// Judges a request; `None` when there is no opinion.
 pub(crate) fn judge(judge: &Judge<'_>, request: Request) -> Option<Answer> {
-    if !is_judged(&request.kind) {
-        None
-    } else if request.is_delete() {
+    if request.is_write() && request.object["metadata"]["deletionTimestamp"].is_null() {
+        let opinion = policies::judge(judge.policies, &request);
+        judge_write(judge, request, opinion)
+    } else if request.is_delete() && is_judged(&request.kind) {
         judge_delete(judge, &request)
-    } else if request.is_write() {
-        judge_write(judge, request)
     } else {
         None
     }
@@ -71,33 +82,45 @@ fn judge_delete(judge: &Judge<'_>, request: &Request) -> Option<Answer> {
     })
 }
 
-fn judge_write(judge: &Judge<'_>, request: Request) -> Option<Answer> {
-    let Judge { basis, snapshot, .. } = judge;
-    let verdict = &basis.verdict;
-    let Request { object, old_object, .. } = &request;
-    let deleting = !object["metadata"]["deletionTimestamp"].is_null();
-    let update = request.operation == "UPDATE";
-    let untouched = update && object["spec"] == old_object["spec"] && object["apiVersion"] == old_object["apiVersion"];
-    if deleting || untouched {
+fn judge_write(judge: &Judge<'_>, request: Request, opinion: Opinion) -> Option<Answer> {
+    let (kind, now) = (request.kind.kind.clone(), Timestamp::now());
+    let by_rules = by_rules(judge, request, now);
+    let has_opinion = !(opinion.refused.is_empty() && opinion.told.is_empty()) || opinion.audit().is_some();
+    if by_rules.is_none() && !has_opinion {
         return None;
     }
-    let now = Timestamp::now();
-    let of_cluster = snapshot.map(|snapshot| cluster::findings(snapshot, &request, now)).unwrap_or_default();
-    let kind = request.kind.kind.clone();
-    let before = if update { findings(verdict, request.old_object) } else { Vec::new() };
-    let (wrong, mut doubtful): (Vec<_>, Vec<_>) = findings(verdict, request.object)
-        .into_iter()
-        .partition(|f| is_ours(f) && !before.iter().any(|b| is_same(f, b)));
-    let served = basis.served(now);
+    let facts = by_rules.is_some().then(|| judge.basis.served(now));
+    let (mut wrong, mut doubtful) = by_rules.unwrap_or_default();
     let rests_on_azure = doubtful.iter().any(is_of_azure);
-    // What it means for what runs now is what whoever writes it knows least.
-    doubtful.splice(0..0, of_cluster);
+    let policies = opinion.audit();
+    wrong.extend(opinion.refused);
+    doubtful.splice(0..0, opinion.told);
     let mut warnings = lines(&doubtful, LONGEST_WARNING);
-    if rests_on_azure {
+    if let Some(served) = facts.as_ref().filter(|_| rests_on_azure) {
         warnings.push(shorten(&format!("what Azure offers is known from: {served}"), LONGEST_WARNING));
     }
     let refusal = (!wrong.is_empty()).then(|| refusal(&kind, &wrong));
-    Some(Answer { facts: Some(served), refusal, warnings, patch: Vec::new() })
+    Some(Answer { facts, policies, refusal, warnings, patch: Vec::new() })
+}
+
+/// What the rules refuse, and what they warn of; `None` for what they do not look at.
+fn by_rules(judge: &Judge<'_>, request: Request, now: Timestamp) -> Option<(Vec<Finding>, Vec<Finding>)> {
+    let Judge { basis, snapshot, hindrances, .. } = judge;
+    let Request { object, old_object, .. } = &request;
+    let update = request.operation == "UPDATE";
+    let untouched = update && object["spec"] == old_object["spec"] && object["apiVersion"] == old_object["apiVersion"];
+    if untouched || !is_judged(&request.kind) {
+        return None;
+    }
+    let live = snapshot.map(|snapshot| Live { snapshot, hindrances, now });
+    let of_cluster = live.map(|live| cluster::findings(&live, &request)).unwrap_or_default();
+    let before = if update { findings(&basis.verdict, *snapshot, request.old_object) } else { Vec::new() };
+    let (wrong, mut doubtful): (Vec<_>, Vec<_>) = findings(&basis.verdict, *snapshot, request.object)
+        .into_iter()
+        .partition(|f| is_ours(f) && !before.iter().any(|b| is_same(f, b)));
+    // What it means for what runs now is what whoever writes it knows least.
+    doubtful.splice(0..0, of_cluster);
+    Some((wrong, doubtful))
 }
 
 /// A refusal of what, with a line for each finding, and where to read about the first of them.
@@ -120,6 +143,7 @@ fn is_judged(asked: &GroupVersionKind) -> bool {
 fn is_ours(finding: &Finding) -> bool {
     // Form and schedules are wrong for ever; what Azure offers is not.
     let lasting = rules::ALL.iter().chain(disruption::ALL).any(|rule| rule.id == finding.rule);
+    let lasting = lasting || LASTING.contains(&finding.rule);
     finding.severity == Severity::Error && lasting && !OF_THE_SCHEMA.contains(&finding.rule)
 }
 
@@ -129,10 +153,18 @@ fn is_of_azure(finding: &Finding) -> bool {
 }
 
 /// Errors before warnings, and those about the object as a whole (whose rules have the lower ids) before its fields.
-fn findings(verdict: &Verdict, object: Value) -> Vec<Finding> {
-    let mut findings = verdict.document(&Document::without_text("request", object)).findings;
+fn findings(verdict: &Verdict, snapshot: Option<&Snapshot>, object: Value) -> Vec<Finding> {
+    let class = snapshot.and_then(|snapshot| class_of(snapshot, &object));
+    let mut findings = verdict.among(&Document::without_text("request", object), class).findings;
     findings.sort_by(|a, b| (a.severity, a.rule, &a.path).cmp(&(b.severity, b.rule, &b.path)));
     findings
+}
+
+/// The AKSNodeClass that a NodePool names: what its nodes can be depends on it.
+fn class_of(snapshot: &Snapshot, object: &Value) -> Option<Object> {
+    let name = object["spec"]["template"]["spec"]["nodeClassRef"]["name"].as_str()?;
+    let class = snapshot.classes().get(&NodeClassName::new(name).ok()?)?;
+    Some(Object::NodeClass(Box::new((**class).clone())))
 }
 
 fn is_same(a: &Finding, b: &Finding) -> bool {

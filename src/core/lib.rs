@@ -15,6 +15,7 @@ pub mod facts;
 #[cfg(test)]
 pub(crate) mod fixtures;
 pub mod hash;
+pub mod hindrances;
 pub mod impact;
 mod jitter;
 pub mod labels;

@@ -10,8 +10,10 @@ use crate::rules::structure as rules;
 use crate::semantic::{self, Digest, Place, Render};
 use crate::verdict::{Report, Verdict};
 use crate::written;
-use napkeeper_api::manifests::Source;
-use napkeeper_api::yaml::{Chunk, Problem, ProblemKind};
+use napkeeper_api::manifests::{Object, Source};
+use napkeeper_api::path::Path;
+use napkeeper_api::yaml::{Chunk, Document, Problem, ProblemKind};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Documents that are judged in one go: what is said of them is kept together, also where there are a million.
@@ -47,6 +49,26 @@ impl Verdict {
         }
         reports.iter_mut().for_each(|report| report.findings.sort_by_key(|f| (f.line, f.column, f.rule)));
         reports
+    }
+
+    /// Judges an object that comes from no file, beside others that are there already, of which nothing is said. Left out is
+    /// what matters for files alone (Git, comments), and what compares all pools or workloads of an input.
+    #[must_use]
+    pub fn among(&self, document: &Document, others: impl IntoIterator<Item = Object>) -> Report {
+        let at = Place { source: 0, chunk: Chunk::default(), nth: 0 };
+        let mut digests = Vec::new();
+        let mut report = self.objects(document, |root, value, object| {
+            digests.push(Digest::of(at.clone(), root, value, object));
+        });
+        let ours = digests.len();
+        digests.extend(others.into_iter().map(|object| Digest::of(at.clone(), Path::root(), &Value::Null, object)));
+        let render = Render::new(digests, vec![Arc::clone(&document.file)]);
+        for (object, issue) in semantic::among(&render, self.facts()) {
+            if let Some(digest) = render.digests.get(object).filter(|_| object < ours) {
+                report.findings.push(issue.locate(document, &digest.root));
+            }
+        }
+        report
     }
 
     fn run(&self, sources: &[Source], run: &Run<'_>) -> (Report, Vec<Digest>) {
@@ -90,7 +112,7 @@ fn unreadable(source: &Source, problem: &Problem) -> Finding {
 }
 
 /// Reads the issue's document again: most have none, so none is kept for it.
-fn locate(sources: &[Source], at: &Place, issue: Issue, root: &napkeeper_api::path::Path) -> Option<Finding> {
+fn locate(sources: &[Source], at: &Place, issue: Issue, root: &Path) -> Option<Finding> {
     let reading = sources.get(at.source)?.read(at.chunk.clone());
     Some(issue.locate(reading.documents.get(at.nth)?, root))
 }

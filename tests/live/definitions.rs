@@ -5,6 +5,7 @@ use super::verdicts::bases;
 use super::verdicts::rules::{Example, examples, set};
 use super::verdicts::server::{Server, Told};
 use anyhow::{Context, Result, ensure};
+use napkeeper_api::yaml;
 use napkeeper_tests::control_plane::{ControlPlane, Mode, upstream_crds};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -32,6 +33,33 @@ pub(super) fn definitions() -> Result<String> {
 /// Waits until the API server serves all definitions that it holds.
 pub(super) async fn established(plane: &ControlPlane) -> Result<()> {
     plane.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"]).await.map(drop)
+}
+
+/// What stands in Git and has nodes must not go with its file.
+#[test]
+fn what_is_shipped_is_protected_from_pruning() -> Result<()> {
+    let protected = ["NodePool", "AKSNodeClass", "CustomResourceDefinition"];
+    let (mut folders, mut seen) = (vec![repository("manifests"), repository("kustomize")], [0; 3]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.display().to_string();
+            for document in &yaml::read(&name, &fs::read_to_string(&path)?).documents {
+                let Some(kind) = protected.iter().position(|kind| document.value["kind"] == *kind) else { continue };
+                seen[kind] += 1;
+                let annotations = &document.value["metadata"]["annotations"];
+                let argo = annotations["argocd.argoproj.io/sync-options"] == "Prune=false,Delete=false";
+                let flux = annotations["kustomize.toolkit.fluxcd.io/prune"] == "disabled";
+                ensure!(argo && flux, "{name}: {} may be pruned: {annotations}", document.value["metadata"]["name"]);
+            }
+        }
+    }
+    ensure!(seen[0] >= 9 && seen[1] >= 4 && seen[2] >= 6, "NodePools, AKSNodeClasses and definitions: {seen:?}");
+    Ok(())
 }
 
 #[tokio::test]

@@ -475,7 +475,7 @@ pub(super) fn certificate(folder: &Path) -> Result<String> {
 }
 
 /// The hooks that kustomize ships, called at this address instead of a Service.
-fn hooks(address: &str, ca: &str) -> Result<String> {
+pub(super) fn hooks(address: &str, ca: &str) -> Result<String> {
     let text = std::fs::read_to_string(repository("kustomize/base/hooks.yaml"))?;
     let read = yaml::read("hooks.yaml", &text);
     ensure!(read.problems.is_empty() && read.documents.len() == 2, "{:?}", read.problems);

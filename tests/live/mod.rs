@@ -6,6 +6,7 @@
     reason = "a broken fixture should stop the test at once; what was measured is for whoever runs it"
 )]
 
+mod alerts;
 mod audit;
 mod audit_scale;
 mod bad_hooks;
@@ -13,6 +14,7 @@ mod certificates;
 mod companion;
 mod crowd;
 mod definitions;
+mod examples;
 mod facts;
 mod guards;
 mod harness;

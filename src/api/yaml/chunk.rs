@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 /// A part of a text that is read by itself: one document, or several that `...` parts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Chunk {
     /// Its bytes in the text.
     pub(super) bytes: Range<usize>,

@@ -88,6 +88,22 @@ impl LoadedPolicies {
     }
 }
 
+/// The policies that a webhook judges by: all that is wrong with them is an error, for nobody reads them again.
+///
+/// # Errors
+/// When a path cannot be read, there is no policy in them, or the API server would not take one.
+pub(super) fn for_admission(paths: &[PathBuf]) -> anyhow::Result<Arc<Policies>> {
+    let args = PolicyArgs { policies: paths.to_vec(), ..PolicyArgs::default() };
+    let policies = args.load(&[])?.policies;
+    let wrong: Vec<String> = (policies.problems().iter())
+        .map(|Finding { file, line, column, message, .. }| format!("{file}:{line}:{column}: {message}"))
+        .collect();
+    match wrong.as_slice() {
+        [] => Ok(policies),
+        wrong => bail!("--policies: correct the policies, or leave them out: {}", wrong.join("; ")),
+    }
+}
+
 fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
     let loaded = manifests::load(paths);
     match loaded.unreadable.first() {

@@ -1,6 +1,7 @@
 //! `napkeeper webhook`: serve admission.
 
 use super::Outcome;
+use super::policy_args::for_admission;
 use crate::webhook::{self, Options};
 use jiff::SignedDuration;
 use napkeeper_core::catalog::Catalog;
@@ -8,6 +9,7 @@ use napkeeper_core::certificates::Lives;
 use napkeeper_webhook::Guard;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
@@ -73,6 +75,12 @@ pub(super) struct Args {
     /// is 2 s.
     #[arg(long, value_name = "DURATION", default_value = "5ms", value_parser = hint_budget)]
     hint_budget: Duration,
+    /// Judge writes by these ValidatingAdmissionPolicies and bindings too, of a file or folder; may be repeated.
+    #[arg(long, value_name = "PATH")]
+    policies: Vec<PathBuf>,
+    /// A collector that takes spans of reviews by OTLP over HTTP; absent is OTEL_EXPORTER_OTLP_ENDPOINT, or none.
+    #[arg(long, value_name = "URL")]
+    otlp_endpoint: Option<String>,
     #[command(flatten)]
     logs: super::logs::LogArgs,
 }
@@ -126,6 +134,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     args.logs.init()?;
     let catalog = Catalog::embedded()?;
     let region = args.region.as_deref().map(|text| crate::region::known(text, &catalog)).transpose()?;
+    let policies = match args.policies.as_slice() {
+        [] => Arc::default(),
+        paths => for_admission(paths)?,
+    };
     webhook::serve(&Options {
         kubeconfig: args.kubeconfig.clone(),
         bind: args.bind,
@@ -139,6 +151,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         guard: args.delete_guard.into(),
         shared: args.reuse_port,
         hint_budget: args.hint_budget,
+        policies,
+        otlp: webhook::endpoint(args.otlp_endpoint.as_deref())?,
     })?;
     Ok(Outcome::Fine)
 }

@@ -4,6 +4,7 @@
 
 mod certificates;
 mod source;
+mod traces;
 
 use crate::clock::WallClock;
 use anyhow::Context;
@@ -16,13 +17,17 @@ use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_serve::{
     Certificates, Health, Lifecycle, Limits, Part, Port, TlsMetrics, bind, metrics, run, serve_plain, serve_tls,
 };
-use napkeeper_webhook::{Guard, Webhook, router};
+use napkeeper_verdict::policy::Policies;
+use napkeeper_webhook::{Guard, SpanCounts, Traces, Webhook, router};
+use reqwest::Url;
 use source::{Ages, Source};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
+pub(crate) use traces::endpoint;
+use traces::{Exporter, WAITING};
 
 /// What was asked for.
 #[derive(Debug)]
@@ -51,6 +56,10 @@ pub(crate) struct Options {
     pub(crate) shared: bool,
     /// Longest time to wait for a hint.
     pub(crate) hint_budget: Duration,
+    /// The platform team's own rules.
+    pub(crate) policies: Arc<Policies>,
+    /// Where spans of reviews go; absent is nowhere.
+    pub(crate) otlp: Option<Url>,
 }
 
 /// Serves until a signal comes.
@@ -134,21 +143,36 @@ fn parts(
     )?;
     let (basis, by) = watch::channel(webhook.basis());
     let (placement, placing) = watch::channel(Arc::default());
-    let webhook = webhook.by(by).guarding(options.guard).placing(placing);
+    let (hindrances, hindered) = watch::channel(Arc::default());
+    let webhook = webhook.by(by).guarding(options.guard).placing(placing).hindered(hindered);
+    let (traces, exporter) = tracing_to(options, &mut registry);
+    let webhook = webhook.keeping(Arc::clone(&options.policies)).traced(traces);
     let (kubeconfig, namespace) = (options.kubeconfig.clone(), options.namespace.clone());
     let (region, warm) = (options.region.clone(), health.check("caches"));
     let ages = Ages::register(&mut registry);
-    let source = Source { kubeconfig, namespace, region, snapshots, placement, basis, ages, warm };
+    let source = Source { kubeconfig, namespace, region, snapshots, placement, hindrances, basis, ages, warm };
     let (admission_router, health_router) = (router(Arc::new(webhook)), health.router(registry));
     let (one, two, three) = (lifecycle.clone(), lifecycle.clone(), lifecycle.clone());
     let admission = if options.shared { in_turn(admission, &health) } else { admission };
     let limits = Limits::default();
-    Ok(vec![
+    let four = lifecycle.clone();
+    let exporter =
+        exporter.map(|exporter| Part::new("the export of traces", async move { exporter.export(four).await }));
+    let parts = [
         Part::new(
             "the admission server",
             async move { serve_tls(&one, admission, admission_router, limits, tls).await },
         ),
         Part::new("the health server", async move { serve_plain(&two, health_listener, health_router, limits).await }),
         Part::new("the watch of the cluster", source.follow(three)),
-    ])
+    ];
+    Ok(parts.into_iter().chain(exporter).collect())
+}
+
+/// Where spans go, and who sends them on.
+fn tracing_to(options: &Options, registry: &mut Registry) -> (Option<Traces>, Option<Exporter>) {
+    let Some(endpoint) = options.otlp.clone() else { return (None, None) };
+    let counts = SpanCounts::register(registry);
+    let (queue, spans) = mpsc::channel(WAITING);
+    (Some(Traces::into_queue(queue, counts.clone())), Some(Exporter { endpoint, spans, counts }))
 }

@@ -11,11 +11,12 @@ use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, RegionCatalog};
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::controller::Controller;
 use napkeeper_core::facts::{Known, PriceSheet, Quota, STALE_AFTER, catalog_of};
+use napkeeper_core::hindrances::Hindrances;
 use napkeeper_core::labels;
 use napkeeper_core::names::Region;
 use napkeeper_core::placement::Placement;
 use napkeeper_kube::watch::{Kind, WatchEvent, WatchOptions, watch as watch_cluster};
-use napkeeper_kube::{connect, follow_facts, follow_placement};
+use napkeeper_kube::{connect, follow_facts, follow_hindrances, follow_placement};
 use napkeeper_serve::prometheus_client::metrics::gauge::Gauge;
 use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_serve::{Check, Lifecycle};
@@ -80,6 +81,8 @@ pub(crate) struct Source {
     pub(crate) snapshots: watch::Sender<Option<Arc<Snapshot>>>,
     /// Where PlacementPolicies and Namespaces go.
     pub(crate) placement: watch::Sender<Arc<Placement>>,
+    /// Where goes what stands in the way of nodes.
+    pub(crate) hindrances: watch::Sender<Arc<Hindrances>>,
     /// Where rules and facts go that objects are judged by.
     pub(crate) basis: watch::Sender<Arc<Basis>>,
     /// How old what it knows is.
@@ -111,7 +114,8 @@ impl Source {
         tokio::select! {
             () = watch_cluster(client.clone(), options, sender) => Ok(()),
             () = follow_facts(client.clone(), &self.namespace, facts) => Ok(()),
-            () = follow_placement(client, self.placement.clone()) => Ok(()),
+            () = follow_placement(client.clone(), self.placement.clone()) => Ok(()),
+            () = follow_hindrances(client, self.hindrances.clone()) => Ok(()),
             published = self.publish(changes, published) => published,
             never = self.give_up_waiting() => match never {},
             () = lifecycle.draining() => Ok(()),

@@ -6,4 +6,5 @@ rules! {
     LIMITS = "NK9503", Warning, "Limits leave room for the nodes that run";
     REPLACED = "NK9504", Warning, "A change replaces no nodes that run";
     IN_USE = "NK9505", Error, "A pool or class that is deleted has no nodes, or its delete is acknowledged";
+    READY = "NK9506", Warning, "The AKSNodeClass of a pool is ready";
 }

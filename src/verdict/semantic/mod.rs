@@ -43,6 +43,14 @@ pub(crate) fn render(render: &Render, facts: &Facts) -> Vec<(usize, Issue)> {
     found
 }
 
+/// What is to be said of an object beside some that are there already. Not what matters only for files, nor how pools
+/// compare with each other: not all of them are here.
+pub(crate) fn among(render: &Render, facts: &Facts) -> Vec<(usize, Issue)> {
+    let mut found = Vec::new();
+    azure::render(render, facts, &mut found);
+    found
+}
+
 /// What the domain cannot make sense of: a family may know more of it than that.
 pub(crate) fn meaningless(path: &Path, message: String) -> Issue {
     match disruption::unreadable_schedule(path, &message) {

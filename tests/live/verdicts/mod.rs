@@ -4,6 +4,7 @@
 //! the answers compared: verdict, HTTP class, fields of the causes, names of unknown fields. A failure shows a smaller
 //! object with the same difference.
 
+mod agreement;
 mod azure;
 pub(super) mod bases;
 mod cases;
@@ -14,7 +15,7 @@ mod meta;
 mod places;
 pub(super) mod rules;
 pub(super) mod server;
-mod setting;
+pub(super) mod setting;
 mod values;
 
 use anyhow::{Context, Result, ensure};
@@ -27,7 +28,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// Our definitions.
-fn ours() -> Result<Vec<Value>> {
+pub(super) fn ours() -> Result<Vec<Value>> {
     Ok(napkeeper_api::crds::all()?.into_iter().map(|crd| crd.definition).collect())
 }
 

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 /// Definitions as one stream for kubectl; JSON is YAML.
-pub(super) fn stream(crds: &[Value]) -> String {
+pub(in crate::live) fn stream(crds: &[Value]) -> String {
     crds.iter().map(|crd| format!("---\n{crd}\n")).collect()
 }
 
 /// The same definitions, which check nothing.
-pub(super) fn relaxed(crds: &[Value]) -> Vec<Value> {
+pub(in crate::live) fn relaxed(crds: &[Value]) -> Vec<Value> {
     let mut all = crds.to_vec();
     for version in all.iter_mut().flat_map(|crd| crd["spec"]["versions"].as_array_mut().into_iter().flatten()) {
         version["schema"]["openAPIV3Schema"] =

@@ -187,6 +187,27 @@ fn a_missing_certificate_is_named() {
 
 /// A cluster that accepts and never answers holds back readiness for a while, and no verdict.
 #[test]
+fn policies_that_cannot_be_used_are_named_before_anything_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    pair(folder.path());
+    let ask = |policies: &Path| {
+        let output = webhook(folder.path()).arg("--policies").arg(policies).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = ask(&folder.path().join("none.yaml"));
+    assert!(code == Some(2) && said.contains("none.yaml"), "{code:?} {said}");
+    let file = folder.path().join("policy.yaml");
+    std::fs::write(&file, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}").unwrap();
+    let (code, said) = ask(&file);
+    assert!(code == Some(2) && said.contains("there is no ValidatingAdmissionPolicy"), "{code:?} {said}");
+    let broken = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\n\
+                  metadata: {name: a}\nspec: {policyName: b, validationActions: [Deny, Warn]}\n";
+    std::fs::write(&file, broken).unwrap();
+    let (code, said) = ask(&file);
+    assert!(code == Some(2) && said.contains("policy.yaml:4:") && said.contains("cannot be used together"), "{said}");
+}
+
+#[test]
 fn it_waits_for_the_cluster_but_not_for_ever() {
     let folder = tempfile::tempdir().unwrap();
     let (root, (url, _)) = (pair(folder.path()), trap());

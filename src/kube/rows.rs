@@ -1,0 +1,116 @@
+//! Rows: what is known of a kind that is followed, while its watch comes and goes?
+
+use futures::{Stream, StreamExt};
+use jiff::SignedDuration;
+use kube::ResourceExt;
+use kube::runtime::watcher::{self, Event};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A watch that fails says so this often at the most.
+const COMPLAIN_EVERY: SignedDuration = SignedDuration::from_mins(10);
+
+/// What a watch says: a row of the whole list begun anew, its end, a row, or the end of a row.
+pub(crate) enum News<V> {
+    Begin,
+    Listed(Arc<str>, Option<Arc<V>>),
+    Whole,
+    Put(Arc<str>, Option<Arc<V>>),
+    Gone(Arc<str>),
+    Failed(String),
+}
+
+/// One kind, as it was last known whole.
+pub(crate) struct Rows<V> {
+    what: &'static str,
+    listing: BTreeMap<Arc<str>, Arc<V>>,
+    pub(crate) known: BTreeMap<Arc<str>, Arc<V>>,
+    complained: Option<std::time::Instant>,
+}
+
+impl<V> Rows<V> {
+    pub(crate) fn new(what: &'static str) -> Self {
+        Self { what, listing: BTreeMap::new(), known: BTreeMap::new(), complained: None }
+    }
+
+    /// Takes news in; true when what is known has changed. What was seen last stays while the API server is away.
+    pub(crate) fn learn(&mut self, news: News<V>) -> bool {
+        match news {
+            News::Begin => self.listing.clear(),
+            News::Listed(name, row) => drop(row.map(|row| self.listing.insert(name, row))),
+            News::Whole => {
+                self.known = std::mem::take(&mut self.listing);
+                return true;
+            }
+            News::Put(name, Some(row)) => {
+                self.known.insert(name, row);
+                return true;
+            }
+            // What cannot be understood gives nobody anything.
+            News::Put(name, None) | News::Gone(name) => return self.known.remove(&name).is_some(),
+            News::Failed(error) => {
+                let quiet = COMPLAIN_EVERY.unsigned_abs();
+                if self.complained.is_none_or(|at| at.elapsed() > quiet) {
+                    tracing::warn!(what = self.what, error, "cannot be watched: what was seen last stays");
+                    self.complained = Some(std::time::Instant::now());
+                }
+            }
+        }
+        false
+    }
+}
+
+/// The events of a watch as news, of rows by namespace and name.
+pub(crate) fn news<K: ResourceExt, V>(
+    events: impl Stream<Item = Result<Event<K>, watcher::Error>>,
+    read: impl Fn(&K) -> Option<V>,
+) -> impl Stream<Item = News<V>> {
+    let row = move |object: &K| (key(object), read(object).map(Arc::new));
+    events.map(move |event| match event {
+        Ok(Event::Init) => News::Begin,
+        Ok(Event::InitApply(object)) => {
+            let (name, row) = row(&object);
+            News::Listed(name, row)
+        }
+        Ok(Event::InitDone) => News::Whole,
+        Ok(Event::Apply(object)) => {
+            let (name, row) = row(&object);
+            News::Put(name, row)
+        }
+        Ok(Event::Delete(object)) => News::Gone(key(&object)),
+        Err(error) => News::Failed(error.to_string()),
+    })
+}
+
+fn key<K: ResourceExt>(object: &K) -> Arc<str> {
+    match object.namespace() {
+        Some(namespace) => Arc::from(format!("{namespace}/{}", object.name_any())),
+        None => Arc::from(object.name_any()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_replaces_what_is_known_when_it_is_whole() {
+        let mut rows: Rows<u8> = Rows::new("x");
+        let name = |text: &str| Arc::from(text);
+        let row = |n| Some(Arc::new(n));
+        assert!(!rows.learn(News::Begin));
+        assert!(!rows.learn(News::Listed(name("a"), row(1))));
+        assert!(!rows.learn(News::Listed(name("broken"), None)));
+        assert!(rows.known.is_empty(), "not whole yet");
+        assert!(rows.learn(News::Whole));
+        assert!(rows.learn(News::Put(name("b"), row(2))));
+        assert_eq!(rows.known.len(), 2);
+        assert!(!rows.learn(News::Begin));
+        assert!(!rows.learn(News::Failed("away".to_owned())));
+        assert_eq!(rows.known.len(), 2, "what was seen last stays");
+        assert!(rows.learn(News::Put(name("a"), None)), "it can no longer be understood");
+        assert!(rows.learn(News::Gone(name("b"))));
+        assert!(!rows.learn(News::Gone(name("b"))));
+        assert!(rows.known.is_empty());
+    }
+}
