@@ -3,11 +3,11 @@
 //! The API server fails the request of a patch that does not apply, or whose result is wrong, whatever the failure policy
 //! is. So every patch is applied here first, and what it would send is what has been looked at.
 
-use crate::mutate::ANNOTATIONS;
 use json_patch::{PatchOperation, patch_unsafe};
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Most bytes of all annotations of an object, keys and values together (`TotalAnnotationSizeLimitB` of Kubernetes).
 const MOST_ANNOTATIONS: usize = 256 << 10;
@@ -29,45 +29,26 @@ pub(crate) enum BadPatch {
     TooLarge(usize),
 }
 
+/// Applies a patch of annotations to those of its pod, and looks at what comes of it.
+pub(crate) fn check_hint(annotations: Option<&BTreeMap<String, String>>, patch: &[Value]) -> Result<(), BadPatch> {
+    // The rest of the pod stays as it came.
+    let metadata = annotations.map_or_else(|| json!({}), |annotations| json!({ "annotations": annotations }));
+    check_annotations(&applied(json!({ "metadata": metadata }), patch)?)
+}
+
 /// Applies a patch to its pod, and looks at what comes of it.
 pub(crate) fn check(object: &Value, patch: &[Value]) -> Result<(), BadPatch> {
-    let operations: Vec<PatchOperation> = patch
-        .iter()
-        .map(PatchOperation::deserialize)
-        .collect::<Result<_, _>>()
-        .map_err(|e| BadPatch::Apply(e.to_string()))?;
-    let of_annotations = |operation: &PatchOperation| {
-        let path = operation.path().as_str();
-        path == ANNOTATIONS || path.strip_prefix(ANNOTATIONS).is_some_and(|rest| rest.starts_with('/'))
-    };
-    let only_annotations = operations.iter().all(of_annotations);
-    let mut result = if only_annotations { annotations_of(object) } else { without_managed_fields(object) };
-    patch_unsafe(&mut result, &operations).map_err(|e| BadPatch::Apply(e.to_string()))?;
+    let result = applied(object.clone(), patch)?;
     check_annotations(&result)?;
-    if !only_annotations {
-        Pod::deserialize(&result).map_err(|e| BadPatch::NoPod(e.to_string()))?;
-    }
+    Pod::deserialize(&result).map_err(|e| BadPatch::NoPod(e.to_string()))?;
     Ok(())
 }
 
-/// As much of an object as a patch of annotations touches: the rest stays as it came.
-fn annotations_of(object: &Value) -> Value {
-    match object.get("metadata") {
-        Some(Value::Object(metadata)) => match metadata.get("annotations") {
-            Some(annotations) => json!({ "metadata": { "annotations": annotations } }),
-            None => json!({ "metadata": {} }),
-        },
-        Some(_) | None => json!({}),
-    }
-}
-
-/// An object without the bookkeeping of who wrote what, which is half of it.
-pub(crate) fn without_managed_fields(object: &Value) -> Value {
-    let mut rest = object.clone();
-    if let Some(metadata) = rest.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.shift_remove("managedFields");
-    }
-    rest
+fn applied(mut object: Value, patch: &[Value]) -> Result<Value, BadPatch> {
+    let operations: Result<Vec<_>, _> = patch.iter().map(PatchOperation::deserialize).collect();
+    let operations = operations.map_err(|e| BadPatch::Apply(e.to_string()))?;
+    patch_unsafe(&mut object, &operations).map_err(|e| BadPatch::Apply(e.to_string()))?;
+    Ok(object)
 }
 
 fn check_annotations(object: &Value) -> Result<(), BadPatch> {

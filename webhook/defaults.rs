@@ -2,7 +2,7 @@
 //!
 //! [`napkeeper_core::placement`] says what; here it becomes a JSON patch that adds and never replaces.
 
-use crate::checked::{BadPatch, without_managed_fields};
+use crate::checked::BadPatch;
 use crate::mutate::Subject;
 use json_patch::{PatchOperation, patch_unsafe};
 use napkeeper_api::path::pointer_token;
@@ -49,14 +49,14 @@ pub(crate) enum Given {
     Placed(Placed),
 }
 
+/// What there is for a pod while there is no policy at all.
+pub(crate) fn none(subject: &Subject) -> Given {
+    let named = subject.annotations.as_ref().and_then(|annotations| annotations.get(PLACEMENT));
+    named.filter(|name| **name != *NONE).map_or(Given::Nothing, |name| Given::Unknown(no_such_policy(name)))
+}
+
 /// Gives a pod the defaults that it is to have. `uid` is that of the request.
 pub(crate) fn give(placement: &Placement, object: &Value, subject: &Subject, uid: &str) -> Result<Given, BadPatch> {
-    if placement.policies.is_empty() {
-        return Ok(match wanted(object).filter(|name| *name != NONE) {
-            Some(name) => Given::Unknown(no_such_policy(name)),
-            None => Given::Nothing,
-        });
-    }
     let asked = asked(object, subject, uid);
     let namespace = subject.pod.key.namespace.as_str();
     let Some(policy) = placement.policy(namespace, &asked) else {
@@ -68,7 +68,7 @@ pub(crate) fn give(placement: &Placement, object: &Value, subject: &Subject, uid
     if changes.is_empty() {
         return Ok(Given::Nothing);
     }
-    let mut writer = Writer { object: without_managed_fields(object), patch: Vec::new() };
+    let mut writer = Writer { object: object.clone(), patch: Vec::new() };
     for change in &changes {
         writer.write(change)?;
     }
@@ -83,10 +83,6 @@ fn no_such_policy(name: &str) -> String {
 
 fn annotation<'o>(object: &'o Value, key: &str) -> Option<&'o str> {
     object["metadata"]["annotations"][key].as_str()
-}
-
-fn wanted(object: &Value) -> Option<&str> {
-    annotation(object, PLACEMENT)
 }
 
 /// What a pod says for itself.
@@ -104,7 +100,7 @@ fn asked(object: &Value, subject: &Subject, uid: &str) -> Asked {
     };
     Asked {
         labels: subject.pod.shape.labels.clone(),
-        asks: wanted(object).map(Arc::from),
+        asks: annotation(object, PLACEMENT).map(Arc::from),
         placed: annotation(object, PLACED_BY).is_some(),
         has_spread: spec["topologySpreadConstraints"].as_array().is_some_and(|list| !list.is_empty()),
         has_capacity_type: names_label(spec, &CAPACITY) || tolerated(&CAPACITY),

@@ -288,7 +288,7 @@ impl Office {
     }
 
     fn answer(&self, subject: Subject, standing: &mut Standing<'_>) -> PlacementHint {
-        let Subject { pod, prefix, noted, dry_run } = subject;
+        let Subject { pod, prefix, noted, dry_run, .. } = subject;
         let now = self.clock.now();
         if let Some(hint) = noted.filter(|hint| lock(&self.recent).has(now, &pod, hint)) {
             return hint;
@@ -338,7 +338,7 @@ mod tests {
         let hinter = Hinter { desk, snapshots, office };
         let wire = json!({ "metadata": { "name": "a" }, "spec": { "containers": [] } });
         let pod = convert::pod(&serde_json::from_value::<WirePod>(wire).unwrap()).unwrap();
-        let subject = || Subject { pod: pod.clone(), prefix: None, noted: None, dry_run: false };
+        let subject = || Subject { pod: pod.clone(), prefix: None, annotations: None, noted: None, dry_run: false };
         let ask = || hinter.ask(subject(), Duration::from_millis(5));
         assert_eq!(ask().await, Err(NoAnswer::Deadline));
         assert_eq!(ask().await, Err(NoAnswer::Overload), "the first is still in the queue");

@@ -13,6 +13,7 @@ mod hint;
 mod hinter;
 mod metrics;
 mod mutate;
+mod object;
 mod policies;
 mod recent;
 mod review;

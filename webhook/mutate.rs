@@ -2,12 +2,14 @@
 
 use crate::hint::{PLACEMENT_HINT, PlacementHint};
 use crate::review::Request;
-use k8s_openapi::api::core::v1::Pod as WirePod;
+use k8s_openapi::api::core::v1::{Pod as WirePod, PodSpec, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use napkeeper_api::convert;
 use napkeeper_api::path::pointer_token;
 use napkeeper_core::cluster::pod::{Pod, PodOwner};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Namespaces of Kubernetes and AKS itself, whose pods are left alone.
@@ -29,6 +31,8 @@ pub(crate) struct Subject {
     pub(crate) pod: Pod,
     /// What the API server will make its name from, where it has none.
     pub(crate) prefix: Option<Arc<str>>,
+    /// Its annotations, if it has the field.
+    pub(crate) annotations: Option<BTreeMap<String, String>>,
     /// The hint that it carries already.
     pub(crate) noted: Option<PlacementHint>,
     /// Nothing will be written.
@@ -36,7 +40,7 @@ pub(crate) struct Subject {
 }
 
 /// The namespace of a pod that is being created, if it is one where pods are looked at.
-pub(crate) fn namespace<'r>(request: &'r Request, own_namespace: &str) -> Option<&'r str> {
+pub(crate) fn namespace<'r, O>(request: &'r Request<O>, own_namespace: &str) -> Option<&'r str> {
     let kind = &request.kind;
     let is_pod = (&*kind.group, &*kind.version, &*kind.kind) == ("", "v1", "Pod");
     let namespace = request.namespace.as_deref().unwrap_or_default();
@@ -45,36 +49,63 @@ pub(crate) fn namespace<'r>(request: &'r Request, own_namespace: &str) -> Option
     wanted.then_some(namespace)
 }
 
+/// What is looked at of a pod: who wrote which field is not.
+#[derive(Debug, Deserialize)]
+struct Read {
+    metadata: Metadata,
+    spec: Option<PodSpec>,
+    status: Option<PodStatus>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    name: Option<String>,
+    generate_name: Option<String>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    owner_references: Option<Vec<OwnerReference>>,
+}
+
 /// The pod to be hinted at; `None` when it is not one that may have a hint, or cannot be read.
-pub(crate) fn subject(object: &Value, namespace: &str, dry_run: bool) -> Option<Subject> {
-    let mut wire = WirePod::deserialize(object).ok()?;
-    let prefix = name(&mut wire, namespace)?;
+pub(crate) fn subject<'de, D: Deserializer<'de>>(object: D, namespace: &str, dry_run: bool) -> Option<Subject> {
+    let Read { metadata, spec, status } = Read::deserialize(object).ok()?;
+    let Metadata { name, generate_name, labels, annotations, owner_references } = metadata;
+    let (name, prefix) = named(name, generate_name)?;
+    let wire = WirePod {
+        metadata: ObjectMeta {
+            name: Some(name),
+            namespace: Some(namespace.to_owned()),
+            labels,
+            annotations,
+            owner_references,
+            ..ObjectMeta::default()
+        },
+        spec,
+        status,
+    };
     let pod = convert::pod(&wire).ok()?;
     let placed = pod.node.is_some() || matches!(pod.owner, PodOwner::DaemonSet | PodOwner::Static);
-    let noted = || PlacementHint::read(wire.metadata.annotations.as_ref()?.get(PLACEMENT_HINT)?);
-    (!placed).then(|| Subject { noted: noted(), pod, prefix, dry_run })
+    let annotations = wire.metadata.annotations;
+    let noted = annotations.as_ref().and_then(|all| PlacementHint::read(all.get(PLACEMENT_HINT)?));
+    (!placed).then_some(Subject { pod, prefix, annotations, noted, dry_run })
 }
 
-/// Gives the pod its namespace and a name: before it is created it may have neither. Returns what its name will be made
-/// from, where it has none; `None` outside when there is nothing to make one from.
-fn name(pod: &mut WirePod, namespace: &str) -> Option<Option<Arc<str>>> {
-    let metadata = &mut pod.metadata;
-    metadata.namespace = Some(namespace.to_owned());
-    if metadata.name.as_ref().is_some_and(|name| !name.is_empty()) {
-        return Some(None);
+/// The name of a pod, or one that it could have and what the API server will make it from; `None` when there is nothing to
+/// make one from.
+fn named(name: Option<String>, prefix: Option<String>) -> Option<(String, Option<Arc<str>>)> {
+    if let Some(name) = name.filter(|name| !name.is_empty()) {
+        return Some((name, None));
     }
-    let prefix = metadata.generate_name.as_deref().filter(|prefix| !prefix.is_empty())?;
-    let prefix: String = prefix.chars().take(LONGEST_GENERATE_NAME).collect();
-    metadata.name = Some(format!("{prefix}0"));
-    Some(Some(Arc::from(prefix)))
+    let prefix: String = prefix.filter(|prefix| !prefix.is_empty())?.chars().take(LONGEST_GENERATE_NAME).collect();
+    Some((format!("{prefix}0"), Some(Arc::from(prefix))))
 }
 
-/// The patch that writes a hint on a pod; empty when it has it already, or could not take it.
-pub(crate) fn patch(object: &Value, hint: &PlacementHint) -> Vec<Value> {
-    let Some(metadata) = object.get("metadata").and_then(Value::as_object) else { return Vec::new() };
+/// The patch that writes a hint on a pod with these annotations; empty when it has it already.
+pub(crate) fn patch(annotations: Option<&BTreeMap<String, String>>, hint: &PlacementHint) -> Vec<Value> {
     let Some(text) = hint.text() else { return Vec::new() };
-    match metadata.get("annotations").and_then(Value::as_object) {
-        Some(annotations) if annotations.get(PLACEMENT_HINT).and_then(Value::as_str) == Some(&text) => Vec::new(),
+    match annotations {
+        Some(annotations) if annotations.get(PLACEMENT_HINT) == Some(&text) => Vec::new(),
         Some(_) => vec![json!({ "op": "add", "path": annotation(PLACEMENT_HINT), "value": text })],
         None => {
             let annotations = Map::from_iter([(PLACEMENT_HINT.to_owned(), json!(text))]);

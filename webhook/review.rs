@@ -3,6 +3,7 @@
 //! `admission.k8s.io/v1`. An answer with a wrong uid is refused, and a patch that does not apply fails the request
 //! whatever the failure policy is, so both are made in one place.
 
+use crate::object::Content;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -34,19 +35,19 @@ pub(crate) enum ReviewError {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Review {
+#[serde(rename_all = "camelCase", bound(deserialize = "O: Content"))]
+struct Review<O> {
     #[serde(default)]
     api_version: String,
     #[serde(default)]
     kind: String,
-    request: Option<Request>,
+    request: Option<Request<O>>,
 }
 
 /// What the API server asks about.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Request {
+#[serde(rename_all = "camelCase", bound(deserialize = "O: Content"))]
+pub(crate) struct Request<O = Value> {
     /// Ties the answer to the question.
     #[serde(default)]
     pub(crate) uid: String,
@@ -70,11 +71,11 @@ pub(crate) struct Request {
     #[serde(default)]
     pub(crate) dry_run: Option<bool>,
     /// The object as it would be; null when it is deleted.
-    #[serde(default)]
-    pub(crate) object: Value,
+    #[serde(default, deserialize_with = "O::read")]
+    pub(crate) object: O,
     /// The object as it is; null when it is created.
-    #[serde(default)]
-    pub(crate) old_object: Value,
+    #[serde(default, deserialize_with = "O::read")]
+    pub(crate) old_object: O,
 }
 
 #[derive(Debug, Deserialize, Default)]
@@ -96,7 +97,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    pub(crate) fn of(request: &Request) -> Self {
+    pub(crate) fn of<O>(request: &Request<O>) -> Self {
         let short = |text: &str| crate::hint::shorten(text, LONGEST_UID);
         Self {
             uid: request.uid.clone(),
@@ -130,17 +131,19 @@ pub(crate) struct GroupVersionKind {
     pub(crate) kind: String,
 }
 
-impl Request {
+impl<O: Content> Request<O> {
     /// Reads a body.
     pub(crate) fn read(body: &[u8]) -> Result<Self, ReviewError> {
-        let Review { api_version, kind, request } = serde_json::from_slice(body)?;
+        let Review { api_version, kind, request } = serde_json::from_slice::<Review<O>>(body)?;
         if api_version != API_VERSION || kind != "AdmissionReview" {
             let short = |text: String| crate::hint::shorten(&text, 100);
             return Err(ReviewError::Kind { api_version: short(api_version), kind: short(kind) });
         }
         request.filter(|r| !r.uid.is_empty() && r.uid.len() <= LONGEST_UID).ok_or(ReviewError::NoRequest)
     }
+}
 
+impl<O> Request<O> {
     /// True for writes of the object itself.
     pub(crate) fn is_write(&self) -> bool {
         matches!(&*self.operation, "CREATE" | "UPDATE") && self.is_of_the_object()

@@ -6,6 +6,7 @@ use crate::defaults::{self, Given};
 use crate::guard::Guard;
 use crate::hinter::{Hinter, NoAnswer, Snapshots};
 use crate::metrics::Metrics;
+use crate::object::{Content, Text, lean};
 use crate::review::{Answer, Asked, Request};
 use crate::size::{MOST_VALUES, Size};
 use crate::traces::{Begun, Traces};
@@ -192,29 +193,36 @@ impl Webhook {
     }
 
     /// Gives a pod its defaults, and hints at where it will run then.
-    async fn mutate(&self, request: Request, size: Size) -> Result<Option<Answer>, NoAnswer> {
+    async fn mutate(&self, request: Request<Text>, size: Size) -> Result<Option<Answer>, NoAnswer> {
         let _turn = self.turn(size)?;
         let Some(namespace) = mutate::namespace(&request, &self.namespace) else { return Ok(None) };
+        let Some(text) = &request.object else { return Ok(None) };
         let dry_run = request.dry_run.unwrap_or_default();
-        let Some(subject) = mutate::subject(&request.object, namespace, dry_run) else { return Ok(None) };
+        let read = &mut serde_json::Deserializer::from_str(text.get());
+        let Some(subject) = mutate::subject(read, namespace, dry_run) else { return Ok(None) };
         let placement = Arc::clone(&self.placement.borrow());
-        let given = defaults::give(&placement, &request.object, &subject, &request.uid).map_err(not_sent)?;
-        let (mut answer, subject, placed) = match given {
-            Given::Nothing => (Answer::allow(), subject, None),
-            Given::Unknown(warning) => (Answer { warnings: vec![warning], ..Answer::allow() }, subject, None),
+        // Only policies look at more of it.
+        let object = if placement.policies.is_empty() { None } else { lean(text).ok() };
+        let given = match &object {
+            None => defaults::none(&subject),
+            Some(object) => defaults::give(&placement, object, &subject, &request.uid).map_err(not_sent)?,
+        };
+        let (mut answer, mut subject, placed) = match given {
+            Given::Nothing => (Answer::allow(), subject, false),
+            Given::Unknown(warning) => (Answer { warnings: vec![warning], ..Answer::allow() }, subject, false),
             Given::Placed(placed) => {
                 let Some(subject) = mutate::subject(&placed.object, namespace, dry_run) else {
                     return Err(NoAnswer::Patch);
                 };
-                (Answer { patch: placed.patch, ..Answer::allow() }, subject, Some(placed.object))
+                (Answer { patch: placed.patch, ..Answer::allow() }, subject, true)
             }
         };
-        let object = placed.as_ref().unwrap_or(&request.object);
+        let annotations = subject.annotations.take();
         match self.hinter.ask(subject, self.limits.hint).await {
             Ok(None) => {}
             Ok(Some(hint)) => {
                 self.metrics.hinted(hint.kind());
-                answer.patch.extend(mutate::patch(object, &hint));
+                answer.patch.extend(mutate::patch(annotations.as_ref(), &hint));
                 answer.facts = (!answer.patch.is_empty()).then(|| self.basis.borrow().served(Timestamp::now()));
             }
             Err(why) if answer.patch.is_empty() => return Err(why),
@@ -224,7 +232,11 @@ impl Webhook {
                 answer.warnings.push(unanswered(MUTATE, why));
             }
         }
-        checked::check(&request.object, &answer.patch).map_err(not_sent)?;
+        match object.filter(|_| placed) {
+            Some(object) => checked::check(&object, &answer.patch),
+            None => checked::check_hint(annotations.as_ref(), &answer.patch),
+        }
+        .map_err(not_sent)?;
         Ok((answer != Answer::allow()).then_some(answer))
     }
 
@@ -274,7 +286,7 @@ fn not_sent(why: BadPatch) -> NoAnswer {
 }
 
 /// The request in a body with its size, or why there is none.
-fn read(body: Result<Bytes, BytesRejection>) -> Result<(Request, Size), (StatusCode, String)> {
+fn read<O: Content>(body: Result<Bytes, BytesRejection>) -> Result<(Request<O>, Size), (StatusCode, String)> {
     let body = body.map_err(|e| (e.status(), e.body_text()))?;
     let size = Size::of(&body);
     if size == Size::TooLarge {
