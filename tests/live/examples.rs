@@ -60,7 +60,7 @@ struct Hooked {
 
 impl Hooked {
     /// Starts both, with definitions.
-    async fn start(definitions: &str) -> Result<Self> {
+    async fn start(definitions: &str, more: &[String]) -> Result<Self> {
         let plane = ControlPlane::start(Mode::Api).await?;
         install_without_accounts(&plane, "companion").await?;
         plane.apply(definitions).await?;
@@ -84,7 +84,10 @@ impl Hooked {
             "--health-bind=127.0.0.1:0".to_owned(),
             "--log-format=text".to_owned(),
         ];
-        let process = Process::spawn("webhook", &Program::new(napkeeper_binary()?).args(args))?;
+        let process = Process::spawn(
+            "webhook",
+            &Program::new(napkeeper_binary()?).args(args.into_iter().chain(more.iter().cloned())),
+        )?;
         let line = process.line("webhook listens", STEP).await?;
         let admission = line.split("admission=").nth(1).and_then(|rest| rest.split_whitespace().next());
         // Some rules say something only once the region is known.
@@ -274,7 +277,7 @@ async fn every_bad_example_is_refused_by_its_rule_and_every_good_one_is_taken() 
     let relaxed = setting::stream(&setting::relaxed(&ours()?));
     let mut wrong = Vec::new();
     for (shipped, definitions) in [(false, relaxed), (true, definitions()?)] {
-        let hooked = Hooked::start(&definitions).await?;
+        let hooked = Hooked::start(&definitions, &[]).await?;
         let (mut met, mut asked) = (BTreeSet::new(), 0);
         for rule in rules::all() {
             let wanted = expected(rule.id, shipped).context("the rule is in no list")?;
@@ -304,9 +307,10 @@ async fn every_bad_example_is_refused_by_its_rule_and_every_good_one_is_taken() 
 
 /// The state of classes and budgets is read with the rights that kustomize gives, and reaches whoever changes a pool.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_class_that_is_not_ready_and_a_budget_that_holds_pods_are_told() -> Result<()> {
+async fn a_class_that_is_not_ready_a_budget_that_holds_pods_and_a_policy_are_told() -> Result<()> {
     let _turn = one_lab_at_a_time().await;
-    let hooked = Hooked::start(&definitions()?).await?;
+    let policies = format!("--policies={}", repository("policies").display());
+    let hooked = Hooked::start(&definitions()?, &[policies]).await?;
     let plane = &hooked.plane;
     let files = ["aksnodeclass", "nodepool-gpu"].map(|file| repository(&format!("manifests/quickstart/{file}.yaml")));
     for file in files {
@@ -330,6 +334,8 @@ async fn a_class_that_is_not_ready_and_a_budget_that_holds_pods_are_told() -> Re
     let new = new.replace("name: gpu", "name: other");
     eventually("word of the class", STEP, async || {
         let (_, _, warnings) = hooked.create("/apis/karpenter.sh/v1/nodepools", &new).await?;
+        let owner = warnings.iter().any(|w| w.contains("NK7002") && w.contains("policy nodepool-owner: "));
+        ensure!(owner, "the team's own policies say nothing: {warnings:?}");
         Ok(warnings.iter().any(|w| w.contains("NK9506") && w.contains("SubnetsReady=False")).then_some(()))
     })
     .await?;
