@@ -115,6 +115,34 @@ fn sources() -> io::Result<Vec<Source>> {
     Ok(found)
 }
 
+/// A page that says by which tests something holds must not outlive them.
+#[test]
+fn tests_that_a_decision_names_exist() -> io::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let page = fs::read_to_string(root.join("docs/decisions/0042-how-webhooks-hurt.md"))?;
+    let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| what happened"));
+    let cells: Vec<&str> = rows.filter_map(|row| row.trim_end_matches(" |").rsplit(" | ").next()).collect();
+    assert!(cells.len() > 12, "{} rows", cells.len());
+    let mut functions = String::new();
+    let mut folders = ["src", "webhook", "tests"].map(|folder| root.join(folder)).to_vec();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(path)?;
+                functions.extend(text.lines().filter(|line| line.contains("fn ")).map(|line| format!("{line}\n")));
+            }
+        }
+    }
+    let named: BTreeSet<&str> = cells.iter().flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    let missing: Vec<_> = named.iter().filter(|name| !functions.contains(&format!("fn {name}("))).collect();
+    assert!(missing.is_empty(), "no test is called {missing:?}");
+    assert!(cells.iter().all(|cell| cell.contains('`')), "a row names no test");
+    Ok(())
+}
+
 #[test]
 fn no_file_is_too_long() -> io::Result<()> {
     let sources = sources()?;

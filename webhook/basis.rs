@@ -44,6 +44,12 @@ impl Basis {
         Ok(Self { verdict, sizes: known.sizes_from(month), prices: known.prices_from(month) })
     }
 
+    /// The same, for the cluster's version of Kubernetes, such as `1.33.2`.
+    #[must_use]
+    pub fn for_kubernetes(self, version: Option<String>) -> Self {
+        Self { verdict: self.verdict.with_kubernetes(version), ..self }
+    }
+
     /// True when it is made of these facts, or of others of the same age.
     #[must_use]
     pub fn is_of(&self, known: &Known, month: Month) -> bool {

@@ -1,5 +1,6 @@
 //! What is known beside the manifests: region, prices, Kubernetes version, network?
 
+use crate::semantic::Kinds;
 use jiff::Timestamp;
 use napkeeper_core::catalog::{Catalog, CatalogError, InstanceTypeOptions, RegionCatalog, Supplies};
 use napkeeper_core::facts::PriceSheet;
@@ -50,6 +51,8 @@ pub struct Facts {
     /// What those regions sell, as sets that answer quickly which sizes satisfy a NodePool. The region with most sizes
     /// comes first.
     pub supplies: Lazy<Supplies>,
+    /// Sets of those sizes that are the same for all NodePools.
+    pub(crate) kinds: Lazy<Kinds>,
     /// Kubernetes version as `1.33` or `1.33.2`, where it is known.
     pub kubernetes: Option<String>,
     /// What the cluster decides about nodes.
@@ -93,6 +96,7 @@ impl Facts {
         Ok(Self {
             catalog,
             regions,
+            kinds: kinds_of(&supplies),
             supplies,
             kubernetes: None,
             nodes: InstanceTypeOptions::default(),
@@ -106,7 +110,7 @@ impl Facts {
     pub fn with_live_regions(self, regions: Vec<Arc<RegionCatalog>>) -> Self {
         let of_supplies = regions.clone();
         let supplies = Lazy::new(move || Supplies::of_regions(of_supplies, REGIONAL_BESIDE_ZONES));
-        Self { regions: Lazy::new(move || regions), supplies, live: true, ..self }
+        Self { regions: Lazy::new(move || regions), kinds: kinds_of(&supplies), supplies, live: true, ..self }
     }
 
     /// The region, when there is just one.
@@ -115,6 +119,11 @@ impl Facts {
         let one = self.supplies.region_count() == 1;
         one.then(|| self.supplies.regions().next()).flatten().map(|supply| &supply.region)
     }
+}
+
+fn kinds_of(supplies: &Lazy<Supplies>) -> Lazy<Kinds> {
+    let supplies = supplies.clone();
+    Lazy::new(move || Kinds::of(supplies.index()))
 }
 
 /// Node Auto-Provisioning may place a VM of a zonal size in no zone; a manifest that asks for that is not wrong.

@@ -84,6 +84,13 @@ impl Verdict {
         Self { facts, ..self }
     }
 
+    /// The same rules, for this version of Kubernetes, such as `1.33.2`.
+    #[must_use]
+    pub fn with_kubernetes(mut self, version: Option<String>) -> Self {
+        self.facts.kubernetes = version;
+        self
+    }
+
     /// What is known beside the manifests.
     pub(crate) fn facts(&self) -> &Facts {
         &self.facts

@@ -65,6 +65,8 @@ fn what_prometheus_cannot_read_is_noticed() {
 /// Every metric of an alert is one that a webhook has after it has been asked, refused something and met a wrong body.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn alerts_can_be_read_and_ask_for_metrics_that_there_are() -> Result<()> {
+    // Another test of this process may have done it before.
+    drop(rustls::crypto::ring::default_provider().install_default());
     let asked_for = asked_for()?;
     let folder = tempfile::Builder::new().prefix("alerts-").tempdir()?;
     let ca = certificate(folder.path())?;

@@ -129,6 +129,7 @@ async fn the_provisioner_applies_to_an_empty_cluster_and_may_make_nodes_come_and
             ("controller", "create", ("", "pods/eviction"), true),
             ("controller", "delete", ("", "pods"), false),
             ("webhook", "watch", ("", "pods"), true),
+            ("webhook", "watch", ("policy", "poddisruptionbudgets"), true),
             ("webhook", "patch", ("", "pods"), false),
             ("webhook", "create", ("karpenter.sh", "nodeclaims"), false),
             ("webhook", "get", ("", "secrets"), false),

@@ -150,7 +150,8 @@ fn parts(
     let (kubeconfig, namespace) = (options.kubeconfig.clone(), options.namespace.clone());
     let (region, warm) = (options.region.clone(), health.check("caches"));
     let ages = Ages::register(&mut registry);
-    let source = Source { kubeconfig, namespace, region, snapshots, placement, hindrances, basis, ages, warm };
+    let source =
+        Source { kubeconfig, namespace, region, kubernetes: None, snapshots, placement, hindrances, basis, ages, warm };
     let (admission_router, health_router) = (router(Arc::new(webhook)), health.router(registry));
     let (one, two, three) = (lifecycle.clone(), lifecycle.clone(), lifecycle.clone());
     let admission = if options.shared { in_turn(admission, &health) } else { admission };

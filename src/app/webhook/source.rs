@@ -37,6 +37,9 @@ const PUBLISH_EVERY: Duration = Duration::from_millis(200);
 /// cluster, and a replica that never gets ready is worse than one without hints.
 const WARMING: Duration = Duration::from_secs(30);
 
+/// Longest wait for the API server's version: one rule asks for it, and all else waits meanwhile.
+const ASKING: Duration = Duration::from_secs(2);
+
 /// What a hint depends on. kustomize/base/webhook-rbac.yaml lets the webhook read no more.
 const KINDS: [Kind; 6] =
     [Kind::Pods, Kind::Nodes, Kind::NodeClaims, Kind::NodePools, Kind::NodeClasses, Kind::DaemonSets];
@@ -77,6 +80,8 @@ pub(crate) struct Source {
     pub(crate) namespace: String,
     /// The Azure region; absent is what the nodes' labels say.
     pub(crate) region: Option<Region>,
+    /// The cluster's version of Kubernetes, once that is known.
+    pub(crate) kubernetes: Option<String>,
     /// Where the latest Snapshot goes, with its instance types, once all kinds have been listed.
     pub(crate) snapshots: watch::Sender<Option<Arc<Snapshot>>>,
     /// Where PlacementPolicies and Namespaces go.
@@ -96,7 +101,7 @@ impl Source {
     ///
     /// # Errors
     /// When the embedded catalogue cannot be read.
-    pub(crate) async fn follow(self, lifecycle: Lifecycle) -> anyhow::Result<()> {
+    pub(crate) async fn follow(mut self, lifecycle: Lifecycle) -> anyhow::Result<()> {
         let client = match connect(self.kubeconfig.as_deref()).await {
             Ok(client) => client,
             Err(error) => {
@@ -107,6 +112,8 @@ impl Source {
             }
         };
         self.warm.fail("not all kinds have been listed yet");
+        self.kubernetes = version(&client).await;
+        self.basis.send_replace(Arc::new(self.embedded()?));
         let (sender, changes) = mpsc::channel(CHANGES);
         let (facts, published) = watch::channel(None);
         let clock = Arc::new(WallClock::new(None));
@@ -120,6 +127,11 @@ impl Source {
             never = self.give_up_waiting() => match never {},
             () = lifecycle.draining() => Ok(()),
         }
+    }
+
+    /// What is built in, for this cluster.
+    fn embedded(&self) -> anyhow::Result<Basis> {
+        Ok(Basis::embedded()?.for_kubernetes(self.kubernetes.clone()))
     }
 
     /// Says after a while that it is ready all the same.
@@ -217,7 +229,7 @@ impl Source {
             if self.basis.borrow().is_of(&Known::default(), catalog.as_of()) {
                 return Ok(None);
             }
-            self.basis.send_replace(Arc::new(Basis::embedded()?));
+            self.basis.send_replace(Arc::new(self.embedded()?));
             return Ok(Some(None));
         };
         // A hint is no promise: old numbers are no reason to say that there is no place.
@@ -226,7 +238,7 @@ impl Source {
         if self.basis.borrow().is_of(known, catalog.as_of()) {
             return Ok(None);
         }
-        let basis = Basis::live(known, &embedded, catalog.as_of())?;
+        let basis = Basis::live(known, &embedded, catalog.as_of())?.for_kubernetes(self.kubernetes.clone());
         tracing::info!(facts = basis.served(Timestamp::now()), "facts have been published");
         self.basis.send_replace(Arc::new(basis));
         Ok(Some(Some(catalog_of(known, &embedded, &PriceSheet::default()))))
@@ -251,4 +263,11 @@ impl Source {
         let of_nodes = || snapshot.nodes().values().find_map(|node| Region::new(node.label(labels::REGION)?).ok());
         self.region.clone().or_else(of_nodes)
     }
+}
+
+/// What the API server says of its version, without what vendors add; `None` when it does not say it in time.
+async fn version(client: &kube::Client) -> Option<String> {
+    let said = tokio::time::timeout(ASKING, client.apiserver_version()).await.ok()?.ok()?;
+    let version = said.git_version.trim_start_matches('v');
+    version.split(['-', '+']).next().filter(|text| !text.is_empty()).map(ToOwned::to_owned)
 }

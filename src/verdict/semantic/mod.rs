@@ -14,6 +14,7 @@ mod policies;
 mod render;
 mod sweeps;
 
+pub(crate) use azure::Kinds;
 pub(crate) use render::{Digest, Identity, Place, Render, Subject};
 
 use crate::facts::Facts;

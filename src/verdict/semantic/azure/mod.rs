@@ -14,6 +14,7 @@ mod values;
 
 pub(crate) use entries::Said;
 pub(super) use entries::asked;
+pub(crate) use sizes::Kinds;
 
 use super::{Render, Subject};
 use crate::facts::Facts;

@@ -34,7 +34,8 @@ struct Pool<'r> {
 }
 
 /// Sets of sizes that are the same for all pools.
-struct Kinds {
+#[derive(Debug)]
+pub(crate) struct Kinds {
     gpu: SizeSet,
     arm64: SizeSet,
     retired: SizeSet,
@@ -63,7 +64,6 @@ pub(super) fn judge(render: &Render, facts: &Facts, found: &mut Vec<(usize, Issu
     let pools: Vec<(usize, &NodePool, &[Said])> = pools(render).collect();
     let Some(defaults) = (!pools.is_empty()).then(defaults).flatten() else { return };
     let (classes, none) = (classes(render), Classes::new());
-    let kinds = Kinds::of(facts.supplies.index());
     let mut issues = Vec::new();
     for (at, pool, said) in pools {
         let entries = as_asked(pool, said);
@@ -72,7 +72,7 @@ pub(super) fn judge(render: &Render, facts: &Facts, found: &mut Vec<(usize, Issu
         no_class(pool, classes, &mut issues);
         let class_is_known = class.is_some();
         let pool = Pool { pool, class: class.copied().unwrap_or(&defaults), class_is_known, entries: &entries };
-        pool.judge(facts, &kinds, &mut issues);
+        pool.judge(facts, &facts.kinds, &mut issues);
         found.extend(issues.drain(..).map(|issue| (at, issue)));
     }
 }
@@ -107,7 +107,8 @@ fn no_class(pool: &NodePool, classes: &Classes<'_>, found: &mut Vec<Issue>) {
 }
 
 impl Kinds {
-    fn of(index: &SizeIndex) -> Self {
+    /// Of the sizes of an index.
+    pub(crate) fn of(index: &SizeIndex) -> Self {
         let none = || SizeSet::none(index.sizes().len());
         let arm64 = index.matching(labels::ARCH, &Requirement::any_of(["arm64"]));
         let mut kinds = Self { gpu: none(), arm64: arm64.unwrap_or_else(none), retired: none(), retiring: none() };
