@@ -28,9 +28,9 @@ impl Size {
             return Self::Usual;
         }
         match values(body) {
-            ..=LARGE => Self::Usual,
-            ..=MOST_VALUES => Self::Large,
-            _ => Self::TooLarge,
+            found if found > MOST_VALUES => Self::TooLarge,
+            found if found > LARGE => Self::Large,
+            _ => Self::Usual,
         }
     }
 }

@@ -162,6 +162,7 @@ async fn large_bodies_take_turns_and_small_ones_do_not_wait_for_them() {
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let limits = Limits { large: 10_000, body_within: LONG, ..limits() };
     tokio::spawn(async move { serve_plain(&lifecycle, listener, router, limits).await });
+    drop(rustls::crypto::ring::default_provider().install_default());
     let client = reqwest::Client::new();
     let send = |length: usize| client.post(&url).body(vec![b'a'; length]).send();
     let large: Vec<_> = (0..5).map(|_| tokio::spawn(send(10_001))).collect();
@@ -344,6 +345,23 @@ async fn asked_all_the_time(address: SocketAddr, until: Arc<AtomicUsize>, keep: 
         sleep(Duration::from_millis(2)).await;
     }
     (asked, failed)
+}
+
+#[tokio::test]
+async fn a_shared_port_is_closed_until_its_time_has_come() {
+    let (ready, waiting) = tokio::sync::oneshot::channel::<()>();
+    let port = Port::shared(LOOPBACK).unwrap().once(async move { drop(waiting.await) });
+    let (address, lifecycle) = (port.local_addr().unwrap(), Lifecycle::new(LONG));
+    let handle = lifecycle.clone();
+    let server = tokio::spawn(async move { serve_plain(&handle, port, router(), limits()).await });
+    sleep(Duration::from_millis(50)).await;
+    assert!(TcpStream::connect(address).await.is_err());
+    ready.send(()).unwrap();
+    while TcpStream::connect(address).await.is_err() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    lifecycle.drain();
+    timeout(LONG, server).await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

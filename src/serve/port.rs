@@ -72,16 +72,21 @@ impl Port {
         lifecycle: &Lifecycle,
         connections: Arc<Connections>,
     ) -> io::Result<(Gate, Arc<AtomicBool>)> {
-        tokio::select! {
-            () = self.once => {}
-            () = lifecycle.draining() => {}
-        }
-        if !self.listens {
-            self.socket.listen(BACKLOG)?;
-        }
-        let listener = Arc::new(tokio::net::TcpListener::from_std(self.socket.into())?);
+        let happened = tokio::select! {
+            () = self.once => true,
+            () = lifecycle.draining() => false,
+        };
         let closed = Arc::new(AtomicBool::new(false));
-        let state = Mutex::new(State::Open(listener));
+        let state = if happened || self.listens {
+            if !self.listens {
+                self.socket.listen(BACKLOG)?;
+            }
+            State::Open(Arc::new(tokio::net::TcpListener::from_std(self.socket.into())?))
+        } else {
+            // It was told to stop before it was ready: others answer.
+            State::Closed(VecDeque::new())
+        };
+        let state = Mutex::new(state);
         let (lifecycle, shared) = (lifecycle.clone(), !self.listens);
         Ok((Gate { lifecycle, connections, shared, state, closed: Arc::clone(&closed) }, closed))
     }

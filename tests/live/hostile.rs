@@ -179,7 +179,7 @@ impl Attack {
                 stream.write_all(&[b' '; 512 << 10]).await?;
                 trickle(&mut stream).await
             }
-            Self::LongBodies => long_body(target.connect(false).await?, turn % 2 == 0).await,
+            Self::LongBodies => long_body(target.connect(false).await?, turn.is_multiple_of(2)).await,
             Self::Swelling => swelling(target, turn).await,
             Self::StreamsReset => streams(target.connect(true).await?, true).await,
             Self::StreamsOpen => streams(target.connect(true).await?, false).await,
@@ -212,7 +212,9 @@ async fn long_body(mut stream: TlsStream<TcpStream>, named: bool) -> Result<()> 
     let part = vec![b' '; 64 << 10];
     let framing = if named { format!("Content-Length: {WHOLE}") } else { "Transfer-Encoding: chunked".to_owned() };
     stream.write_all(format!("POST /mutate HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n").as_bytes()).await?;
-    for _ in 0..WHOLE / part.len() {
+    let mut sent = 0;
+    while sent < WHOLE {
+        sent += part.len();
         if !named {
             stream.write_all(format!("{:x}\r\n", part.len()).as_bytes()).await?;
         }
@@ -221,7 +223,8 @@ async fn long_body(mut stream: TlsStream<TcpStream>, named: bool) -> Result<()> 
             stream.write_all(b"\r\n").await?;
         }
     }
-    panic!("all of a gigabyte was taken");
+    assert!(sent < WHOLE, "all of a gigabyte was taken");
+    Ok(())
 }
 
 /// A review whose object takes many times as much memory as its text, and all of it is looked at.

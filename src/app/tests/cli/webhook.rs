@@ -312,3 +312,13 @@ fn without_files_and_without_a_cluster_it_says_what_it_lacks() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("--tls-key"), "{text}");
 }
+
+#[test]
+fn a_budget_that_the_hook_would_not_wait_for_is_refused() {
+    for (budget, why) in [("2s", "1ms to 1s"), ("0ms", "1ms to 1s"), ("soon", "such as 5ms")] {
+        let run =
+            Command::new(env!("CARGO_BIN_EXE_napkeeper")).args(["webhook", "--hint-budget", budget]).output().unwrap();
+        let said = String::from_utf8(run.stderr).unwrap();
+        assert!(!run.status.success() && said.contains(why), "{budget}: {said}");
+    }
+}
