@@ -173,7 +173,7 @@ impl<'a> Running<'a> {
             .filter(runs)
             .filter_map(|pod| Some((&pod.shape, &nodes.get(place(pod.node.as_ref()?)?)?.1)))
             .collect();
-        // A Snapshot keeps equal shapes once: by address they need not be compared in depth.
+        // Pods that are watched share equal shapes: by address those need not be compared in depth.
         bound.sort_unstable_by(|a, b| (Arc::as_ptr(a.0), a.1).cmp(&(Arc::as_ptr(b.0), b.1)));
         let same = |a: &(&Arc<PodShape>, &Zone), b: &(&Arc<PodShape>, &Zone)| Arc::ptr_eq(a.0, b.0) && a.1 == b.1;
         let pods = bound.chunk_by(same).filter_map(|alike| {

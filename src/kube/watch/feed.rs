@@ -2,6 +2,7 @@
 
 use super::disks::Disks;
 use super::row::{Id, Row, Seen, Step};
+use super::shapes::Shapes;
 use super::{Kind, WatchEvent};
 use crate::pause::SWITCHES;
 use napkeeper_api::convert;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 pub(super) struct Feed {
     kinds: BTreeMap<Kind, Known>,
     disks: Disks,
+    shapes: Shapes,
     records: Arc<Records>,
     pause: Pause,
     synced: bool,
@@ -71,6 +73,9 @@ impl Feed {
         if let Some(old) = old.as_ref().filter(|old| old.version == seen.version) {
             self.known(kind).objects.insert(id, old.clone());
             return;
+        }
+        if let Some(Row::Pod(pod)) = &mut seen.row {
+            self.shapes.share(pod);
         }
         if let Some(why) = &seen.wrong {
             events.push(WatchEvent::Unreadable { kind, name: id.to_string(), why: why.clone() });

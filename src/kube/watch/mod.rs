@@ -8,6 +8,7 @@ mod feed;
 mod kind;
 mod reflector;
 mod row;
+mod shapes;
 #[cfg(test)]
 mod tests;
 mod trouble;

@@ -27,6 +27,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
+/// Objects in a page. A pod takes some 60 KiB while it is read, a kilobyte later.
+const PAGE: u32 = 50;
+
 /// Lists and watches a kind, for ever.
 pub(super) fn steps(kind: Kind, client: &Client, options: &WatchOptions) -> BoxStream<'static, Step> {
     let clock = || Arc::clone(&options.clock);
@@ -139,7 +142,7 @@ impl Reflector {
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
     {
         let kind = self.kind;
-        let events = watcher(api, config.timeout(WATCH_SECONDS)).default_backoff();
+        let events = watcher(api, config.timeout(WATCH_SECONDS).page_size(PAGE)).default_backoff();
         let steps = events.map(move |event| match event {
             Ok(event) => step(event, &read),
             Err(error) => Step::Failed(trouble(kind, &error)),
