@@ -25,6 +25,15 @@ impl Basis {
         Ok(Self { verdict: Verdict::embedded()?, sizes: Source::Embedded(month), prices: Source::Embedded(month) })
     }
 
+    /// What is part of this program, for one region: sizes of others are no news, and cost memory.
+    ///
+    /// # Errors
+    /// As [`Basis::embedded`].
+    pub fn embedded_in(region: &Region) -> Result<Self, SchemaError> {
+        let basis = Self::embedded()?;
+        Ok(Self { verdict: basis.verdict.with_facts(Facts::embedded(Some(region))?), ..basis })
+    }
+
     /// What is known of a region, where `embedded` is what this program has of it.
     ///
     /// # Errors

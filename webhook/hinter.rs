@@ -25,9 +25,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 /// Pods that no longer count give their room back this often, if the cluster does not change before.
 const RENEWED_EVERY: Duration = Duration::from_secs(1);
 
-/// After the room has been worked out, this many times as long passes before it is again: it takes a tenth of a core at
-/// the most.
-const REST: u32 = 9;
+/// After the room has been worked out, this many times as long passes before it is again, so that it takes a fiftieth of a
+/// core; but no longer than [`LONGEST_REST`].
+const REST: u32 = 49;
+const LONGEST_REST: Duration = Duration::from_secs(1);
 
 static NO_NODES: BTreeSet<NodeName> = BTreeSet::new();
 static NO_PROMISES: BTreeMap<ObjectKey, ClaimName> = BTreeMap::new();
@@ -199,14 +200,17 @@ impl Office {
 
     /// Works while pools, classes and DaemonSets stay as they are; returns the first news of others.
     fn work_in_market(&self, first: News, runtime: &runtime::Runtime, snapshots: &mut Snapshots) -> Option<News> {
-        let basis = Arc::clone(&first.snapshot);
+        let basis = first.snapshot.market_only();
         let market = market(&basis);
         let mut news = first;
         while same_market(&news.snapshot, &basis) {
+            let News { snapshot, turn } = news;
             let begun = Instant::now();
-            let standing = self.work_out(&news.snapshot, &market);
-            let rest = begun.elapsed().saturating_mul(REST);
-            self.serve(news.turn, standing);
+            let standing = self.work_out(&snapshot, &market);
+            let rest = begun.elapsed().saturating_mul(REST).min(LONGEST_REST);
+            self.serve(turn, standing);
+            // It may be long until the next, and each keeps a picture of the whole cluster.
+            drop(snapshot);
             news = runtime.block_on(async {
                 tokio::time::sleep(rest.saturating_sub(begun.elapsed())).await;
                 self.change(snapshots).await
@@ -254,6 +258,8 @@ impl Office {
         let mut standing = Standing::new(input);
         let mut recent = lock(&self.recent).clone();
         recent.settle(self.clock.now(), snapshot, &mut standing);
+        // What is looked up for the first pod of a shape is not left to whoever asks next.
+        recent.shapes().into_values().for_each(|pod| drop(standing.find(pod)));
         (standing, recent)
     }
 

@@ -7,7 +7,7 @@
 use crate::hint::PlacementHint;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::cluster::pod::Pod;
+use napkeeper_core::cluster::pod::{Pod, PodShape};
 use napkeeper_core::names::ObjectKey;
 use napkeeper_core::scheduling::{Spot, Standing};
 use std::collections::{BTreeMap, VecDeque};
@@ -74,6 +74,11 @@ impl Recent {
         self.admitted.retain(|a| is_young(a.at, now));
         self.forget_shown(now, snapshot);
         self.admitted.iter_mut().for_each(|admitted| settle_one(admitted, standing));
+    }
+
+    /// A pod of every shape.
+    pub(crate) fn shapes(&self) -> BTreeMap<&Arc<PodShape>, &Arc<Pod>> {
+        self.admitted.iter().map(|admitted| (&admitted.pod.shape, &admitted.pod)).collect()
     }
 
     /// Takes over what another one, of which this was a copy, has noted since.

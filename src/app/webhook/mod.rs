@@ -29,6 +29,9 @@ use tokio::sync::{mpsc, watch};
 pub(crate) use traces::endpoint;
 use traces::{Exporter, WAITING};
 
+/// Threads for verdicts, and for what else blocks. More of them would wait for the same cores, and each keeps memory.
+const JUDGES: usize = 4;
+
 /// What was asked for.
 #[derive(Debug)]
 pub(crate) struct Options {
@@ -67,7 +70,8 @@ pub(crate) fn serve(options: &Options) -> anyhow::Result<()> {
     let clients = options.clients.as_deref();
     let files = options.files.as_ref().map(|(certificate, key)| Certificates::load(certificate, key, clients));
     let files = files.transpose()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(JUDGES).build()?;
     let served = runtime.block_on(async {
         let mut registry = metrics::registry();
         let (certificates, keeper) = match files {

@@ -197,7 +197,7 @@ impl Source {
                         continue;
                     }
                     if region.is_none() {
-                        region = self.types_of(&catalog, seen.snapshot(), !warned);
+                        region = self.types_of(&catalog, seen.snapshot(), !warned)?;
                         warned = true;
                     }
                     // Without sizes every pod would seem to fit nowhere.
@@ -245,18 +245,29 @@ impl Source {
     }
 
     /// The sizes of the region, once that is known; says whether they are.
-    fn types_of(&self, catalog: &Catalog, snapshot: &Snapshot, warn: bool) -> Option<RegionCatalog> {
+    fn types_of(&self, catalog: &Catalog, snapshot: &Snapshot, warn: bool) -> anyhow::Result<Option<RegionCatalog>> {
         let region = self.region_of(snapshot);
         let types = region.as_ref().and_then(|region| catalog.region(region));
-        if types.is_some() {
-            tracing::info!(region = region.as_ref().map(Region::as_str), "pods get placement hints from now on");
+        if let Some(types) = &types {
+            self.judge_in(&types.region, catalog)?;
+            tracing::info!(region = types.region.as_str(), "pods get placement hints from now on");
         } else if warn {
             tracing::warn!(
                 region = region.as_ref().map(Region::as_str),
                 "the region is not known: no hints until a node's label says it; see --region"
             );
         }
-        types
+        Ok(types)
+    }
+
+    /// Judges by the sizes of the region from now on, where nothing is known that is newer than what is built in.
+    fn judge_in(&self, region: &Region, catalog: &Catalog) -> anyhow::Result<()> {
+        if !self.basis.borrow().is_of(&Known::default(), catalog.as_of()) {
+            return Ok(());
+        }
+        let basis = Basis::embedded_in(region)?.for_kubernetes(self.kubernetes.clone());
+        self.basis.send_replace(Arc::new(basis));
+        Ok(())
     }
 
     fn region_of(&self, snapshot: &Snapshot) -> Option<Region> {

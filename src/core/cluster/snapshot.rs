@@ -136,9 +136,7 @@ type ByProvider<N> = Arc<BTreeMap<ProviderId, BTreeSet<N>>>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Index {
-    /// Every shape once, with how many pods have it.
-    shapes: Arc<BTreeMap<Arc<PodShape>, usize>>,
-    usage: Arc<BTreeMap<NodeName, NodeUsage>>,
+    usage: Arc<BTreeMap<NodeName, Arc<NodeUsage>>>,
     pending: Arc<PendingShapes>,
     node_by_provider: ByProvider<NodeName>,
     claim_by_provider: ByProvider<ClaimName>,
@@ -202,7 +200,7 @@ impl Snapshot {
     /// What the pods on a node use; `None` when it has none.
     #[must_use]
     pub fn usage(&self, node: &NodeName) -> Option<&NodeUsage> {
-        self.index.usage.get(node)
+        self.index.usage.get(node).map(|usage| &**usage)
     }
 
     /// The provisionable pods, by shape.
@@ -245,10 +243,9 @@ impl Snapshot {
         self.facts_generation
     }
 
-    /// Adds or replaces a pod. Pods of equal shapes share one.
+    /// Adds or replaces a pod.
     pub fn put_pod(&mut self, pod: impl Into<Arc<Pod>>) {
-        let mut pod = pod.into();
-        self.index.share_shape(&mut pod);
+        let pod = pod.into();
         let old = self.pods.put(pod.key.clone(), Arc::clone(&pod));
         if let Some(old) = old {
             self.index.forget_pod(&old);
@@ -301,6 +298,22 @@ impl Snapshot {
         }
     }
 
+    /// As much of it as decides what pools may buy, without pods and nodes, which are thousands.
+    #[must_use]
+    pub fn market_only(&self) -> Self {
+        Self {
+            claims: self.claims.clone(),
+            pools: self.pools.clone(),
+            classes: self.classes.clone(),
+            daemon_sets: self.daemon_sets.clone(),
+            instance_types: self.instance_types.clone(),
+            quota: self.quota.clone(),
+            surroundings: Arc::clone(&self.surroundings),
+            facts_generation: self.facts_generation,
+            ..Self::default()
+        }
+    }
+
     /// The same Snapshot with its indexes built anew. They must equal those kept along the way.
     #[must_use]
     pub fn reindexed(&self) -> Self {
@@ -344,19 +357,9 @@ fn forget_name<N: Ord + Clone>(index: &mut ByProvider<N>, id: &ProviderId, name:
 }
 
 impl Index {
-    /// Gives a pod the shape that another one like it has: thousands have the same.
-    fn share_shape(&self, pod: &mut Arc<Pod>) {
-        if let Some((shape, _)) = self.shapes.get_key_value(&pod.shape)
-            && !Arc::ptr_eq(shape, &pod.shape)
-        {
-            Arc::make_mut(pod).shape = Arc::clone(shape);
-        }
-    }
-
     fn learn_pod(&mut self, pod: &Pod) {
-        *Arc::make_mut(&mut self.shapes).entry(Arc::clone(&pod.shape)).or_insert(0) += 1;
         if let Some(node) = pod.node.as_ref().filter(|_| !pod.is_terminal()) {
-            let usage = Arc::make_mut(&mut self.usage).entry(node.clone()).or_default();
+            let usage = Arc::make_mut(Arc::make_mut(&mut self.usage).entry(node.clone()).or_default());
             usage.requested.add(&pod.shape.requests);
             if pod.owner == super::pod::PodOwner::DaemonSet {
                 usage.daemons.add(&pod.shape.requests);
@@ -370,16 +373,9 @@ impl Index {
     }
 
     fn forget_pod(&mut self, pod: &Pod) {
-        let shapes = Arc::make_mut(&mut self.shapes);
-        if let Some(pods) = shapes.get_mut(&pod.shape) {
-            *pods -= 1;
-            if *pods == 0 {
-                shapes.remove(&pod.shape);
-            }
-        }
         if let Some(node) = pod.node.as_ref().filter(|_| !pod.is_terminal()) {
             let all = Arc::make_mut(&mut self.usage);
-            if let Some(usage) = all.get_mut(node) {
+            if let Some(usage) = all.get_mut(node).map(Arc::make_mut) {
                 usage.requested.sub(&pod.shape.requests);
                 if pod.owner == super::pod::PodOwner::DaemonSet {
                     usage.daemons.sub(&pod.shape.requests);
