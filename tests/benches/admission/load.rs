@@ -78,7 +78,7 @@ pub(crate) async fn measure() -> Result<()> {
 fn verdicts(path: &str, ours: &[Row], theirs: &[Row]) -> Vec<String> {
     let say = |what: String, holds: bool| format!("{path}: {what}: {}", if holds { "holds" } else { "MISSED" });
     let rate = ours[..2].iter().map(|row| row.per_second).fold(f64::INFINITY, f64::min);
-    let (paced, peer) = (&ours[2], &theirs[2]);
+    let paced = &ours[2];
     let memory = ours.iter().map(|row| row.memory_mib.1).fold(0.0, f64::max);
     let mut said = vec![
         say(format!("{rate:.0} reviews/s, promised {RATE}"), rate >= RATE),
@@ -107,7 +107,6 @@ fn verdicts(path: &str, ours: &[Row], theirs: &[Row]) -> Vec<String> {
         "{path}: rates compare with {:.0} and {:.0} of nothing",
         theirs[0].per_second, theirs[1].per_second
     ));
-    let _ = peer;
     said
 }
 

@@ -4,12 +4,7 @@
 //! `cargo build --release && cargo bench --bench admission`, or with `-- start`, `load` or `pairs` for a part. `load` needs
 //! [oha](https://github.com/hatoo/oha) in the `PATH` (`cargo install oha --locked`), `pairs` Go for the control plane.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "its output is its purpose, and a broken fixture should stop it at once"
-)]
+#![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
 mod cluster;
 mod hook;

@@ -49,7 +49,7 @@ fn pool_review(i: usize, pools: &[Value], class: &Value) -> Value {
     } else {
         object["spec"]["weight"] = json!(1 + i % 100);
         object["spec"]["limits"]["cpu"] = json!((100 + i).to_string());
-        if i % 10 == 0 {
+        if i.is_multiple_of(10) {
             object["spec"]["disruption"]["budgets"] =
                 json!([{ "nodes": "10%", "schedule": "99 8 * * *", "duration": "1h" }]);
         }
