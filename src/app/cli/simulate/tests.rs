@@ -101,10 +101,10 @@ fn what_cannot_run_is_refused_with_place_and_remedy() {
     let cases: [(&[(&str, &str)], &str); 8] = [
         (&[], "there is no .yaml, .yml or .json file; name a folder"),
         (&[("class.yaml", &class)], "there is no NodePool, so no pod could get a node; add one"),
-        (&[("pool.yaml", &pool)], "pool.yaml:14:15: spec.template.spec.nodeClassRef.name: no AKSNodeClass default"),
+        (&[("pool.yaml", &pool)], "pool.yaml:17:15: spec.template.spec.nodeClassRef.name: no AKSNodeClass default"),
         (
             &[("class.yaml", &class), ("pool.yaml", &pool.replacen("operator: In", "operator: in", 1))],
-            "pool.yaml:17:21: error[NK1013]",
+            "pool.yaml:20:21: error[NK1013]",
         ),
         (&[("class.yaml", &class), ("pool.yaml", "spec: [1\n")], "error[NK1001]"),
         (
