@@ -17,7 +17,7 @@ use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -25,10 +25,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 /// Pods that no longer count give their room back this often, if the cluster does not change before.
 const RENEWED_EVERY: Duration = Duration::from_secs(1);
 
-/// After the room has been worked out, this many times as long passes before it is again, so that it takes a fiftieth of a
-/// core; but no longer than [`LONGEST_REST`].
+/// After a thread has worked the room out, it rests for this many times as long, so that both together take a twenty-fifth
+/// of a core; but no longer than [`LONGEST_REST`].
 const REST: u32 = 49;
 const LONGEST_REST: Duration = Duration::from_secs(1);
+
+/// Who waits for the desk looks this often whether it still should.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 static NO_NODES: BTreeSet<NodeName> = BTreeSet::new();
 static NO_PROMISES: BTreeMap<ObjectKey, ClaimName> = BTreeMap::new();
@@ -159,8 +162,10 @@ struct Current {
 struct Office {
     /// Wakes whoever sits at the desk. Gone when nobody can ask any more.
     bell: mpsc::WeakSender<Message>,
-    /// Whoever holds it answers.
-    desk: Mutex<mpsc::Receiver<Message>>,
+    /// Whoever has it answers; it is here while nobody does.
+    desk: Mutex<Option<mpsc::Receiver<Message>>>,
+    /// Rings when the desk is free.
+    free: Condvar,
     recent: Mutex<Recent>,
     /// What the room was last worked out of; none before the first time, and after a mishap.
     current: Mutex<Option<Current>>,
@@ -175,7 +180,8 @@ impl Office {
     fn new(bell: &mpsc::Sender<Message>, desk: mpsc::Receiver<Message>, clock: Arc<dyn Clock>) -> Self {
         Self {
             bell: bell.downgrade(),
-            desk: Mutex::new(desk),
+            desk: Mutex::new(Some(desk)),
+            free: Condvar::new(),
             recent: Mutex::default(),
             current: Mutex::default(),
             turns: AtomicU64::new(0),
@@ -191,9 +197,13 @@ impl Office {
             let worked = catch_unwind(AssertUnwindSafe(|| self.work_in_market(first, runtime, snapshots)));
             news = worked.unwrap_or_else(|_| {
                 // Whoever asked finds its way back closed. What was stumbled over may be among the recent.
-                *lock(&self.recent) = Recent::default();
+                lock(&self.recent).clear();
                 *lock(&self.current) = None;
-                runtime.block_on(self.change(snapshots))
+                runtime.block_on(async {
+                    // It may be stumbled over again at once.
+                    tokio::time::sleep(LONGEST_REST).await;
+                    self.change(snapshots).await
+                })
             });
         }
     }
@@ -273,13 +283,13 @@ impl Office {
             // A full desk needs no bell.
             drop(bell.try_send(Message::Look));
         }
-        let mut desk = lock(&self.desk);
+        let Some(mut seat) = self.sit(turn) else { return };
         settled.catch_up(&lock(&self.recent), &mut standing);
         *lock(&self.recent) = settled;
         if let Some(current) = lock(&self.current).as_mut() {
             current.serves = current.turn == turn;
         }
-        while let Some(message) = desk.blocking_recv() {
+        while let Some(message) = seat.desk.as_mut().and_then(mpsc::Receiver::blocking_recv) {
             // Nobody waits any more for one that is closed: the time is better spent on the next.
             if let Message::Ask(ask) = message
                 && !ask.answer.is_closed()
@@ -290,6 +300,20 @@ impl Office {
             if self.turn.load(Ordering::SeqCst) > turn {
                 return;
             }
+        }
+    }
+
+    /// Waits for the desk; `None` when somebody with something newer comes too: that one sits down, and stays.
+    fn sit(&self, turn: u64) -> Option<Seat<'_>> {
+        let mut desk = lock(&self.desk);
+        loop {
+            if self.turn.load(Ordering::SeqCst) > turn {
+                return None;
+            }
+            if let Some(desk) = desk.take() {
+                return Some(Seat { office: self, desk: Some(desk) });
+            }
+            desk = self.free.wait_timeout(desk, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -310,6 +334,19 @@ impl Office {
             lock(&self.recent).note(now, (pod, prefix), (spot, hint.clone()));
         }
         hint
+    }
+}
+
+/// Whoever sits here answers. The desk is given back however that ends.
+struct Seat<'o> {
+    office: &'o Office,
+    desk: Option<mpsc::Receiver<Message>>,
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        *lock(&self.office.desk) = self.desk.take();
+        self.office.free.notify_all();
     }
 }
 
@@ -335,6 +372,21 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod as WirePod;
     use napkeeper_api::convert;
     use serde_json::json;
+
+    #[test]
+    fn who_is_overtaken_on_the_way_to_the_desk_leaves_it_to_the_other() {
+        let (bell, desk) = mpsc::channel(1);
+        let office = Office::new(&bell, desk, Arc::new(crate::tests::HandClock::default()));
+        office.turn.store(2, Ordering::SeqCst);
+        let seat = office.sit(2);
+        assert!(seat.is_some() && office.sit(1).is_none(), "whoever is older does not even wait");
+        std::thread::scope(|scope| {
+            let later = scope.spawn(|| office.sit(2).is_some());
+            drop(seat);
+            assert!(later.join().unwrap(), "the desk is given back");
+        });
+        assert!(office.sit(1).is_none() && office.sit(2).is_some());
+    }
 
     #[tokio::test]
     async fn who_finds_the_queue_full_or_waits_for_too_long_goes_without() {

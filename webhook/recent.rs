@@ -39,6 +39,8 @@ pub(crate) struct Recent {
     admitted: VecDeque<Arc<Admitted>>,
     /// How many have been noted.
     noted: u64,
+    /// How often it has been cleared.
+    cleared: u64,
     /// Pods of the cluster that have answered for one of them, with their creation.
     seen: BTreeMap<ObjectKey, Timestamp>,
 }
@@ -76,6 +78,11 @@ impl Recent {
         self.admitted.iter_mut().for_each(|admitted| settle_one(admitted, standing));
     }
 
+    /// Forgets all, because something among it may be wrong.
+    pub(crate) fn clear(&mut self) {
+        *self = Self { noted: self.noted, cleared: self.cleared + 1, ..Self::default() };
+    }
+
     /// A pod of every shape.
     pub(crate) fn shapes(&self) -> BTreeMap<&Arc<PodShape>, &Arc<Pod>> {
         self.admitted.iter().map(|admitted| (&admitted.pod.shape, &admitted.pod)).collect()
@@ -83,6 +90,10 @@ impl Recent {
 
     /// Takes over what another one, of which this was a copy, has noted since.
     pub(crate) fn catch_up(&mut self, other: &Self, standing: &mut Standing<'_>) {
+        if self.cleared != other.cleared {
+            // What was copied is among what was thrown away.
+            *self = Self { noted: 0, admitted: VecDeque::new(), ..other.clone() };
+        }
         let new = other.admitted.partition_point(|admitted| admitted.number <= self.noted);
         for admitted in other.admitted.iter().skip(new) {
             let mut admitted = Arc::clone(admitted);
