@@ -29,6 +29,7 @@ use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_verdict::SchemaError;
 use napkeeper_verdict::policy::Policies;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -77,7 +78,9 @@ pub struct Webhook {
     namespace: String,
     limits: Limits,
     judging: Arc<Semaphore>,
-    large: Arc<Semaphore>,
+    large_objects: Arc<Semaphore>,
+    /// The same for pods, which do not wait for objects.
+    large_pods: Arc<Semaphore>,
     metrics: Metrics,
     traces: Option<Traces>,
 }
@@ -110,7 +113,8 @@ impl Webhook {
             namespace: namespace.to_owned(),
             limits,
             judging: Arc::new(Semaphore::new(limits.concurrency)),
-            large: Arc::new(Semaphore::new(1)),
+            large_objects: Arc::new(Semaphore::new(1)),
+            large_pods: Arc::new(Semaphore::new(1)),
             metrics: Metrics::register(registry),
             traces: None,
         })
@@ -147,11 +151,11 @@ impl Webhook {
     }
 
     /// Large reviews are not worked on two at a time: each may take much memory, and more than its time.
-    fn turn(&self, size: Size) -> Result<Turn, NoAnswer> {
-        if size == Size::Usual {
+    fn turn(large: &Arc<Semaphore>, size: Size) -> Result<Turn, NoAnswer> {
+        if size <= Size::Usual {
             return Ok(None);
         }
-        Arc::clone(&self.large).try_acquire_owned().map(Some).map_err(|_| NoAnswer::Overload)
+        Arc::clone(large).try_acquire_owned().map(Some).map_err(|_| NoAnswer::Overload)
     }
 
     /// The same webhook, judging by policies too.
@@ -172,20 +176,26 @@ impl Webhook {
         Self { hindrances, ..self }
     }
 
-    /// Judges on a thread for blocking work. One that is late keeps its places until it ends.
+    /// Judges what is short here, and what is longer on a thread for blocking work. One that is late keeps its places until
+    /// it ends.
     async fn judge(&self, request: Request, size: Size) -> Result<Option<Answer>, NoAnswer> {
-        let turn = self.turn(size)?;
+        let turn = Self::turn(&self.large_objects, size)?;
         let place = Arc::clone(&self.judging).try_acquire_owned().map_err(|_| NoAnswer::Overload)?;
         let (basis, snapshot, guard) = (self.basis(), self.snapshots.borrow().clone(), self.guard);
         let (hindrances, policies) = (Arc::clone(&self.hindrances.borrow()), Arc::clone(&self.policies));
-        let judging = tokio::task::spawn_blocking(move || {
+        let by_rules_only = policies.is_empty();
+        let judging = move || {
             let (snapshot, hindrances, policies) = (snapshot.as_deref(), &*hindrances, &*policies);
             let judge = Judge { basis: &basis, snapshot, hindrances, policies, guard };
             let answer = validate::judge(&judge, request);
             drop((place, turn));
             answer
-        });
-        match tokio::time::timeout(self.limits.verdict, judging).await {
+        };
+        // What others' policies do with it is not ours to say.
+        if by_rules_only && size == Size::Short {
+            return catch_unwind(AssertUnwindSafe(judging)).map_err(|_| NoAnswer::Internal);
+        }
+        match tokio::time::timeout(self.limits.verdict, tokio::task::spawn_blocking(judging)).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => Err(NoAnswer::Internal),
             Err(_) => Err(NoAnswer::Deadline),
@@ -194,8 +204,8 @@ impl Webhook {
 
     /// Gives a pod its defaults, and hints at where it will run then.
     async fn mutate(&self, request: Request<Text>, size: Size) -> Result<Option<Answer>, NoAnswer> {
-        let _turn = self.turn(size)?;
         let Some(namespace) = mutate::namespace(&request, &self.namespace) else { return Ok(None) };
+        let _turn = Self::turn(&self.large_pods, size)?;
         let Some(text) = &request.object else { return Ok(None) };
         let dry_run = request.dry_run.unwrap_or_default();
         let read = &mut serde_json::Deserializer::from_str(text.get());
@@ -312,19 +322,39 @@ pub fn router(webhook: Arc<Webhook>) -> Router {
     Router::new().route(VALIDATE, post(on_validate)).route(MUTATE, post(on_mutate)).with_state(webhook)
 }
 
+/// A review that has been read.
+struct Opened<O> {
+    times: (Instant, Option<Begun>),
+    asked: Asked,
+    request: Request<O>,
+    size: Size,
+}
+
+/// Opens a review, or says what is wrong with the body.
+fn open<O: Content>(
+    webhook: &Webhook,
+    path: &'static str,
+    headers: &HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Opened<O>, Box<Response>> {
+    let times = (Instant::now(), webhook.traces.as_ref().and_then(|_| Traces::begin(headers)));
+    let (request, size) =
+        read(body).map_err(|(status, why)| Box::new(webhook.refuse_body(path, times.0, status, &why)))?;
+    Ok(Opened { times, asked: Asked::of(&request), request, size })
+}
+
 async fn on_validate(
     State(webhook): State<Arc<Webhook>>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    let (since, begun) = (Instant::now(), webhook.traces.as_ref().and_then(|_| Traces::begin(&headers)));
-    let (request, size) = match read(body) {
-        Ok(read) => read,
-        Err((status, why)) => return webhook.refuse_body(VALIDATE, since, status, &why),
-    };
-    let asked = Asked::of(&request);
-    let answer = webhook.judge(request, size).await;
-    webhook.finish(VALIDATE, (since, begun), &asked, answer)
+    match open(&webhook, VALIDATE, &headers, body) {
+        Ok(Opened { times, asked, request, size }) => {
+            let answer = webhook.judge(request, size).await;
+            webhook.finish(VALIDATE, times, &asked, answer)
+        }
+        Err(refused) => *refused,
+    }
 }
 
 async fn on_mutate(
@@ -332,12 +362,11 @@ async fn on_mutate(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    let (since, begun) = (Instant::now(), webhook.traces.as_ref().and_then(|_| Traces::begin(&headers)));
-    let (request, size) = match read(body) {
-        Ok(read) => read,
-        Err((status, why)) => return webhook.refuse_body(MUTATE, since, status, &why),
-    };
-    let asked = Asked::of(&request);
-    let answer = webhook.mutate(request, size).await;
-    webhook.finish(MUTATE, (since, begun), &asked, answer)
+    match open(&webhook, MUTATE, &headers, body) {
+        Ok(Opened { times, asked, request, size }) => {
+            let answer = webhook.mutate(request, size).await;
+            webhook.finish(MUTATE, times, &asked, answer)
+        }
+        Err(refused) => *refused,
+    }
 }

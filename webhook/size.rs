@@ -8,12 +8,15 @@
 pub(crate) const MOST_VALUES: usize = 200_000;
 /// From here on one is large: a pod has some hundred values, with what others have written about it a thousand.
 const LARGE: usize = 5_000;
-/// Shorter bodies are not counted: they hold no more than some thousand values whatever is in them.
+/// What is no longer than this, and has few values, is worked on at once: a NodePool before and after a change.
 const SHORT: usize = 16 << 10;
+const FEW: usize = 1_000;
 
 /// How a body is taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Size {
+    /// At once: it takes a moment, whatever is in it.
+    Short,
     /// As it comes.
     Usual,
     /// One after the other.
@@ -24,12 +27,10 @@ pub(crate) enum Size {
 
 impl Size {
     pub(crate) fn of(body: &[u8]) -> Self {
-        if body.len() <= SHORT {
-            return Self::Usual;
-        }
         match values(body) {
             found if found > MOST_VALUES => Self::TooLarge,
             found if found > LARGE => Self::Large,
+            found if found <= FEW && body.len() <= SHORT => Self::Short,
             _ => Self::Usual,
         }
     }
@@ -62,6 +63,7 @@ mod tests {
     #[test]
     fn a_list_of_digits_is_large_and_a_long_text_is_not() {
         let list = |values: usize| format!("[{}0]", "0,".repeat(values));
+        assert_eq!(Size::of(list(900).as_bytes()), Size::Short);
         assert_eq!(Size::of(list(4_000).as_bytes()), Size::Usual);
         assert_eq!(Size::of(list(10_000).as_bytes()), Size::Large);
         assert_eq!(Size::of(list(200_000).as_bytes()), Size::TooLarge);
