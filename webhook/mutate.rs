@@ -3,7 +3,7 @@
 use crate::hint::{PLACEMENT_HINT, PlacementHint};
 use crate::review::Request;
 use k8s_openapi::api::core::v1::{Pod as WirePod, PodSpec, PodStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use napkeeper_api::convert;
 use napkeeper_api::path::pointer_token;
 use napkeeper_core::cluster::pod::{Pod, PodOwner};
@@ -49,9 +49,14 @@ pub(crate) fn namespace<'r, O>(request: &'r Request<O>, own_namespace: &str) -> 
     wanted.then_some(namespace)
 }
 
-/// What is looked at of a pod: who wrote which field is not.
+/// A pod as it is read: without who wrote which field.
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Read {
+    #[serde(default = "version_of_pods")]
+    api_version: String,
+    #[serde(default = "kind_of_pods")]
+    kind: String,
     metadata: Metadata,
     spec: Option<PodSpec>,
     status: Option<PodStatus>,
@@ -59,18 +64,39 @@ struct Read {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "what nobody asks for is read so that an object with odd metadata is no pod here either")]
 struct Metadata {
     name: Option<String>,
     generate_name: Option<String>,
     labels: Option<BTreeMap<String, String>>,
     annotations: Option<BTreeMap<String, String>>,
     owner_references: Option<Vec<OwnerReference>>,
+    creation_timestamp: Option<Time>,
+    deletion_grace_period_seconds: Option<i64>,
+    deletion_timestamp: Option<Time>,
+    finalizers: Option<Vec<String>>,
+    generation: Option<i64>,
+    namespace: Option<String>,
+    resource_version: Option<String>,
+    self_link: Option<String>,
+    uid: Option<String>,
+}
+
+fn version_of_pods() -> String {
+    "v1".to_owned()
+}
+
+fn kind_of_pods() -> String {
+    "Pod".to_owned()
 }
 
 /// The pod to be hinted at; `None` when it is not one that may have a hint, or cannot be read.
 pub(crate) fn subject<'de, D: Deserializer<'de>>(object: D, namespace: &str, dry_run: bool) -> Option<Subject> {
-    let Read { metadata, spec, status } = Read::deserialize(object).ok()?;
-    let Metadata { name, generate_name, labels, annotations, owner_references } = metadata;
+    let Read { api_version, kind, metadata, spec, status } = Read::deserialize(object).ok()?;
+    if (&*api_version, &*kind) != ("v1", "Pod") {
+        return None;
+    }
+    let Metadata { name, generate_name, labels, annotations, owner_references, .. } = metadata;
     let (name, prefix) = named(name, generate_name)?;
     let wire = WirePod {
         metadata: ObjectMeta {
