@@ -2,8 +2,8 @@
 //!
 //! A newcomer is never refused: whoever holds all connections and says nothing would keep everybody else out. The one
 //! with the least claim goes instead. Those come first that have never had an answer, the oldest first, since an honest
-//! client asks as soon as it is connected; then those that had their last one longest ago; last those whose request is
-//! here whole and is being answered.
+//! client asks as soon as it is connected; then those that had their last one longest ago. None goes whose request is here
+//! whole and is being answered: that takes no longer than the newcomer can wait.
 //!
 //! But each has some time to ask first, and newcomers wait at the port for so long: in a crowd that comes at once the
 //! honest one would be pushed out before its handshake has had its turn.
@@ -46,6 +46,10 @@ pub(crate) enum Room<I> {
 /// How room is made among these; nothing where nobody is.
 pub(crate) fn room<I>(claims: impl IntoIterator<Item = (I, Claim)>, now: Instant) -> Option<Room<I>> {
     let (whose, claim) = claims.into_iter().min_by_key(|(_, claim)| claim.rank())?;
+    if claim.working {
+        // All are being answered, which takes a moment: to break one off would be to refuse it.
+        return Some(Room::Wait(now + STAY));
+    }
     let stays = claim.opened + STAY;
     let waits = claim.answered.is_none() && stays > now;
     Some(if waits { Room::Wait(stays) } else { Room::Close(whose) })
@@ -93,9 +97,11 @@ mod tests {
     }
 
     #[test]
-    fn who_is_being_answered_goes_last() {
+    fn nobody_goes_who_is_being_answered() {
         assert_eq!(gone(&[(0, None, true), (1, Some(9), false)]), Some(1));
-        assert_eq!(gone(&[(0, Some(3), true), (1, None, true)]), Some(1));
+        let now = Instant::now();
+        let working = Claim { opened: now, answered: None, working: true };
+        assert_eq!(room([(1, working), (2, working)], now), Some(Room::Wait(now + STAY)));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::stage::Stage;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::header::{CONNECTION, CONTENT_LENGTH};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, Version};
 use axum::response::{IntoResponse, Response};
 use std::convert::Infallible;
@@ -80,16 +81,16 @@ impl House {
         if named.is_some_and(|length| length > self.limits.body) {
             return Err(Refused::TooLong);
         }
-        let fields: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-        let (mut held, others) = self.ledger.enter(whose, EACH + fields).ok_or(Refused::NoRoom)?;
+        let (mut held, others) = self.ledger.enter(whose, EACH + weight(&head)).ok_or(Refused::NoRoom)?;
         self.connections.close(&others);
         let collecting = self.collect(body, named.unwrap_or_default(), &mut held);
         let whole = tokio::time::timeout(self.limits.body_within, collecting).await;
         let whole = whole.map_err(|_| Refused::TooSlow)??;
+        // Until its turn has come it may have to go for somebody smaller.
+        let turn = if whole.len() > self.limits.large { Some(self.turn().await?) } else { None };
         if !held.arrived() {
             return Err(Refused::NoRoom);
         }
-        let turn = if whole.len() > self.limits.large { Some(self.turn().await?) } else { None };
         Ok((Request::from_parts(head, Body::from(whole)), Holds { _room: held, _turn: turn }))
     }
 
@@ -124,6 +125,17 @@ impl House {
         }
         Ok(whole)
     }
+}
+
+/// Bytes of a header beside its name and value: its places in the table of headers.
+const HEADER: usize = 128;
+
+/// What a head takes in memory, about.
+fn weight(head: &Parts) -> usize {
+    let fields: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER).sum();
+    let authority = head.uri.authority().map_or(0, |authority| authority.as_str().len());
+    let path = head.uri.path_and_query().map_or(0, |path| path.as_str().len());
+    fields + authority + path + head.method.as_str().len()
 }
 
 /// What the head says of the body's length; one that cannot be counted is as good as the largest.

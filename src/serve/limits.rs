@@ -31,6 +31,14 @@ pub struct Limits {
     pub streams: u32,
 }
 
+impl Limits {
+    /// For health and metrics, which probes and a Prometheus or two ask for. What is not read of an answer stays in memory.
+    #[must_use]
+    pub fn of_health() -> Self {
+        Self { connections: 64, streams: 4, body: 64 << 10, requests: 1 << 20, ..Self::default() }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

@@ -239,14 +239,14 @@ impl AddrListener<Caller, Somewhere> for Gate {
 
     async fn accept_stream(&self) -> io::Result<(Caller, Somewhere)> {
         if let Some(listener) = self.listener() {
-            let newcomer = async {
-                self.connections.room().await;
-                listener.accept().await
-            };
-            tokio::select! {
+            let accepted = tokio::select! {
                 biased;
-                () = self.lifecycle.draining() => {}
-                accepted = newcomer => return Ok(self.let_in(accepted?.0)),
+                () = self.lifecycle.draining() => None,
+                accepted = listener.accept() => Some(accepted?.0),
+            };
+            if let Some(newcomer) = accepted {
+                self.connections.room().await;
+                return Ok(self.let_in(newcomer));
             }
             if self.shared
                 && turn_away(&listener)

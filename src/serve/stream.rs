@@ -42,6 +42,8 @@ impl Accept<Caller, Router> for Doorman {
 pub(crate) struct Watched<S> {
     inner: S,
     guest: Guest,
+    /// Others have taken its place.
+    gone: bool,
     limits: Limits,
     timer: Pin<Box<Sleep>>,
 }
@@ -49,12 +51,14 @@ pub(crate) struct Watched<S> {
 impl<S> Watched<S> {
     fn new(inner: S, guest: Guest, limits: Limits) -> Self {
         let timer = Box::pin(sleep(look_every(&limits)));
-        Self { inner, guest, limits, timer }
+        Self { inner, guest, gone: false, limits, timer }
     }
 
     /// Deadlines move with each request: they are looked at now and then, instead of a timer that moves as often.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        if Pin::new(&mut self.guest.closed).poll(cx).is_ready() {
+        // What was received once must not be asked for again.
+        self.gone = self.gone || Pin::new(&mut self.guest.closed).poll(cx).is_ready();
+        if self.gone {
             return Poll::Ready(io::Error::new(io::ErrorKind::ConnectionAborted, "others have a better claim"));
         }
         loop {

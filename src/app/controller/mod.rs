@@ -183,7 +183,7 @@ async fn serve_health(
     registry: Registry,
     listener: std::net::TcpListener,
 ) -> Result<(), PartError> {
-    Ok(serve_plain(&lifecycle, listener, health.router(registry), Limits::default()).await?)
+    Ok(serve_plain(&lifecycle, listener, health.router(registry), Limits::of_health()).await?)
 }
 
 /// The price list: the public cloud's, or that of a simulated Azure on this machine. Other clouds have none.

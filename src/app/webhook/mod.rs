@@ -168,7 +168,9 @@ fn parts(
             "the admission server",
             async move { serve_tls(&one, admission, admission_router, limits, tls).await },
         ),
-        Part::new("the health server", async move { serve_plain(&two, health_listener, health_router, limits).await }),
+        Part::new("the health server", async move {
+            serve_plain(&two, health_listener, health_router, Limits::of_health()).await
+        }),
         Part::new("the watch of the cluster", source.follow(three)),
     ];
     Ok(parts.into_iter().chain(exporter).collect())
