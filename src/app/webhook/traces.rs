@@ -30,19 +30,24 @@ const VARIABLE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 /// `SPAN_KIND_SERVER` of OTLP.
 const SERVER: u8 = 2;
 
-/// Where spans are sent; `None` when neither flag nor variable say so.
+/// Where spans are sent; `None` when neither flag nor variable say so. The variable is for all programs, and may be meant
+/// for those that speak gRPC: what is no URL is ignored there.
 ///
 /// # Errors
-/// When it is no URL by http or https.
+/// When the flag is no URL by http or https.
 pub(crate) fn endpoint(flag: Option<&str>) -> anyhow::Result<Option<Url>> {
-    let of_variable = || std::env::var(VARIABLE).ok();
-    let Some(text) = flag.map(str::to_owned).or_else(of_variable).filter(|text| !text.is_empty()) else {
-        return Ok(None);
-    };
-    let wrong = || format!("--otlp-endpoint (or {VARIABLE}) {text:?}: write for example http://collector:4318");
-    let url = Url::parse(&format!("{}/v1/traces", text.trim_end_matches('/'))).with_context(wrong)?;
-    ensure!(matches!(url.scheme(), "http" | "https"), wrong());
-    Ok(Some(url))
+    if let Some(text) = flag.filter(|text| !text.is_empty()) {
+        return url(text).map(Some).context("--otlp-endpoint: write for example http://collector:4318");
+    }
+    let Some(text) = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty()) else { return Ok(None) };
+    // The text may hold a password.
+    Ok(url(&text).inspect_err(|_| tracing::warn!("{VARIABLE} is no URL by http or https: no traces are sent")).ok())
+}
+
+fn url(text: &str) -> anyhow::Result<Url> {
+    let url = Url::parse(&format!("{}/v1/traces", text.trim_end_matches('/')))?;
+    ensure!(matches!(url.scheme(), "http" | "https"), "{} is neither http nor https", url.scheme());
+    Ok(url)
 }
 
 /// Sends spans.
