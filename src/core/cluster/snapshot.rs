@@ -131,7 +131,7 @@ pub struct Snapshot {
     index: Index,
 }
 
-/// Names by provider id. For a while two objects may have the same: a Node that came back under another name.
+/// Names by provider id. For a while two may have the same: a Node that came back under another name.
 type ByProvider<N> = Arc<BTreeMap<ProviderId, BTreeSet<N>>>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -200,7 +200,7 @@ impl Snapshot {
     /// What the pods on a node use; `None` when it has none.
     #[must_use]
     pub fn usage(&self, node: &NodeName) -> Option<&NodeUsage> {
-        self.index.usage.get(node).map(|usage| &**usage)
+        self.index.usage.get(node).map(Arc::as_ref)
     }
 
     /// The provisionable pods, by shape.
@@ -246,8 +246,7 @@ impl Snapshot {
     /// Adds or replaces a pod.
     pub fn put_pod(&mut self, pod: impl Into<Arc<Pod>>) {
         let pod = pod.into();
-        let old = self.pods.put(pod.key.clone(), Arc::clone(&pod));
-        if let Some(old) = old {
+        if let Some(old) = self.pods.put(pod.key.clone(), Arc::clone(&pod)) {
             self.index.forget_pod(&old);
         }
         self.index.learn_pod(&pod);
@@ -308,7 +307,6 @@ impl Snapshot {
             daemon_sets: self.daemon_sets.clone(),
             instance_types: self.instance_types.clone(),
             quota: self.quota.clone(),
-            surroundings: Arc::clone(&self.surroundings),
             facts_generation: self.facts_generation,
             ..Self::default()
         }

@@ -31,7 +31,9 @@ impl SpreadBook {
         }
         // Pods that are to be placed anew leave the place where they run now.
         let leaving: BTreeSet<&ObjectKey> = pods.iter().filter(|p| p.node.is_some()).map(|p| &p.key).collect();
-        let running = Running::of(snapshot, without, |pod| !leaving.contains(&pod.key));
+        let namespaces: BTreeSet<&Namespace> = shapes.iter().map(|shape| &shape.namespace).collect();
+        let pods = namespaces.into_iter().flat_map(|namespace| snapshot.pods_of(namespace));
+        let running = Running::of(snapshot, without, pods.filter(|pod| !leaving.contains(&pod.key)));
         Self::of(shapes, &running)
     }
 
@@ -159,18 +161,19 @@ pub(super) struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    /// Counts the pods that `counts` is true for, on all nodes but those that are to go.
-    pub(super) fn of(snapshot: &'a Snapshot, without: &BTreeSet<NodeName>, counts: impl Fn(&Pod) -> bool) -> Self {
+    /// Counts these pods, on all nodes but those that are to go.
+    pub(super) fn of(
+        snapshot: &'a Snapshot,
+        without: &BTreeSet<NodeName>,
+        pods: impl Iterator<Item = &'a Arc<Pod>>,
+    ) -> Self {
         let staying = snapshot.nodes().values().filter(|n| !without.contains(&n.name));
         let nodes: Vec<(&Arc<Node>, Zone)> =
             staying.filter_map(|n| Some((n, Zone::new(n.label(labels::ZONE)?).ok()?))).collect();
         // Places in `nodes`, which are in the order of their names.
         let place = |name: &NodeName| nodes.binary_search_by(|(node, _)| node.name.cmp(name)).ok();
-        let runs = |p: &&Arc<Pod>| !p.is_terminal() && p.deleting_at.is_none() && counts(p);
-        let mut bound: Vec<(&Arc<PodShape>, &Zone)> = snapshot
-            .pods()
-            .values()
-            .filter(runs)
+        let mut bound: Vec<(&Arc<PodShape>, &Zone)> = pods
+            .filter(|pod| !pod.is_terminal() && pod.deleting_at.is_none())
             .filter_map(|pod| Some((&pod.shape, &nodes.get(place(pod.node.as_ref()?)?)?.1)))
             .collect();
         // Pods that are watched share equal shapes: by address those need not be compared in depth.

@@ -76,7 +76,7 @@ impl<'a> Standing<'a> {
     #[must_use]
     pub fn new(input: Input<'a>) -> Self {
         let (bins, packer) = (Bins::new(input), Packer::new(input));
-        let running = Running::of(input.snapshot, input.without, |_| true);
+        let running = Running::of(input.snapshot, input.without, input.snapshot.pods().values());
         let spread = SpreadBook::default();
         Self { bins, packer, running, spread, bought: Vec::new(), known: BTreeMap::new() }
     }
