@@ -3,6 +3,9 @@
 //! Upstream's keys are API: `karpenter.sh` (core), `karpenter.azure.com` and `kubernetes.azure.com` (the Azure
 //! provider), `kubernetes.io` (Kubernetes). Ours are under `napkeeper.io`.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
+
 /// VM size.
 pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 /// CPU architecture: `amd64` or `arm64`.
@@ -104,6 +107,14 @@ pub const WELL_KNOWN: [&str; 28] = [
 #[must_use]
 pub fn is_well_known(key: &str) -> bool {
     WELL_KNOWN.contains(&key)
+}
+
+/// A key as shared text: of a well-known one there is a single copy, which thousands of nodes and sizes share.
+#[must_use]
+pub fn shared(key: &str) -> Arc<str> {
+    static KNOWN: LazyLock<BTreeSet<Arc<str>>> =
+        LazyLock::new(|| WELL_KNOWN.iter().copied().chain([HOSTNAME]).map(Arc::from).collect());
+    KNOWN.get(key).map_or_else(|| Arc::from(key), Arc::clone)
 }
 
 /// The current key for an old alias; the key itself when it is none.

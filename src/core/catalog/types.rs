@@ -75,7 +75,7 @@ pub fn node_labels(instance: &InstanceType, offering: &Offering) -> Labels {
         (labels::PLACEMENT_SCOPE, placement_scope(&offering.zone)),
         (labels::MODE, "user"),
     ] {
-        all.insert(Arc::from(key), Arc::from(value));
+        all.insert(labels::shared(key), Arc::from(value));
     }
     all
 }

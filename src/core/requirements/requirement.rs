@@ -1,7 +1,6 @@
 //! One requirement: the set of states that one label may be in.
 
-use super::Operator;
-use std::collections::BTreeSet;
+use super::{Operator, Texts};
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,10 +8,63 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Values {
     /// Just these.
-    Only(BTreeSet<Arc<str>>),
-    /// All but these; where a bound is given, integers within the bounds only (both inclusive).
-    AllBut { excluded: BTreeSet<Arc<str>>, gte: Option<i64>, lte: Option<i64> },
+    Only(Texts),
+    /// All others. Boxed, since most labels are asked for by value.
+    Rest(Box<Rest>),
 }
+
+/// All but these; where a bound is given, integers within the bounds only (both inclusive).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+struct Rest {
+    excluded: Texts,
+    gte: Option<i64>,
+    lte: Option<i64>,
+}
+
+impl Rest {
+    fn holds(&self, value: &str) -> bool {
+        !self.excluded.contains(value) && self.in_bounds(value)
+    }
+
+    fn is_bounded(&self) -> bool {
+        self.gte.is_some() || self.lte.is_some()
+    }
+
+    fn in_bounds(&self, value: &str) -> bool {
+        if !self.is_bounded() {
+            return true;
+        }
+        let Ok(n) = value.parse::<i64>() else {
+            return false;
+        };
+        self.gte.is_none_or(|low| low <= n) && self.lte.is_none_or(|high| n <= high)
+    }
+
+    /// What both hold.
+    fn and(&self, other: &Self) -> Values {
+        let lte = match (self.lte, other.lte) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        Self { excluded: self.excluded.union(&other.excluded), gte: self.gte.max(other.gte), lte }.simplest()
+    }
+
+    /// An interval that is empty, or of which every integer is excluded, becomes the empty set: integers are taken as
+    /// written without sign or leading zeros, as Azure's labels are.
+    fn simplest(self) -> Values {
+        if self.is_bounded() {
+            let (low, high) = (self.gte.unwrap_or(i64::MIN), self.lte.unwrap_or(i64::MAX));
+            let narrow = high.checked_sub(low).is_some_and(|width| width < WIDEST_EXHAUSTED);
+            if low > high || narrow && (low..=high).all(|n| self.excluded.contains(&n.to_string())) {
+                return Values::Only(Texts::default());
+            }
+        }
+        Values::Rest(Box::new(self))
+    }
+}
+
+/// Beyond this width an interval is not checked for being exhausted by exclusions: no manifest lists as many.
+const WIDEST_EXHAUSTED: i64 = 4096;
 
 /// The set of states that one label may be in: absent, or a value out of a set.
 ///
@@ -53,14 +105,14 @@ impl Requirement {
     /// # Errors
     /// [`RequirementError`] when the number or the form of the values does not suit the operator.
     pub fn new<V: AsRef<str>>(operator: Operator, values: &[V]) -> Result<Self, RequirementError> {
-        let set = || values.iter().map(|v| Arc::from(v.as_ref())).collect::<BTreeSet<Arc<str>>>();
+        let set = || values.iter().map(|v| Arc::from(v.as_ref())).collect::<Texts>();
         match operator {
             Operator::In | Operator::NotIn if values.is_empty() => Err(RequirementError::NoValues(operator)),
             Operator::Exists | Operator::DoesNotExist if !values.is_empty() => {
                 Err(RequirementError::SurplusValues(operator))
             }
             Operator::In => Ok(Self::of(Values::Only(set()), false)),
-            Operator::NotIn => Ok(Self::of(Values::AllBut { excluded: set(), gte: None, lte: None }, true)),
+            Operator::NotIn => Ok(Self::of(Values::Rest(Box::new(Rest { excluded: set(), ..Rest::default() })), true)),
             Operator::Exists => Ok(Self::exists()),
             Operator::DoesNotExist => Ok(Self::does_not_exist()),
             Operator::Gt | Operator::Lt | Operator::Gte | Operator::Lte => Self::bound(operator, values),
@@ -76,19 +128,19 @@ impl Requirement {
     /// Present, with any value.
     #[must_use]
     pub fn exists() -> Self {
-        Self::of(Values::AllBut { excluded: BTreeSet::new(), gte: None, lte: None }, false)
+        Self::of(Values::Rest(Box::default()), false)
     }
 
     /// Absent.
     #[must_use]
     pub fn does_not_exist() -> Self {
-        Self::of(Values::Only(BTreeSet::new()), true)
+        Self::of(Values::Only(Texts::default()), true)
     }
 
     /// No constraint at all: any value, or absent.
     #[must_use]
     pub fn anything() -> Self {
-        Self::of(Values::AllBut { excluded: BTreeSet::new(), gte: None, lte: None }, true)
+        Self::of(Values::Rest(Box::default()), true)
     }
 
     fn of(values: Values, absent: bool) -> Self {
@@ -109,9 +161,9 @@ impl Requirement {
         };
         if gte.is_none() && lte.is_none() {
             // Nothing lies beyond the ends of the integers.
-            return Ok(Self::of(Values::Only(BTreeSet::new()), false));
+            return Ok(Self::of(Values::Only(Texts::default()), false));
         }
-        Ok(Self::of(Values::AllBut { excluded: BTreeSet::new(), gte, lte }, false))
+        Ok(Self::of(Values::Rest(Box::new(Rest { gte, lte, ..Rest::default() })), false))
     }
 
     /// Asks for at least this many distinct values among what is offered.
@@ -135,7 +187,7 @@ impl Requirement {
         };
         match &self.values {
             Values::Only(set) => set.contains(value),
-            Values::AllBut { excluded, gte, lte } => !excluded.contains(value) && in_bounds(value, *gte, *lte),
+            Values::Rest(rest) => rest.holds(value),
         }
     }
 
@@ -143,16 +195,11 @@ impl Requirement {
     #[must_use]
     pub fn intersect(&self, other: &Self) -> Self {
         let values = match (&self.values, &other.values) {
-            (Values::Only(a), Values::Only(b)) => Values::Only(a.intersection(b).cloned().collect()),
-            (Values::Only(set), Values::AllBut { excluded, gte, lte })
-            | (Values::AllBut { excluded, gte, lte }, Values::Only(set)) => {
-                let kept = |v: &&Arc<str>| !excluded.contains(*v) && in_bounds(v, *gte, *lte);
-                Values::Only(set.iter().filter(kept).cloned().collect())
+            (Values::Only(a), Values::Only(b)) => Values::Only(a.intersection(b)),
+            (Values::Only(set), Values::Rest(rest)) | (Values::Rest(rest), Values::Only(set)) => {
+                Values::Only(set.iter().filter(|value| rest.holds(value)).cloned().collect())
             }
-            (
-                Values::AllBut { excluded: a, gte: a_gte, lte: a_lte },
-                Values::AllBut { excluded: b, gte: b_gte, lte: b_lte },
-            ) => bounded(a.union(b).cloned().collect(), (*a_gte).max(*b_gte), lower(*a_lte, *b_lte)),
+            (Values::Rest(a), Values::Rest(b)) => a.and(b),
         };
         Self { values, absent: self.absent && other.absent, min_values: self.min_values.max(other.min_values) }
     }
@@ -165,11 +212,10 @@ impl Requirement {
         }
         match (&self.values, &other.values) {
             (Values::Only(a), Values::Only(b)) => !a.is_disjoint(b),
-            (Values::Only(set), Values::AllBut { excluded, gte, lte })
-            | (Values::AllBut { excluded, gte, lte }, Values::Only(set)) => {
-                set.iter().any(|v| !excluded.contains(v) && in_bounds(v, *gte, *lte))
+            (Values::Only(set), Values::Rest(rest)) | (Values::Rest(rest), Values::Only(set)) => {
+                set.iter().any(|value| rest.holds(value))
             }
-            (Values::AllBut { .. }, Values::AllBut { .. }) => !self.intersect(other).is_empty(),
+            (Values::Rest(_), Values::Rest(_)) => !self.intersect(other).is_empty(),
         }
     }
 
@@ -187,18 +233,18 @@ impl Requirement {
 
     /// The values, when they are finitely many by name.
     #[must_use]
-    pub fn values(&self) -> Option<&BTreeSet<Arc<str>>> {
+    pub fn values(&self) -> Option<&Texts> {
         match &self.values {
             Values::Only(set) => Some(set),
-            Values::AllBut { .. } => None,
+            Values::Rest(_) => None,
         }
     }
 
     /// The values that are ruled out, when all others are allowed.
     #[must_use]
-    pub fn excluded(&self) -> Option<&BTreeSet<Arc<str>>> {
+    pub fn excluded(&self) -> Option<&Texts> {
         match &self.values {
-            Values::AllBut { excluded, gte: None, lte: None } => Some(excluded),
+            Values::Rest(rest) if !rest.is_bounded() => Some(&rest.excluded),
             _ => None,
         }
     }
@@ -221,7 +267,8 @@ impl Requirement {
                 operators.map(|o| (o, Vec::new())).collect()
             }
             Values::Only(set) => vec![(Operator::In, set.iter().cloned().collect())],
-            Values::AllBut { excluded, gte, lte } => {
+            Values::Rest(rest) => {
+                let Rest { excluded, gte, lte } = &**rest;
                 let bound = |operator, n: Option<i64>| n.map(|n| (operator, vec![Arc::from(n.to_string().as_str())]));
                 let exists = !self.absent && gte.is_none() && lte.is_none();
                 let none_of = (!excluded.is_empty()).then(|| (Operator::NotIn, excluded.iter().cloned().collect()));
@@ -237,43 +284,6 @@ impl Requirement {
             }
         }
     }
-}
-
-/// Beyond this width an interval is not checked for being exhausted by exclusions: no manifest lists as many.
-const WIDEST_EXHAUSTED: i64 = 4096;
-
-/// Values within bounds and without exclusions. An interval that is empty, or of which every integer is excluded,
-/// becomes the empty set: integers are taken as written without sign or leading zeros, as Azure's labels are.
-fn bounded(excluded: BTreeSet<Arc<str>>, gte: Option<i64>, lte: Option<i64>) -> Values {
-    let nothing = Values::Only(BTreeSet::new());
-    if gte.is_some() || lte.is_some() {
-        let (low, high) = (gte.unwrap_or(i64::MIN), lte.unwrap_or(i64::MAX));
-        if low > high {
-            return nothing;
-        }
-        let narrow = high.checked_sub(low).is_some_and(|width| width < WIDEST_EXHAUSTED);
-        if narrow && (low..=high).all(|n| excluded.contains(n.to_string().as_str())) {
-            return nothing;
-        }
-    }
-    Values::AllBut { excluded, gte, lte }
-}
-
-fn lower(a: Option<i64>, b: Option<i64>) -> Option<i64> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
-}
-
-fn in_bounds(value: &str, gte: Option<i64>, lte: Option<i64>) -> bool {
-    if gte.is_none() && lte.is_none() {
-        return true;
-    }
-    let Ok(n) = value.parse::<i64>() else {
-        return false;
-    };
-    gte.is_none_or(|low| low <= n) && lte.is_none_or(|high| n <= high)
 }
 
 impl fmt::Display for Requirement {

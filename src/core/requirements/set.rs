@@ -1,6 +1,7 @@
 //! Requirements by label key: can a node that promises these satisfy a pod that asks for those?
 
 use super::{Operator, Requirement, RequirementError};
+use crate::labels;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -49,7 +50,7 @@ impl Requirements {
         if let Some(present) = self.0.get_mut(key) {
             *present = present.intersect(&requirement);
         } else {
-            self.0.insert(Arc::from(key), requirement);
+            self.0.insert(labels::shared(key), requirement);
         }
     }
 
