@@ -31,7 +31,7 @@ use tokio::sync::{mpsc, watch};
 /// Changes that may wait to be taken in; then the watches wait.
 const CHANGES: usize = 10_000;
 /// Snapshots are published at most this often: each one makes the next change copy a table.
-const PUBLISH_EVERY: Duration = Duration::from_millis(200);
+const PUBLISH_EVERY: Duration = Duration::from_millis(500);
 
 /// Longest that a process which can answer waits for the cluster before it says that it is ready. Verdicts by rule need no
 /// cluster, and a replica that never gets ready is worse than one without hints.

@@ -68,17 +68,18 @@ impl Feed {
         self.kinds.entry(kind).or_default()
     }
 
-    fn put(&mut self, kind: Kind, id: Id, mut seen: Seen, events: &mut Vec<WatchEvent>) {
-        let old = self.known(kind).objects.remove(&id);
-        if let Some(old) = old.as_ref().filter(|old| old.version == seen.version) {
-            self.known(kind).objects.insert(id, old.clone());
+    fn put(&mut self, kind: Kind, mut id: Id, mut seen: Seen, events: &mut Vec<WatchEvent>) {
+        let objects = &mut self.known(kind).objects;
+        if objects.get(&id).is_some_and(|old| old.version == seen.version) {
             return;
         }
+        let old = objects.remove(&id);
         if let Some(Row::Pod(pod)) = &mut seen.row {
             self.shapes.share(pod);
+            id = Id::of(&pod.key);
         }
         if let Some(why) = &seen.wrong {
-            events.push(WatchEvent::Unreadable { kind, name: id.to_string(), why: why.clone() });
+            events.push(WatchEvent::Unreadable { kind, name: id.to_string(), why: why.to_string() });
         }
         let old = old.and_then(|old| old.row);
         if seen.row.is_none() && kind.keeps_last_good() {
@@ -139,7 +140,7 @@ impl Feed {
             Row::Claim(claim) => Some(Delta::Claim(Arc::clone(claim))),
             Row::Pool(pool) => Some(Delta::Pool(Arc::clone(pool))),
             Row::Class(class) => Some(Delta::Class(Arc::clone(class))),
-            Row::DaemonSet(key, set) => Some(Delta::DaemonSet(key.clone(), Arc::clone(set))),
+            Row::DaemonSet(set) => Some(Delta::DaemonSet(set.0.clone(), Arc::clone(&set.1))),
             Row::Sweep(sweep) => Some(Delta::Sweep(Arc::clone(sweep))),
             Row::Volume(volume) => {
                 replaced = self.disks.set_volume(&volume.name, Some(Arc::clone(volume)));
@@ -171,7 +172,7 @@ impl Feed {
             Row::Claim(claim) => Some(Delta::ClaimGone(claim.name.clone())),
             Row::Pool(pool) => Some(Delta::PoolGone(pool.name.clone())),
             Row::Class(class) => Some(Delta::ClassGone(class.name.clone())),
-            Row::DaemonSet(key, _) => Some(Delta::DaemonSetGone(key.clone())),
+            Row::DaemonSet(set) => Some(Delta::DaemonSetGone(set.0.clone())),
             Row::Sweep(sweep) => Some(Delta::SweepGone(sweep.name.clone())),
             Row::Volume(volume) => {
                 replaced = self.disks.set_volume(&volume.name, None);

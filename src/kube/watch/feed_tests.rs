@@ -68,13 +68,13 @@ impl Server {
     /// One change; the step that a watch makes of it.
     fn change(&mut self, kind: Kind, which: u8, variant: u8) -> Option<Step> {
         self.version += 1;
-        let id = Id { namespace: "default".to_owned(), name: format!("x{which}") };
+        let id = Id { namespace: "default".into(), name: format!("x{which}").into() };
         if variant >= 8 {
             return self.objects.remove(&(kind, id.clone())).map(|_| Step::Gone(id));
         }
         let row = row(kind, &id.name, variant);
         let wrong = row.is_none().then(|| "wrong".to_owned());
-        let seen = Seen { version: self.version.to_string(), row, wrong };
+        let seen = Seen { version: self.version.to_string().into(), row, wrong: wrong.map(Into::into) };
         self.objects.insert((kind, id.clone()), seen.clone());
         Some(Step::Object(id, seen))
     }
@@ -148,8 +148,8 @@ proptest! {
 fn a_pod_goes_where_its_volumes_are_and_waits_for_those_that_no_node_brings() {
     let (mut feed, mut snapshot) = (Feed::new(KINDS), Snapshot::default());
     let mut put = |kind: Kind, name: &str, variant: u8| {
-        let id = Id { namespace: String::new(), name: name.to_owned() };
-        let version = format!("{variant}");
+        let id = Id { namespace: "".into(), name: name.into() };
+        let version = format!("{variant}").into();
         let seen = Seen { version, row: row(kind, name, variant), wrong: None };
         take(&mut feed, &mut snapshot, kind, Step::Object(id, seen));
         let shapes: Vec<_> = snapshot.pending().keys().map(|shape| shape.selector.clone()).collect();
@@ -172,11 +172,11 @@ fn a_pod_goes_where_its_volumes_are_and_waits_for_those_that_no_node_brings() {
 fn deletions_are_paused_while_a_record_cannot_be_read() {
     let mut feed = Feed::new([Kind::OrphanRecords, Kind::Pause]);
     let mut snapshot = Snapshot::default();
-    let id = Id { namespace: String::new(), name: "r".to_owned() };
+    let id = Id { namespace: "".into(), name: "r".into() };
     let seen = |version: &str, good: bool| Seen {
-        version: version.to_owned(),
+        version: version.into(),
         row: good.then(|| Row::Record(Arc::default())),
-        wrong: (!good).then(|| "wrong".to_owned()),
+        wrong: (!good).then(|| "wrong".into()),
     };
     for step in [Step::Listing, Step::Object(id.clone(), seen("1", false)), Step::Listed] {
         take(&mut feed, &mut snapshot, Kind::OrphanRecords, step);

@@ -54,7 +54,7 @@ pub(super) fn steps(kind: Kind, client: &Client, options: &WatchOptions) -> BoxS
             .all(|o: &storage::v1::StorageClass| read(convert::storage_class(o), |c| Row::StorageClass(c.into()))),
         Kind::Pause => reflector().named(&options.namespace, PAUSE_CONFIG_MAP, |o: &core::v1::ConfigMap| {
             let (held, wrong) = pause(o);
-            (Some(Row::Pause(held)), wrong)
+            (Some(Row::Pause(Arc::new(held))), wrong)
         }),
     }
 }
@@ -86,7 +86,7 @@ fn pod(clock: Arc<dyn Clock>) -> impl Fn(&core::v1::Pod) -> Reading + Send + 'st
 }
 
 fn daemon_set(set: convert::DaemonSet) -> Row {
-    Row::DaemonSet(set.key, Arc::new(DaemonSet { shape: set.template.shape }))
+    Row::DaemonSet(Arc::new((set.key, Arc::new(DaemonSet { shape: set.template.shape }))))
 }
 
 fn record(object: &OrphanRecord) -> Reading {
@@ -156,16 +156,16 @@ impl Reflector {
 
 fn step<K: Resource<DynamicType = ()>>(event: Event<DeserializeGuard<K>>, read: impl Fn(&K) -> Reading) -> Step {
     let id = |object: &DeserializeGuard<K>| Id {
-        namespace: object.meta().namespace.clone().unwrap_or_default(),
-        name: object.meta().name.clone().unwrap_or_default(),
+        namespace: object.meta().namespace.as_deref().unwrap_or_default().into(),
+        name: object.meta().name.as_deref().unwrap_or_default().into(),
     };
     match event {
         Event::Init => Step::Listing,
         Event::InitApply(object) | Event::Apply(object) => {
-            let version = object.meta().resource_version.clone().unwrap_or_default();
+            let version = object.meta().resource_version.as_deref().unwrap_or_default().into();
             let id = id(&object);
             let (row, wrong) = object.0.as_ref().map_or_else(|why| (None, Some(why.error.clone())), read);
-            Step::Object(id, Seen { version, row, wrong })
+            Step::Object(id, Seen { version, row, wrong: wrong.map(Into::into) })
         }
         Event::Delete(object) => Step::Gone(id(&object)),
         Event::InitDone => Step::Listed,

@@ -16,8 +16,15 @@ use std::sync::Arc;
 /// Namespace (empty where there is none) and name, unchecked.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Id {
-    pub(super) namespace: String,
-    pub(super) name: String,
+    pub(super) namespace: Arc<str>,
+    pub(super) name: Arc<str>,
+}
+
+impl Id {
+    /// The same as a pod's key, and of the same text.
+    pub(super) fn of(key: &ObjectKey) -> Self {
+        Self { namespace: key.namespace.text(), name: key.name.text() }
+    }
 }
 
 impl fmt::Display for Id {
@@ -37,13 +44,13 @@ pub(super) enum Row {
     Claim(Arc<Claim>),
     Pool(Arc<NodePool>),
     Class(Arc<NodeClass>),
-    DaemonSet(ObjectKey, Arc<DaemonSet>),
+    DaemonSet(Arc<(ObjectKey, Arc<DaemonSet>)>),
     Sweep(Arc<Sweep>),
     Record(Arc<OrphanRecordSpec>),
     Volume(Arc<Volume>),
     VolumeClaim(Arc<VolumeClaim>),
     StorageClass(Arc<StorageClass>),
-    Pause(Pause),
+    Pause(Arc<Pause>),
 }
 
 impl Row {
@@ -56,15 +63,15 @@ impl Row {
     }
 }
 
-/// An object as it was seen.
+/// An object as it was seen. It is small, since there is one for every pod.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     /// `metadata.resourceVersion`.
-    pub(super) version: String,
+    pub(super) version: Box<str>,
     /// What is kept of it; `None` when it cannot be understood.
     pub(super) row: Option<Row>,
     /// What is wrong with it.
-    pub(super) wrong: Option<String>,
+    pub(super) wrong: Option<Box<str>>,
 }
 
 /// One thing that a reflector has learnt.

@@ -1,40 +1,61 @@
-//! Shapes: how do thousands of equal pods share one?
+//! Shapes: what do thousands of pods have in common, so that it is kept once?
 
 use napkeeper_core::cluster::pod::{Pod, PodShape};
+use napkeeper_core::names::NodeName;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// As many shapes are kept before it is first looked which of them are still in use.
+/// As many are kept before it is first looked which of them are still in use.
 const FEW: usize = 1_000;
 
-/// The shapes of pods that are watched, each once.
+/// Equal values, each kept once.
 #[derive(Debug)]
-pub(super) struct Shapes {
-    known: BTreeSet<Arc<PodShape>>,
+struct Once<T> {
+    known: BTreeSet<T>,
     /// With so many it is looked which of them are still in use.
     most: usize,
 }
 
-impl Default for Shapes {
+impl<T> Default for Once<T> {
     fn default() -> Self {
         Self { known: BTreeSet::new(), most: FEW }
     }
 }
 
-impl Shapes {
-    /// Gives a pod the shape of those that are like it.
-    pub(super) fn share(&mut self, pod: &mut Arc<Pod>) {
-        if let Some(known) = self.known.get(&pod.shape) {
-            if !Arc::ptr_eq(known, &pod.shape) {
-                Arc::make_mut(pod).shape = Arc::clone(known);
-            }
-            return;
+impl<T: Ord + Clone> Once<T> {
+    /// The one that is kept. `uses` counts who has it, this one among them.
+    fn of(&mut self, value: &T, uses: impl Fn(&T) -> usize) -> T {
+        if let Some(known) = self.known.get(value) {
+            return known.clone();
         }
         if self.known.len() >= self.most {
-            self.known.retain(|shape| Arc::strong_count(shape) > 1);
+            self.known.retain(|known| uses(known) > 1);
             self.most = self.known.len().saturating_mul(2).max(FEW);
         }
-        self.known.insert(Arc::clone(&pod.shape));
+        self.known.insert(value.clone());
+        value.clone()
+    }
+}
+
+/// What pods that are watched have in common.
+#[derive(Debug, Default)]
+pub(super) struct Shapes {
+    shapes: Once<Arc<PodShape>>,
+    nodes: Once<NodeName>,
+}
+
+impl Shapes {
+    /// Gives a pod the shape, and the names of namespace and node, of those that are like it.
+    pub(super) fn share(&mut self, pod: &mut Arc<Pod>) {
+        let pod = Arc::make_mut(pod);
+        pod.shape = self.shapes.of(&pod.shape, Arc::strong_count);
+        if pod.key.namespace == pod.shape.namespace {
+            pod.key.namespace = pod.shape.namespace.clone();
+        }
+        if let Some(node) = &mut pod.node {
+            // To look is to have it, for as long.
+            *node = self.nodes.of(node, |name| Arc::strong_count(&name.text()) - 1);
+        }
     }
 }
 
@@ -60,7 +81,7 @@ mod tests {
         for cpu in 3..3 + 5 * FEW {
             shapes.share(&mut pod("passing", cpu));
         }
-        assert!(shapes.known.len() <= FEW, "{} are kept", shapes.known.len());
+        assert!(shapes.shapes.known.len() <= FEW, "{} are kept", shapes.shapes.known.len());
         let mut three = pod("three", 1);
         shapes.share(&mut three);
         assert!(Arc::ptr_eq(&one.shape, &three.shape));
