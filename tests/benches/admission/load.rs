@@ -5,7 +5,7 @@
 
 use crate::cluster::{Cluster, Size};
 use crate::reviews::{self, Bodies};
-use crate::server::{Server, certificate};
+use crate::server::{Server, certificate, shipped_environment};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::time::Duration;
@@ -45,6 +45,7 @@ struct Row {
 /// Prints the table, and whether it holds what is promised.
 pub(crate) async fn measure() -> Result<()> {
     println!("load: {}, {BUSY:?}, rows of {ROW:?}", version().await?);
+    println!("load: the webhook has the environment that kustomize gives it: {:?}", shipped_environment()?);
     let folder = tempfile::Builder::new().prefix("admission-").tempdir()?;
     certificate(folder.path())?;
     let cluster = Cluster::start(folder.path(), BUSY).await?;

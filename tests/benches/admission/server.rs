@@ -1,7 +1,9 @@
 //! A hook that runs: where does it listen, and what has it used so far?
 
 use anyhow::{Context, Result, bail};
-use napkeeper_tests::control_plane::{Process, Program, napkeeper_binary};
+use napkeeper_tests::control_plane::{Process, Program};
+use napkeeper_tests::webhook::{self, Listening};
+use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -32,21 +34,12 @@ pub(crate) fn certificate(folder: &Path) -> Result<String> {
 impl Server {
     /// The webhook as it is shipped, once it is ready; and how long that took.
     pub(crate) async fn napkeeper(folder: &Path, kubeconfig: &Path) -> Result<(Self, Duration)> {
-        let file = |name: &str| folder.join(name).display().to_string();
-        let args = [
-            "webhook".to_owned(),
-            format!("--kubeconfig={}", kubeconfig.display()),
-            format!("--tls-cert={}", file("tls.crt")),
-            format!("--tls-key={}", file("tls.key")),
-            "--bind=127.0.0.1:0".to_owned(),
-            "--health-bind=127.0.0.1:0".to_owned(),
-            "--region=westeurope".to_owned(),
-            "--log-format=text".to_owned(),
-        ];
+        let mut program = webhook::program(kubeconfig, "127.0.0.1:0", Some(folder))?.args(["--region=westeurope"]);
+        for (name, value) in shipped_environment()? {
+            program = program.env(name, value);
+        }
         let begun = Instant::now();
-        let process = Process::spawn("webhook", &Program::new(napkeeper_binary()?).args(args))?;
-        let line = process.line("webhook listens", STARTS_WITHIN).await?;
-        let (admission, health) = (word(&line, "admission=")?, word(&line, "health=")?);
+        let Listening { process, admission, health } = webhook::listening(&program).await?;
         let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10)).build()?;
         let server = Self { process, admission, health: Some(health), http };
         while !server.is_ready().await {
@@ -113,6 +106,19 @@ pub(crate) fn cpu(pid: u32) -> Result<Duration> {
     // The fields utime and stime; the name, which may contain spaces, is the second field.
     let ticks = rest.split(' ').skip(11).take(2).map(str::parse::<f64>).sum::<Result<f64, _>>()?;
     Ok(Duration::from_secs_f64(ticks / TICKS))
+}
+
+/// The environment that kustomize gives the webhook.
+pub(crate) fn shipped_environment() -> Result<Vec<(String, String)>> {
+    let path = napkeeper_tests::lab::repository("kustomize/base/webhook.yaml");
+    let read = napkeeper_api::yaml::read("webhook.yaml", &std::fs::read_to_string(path)?);
+    let deployment = read.documents.iter().map(|document| serde_json::to_value(&document.value));
+    let deployment = deployment.filter_map(Result::ok).find(|object| object["kind"] == "Deployment");
+    let deployment = deployment.context("webhook.yaml has no Deployment")?;
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let text = |entry: &Value, key: &str| entry[key].as_str().map(ToOwned::to_owned);
+    let pairs = container["env"].as_array().into_iter().flatten();
+    Ok(pairs.filter_map(|entry| Some((text(entry, "name")?, text(entry, "value")?))).collect())
 }
 
 fn word(line: &str, key: &str) -> Result<String> {
