@@ -7,4 +7,5 @@ pub mod control_plane;
 pub mod lab;
 pub mod pools;
 pub mod proxy;
+pub mod webhook;
 pub mod worlds;

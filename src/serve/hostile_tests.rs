@@ -58,6 +58,17 @@ async fn trickle(mut to: impl AsyncWriteExt + Unpin, byte: &'static [u8]) {
     }
 }
 
+/// What is sent, and then trickles, and is cut off; and what is answered.
+async fn cut_off(stream: TcpStream, sent: &[u8]) -> String {
+    let (from, mut to) = stream.into_split();
+    to.write_all(sent).await.unwrap();
+    let sending = tokio::spawn(trickle(to, b"a"));
+    let (answer, took) = rest(from).await;
+    assert!(took < LONG / 2, "{answer} after {took:?}");
+    sending.await.unwrap();
+    answer
+}
+
 /// A request over a connection that stays open; false when it has been closed.
 async fn ask(stream: &mut TcpStream) -> bool {
     let mut answer = vec![0; 4096];
@@ -68,12 +79,8 @@ async fn ask(stream: &mut TcpStream) -> bool {
 #[tokio::test]
 async fn a_head_that_trickles_is_cut_off() {
     let (address, _keep) = serving(limits());
-    let (from, mut to) = connect(address).await.into_split();
-    to.write_all(b"GET / HTTP/1.1\r\nX: ").await.unwrap();
-    let sending = tokio::spawn(trickle(to, b"a"));
-    let (answer, took) = rest(from).await;
-    assert!(answer.is_empty() && took < LONG / 2, "{answer} after {took:?}");
-    sending.await.unwrap();
+    let answer = cut_off(connect(address).await, b"GET / HTTP/1.1\r\nX: ").await;
+    assert!(answer.is_empty(), "{answer}");
 }
 
 #[tokio::test]
@@ -83,23 +90,16 @@ async fn a_connection_that_has_asked_may_be_silent_but_not_trickle() {
     assert!(ask(&mut patient).await);
     sleep(limits().head_within * 3).await;
     assert!(ask(&mut patient).await, "silence between requests is no offence");
-    let (from, mut to) = patient.into_split();
-    to.write_all(b"GET / HTTP/1.1\r\nX: ").await.unwrap();
-    let sending = tokio::spawn(trickle(to, b"a"));
-    let (answer, took) = rest(from).await;
-    assert!(answer.is_empty() && took < LONG / 2, "{answer} after {took:?}");
-    sending.await.unwrap();
+    let answer = cut_off(patient, b"GET / HTTP/1.1\r\nX: ").await;
+    assert!(answer.is_empty(), "{answer}");
 }
 
 #[tokio::test]
 async fn a_body_that_trickles_is_refused() {
     let (address, _keep) = serving(limits());
-    let (from, mut to) = connect(address).await.into_split();
-    to.write_all(b"POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").await.unwrap();
-    let sending = tokio::spawn(trickle(to, b"a"));
-    let (answer, took) = rest(from).await;
-    assert!(answer.starts_with("HTTP/1.1 408") && took < LONG / 2, "{answer} after {took:?}");
-    sending.await.unwrap();
+    let answer =
+        cut_off(connect(address).await, b"POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use super::hooks::{bad_pool, certificate};
 use super::{eventually, repository};
 use anyhow::{Context, Result, ensure};
 use napkeeper_api::yaml;
-use napkeeper_tests::control_plane::{Process, Program, napkeeper_binary};
+use napkeeper_tests::webhook::{self, Listening};
 use promql_parser::parser::{Expr, parse};
 use promql_parser::util::{ExprVisitor, walk_expr};
 use serde_json::{Value, json};
@@ -70,18 +70,9 @@ async fn alerts_can_be_read_and_ask_for_metrics_that_there_are() -> Result<()> {
     let asked_for = asked_for()?;
     let folder = tempfile::Builder::new().prefix("alerts-").tempdir()?;
     let ca = certificate(folder.path())?;
-    let file = |name: &str| folder.path().join(name).display().to_string();
-    let args = ["webhook", "--bind=127.0.0.1:0", "--health-bind=127.0.0.1:0", "--log-format=text"].map(str::to_owned);
-    let more = [
-        format!("--kubeconfig={}", file("nobody")),
-        format!("--tls-cert={}", file("tls.crt")),
-        format!("--tls-key={}", file("tls.key")),
-    ];
-    let process = Process::spawn("webhook", &Program::new(napkeeper_binary()?).args(args.into_iter().chain(more)))?;
-    let line = process.line("webhook listens", STEP).await?;
-    let address = |key: &str| line.split(key).nth(1).and_then(|rest| rest.split_whitespace().next());
-    let url = format!("https://{}/validate", address("admission=").context("no address")?);
-    let metrics = format!("http://{}/metrics", address("health=").context("no address")?);
+    let program = webhook::program(&folder.path().join("nobody"), "127.0.0.1:0", Some(folder.path()))?;
+    let Listening { process: _process, admission, health } = webhook::listening(&program).await?;
+    let (url, metrics) = (format!("https://{admission}/validate"), format!("http://{health}/metrics"));
     let ca = reqwest::Certificate::from_pem(ca.as_bytes())?;
     let client = reqwest::Client::builder().no_proxy().add_root_certificate(ca).timeout(STEP).build()?;
     let pool: Value = yaml::read("pool.yaml", &bad_pool("bad")?).documents.remove(0).value;

@@ -15,7 +15,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
 use napkeeper_api::yaml;
 use napkeeper_serve::{Certificates, Lifecycle, Limits, TlsMetrics, bind, serve_tls};
-use napkeeper_tests::control_plane::{ControlPlane, Mode, Process, Program, napkeeper_binary};
+use napkeeper_tests::control_plane::{ControlPlane, Mode, Process};
+use napkeeper_tests::webhook::{self, Listening};
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -142,21 +143,10 @@ impl Rig {
 
     /// The webhook that ships, without a cluster.
     async fn shipped(&mut self, ip: IpAddr) -> Result<(SocketAddr, usize)> {
-        let file = |name: &str| self.folder.path().join(name).display().to_string();
-        let program = Program::new(napkeeper_binary()?).args([
-            "webhook".to_owned(),
-            "--kubeconfig=/nonexistent".to_owned(),
-            format!("--tls-cert={}", file("tls.crt")),
-            format!("--tls-key={}", file("tls.key")),
-            format!("--bind={ip}:0"),
-            "--health-bind=127.0.0.1:0".to_owned(),
-            "--log-format=text".to_owned(),
-        ]);
-        let process = Process::spawn("webhook", &program)?;
-        let line = process.line("webhook listens", STEP).await?;
-        let address = line.split("admission=").nth(1).and_then(|rest| rest.split_whitespace().next());
+        let program = webhook::program("/nonexistent".as_ref(), &format!("{ip}:0"), Some(self.folder.path()))?;
+        let Listening { process, admission, .. } = webhook::listening(&program).await?;
         self.processes.push(process);
-        Ok((address.context("no address")?.parse()?, self.processes.len() - 1))
+        Ok((admission.parse()?, self.processes.len() - 1))
     }
 
     /// Something at an address that behaves as the case has it.

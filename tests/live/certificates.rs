@@ -13,8 +13,9 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
 use napkeeper_api::yaml;
-use napkeeper_tests::control_plane::{ControlPlane, Mode, Process, Program, napkeeper_binary};
+use napkeeper_tests::control_plane::{ControlPlane, Mode, Process};
 use napkeeper_tests::lab::{NAMESPACE, install};
+use napkeeper_tests::webhook::{self, Listening};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -107,12 +108,7 @@ impl Rig {
 
     async fn spawn(&self) -> Result<Replica> {
         let kubeconfig = self.plane.service_account_kubeconfig(NAMESPACE, "napkeeper-webhook").await?;
-        let program = Program::new(napkeeper_binary()?).args([
-            "webhook".to_owned(),
-            format!("--kubeconfig={}", kubeconfig.display()),
-            "--bind=127.0.0.1:0".to_owned(),
-            "--health-bind=127.0.0.1:0".to_owned(),
-            "--log-format=text".to_owned(),
+        let program = webhook::program(&kubeconfig, "127.0.0.1:0", None)?.args([
             "--region=westeurope".to_owned(),
             "--hint-budget=1s".to_owned(),
             format!("--tls-san={}", self.service.address.ip()),
@@ -120,13 +116,8 @@ impl Rig {
             format!("--certificate-life={LEAF}"),
             "--settle=3".to_owned(),
         ]);
-        let process = Process::spawn("webhook", &program)?;
-        let line = process.line("webhook listens", STEP).await?;
-        let address = |key: &str| -> Result<String> {
-            let rest = line.split(key).nth(1).with_context(|| format!("no {key} in {line}"))?;
-            Ok(rest.split_whitespace().next().unwrap_or_default().to_owned())
-        };
-        Ok(Replica { admission: address("admission=")?.parse()?, health: address("health=")?, process })
+        let Listening { process, admission, health } = webhook::listening(&program).await?;
+        Ok(Replica { admission: admission.parse()?, health, process })
     }
 
     async fn ready(&self, replica: &Replica) -> Result<()> {

@@ -12,8 +12,9 @@ use anyhow::{Context, Result, ensure};
 use http::{Method, Request};
 use kube::client::Body;
 use napkeeper_api::yaml;
-use napkeeper_tests::control_plane::{ControlPlane, Mode, Process, Program, napkeeper_binary};
+use napkeeper_tests::control_plane::{ControlPlane, Mode, Process};
 use napkeeper_tests::lab::{NAMESPACE, install_without_accounts};
+use napkeeper_tests::webhook::{self, Listening};
 use napkeeper_verdict::Severity;
 use napkeeper_verdict::rules;
 use serde_json::{Value, json};
@@ -74,25 +75,11 @@ impl Hooked {
         plane.apply(&facts.to_string()).await?;
         let folder = tempfile::Builder::new().prefix("examples-").tempdir()?;
         let ca = certificate(folder.path())?;
-        let file = |name: &str| folder.path().join(name).display().to_string();
-        let args = [
-            "webhook".to_owned(),
-            format!("--kubeconfig={}", kubeconfig.display()),
-            format!("--tls-cert={}", file("tls.crt")),
-            format!("--tls-key={}", file("tls.key")),
-            "--bind=127.0.0.1:0".to_owned(),
-            "--health-bind=127.0.0.1:0".to_owned(),
-            "--log-format=text".to_owned(),
-        ];
-        let process = Process::spawn(
-            "webhook",
-            &Program::new(napkeeper_binary()?).args(args.into_iter().chain(more.iter().cloned())),
-        )?;
-        let line = process.line("webhook listens", STEP).await?;
-        let admission = line.split("admission=").nth(1).and_then(|rest| rest.split_whitespace().next());
+        let program = webhook::program(&kubeconfig, "127.0.0.1:0", Some(folder.path()))?.args(more);
+        let Listening { process, admission, .. } = webhook::listening(&program).await?;
         // Some rules say something only once the region is known.
         process.line("facts have been published", STEP).await?;
-        plane.apply(&hooks(admission.context("no address")?, &ca)?).await?;
+        plane.apply(&hooks(&admission, &ca)?).await?;
         let client = plane.client().await?;
         let hooked = Self { plane, client, _process: process, _folder: folder };
         hooked.is_asked().await?;

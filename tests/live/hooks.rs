@@ -8,8 +8,9 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use napkeeper_api::yaml;
-use napkeeper_tests::control_plane::{ControlPlane, Mode, Process, Program, napkeeper_binary};
+use napkeeper_tests::control_plane::{ControlPlane, Mode, Process};
 use napkeeper_tests::lab::{NAMESPACE, install};
+use napkeeper_tests::webhook::{self, Listening};
 use serde_json::{Value, json};
 use std::net::TcpListener;
 use std::path::Path;
@@ -76,29 +77,14 @@ impl Hooked {
         let start = Instant::now();
         let file = |name: &str| self.folder.path().join(name).display().to_string();
         let kubeconfig = self.plane.service_account_kubeconfig(NAMESPACE, "napkeeper-webhook").await?;
-        let args = [
-            "webhook".to_owned(),
-            format!("--kubeconfig={}", kubeconfig.display()),
-            format!("--tls-cert={}", file("tls.crt")),
-            format!("--tls-key={}", file("tls.key")),
-            format!("--bind={bind}"),
-            "--health-bind=127.0.0.1:0".to_owned(),
-            "--log-format=text".to_owned(),
-        ];
         let region = region.map(|region| format!("--region={region}"));
-        let mut program = Program::new(napkeeper_binary()?).args(args.into_iter().chain(region));
+        let mut program = webhook::program(&kubeconfig, bind, Some(self.folder.path()))?.args(region);
         program = program.env("AZURE_CLIENT_ID", "client").env("AZURE_TENANT_ID", "tenant");
         program = program.env("AZURE_FEDERATED_TOKEN_FILE", file("token")).env("IDENTITY_HEADER", "secret");
         for name in ["AZURE_AUTHORITY_HOST", "AZURE_POD_IDENTITY_AUTHORITY_HOST", "IDENTITY_ENDPOINT", "MSI_ENDPOINT"] {
             program = program.env(name, &self.trap.url);
         }
-        let process = Process::spawn("webhook", &program)?;
-        let line = process.line("webhook listens", STEP).await?;
-        let address = |key: &str| -> Result<String> {
-            let rest = line.split(key).nth(1).with_context(|| format!("no {key} in {line}"))?;
-            Ok(rest.split_whitespace().next().unwrap_or_default().to_owned())
-        };
-        let (admission, health) = (address("admission=")?, address("health=")?);
+        let Listening { process, admission, health } = webhook::listening(&program).await?;
         let ready = format!("http://{health}/readyz");
         eventually("readiness", STEP, async || {
             let answer = self.http.get(&ready).send().await;

@@ -7,7 +7,8 @@ use super::hooks::{certificate, pools};
 use super::{eventually, one_lab_at_a_time};
 use anyhow::{Context, Result, ensure};
 use napkeeper_api::yaml;
-use napkeeper_tests::control_plane::{Process, Program, napkeeper_binary};
+use napkeeper_tests::control_plane::Process;
+use napkeeper_tests::webhook::{self, Listening};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -43,20 +44,9 @@ struct Target {
 impl Target {
     async fn start(folder: &std::path::Path) -> Result<Self> {
         let root = certificate(folder)?;
-        let file = |name: &str| folder.join(name).display().to_string();
-        let program = Program::new(napkeeper_binary()?).args([
-            "webhook".to_owned(),
-            "--kubeconfig=/nonexistent".to_owned(),
-            format!("--tls-cert={}", file("tls.crt")),
-            format!("--tls-key={}", file("tls.key")),
-            "--bind=127.0.0.1:0".to_owned(),
-            "--health-bind=127.0.0.1:0".to_owned(),
-            "--log-format=text".to_owned(),
-        ]);
-        let process = Process::spawn("webhook", &program)?;
-        let line = process.line("webhook listens", STEP).await?;
-        let address = line.split("admission=").nth(1).and_then(|rest| rest.split_whitespace().next());
-        let address = address.context("no address")?.parse()?;
+        let program = webhook::program("/nonexistent".as_ref(), "127.0.0.1:0", Some(folder))?;
+        let Listening { process, admission, .. } = webhook::listening(&program).await?;
+        let address = admission.parse()?;
         let tls = [connector(&root, b"http/1.1")?, connector(&root, b"h2")?];
         Ok(Self { process, address, review: review()?, tls, root })
     }

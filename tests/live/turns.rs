@@ -11,8 +11,9 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
 use napkeeper_api::yaml;
-use napkeeper_tests::control_plane::{ControlPlane, Mode, Process, Program, napkeeper_binary};
+use napkeeper_tests::control_plane::{ControlPlane, Mode, Process};
 use napkeeper_tests::lab::{NAMESPACE, install};
+use napkeeper_tests::webhook::{self, Listening};
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -51,24 +52,9 @@ impl Rig {
 
     /// A webhook at a port that it shares, once it is ready.
     async fn webhook(&self, address: SocketAddr) -> Result<(Process, SocketAddr)> {
-        let file = |name: &str| self.folder.path().join(name).display().to_string();
-        let program = Program::new(napkeeper_binary()?).args([
-            "webhook".to_owned(),
-            format!("--kubeconfig={}", self.kubeconfig.display()),
-            format!("--tls-cert={}", file("tls.crt")),
-            format!("--tls-key={}", file("tls.key")),
-            format!("--bind={address}"),
-            "--reuse-port".to_owned(),
-            "--hint-budget=1s".to_owned(),
-            "--health-bind=127.0.0.1:0".to_owned(),
-            "--log-format=text".to_owned(),
-            "--region=westeurope".to_owned(),
-        ]);
-        let process = Process::spawn("webhook", &program)?;
-        let line = process.line("webhook listens", STEP).await?;
-        let told =
-            |key: &str| line.split(key).nth(1).and_then(|rest| rest.split_whitespace().next().map(str::to_owned));
-        let (admission, health) = (told("admission=").context("no address")?, told("health=").context("no address")?);
+        let more = ["--reuse-port", "--hint-budget=1s", "--region=westeurope"];
+        let program = webhook::program(&self.kubeconfig, &address.to_string(), Some(self.folder.path()))?.args(more);
+        let Listening { process, admission, health } = webhook::listening(&program).await?;
         eventually("readiness", STEP, async || {
             let answer = self.http.get(format!("http://{health}/readyz")).send().await;
             Ok(answer.is_ok_and(|a| a.status().is_success()).then_some(()))
