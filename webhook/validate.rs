@@ -114,10 +114,12 @@ fn by_rules(judge: &Judge<'_>, request: Request, now: Timestamp) -> Option<(Vec<
     }
     let live = snapshot.map(|snapshot| Live { snapshot, hindrances, now });
     let of_cluster = live.map(|live| cluster::findings(&live, &request)).unwrap_or_default();
-    let before = if update { findings(&basis.verdict, *snapshot, request.old_object) } else { Vec::new() };
-    let (wrong, mut doubtful): (Vec<_>, Vec<_>) = findings(&basis.verdict, *snapshot, request.object)
-        .into_iter()
-        .partition(|f| is_ours(f) && !before.iter().any(|b| is_same(f, b)));
+    let found = findings(&basis.verdict, *snapshot, request.object);
+    // Most writes are good: then nobody asks what was wrong before.
+    let asks = update && found.iter().any(is_ours);
+    let before = if asks { findings(&basis.verdict, *snapshot, request.old_object) } else { Vec::new() };
+    let (wrong, mut doubtful): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|f| is_ours(f) && !before.iter().any(|b| is_same(f, b)));
     // What it means for what runs now is what whoever writes it knows least.
     doubtful.splice(0..0, of_cluster);
     Some((wrong, doubtful))
