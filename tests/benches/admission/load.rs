@@ -8,7 +8,7 @@ use crate::reviews::{self, Bodies};
 use crate::server::{Server, certificate, shipped_environment};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const BUSY: Size = Size { nodes: 1_000, pods: 20_000, changes: 50 };
 /// How long each row is measured for.
@@ -55,6 +55,11 @@ pub(crate) async fn measure() -> Result<()> {
     println!(
         "load: the webhook knows this cluster {ready:.1?} after its start; {now:.0} MiB, {most:.0} MiB at the most"
     );
+    let follows = idle(&webhook).await?;
+    println!(
+        "load: to follow the cluster takes {:.1} % of a core when nobody asks, which is not charged to reviews",
+        follows * 100.0
+    );
     let nothing = Server::nothing(folder.path()).await?;
     println!("| path | hook | client | reviews/s | p50 ms | p99 ms | CPU µs | hinted | RSS MiB (most) |");
     println!("|---|---|---|---|---|---|---|---|---|");
@@ -65,8 +70,8 @@ pub(crate) async fn measure() -> Result<()> {
         said.push(format!("{path}: {} bodies of {} bytes on average", bodies.count, bodies.size));
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for how in [How::Connections(16), How::Streams(16), How::Rate(RATE / 2.0)] {
-            theirs.push(row("nothing", &nothing, path, &bodies, how).await?);
-            ours.push(row("napkeeper", &webhook, path, &bodies, how).await?);
+            theirs.push(row("nothing", (&nothing, 0.0), path, &bodies, how).await?);
+            ours.push(row("napkeeper", (&webhook, follows), path, &bodies, how).await?);
         }
         said.extend(verdicts(path, &ours, &theirs));
     }
@@ -111,13 +116,22 @@ fn verdicts(path: &str, ours: &[Row], theirs: &[Row]) -> Vec<String> {
     said
 }
 
-async fn row(name: &str, server: &Server, path: &str, bodies: &Bodies, how: How) -> Result<Row> {
+/// The part of a core that it uses when nobody asks.
+async fn idle(server: &Server) -> Result<f64> {
+    let (since, cpu) = (Instant::now(), server.cpu()?);
+    tokio::time::sleep(ROW).await;
+    Ok(server.cpu()?.saturating_sub(cpu).div_duration_f64(since.elapsed()))
+}
+
+/// Measures a server that uses that part of a core anyway.
+async fn row(name: &str, (server, idle): (&Server, f64), path: &str, bodies: &Bodies, how: How) -> Result<Row> {
     // The first requests find cold caches.
     ask(server, path, bodies, how, Duration::from_secs(2)).await?;
     let hints = async || server.counter("napkeeper_placement_hints_total", "").await;
-    let (cpu, hinted) = (server.cpu()?, hints().await?);
+    let (since, cpu, hinted) = (Instant::now(), server.cpu()?, hints().await?);
     let (answers, said) = ask(server, path, bodies, how, ROW).await?;
-    let (cpu, hinted) = (server.cpu()?.saturating_sub(cpu), hints().await? - hinted);
+    let anyway = since.elapsed().mul_f64(idle);
+    let (cpu, hinted) = (server.cpu()?.saturating_sub(cpu).saturating_sub(anyway), hints().await? - hinted);
     let number = |pointer: &str| said.pointer(pointer).and_then(Value::as_f64).with_context(|| format!("no {pointer}"));
     let row = Row {
         per_second: number("/summary/requestsPerSec")?,

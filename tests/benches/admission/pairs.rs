@@ -121,10 +121,6 @@ async fn turn(client: &kube::Client, way: &str, number: usize, cost: &mut Cost) 
         for field in ["managedFields", "creationTimestamp", "ownerReferences"] {
             wire["metadata"].as_object_mut().context("metadata")?.remove(field);
         }
-        // There is no ServiceAccount here.
-        for field in ["serviceAccount", "serviceAccountName"] {
-            wire["spec"].as_object_mut().context("a spec")?.remove(field);
-        }
         let wire = serde_json::from_value(wire)?;
         let begun = Instant::now();
         let made = pods.create(&dry_run, &wire).await.with_context(|| format!("creating a pod in {way}"))?;
@@ -147,10 +143,14 @@ async fn furnish(plane: &ControlPlane) -> Result<()> {
         let object =
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": way, "labels": { "way": way } } });
         plane.apply(&object.to_string()).await?;
+        // Nobody makes them here.
+        let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "default", "namespace": way } });
+        plane.apply(&account.to_string()).await?;
     }
     let folder = |path: &str| repository(path).display().to_string();
-    let crds = folder("manifests/crds");
-    plane.kubectl(&["apply", "--server-side", "--recursive", "--filename", &crds]).await?;
+    for crds in ["manifests/crds/karpenter", "manifests/crds/napkeeper"] {
+        plane.kubectl(&["apply", "--server-side", "--kustomize", &folder(crds)]).await?;
+    }
     plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).await?;
     for file in ["aksnodeclass", "nodepool-general-purpose", "nodepool-gpu", "nodepool-spot-preferred"] {
         let path = folder(&format!("manifests/quickstart/{file}.yaml"));
