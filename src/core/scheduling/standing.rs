@@ -57,6 +57,8 @@ struct Known {
     from: BTreeMap<Option<Zone>, usize>,
     /// Zones where a node may be bought, and all zones with these. Only for shapes that are spread over zones.
     zones: Option<(BTreeSet<Zone>, BTreeSet<Zone>)>,
+    /// By zone: the node that would be bought, until one is.
+    new: BTreeMap<Option<Zone>, Arc<Bought>>,
     /// Why there is no place at all.
     nowhere: Option<Nowhere>,
 }
@@ -146,8 +148,11 @@ impl<'a> Standing<'a> {
         self.bins.add(number, bought.best.key.clone(), offers, candidate);
         count(&mut self.packer, &bought.pool, candidate);
         self.bought.push(Arc::clone(bought));
-        // What had no place may have one there.
-        self.known.values_mut().for_each(|known| known.nowhere = None);
+        // What had no place may have one there, and less may be bought than before.
+        for known in self.known.values_mut() {
+            known.nowhere = None;
+            known.new.clear();
+        }
         Some(number)
     }
 
@@ -166,18 +171,24 @@ impl<'a> Standing<'a> {
     }
 
     /// A new node, in one zone if one is given.
-    fn buy(&self, pod: &Arc<Pod>, zone: Option<&Zone>) -> Result<Spot, Nowhere> {
+    fn buy(&mut self, pod: &Arc<Pod>, zone: Option<&Zone>) -> Result<Spot, Nowhere> {
+        let new = &mut self.known.entry(Arc::clone(&pod.shape)).or_default().new;
+        if let Some(known) = new.get(&zone.cloned()) {
+            return Ok(Spot::New(Arc::clone(known)));
+        }
         let mut outcome = Outcome::default();
         let demand = Demand { shape: Arc::clone(&pod.shape), pods: vec![Arc::clone(pod)], zone: zone.cloned() };
         self.packer.clone().pack(vec![demand], &mut outcome);
         let bought = outcome.new.pop().and_then(|node| {
             let (offerings, best) = (node.offerings.len(), node.offerings.into_iter().next()?);
-            Some(Spot::New(Arc::new(Bought { pool: node.pool, best, offerings })))
+            Some(Arc::new(Bought { pool: node.pool, best, offerings }))
         });
-        bought.ok_or_else(|| {
-            let why = outcome.unplaced.pop().map(|group| group.why).unwrap_or_default();
-            Nowhere { why, remedy: remedy(&self.packer, &pod.shape) }
-        })
+        if let Some(bought) = bought {
+            new.insert(zone.cloned(), Arc::clone(&bought));
+            return Ok(Spot::New(bought));
+        }
+        let why = outcome.unplaced.pop().map(|group| group.why).unwrap_or_default();
+        Err(Nowhere { why, remedy: remedy(&self.packer, &pod.shape) })
     }
 
     fn find_by_zone(&mut self, pod: &Arc<Pod>) -> Result<Spot, Nowhere> {

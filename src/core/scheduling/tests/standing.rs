@@ -79,6 +79,30 @@ fn room_that_is_taken_is_not_given_again_and_limits_hold() {
 }
 
 #[test]
+fn what_is_remembered_is_what_would_be_found_anew() {
+    let mut bought = 0;
+    for seed in 1..150 {
+        let (snapshot, pods) = scene(seed);
+        let market = Market::new(&snapshot, &Unavailable::default(), start());
+        let none = Default::default();
+        let mut standing_for_long = standing(&snapshot, &market, &none);
+        let mut taken: Vec<(&Arc<Pod>, Spot)> = Vec::new();
+        for pod in pods.iter().filter(|pod| pod.shape.spread.is_empty()) {
+            let mut anew = standing(&snapshot, &market, &none);
+            assert!(taken.iter().all(|(pod, spot)| anew.take(pod, spot)));
+            let found = standing_for_long.find(pod);
+            assert_eq!(spot_named(&found), spot_named(&anew.find(pod)), "seed {seed}, {}", pod.key);
+            if let Ok(spot) = found {
+                bought += usize::from(matches!(spot, Spot::New(_)));
+                assert!(standing_for_long.take(pod, &spot));
+                taken.push((pod, spot));
+            }
+        }
+    }
+    assert!(bought > 100, "{bought}");
+}
+
+#[test]
 fn pods_spread_over_zones_go_round_them() {
     let mut snapshot = cluster([pool("general")]);
     for n in 1..=3 {
