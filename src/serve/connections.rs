@@ -2,15 +2,61 @@
 
 use crate::claims::{Claim, Room, room};
 use crate::limits::Limits;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ClosedLabels {
+    reason: &'static str,
+}
+
+/// How many connections have been closed for others. Clones share the count.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Closed(Family<ClosedLabels, Counter>);
+
+impl Closed {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let closed = Self::default();
+        let help = "Connections closed for others, by reason: too many of them, or too many bytes of requests";
+        registry.register("connections_closed", help, closed.0.clone());
+        closed
+    }
+}
+
+/// Why a connection is closed for others.
+#[derive(Debug, Clone, Copy)]
+enum Crowd {
+    Connections,
+    Bytes,
+}
+
+impl Crowd {
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::Bytes => "bytes",
+        }
+    }
+
+    fn told(self) -> &'static str {
+        match self {
+            Self::Connections => "there are too many connections",
+            Self::Bytes => "too many bytes of requests are here",
+        }
+    }
+}
+
 /// The open connections of a server.
 #[derive(Debug)]
 pub(crate) struct Connections {
     limits: Limits,
+    closed: Closed,
     open: Mutex<Open>,
 }
 
@@ -27,8 +73,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 impl Connections {
-    pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, open: Mutex::default() }
+    pub(crate) fn new(limits: Limits, closed: Closed) -> Self {
+        Self { limits, closed, open: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
@@ -50,7 +96,7 @@ impl Connections {
         }
         match room(open.all.iter().map(|(id, (one, _))| (*id, one.claim())), now)? {
             Room::Close(id) => {
-                open.close(id, "there are too many connections");
+                self.close_one(&mut open, id, Crowd::Connections);
                 None
             }
             Room::Wait(until) => Some(until.saturating_duration_since(now)),
@@ -75,7 +121,13 @@ impl Connections {
         }
         let mut open = self.lock();
         for id in ids {
-            open.close(*id, "too many bytes of requests are here");
+            self.close_one(&mut open, *id, Crowd::Bytes);
+        }
+    }
+
+    fn close_one(&self, open: &mut Open, id: u64, why: Crowd) {
+        if open.close(id, why) {
+            self.closed.0.get_or_create(&ClosedLabels { reason: why.reason() }).inc();
         }
     }
 
@@ -86,18 +138,20 @@ impl Connections {
 }
 
 impl Open {
-    fn close(&mut self, id: u64, why: &'static str) {
-        let Some((_, close)) = self.all.remove(&id) else { return };
+    /// False where it was closed before.
+    fn close(&mut self, id: u64, why: Crowd) -> bool {
+        let Some((_, close)) = self.all.remove(&id) else { return false };
         // It may be closing by itself.
         let _ = close.send(());
         if self.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
             self.told = Some(Instant::now());
             tracing::warn!(
                 open = self.all.len(),
-                why,
+                why = why.told(),
                 "connections with the least claim are closed; is somebody holding them open?"
             );
         }
+        true
     }
 }
 
@@ -238,13 +292,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_newcomer_takes_the_place_of_the_one_with_the_least_claim() {
-        let table = Arc::new(Connections::new(limits()));
+        let table = Arc::new(Connections::new(limits(), Closed::default()));
         let (mut good, mut silent) = (newcomer(&table).await, newcomer(&table).await);
         good.connection.begin(false).answered();
         let start = Instant::now();
         let mut third = newcomer(&table).await;
         assert!(start.elapsed() >= STAY / 2, "the silent one had no time to ask");
         assert!(silent.closed.try_recv().is_ok() && good.closed.try_recv().is_err());
+        let counted = |reason| table.closed.0.get_or_create(&ClosedLabels { reason }).get();
+        assert_eq!((counted("connections"), counted("bytes")), (1, 0));
         drop(silent);
         assert_eq!(table.len(), 2);
         third.connection.begin(false).answered();
@@ -255,7 +311,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_refusal_gives_no_claim_and_work_gives_most() {
-        let table = Arc::new(Connections::new(limits()));
+        let table = Arc::new(Connections::new(limits(), Closed::default()));
         let (mut refused, busy) = (newcomer(&table).await, newcomer(&table).await);
         drop(refused.connection.begin(false));
         let mut visit = busy.connection.begin(false);

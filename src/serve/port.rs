@@ -1,9 +1,10 @@
 //! Ports: where does a server listen, together with whom, and how does it stop without losing a caller?
 
-use crate::connections::{Connections, Guest};
+use crate::connections::{Closed, Connections, Guest};
 use crate::lifecycle::Lifecycle;
 use crate::server::ServeError;
 use axum_server::{AddrListener, Address};
+use prometheus_client::registry::Registry;
 use socket2::{Domain, Protocol, Socket, Type};
 #[cfg(target_os = "linux")]
 use socket2::{SockFilter, SockRef};
@@ -31,6 +32,7 @@ pub struct Port {
     socket: Socket,
     listens: bool,
     once: Pin<Box<dyn Future<Output = ()> + Send>>,
+    closed: Closed,
 }
 
 impl fmt::Debug for Port {
@@ -48,13 +50,23 @@ impl Port {
     /// [`ServeError::Bind`].
     pub fn shared(address: SocketAddr) -> Result<Self, ServeError> {
         let socket = open(address, true).map_err(|source| ServeError::Bind { address, source })?;
-        Ok(Self { socket, listens: false, once: Box::pin(ready(())) })
+        Ok(Self { socket, listens: false, once: Box::pin(ready(())), closed: Closed::default() })
     }
 
     /// The same, served no sooner than when something has happened.
     #[must_use]
     pub fn once(self, happened: impl Future<Output = ()> + Send + 'static) -> Self {
         Self { once: Box::pin(happened), ..self }
+    }
+
+    /// The same, with a count of the connections that are closed for others (`connections_closed`).
+    #[must_use]
+    pub fn counting(self, registry: &mut Registry) -> Self {
+        Self { closed: Closed::register(registry), ..self }
+    }
+
+    pub(crate) fn closed(&self) -> Closed {
+        self.closed.clone()
     }
 
     /// The address.
@@ -94,7 +106,7 @@ impl Port {
 
 impl From<TcpListener> for Port {
     fn from(listener: TcpListener) -> Self {
-        Self { socket: listener.into(), listens: true, once: Box::pin(ready(())) }
+        Self { socket: listener.into(), listens: true, once: Box::pin(ready(())), closed: Closed::default() }
     }
 }
 

@@ -93,7 +93,7 @@ where
 {
     let address = port.local_addr().map_or_else(|_| "an unknown address".to_owned(), |a| a.to_string());
     let failed = |source| ServeError::Serve { address: address.clone(), source };
-    let connections = Arc::new(Connections::new(limits));
+    let connections = Arc::new(Connections::new(limits, port.closed()));
     let (gate, closed) = port.open(lifecycle, Arc::clone(&connections)).await.map_err(failed)?;
     let house = House::new(limits, lifecycle.clone(), connections);
     let handle = Handle::new();
