@@ -159,7 +159,7 @@ async fn a_patch_that_would_be_refused_is_not_sent_and_counted() {
     let mut full = pod("1");
     full["metadata"]["annotations"] = json!({ "a": "b".repeat((256 << 10) - 10) });
     let answer = rig.ask("/mutate", &review("CREATE", "", &full, &Value::Null)).await;
-    let warning = "napkeeper: this pod has no placement hint: the change would have been refused";
+    let warning = "napkeeper: this pod gets neither defaults nor a placement hint: the change would have been refused";
     assert_eq!(answer, json!({ "uid": UID, "allowed": true, "warnings": [warning] }));
     let metrics = rig.metrics();
     assert!(metrics.contains(r#"admission_failures_total{path="/mutate",reason="patch"} 1"#), "{metrics}");

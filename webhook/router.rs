@@ -307,7 +307,11 @@ fn read<O: Content>(body: Result<Bytes, BytesRejection>) -> Result<(Request<O>, 
 }
 
 fn unanswered(path: &str, why: NoAnswer) -> String {
-    let what = if path == MUTATE { "this pod has no placement hint" } else { "this object was not checked" };
+    let what = match why {
+        _ if path != MUTATE => "this object was not checked",
+        NoAnswer::Patch => "this pod gets neither defaults nor a placement hint",
+        _ => "this pod has no placement hint",
+    };
     let why = match why {
         NoAnswer::Overload => "too many requests at once",
         NoAnswer::Deadline => "it took too long",
