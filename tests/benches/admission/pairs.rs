@@ -162,7 +162,13 @@ async fn furnish(plane: &ControlPlane) -> Result<()> {
         node["metadata"].as_object_mut().context("metadata")?.retain(|key, _| key == "name" || key == "labels");
         nodes.push(node.to_string());
     }
-    plane.apply(&nodes.join("\n---\n")).await.map(drop)
+    let file = tempfile::NamedTempFile::with_suffix(".yaml")?;
+    std::fs::write(file.path(), nodes.join("\n---\n"))?;
+    let path = file.path().display().to_string();
+    for part in [&[][..], &["--subresource=status"]] {
+        plane.kubectl(&[&["apply", "--server-side", "--filename", &path], part].concat()).await?;
+    }
+    Ok(())
 }
 
 fn selector(way: &str) -> Value {
