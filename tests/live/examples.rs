@@ -5,7 +5,7 @@
 //! below; a rule that is in no list fails the test.
 
 use super::definitions::{definitions, established};
-use super::hooks::{certificate, hooks};
+use super::hooks::{certificate, claim, hooks};
 use super::verdicts::{ours, setting};
 use super::{eventually, one_lab_at_a_time, repository};
 use anyhow::{Context, Result, ensure};
@@ -347,15 +347,8 @@ async fn a_class_that_is_not_ready_a_budget_that_holds_pods_and_a_policy_are_tol
 /// A node of the pool `gpu`, with a pod, and a budget that lets it not go.
 fn running() -> (Value, Value, Value, Value) {
     let id = "azure:///subscriptions/5f2c1d3e-8a4b-4c6d-9e0f-1a2b3c4d5e6f/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/gpu-1";
-    let claim = json!({
-        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
-        "metadata": { "name": "gpu-1", "labels": { "karpenter.sh/nodepool": "gpu" } },
-        "spec": {
-            "nodeClassRef": { "group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default" },
-            "requirements": [{ "key": "kubernetes.io/os", "operator": "In", "values": ["linux"] }],
-        },
-        "status": { "providerID": id, "nodeName": "gpu-1", "capacity": { "cpu": "4", "memory": "16Gi" } },
-    });
+    let mut claim = claim();
+    claim["status"] = json!({ "providerID": id, "nodeName": "gpu-1", "capacity": { "cpu": "4", "memory": "16Gi" } });
     let node = json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": { "name": "gpu-1", "labels": { "karpenter.sh/nodepool": "gpu" } }, "spec": { "providerID": id },

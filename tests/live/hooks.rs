@@ -277,16 +277,21 @@ async fn changes_of_pools(hooked: &Hooked, webhook: &Running) -> Result<()> {
     plane.kubectl(&["delete", "nodepool", "old"]).await.map(drop)
 }
 
-/// A delete is refused until somebody has said how many nodes go with it, and a change says what it replaces.
-async fn a_pool_with_nodes_is_kept(hooked: &Hooked) -> Result<String> {
-    let claim = json!({
+/// A NodeClaim of the pool `gpu`.
+pub(super) fn claim() -> Value {
+    json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
         "metadata": { "name": "gpu-1", "labels": { "karpenter.sh/nodepool": "gpu" } },
         "spec": {
             "nodeClassRef": { "group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default" },
             "requirements": [{ "key": "kubernetes.io/os", "operator": "In", "values": ["linux"] }],
         },
-    });
+    })
+}
+
+/// A delete is refused until somebody has said how many nodes go with it, and a change says what it replaces.
+async fn a_pool_with_nodes_is_kept(hooked: &Hooked) -> Result<String> {
+    let claim = claim();
     let plane = &hooked.plane;
     plane.apply(&claim.to_string()).await?;
     let delete = ["delete", "nodepool", "gpu", "--dry-run=server"];
