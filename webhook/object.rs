@@ -1,11 +1,15 @@
 //! Objects of a review: how are they read without what nobody here looks at?
 //!
-//! `metadata.managedFields`, who wrote which field, is half of what the API server sends. It is skipped while reading.
+//! `metadata.managedFields`, who wrote which field, is half of what the API server sends. It is skipped while reading, unless
+//! there is something odd about it.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::fmt;
 
 const MANAGED_FIELDS: &str = "managedFields";
@@ -43,6 +47,29 @@ pub(crate) fn lean(text: &RawValue) -> Result<Value, serde_json::Error> {
     Value::read(&mut serde_json::Deserializer::from_str(text.get()))
 }
 
+/// Who wrote which fields, as the API server has it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[expect(dead_code, reason = "they are read to be sure of their types")]
+struct Writer {
+    manager: Option<String>,
+    operation: Option<String>,
+    api_version: Option<String>,
+    time: Option<Time>,
+    fields_type: Option<String>,
+    #[serde(rename = "fieldsV1")]
+    fields: Option<BTreeMap<String, IgnoredAny>>,
+    subresource: Option<String>,
+}
+
+/// Managed fields that are not what they should be, for the rules to say so.
+fn odd(text: &RawValue) -> Option<Value> {
+    match serde_json::from_str::<Vec<Writer>>(text.get()) {
+        Ok(_) => None,
+        Err(_) => serde_json::from_str(text.get()).ok(),
+    }
+}
+
 /// What is being read.
 #[derive(Clone, Copy)]
 enum Part {
@@ -55,6 +82,16 @@ impl<'de> DeserializeSeed<'de> for Part {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         deserializer.deserialize_any(self)
+    }
+}
+
+impl Part {
+    /// Metadata that are no object are kept as they came, for the rules to say so.
+    fn other<E: Error>(self, found: Unexpected<'_>, value: impl Into<Value>) -> Result<Value, E> {
+        match self {
+            Self::Object => Err(E::invalid_type(found, &self)),
+            Self::Metadata => Ok(value.into()),
+        }
     }
 }
 
@@ -76,12 +113,41 @@ impl<'de> Visitor<'de> for Part {
         Ok(Value::Null)
     }
 
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        self.other(Unexpected::Bool(value), value)
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        self.other(Unexpected::Signed(value), value)
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        self.other(Unexpected::Unsigned(value), value)
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        self.other(Unexpected::Float(value), value)
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        self.other(Unexpected::Str(value), value)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, values: A) -> Result<Value, A::Error> {
+        match self {
+            Self::Object => Err(A::Error::invalid_type(Unexpected::Seq, &self)),
+            Self::Metadata => Value::deserialize(SeqAccessDeserializer::new(values)),
+        }
+    }
+
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut all = Map::new();
         while let Some(key) = map.next_key::<String>()? {
             match (self, &*key) {
                 (Self::Metadata, MANAGED_FIELDS) => {
-                    map.next_value::<IgnoredAny>()?;
+                    if let Some(odd) = odd(&map.next_value::<Box<RawValue>>()?) {
+                        all.insert(key, odd);
+                    }
                 }
                 (Self::Object, "metadata") => {
                     let metadata = map.next_value_seed(Self::Metadata)?;
@@ -118,7 +184,14 @@ mod tests {
         lean["metadata"].as_object_mut().unwrap().remove("managedFields");
         assert_eq!(read(&object).unwrap(), lean);
         assert_eq!(read(&Value::Null).unwrap(), Value::Null);
-        assert_eq!(read(&json!({ "metadata": null })).unwrap(), json!({ "metadata": null }));
+        for odd in [json!(null), json!([]), json!([{}]), json!("a"), json!(true), json!(-1), json!(1), json!(0.5)] {
+            let object = json!({ "metadata": odd });
+            assert_eq!(read(&object).unwrap(), object);
+        }
+        for odd in [json!(null), json!("x"), json!([5]), json!([{ "manager": 5 }]), json!([{ "a": "b" }])] {
+            let object = json!({ "metadata": { "managedFields": odd } });
+            assert_eq!(read(&object).unwrap(), object, "what is odd is kept");
+        }
         let error = read(&json!(["a"])).unwrap_err().to_string();
         assert!(error.starts_with("invalid type: sequence, expected an object of Kubernetes"), "{error}");
     }

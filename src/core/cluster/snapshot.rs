@@ -320,16 +320,10 @@ impl Snapshot {
         for pod in self.pods.values() {
             fresh.index.learn_pod(pod);
         }
-        for node in self.nodes.values() {
-            if let Some(id) = &node.provider_id {
-                learn_name(&mut fresh.index.node_by_provider, id, &node.name);
-            }
-        }
-        for claim in self.claims.values() {
-            if let Some(id) = &claim.status.provider_id {
-                learn_name(&mut fresh.index.claim_by_provider, id, &claim.name);
-            }
-        }
+        let nodes = self.nodes.values().filter_map(|node| Some((node.provider_id.as_ref()?, &node.name)));
+        nodes.for_each(|(id, name)| learn_name(&mut fresh.index.node_by_provider, id, name));
+        let claims = self.claims.values().filter_map(|claim| Some((claim.status.provider_id.as_ref()?, &claim.name)));
+        claims.for_each(|(id, name)| learn_name(&mut fresh.index.claim_by_provider, id, name));
         fresh
     }
 
