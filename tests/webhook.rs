@@ -30,10 +30,11 @@ pub fn program(kubeconfig: &Path, bind: &str, folder: Option<&Path>) -> Result<P
         "--health-bind=127.0.0.1:0".to_owned(),
         "--log-format=text".to_owned(),
     ];
-    let files = [("tls-cert", "tls.crt"), ("tls-key", "tls.key")];
-    let file = |folder: &Path, (arg, name)| format!("--{arg}={}", folder.join::<&str>(name).display());
-    let certificate = folder.map(|folder| files.map(|it| file(folder, it)));
-    Ok(Program::new(napkeeper_binary()?).args(args.into_iter().chain(certificate.into_iter().flatten())))
+    let certificate = folder.map(|folder| {
+        [("tls-cert", "tls.crt"), ("tls-key", "tls.key")]
+            .map(|(arg, name)| format!("--{arg}={}", folder.join(name).display()))
+    });
+    Ok(Program::new(napkeeper_binary()?).args(args).args(certificate.into_iter().flatten()))
 }
 
 /// Starts it.
@@ -43,9 +44,14 @@ pub fn program(kubeconfig: &Path, bind: &str, folder: Option<&Path>) -> Result<P
 pub async fn listening(program: &Program) -> Result<Listening> {
     let process = Process::spawn("webhook", program)?;
     let line = process.line("webhook listens", STARTS_WITHIN).await?;
-    let word = |key: &str| -> Result<String> {
-        let rest = line.split(key).nth(1).with_context(|| format!("no {key} in {line}"))?;
-        Ok(rest.split_whitespace().next().unwrap_or_default().to_owned())
-    };
-    Ok(Listening { admission: word("admission=")?, health: word("health=")?, process })
+    Ok(Listening { admission: word(&line, "admission=")?, health: word(&line, "health=")?, process })
+}
+
+/// What follows a key such as `health=` in a line of a log, as far as the next space.
+///
+/// # Errors
+/// When the key is not there.
+pub fn word(line: &str, key: &str) -> Result<String> {
+    let rest = line.split(key).nth(1).with_context(|| format!("no {key} in {line}"))?;
+    Ok(rest.split_whitespace().next().unwrap_or_default().to_owned())
 }

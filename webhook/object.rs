@@ -145,7 +145,7 @@ impl<'de> Visitor<'de> for Part {
         while let Some(key) = map.next_key::<String>()? {
             match (self, &*key) {
                 (Self::Metadata, MANAGED_FIELDS) => {
-                    if let Some(odd) = odd(&map.next_value::<Box<RawValue>>()?) {
+                    if let Some(odd) = odd(map.next_value::<&RawValue>()?) {
                         all.insert(key, odd);
                     }
                 }

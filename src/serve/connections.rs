@@ -56,7 +56,6 @@ impl Crowd {
 #[derive(Debug)]
 pub(crate) struct Connections {
     limits: Limits,
-    closed: Closed,
     open: Mutex<Open>,
 }
 
@@ -65,6 +64,7 @@ struct Open {
     last: u64,
     all: BTreeMap<u64, (Arc<Connection>, oneshot::Sender<()>)>,
     told: Option<Instant>,
+    closed: Closed,
 }
 
 /// Who waits for room looks this often whether somebody has gone by itself.
@@ -74,7 +74,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 impl Connections {
     pub(crate) fn new(limits: Limits, closed: Closed) -> Self {
-        Self { limits, closed, open: Mutex::default() }
+        Self { limits, open: Mutex::new(Open { closed, ..Open::default() }) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
@@ -96,7 +96,7 @@ impl Connections {
         }
         match room(open.all.iter().map(|(id, (one, _))| (*id, one.claim())), now)? {
             Room::Close(id) => {
-                self.close_one(&mut open, id, Crowd::Connections);
+                open.close(id, Crowd::Connections);
                 None
             }
             Room::Wait(until) => Some(until.saturating_duration_since(now)),
@@ -121,13 +121,7 @@ impl Connections {
         }
         let mut open = self.lock();
         for id in ids {
-            self.close_one(&mut open, *id, Crowd::Bytes);
-        }
-    }
-
-    fn close_one(&self, open: &mut Open, id: u64, why: Crowd) {
-        if open.close(id, why) {
-            self.closed.0.get_or_create(&ClosedLabels { reason: why.reason() }).inc();
+            open.close(*id, Crowd::Bytes);
         }
     }
 
@@ -138,9 +132,9 @@ impl Connections {
 }
 
 impl Open {
-    /// False where it was closed before.
-    fn close(&mut self, id: u64, why: Crowd) -> bool {
-        let Some((_, close)) = self.all.remove(&id) else { return false };
+    fn close(&mut self, id: u64, why: Crowd) {
+        let Some((_, close)) = self.all.remove(&id) else { return };
+        self.closed.0.get_or_create(&ClosedLabels { reason: why.reason() }).inc();
         // It may be closing by itself.
         let _ = close.send(());
         if self.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
@@ -151,7 +145,6 @@ impl Open {
                 "connections with the least claim are closed; is somebody holding them open?"
             );
         }
-        true
     }
 }
 
@@ -299,7 +292,7 @@ mod tests {
         let mut third = newcomer(&table).await;
         assert!(start.elapsed() >= STAY / 2, "the silent one had no time to ask");
         assert!(silent.closed.try_recv().is_ok() && good.closed.try_recv().is_err());
-        let counted = |reason| table.closed.0.get_or_create(&ClosedLabels { reason }).get();
+        let counted = |reason| table.lock().closed.0.get_or_create(&ClosedLabels { reason }).get();
         assert_eq!((counted("connections"), counted("bytes")), (1, 0));
         drop(silent);
         assert_eq!(table.len(), 2);

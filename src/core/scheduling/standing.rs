@@ -57,10 +57,8 @@ struct Known {
     from: BTreeMap<Option<Zone>, usize>,
     /// Zones where a node may be bought, and all zones with these. Only for shapes that are spread over zones.
     zones: Option<(BTreeSet<Zone>, BTreeSet<Zone>)>,
-    /// By zone: the node that would be bought, until one is.
-    new: BTreeMap<Option<Zone>, Arc<Bought>>,
-    /// Why there is no place at all.
-    nowhere: Option<Nowhere>,
+    /// By zone: the node that would be bought, or why none would be, until one is.
+    new: BTreeMap<Option<Zone>, Result<Arc<Bought>, Nowhere>>,
 }
 
 /// The room that is left in a cluster.
@@ -94,14 +92,7 @@ impl<'a> Standing<'a> {
         if SpreadBook::is_zonal(&pod.shape) {
             return self.find_by_zone(pod);
         }
-        if let Some(nowhere) = self.known.get(&pod.shape).and_then(|known| known.nowhere.clone()) {
-            return Err(nowhere);
-        }
-        let found = self.find_in(pod, None).map_or_else(|| self.buy(pod, None), Ok);
-        if let Err(nowhere) = &found {
-            self.known.entry(Arc::clone(&pod.shape)).or_default().nowhere = Some(nowhere.clone());
-        }
-        found
+        self.find_in(pod, None).map_or_else(|| self.buy(pod, None), Ok)
     }
 
     /// True for a new node that pods have been placed on.
@@ -149,10 +140,7 @@ impl<'a> Standing<'a> {
         count(&mut self.packer, &bought.pool, candidate);
         self.bought.push(Arc::clone(bought));
         // What had no place may have one there, and less may be bought than before.
-        for known in self.known.values_mut() {
-            known.nowhere = None;
-            known.new.clear();
-        }
+        self.known.values_mut().for_each(|known| known.new.clear());
         Some(number)
     }
 
@@ -173,22 +161,8 @@ impl<'a> Standing<'a> {
     /// A new node, in one zone if one is given.
     fn buy(&mut self, pod: &Arc<Pod>, zone: Option<&Zone>) -> Result<Spot, Nowhere> {
         let new = &mut self.known.entry(Arc::clone(&pod.shape)).or_default().new;
-        if let Some(known) = new.get(&zone.cloned()) {
-            return Ok(Spot::New(Arc::clone(known)));
-        }
-        let mut outcome = Outcome::default();
-        let demand = Demand { shape: Arc::clone(&pod.shape), pods: vec![Arc::clone(pod)], zone: zone.cloned() };
-        self.packer.clone().pack(vec![demand], &mut outcome);
-        let bought = outcome.new.pop().and_then(|node| {
-            let (offerings, best) = (node.offerings.len(), node.offerings.into_iter().next()?);
-            Some(Arc::new(Bought { pool: node.pool, best, offerings }))
-        });
-        if let Some(bought) = bought {
-            new.insert(zone.cloned(), Arc::clone(&bought));
-            return Ok(Spot::New(bought));
-        }
-        let why = outcome.unplaced.pop().map(|group| group.why).unwrap_or_default();
-        Err(Nowhere { why, remedy: remedy(&self.packer, &pod.shape) })
+        let bought = new.entry(zone.cloned()).or_insert_with(|| best(&self.packer, pod, zone));
+        bought.clone().map(Spot::New)
     }
 
     fn find_by_zone(&mut self, pod: &Arc<Pod>) -> Result<Spot, Nowhere> {
@@ -227,6 +201,21 @@ impl<'a> Standing<'a> {
         self.known.entry(Arc::clone(&pod.shape)).or_default().zones = Some((offered.clone(), zones.clone()));
         (offered, zones)
     }
+}
+
+/// The node that would be bought for a pod, in one zone if one is given.
+fn best(packer: &Packer<'_>, pod: &Arc<Pod>, zone: Option<&Zone>) -> Result<Arc<Bought>, Nowhere> {
+    let mut outcome = Outcome::default();
+    let demand = Demand { shape: Arc::clone(&pod.shape), pods: vec![Arc::clone(pod)], zone: zone.cloned() };
+    packer.clone().pack(vec![demand], &mut outcome);
+    let bought = outcome.new.pop().and_then(|node| {
+        let (offerings, best) = (node.offerings.len(), node.offerings.into_iter().next()?);
+        Some(Arc::new(Bought { pool: node.pool, best, offerings }))
+    });
+    bought.ok_or_else(|| {
+        let why = outcome.unplaced.pop().map(|group| group.why).unwrap_or_default();
+        Nowhere { why, remedy: remedy(packer, &pod.shape) }
+    })
 }
 
 /// What a pool may buy of an offering.

@@ -65,7 +65,7 @@ impl Server {
         let words = [crate::hook::CHILD.to_owned(), folder.display().to_string()];
         let process = Process::spawn("nothing", &Program::new(std::env::current_exe()?).args(words))?;
         let line = process.line("listens", STARTS_WITHIN).await?;
-        let admission = word(&line, "admission=")?;
+        let admission = webhook::word(&line, "admission=")?;
         Ok(Self { process, admission, health: None, http: reqwest::Client::new() })
     }
 
@@ -119,9 +119,4 @@ pub(crate) fn shipped_environment() -> Result<Vec<(String, String)>> {
     let text = |entry: &Value, key: &str| entry[key].as_str().map(ToOwned::to_owned);
     let pairs = container["env"].as_array().into_iter().flatten();
     Ok(pairs.filter_map(|entry| Some((text(entry, "name")?, text(entry, "value")?))).collect())
-}
-
-fn word(line: &str, key: &str) -> Result<String> {
-    let rest = line.split(key).nth(1).with_context(|| format!("no {key} in {line}"))?;
-    Ok(rest.split_whitespace().next().unwrap_or_default().to_owned())
 }
