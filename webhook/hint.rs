@@ -58,9 +58,9 @@ pub enum PlacementHint {
     },
 }
 
-/// What pools may buy, for as long as the basis lives. Which offerings Azure refuses now is not known here.
-pub(crate) fn market(basis: &Snapshot) -> Market<'_> {
-    Market::new(basis, &Unavailable::default(), Timestamp::UNIX_EPOCH)
+/// What pools may buy. Which offerings Azure refuses now is not known here.
+pub(crate) fn market(snapshot: &Snapshot) -> Market {
+    Market::new(snapshot, &Unavailable::default(), Timestamp::UNIX_EPOCH)
 }
 
 impl PlacementHint {

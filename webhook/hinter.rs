@@ -1,8 +1,10 @@
 //! The hinter: who computes placement hints, and how is that bounded?
 //!
-//! Two threads take turns. One answers out of the room that is left, from which each pod takes its part; the other waits
-//! until the cluster has changed, works the room out anew, and relieves the first. So no pod waits while thousands of
-//! others are counted. The queue is short; whoever finds it full, or waits for too long, goes without a hint.
+//! A hint is taken out of the room that is left, of which each pod takes its part. Where that is a matter of looking it up,
+//! whoever asks does so at once, and no thread has to wake another. What takes longer, such as what would be bought for pods
+//! of a shape that nobody has asked for, is left to a thread at the desk. The queue before it is short; whoever finds it
+//! full, or waits for too long, goes without a hint. Another thread works the room out anew when the cluster has changed,
+//! while pods still take from the old one: none of them waits while thousands of others are counted.
 
 use crate::hint::{PlacementHint, market, of_place};
 use crate::mutate::Subject;
@@ -11,13 +13,12 @@ use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::clock::Clock;
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::names::{ClaimName, NodeName, ObjectKey};
-use napkeeper_core::scheduling::{Input, MOST_NEW_NODES, Market, Standing};
+use napkeeper_core::scheduling::{Input, MOST_NEW_NODES, Market, Nowhere, Spot, Standing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -25,12 +26,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 /// Pods that no longer count give their room back this often, if the cluster does not change before.
 const RENEWED_EVERY: Duration = Duration::from_secs(1);
 
-/// After a thread has worked the room out, it rests for this many times as long, so that both together take a twenty-fifth
-/// of a core; but no longer than [`LONGEST_REST`].
+/// After the room has been worked out, its thread rests for this many times as long, so that it takes a fiftieth of a core;
+/// but no longer than [`LONGEST_REST`].
 const REST: u32 = 49;
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// Who waits for the desk looks this often whether it still should.
+/// Who waits for the first room looks this often whether anybody still waits for the answer.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 static NO_NODES: BTreeSet<NodeName> = BTreeSet::new();
@@ -65,21 +66,13 @@ impl NoAnswer {
 
 struct Ask {
     subject: Subject,
-    answer: oneshot::Sender<Option<PlacementHint>>,
+    answer: oneshot::Sender<Result<PlacementHint, NoAnswer>>,
 }
 
-/// What comes over the desk.
-enum Message {
-    Ask(Box<Ask>),
-    /// Look up: somebody may have come to relieve you.
-    Look,
-}
-
-/// The way to the threads that compute hints. They end when this is dropped.
+/// The way to hints. Its threads end when it is dropped.
 pub(crate) struct Hinter {
-    desk: mpsc::Sender<Message>,
+    desk: mpsc::Sender<Box<Ask>>,
     snapshots: Snapshots,
-    #[cfg(test)]
     office: Arc<Office>,
 }
 
@@ -92,20 +85,15 @@ impl fmt::Debug for Hinter {
 impl Hinter {
     /// Starts the threads, before which at most `queue` pods wait.
     pub(crate) fn start(snapshots: Snapshots, clock: Arc<dyn Clock>, queue: usize) -> io::Result<Self> {
-        let (sender, desk) = mpsc::channel(queue.max(1));
-        let office = Arc::new(Office::new(&sender, desk, clock));
-        for name in ["hints-1", "hints-2"] {
-            let (office, mut snapshots) = (Arc::clone(&office), snapshots.clone());
-            let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
-            let work = move || office.work(&runtime, &mut snapshots);
-            std::thread::Builder::new().name(name.to_owned()).spawn(work)?;
-        }
-        Ok(Self {
-            desk: sender,
-            snapshots,
-            #[cfg(test)]
-            office,
-        })
+        let (desk, asked) = mpsc::channel(queue.max(1));
+        let office = Arc::new(Office { room: Mutex::default(), ready: Condvar::new(), clock });
+        let serving = Arc::clone(&office);
+        std::thread::Builder::new().name("hints".to_owned()).spawn(move || serving.serve(asked))?;
+        let (renewing, changes) = (Arc::downgrade(&office), snapshots.clone());
+        let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
+        let renew = move || runtime.block_on(keep_new(&renewing, changes));
+        std::thread::Builder::new().name("room".to_owned()).spawn(renew)?;
+        Ok(Self { desk, snapshots, office })
     }
 
     /// Waits until pods are answered by what is known now.
@@ -113,11 +101,9 @@ impl Hinter {
     pub(crate) async fn caught_up(&self) {
         let is = || {
             let known = self.snapshots.borrow().clone();
+            let room = lock(&self.office.room);
             let now = self.office.clock.now();
-            let old = lock(&self.office.recent).has_old(now);
-            !old && lock(&self.office.current).as_ref().is_some_and(|current| {
-                current.serves && known.is_some_and(|known| Arc::ptr_eq(&known, &current.snapshot))
-            })
+            room.as_ref().zip(known).is_some_and(|(room, known)| room.is_of(&known) && !room.recent.has_old(now))
         };
         while !is() {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -129,228 +115,188 @@ impl Hinter {
         if self.snapshots.borrow().is_none() {
             return Ok(None);
         }
+        if let Some(hint) = self.office.answer_at_once(&subject)? {
+            return Ok(Some(hint));
+        }
         let (answer, answered) = oneshot::channel();
-        self.desk.try_send(Message::Ask(Box::new(Ask { subject, answer }))).map_err(|error| match error {
+        self.desk.try_send(Box::new(Ask { subject, answer })).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => NoAnswer::Overload,
             mpsc::error::TrySendError::Closed(_) => NoAnswer::Internal,
         })?;
         match tokio::time::timeout(budget, answered).await {
-            Ok(Ok(answer)) => Ok(answer),
+            Ok(Ok(answer)) => answer.map(Some),
             Ok(Err(_)) => Err(NoAnswer::Internal),
             Err(_) => Err(NoAnswer::Deadline),
         }
     }
 }
 
-/// A cluster that nobody answers by yet, and the turn in which somebody will.
-struct News {
+/// The room that is left in one cluster.
+struct Room {
     snapshot: Arc<Snapshot>,
-    turn: u64,
-}
-
-/// What the room was worked out of.
-struct Current {
-    snapshot: Arc<Snapshot>,
-    /// Grows from one to the next.
-    turn: u64,
     since: Timestamp,
-    /// Somebody answers by it.
-    serves: bool,
+    standing: Standing,
+    /// Those who have taken theirs.
+    recent: Recent,
 }
 
-/// What the two threads share.
+/// What all who answer share.
 struct Office {
-    /// Wakes whoever sits at the desk. Gone when nobody can ask any more.
-    bell: mpsc::WeakSender<Message>,
-    /// Whoever has it answers; it is here while nobody does.
-    desk: Mutex<Option<mpsc::Receiver<Message>>>,
-    /// Rings when the desk is free.
-    free: Condvar,
-    recent: Mutex<Recent>,
-    /// What the room was last worked out of; none before the first time, and after a mishap.
-    current: Mutex<Option<Current>>,
-    /// How many turns have been given.
-    turns: AtomicU64,
-    /// The last turn that somebody has come to the desk for.
-    turn: AtomicU64,
+    /// None before the first time, and after a mishap.
+    room: Mutex<Option<Room>>,
+    /// Rings when there is room again.
+    ready: Condvar,
     clock: Arc<dyn Clock>,
 }
 
 impl Office {
-    fn new(bell: &mpsc::Sender<Message>, desk: mpsc::Receiver<Message>, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            bell: bell.downgrade(),
-            desk: Mutex::new(Some(desk)),
-            free: Condvar::new(),
-            recent: Mutex::default(),
-            current: Mutex::default(),
-            turns: AtomicU64::new(0),
-            turn: AtomicU64::new(0),
-            clock,
-        }
-    }
-
-    /// Works until nobody can ask any more.
-    fn work(&self, runtime: &runtime::Runtime, snapshots: &mut Snapshots) {
-        let mut news = runtime.block_on(self.change(snapshots));
-        while let Some(first) = news {
-            let worked = catch_unwind(AssertUnwindSafe(|| self.work_in_market(first, runtime, snapshots)));
-            news = worked.unwrap_or_else(|_| {
-                // Whoever asked finds its way back closed. What was stumbled over may be among the recent.
-                lock(&self.recent).clear();
-                *lock(&self.current) = None;
-                runtime.block_on(async {
-                    // It may be stumbled over again at once.
-                    tokio::time::sleep(LONGEST_REST).await;
-                    self.change(snapshots).await
-                })
-            });
-        }
-    }
-
-    /// Works while pools, classes and DaemonSets stay as they are; returns the first news of others.
-    fn work_in_market(&self, first: News, runtime: &runtime::Runtime, snapshots: &mut Snapshots) -> Option<News> {
-        let basis = first.snapshot.market_only();
-        let market = market(&basis);
-        let mut news = first;
-        while same_market(&news.snapshot, &basis) {
-            let News { snapshot, turn } = news;
-            let begun = Instant::now();
-            let standing = self.work_out(&snapshot, &market);
-            let rest = begun.elapsed().saturating_mul(REST).min(LONGEST_REST);
-            self.serve(turn, standing);
-            // It may be long until the next, and each keeps a picture of the whole cluster.
-            drop(snapshot);
-            news = runtime.block_on(async {
-                tokio::time::sleep(rest.saturating_sub(begun.elapsed())).await;
-                self.change(snapshots).await
-            })?;
-        }
-        Some(news)
-    }
-
-    /// Waits for a cluster other than the current one, or until pods no longer count that do in it. `None` when nobody can
-    /// ask any more.
-    async fn change(&self, snapshots: &mut Snapshots) -> Option<News> {
-        loop {
-            self.bell.upgrade()?;
-            let snapshot = snapshots.borrow_and_update().clone();
-            if let Some(news) = snapshot.and_then(|snapshot| self.news(snapshot)) {
-                return Some(news);
-            }
-            let ended = tokio::time::timeout(RENEWED_EVERY, snapshots.changed()).await.is_ok_and(|seen| seen.is_err());
-            if ended {
-                tokio::time::sleep(RENEWED_EVERY).await;
+    /// Answers what is asked at the desk, until nobody can ask any more.
+    fn serve(&self, mut asked: mpsc::Receiver<Box<Ask>>) {
+        while let Some(ask) = asked.blocking_recv() {
+            let Ask { subject, answer } = *ask;
+            // Nobody waits any more for one that is closed: the time is better spent on the next.
+            while !answer.is_closed() {
+                let room = lock(&self.room);
+                let mut room = self
+                    .ready
+                    .wait_timeout_while(room, LOOK_EVERY, |room| room.is_none())
+                    .map_or_else(|poisoned| poisoned.into_inner().0, |(room, _)| room);
+                let find = |standing: &mut Standing| Some(standing.find(&subject.pod));
+                if let Some(hint) = self.hint(&mut room, &subject, find).transpose() {
+                    drop(answer.send(hint));
+                    break;
+                }
             }
         }
     }
 
-    /// The turn in which a cluster is answered by, if nobody has taken that yet.
-    fn news(&self, snapshot: Arc<Snapshot>) -> Option<News> {
+    /// The answer, where nobody has to wait for it.
+    fn answer_at_once(&self, subject: &Subject) -> Result<Option<PlacementHint>, NoAnswer> {
+        let Ok(mut room) = self.room.try_lock() else { return Ok(None) };
+        self.hint(&mut room, subject, |standing| standing.find_at_once(&subject.pod))
+    }
+
+    /// What is said of a place that is found, which is taken then. `None` when there is no room, or nothing is found out.
+    fn hint(
+        &self,
+        room: &mut Option<Room>,
+        subject: &Subject,
+        find: impl FnOnce(&mut Standing) -> Option<Result<Spot, Nowhere>>,
+    ) -> Result<Option<PlacementHint>, NoAnswer> {
+        let Some(there) = room else { return Ok(None) };
         let now = self.clock.now();
-        let has_old = lock(&self.recent).has_old(now);
-        let mut current = lock(&self.current);
-        let is_due = |since: Timestamp| {
-            let every = SignedDuration::try_from(RENEWED_EVERY).unwrap_or(SignedDuration::MAX);
-            has_old && now.duration_since(since).abs() >= every
-        };
-        if current.as_ref().is_some_and(|known| Arc::ptr_eq(&known.snapshot, &snapshot) && !is_due(known.since)) {
-            return None;
-        }
-        let turn = self.turns.fetch_add(1, Ordering::SeqCst) + 1;
-        *current = Some(Current { snapshot: Arc::clone(&snapshot), turn, since: now, serves: false });
-        Some(News { snapshot, turn })
+        let hinted = catch_unwind(AssertUnwindSafe(|| there.hint(now, subject, find)));
+        hinted.map_err(|_| {
+            // What was stumbled over may be among the recent.
+            *room = None;
+            NoAnswer::Internal
+        })
     }
 
-    /// The room that is left when all that were let in lately have theirs.
-    fn work_out<'a>(&self, snapshot: &'a Snapshot, market: &'a Market<'a>) -> (Standing<'a>, Recent) {
+    /// Works the room out anew, and lets pods take from that. False when something went wrong: then there is none.
+    fn renew(&self, snapshot: &Arc<Snapshot>, market: &Market) -> bool {
+        let known = lock(&self.room).as_ref().map(|room| room.recent.clone());
+        let (had_room, since) = (known.is_some(), self.clock.now());
+        let worked_out = catch_unwind(|| Room::work_out(snapshot, market, since, known.unwrap_or_default()));
+        let mut current = lock(&self.room);
+        let old = current.take();
+        let new = worked_out.and_then(|room| match &old {
+            Some(old) => catch_unwind(AssertUnwindSafe(|| room.caught_up(&old.recent))),
+            None => Ok(room),
+        });
+        // Where the old one is gone there was a mishap, and what it left behind is in the new one too.
+        *current = new.ok().filter(|_| old.is_some() || !had_room);
+        let is_there = current.is_some();
+        drop(current);
+        self.ready.notify_all();
+        // Nobody needs to wait until the picture of a whole cluster is put away.
+        drop(old);
+        is_there
+    }
+
+    /// True when pods should be answered by this cluster, and are not.
+    fn is_behind(&self, snapshot: &Arc<Snapshot>) -> bool {
+        let now = self.clock.now();
+        let every = SignedDuration::try_from(RENEWED_EVERY).unwrap_or(SignedDuration::MAX);
+        lock(&self.room).as_ref().is_none_or(|room| {
+            let is_due = || room.recent.has_old(now) && now.duration_since(room.since).abs() >= every;
+            !room.is_of(snapshot) || is_due()
+        })
+    }
+}
+
+impl Room {
+    /// The room that is left in a cluster when all that were let in lately have theirs.
+    fn work_out(snapshot: &Arc<Snapshot>, market: &Market, since: Timestamp, mut recent: Recent) -> Self {
         let input = Input { snapshot, market, without: &NO_NODES, new_nodes: MOST_NEW_NODES, promised: &NO_PROMISES };
         let mut standing = Standing::new(input);
-        let mut recent = lock(&self.recent).clone();
-        recent.settle(self.clock.now(), snapshot, &mut standing);
+        recent.settle(since, snapshot, &mut standing);
         // What is looked up for the first pod of a shape is not left to whoever asks next.
         recent.shapes().into_values().for_each(|pod| drop(standing.find(pod)));
-        (standing, recent)
+        Self { snapshot: Arc::clone(snapshot), since, standing, recent }
     }
 
-    /// Relieves the other thread, and answers until that comes back.
-    fn serve(&self, turn: u64, (mut standing, mut settled): (Standing<'_>, Recent)) {
-        if self.turn.fetch_max(turn, Ordering::SeqCst) > turn {
-            // The other one was quicker, and knows something newer.
-            return;
-        }
-        if let Some(bell) = self.bell.upgrade() {
-            // A full desk needs no bell.
-            drop(bell.try_send(Message::Look));
-        }
-        let Some(mut seat) = self.sit(turn) else { return };
-        settled.catch_up(&lock(&self.recent), &mut standing);
-        *lock(&self.recent) = settled;
-        if let Some(current) = lock(&self.current).as_mut() {
-            current.serves = current.turn == turn;
-        }
-        while let Some(message) = seat.desk.as_mut().and_then(mpsc::Receiver::blocking_recv) {
-            // Nobody waits any more for one that is closed: the time is better spent on the next.
-            if let Message::Ask(ask) = message
-                && !ask.answer.is_closed()
-            {
-                let Ask { subject, answer } = *ask;
-                drop(answer.send(Some(self.answer(subject, &mut standing))));
-            }
-            if self.turn.load(Ordering::SeqCst) > turn {
-                return;
-            }
-        }
+    /// The same when those have taken theirs too who were let in meanwhile.
+    fn caught_up(mut self, recent: &Recent) -> Self {
+        self.recent.catch_up(recent, &mut self.standing);
+        self
     }
 
-    /// Waits for the desk; `None` when somebody with something newer comes too: that one sits down, and stays.
-    fn sit(&self, turn: u64) -> Option<Seat<'_>> {
-        let mut desk = lock(&self.desk);
-        loop {
-            if self.turn.load(Ordering::SeqCst) > turn {
-                return None;
-            }
-            if let Some(desk) = desk.take() {
-                return Some(Seat { office: self, desk: Some(desk) });
-            }
-            desk = self.free.wait_timeout(desk, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
-        }
+    fn is_of(&self, snapshot: &Arc<Snapshot>) -> bool {
+        Arc::ptr_eq(&self.snapshot, snapshot)
     }
 
-    fn answer(&self, subject: Subject, standing: &mut Standing<'_>) -> PlacementHint {
+    fn hint(
+        &mut self,
+        now: Timestamp,
+        subject: &Subject,
+        find: impl FnOnce(&mut Standing) -> Option<Result<Spot, Nowhere>>,
+    ) -> Option<PlacementHint> {
         let Subject { pod, prefix, noted, dry_run, .. } = subject;
-        let now = self.clock.now();
-        if let Some(hint) = noted.filter(|hint| lock(&self.recent).has(now, &pod, hint)) {
-            return hint;
+        if let Some(hint) = noted.as_ref().filter(|hint| self.recent.has(now, pod, hint)) {
+            return Some(hint.clone());
         }
-        let pod = Arc::new(pod);
-        let found = standing.find(&pod);
-        let shared = found.as_ref().is_ok_and(|spot| standing.shares(spot));
+        let found = find(&mut self.standing)?;
+        let shared = found.as_ref().is_ok_and(|spot| self.standing.shares(spot));
         let hint = of_place(&found, shared);
         if let Ok(spot) = found
             && !dry_run
-            && standing.take(&pod, &spot)
+            && self.standing.take(pod, &spot)
         {
-            lock(&self.recent).note(now, (pod, prefix), (spot, hint.clone()));
+            self.recent.note(now, (Arc::clone(pod), prefix.clone()), (spot, hint.clone()));
         }
-        hint
+        Some(hint)
     }
 }
 
-/// Whoever sits here answers. The desk is given back however that ends.
-struct Seat<'o> {
-    office: &'o Office,
-    desk: Option<mpsc::Receiver<Message>>,
-}
-
-impl Drop for Seat<'_> {
-    fn drop(&mut self) {
-        *lock(&self.office.desk) = self.desk.take();
-        self.office.free.notify_all();
+/// Keeps the room as new as the cluster, until nobody can ask any more.
+async fn keep_new(office: &Weak<Office>, mut snapshots: Snapshots) {
+    let mut known: Option<(Snapshot, Market)> = None;
+    loop {
+        let Some(office) = office.upgrade() else { return };
+        let begun = Instant::now();
+        let snapshot = snapshots.borrow_and_update().clone().filter(|snapshot| office.is_behind(snapshot));
+        let rest = if let Some(snapshot) = snapshot {
+            if !known.as_ref().is_some_and(|(basis, _)| same_market(&snapshot, basis)) {
+                known = catch_unwind(|| (snapshot.market_only(), market(&snapshot))).ok();
+            }
+            let renewed = known.as_ref().is_some_and(|(_, market)| office.renew(&snapshot, market));
+            // Whoever stumbles may stumble over the same again at once.
+            let rest = if renewed { begun.elapsed().saturating_mul(REST) } else { LONGEST_REST };
+            rest.min(LONGEST_REST)
+        } else {
+            Duration::ZERO
+        };
+        drop(office);
+        tokio::time::sleep(rest).await;
+        let ended = tokio::time::timeout(RENEWED_EVERY, snapshots.changed()).await.is_ok_and(|seen| seen.is_err());
+        if ended {
+            tokio::time::sleep(RENEWED_EVERY).await;
+        }
     }
 }
 
-/// What one thread has left behind in a mishap is put right by [`Office::work`].
+/// What is left after a mishap is put right by whoever caught it.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -373,30 +319,45 @@ mod tests {
     use napkeeper_api::convert;
     use serde_json::json;
 
+    fn subject(name: &str) -> Subject {
+        let wire = json!({ "metadata": { "name": name, "namespace": "web" }, "spec": { "containers": [] } });
+        let pod = convert::pod(&serde_json::from_value::<WirePod>(wire).unwrap()).unwrap();
+        Subject { pod: Arc::new(pod), prefix: None, annotations: None, noted: None, dry_run: false }
+    }
+
+    fn office() -> Office {
+        let clock = Arc::new(crate::tests::HandClock::default());
+        Office { room: Mutex::default(), ready: Condvar::new(), clock }
+    }
+
     #[test]
-    fn who_is_overtaken_on_the_way_to_the_desk_leaves_it_to_the_other() {
-        let (bell, desk) = mpsc::channel(1);
-        let office = Office::new(&bell, desk, Arc::new(crate::tests::HandClock::default()));
-        office.turn.store(2, Ordering::SeqCst);
-        let seat = office.sit(2);
-        assert!(seat.is_some() && office.sit(1).is_none(), "whoever is older does not even wait");
-        std::thread::scope(|scope| {
-            let later = scope.spawn(|| office.sit(2).is_some());
-            drop(seat);
-            assert!(later.join().unwrap(), "the desk is given back");
-        });
-        assert!(office.sit(1).is_none() && office.sit(2).is_some());
+    fn a_mishap_empties_the_room_and_also_the_one_that_is_being_worked_out() {
+        let (office, snapshot) = (office(), Arc::new(Snapshot::default()));
+        let market = market(&snapshot);
+        let stumble = || {
+            let mut room = lock(&office.room);
+            let answer = office.hint(&mut room, &subject("a"), |_| panic!("on purpose"));
+            assert_eq!((answer, room.is_none()), (Err(NoAnswer::Internal), true));
+        };
+        assert!(office.is_behind(&snapshot) && office.renew(&snapshot, &market) && !office.is_behind(&snapshot));
+        stumble();
+        assert!(office.is_behind(&snapshot) && office.renew(&snapshot, &market));
+        assert_eq!(office.answer_at_once(&subject("a")), Ok(None), "no such pod has been here");
+        stumble();
+        assert_eq!(office.answer_at_once(&subject("a")), Ok(None));
     }
 
     #[tokio::test]
     async fn who_finds_the_queue_full_or_waits_for_too_long_goes_without() {
         let (_cluster, snapshots) = watch::channel(Some(Arc::new(Snapshot::default())));
         let (desk, received) = mpsc::channel(1);
-        let office = Arc::new(Office::new(&desk, mpsc::channel(1).1, Arc::new(crate::tests::HandClock::default())));
+        let clock = Arc::new(crate::tests::HandClock::default());
+        let office = Arc::new(Office { room: Mutex::default(), ready: Condvar::new(), clock });
         let hinter = Hinter { desk, snapshots, office };
         let wire = json!({ "metadata": { "name": "a" }, "spec": { "containers": [] } });
-        let pod = convert::pod(&serde_json::from_value::<WirePod>(wire).unwrap()).unwrap();
-        let subject = || Subject { pod: pod.clone(), prefix: None, annotations: None, noted: None, dry_run: false };
+        let pod = Arc::new(convert::pod(&serde_json::from_value::<WirePod>(wire).unwrap()).unwrap());
+        let subject =
+            || Subject { pod: Arc::clone(&pod), prefix: None, annotations: None, noted: None, dry_run: false };
         let ask = || hinter.ask(subject(), Duration::from_millis(5));
         assert_eq!(ask().await, Err(NoAnswer::Deadline));
         assert_eq!(ask().await, Err(NoAnswer::Overload), "the first is still in the queue");

@@ -28,7 +28,7 @@ const LONGEST_GENERATE_NAME: usize = 58;
 #[derive(Debug, Clone)]
 pub(crate) struct Subject {
     /// The pod, with a name that it could have.
-    pub(crate) pod: Pod,
+    pub(crate) pod: Arc<Pod>,
     /// What the API server will make its name from, where it has none.
     pub(crate) prefix: Option<Arc<str>>,
     /// Its annotations, if it has the field.
@@ -114,7 +114,7 @@ pub(crate) fn subject<'de, D: Deserializer<'de>>(object: D, namespace: &str, dry
     let placed = pod.node.is_some() || matches!(pod.owner, PodOwner::DaemonSet | PodOwner::Static);
     let annotations = wire.metadata.annotations;
     let noted = annotations.as_ref().and_then(|all| PlacementHint::read(all.get(PLACEMENT_HINT)?));
-    (!placed).then_some(Subject { pod, prefix, annotations, noted, dry_run })
+    (!placed).then_some(Subject { pod: Arc::new(pod), prefix, annotations, noted, dry_run })
 }
 
 /// The name of a pod, or one that it could have and what the API server will make it from; `None` when there is nothing to

@@ -188,8 +188,10 @@ async fn too_many_and_too_slow_are_let_in_without_a_hint_and_counted() {
     let rig = Rig::new(Some(small_world()), hurried);
     rig.clock.slow(3_000);
     // One is being answered, one waits for it, and for the others there is no place.
-    for _ in 0..4 {
-        let answer = rig.ask("/mutate", &review("CREATE", "", &pod("1"), &Value::Null)).await;
+    let review = review("CREATE", "", &pod("1"), &Value::Null);
+    let ask = || rig.ask("/mutate", &review);
+    let (one, two, three, four) = tokio::join!(ask(), ask(), ask(), ask());
+    for answer in [one, two, three, four] {
         assert_eq!(answer["allowed"], true);
         let warning = answer["warnings"][0].as_str().unwrap();
         assert!(warning.ends_with("it took too long") || warning.ends_with("too many requests at once"), "{warning}");

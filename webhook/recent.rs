@@ -39,8 +39,6 @@ pub(crate) struct Recent {
     admitted: VecDeque<Arc<Admitted>>,
     /// How many have been noted.
     noted: u64,
-    /// How often it has been cleared.
-    cleared: u64,
     /// Pods of the cluster that have answered for one of them, with their creation.
     seen: BTreeMap<ObjectKey, Timestamp>,
 }
@@ -72,15 +70,10 @@ impl Recent {
     }
 
     /// Forgets what is old, and what the cluster shows; takes the room of the rest.
-    pub(crate) fn settle(&mut self, now: Timestamp, snapshot: &Snapshot, standing: &mut Standing<'_>) {
+    pub(crate) fn settle(&mut self, now: Timestamp, snapshot: &Snapshot, standing: &mut Standing) {
         self.admitted.retain(|a| is_young(a.at, now));
         self.forget_shown(now, snapshot);
         self.admitted.iter_mut().for_each(|admitted| settle_one(admitted, standing));
-    }
-
-    /// Forgets all, because something among it may be wrong.
-    pub(crate) fn clear(&mut self) {
-        *self = Self { noted: self.noted, cleared: self.cleared + 1, ..Self::default() };
     }
 
     /// A pod of every shape.
@@ -89,11 +82,7 @@ impl Recent {
     }
 
     /// Takes over what another one, of which this was a copy, has noted since.
-    pub(crate) fn catch_up(&mut self, other: &Self, standing: &mut Standing<'_>) {
-        if self.cleared != other.cleared {
-            // What was copied is among what was thrown away.
-            *self = Self { noted: 0, admitted: VecDeque::new(), ..other.clone() };
-        }
+    pub(crate) fn catch_up(&mut self, other: &Self, standing: &mut Standing) {
         let new = other.admitted.partition_point(|admitted| admitted.number <= self.noted);
         for admitted in other.admitted.iter().skip(new) {
             let mut admitted = Arc::clone(admitted);
@@ -143,7 +132,7 @@ impl Recent {
 }
 
 /// Takes the room of a pod that was let in.
-fn settle_one(admitted: &mut Arc<Admitted>, standing: &mut Standing<'_>) {
+fn settle_one(admitted: &mut Arc<Admitted>, standing: &mut Standing) {
     // The node that it was to have may have been asked for by now, and then it is a claim.
     let room = match admitted.spot {
         Spot::New(_) => standing.find_room(&admitted.pod),

@@ -44,7 +44,7 @@ pub struct Controller {
     memory: Memory,
     executor: Executor,
     planned: BTreeMap<CommandKey, Planned>,
-    types: BTreeMap<NodeClassName, (Arc<NodeClass>, Arc<Vec<InstanceType>>)>,
+    types: BTreeMap<NodeClassName, (Arc<NodeClass>, Arc<Vec<Arc<InstanceType>>>)>,
     wake: Option<Timestamp>,
     /// A question is open: the memory is with it.
     deciding: bool,
@@ -103,7 +103,7 @@ impl Controller {
 
     /// The instance types of a class.
     #[must_use]
-    pub fn types_of(&self, class: &NodeClassName) -> Option<&Arc<Vec<InstanceType>>> {
+    pub fn types_of(&self, class: &NodeClassName) -> Option<&Arc<Vec<Arc<InstanceType>>>> {
         self.types.get(class).map(|(_, types)| types)
     }
 

@@ -35,7 +35,7 @@ const SIZES: [&str; 10] = [
     "Standard_NC16as_T4_v3",
 ];
 
-static TYPES: LazyLock<Arc<Vec<InstanceType>>> = LazyLock::new(|| {
+static TYPES: LazyLock<Arc<Vec<Arc<InstanceType>>>> = LazyLock::new(|| {
     let catalog = Catalog::embedded().unwrap();
     let region = catalog.region(&region()).unwrap();
     let mut types = instance_types(&region, &class(), &InstanceTypeOptions::default());

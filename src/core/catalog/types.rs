@@ -34,7 +34,11 @@ impl Default for InstanceTypeOptions {
 /// A size without zones in the region has one regional offering per capacity type; a size with zones has none beside
 /// its zonal ones, unlike upstream: a regional VM serves neither pods that spread over zones nor zonal disks.
 #[must_use]
-pub fn instance_types(region: &RegionCatalog, class: &NodeClass, options: &InstanceTypeOptions) -> Vec<InstanceType> {
+pub fn instance_types(
+    region: &RegionCatalog,
+    class: &NodeClass,
+    options: &InstanceTypeOptions,
+) -> Vec<Arc<InstanceType>> {
     let max_pods = class.max_pods.unwrap_or(options.default_max_pods);
     if options.ours && !class.unhonoured.is_empty() {
         return Vec::new();
@@ -46,13 +50,13 @@ pub fn instance_types(region: &RegionCatalog, class: &NodeClass, options: &Insta
         .map(|size| {
             let offerings = offerings(size);
             let capacity = capacity(&size.facts, class.os_disk_gb, max_pods);
-            InstanceType {
+            Arc::new(InstanceType {
                 requirements: requirements(&size.facts, &offerings, &region.region, class),
                 allocatable: capacity.minus(&overhead(&size.facts)),
                 capacity,
                 offerings,
                 facts: Arc::clone(&size.facts),
-            }
+            })
         })
         .collect()
 }

@@ -9,13 +9,13 @@ pub(in crate::catalog) fn class() -> NodeClass {
     NodeClass::with_defaults(NodeClassName::new("default").unwrap(), Uid::new("u-1").unwrap())
 }
 
-fn types(region: &str) -> Vec<InstanceType> {
+fn types(region: &str) -> Vec<Arc<InstanceType>> {
     let region = Region::new(region).unwrap();
     let region = Catalog::embedded().unwrap().region(&region).unwrap();
     instance_types(&region, &class(), &InstanceTypeOptions::default())
 }
 
-fn find<'a>(types: &'a [InstanceType], name: &str) -> &'a InstanceType {
+fn find<'a>(types: &'a [Arc<InstanceType>], name: &str) -> &'a InstanceType {
     let name = VmSize::new(name).unwrap();
     types.iter().find(|t| t.facts.name == name).unwrap()
 }

@@ -113,7 +113,7 @@ pub struct Snapshot {
     sweeps: Table<ObjectName, Sweep>,
     volumes: Table<ObjectName, Volume>,
     /// Instance types by AKSNodeClass, computed where class or catalogue changes.
-    pub instance_types: BTreeMap<NodeClassName, Arc<Vec<InstanceType>>>,
+    pub instance_types: BTreeMap<NodeClassName, Arc<Vec<Arc<InstanceType>>>>,
     /// The durable records of sweeps.
     pub records: Arc<Records>,
     /// The last whole inventory, if one has been taken since the start.

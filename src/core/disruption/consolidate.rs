@@ -111,7 +111,7 @@ fn in_turn<'c, 'a>(
     order
 }
 
-fn simulate(context: &Context<'_>, market: &Market<'_>, candidate: &Candidate<'_>) -> Option<Move> {
+fn simulate(context: &Context<'_>, market: &Market, candidate: &Candidate<'_>) -> Option<Move> {
     let without = BTreeSet::from([candidate.node.name.clone()]);
     let promised = BTreeMap::new();
     let input = Input { snapshot: context.snapshot, market, without: &without, new_nodes: 1, promised: &promised };

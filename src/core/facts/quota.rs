@@ -3,7 +3,7 @@
 //! In production nearly all refused launches were refused for quota (karpenter-provider-azure, design 0012). Azure's
 //! numbers are some minutes old; a VM that we have asked for since is in none of them, so it is counted here.
 
-use crate::catalog::{CapacityType, InstanceType, SizeFacts};
+use crate::catalog::{CapacityType, SizeFacts};
 use crate::cluster::Snapshot;
 use crate::cluster::claim::Claim;
 use jiff::{SignedDuration, Timestamp};
@@ -170,6 +170,6 @@ fn asked_by<'a>(snapshot: &'a Snapshot, claim: &Claim) -> Option<(&'a SizeFacts,
     let trying = claim.intent.as_ref().map(|intent| &intent.offering);
     let key = &trying.or_else(|| claim.spec.planned.first())?.key;
     let types = snapshot.instance_types.get(&claim.spec.class)?;
-    let at = types.binary_search_by(|t: &InstanceType| t.facts.name.cmp(&key.size)).ok()?;
+    let at = types.binary_search_by(|t| t.facts.name.cmp(&key.size)).ok()?;
     types.get(at).map(|t| (&*t.facts, key.capacity_type))
 }

@@ -36,7 +36,7 @@ const MOST_FAILED_POLLS: u32 = 3;
 const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
 /// The instance types of the claim's class, sorted by name: capacity for the claim's status, labels for the kubelet.
-pub type Sizes = Arc<Vec<InstanceType>>;
+pub type Sizes = Arc<Vec<Arc<InstanceType>>>;
 
 /// The launch of one NodeClaim.
 #[derive(Debug)]

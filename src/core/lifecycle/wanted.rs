@@ -36,7 +36,7 @@ impl Wanted {
 
     /// A size of the claim's class. Nothing can be told to the kubelet of one that is not known.
     pub(super) fn size(&self, name: &VmSize) -> Option<&InstanceType> {
-        self.sizes.iter().find(|t| t.facts.name == *name)
+        self.sizes.iter().find(|t| t.facts.name == *name).map(Arc::as_ref)
     }
 
     /// The first offering from this place on of a known size that fits.

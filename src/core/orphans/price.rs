@@ -1,6 +1,5 @@
 //! Prices: what does an orphan cost while it lies about?
 
-use crate::catalog::InstanceType;
 use crate::cluster::Snapshot;
 use crate::cluster::cloud::{CloudResource, Detail, Disk, Vm};
 use crate::money::HourlyPrice;
@@ -14,8 +13,7 @@ pub trait Prices {
 /// The catalogue of the AKSNodeClasses knows the prices of what this cluster may launch.
 impl Prices for Snapshot {
     fn vm(&self, resource: &CloudResource, vm: &Vm) -> Option<HourlyPrice> {
-        let size = |t: &&InstanceType| t.facts.name == vm.size;
-        let mut sizes = self.instance_types.values().filter_map(|types| types.iter().find(size));
+        let mut sizes = self.instance_types.values().filter_map(|types| types.iter().find(|t| t.facts.name == vm.size));
         sizes.find_map(|t| {
             let mut offerings = t.offerings.iter();
             let offering = offerings.find(|o| {

@@ -8,7 +8,7 @@ use super::spread::{SpreadBook, cap_per_node, counts_per_node};
 use crate::catalog::{InstanceType, OfferingKey};
 use crate::cluster::claim::Claim;
 use crate::cluster::node::Node;
-use crate::cluster::pod::{Labels, Pod, PodShape, Taint};
+use crate::cluster::pod::{Pod, PodShape};
 use crate::cluster::{NodeUsage, Snapshot};
 use crate::labels;
 use crate::names::{ClaimName, Zone};
@@ -17,35 +17,34 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Room on one node or claim.
-struct Bin<'a> {
+struct Bin {
     target: Target,
-    promise: Promise<'a>,
-    taints: &'a [Taint],
+    promise: Promise,
     free: Resources,
     zone: Option<Zone>,
     /// Pods placed here in this pass, by shape: for caps per node.
     placed: BTreeMap<Arc<PodShape>, i64>,
 }
 
-/// Which labels the node has or will have.
-enum Promise<'a> {
-    /// It has these.
-    Labels(&'a Labels),
-    /// It will be one of these offerings, with these labels of its pool beside.
-    Offerings(Vec<(&'a InstanceType, &'a OfferingKey)>, &'a Labels),
-    /// It will be this offering, with these labels of its pool beside.
-    Bought(&'a InstanceType, OfferingKey, &'a Labels),
+/// Which labels and taints the node has or will have.
+enum Promise {
+    /// Its own.
+    Node(Arc<Node>),
+    /// Those of the claim, and of one of these offerings.
+    Claim(Arc<Claim>, Vec<(Arc<InstanceType>, OfferingKey)>),
+    /// Those of the pool, and of this offering.
+    Bought(Arc<Offers>, Arc<InstanceType>, OfferingKey),
 }
 
 /// All bins, in the order in which they are filled: nodes by name, then claims by name.
-pub(super) struct Bins<'a> {
-    bins: Vec<Bin<'a>>,
+pub(super) struct Bins {
+    bins: Vec<Bin>,
     by_claim: BTreeMap<ClaimName, usize>,
-    usage: &'a Snapshot,
+    usage: Snapshot,
 }
 
-impl<'a> Bins<'a> {
-    pub(super) fn new(input: Input<'a>) -> Self {
+impl Bins {
+    pub(super) fn new(input: Input<'_>) -> Self {
         let snapshot = input.snapshot;
         let in_flight: Vec<&Arc<Claim>> = snapshot.claims().values().filter(|c| is_in_flight(c)).collect();
         let settling: BTreeSet<_> = in_flight.iter().filter_map(|c| c.status.provider_id.as_ref()).collect();
@@ -61,13 +60,13 @@ impl<'a> Bins<'a> {
         };
         let nodes = snapshot.nodes().values().filter(usable).map(|n| node_bin(n, snapshot.usage(&n.name)));
         let claims = in_flight.iter().filter_map(|c| claim_bin(c, snapshot));
-        let bins: Vec<Bin<'a>> = nodes.chain(claims).collect();
-        let claim = |(i, bin): (usize, &Bin<'_>)| match &bin.target {
+        let bins: Vec<Bin> = nodes.chain(claims).collect();
+        let claim = |(i, bin): (usize, &Bin)| match &bin.target {
             Target::Claim(name) => Some((name.clone(), i)),
             Target::Node(_) | Target::New(_) => None,
         };
         let by_claim = bins.iter().enumerate().filter_map(claim).collect();
-        Self { bins, by_claim, usage: snapshot }
+        Self { bins, by_claim, usage: snapshot.clone() }
     }
 
     /// Places as many pods of a demand as there is room for, in one zone if one is given; the rest comes back.
@@ -79,7 +78,7 @@ impl<'a> Bins<'a> {
         outcome: &mut Outcome,
     ) -> Demand {
         let cap = cap_per_node(&demand.shape);
-        let snapshot = self.usage;
+        let snapshot = &self.usage;
         for bin in &mut self.bins {
             if demand.pods.is_empty() {
                 break;
@@ -124,11 +123,11 @@ impl<'a> Bins<'a> {
     /// The first bin from the place `from` on with room for one pod of a shape, in one zone if one is given.
     pub(super) fn find(&self, shape: &PodShape, zone: Option<&Zone>, from: usize) -> Option<usize> {
         let cap = cap_per_node(shape);
-        let fits = |bin: &Bin<'_>| {
+        let fits = |bin: &Bin| {
             (zone.is_none() || bin.zone.as_ref() == zone)
                 && shape.requests.fits(&bin.free)
                 && bin.accepts(shape)
-                && cap.is_none_or(|cap| bin.alike(shape, self.usage) < cap)
+                && cap.is_none_or(|cap| bin.alike(shape, &self.usage) < cap)
         };
         (from..self.bins.len()).find(|i| fits(&self.bins[*i]))
     }
@@ -157,12 +156,11 @@ impl<'a> Bins<'a> {
     }
 
     /// Adds a node that is yet to be made, after all others. Its number must be larger than those before.
-    pub(super) fn add(&mut self, number: usize, offering: OfferingKey, offers: &'a Offers<'a>, of: &Candidate<'a>) {
+    pub(super) fn add(&mut self, number: usize, offering: OfferingKey, offers: &Arc<Offers>, of: &Candidate) {
         self.bins.push(Bin {
             target: Target::New(number),
             zone: Some(offering.zone.clone()),
-            promise: Promise::Bought(of.instance, offering, &offers.labels),
-            taints: &offers.pool.taints,
+            promise: Promise::Bought(Arc::clone(offers), Arc::clone(&of.instance), offering),
             free: of.room.clone(),
             placed: BTreeMap::new(),
         });
@@ -182,16 +180,21 @@ impl<'a> Bins<'a> {
     }
 }
 
-impl Bin<'_> {
+impl Bin {
     fn accepts(&self, shape: &PodShape) -> bool {
-        let labels = match &self.promise {
-            Promise::Labels(labels) => shape.accepts_labels(labels),
-            Promise::Offerings(offerings, own) => {
-                offerings.iter().all(|(instance, key)| node_labels_accept(shape, instance, key, own))
+        let (labels, taints) = match &self.promise {
+            Promise::Node(node) => (shape.accepts_labels(&node.labels), &node.taints),
+            Promise::Claim(claim, offerings) => {
+                let fits = |(instance, key): &(Arc<InstanceType>, OfferingKey)| {
+                    node_labels_accept(shape, instance, key, &claim.spec.labels)
+                };
+                (offerings.iter().all(fits), &claim.spec.taints)
             }
-            Promise::Bought(instance, key, own) => node_labels_accept(shape, instance, key, own),
+            Promise::Bought(offers, instance, key) => {
+                (node_labels_accept(shape, instance, key, &offers.labels), &offers.pool.taints)
+            }
         };
-        labels && shape.untolerated(self.taints).is_none()
+        labels && shape.untolerated(taints).is_none()
     }
 
     /// Pods here that the shape's own host name constraints count.
@@ -224,12 +227,11 @@ fn is_in_flight(claim: &Claim) -> bool {
     claim.deleting_at.is_none() && claim.status.launch_failed.is_none() && claim.status.initialized.is_none()
 }
 
-fn node_bin<'a>(node: &'a Arc<Node>, usage: Option<&NodeUsage>) -> Bin<'a> {
+fn node_bin(node: &Arc<Node>, usage: Option<&NodeUsage>) -> Bin {
     let free = usage.map_or_else(|| node.allocatable.clone(), |u| node.allocatable.minus(&u.requested));
     Bin {
         target: Target::Node(node.name.clone()),
-        promise: Promise::Labels(&node.labels),
-        taints: &node.taints,
+        promise: Promise::Node(Arc::clone(node)),
         free,
         zone: node.label(labels::ZONE).and_then(|z| Zone::new(z).ok()),
         placed: BTreeMap::new(),
@@ -238,14 +240,17 @@ fn node_bin<'a>(node: &'a Arc<Node>, usage: Option<&NodeUsage>) -> Bin<'a> {
 
 /// The bin of a claim in flight: the least room that any offering it may end on has, less daemons and pods that are
 /// bound to its node already. `None` when none of its offerings is known any more.
-fn claim_bin<'a>(claim: &'a Arc<Claim>, snapshot: &'a Snapshot) -> Option<Bin<'a>> {
+fn claim_bin(claim: &Arc<Claim>, snapshot: &Snapshot) -> Option<Bin> {
     let types = snapshot.instance_types.get(&claim.spec.class)?;
     let wanted: Vec<&OfferingKey> = match &claim.intent {
         Some(intent) => vec![&intent.offering.key],
         None => claim.spec.planned.iter().map(|p| &p.key).collect(),
     };
-    let offerings: Vec<(&InstanceType, &OfferingKey)> =
-        wanted.iter().filter_map(|key| Some((types.iter().find(|t| t.facts.name == key.size)?, *key))).collect();
+    let known = |key: &&OfferingKey| {
+        let instance = types.iter().find(|t| t.facts.name == key.size)?;
+        Some((Arc::clone(instance), (*key).clone()))
+    };
+    let offerings: Vec<(Arc<InstanceType>, OfferingKey)> = wanted.iter().filter_map(known).collect();
     let mut free: Option<Resources> = None;
     for (instance, _) in &offerings {
         let daemons = daemon_overhead(snapshot, instance, &claim.spec.labels, &claim.spec.taints);
@@ -264,8 +269,7 @@ fn claim_bin<'a>(claim: &'a Arc<Claim>, snapshot: &'a Snapshot) -> Option<Bin<'a
     let zone = first.filter(|z| wanted.iter().all(|key| key.zone == **z)).cloned();
     Some(Bin {
         target: Target::Claim(claim.name.clone()),
-        promise: Promise::Offerings(offerings, &claim.spec.labels),
-        taints: &claim.spec.taints,
+        promise: Promise::Claim(Arc::clone(claim), offerings),
         free,
         zone,
         placed: BTreeMap::new(),

@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 /// A VM size at a capacity type, in all zones where the pool may buy it.
 #[derive(Debug)]
-pub(super) struct Candidate<'a> {
-    pub(super) instance: &'a InstanceType,
+pub(super) struct Candidate {
+    pub(super) instance: Arc<InstanceType>,
     pub(super) capacity_type: CapacityType,
     /// Bits of the zones, by their place in [`Offers::zones`].
     pub(super) zones: u32,
@@ -31,37 +31,37 @@ pub(super) struct Candidate<'a> {
 
 /// All that a NodePool may buy now.
 #[derive(Debug)]
-pub(super) struct Offers<'a> {
-    pub(super) pool: &'a NodePool,
+pub(super) struct Offers {
+    pub(super) pool: Arc<NodePool>,
     /// Labels that the pool gives every node.
     pub(super) labels: Labels,
     /// Zones, in the order of their bits.
     pub(super) zones: Vec<Zone>,
     /// Cheapest first.
-    pub(super) candidates: Vec<Candidate<'a>>,
+    pub(super) candidates: Vec<Candidate>,
     /// Fields of the class for which the pool buys nothing at all.
     pub(super) unhonoured: Option<Arc<str>>,
 }
 
 /// What every pool may buy now, by weight: the same for all simulations of one Snapshot at one instant.
 #[derive(Debug)]
-pub struct Market<'a> {
-    pub(super) offers: Vec<Offers<'a>>,
+pub struct Market {
+    pub(super) offers: Vec<Arc<Offers>>,
     /// What Azure's quotas leave.
     pub(super) room: Room,
 }
 
-impl<'a> Market<'a> {
+impl Market {
     /// Filters the instance types of every dynamic pool by its requirements and by what is available.
     #[must_use]
-    pub fn new(snapshot: &'a Snapshot, unavailable: &Unavailable, now: Timestamp) -> Self {
+    pub fn new(snapshot: &Snapshot, unavailable: &Unavailable, now: Timestamp) -> Self {
         let dynamic = snapshot.pools().values().filter(|p| p.replicas.is_none());
-        let mut offers: Vec<Offers<'a>> = dynamic
+        let mut offers: Vec<Arc<Offers>> = dynamic
             .filter_map(|pool| {
                 let types = snapshot.instance_types.get(&pool.class)?;
-                Some(Offers::new(pool, types, snapshot, |facts, offering| {
+                Some(Arc::new(Offers::new(pool, types, snapshot, |facts, offering| {
                     !unavailable.blocks(facts, &offering.zone, offering.capacity_type, now)
-                }))
+                })))
             })
             .collect();
         offers.sort_by_key(|o| (Reverse(o.pool.weight), o.pool.name.clone()));
@@ -69,11 +69,11 @@ impl<'a> Market<'a> {
     }
 }
 
-impl<'a> Offers<'a> {
+impl Offers {
     /// Filters the instance types of the pool's class by its requirements and by what is available.
     fn new(
-        pool: &'a NodePool,
-        types: &'a [InstanceType],
+        pool: &Arc<NodePool>,
+        types: &[Arc<InstanceType>],
         snapshot: &Snapshot,
         available: impl Fn(&SizeFacts, &Offering) -> bool,
     ) -> Self {
@@ -99,7 +99,8 @@ impl<'a> Offers<'a> {
                     price = Some(price.map_or(offering.price, |p| p.min(offering.price)));
                 }
                 if let Some(price) = price {
-                    candidates.push(Candidate { instance, capacity_type, zones: mask, price, room: room.clone() });
+                    let (instance, room) = (Arc::clone(instance), room.clone());
+                    candidates.push(Candidate { instance, capacity_type, zones: mask, price, room });
                 }
             }
         }
@@ -109,7 +110,7 @@ impl<'a> Offers<'a> {
         let class =
             snapshot.classes().get(&pool.class).filter(|class| types.is_empty() && !class.unhonoured.is_empty());
         let unhonoured = class.map(|class| Arc::from(class.unhonoured.join(", ")));
-        Self { pool, labels, zones, candidates, unhonoured }
+        Self { pool: Arc::clone(pool), labels, zones, candidates, unhonoured }
     }
 
     /// Bits of the zones that a shape's selector, or the zone it is pinned to, allows.
@@ -119,9 +120,9 @@ impl<'a> Offers<'a> {
     }
 
     /// Bits of those zones of `mask` in which a node of this candidate has the labels that the shape asks for.
-    pub(super) fn accepts(&self, shape: &PodShape, candidate: &Candidate<'_>, mask: u32) -> u32 {
+    pub(super) fn accepts(&self, shape: &PodShape, candidate: &Candidate, mask: u32) -> u32 {
         let fits = |asked: &Requirements, zone: Option<&Zone>| {
-            labels_fit(asked, candidate.instance, candidate.capacity_type, zone, &self.labels)
+            labels_fit(asked, &candidate.instance, candidate.capacity_type, zone, &self.labels)
         };
         let mask = mask & candidate.zones;
         if mask == 0 || !fits(&shape.selector, None) {
@@ -183,7 +184,7 @@ fn allowed(pool: &NodePool, offering: &Offering) -> bool {
         && pool.requirements.allows(labels::SCALE_SET_PRIORITY, Some(priority))
 }
 
-fn zones_of(types: &[InstanceType]) -> Vec<Zone> {
+fn zones_of(types: &[Arc<InstanceType>]) -> Vec<Zone> {
     let mut zones: Vec<Zone> = Vec::new();
     for offering in types.iter().flat_map(|t| &t.offerings) {
         if !zones.contains(&offering.zone) && zones.len() < 32 {

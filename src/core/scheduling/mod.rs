@@ -38,7 +38,7 @@ pub struct Input<'a> {
     /// The cluster.
     pub snapshot: &'a Snapshot,
     /// What its pools may buy.
-    pub market: &'a Market<'a>,
+    pub market: &'a Market,
     /// Nodes that are to be taken as gone.
     pub without: &'a BTreeSet<NodeName>,
     /// How many new nodes may be bought at the most.
@@ -84,9 +84,9 @@ pub fn schedule(input: Input<'_>, pods: &[Arc<Pod>]) -> Outcome {
 #[expect(clippy::too_many_arguments, reason = "the parts of one simulation, which only this loop needs together")]
 fn place_by_zone(
     demand: Demand,
-    bins: &mut Bins<'_>,
+    bins: &mut Bins,
     spread: &mut SpreadBook,
-    packer: &Packer<'_>,
+    packer: &Packer,
     outcome: &mut Outcome,
     rest: &mut Vec<Demand>,
 ) {

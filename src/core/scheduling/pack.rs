@@ -26,15 +26,15 @@ const MOST_OFFERINGS: usize = 60;
 
 /// Buys new nodes.
 #[derive(Clone)]
-pub(super) struct Packer<'a> {
-    pub(super) pools: Vec<PoolState<'a>>,
+pub(super) struct Packer {
+    pub(super) pools: Vec<PoolState>,
     pub(super) budget: usize,
 }
 
 /// A pool with what it may buy and how much of its limits is used.
 #[derive(Clone)]
-pub(super) struct PoolState<'a> {
-    pub(super) offers: &'a Offers<'a>,
+pub(super) struct PoolState {
+    pub(super) offers: Arc<Offers>,
     pub(super) used: Resources,
     pub(super) nodes: i64,
     /// What Azure's quotas leave, for all pools together.
@@ -59,11 +59,11 @@ impl Fill {
     }
 }
 
-impl<'a> Packer<'a> {
-    pub(super) fn new(input: Input<'a>) -> Self {
-        let state = |offers: &'a Offers<'a>| {
-            let (used, nodes) = used_by(offers.pool, input);
-            PoolState { offers, used, nodes, room: input.market.room.clone() }
+impl Packer {
+    pub(super) fn new(input: Input<'_>) -> Self {
+        let state = |offers: &Arc<Offers>| {
+            let (used, nodes) = used_by(&offers.pool, input);
+            PoolState { offers: Arc::clone(offers), used, nodes, room: input.market.room.clone() }
         };
         let pools = if input.new_nodes > 0 { input.market.offers.iter().map(state).collect() } else { Vec::new() };
         Self { pools, budget: input.new_nodes }
@@ -105,7 +105,7 @@ impl<'a> Packer<'a> {
     }
 }
 
-impl PoolState<'_> {
+impl PoolState {
     /// Bits of the zones where a node for the shape may be bought.
     fn mask_for(&self, shape: &PodShape) -> u32 {
         if shape.untolerated(&self.offers.pool.taints).is_some() {
@@ -234,7 +234,7 @@ impl PoolState<'_> {
     /// it than the chosen one, so that the limits hold whichever is launched.
     fn offerings(
         &self,
-        chosen: &Candidate<'_>,
+        chosen: &Candidate,
         fill: &Fill,
         requests: &Resources,
         shapes: &[Arc<PodShape>],
@@ -263,7 +263,7 @@ impl PoolState<'_> {
                     zone: offering.zone.clone(),
                     capacity_type: candidate.capacity_type,
                 };
-                let fits = |s: &Arc<PodShape>| node_labels_accept(s, candidate.instance, &key, &self.offers.labels);
+                let fits = |s: &Arc<PodShape>| node_labels_accept(s, &candidate.instance, &key, &self.offers.labels);
                 if open && shapes.iter().all(fits) {
                     planned.push(PlannedOffering { key, price: offering.price });
                 }
@@ -289,11 +289,11 @@ impl PoolState<'_> {
     }
 
     /// True when neither the pool's limits nor Azure's quotas forbid one more.
-    pub(super) fn may_buy(&self, candidate: &Candidate<'_>) -> bool {
+    pub(super) fn may_buy(&self, candidate: &Candidate) -> bool {
         self.within_limits(&candidate.instance.capacity) && self.quota_allows(candidate)
     }
 
-    fn quota_allows(&self, candidate: &Candidate<'_>) -> bool {
+    fn quota_allows(&self, candidate: &Candidate) -> bool {
         self.room.allows(&candidate.instance.facts, candidate.capacity_type)
     }
 
@@ -308,7 +308,7 @@ impl PoolState<'_> {
 
     /// Why the pool buys nothing for a demand.
     fn why_not(&self, demand: &Demand, budget: usize) -> WhyNot {
-        let pool = self.offers.pool;
+        let pool = &self.offers.pool;
         if let Some(fields) = &self.offers.unhonoured {
             return WhyNot::Class(Arc::clone(fields));
         }
@@ -319,7 +319,7 @@ impl PoolState<'_> {
             return WhyNot::Labels(why);
         }
         let mask = self.mask_of(demand);
-        let labels: Vec<&Candidate<'_>> =
+        let labels: Vec<&Candidate> =
             self.offers.candidates.iter().filter(|c| self.offers.accepts(&demand.shape, c, mask) != 0).collect();
         if labels.is_empty() {
             return WhyNot::NoOffering;

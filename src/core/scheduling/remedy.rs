@@ -55,7 +55,7 @@ impl Change {
 }
 
 /// The least change that gives a pod of this shape a new node; `None` when no pool can be helped.
-pub(super) fn remedy(packer: &Packer<'_>, shape: &PodShape) -> Option<Remedy> {
+pub(super) fn remedy(packer: &Packer, shape: &PodShape) -> Option<Remedy> {
     let remedies = packer.pools.iter().filter_map(|pool| {
         let changes = changes(pool, shape)?;
         let weight: usize = changes.iter().map(Change::weight).sum();
@@ -66,16 +66,16 @@ pub(super) fn remedy(packer: &Packer<'_>, shape: &PodShape) -> Option<Remedy> {
 }
 
 /// All that stands between a shape and a pool; `None` when that is nothing a pod or its pool could change.
-fn changes(pool: &PoolState<'_>, shape: &PodShape) -> Option<Vec<Change>> {
-    let offers = pool.offers;
+fn changes(pool: &PoolState, shape: &PodShape) -> Option<Vec<Change>> {
+    let offers = &*pool.offers;
     let hard = offers.pool.taints.iter().filter(|taint| taint.effect != TaintEffect::PreferNoSchedule);
     let mut changes: Vec<Change> =
         hard.filter(|taint| shape.untolerated([*taint]).is_some()).cloned().map(Change::Tolerate).collect();
     let mut relaxed = shape.clone();
     changes.extend(relax(offers, &mut relaxed)?);
     let suiting = suiting(offers, &relaxed);
-    let large: Vec<&&Candidate<'_>> = suiting.iter().filter(|c| shape.requests.fits(&c.room)).collect();
-    let suiting: Vec<&Candidate<'_>> = if large.is_empty() {
+    let large: Vec<&&Candidate> = suiting.iter().filter(|c| shape.requests.fits(&c.room)).collect();
+    let suiting: Vec<&Candidate> = if large.is_empty() {
         let nearest = suiting.iter().min_by_key(|c| excess(&shape.requests, &c.room))?;
         changes.extend(too_much(&shape.requests, &nearest.room));
         vec![*nearest]
@@ -87,13 +87,13 @@ fn changes(pool: &PoolState<'_>, shape: &PodShape) -> Option<Vec<Change>> {
 }
 
 /// Candidates that have the labels which a shape asks for.
-fn suiting<'o>(offers: &'o Offers<'_>, shape: &PodShape) -> Vec<&'o Candidate<'o>> {
+fn suiting<'o>(offers: &'o Offers, shape: &PodShape) -> Vec<&'o Candidate> {
     let mask = offers.zone_mask(shape, None);
     offers.candidates.iter().filter(|candidate| offers.accepts(shape, candidate, mask) != 0).collect()
 }
 
 /// Takes requirements out of a shape until some candidate suits; says which.
-fn relax(offers: &Offers<'_>, shape: &mut PodShape) -> Option<Vec<Change>> {
+fn relax(offers: &Offers, shape: &mut PodShape) -> Option<Vec<Change>> {
     let mut changes = Vec::new();
     if offers.candidates.is_empty() {
         return None;
@@ -152,7 +152,7 @@ fn too_much(requests: &Resources, room: &Resources) -> Vec<Change> {
 }
 
 /// What limits and quotas would have to allow for the cheapest candidate, where they allow none.
-fn beyond(pool: &PoolState<'_>, candidates: &[&Candidate<'_>]) -> Vec<Change> {
+fn beyond(pool: &PoolState, candidates: &[&Candidate]) -> Vec<Change> {
     if candidates.iter().any(|candidate| pool.may_buy(candidate)) {
         return Vec::new();
     }

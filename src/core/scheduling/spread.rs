@@ -38,7 +38,7 @@ impl SpreadBook {
     }
 
     /// The book of some shapes, beside what runs.
-    pub(super) fn of<'s>(shapes: impl IntoIterator<Item = &'s Arc<PodShape>>, running: &Running<'_>) -> Self {
+    pub(super) fn of<'s>(shapes: impl IntoIterator<Item = &'s Arc<PodShape>>, running: &Running) -> Self {
         let mut book = Self::default();
         for shape in shapes {
             for spread in zonal(shape) {
@@ -153,23 +153,23 @@ impl SpreadBook {
 }
 
 /// What runs in a cluster, counted once for all constraints.
-pub(super) struct Running<'a> {
+pub(super) struct Running {
     /// Nodes that are in a zone.
-    nodes: Vec<(&'a Arc<Node>, Zone)>,
+    nodes: Vec<(Arc<Node>, Zone)>,
     /// How many pods of a shape run in a zone. A shape may stand here more than once.
-    pods: Vec<(&'a Arc<PodShape>, Zone, i64)>,
+    pods: Vec<(Arc<PodShape>, Zone, i64)>,
 }
 
-impl<'a> Running<'a> {
+impl Running {
     /// Counts these pods, on all nodes but those that are to go.
-    pub(super) fn of(
-        snapshot: &'a Snapshot,
+    pub(super) fn of<'a>(
+        snapshot: &Snapshot,
         without: &BTreeSet<NodeName>,
         pods: impl Iterator<Item = &'a Arc<Pod>>,
     ) -> Self {
         let staying = snapshot.nodes().values().filter(|n| !without.contains(&n.name));
-        let nodes: Vec<(&Arc<Node>, Zone)> =
-            staying.filter_map(|n| Some((n, Zone::new(n.label(labels::ZONE)?).ok()?))).collect();
+        let nodes: Vec<(Arc<Node>, Zone)> =
+            staying.filter_map(|n| Some((Arc::clone(n), Zone::new(n.label(labels::ZONE)?).ok()?))).collect();
         // Places in `nodes`, which are in the order of their names.
         let place = |name: &NodeName| nodes.binary_search_by(|(node, _)| node.name.cmp(name)).ok();
         let mut bound: Vec<(&Arc<PodShape>, &Zone)> = pods
@@ -181,7 +181,7 @@ impl<'a> Running<'a> {
         let same = |a: &(&Arc<PodShape>, &Zone), b: &(&Arc<PodShape>, &Zone)| Arc::ptr_eq(a.0, b.0) && a.1 == b.1;
         let pods = bound.chunk_by(same).filter_map(|alike| {
             let (shape, zone) = alike.first()?;
-            Some((*shape, (*zone).clone(), i64::try_from(alike.len()).ok()?))
+            Some((Arc::clone(shape), (*zone).clone(), i64::try_from(alike.len()).ok()?))
         });
         Self { pods: pods.collect(), nodes }
     }

@@ -55,26 +55,44 @@ pub struct Nowhere {
 struct Known {
     /// By zone: the place of the first bin that may still have room.
     from: BTreeMap<Option<Zone>, usize>,
-    /// Zones where a node may be bought, and all zones with these. Only for shapes that are spread over zones.
-    zones: Option<(BTreeSet<Zone>, BTreeSet<Zone>)>,
-    /// By zone: the node that would be bought, or why none would be, until one is.
+    /// Only for shapes that are spread over zones.
+    zones: Option<Arc<Zones>>,
+    /// By zone: the node that would be bought, or why none would be, until one is. Of shapes that are spread over zones,
+    /// the entry without a zone says why no zone will do.
     new: BTreeMap<Option<Zone>, Result<Arc<Bought>, Nowhere>>,
 }
 
+/// Where pods of a shape may run.
+#[derive(Debug)]
+struct Zones {
+    /// Where a node may be bought.
+    offered: BTreeSet<Zone>,
+    /// These, and those with nodes.
+    all: BTreeSet<Zone>,
+}
+
+/// What must be worked out before a pod can be told its place.
+enum Unknown {
+    /// All about its shape.
+    Shape,
+    /// What would be bought for it, in one zone if one is given.
+    Purchase(Option<Zone>),
+}
+
 /// The room that is left in a cluster.
-pub struct Standing<'a> {
-    bins: Bins<'a>,
-    packer: Packer<'a>,
-    running: Running<'a>,
+pub struct Standing {
+    bins: Bins,
+    packer: Packer,
+    running: Running,
     spread: SpreadBook,
     bought: Vec<Arc<Bought>>,
     known: BTreeMap<Arc<PodShape>, Known>,
 }
 
-impl<'a> Standing<'a> {
+impl Standing {
     /// All the room that there is. Promises of the input do not count.
     #[must_use]
-    pub fn new(input: Input<'a>) -> Self {
+    pub fn new(input: Input<'_>) -> Self {
         let (bins, packer) = (Bins::new(input), Packer::new(input));
         let running = Running::of(input.snapshot, input.without, input.snapshot.pods().values());
         let spread = SpreadBook::default();
@@ -86,13 +104,19 @@ impl<'a> Standing<'a> {
     /// # Errors
     /// [`Nowhere`], where there is no place.
     pub fn find(&mut self, pod: &Arc<Pod>) -> Result<Spot, Nowhere> {
-        if let Some(why) = SpreadBook::unsupported(&pod.shape) {
-            return Err(Nowhere { why: vec![(None, why)], remedy: None });
+        // Every turn finds out one thing more, and there is one for the shape and one for each zone.
+        loop {
+            match self.look_up(pod) {
+                Ok(found) => return found,
+                Err(unknown) => self.work_out(pod, unknown),
+            }
         }
-        if SpreadBook::is_zonal(&pod.shape) {
-            return self.find_by_zone(pod);
-        }
-        self.find_in(pod, None).map_or_else(|| self.buy(pod, None), Ok)
+    }
+
+    /// The same, where that is a matter of looking it up: where nothing has to be bought first, and where pods of this shape
+    /// have been here before.
+    pub fn find_at_once(&mut self, pod: &Arc<Pod>) -> Option<Result<Spot, Nowhere>> {
+        self.look_up(pod).ok()
     }
 
     /// True for a new node that pods have been placed on.
@@ -134,9 +158,10 @@ impl<'a> Standing<'a> {
         if let Some(number) = self.bought.iter().rposition(|b| Arc::ptr_eq(b, bought)) {
             return Some(number);
         }
-        let (offers, candidate) = candidate_of(&self.packer, &bought.pool, &bought.best.key)?;
-        let number = self.bought.len();
-        self.bins.add(number, bought.best.key.clone(), offers, candidate);
+        let offers = &self.packer.pools.iter().find(|pool| pool.offers.pool.name == bought.pool)?.offers;
+        let (offers, number) = (Arc::clone(offers), self.bought.len());
+        let candidate = candidate_of(&offers, &bought.best.key)?;
+        self.bins.add(number, bought.best.key.clone(), &offers, candidate);
         count(&mut self.packer, &bought.pool, candidate);
         self.bought.push(Arc::clone(bought));
         // What had no place may have one there, and less may be bought than before.
@@ -158,53 +183,78 @@ impl<'a> Standing<'a> {
         })
     }
 
-    /// A new node, in one zone if one is given.
-    fn buy(&mut self, pod: &Arc<Pod>, zone: Option<&Zone>) -> Result<Spot, Nowhere> {
-        let new = &mut self.known.entry(Arc::clone(&pod.shape)).or_default().new;
-        let bought = new.entry(zone.cloned()).or_insert_with(|| best(&self.packer, pod, zone));
-        bought.clone().map(Spot::New)
+    /// Where a pod would go, or what has to be known for that.
+    fn look_up(&mut self, pod: &Arc<Pod>) -> Result<Result<Spot, Nowhere>, Unknown> {
+        if let Some(why) = SpreadBook::unsupported(&pod.shape) {
+            return Ok(Err(Nowhere { why: vec![(None, why)], remedy: None }));
+        }
+        let Some(known) = self.known.get(&pod.shape) else { return Err(Unknown::Shape) };
+        match known.zones.clone() {
+            Some(zones) => self.look_up_by_zone(pod, &zones),
+            None => match self.find_in(pod, None) {
+                Some(spot) => Ok(Ok(spot)),
+                None => self.look_up_purchase(pod, None),
+            },
+        }
     }
 
-    fn find_by_zone(&mut self, pod: &Arc<Pod>) -> Result<Spot, Nowhere> {
-        let (offered, zones) = self.zones_of(pod);
+    fn look_up_by_zone(&mut self, pod: &Arc<Pod>, zones: &Zones) -> Result<Result<Spot, Nowhere>, Unknown> {
         let mut nowhere = None;
-        for zone in self.spread.order(&pod.shape, &zones) {
+        for zone in self.spread.order(&pod.shape, &zones.all) {
             if let Some(spot) = self.find_in(pod, Some(&zone)) {
-                return Ok(spot);
+                return Ok(Ok(spot));
             }
-            if offered.contains(&zone) {
-                match self.buy(pod, Some(&zone)) {
-                    Ok(spot) => return Ok(spot),
+            if zones.offered.contains(&zone) {
+                match self.look_up_purchase(pod, Some(&zone))? {
+                    Ok(spot) => return Ok(Ok(spot)),
                     Err(why) => nowhere = nowhere.or(Some(why)),
                 }
             }
         }
-        Err(nowhere
-            .unwrap_or_else(|| Nowhere { why: vec![(None, WhyNot::Spread)], remedy: remedy(&self.packer, &pod.shape) }))
+        nowhere.map_or_else(|| self.look_up_purchase(pod, None), |why| Ok(Err(why)))
     }
 
-    /// Zones where a node for a pod may be bought, and all where it may run. Counts what runs there when it is first
-    /// asked for a shape.
-    fn zones_of(&mut self, pod: &Arc<Pod>) -> (BTreeSet<Zone>, BTreeSet<Zone>) {
-        if let Some(zones) = self.known.get(&pod.shape).and_then(|known| known.zones.clone()) {
-            return zones;
+    /// A new node, in one zone if one is given.
+    fn look_up_purchase(&self, pod: &Pod, zone: Option<&Zone>) -> Result<Result<Spot, Nowhere>, Unknown> {
+        let bought = self.known.get(&pod.shape).and_then(|known| known.new.get(&zone.cloned()));
+        bought.map(|bought| bought.clone().map(Spot::New)).ok_or_else(|| Unknown::Purchase(zone.cloned()))
+    }
+
+    fn work_out(&mut self, pod: &Arc<Pod>, unknown: Unknown) {
+        let is_zonal = SpreadBook::is_zonal(&pod.shape);
+        match unknown {
+            Unknown::Shape => {
+                let zones = is_zonal.then(|| Arc::new(self.zones_of(&pod.shape)));
+                self.known.entry(Arc::clone(&pod.shape)).or_default().zones = zones;
+            }
+            Unknown::Purchase(zone) => {
+                let bought = if is_zonal && zone.is_none() {
+                    Err(Nowhere { why: vec![(None, WhyNot::Spread)], remedy: remedy(&self.packer, &pod.shape) })
+                } else {
+                    best(&self.packer, pod, zone.as_ref())
+                };
+                self.known.entry(Arc::clone(&pod.shape)).or_default().new.insert(zone, bought);
+            }
         }
-        let mut fresh = SpreadBook::of([&pod.shape], &self.running);
-        for (shape, zone, pods) in self.bins.placed() {
-            fresh.count(shape, zone, pods);
+    }
+
+    /// Counts what runs beside pods of a shape, and lists the zones where they may run.
+    fn zones_of(&mut self, shape: &Arc<PodShape>) -> Zones {
+        let mut fresh = SpreadBook::of([shape], &self.running);
+        for (other, zone, pods) in self.bins.placed() {
+            fresh.count(other, zone, pods);
         }
         self.spread.learn(fresh);
-        let offered = self.packer.zones_for(&pod.shape);
-        let mut zones = self.bins.zones_for(&pod.shape);
-        self.spread.add_domains(&pod.shape, &zones);
-        zones.extend(offered.iter().cloned());
-        self.known.entry(Arc::clone(&pod.shape)).or_default().zones = Some((offered.clone(), zones.clone()));
-        (offered, zones)
+        let offered = self.packer.zones_for(shape);
+        let mut all = self.bins.zones_for(shape);
+        self.spread.add_domains(shape, &all);
+        all.extend(offered.iter().cloned());
+        Zones { offered, all }
     }
 }
 
 /// The node that would be bought for a pod, in one zone if one is given.
-fn best(packer: &Packer<'_>, pod: &Arc<Pod>, zone: Option<&Zone>) -> Result<Arc<Bought>, Nowhere> {
+fn best(packer: &Packer, pod: &Arc<Pod>, zone: Option<&Zone>) -> Result<Arc<Bought>, Nowhere> {
     let mut outcome = Outcome::default();
     let demand = Demand { shape: Arc::clone(&pod.shape), pods: vec![Arc::clone(pod)], zone: zone.cloned() };
     packer.clone().pack(vec![demand], &mut outcome);
@@ -219,18 +269,13 @@ fn best(packer: &Packer<'_>, pod: &Arc<Pod>, zone: Option<&Zone>) -> Result<Arc<
 }
 
 /// What a pool may buy of an offering.
-fn candidate_of<'a>(
-    packer: &Packer<'a>,
-    pool: &NodePoolName,
-    key: &OfferingKey,
-) -> Option<(&'a Offers<'a>, &'a Candidate<'a>)> {
-    let offers = packer.pools.iter().find(|p| p.offers.pool.name == *pool)?.offers;
-    let same = |c: &&Candidate<'_>| c.instance.facts.name == key.size && c.capacity_type == key.capacity_type;
-    Some((offers, offers.candidates.iter().find(same)?))
+fn candidate_of<'o>(offers: &'o Offers, key: &OfferingKey) -> Option<&'o Candidate> {
+    let same = |c: &&Candidate| c.instance.facts.name == key.size && c.capacity_type == key.capacity_type;
+    offers.candidates.iter().find(same)
 }
 
 /// Counts a node of a pool against its limits and all quotas.
-fn count(packer: &mut Packer<'_>, pool: &NodePoolName, candidate: &Candidate<'_>) {
+fn count(packer: &mut Packer, pool: &NodePoolName, candidate: &Candidate) {
     for state in &mut packer.pools {
         state.room.take(&candidate.instance.facts, candidate.capacity_type);
         if state.offers.pool.name == *pool {
@@ -241,7 +286,7 @@ fn count(packer: &mut Packer<'_>, pool: &NodePoolName, candidate: &Candidate<'_>
     packer.budget = packer.budget.saturating_sub(1);
 }
 
-impl std::fmt::Debug for Standing<'_> {
+impl std::fmt::Debug for Standing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Standing").field("bins", &self.bins.len()).field("bought", &self.bought.len()).finish()
     }

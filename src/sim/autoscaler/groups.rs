@@ -83,7 +83,7 @@ pub(super) fn node_groups(
         .iter()
         .map(|class| (&class.name, instance_types(region, class, &InstanceTypeOptions::default())))
         .collect();
-    let pools: Vec<(&NodePool, &[InstanceType])> =
+    let pools: Vec<(&NodePool, &[Arc<InstanceType>])> =
         start.pools.iter().filter_map(|pool| Some((pool, types.get(&pool.class)?.as_slice()))).collect();
     let spot = pools.iter().any(|(p, _)| p.requirements.allows(labels::CAPACITY_TYPE, Some("spot")));
     let mut groups = Vec::new();
@@ -103,7 +103,7 @@ pub(super) fn node_groups(
 }
 
 /// The cheapest D size with so many vCPUs, of those in the most zones.
-fn cheapest_general(types: &[InstanceType], vcpus: u32) -> Option<&InstanceType> {
+fn cheapest_general(types: &[Arc<InstanceType>], vcpus: u32) -> Option<&InstanceType> {
     let is_general = |t: &&InstanceType| {
         t.facts.vcpus == vcpus
             && t.facts.arch == Arch::Amd64
@@ -119,7 +119,7 @@ fn cheapest_general(types: &[InstanceType], vcpus: u32) -> Option<&InstanceType>
         .filter(is_general)
         .filter_map(|t| Some((on_demand(t)?, t)))
         .min_by_key(|(price, t)| (Reverse(zones(t)), *price, &t.facts.name))
-        .map(|(_, t)| t)
+        .map(|(_, t)| t.as_ref())
 }
 
 fn on_demand(instance: &InstanceType) -> Option<HourlyPrice> {
@@ -127,12 +127,12 @@ fn on_demand(instance: &InstanceType) -> Option<HourlyPrice> {
 }
 
 /// For every workload that asks for GPUs, the cheapest size on which a NodePool would run it.
-fn gpu_types<'t>(start: &Start, pools: &[(&NodePool, &'t [InstanceType])]) -> Vec<&'t InstanceType> {
+fn gpu_types<'t>(start: &Start, pools: &[(&NodePool, &'t [Arc<InstanceType>])]) -> Vec<&'t InstanceType> {
     let workloads = start.workloads.iter().chain(&start.suspended);
     let shapes: BTreeSet<&PodShape> = workloads.map(|(_, w)| &*w.template.shape).filter(|s| asks_for_gpus(s)).collect();
     let mut chosen: Vec<&InstanceType> = Vec::new();
     for shape in shapes {
-        let fits = |t: &&InstanceType| shape.requests.fits(&t.allocatable);
+        let fits = |t: &&Arc<InstanceType>| shape.requests.fits(&t.allocatable);
         let best = pools
             .iter()
             .flat_map(|(pool, types)| types.iter().filter(|t| allows(pool, t, CapacityType::OnDemand)))
@@ -161,7 +161,7 @@ fn allows(pool: &NodePool, instance: &InstanceType, capacity_type: CapacityType)
 fn group(
     instance: &InstanceType,
     offering: &Offering,
-    pools: &[(&NodePool, &[InstanceType])],
+    pools: &[(&NodePool, &[Arc<InstanceType>])],
     (number, resource_group): (usize, &ArmId),
 ) -> Result<NodeGroup, StartError> {
     let allowing: Vec<&NodePool> =
@@ -196,8 +196,8 @@ fn group(
 }
 
 /// The NodePools that may make nodes without GPUs.
-fn general_pools<'p>(pools: &[(&'p NodePool, &[InstanceType])]) -> Vec<&'p NodePool> {
-    let may_be_general = |(pool, types): &&(&NodePool, &[InstanceType])| {
+fn general_pools<'p>(pools: &[(&'p NodePool, &[Arc<InstanceType>])]) -> Vec<&'p NodePool> {
+    let may_be_general = |(pool, types): &&(&NodePool, &[Arc<InstanceType>])| {
         let buys = |t: &InstanceType| CapacityType::ALL.iter().any(|how| allows(pool, t, *how));
         types.iter().any(|t| t.facts.gpu.is_none() && buys(t))
     };

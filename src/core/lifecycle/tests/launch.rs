@@ -290,8 +290,8 @@ fn a_refusal_rules_out_what_it_says_and_no_more() {
 fn nics_are_accelerated_where_every_size_can_use_it() {
     let general = pool("general");
     let sizes = cluster([general.clone()]).instance_types.values().next().unwrap().clone();
-    let plain = |mut size: crate::catalog::InstanceType| {
-        Arc::make_mut(&mut size.facts).accelerated_networking = false;
+    let plain = |mut size: Arc<crate::catalog::InstanceType>| {
+        Arc::make_mut(&mut Arc::make_mut(&mut size).facts).accelerated_networking = false;
         size
     };
     let slow: Vec<_> = sizes.iter().cloned().map(plain).collect();

@@ -23,7 +23,7 @@ struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    fn types(&self) -> &'a [InstanceType] {
+    fn types(&self) -> &'a [Arc<InstanceType>] {
         self.snapshot.instance_types.values().next().unwrap()
     }
 

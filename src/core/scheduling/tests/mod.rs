@@ -98,7 +98,8 @@ fn a_size_within_limits_is_bought_though_a_larger_and_cheaper_one_beats_it() {
     let mut all = cluster([small]);
     let types: Vec<_> = all.instance_types.values().next().unwrap().iter().cloned().collect();
     let no_spot_f8 = types.into_iter().map(|mut t| {
-        t.offerings.retain(|o| t.facts.name.as_str() != "Standard_F8s_v2" || o.capacity_type == OnDemand);
+        let f8 = t.facts.name.as_str() == "Standard_F8s_v2";
+        Arc::make_mut(&mut t).offerings.retain(|o| !f8 || o.capacity_type == OnDemand);
         t
     });
     let types = Arc::new(no_spot_f8.collect());

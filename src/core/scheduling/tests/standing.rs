@@ -8,7 +8,7 @@ use crate::scheduling::{Change, Nowhere, Spot, Standing};
 
 type Nothing = (BTreeSet<NodeName>, BTreeMap<ObjectKey, ClaimName>);
 
-fn standing<'a>(snapshot: &'a Snapshot, market: &'a Market<'a>, none: &'a Nothing) -> Standing<'a> {
+fn standing(snapshot: &Snapshot, market: &Market, none: &Nothing) -> Standing {
     Standing::new(Input { snapshot, market, without: &none.0, new_nodes: MOST_NEW_NODES, promised: &none.1 })
 }
 
@@ -80,17 +80,24 @@ fn room_that_is_taken_is_not_given_again_and_limits_hold() {
 
 #[test]
 fn what_is_remembered_is_what_would_be_found_anew() {
-    let mut bought = 0;
+    let (mut bought, mut at_once, mut asked) = (0, 0, 0);
     for seed in 1..150 {
         let (snapshot, pods) = scene(seed);
         let market = Market::new(&snapshot, &Unavailable::default(), start());
         let none = Default::default();
         let mut standing_for_long = standing(&snapshot, &market, &none);
         let mut taken: Vec<(&Arc<Pod>, Spot)> = Vec::new();
+        let mut shapes: BTreeSet<&Arc<PodShape>> = BTreeSet::new();
         for pod in pods.iter().filter(|pod| pod.shape.spread.is_empty()) {
             let mut anew = standing(&snapshot, &market, &none);
             assert!(taken.iter().all(|(pod, spot)| anew.take(pod, spot)));
+            let quick = standing_for_long.find_at_once(pod);
             let found = standing_for_long.find(pod);
+            let same = quick.as_ref().is_none_or(|quick| spot_named(quick) == spot_named(&found));
+            assert!(same && (quick.is_none() || shapes.contains(&pod.shape)), "seed {seed}, {}", pod.key);
+            shapes.insert(&pod.shape);
+            asked += 1;
+            at_once += usize::from(quick.is_some());
             assert_eq!(spot_named(&found), spot_named(&anew.find(pod)), "seed {seed}, {}", pod.key);
             if let Ok(spot) = found {
                 bought += usize::from(matches!(spot, Spot::New(_)));
@@ -99,7 +106,7 @@ fn what_is_remembered_is_what_would_be_found_anew() {
             }
         }
     }
-    assert!(bought > 100, "{bought}");
+    assert!(bought > 100 && at_once > asked / 2, "{bought} {at_once} {asked}");
 }
 
 #[test]

@@ -70,14 +70,14 @@ fn too_large(facts: &Facts, waiting: &mut BTreeMap<usize, Workload<'_>>, found: 
     let Some(class) = NodeClassName::new("default").ok().zip(Uid::new("default").ok()) else { return };
     let class = NodeClass { gpu_drivers: false, ..NodeClass::with_defaults(class.0, class.1) };
     let mut left: BTreeSet<usize> = waiting.keys().copied().collect();
-    let mut largest: Option<InstanceType> = None;
+    let mut largest: Option<Arc<InstanceType>> = None;
     for region in facts.regions.iter() {
         if left.is_empty() {
             return;
         }
         for size in instance_types(region, &class, &facts.nodes) {
             left.retain(|i| !waiting[i].shape.requests.fits(&size.allocatable));
-            let more = |l: &InstanceType| size.allocatable.memory > l.allocatable.memory;
+            let more = |l: &Arc<InstanceType>| size.allocatable.memory > l.allocatable.memory;
             if largest.as_ref().is_none_or(more) {
                 largest = Some(size);
             }
