@@ -104,7 +104,7 @@ pub(super) fn node_groups(
 
 /// The cheapest D size with so many vCPUs, of those in the most zones.
 fn cheapest_general(types: &[Arc<InstanceType>], vcpus: u32) -> Option<&InstanceType> {
-    let is_general = |t: &&InstanceType| {
+    let is_general = |t: &&Arc<InstanceType>| {
         t.facts.vcpus == vcpus
             && t.facts.arch == Arch::Amd64
             && t.facts.gpu.is_none()

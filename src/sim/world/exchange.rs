@@ -59,8 +59,8 @@ impl World {
             provider_id: ProviderId::of_vm(vm),
             labels,
             taints: Vec::new(),
-            capacity: instance.capacity,
-            allocatable: instance.allocatable,
+            capacity: instance.capacity.clone(),
+            allocatable: instance.allocatable.clone(),
         };
         self.cluster.kubelet_joins(node, at, self.now);
     }
