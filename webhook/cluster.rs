@@ -17,6 +17,7 @@ use napkeeper_core::impact::{Impact, over_limits, overlap};
 use napkeeper_core::names::NodeClassName;
 use napkeeper_verdict::Finding;
 use napkeeper_verdict::rules::{Rule, cluster as rules};
+use serde::Deserialize;
 use serde_json::Value;
 
 /// Most pools that one finding names.
@@ -57,12 +58,12 @@ pub(crate) fn finding(rule: &Rule, path: &str, message: String, fix: Option<Stri
 }
 
 fn read_pool(object: &Value) -> Option<NodePool> {
-    convert::node_pool(&serde_json::from_value::<WirePool>(object.clone()).ok()?).ok()
+    convert::node_pool(&WirePool::deserialize(object).ok()?).ok()
 }
 
 /// The name of a class that can be read.
 fn class_name(object: &Value) -> Option<NodeClassName> {
-    Some(convert::node_class(&serde_json::from_value::<AKSNodeClass>(object.clone()).ok()?).ok()?.name)
+    Some(convert::node_class(&AKSNodeClass::deserialize(object).ok()?).ok()?.name)
 }
 
 fn of_pool(live: &Live<'_>, pool: &NodePool, (object, old): (&Value, &Value)) -> Vec<Finding> {

@@ -9,7 +9,6 @@ use serde::de::value::SeqAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
 use std::fmt;
 
 const MANAGED_FIELDS: &str = "managedFields";
@@ -58,8 +57,30 @@ struct Writer {
     time: Option<Time>,
     fields_type: Option<String>,
     #[serde(rename = "fieldsV1")]
-    fields: Option<BTreeMap<String, IgnoredAny>>,
+    fields: Option<AnyObject>,
     subresource: Option<String>,
+}
+
+/// An object, whatever is in it.
+struct AnyObject;
+
+impl<'de> Deserialize<'de> for AnyObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for AnyObject {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Self)
+    }
 }
 
 /// Managed fields that are not what they should be, for the rules to say so.

@@ -27,6 +27,9 @@ pub(crate) enum Size {
 
 impl Size {
     pub(crate) fn of(body: &[u8]) -> Self {
+        if body.len() <= SHORT && separators(body) <= FEW {
+            return Self::Short;
+        }
         match values(body) {
             found if found > MOST_VALUES => Self::TooLarge,
             found if found > LARGE => Self::Large,
@@ -34,6 +37,11 @@ impl Size {
             _ => Self::Usual,
         }
     }
+}
+
+/// As many as [`values`] or more, for less: those in strings count too.
+fn separators(body: &[u8]) -> usize {
+    body.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()
 }
 
 /// Lists, objects and what follows a comma in them; what is in strings does not count.

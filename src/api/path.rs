@@ -1,6 +1,7 @@
 //! Where in an object is something?
 
 use std::fmt;
+use std::sync::Arc;
 
 /// A key as a part of a JSON pointer (RFC 6901, section 3).
 #[must_use]
@@ -12,7 +13,7 @@ pub fn pointer_token(key: &str) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Segment {
     /// A field, or a key of a map.
-    Key(String),
+    Key(Arc<str>),
     /// An item of a list.
     Index(usize),
 }
@@ -32,13 +33,13 @@ impl Path {
     /// The way along plain fields, written with dots: `spec.template.spec`.
     #[must_use]
     pub fn of(dotted: &str) -> Self {
-        Self(dotted.split('.').map(|k| Segment::Key(k.to_owned())).collect())
+        Self(dotted.split('.').map(|k| Segment::Key(Arc::from(k))).collect())
     }
 
     /// One field further.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
-        self.with(Segment::Key(key.to_owned()))
+        self.with(Segment::Key(Arc::from(key)))
     }
 
     /// One item further.
@@ -50,9 +51,10 @@ impl Path {
     /// One step further.
     #[must_use]
     pub fn with(&self, segment: Segment) -> Self {
-        let mut path = self.clone();
-        path.0.push(segment);
-        path
+        let mut path = Vec::with_capacity(self.0.len() + 1);
+        path.extend_from_slice(&self.0);
+        path.push(segment);
+        Self(path)
     }
 
     /// The steps.

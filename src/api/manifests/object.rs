@@ -148,6 +148,10 @@ fn with_spec(value: &Value) -> Value {
 }
 
 fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, Violations> {
+    // Most objects need nothing done to them.
+    if let Ok(object) = T::deserialize(value) {
+        return Ok(object);
+    }
     let mut value = value.clone();
     prepare(&mut value, None);
     serde_path_to_error::deserialize(value).map_err(|error| {

@@ -207,7 +207,7 @@ fn note(node: &Node, key: Position, path: &Path, places: &mut BTreeMap<Path, Pla
             items.for_each(|(i, item)| note(item, item.at, &path.index(i), places));
         }
         Kind::Map(entries) => {
-            entries.iter().for_each(|e| note(&e.value, e.at, &path.with(Segment::Key(e.key.clone())), places));
+            entries.iter().for_each(|e| note(&e.value, e.at, &path.with(Segment::Key(Arc::from(&*e.key))), places));
         }
     }
 }

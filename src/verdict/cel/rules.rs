@@ -172,12 +172,12 @@ fn field_path(text: &str) -> Option<Vec<Segment>> {
             if name.is_empty() {
                 return None;
             }
-            path.push(Segment::Key(name.to_owned()));
+            path.push(Segment::Key(Arc::from(name)));
             rest = after;
         } else {
             let after = rest.strip_prefix("['")?;
             let (name, after) = after.split_once("']")?;
-            path.push(Segment::Key(name.replace("\\'", "'").replace("\\\\", "\\")));
+            path.push(Segment::Key(Arc::from(name.replace("\\'", "'").replace("\\\\", "\\"))));
             rest = after;
         }
     }

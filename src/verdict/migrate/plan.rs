@@ -44,7 +44,7 @@ impl Plan {
     /// The value at a path.
     pub(super) fn get(&self, path: &Path) -> Option<&Value> {
         path.segments().iter().try_fold(&self.value, |value, segment| match segment {
-            Segment::Key(key) => value.get(key),
+            Segment::Key(key) => value.get(&**key),
             Segment::Index(index) => value.get(index),
         })
     }
@@ -179,5 +179,5 @@ fn split(path: &Path) -> Option<(Path, String)> {
     let Segment::Key(key) = last else {
         return None;
     };
-    Some((rest.iter().fold(Path::root(), |p, s| p.with(s.clone())), key.clone()))
+    Some((rest.iter().fold(Path::root(), |p, s| p.with(s.clone())), key.to_string()))
 }

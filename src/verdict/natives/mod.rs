@@ -114,7 +114,7 @@ fn is_younger(issue: &mut Issue, facts: &Facts) -> bool {
         return false;
     }
     let last = match issue.path.segments().last() {
-        Some(Segment::Key(key)) => key.as_str(),
+        Some(Segment::Key(key)) => &**key,
         _ => return false,
     };
     let Some((_, since)) = YOUNGER.iter().find(|(field, _)| *field == last) else { return false };

@@ -3,6 +3,7 @@
 use super::model::Named;
 use super::read::begins_with;
 use napkeeper_api::path::{Path, Segment};
+use std::sync::Arc;
 
 /// How far variables that name variables are followed.
 const DEEPEST: usize = 8;
@@ -13,7 +14,7 @@ pub(crate) fn of(expression: &str, variables: &[Named]) -> Path {
     let mut fields = Vec::new();
     collect(expression, variables, DEEPEST, &mut fields);
     // Beside other fields, labels and annotations say which objects are meant or excused.
-    let in_metadata = |field: &Vec<Segment>| field.first() == Some(&Segment::Key("metadata".to_owned()));
+    let in_metadata = |field: &Vec<Segment>| field.first() == Some(&Segment::Key(Arc::from("metadata")));
     if !fields.iter().all(in_metadata) {
         fields.retain(|f| !in_metadata(f));
     }
@@ -39,9 +40,9 @@ fn collect(expression: &str, variables: &[Named], deepest: usize, fields: &mut V
 
 fn note(chain: &[Segment], variables: &[Named], deepest: usize, fields: &mut Vec<Vec<Segment>>) {
     match chain {
-        [Segment::Key(root), steps @ ..] if root == "object" && !steps.is_empty() => fields.push(steps.to_vec()),
-        [Segment::Key(root), Segment::Key(name), steps @ ..] if root == "variables" && deepest > 0 => {
-            let Some(Named { expression, .. }) = variables.iter().find(|v| v.name == *name) else { return };
+        [Segment::Key(root), steps @ ..] if &**root == "object" && !steps.is_empty() => fields.push(steps.to_vec()),
+        [Segment::Key(root), Segment::Key(name), steps @ ..] if &**root == "variables" && deepest > 0 => {
+            let Some(Named { expression, .. }) = variables.iter().find(|v| *v.name == **name) else { return };
             let text = expression.trim();
             let (start, end) = chain_at(text);
             if end == text.len() && !text.ends_with(')') {
@@ -87,7 +88,7 @@ fn word(text: &str) -> &str {
 /// The chain that a text begins with, and how long it is.
 fn chain_at(text: &str) -> (Vec<Segment>, usize) {
     let first = word(text);
-    let (mut steps, mut end) = (vec![Segment::Key(first.to_owned())], first.len());
+    let (mut steps, mut end) = (vec![Segment::Key(Arc::from(first))], first.len());
     loop {
         let rest = &text[end..];
         let Some((step, length)) = field(rest).or_else(|| key(rest)) else { break };
@@ -105,7 +106,7 @@ fn chain_at(text: &str) -> (Vec<Segment>, usize) {
 fn field(text: &str) -> Option<(Segment, usize)> {
     let rest = text.strip_prefix('.')?;
     let name = word(rest.strip_prefix('?').unwrap_or(rest));
-    (!name.is_empty()).then(|| (Segment::Key(name.to_owned()), text.find(name).unwrap_or(1) + name.len()))
+    (!name.is_empty()).then(|| (Segment::Key(Arc::from(name)), text.find(name).unwrap_or(1) + name.len()))
 }
 
 /// `['key']`, `[?'key']` or `[0]`.
@@ -115,7 +116,7 @@ fn key(text: &str) -> Option<(Segment, usize)> {
     let inner = rest[..end].strip_prefix('?').unwrap_or(&rest[..end]).trim();
     let quoted = |q: char| inner.strip_prefix(q).and_then(|t| t.strip_suffix(q));
     let step = match quoted('\'').or_else(|| quoted('"')) {
-        Some(key) => Segment::Key(key.to_owned()),
+        Some(key) => Segment::Key(Arc::from(key)),
         None => Segment::Index(inner.parse().ok()?),
     };
     Some((step, end + 2))

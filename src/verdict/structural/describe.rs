@@ -11,6 +11,7 @@ use napkeeper_api::path::Segment;
 use napkeeper_api::wire::describe_pattern;
 use napkeeper_core::suggest::nearest;
 use serde_json::Value;
+use std::sync::Arc;
 
 /// Values that were renamed: the field, what it was, what it is.
 const RENAMED: [(&str, &str, &str); 1] = [("consolidationPolicy", "WhenUnderutilized", "WhenEmptyOrUnderutilized")];
@@ -35,7 +36,7 @@ pub(super) fn wrong_type(value: &Value, node: &Node, place: &Place<'_>) -> Issue
         return Issue::new(&rules::TYPE, &path, message);
     }
     let keys = path.segments().iter().rev().filter_map(|segment| match segment {
-        Segment::Key(key) => Some(key.as_str()),
+        Segment::Key(key) => Some(&**key),
         Segment::Index(_) => None,
     });
     // The field itself, or the map that it is a key of.
@@ -50,7 +51,7 @@ pub(super) fn not_one_of(value: &Value, node: &Node, place: &Place<'_>) -> Issue
     let given = value.as_str().unwrap_or_default();
     let renamed = RENAMED
         .iter()
-        .find(|(field, old, _)| *old == given && path.segments().last() == Some(&Segment::Key((*field).to_owned())));
+        .find(|(field, old, _)| *old == given && path.segments().last() == Some(&Segment::Key(Arc::from(*field))));
     let fix = match renamed {
         Some((_, _, now)) => Some(format!("it is now {now}")),
         None => nearest(given, names.iter().copied()).map(|n| format!("did you mean {n}?")),
@@ -65,7 +66,7 @@ pub(super) fn missing(name: &str, place: &Place<'_>) -> Issue {
     let path = place.path();
     let last = path.segments().last();
     let wanted =
-        WANTED.iter().find(|(parent, field, _)| *field == name && last == Some(&Segment::Key((*parent).to_owned())));
+        WANTED.iter().find(|(parent, field, _)| *field == name && last == Some(&Segment::Key(Arc::from(*parent))));
     let fix = wanted.map(|(_, field, value)| format!("add {field}: {value}"));
     Issue::new(&rules::REQUIRED, &path.key(name), format!("required field {name} is missing")).fix(fix)
 }

@@ -17,7 +17,7 @@ const MOVED: [(&str, &str); 4] = [
 /// What is said about an unknown field, where these names are known.
 pub(super) fn unknown<'n>(at: &Path, names: impl Iterator<Item = &'n str>) -> Issue {
     let key = match at.segments().last() {
-        Some(Segment::Key(key)) => key.as_str(),
+        Some(Segment::Key(key)) => key,
         _ => "",
     };
     let shown = at.to_string();

@@ -140,7 +140,7 @@ fn insert(root: &mut Value, parent: &Path, place: &Place, (key, value): (&str, &
 
 fn at_mut<'v>(value: &'v mut Value, path: &[Segment]) -> Option<&'v mut Value> {
     path.iter().try_fold(value, |value, segment| match segment {
-        Segment::Key(key) => value.get_mut(key),
+        Segment::Key(key) => value.get_mut(&**key),
         Segment::Index(index) => value.get_mut(index),
     })
 }
@@ -152,7 +152,7 @@ fn holder<'v>(value: &'v mut Value, path: &Path) -> Option<(&'v mut Map<String, 
         return None;
     };
     let map = at_mut(value, rest)?.as_object_mut()?;
-    map.contains_key(key).then(|| (map, key.clone()))
+    map.contains_key(&**key).then(|| (map, key.to_string()))
 }
 
 /// Why a text cannot be changed in this way.

@@ -55,7 +55,7 @@ pub(crate) fn unreadable_schedule(path: &Path, message: &str) -> Option<Issue> {
         return None;
     };
     let is = [(spec, "spec"), (disruption, "disruption"), (budgets, "budgets"), (schedule, "schedule")];
-    if !is.iter().all(|(given, name)| given.as_str() == *name) {
+    if !is.iter().all(|(given, name)| ***given == **name) {
         return None;
     }
     let message = format!("{message}; a pool with such a budget allows no disruption at all");
