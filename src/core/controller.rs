@@ -4,7 +4,7 @@
 //! decision is asked as a [`Question`], which may be answered on another thread while changes keep coming in; what it
 //! decided about objects that have moved since is dropped, and asked anew.
 
-use crate::catalog::{InstanceType, InstanceTypeOptions, RegionCatalog, SizeFacts, instance_types};
+use crate::catalog::{InstanceTypeOptions, InstanceTypes, RegionCatalog, SizeFacts, instance_types};
 use crate::cluster::Snapshot;
 use crate::cluster::delta::{Delta, apply};
 use crate::cluster::pool::NodeClass;
@@ -44,7 +44,7 @@ pub struct Controller {
     memory: Memory,
     executor: Executor,
     planned: BTreeMap<CommandKey, Planned>,
-    types: BTreeMap<NodeClassName, (Arc<NodeClass>, Arc<Vec<Arc<InstanceType>>>)>,
+    types: BTreeMap<NodeClassName, (Arc<NodeClass>, InstanceTypes)>,
     wake: Option<Timestamp>,
     /// A question is open: the memory is with it.
     deciding: bool,
@@ -103,7 +103,7 @@ impl Controller {
 
     /// The instance types of a class.
     #[must_use]
-    pub fn types_of(&self, class: &NodeClassName) -> Option<&Arc<Vec<Arc<InstanceType>>>> {
+    pub fn types_of(&self, class: &NodeClassName) -> Option<&InstanceTypes> {
         self.types.get(class).map(|(_, types)| types)
     }
 

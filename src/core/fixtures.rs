@@ -1,6 +1,6 @@
 //! A small cluster for tests: a dozen sizes in three zones, and what one needs to fill it.
 
-use crate::catalog::{CapacityType, Catalog, InstanceType, InstanceTypeOptions, OfferingKey, instance_types};
+use crate::catalog::{CapacityType, Catalog, InstanceTypeOptions, InstanceTypes, OfferingKey, instance_types};
 use crate::cluster::Snapshot;
 use crate::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
 use crate::cluster::naming::resource_ids;
@@ -35,7 +35,7 @@ const SIZES: [&str; 10] = [
     "Standard_NC16as_T4_v3",
 ];
 
-static TYPES: LazyLock<Arc<Vec<Arc<InstanceType>>>> = LazyLock::new(|| {
+static TYPES: LazyLock<InstanceTypes> = LazyLock::new(|| {
     let catalog = Catalog::embedded().unwrap();
     let region = catalog.region(&region()).unwrap();
     let mut types = instance_types(&region, &class(), &InstanceTypeOptions::default());

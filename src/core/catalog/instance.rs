@@ -127,3 +127,6 @@ pub struct InstanceType {
     /// How it can be bought, cheapest first.
     pub offerings: Vec<Offering>,
 }
+
+/// The instance types of a class, by name; shared by all who look at them.
+pub type InstanceTypes = Arc<Vec<Arc<InstanceType>>>;

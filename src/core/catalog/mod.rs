@@ -19,7 +19,7 @@ mod waterfall;
 pub use capacity::{capacity, overhead};
 pub use embedded::{Catalog, CatalogError, Month};
 pub use filter::{Dropped, dropped, is_azure_linux, no_arm64_image};
-pub use instance::{Arch, EphemeralDisk, EphemeralPlace, Gpu, InstanceType, SizeFacts};
+pub use instance::{Arch, EphemeralDisk, EphemeralPlace, Gpu, InstanceType, InstanceTypes, SizeFacts};
 pub use offering::{CapacityType, CapacityTypeError, Offering, OfferingKey};
 pub use region::{OfferedSize, RegionCatalog};
 pub use retired::{RETIREMENTS_AS_OF, Retirement, retirement};

@@ -12,7 +12,7 @@ use super::pool::{DaemonSet, NodeClass, NodePool};
 use super::record::Records;
 use super::sweep::Sweep;
 use super::volume::Volume;
-use crate::catalog::InstanceType;
+use crate::catalog::InstanceTypes;
 use crate::facts::{Quota, Surroundings};
 use crate::names::{ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId};
 use crate::plan::{CommandKey, Pause};
@@ -113,7 +113,7 @@ pub struct Snapshot {
     sweeps: Table<ObjectName, Sweep>,
     volumes: Table<ObjectName, Volume>,
     /// Instance types by AKSNodeClass, computed where class or catalogue changes.
-    pub instance_types: BTreeMap<NodeClassName, Arc<Vec<Arc<InstanceType>>>>,
+    pub instance_types: BTreeMap<NodeClassName, InstanceTypes>,
     /// The durable records of sweeps.
     pub records: Arc<Records>,
     /// The last whole inventory, if one has been taken since the start.

@@ -12,7 +12,7 @@ mod recover;
 
 use super::patience::{POLL_EVERY, Patience};
 use super::wanted::{Wanted, is_refused};
-use crate::catalog::{InstanceType, OfferingKey};
+use crate::catalog::{InstanceTypes, OfferingKey};
 use crate::cluster::claim::PlannedOffering;
 use crate::cluster::cloud::{CloudResource, Detail, ProvisioningState, ResourceKind};
 use crate::cluster::naming::{ResourceIds, resource_ids};
@@ -36,7 +36,7 @@ const MOST_FAILED_POLLS: u32 = 3;
 const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
 /// The instance types of the claim's class, sorted by name: capacity for the claim's status, labels for the kubelet.
-pub type Sizes = Arc<Vec<Arc<InstanceType>>>;
+pub type Sizes = InstanceTypes;
 
 /// The launch of one NodeClaim.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use super::timeline::Kind;
 use crate::cloud::{Author, CloudEvent, DiskDraft};
 use crate::cluster::{ClusterEvent, NewNode};
 use jiff::Timestamp;
-use napkeeper_core::catalog::{InstanceType, OfferingKey};
+use napkeeper_core::catalog::{InstanceTypes, OfferingKey};
 use napkeeper_core::cluster::cloud::Tags;
 use napkeeper_core::cluster::pod::Labels;
 use napkeeper_core::names::{ArmId, ClaimName, NodeName, ProviderId};
@@ -51,7 +51,7 @@ impl World {
     fn start_kubelet(&mut self, claim: &ClaimName, vm: &ArmId, (key, labels): (&OfferingKey, Labels), at: Timestamp) {
         let class = self.cluster.state().claims().get(claim).map(|c| c.spec.class.clone());
         let types = class.and_then(|c| self.controller.inner.types_of(&c)).map(Arc::clone);
-        let find = |types: &Arc<Vec<Arc<InstanceType>>>| types.iter().find(|t| t.facts.name == key.size).cloned();
+        let find = |types: &InstanceTypes| types.iter().find(|t| t.facts.name == key.size).cloned();
         let Some(instance) = types.as_ref().and_then(find) else { return };
         let Ok(name) = NodeName::new(vm.name()) else { return };
         let node = NewNode {
