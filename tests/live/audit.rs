@@ -1,6 +1,6 @@
 //! Audit: does one look, at a real API server and an Azure over HTTP, tell what is there, and tell it again from files?
 
-use super::one_lab_at_a_time;
+use super::a_lab;
 use anyhow::{Context, Result, ensure};
 use jiff::SignedDuration;
 use napkeeper_tests::control_plane::{napkeeper_binary, upstream_crds};
@@ -60,7 +60,7 @@ async fn system_node(lab: &Lab) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_live_audit_finds_what_leaked_and_its_files_give_the_same_report() -> Result<()> {
-    let _turn = one_lab_at_a_time().await;
+    let _turn = a_lab().await?;
     let class = repository("manifests/crds/karpenter/karpenter.azure.com_aksnodeclasses.yaml");
     let definitions = format!("{}\n---\n{}", upstream_crds().await?, std::fs::read_to_string(class)?);
     let mut lab = Lab::start_with_definitions("companion", &definitions).await?;

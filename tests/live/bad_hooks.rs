@@ -5,7 +5,7 @@
 //! of this machine, to which it speaks HTTP/1.1, as it does to every Service.
 
 use super::hooks::{certificate, pod};
-use super::{eventually, one_lab_at_a_time, own_address, repository};
+use super::{a_lab_alone, eventually, own_address, repository};
 use anyhow::{Context, Result, ensure};
 use axum::Router;
 use axum::extract::State;
@@ -241,7 +241,7 @@ fn median(took: &mut [Duration]) -> Duration {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_webhook_however_bad_holds_a_pod_up_for_long() -> Result<()> {
-    let _turn = one_lab_at_a_time().await;
+    let _turn = a_lab_alone().await?;
     drop(rustls::crypto::ring::default_provider().install_default());
     let mut rig = Rig::start().await?;
     let mut ways = vec![("HTTP/2", IpAddr::V4(Ipv4Addr::LOCALHOST))];

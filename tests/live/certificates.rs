@@ -8,7 +8,7 @@
 
 use super::hooks::{bad_pool, hint, pod, pools};
 use super::load::{Load, rate_without_hooks};
-use super::{eventually, one_lab_at_a_time, own_address, repository};
+use super::{a_lab, eventually, own_address, repository};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
@@ -240,7 +240,7 @@ async fn git_and_we_share(rig: &Rig, git: &str) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_make_their_own_certificates_and_nobody_notices_that_they_are_renewed() -> Result<()> {
-    let _turn = one_lab_at_a_time().await;
+    let _turn = a_lab().await?;
     let own = own_address();
     let rig = Rig::start(own.unwrap_or_else(|| IpAddr::from([127, 0, 0, 1]))).await?;
     let bare = rate_without_hooks(&rig.plane).await?;

@@ -1,6 +1,6 @@
 //! Companion: does it leave managed NAP's objects alone?
 
-use super::one_lab_at_a_time;
+use super::a_lab;
 use super::story::{objects, quickstart, sweep_status};
 use anyhow::{Result, ensure};
 use jiff::SignedDuration;
@@ -18,7 +18,7 @@ const KINDS: [(&str, &str, &str); 3] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_an_hour_beside_nap_no_field_of_its_objects_is_ours() -> Result<()> {
-    let _turn = one_lab_at_a_time().await;
+    let _turn = a_lab().await?;
     let mut lab = Lab::start_with_definitions("companion", &definitions().await?).await?;
     lab.plane.apply(&quickstart()?).await?;
     lab.plane.apply(NODE_CLAIM).await?;

@@ -4,7 +4,7 @@
 //! them go again. `NAPKEEPER_CROWD=500/100` asks for 500 nodes and 100 deaths; without it there are few of both.
 
 use super::story::{claims, nodes, phases, scale};
-use super::{eventually, one_lab_at_a_time};
+use super::{a_lab_alone, eventually};
 use anyhow::{Context, Result, ensure};
 use jiff::SignedDuration;
 use napkeeper_sim::chance::Chance;
@@ -137,7 +137,7 @@ fn next_death(chance: &mut Chance) -> Instant {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_of_nodes_comes_and_goes_under_random_deaths() -> Result<()> {
-    let _turn = one_lab_at_a_time().await;
+    let _turn = a_lab_alone().await?;
     let (crowd, deaths) = size()?;
     let mut lab = Lab::start("provisioner").await?;
     let class = std::fs::read_to_string(repository("manifests/quickstart/aksnodeclass.yaml"))?;

@@ -7,7 +7,7 @@
 use super::definitions::{definitions, established};
 use super::hooks::{certificate, claim, hooks};
 use super::verdicts::{ours, setting};
-use super::{eventually, one_lab_at_a_time, repository};
+use super::{a_lab, eventually, repository};
 use anyhow::{Context, Result, ensure};
 use http::{Method, Request};
 use kube::client::Body;
@@ -260,7 +260,7 @@ fn every_rule_is_in_one_list_and_only_what_may_have_changed_is_softened() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_bad_example_is_refused_by_its_rule_and_every_good_one_is_taken() -> Result<()> {
-    let _turn = one_lab_at_a_time().await;
+    let _turn = a_lab().await?;
     let relaxed = setting::stream(&setting::relaxed(&ours()?));
     let mut wrong = Vec::new();
     for (shipped, definitions) in [(false, relaxed), (true, definitions()?)] {
@@ -295,7 +295,7 @@ async fn every_bad_example_is_refused_by_its_rule_and_every_good_one_is_taken() 
 /// The state of classes and budgets is read with the rights that kustomize gives, and reaches whoever changes a pool.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_class_that_is_not_ready_a_budget_that_holds_pods_and_a_policy_are_told() -> Result<()> {
-    let _turn = one_lab_at_a_time().await;
+    let _turn = a_lab().await?;
     let policies = format!("--policies={}", repository("policies").display());
     let hooked = Hooked::start(&definitions()?, &[policies]).await?;
     let plane = &hooked.plane;

@@ -1,7 +1,7 @@
 //! Facts: does the controller publish what Azure offers, may the webhook read just that, and does quota hold pods?
 
 use super::story::{claims, quickstart};
-use super::{eventually, one_lab_at_a_time};
+use super::{a_lab, eventually};
 use anyhow::{Context, Result, ensure};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
@@ -32,7 +32,7 @@ async fn whole(lab: &Lab) -> Result<(ConfigMap, Published)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn facts_are_published_and_a_full_quota_holds_pods_with_the_reason() -> Result<()> {
-    let _turn = one_lab_at_a_time().await;
+    let _turn = a_lab().await?;
     let mut lab = Lab::start("provisioner").await?;
     for of in ["cores", "lowPriorityCores"] {
         lab.fault_inside(&json!({ "quota": { "of": of, "cores": 1 } })).await?;

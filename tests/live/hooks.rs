@@ -2,7 +2,7 @@
 //!
 //! The hooks are those that kustomize ships, but for the address; the webhook has the rights that kustomize gives it.
 
-use super::{eventually, one_lab_at_a_time, own_address, repository};
+use super::{a_lab_alone, eventually, own_address, repository};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Pod;
@@ -157,7 +157,7 @@ fn the_admissions_enforcer_finds_nothing_to_change() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_hooks_refuse_and_hint_and_nobody_waits_for_them() -> Result<()> {
-    let _turn = one_lab_at_a_time().await;
+    let _turn = a_lab_alone().await?;
     let hooked = Hooked::start().await?;
     let ca = certificate(hooked.folder.path())?;
     hooked.plane.apply(&pools()?).await?;

@@ -4,7 +4,7 @@
 //! can: over TLS, as whoever reaches the port could.
 
 use super::hooks::{certificate, pools};
-use super::{eventually, one_lab_at_a_time};
+use super::{a_lab_alone, eventually};
 use anyhow::{Context, Result, ensure};
 use napkeeper_api::yaml;
 use napkeeper_tests::control_plane::Process;
@@ -285,7 +285,7 @@ fn percentile(sorted: &[Duration], percent: usize) -> f64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_clients_neither_stop_others_nor_fill_the_memory() -> Result<()> {
-    let _turn = one_lab_at_a_time().await;
+    let _turn = a_lab_alone().await?;
     drop(rustls::crypto::ring::default_provider().install_default());
     let folder = tempfile::Builder::new().prefix("hostile-").tempdir()?;
     let target = Arc::new(Target::start(folder.path()).await?);

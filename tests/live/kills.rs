@@ -3,7 +3,7 @@
 //! For every kind of side effect it is killed twice: before the effect, when the request never arrives, and after it,
 //! when the effect has taken place and nothing of it is recorded. Then it is started again.
 
-use super::one_lab_at_a_time;
+use super::a_lab;
 use super::story::{quickstart, scale, vms_created};
 use anyhow::{Context, Result, ensure};
 use http::Method;
@@ -125,7 +125,7 @@ async fn is_running(lab: &Lab) -> Result<bool> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_controller_that_dies_around_any_side_effect_leaks_and_doubles_nothing() -> Result<()> {
-    let _turn = one_lab_at_a_time().await;
+    let _turn = a_lab().await?;
     let mut lab = Lab::start("provisioner").await?;
     lab.plane.apply(&quickstart()?).await?;
     scale(&lab, "inflate", 1).await?;

@@ -40,6 +40,7 @@ use napkeeper_core::clock::Clock;
 use napkeeper_tests::lab::repository;
 use std::net::{IpAddr, UdpSocket};
 use std::time::{Duration, Instant};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// The time of this machine, moved by nobody.
 #[derive(Debug)]
@@ -67,10 +68,18 @@ async fn eventually<T>(what: &str, within: Duration, mut ask: impl AsyncFnMut() 
     bail!("no {what} within {within:?}")
 }
 
-/// A lab runs some ten programs: two at once would only make both slow.
-async fn one_lab_at_a_time() -> tokio::sync::MutexGuard<'static, ()> {
-    static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-    TURN.lock().await
+/// A lab runs some ten programs, which mostly wait: more than these at once would only make each other slow.
+const LABS: u32 = 2;
+static TURNS: Semaphore = Semaphore::const_new(LABS as usize);
+
+/// The turn of a lab that does not mind another one beside it.
+async fn a_lab() -> Result<SemaphorePermit<'static>> {
+    Ok(TURNS.acquire().await?)
+}
+
+/// The turn of a lab that measures times, or fills the machine by itself.
+async fn a_lab_alone() -> Result<SemaphorePermit<'static>> {
+    Ok(TURNS.acquire_many(LABS).await?)
 }
 
 /// The address of this machine by which it would speak to others; nothing is sent.

@@ -1,6 +1,6 @@
 //! The story: do pods get nodes, and does all of it go again, on a real API server?
 
-use super::{eventually, one_lab_at_a_time};
+use super::{a_lab, eventually};
 use anyhow::{Context, Result, ensure};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -95,7 +95,7 @@ pub(super) async fn vms_created(lab: &Lab) -> Result<usize> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pods_get_nodes_and_nothing_of_them_is_left_behind() -> Result<()> {
-    let _turn = one_lab_at_a_time().await;
+    let _turn = a_lab().await?;
     let mut lab = Lab::start("provisioner").await?;
     let start = Instant::now();
     let controller = lab.controller()?;

@@ -3,7 +3,7 @@
 //! Each trouble must be said clearly, be borne without a busy loop, and pass without a restart.
 
 use super::story::{all_gone, phases, quickstart, running, scale, sweep_status};
-use super::{eventually, one_lab_at_a_time};
+use super::{a_lab, eventually};
 use anyhow::{Context, Result, ensure};
 use http::Method;
 use jiff::SignedDuration;
@@ -21,7 +21,7 @@ const BUSY: usize = 150;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_trouble_is_said_borne_and_got_over() -> Result<()> {
-    let _turn = one_lab_at_a_time().await;
+    let _turn = a_lab().await?;
     let mut lab = Lab::start("provisioner").await?;
     let controller = lab.controller()?;
     controller.line("the cluster has been listed", STEP).await?;

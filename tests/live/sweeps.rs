@@ -1,7 +1,7 @@
 //! Sweeps: do marks come and go, does an approval from Git count, and is a lockdown borne and got over?
 
 use super::story::{objects, quickstart, running, scale};
-use super::{eventually, one_lab_at_a_time};
+use super::{a_lab, eventually};
 use anyhow::{Context, Result, ensure};
 use jiff::SignedDuration;
 use napkeeper_tests::control_plane::Process;
@@ -16,7 +16,7 @@ const MARK: &str = "napkeeper.io_suspect-since";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn marks_come_and_go_approvals_count_and_a_lockdown_is_got_over() -> Result<()> {
-    let _turn = one_lab_at_a_time().await;
+    let _turn = a_lab().await?;
     let mut lab = Lab::start("provisioner").await?;
     let controller = lab.controller()?;
     controller.line("the cluster has been listed", STEP).await?;

@@ -5,7 +5,7 @@
 
 use super::hooks::{certificate, hint, pod, pools};
 use super::load::{Load, rate_without_hooks};
-use super::{eventually, one_lab_at_a_time, own_address, repository};
+use super::{a_lab_alone, eventually, own_address, repository};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Pod;
@@ -92,7 +92,7 @@ impl Rig {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_follow_each_other_on_one_port_and_every_pod_has_its_hint() -> Result<()> {
-    let _turn = one_lab_at_a_time().await;
+    let _turn = a_lab_alone().await?;
     let rig = Rig::start().await?;
     let bare = rate_without_hooks(&rig.plane).await?;
     let own = own_address();
