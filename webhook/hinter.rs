@@ -10,9 +10,10 @@ use crate::hint::{PlacementHint, market, of_place};
 use crate::mutate::Subject;
 use crate::recent::Recent;
 use jiff::{SignedDuration, Timestamp};
+use napkeeper_core::catalog::InstanceTypes;
 use napkeeper_core::clock::Clock;
 use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::names::{ClaimName, NodeName, ObjectKey};
+use napkeeper_core::names::{ClaimName, NodeClassName, NodeName, ObjectKey};
 use napkeeper_core::scheduling::{Input, MOST_NEW_NODES, Market, Nowhere, Spot, Standing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -156,11 +157,8 @@ impl Office {
             let Ask { subject, answer } = *ask;
             // Nobody waits any more for one that is closed: the time is better spent on the next.
             while !answer.is_closed() {
-                let room = lock(&self.room);
-                let mut room = self
-                    .ready
-                    .wait_timeout_while(room, LOOK_EVERY, |room| room.is_none())
-                    .map_or_else(|poisoned| poisoned.into_inner().0, |(room, _)| room);
+                let room = self.ready.wait_timeout_while(lock(&self.room), LOOK_EVERY, |room| room.is_none());
+                let (mut room, _) = room.unwrap_or_else(PoisonError::into_inner);
                 let find = |standing: &mut Standing| Some(standing.find(&subject.pod));
                 if let Some(hint) = self.hint(&mut room, &subject, find).transpose() {
                     drop(answer.send(hint));
@@ -271,21 +269,21 @@ impl Room {
 
 /// Keeps the room as new as the cluster, until nobody can ask any more.
 async fn keep_new(office: &Weak<Office>, mut snapshots: Snapshots) {
-    let mut known: Option<(Snapshot, Market)> = None;
+    let mut sold: Option<Sold> = None;
     loop {
         let Some(office) = office.upgrade() else { return };
         let begun = Instant::now();
         let snapshot = snapshots.borrow_and_update().clone().filter(|snapshot| office.is_behind(snapshot));
-        let rest = if let Some(snapshot) = snapshot {
-            if !known.as_ref().is_some_and(|(basis, _)| same_market(&snapshot, basis)) {
-                known = catch_unwind(|| (snapshot.market_only(), market(&snapshot))).ok();
-            }
-            let renewed = known.as_ref().is_some_and(|(_, market)| office.renew(&snapshot, market));
+        let renewed = snapshot.map(|snapshot| {
+            sold =
+                sold.take().filter(|sold| sold.holds(&snapshot)).or_else(|| catch_unwind(|| Sold::of(&snapshot)).ok());
+            sold.as_ref().is_some_and(|sold| office.renew(&snapshot, &sold.market))
+        });
+        let rest = match renewed {
+            None => Duration::ZERO,
+            Some(true) => begun.elapsed().saturating_mul(REST).min(LONGEST_REST),
             // Whoever stumbles may stumble over the same again at once.
-            let rest = if renewed { begun.elapsed().saturating_mul(REST) } else { LONGEST_REST };
-            rest.min(LONGEST_REST)
-        } else {
-            Duration::ZERO
+            Some(false) => LONGEST_REST,
         };
         drop(office);
         tokio::time::sleep(rest).await;
@@ -301,15 +299,31 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn same_market(a: &Snapshot, b: &Snapshot) -> bool {
-    let generations = |s: &Snapshot| {
-        [s.pools().generation(), s.classes().generation(), s.daemon_sets().generation(), s.facts_generation()]
-    };
-    let same_types = || {
-        a.instance_types.len() == b.instance_types.len()
-            && a.instance_types.iter().zip(&b.instance_types).all(|(x, y)| x.0 == y.0 && Arc::ptr_eq(x.1, y.1))
-    };
-    generations(a) == generations(b) && same_types()
+/// What pools may buy, and what that was worked out of.
+struct Sold {
+    market: Market,
+    generations: [u64; 4],
+    types: BTreeMap<NodeClassName, InstanceTypes>,
+}
+
+impl Sold {
+    fn of(snapshot: &Snapshot) -> Self {
+        let (generations, types) = (generations(snapshot), snapshot.instance_types.clone());
+        Self { market: market(snapshot), generations, types }
+    }
+
+    /// True while nothing has changed that it was worked out of.
+    fn holds(&self, snapshot: &Snapshot) -> bool {
+        let types = &snapshot.instance_types;
+        self.generations == generations(snapshot)
+            && self.types.len() == types.len()
+            && self.types.iter().zip(types).all(|(x, y)| x.0 == y.0 && Arc::ptr_eq(x.1, y.1))
+    }
+}
+
+fn generations(snapshot: &Snapshot) -> [u64; 4] {
+    let (pools, classes, daemon_sets) = (snapshot.pools(), snapshot.classes(), snapshot.daemon_sets());
+    [pools.generation(), classes.generation(), daemon_sets.generation(), snapshot.facts_generation()]
 }
 
 #[cfg(test)]
@@ -351,14 +365,8 @@ mod tests {
     async fn who_finds_the_queue_full_or_waits_for_too_long_goes_without() {
         let (_cluster, snapshots) = watch::channel(Some(Arc::new(Snapshot::default())));
         let (desk, received) = mpsc::channel(1);
-        let clock = Arc::new(crate::tests::HandClock::default());
-        let office = Arc::new(Office { room: Mutex::default(), ready: Condvar::new(), clock });
-        let hinter = Hinter { desk, snapshots, office };
-        let wire = json!({ "metadata": { "name": "a" }, "spec": { "containers": [] } });
-        let pod = Arc::new(convert::pod(&serde_json::from_value::<WirePod>(wire).unwrap()).unwrap());
-        let subject =
-            || Subject { pod: Arc::clone(&pod), prefix: None, annotations: None, noted: None, dry_run: false };
-        let ask = || hinter.ask(subject(), Duration::from_millis(5));
+        let hinter = Hinter { desk, snapshots, office: Arc::new(office()) };
+        let ask = || hinter.ask(subject("a"), Duration::from_millis(5));
         assert_eq!(ask().await, Err(NoAnswer::Deadline));
         assert_eq!(ask().await, Err(NoAnswer::Overload), "the first is still in the queue");
         drop(received);

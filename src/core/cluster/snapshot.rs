@@ -297,21 +297,6 @@ impl Snapshot {
         }
     }
 
-    /// As much of it as decides what pools may buy, without pods and nodes, which are thousands.
-    #[must_use]
-    pub fn market_only(&self) -> Self {
-        Self {
-            claims: self.claims.clone(),
-            pools: self.pools.clone(),
-            classes: self.classes.clone(),
-            daemon_sets: self.daemon_sets.clone(),
-            instance_types: self.instance_types.clone(),
-            quota: self.quota.clone(),
-            facts_generation: self.facts_generation,
-            ..Self::default()
-        }
-    }
-
     /// The same Snapshot with its indexes built anew. They must equal those kept along the way.
     #[must_use]
     pub fn reindexed(&self) -> Self {
