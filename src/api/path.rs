@@ -57,6 +57,15 @@ impl Path {
         Self(path)
     }
 
+    /// The field or key that it ends with; none for an item, and for the object itself.
+    #[must_use]
+    pub fn last_key(&self) -> Option<&str> {
+        match self.0.last()? {
+            Segment::Key(key) => Some(key),
+            Segment::Index(_) => None,
+        }
+    }
+
     /// The steps.
     #[must_use]
     pub fn segments(&self) -> &[Segment] {

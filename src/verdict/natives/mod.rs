@@ -14,7 +14,7 @@ use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use napkeeper_api::path::{Path, Segment};
+use napkeeper_api::path::Path;
 use serde_json::Value;
 use std::sync::OnceLock;
 
@@ -113,10 +113,7 @@ fn is_younger(issue: &mut Issue, facts: &Facts) -> bool {
     if *issue.rule != table::UNKNOWN_FIELD {
         return false;
     }
-    let last = match issue.path.segments().last() {
-        Some(Segment::Key(key)) => &**key,
-        _ => return false,
-    };
+    let Some(last) = issue.path.last_key() else { return false };
     let Some((_, since)) = YOUNGER.iter().find(|(field, _)| *field == last) else { return false };
     let minor = facts.kubernetes.as_deref().and_then(|version| version.split('.').nth(1)?.parse::<u32>().ok());
     match minor {

@@ -11,7 +11,6 @@ use napkeeper_api::path::Segment;
 use napkeeper_api::wire::describe_pattern;
 use napkeeper_core::suggest::nearest;
 use serde_json::Value;
-use std::sync::Arc;
 
 /// Values that were renamed: the field, what it was, what it is.
 const RENAMED: [(&str, &str, &str); 1] = [("consolidationPolicy", "WhenUnderutilized", "WhenEmptyOrUnderutilized")];
@@ -49,9 +48,7 @@ pub(super) fn not_one_of(value: &Value, node: &Node, place: &Place<'_>) -> Issue
     let path = place.path();
     let names: Vec<&str> = node.allowed.iter().filter_map(Value::as_str).collect();
     let given = value.as_str().unwrap_or_default();
-    let renamed = RENAMED
-        .iter()
-        .find(|(field, old, _)| *old == given && path.segments().last() == Some(&Segment::Key(Arc::from(*field))));
+    let renamed = RENAMED.iter().find(|(field, old, _)| *old == given && path.last_key() == Some(*field));
     let fix = match renamed {
         Some((_, _, now)) => Some(format!("it is now {now}")),
         None => nearest(given, names.iter().copied()).map(|n| format!("did you mean {n}?")),
@@ -64,9 +61,7 @@ pub(super) fn not_one_of(value: &Value, node: &Node, place: &Place<'_>) -> Issue
 
 pub(super) fn missing(name: &str, place: &Place<'_>) -> Issue {
     let path = place.path();
-    let last = path.segments().last();
-    let wanted =
-        WANTED.iter().find(|(parent, field, _)| *field == name && last == Some(&Segment::Key(Arc::from(*parent))));
+    let wanted = WANTED.iter().find(|(parent, field, _)| *field == name && path.last_key() == Some(*parent));
     let fix = wanted.map(|(_, field, value)| format!("add {field}: {value}"));
     Issue::new(&rules::REQUIRED, &path.key(name), format!("required field {name} is missing")).fix(fix)
 }

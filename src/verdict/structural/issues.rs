@@ -3,7 +3,7 @@
 use super::Judged;
 use crate::finding::Issue;
 use crate::rules::structure as rules;
-use napkeeper_api::path::{Path, Segment};
+use napkeeper_api::path::Path;
 use napkeeper_core::suggest::nearest;
 
 /// Fields that older versions had elsewhere: where they stood, and where they stand.
@@ -16,10 +16,7 @@ const MOVED: [(&str, &str); 4] = [
 
 /// What is said about an unknown field, where these names are known.
 pub(super) fn unknown<'n>(at: &Path, names: impl Iterator<Item = &'n str>) -> Issue {
-    let key = match at.segments().last() {
-        Some(Segment::Key(key)) => key,
-        _ => "",
-    };
+    let key = at.last_key().unwrap_or_default();
     let shown = at.to_string();
     let moved = MOVED.iter().find(|(old, _)| *old == shown);
     let fix = match moved {

@@ -54,8 +54,8 @@ pub(crate) fn unreadable_schedule(path: &Path, message: &str) -> Option<Issue> {
     else {
         return None;
     };
-    let is = [(spec, "spec"), (disruption, "disruption"), (budgets, "budgets"), (schedule, "schedule")];
-    if !is.iter().all(|(given, name)| ***given == **name) {
+    let given = [spec, disruption, budgets, schedule].map(|key| &**key);
+    if given != ["spec", "disruption", "budgets", "schedule"] {
         return None;
     }
     let message = format!("{message}; a pool with such a budget allows no disruption at all");
