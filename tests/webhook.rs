@@ -1,7 +1,7 @@
 //! The webhook as it is shipped: how is it started for a test, and where does it answer?
 
-use crate::control_plane::{Process, Program, napkeeper_binary};
-use anyhow::{Context, Result};
+use crate::control_plane::{Process, Program, napkeeper_binary, word};
+use anyhow::Result;
 use std::path::Path;
 use std::time::Duration;
 
@@ -45,13 +45,4 @@ pub async fn listening(program: &Program) -> Result<Listening> {
     let process = Process::spawn("webhook", program)?;
     let line = process.line("webhook listens", STARTS_WITHIN).await?;
     Ok(Listening { admission: word(&line, "admission=")?, health: word(&line, "health=")?, process })
-}
-
-/// What follows a key such as `health=` in a line of a log, as far as the next space.
-///
-/// # Errors
-/// When the key is not there.
-pub fn word(line: &str, key: &str) -> Result<String> {
-    let rest = line.split(key).nth(1).with_context(|| format!("no {key} in {line}"))?;
-    Ok(rest.split_whitespace().next().unwrap_or_default().to_owned())
 }

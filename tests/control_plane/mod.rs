@@ -15,7 +15,7 @@ mod process;
 
 pub use binaries::{Binaries, kubeconform, napkeeper_binary, upstream_crds};
 pub use pki::Identity;
-pub use process::{Process, Program};
+pub use process::{Process, Program, word};
 
 use anyhow::{Context, Result, bail};
 use flags::Layout;

@@ -268,6 +268,15 @@ impl Drop for Process {
     }
 }
 
+/// What follows a key such as `health=` in a line of a log, as far as the next space.
+///
+/// # Errors
+/// When the key is not there.
+pub fn word(line: &str, key: &str) -> Result<String> {
+    let rest = line.split(key).nth(1).with_context(|| format!("no {key} in {line}"))?;
+    Ok(rest.split_whitespace().next().unwrap_or_default().to_owned())
+}
+
 fn tell(guard: &Mutex<ChildStdin>, word: &str) -> std::io::Result<()> {
     let mut pipe = guard.lock().unwrap_or_else(PoisonError::into_inner);
     pipe.write_all(format!("{word}\n").as_bytes())

@@ -7,7 +7,7 @@ use super::{a_lab, eventually};
 use anyhow::{Context, Result, ensure};
 use http::Method;
 use jiff::SignedDuration;
-use napkeeper_tests::control_plane::Process;
+use napkeeper_tests::control_plane::{Process, word};
 use napkeeper_tests::lab::Lab;
 use napkeeper_tests::proxy::{Fate, Rule};
 use serde_json::{Value, json};
@@ -145,7 +145,7 @@ async fn sweep_is(lab: &mut Lab, wanted: &str) -> Result<()> {
 /// Whether it is ready, and the text that says why not.
 async fn readyz(controller: &Process) -> Result<(bool, String)> {
     let line = controller.line("health=", STEP).await?;
-    let address = line.split("health=").nth(1).and_then(|rest| rest.split_whitespace().next()).context("no address")?;
+    let address = word(&line, "health=")?;
     let response = reqwest::get(format!("http://{address}/readyz?verbose")).await?;
     Ok((response.status().is_success(), response.text().await?))
 }

@@ -4,7 +4,7 @@ use super::story::{objects, quickstart, running, scale};
 use super::{a_lab, eventually};
 use anyhow::{Context, Result, ensure};
 use jiff::SignedDuration;
-use napkeeper_tests::control_plane::Process;
+use napkeeper_tests::control_plane::{Process, word};
 use napkeeper_tests::lab::Lab;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -155,7 +155,7 @@ async fn until_fast(lab: &mut Lab, what: &str, mut holds: impl AsyncFnMut(&Lab) 
 /// Each delete and each refusal is an event, a metric and a record.
 async fn everything_was_told(lab: &Lab, controller: &Process) -> Result<()> {
     let line = controller.line("health=", STEP).await?;
-    let address = line.split("health=").nth(1).and_then(|rest| rest.split_whitespace().next()).context("no address")?;
+    let address = word(&line, "health=")?;
     let metrics = reqwest::get(format!("http://{address}/metrics")).await?.text().await?;
     for wanted in [
         "napkeeper_sweep_collected_total{kind=\"Nic\"} 2",

@@ -1,7 +1,7 @@
 //! A hook that runs: where does it listen, and what has it used so far?
 
 use anyhow::{Context, Result, bail};
-use napkeeper_tests::control_plane::{Process, Program};
+use napkeeper_tests::control_plane::{Process, Program, word};
 use napkeeper_tests::webhook::{self, Listening};
 use serde_json::Value;
 use std::path::Path;
@@ -65,7 +65,7 @@ impl Server {
         let words = [crate::hook::CHILD.to_owned(), folder.display().to_string()];
         let process = Process::spawn("nothing", &Program::new(std::env::current_exe()?).args(words))?;
         let line = process.line("listens", STARTS_WITHIN).await?;
-        let admission = webhook::word(&line, "admission=")?;
+        let admission = word(&line, "admission=")?;
         Ok(Self { process, admission, health: None, http: reqwest::Client::new() })
     }
 
