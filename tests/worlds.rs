@@ -90,16 +90,14 @@ pub fn empty_cluster() -> Snapshot {
 pub fn shape(app: &str, cpu_millis: i64, memory_mib: i64, zone_spread: bool) -> Arc<PodShape> {
     let mut selector = Requirements::new();
     selector.add_entry("app", Operator::In, &[app]).expect("a requirement");
-    let spread = Spread { topology_key: Arc::from(labels::ZONE), max_skew: 1, selector };
+    let spread = Spread::over(labels::ZONE, 1, selector);
     Arc::new(PodShape {
-        namespace: named!(Namespace, "default"),
-        labels: Labels::from([(Arc::from("app"), Arc::from(app))]),
-        requests: Resources { pods: 1, ..Resources::cpu_memory(cpu_millis, memory_mib << 20) },
-        selector: Requirements::new(),
-        alternatives: Vec::new(),
-        tolerations: Vec::new(),
         spread: zone_spread.then_some(spread).into_iter().collect(),
-        priority: 0,
+        ..PodShape::plain(
+            named!(Namespace, "default"),
+            Labels::from([(Arc::from("app"), Arc::from(app))]),
+            Resources { pods: 1, ..Resources::cpu_memory(cpu_millis, memory_mib << 20) },
+        )
     })
 }
 
@@ -117,6 +115,8 @@ pub fn pod(shape: &Arc<PodShape>, name: &str, node: Option<&NodeName>) -> Pod {
         phase: if node.is_some() { PodPhase::Running } else { PodPhase::Pending },
         unschedulable: node.is_none(),
         do_not_disrupt: None,
+        nominated: None,
+        claims_devices: false,
         opaque: false,
         volumes: Vec::new(),
     }

@@ -123,21 +123,16 @@ pub(crate) fn cluster(pools: impl IntoIterator<Item = NodePool>) -> Snapshot {
 }
 
 pub(crate) fn shape(app: &str, cpu_millis: i64, gib: i64) -> PodShape {
-    PodShape {
-        namespace: Namespace::new("default").unwrap(),
-        labels: Labels::from([(Arc::from("app"), Arc::from(app))]),
-        requests: Resources { pods: 1, ..Resources::cpu_memory(cpu_millis, gib * GIB) },
-        selector: Requirements::new(),
-        alternatives: Vec::new(),
-        tolerations: Vec::new(),
-        spread: Vec::new(),
-        priority: 0,
-    }
+    PodShape::plain(
+        Namespace::new("default").unwrap(),
+        Labels::from([(Arc::from("app"), Arc::from(app))]),
+        Resources { pods: 1, ..Resources::cpu_memory(cpu_millis, gib * GIB) },
+    )
 }
 
 /// A spread constraint over the pods of one app.
 pub(crate) fn spread(topology_key: &str, app: &str, max_skew: u32) -> Spread {
-    Spread { topology_key: Arc::from(topology_key), max_skew, selector: only(&[("app", &[app])]) }
+    Spread::over(topology_key, max_skew, only(&[("app", &[app])]))
 }
 
 /// A waiting pod.
@@ -155,6 +150,8 @@ pub(crate) fn pod(name: &str, shape: &Arc<PodShape>) -> Pod {
         unschedulable: true,
         do_not_disrupt: None,
         volumes: Vec::new(),
+        nominated: None,
+        claims_devices: false,
         opaque: false,
     }
 }

@@ -66,6 +66,9 @@ fn read(
         spread,
         priority: spec.priority.unwrap_or(0),
         labels,
+        affinity: None,
+        preferences: None,
+        ports: Vec::new(),
     };
     PodTemplate {
         shape: Arc::new(shape),
@@ -157,6 +160,8 @@ fn as_far_as_readable(object: &WirePod, found: &mut Violations) -> Option<Pod> {
         unschedulable,
         do_not_disrupt: template.do_not_disrupt,
         volumes: template.volumes,
+        nominated: None,
+        claims_devices: false,
         opaque: false,
     })
 }

@@ -123,7 +123,7 @@ fn constraint(wire: &TopologySpreadConstraint, labels: &Labels, at: &Path, found
             selector.add(key, Requirement::any_of([value]));
         }
     }
-    Some(Spread { topology_key: Arc::from(normalize(&wire.topology_key)), max_skew: skew?, selector })
+    Some(Spread::over(&normalize(&wire.topology_key), skew?, selector))
 }
 
 /// A label selector; one without terms fits everything.

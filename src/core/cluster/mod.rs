@@ -13,6 +13,7 @@ pub mod pod;
 pub mod pool;
 pub mod record;
 pub mod sweep;
+pub mod topology;
 pub mod volume;
 
 mod snapshot;

@@ -1,5 +1,6 @@
 //! Pods: what do they ask for, and where are they?
 
+pub use super::topology::{PodAffinity, PodTerm, Preferences, Spread};
 use crate::names::{Namespace, NodeName, ObjectKey, ObjectName, Uid};
 use crate::requirements::Requirements;
 use crate::resources::Resources;
@@ -29,17 +30,35 @@ pub struct PodShape {
     pub spread: Vec<Spread>,
     /// Priority; higher goes first.
     pub priority: i32,
+    /// Required affinity to other pods; `None` where there is none, as mostly.
+    pub affinity: Option<Box<PodAffinity>>,
+    /// What it would like beside what it asks for; `None` where that is nothing.
+    pub preferences: Option<Box<Preferences>>,
+    /// Ports of the node that its containers take, restartable init containers among them.
+    pub ports: Vec<HostPort>,
 }
 
-/// A hard topology spread constraint.
+/// A port of the node that a pod takes for itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Spread {
-    /// Node label whose values are the domains.
-    pub topology_key: Arc<str>,
-    /// How many more pods a domain may have than the emptiest one.
-    pub max_skew: u32,
-    /// Which pods of the namespace count.
-    pub selector: Requirements,
+pub struct HostPort {
+    /// Number.
+    pub port: u16,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: Arc<str>,
+    /// The address that it is taken on; `None` is all of them (`0.0.0.0`, `::` or nothing).
+    pub address: Option<Arc<str>>,
+}
+
+impl HostPort {
+    /// True when no node can give both.
+    #[must_use]
+    pub fn conflicts(&self, other: &Self) -> bool {
+        let meet = match (&self.address, &other.address) {
+            (Some(ours), Some(theirs)) => ours == theirs,
+            (None, _) | (_, None) => true,
+        };
+        self.port == other.port && self.protocol == other.protocol && meet
+    }
 }
 
 /// Effect of a taint.
@@ -87,6 +106,24 @@ impl Toleration {
 }
 
 impl PodShape {
+    /// A pod that asks for resources and nothing else.
+    #[must_use]
+    pub fn plain(namespace: Namespace, labels: Labels, requests: Resources) -> Self {
+        Self {
+            namespace,
+            labels,
+            requests,
+            selector: Requirements::new(),
+            alternatives: Vec::new(),
+            tolerations: Vec::new(),
+            spread: Vec::new(),
+            priority: 0,
+            affinity: None,
+            preferences: None,
+            ports: Vec::new(),
+        }
+    }
+
     /// The first taint that keeps the pod away. `PreferNoSchedule` never does.
     #[must_use]
     pub fn untolerated<'t>(&self, taints: impl IntoIterator<Item = &'t Taint>) -> Option<&'t Taint> {
@@ -166,6 +203,10 @@ pub struct Pod {
     pub do_not_disrupt: Option<DoNotDisrupt>,
     /// PersistentVolumeClaims that it uses.
     pub volumes: Vec<ObjectName>,
+    /// The node that kube-scheduler makes room on for it by preemption.
+    pub nominated: Option<NodeName>,
+    /// It asks for devices by ResourceClaims, which are not simulated.
+    pub claims_devices: bool,
     /// Not all of it could be understood. It keeps its node in use, is never disrupted, and no node is made for it.
     pub opaque: bool,
 }
@@ -182,6 +223,7 @@ impl Pod {
     pub fn is_provisionable(&self) -> bool {
         self.node.is_none()
             && self.unschedulable
+            && self.nominated.is_none()
             && !self.opaque
             && self.deleting_at.is_none()
             && !self.is_terminal()

@@ -40,20 +40,15 @@ fn one_of(key: &str, values: &[&str]) -> Requirements {
 }
 
 fn shape(app: &str, cpu_millis: i64) -> PodShape {
-    PodShape {
-        namespace: Namespace::new("default").unwrap(),
-        labels: Labels::from([(Arc::from("app"), Arc::from(app))]),
-        requests: Resources { pods: 1, ..Resources::cpu_memory(cpu_millis, cpu_millis * (GIB / 1000)) },
-        selector: Requirements::new(),
-        alternatives: Vec::new(),
-        tolerations: Vec::new(),
-        spread: Vec::new(),
-        priority: 0,
-    }
+    PodShape::plain(
+        Namespace::new("default").unwrap(),
+        Labels::from([(Arc::from("app"), Arc::from(app))]),
+        Resources { pods: 1, ..Resources::cpu_memory(cpu_millis, cpu_millis * (GIB / 1000)) },
+    )
 }
 
 fn spread_over_zones(app: &str, cpu_millis: i64) -> PodShape {
-    let spread = Spread { topology_key: Arc::from(labels::ZONE), max_skew: 1, selector: one_of("app", &[app]) };
+    let spread = Spread::over(labels::ZONE, 1, one_of("app", &[app]));
     PodShape { spread: vec![spread], ..shape(app, cpu_millis) }
 }
 

@@ -108,6 +108,8 @@ impl Cluster {
             unschedulable: false,
             do_not_disrupt: template.do_not_disrupt,
             volumes,
+            nominated: None,
+            claims_devices: false,
             opaque: false,
         }
     }

@@ -23,16 +23,14 @@ pub(super) fn workloads(chance: &mut Chance) -> Vec<(ObjectKey, Workload)> {
         let own = Labels::from([(Arc::from("app"), Arc::from(name))]);
         let mut selector = Requirements::new();
         selector.add("app", Requirement::any_of([name]));
-        let zonal = Spread { topology_key: Arc::from(labels::ZONE), max_skew: 1, selector };
+        let zonal = Spread::over(labels::ZONE, 1, selector);
         let shape = PodShape {
-            namespace: known(Namespace::new("default")),
-            labels: own,
-            requests: Resources { pods: 1, ..Resources::cpu_memory(cpu, memory << 20) },
-            selector: Requirements::new(),
-            alternatives: Vec::new(),
-            tolerations: Vec::new(),
             spread: spread.then_some(zonal).into_iter().collect(),
-            priority: 0,
+            ..PodShape::plain(
+                known(Namespace::new("default")),
+                own,
+                Resources { pods: 1, ..Resources::cpu_memory(cpu, memory << 20) },
+            )
         };
         let replicas = u32::try_from(replicas).unwrap_or(1);
         (key(name), Workload { template: PodTemplate::new(shape), kind: WorkloadKind::Deployment { replicas } })

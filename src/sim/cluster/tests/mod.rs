@@ -41,16 +41,11 @@ fn labelled(pairs: &[(&str, &str)]) -> Labels {
 }
 
 fn shape(app: &str, cpu_millis: i64) -> PodShape {
-    PodShape {
-        namespace: Namespace::new("default").unwrap(),
-        labels: labelled(&[("app", app)]),
-        requests: Resources { pods: 1, ..Resources::cpu_memory(cpu_millis, cpu_millis * (GIB / 1000)) },
-        selector: Requirements::new(),
-        alternatives: Vec::new(),
-        tolerations: Vec::new(),
-        spread: Vec::new(),
-        priority: 0,
-    }
+    PodShape::plain(
+        Namespace::new("default").unwrap(),
+        labelled(&[("app", app)]),
+        Resources { pods: 1, ..Resources::cpu_memory(cpu_millis, cpu_millis * (GIB / 1000)) },
+    )
 }
 
 fn app_is(app: &str) -> Requirements {
@@ -60,10 +55,7 @@ fn app_is(app: &str) -> Requirements {
 }
 
 fn spread_over_zones(app: &str, cpu_millis: i64) -> PodShape {
-    PodShape {
-        spread: vec![Spread { topology_key: Arc::from(labels::ZONE), max_skew: 1, selector: app_is(app) }],
-        ..shape(app, cpu_millis)
-    }
+    PodShape { spread: vec![Spread::over(labels::ZONE, 1, app_is(app))], ..shape(app, cpu_millis) }
 }
 
 fn vm(name: &str) -> ArmId {

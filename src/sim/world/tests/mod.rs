@@ -77,16 +77,11 @@ fn key(name: &str) -> ObjectKey {
 }
 
 fn mk_deployment(name: &str, replicas: u32, cpu_millis: i64, memory_mib: i64) -> (ObjectKey, Workload) {
-    let shape = PodShape {
-        namespace: Namespace::new("default").unwrap(),
-        labels: Labels::from([(Arc::from("app"), Arc::from(name))]),
-        requests: Resources { pods: 1, ..Resources::cpu_memory(cpu_millis, memory_mib << 20) },
-        selector: Requirements::new(),
-        alternatives: Vec::new(),
-        tolerations: Vec::new(),
-        spread: Vec::new(),
-        priority: 0,
-    };
+    let shape = PodShape::plain(
+        Namespace::new("default").unwrap(),
+        Labels::from([(Arc::from("app"), Arc::from(name))]),
+        Resources { pods: 1, ..Resources::cpu_memory(cpu_millis, memory_mib << 20) },
+    );
     (key(name), Workload { template: PodTemplate::new(shape), kind: WorkloadKind::Deployment { replicas } })
 }
 

@@ -188,6 +188,8 @@ fn pod(index: usize, workload: &Workload<'_>) -> Option<Arc<Pod>> {
         unschedulable: true,
         do_not_disrupt: None,
         volumes: Vec::new(),
+        nominated: None,
+        claims_devices: false,
         opaque: false,
     }))
 }
