@@ -135,6 +135,28 @@ impl Room {
         self.quotas.is_empty() || self.short(facts, capacity_type).is_none()
     }
 
+    /// True when every quota allows one VM in place of another that has been counted.
+    #[must_use]
+    pub fn allows_instead(&self, one: (&SizeFacts, CapacityType), of: (&SizeFacts, CapacityType)) -> bool {
+        let back = self.places(of.0, of.1);
+        self.places(one.0, one.1).into_iter().flatten().all(|place| {
+            let given = if back.contains(&Some(place)) { u64::from(of.0.vcpus) } else { 0 };
+            self.quotas.get(place).is_none_or(|(usage, in_flight)| {
+                let used = usage.used.saturating_add(*in_flight).saturating_add(u64::from(one.0.vcpus));
+                used <= usage.limit.saturating_add(given)
+            })
+        })
+    }
+
+    /// Counts one VM of a size less: it was counted here, and another will be asked for instead.
+    pub fn give_back(&mut self, facts: &SizeFacts, capacity_type: CapacityType) {
+        for place in self.places(facts, capacity_type).into_iter().flatten() {
+            if let Some((_, in_flight)) = self.quotas.get_mut(place) {
+                *in_flight = in_flight.saturating_sub(u64::from(facts.vcpus));
+            }
+        }
+    }
+
     /// Counts one more VM of a size.
     pub fn take(&mut self, facts: &SizeFacts, capacity_type: CapacityType) {
         for place in self.places(facts, capacity_type).into_iter().flatten() {

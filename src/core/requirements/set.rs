@@ -34,6 +34,9 @@ pub enum Incompatible {
 }
 
 impl Requirements {
+    /// No requirements, as a constant.
+    pub const ALL: Self = Self(BTreeMap::new());
+
     /// No requirements.
     #[must_use]
     pub fn new() -> Self {

@@ -1,17 +1,17 @@
 //! Bins: which room is there on nodes that exist and on NodeClaims in flight?
 
 use super::Input;
+use super::axes::{Axes, AxisId, Domain, HOST, ZONE};
 use super::candidates::{Candidate, Offers, daemon_overhead, node_labels_accept};
-use super::demand::Demand;
-use super::outcome::{Outcome, Placement, Target};
-use super::spread::{SpreadBook, cap_per_node, counts_per_node};
+use super::filter::{FilterId, Filters, NodeFilter};
+use super::outcome::Target;
 use crate::catalog::{InstanceType, OfferingKey};
 use crate::cluster::claim::Claim;
 use crate::cluster::node::Node;
-use crate::cluster::pod::{Pod, PodShape};
+use crate::cluster::pod::HostPort;
 use crate::cluster::{NodeUsage, Snapshot};
 use crate::labels;
-use crate::names::{ClaimName, Zone};
+use crate::names::{ClaimName, NodeName};
 use crate::resources::Resources;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,9 +21,10 @@ struct Bin {
     target: Target,
     promise: Promise,
     free: Resources,
-    zone: Option<Zone>,
-    /// Pods placed here in this pass, by shape: for caps per node.
-    placed: BTreeMap<Arc<PodShape>, i64>,
+    zone: Option<Domain>,
+    ports: Vec<HostPort>,
+    /// Pods placed here in this pass, by kind.
+    placed: Vec<(u32, u32)>,
 }
 
 /// Which labels and taints the node has or will have.
@@ -36,15 +37,18 @@ enum Promise {
     Bought(Arc<Offers>, Arc<InstanceType>, OfferingKey),
 }
 
-/// All bins, in the order in which they are filled: nodes by name, then claims by name.
+/// All bins, in the order in which they are filled: nodes by name, then claims by name. Their places are the first sites.
+#[derive(Default)]
 pub(super) struct Bins {
     bins: Vec<Bin>,
     by_claim: BTreeMap<ClaimName, usize>,
-    usage: Snapshot,
+    by_node: BTreeMap<NodeName, usize>,
+    /// By filter and bin: whether the one lets the other through, where that was asked.
+    accepted: Vec<Vec<Option<bool>>>,
 }
 
 impl Bins {
-    pub(super) fn new(input: Input<'_>) -> Self {
+    pub(super) fn new(input: Input<'_>, axes: &mut Axes) -> Self {
         let snapshot = input.snapshot;
         let in_flight: Vec<&Arc<Claim>> = snapshot.claims().values().filter(|c| is_in_flight(c)).collect();
         let settling: BTreeSet<_> = in_flight.iter().filter_map(|c| c.status.provider_id.as_ref()).collect();
@@ -58,78 +62,48 @@ impl Bins {
             let moving = n.provider_id.as_ref().is_some_and(|id| settling.contains(id) || leaving.contains(id));
             n.ready && !n.cordoned && n.deleting_at.is_none() && !moving && !input.without.contains(&n.name)
         };
-        let nodes = snapshot.nodes().values().filter(usable).map(|n| node_bin(n, snapshot.usage(&n.name)));
-        let claims = in_flight.iter().filter_map(|c| claim_bin(c, snapshot));
-        let bins: Vec<Bin> = nodes.chain(claims).collect();
-        let claim = |(i, bin): (usize, &Bin)| match &bin.target {
-            Target::Claim(name) => Some((name.clone(), i)),
-            Target::Node(_) | Target::New(_) => None,
-        };
-        let by_claim = bins.iter().enumerate().filter_map(claim).collect();
-        Self { bins, by_claim, usage: snapshot.clone() }
+        let nodes = snapshot.nodes().values().filter(usable);
+        let mut bins: Vec<Bin> = nodes.map(|n| node_bin(n, snapshot.usage(&n.name), axes)).collect();
+        bins.extend(in_flight.iter().filter_map(|c| claim_bin(c, snapshot, axes)));
+        let mut all = Self { bins, ..Self::default() };
+        for (site, bin) in all.bins.iter().enumerate() {
+            match &bin.promise {
+                Promise::Node(node) => drop(all.by_node.insert(node.name.clone(), site)),
+                Promise::Claim(claim, _) => {
+                    let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_of(id));
+                    all.by_node.extend(node.map(|node| (node.name.clone(), site)));
+                    all.by_claim.insert(claim.name.clone(), site);
+                }
+                Promise::Bought(..) => {}
+            }
+        }
+        all.take_up(snapshot);
+        all
     }
 
-    /// Places as many pods of a demand as there is room for, in one zone if one is given; the rest comes back.
-    pub(super) fn place(
-        &mut self,
-        mut demand: Demand,
-        zone: Option<&Zone>,
-        spread: &mut SpreadBook,
-        outcome: &mut Outcome,
-    ) -> Demand {
-        let cap = cap_per_node(&demand.shape);
-        let snapshot = &self.usage;
-        for bin in &mut self.bins {
-            if demand.pods.is_empty() {
-                break;
-            }
-            if zone.is_some() && bin.zone.as_ref() != zone {
+    /// Counts what is not in the usage of nodes: ports, and pods for which kube-scheduler makes room by preemption.
+    fn take_up(&mut self, snapshot: &Snapshot) {
+        for pod in snapshot.pods().values().filter(|pod| !pod.is_terminal()) {
+            let nominated = pod.nominated.as_ref().filter(|_| pod.node.is_none());
+            let node = pod.node.as_ref().filter(|_| !pod.shape.ports.is_empty()).or(nominated);
+            let Some(bin) = node.and_then(|name| self.by_node.get(name)).and_then(|site| self.bins.get_mut(*site)) else {
                 continue;
-            }
-            let Some(room) = demand.shape.requests.times_in(&bin.free).filter(|n| *n > 0) else { continue };
-            if !bin.accepts(&demand.shape) {
-                continue;
-            }
-            let room = cap.map_or(room, |cap| room.min(cap - bin.alike(&demand.shape, snapshot)));
-            let taken = usize::try_from(room).unwrap_or(0).min(demand.pods.len());
-            bin.take(&demand, taken, outcome);
-            demand.pods.drain(..taken);
-            if let Some(zone) = bin.zone.as_ref().filter(|_| taken > 0) {
-                spread.count(&demand.shape, zone, taken as i64);
+            };
+            bin.ports.extend(pod.shape.ports.iter().cloned());
+            if pod.node.is_none() {
+                bin.free.sub(&pod.shape.requests);
             }
         }
-        demand
     }
 
-    /// Places a pod on the claim that was made for it, if that is in flight and still has the room.
-    pub(super) fn keep_promise(
-        &mut self,
-        pod: &Arc<Pod>,
-        claim: &ClaimName,
-        spread: &mut SpreadBook,
-        outcome: &mut Outcome,
-    ) -> bool {
-        let Some(bin) = self.by_claim.get(claim).and_then(|i| self.bins.get_mut(*i)) else { return false };
-        if !pod.shape.requests.fits(&bin.free) || !bin.accepts(&pod.shape) {
-            return false;
-        }
-        bin.take(&Demand { shape: Arc::clone(&pod.shape), pods: vec![Arc::clone(pod)], zone: None }, 1, outcome);
-        if let Some(zone) = &bin.zone {
-            spread.count(&pod.shape, zone, 1);
-        }
-        true
+    /// The site of a claim in flight.
+    pub(super) fn site_of_claim(&self, claim: &ClaimName) -> Option<usize> {
+        self.by_claim.get(claim).copied()
     }
 
-    /// The first bin from the place `from` on with room for one pod of a shape, in one zone if one is given.
-    pub(super) fn find(&self, shape: &PodShape, zone: Option<&Zone>, from: usize) -> Option<usize> {
-        let cap = cap_per_node(shape);
-        let fits = |bin: &Bin| {
-            (zone.is_none() || bin.zone.as_ref() == zone)
-                && shape.requests.fits(&bin.free)
-                && bin.accepts(shape)
-                && cap.is_none_or(|cap| bin.alike(shape, &self.usage) < cap)
-        };
-        (from..self.bins.len()).find(|i| fits(&self.bins[*i]))
+    /// The site of a node that pods may still go to.
+    pub(super) fn site_of(&self, node: &NodeName) -> Option<Domain> {
+        self.by_node.get(node).map(|site| *site as Domain)
     }
 
     /// How many there are.
@@ -137,9 +111,12 @@ impl Bins {
         self.bins.len()
     }
 
-    /// What a bin stands for, and its zone.
-    pub(super) fn at(&self, place: usize) -> Option<(&Target, Option<&Zone>)> {
-        self.bins.get(place).map(|bin| (&bin.target, bin.zone.as_ref()))
+    pub(super) fn target(&self, site: usize) -> &Target {
+        &self.bins[site].target
+    }
+
+    pub(super) fn zone(&self, site: usize) -> Option<Domain> {
+        self.bins[site].zone
     }
 
     /// The place of what a bin stands for: they are in the order of their targets.
@@ -147,78 +124,118 @@ impl Bins {
         self.bins.binary_search_by(|bin| bin.target.cmp(target)).ok()
     }
 
-    /// Counts one pod of a shape in a bin.
-    pub(super) fn put(&mut self, place: usize, shape: &Arc<PodShape>) {
-        if let Some(bin) = self.bins.get_mut(place) {
-            bin.free.sub(&shape.requests);
-            *bin.placed.entry(Arc::clone(shape)).or_insert(0) += 1;
+    /// Where a bin lies on an axis; `None` where its node has no such label, or it is not known yet.
+    pub(super) fn domain(&self, site: usize, axis: AxisId, axes: &mut Axes) -> Option<Domain> {
+        match axis {
+            HOST => Some(site as Domain),
+            ZONE => self.bins[site].zone,
+            _ => {
+                let value = self.bins[site].label(&Arc::clone(axes.key(axis)))?;
+                Some(axes.domain(axis, &value))
+            }
+        }
+    }
+
+    /// The same, of values that the axis knows.
+    pub(super) fn known_domain(&self, site: usize, axis: AxisId, axes: &Axes) -> Option<Domain> {
+        match axis {
+            HOST => Some(site as Domain),
+            ZONE => self.bins[site].zone,
+            _ => axes.known(axis, &*self.bins[site].label(axes.key(axis))?),
+        }
+    }
+
+    /// What has been placed on each bin that a filter lets through.
+    pub(super) fn each_placed(&self, filter: Option<&NodeFilter>, mut visit: impl FnMut(usize, &[(u32, u32)])) {
+        for (site, bin) in self.bins.iter().enumerate() {
+            if filter.is_none_or(|filter| bin.lets(filter)) {
+                visit(site, &bin.placed);
+            }
+        }
+    }
+
+    /// True when a filter lets a bin's node through.
+    pub(super) fn lets(&self, site: usize, filter: &NodeFilter) -> bool {
+        self.bins[site].lets(filter)
+    }
+
+    /// The same, remembered.
+    pub(super) fn accepts(&mut self, site: usize, filter: FilterId, filters: &Filters) -> bool {
+        if self.accepted.len() <= filter {
+            self.accepted.resize(filter + 1, Vec::new());
+        }
+        let known = &mut self.accepted[filter];
+        if known.len() < self.bins.len() {
+            known.resize(self.bins.len(), None);
+        }
+        *known[site].get_or_insert_with(|| self.bins[site].lets(filters.get(filter)))
+    }
+
+    /// How many pods that ask for this there is room for; more than anybody has where nothing is asked for.
+    pub(super) fn room_for(&self, site: usize, requests: &Resources, ports: &[HostPort]) -> i64 {
+        let bin = &self.bins[site];
+        let taken = ports.iter().any(|port| bin.ports.iter().any(|other| other.conflicts(port)));
+        let most = requests.times_in(&bin.free).unwrap_or(i64::MAX);
+        match (taken, ports.is_empty()) {
+            (true, _) => 0,
+            (false, true) => most,
+            (false, false) => most.min(1),
+        }
+    }
+
+    /// Takes the room for some pods of a kind.
+    pub(super) fn put(&mut self, site: usize, (kind, pods): (u32, u32), requests: &Resources, ports: &[HostPort]) {
+        let bin = &mut self.bins[site];
+        bin.free.sub(&requests.times(i64::from(pods)));
+        bin.ports.extend(ports.iter().cloned());
+        match bin.placed.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, there)) => *there += pods,
+            None => bin.placed.push((kind, pods)),
         }
     }
 
     /// Adds a node that is yet to be made, after all others. Its number must be larger than those before.
     pub(super) fn add(&mut self, number: usize, offering: OfferingKey, offers: &Arc<Offers>, of: &Candidate) {
+        let zone = offers.zones.iter().position(|zone| *zone == offering.zone);
         self.bins.push(Bin {
             target: Target::New(number),
-            zone: Some(offering.zone.clone()),
+            zone: zone.map(|zone| zone as Domain),
             promise: Promise::Bought(Arc::clone(offers), Arc::clone(&of.instance), offering),
             free: of.room.clone(),
-            placed: BTreeMap::new(),
+            ports: offers.daemon_ports.clone(),
+            placed: Vec::new(),
         });
-    }
-
-    /// Pods that were placed in this pass: shape, zone, how many.
-    pub(super) fn placed(&self) -> impl Iterator<Item = (&Arc<PodShape>, &Zone, i64)> {
-        self.bins
-            .iter()
-            .filter_map(|bin| Some((bin, bin.zone.as_ref()?)))
-            .flat_map(|(bin, zone)| bin.placed.iter().map(move |(shape, pods)| (shape, zone, *pods)))
-    }
-
-    /// Zones with a node or claim that accepts the shape, full or not.
-    pub(super) fn zones_for(&self, shape: &PodShape) -> BTreeSet<Zone> {
-        self.bins.iter().filter(|b| b.accepts(shape)).filter_map(|b| b.zone.clone()).collect()
     }
 }
 
 impl Bin {
-    fn accepts(&self, shape: &PodShape) -> bool {
+    fn lets(&self, filter: &NodeFilter) -> bool {
         let (labels, taints) = match &self.promise {
-            Promise::Node(node) => (shape.accepts_labels(&node.labels), &node.taints),
+            Promise::Node(node) => (filter.accepts_labels(&node.labels), &node.taints),
             Promise::Claim(claim, offerings) => {
                 let fits = |(instance, key): &(Arc<InstanceType>, OfferingKey)| {
-                    node_labels_accept(shape, instance, key, &claim.spec.labels)
+                    node_labels_accept(filter, instance, key, &claim.spec.labels)
                 };
                 (offerings.iter().all(fits), &claim.spec.taints)
             }
             Promise::Bought(offers, instance, key) => {
-                (node_labels_accept(shape, instance, key, &offers.labels), &offers.pool.taints)
+                (node_labels_accept(filter, instance, key, &offers.labels), &offers.pool.taints)
             }
         };
-        labels && shape.untolerated(taints).is_none()
+        labels && filter.untolerated(taints).is_none()
     }
 
-    /// Pods here that the shape's own host name constraints count.
-    fn alike(&self, shape: &PodShape, snapshot: &Snapshot) -> i64 {
-        let running = match &self.target {
-            Target::Node(name) => snapshot.usage(name).map_or(0, |usage| {
-                let shapes = usage.pods.iter().filter_map(|key| snapshot.pods().get(key));
-                shapes.filter(|pod| counts_per_node(shape, &pod.shape)).count() as i64
+    /// The value of a label, where it is the same whatever the node becomes.
+    fn label(&self, key: &str) -> Option<Arc<str>> {
+        let of_size = |instance: &InstanceType| instance.requirements.get(key)?.single().map(Arc::clone);
+        match &self.promise {
+            Promise::Node(node) => node.labels.get(key).cloned(),
+            Promise::Bought(offers, instance, _) => offers.labels.get(key).cloned().or_else(|| of_size(instance)),
+            Promise::Claim(claim, offerings) => claim.spec.labels.get(key).cloned().or_else(|| {
+                let first = of_size(&offerings.first()?.0)?;
+                offerings.iter().all(|(instance, _)| of_size(instance).as_ref() == Some(&first)).then_some(first)
             }),
-            Target::Claim(_) | Target::New(_) => 0,
-        };
-        let placed: i64 = self.placed.iter().filter(|(other, _)| counts_per_node(shape, other)).map(|(_, n)| n).sum();
-        running + placed
-    }
-
-    fn take(&mut self, demand: &Demand, pods: usize, outcome: &mut Outcome) {
-        if pods == 0 {
-            return;
         }
-        self.free.sub(&demand.shape.requests.times(pods as i64));
-        *self.placed.entry(Arc::clone(&demand.shape)).or_insert(0) += pods as i64;
-        outcome
-            .placements
-            .extend(demand.pods[..pods].iter().map(|p| Placement { pod: p.key.clone(), target: self.target.clone() }));
     }
 }
 
@@ -227,30 +244,29 @@ fn is_in_flight(claim: &Claim) -> bool {
     claim.deleting_at.is_none() && claim.status.launch_failed.is_none() && claim.status.initialized.is_none()
 }
 
-fn node_bin(node: &Arc<Node>, usage: Option<&NodeUsage>) -> Bin {
+fn node_bin(node: &Arc<Node>, usage: Option<&NodeUsage>, axes: &mut Axes) -> Bin {
     let free = usage.map_or_else(|| node.allocatable.clone(), |u| node.allocatable.minus(&u.requested));
     Bin {
         target: Target::Node(node.name.clone()),
-        promise: Promise::Node(Arc::clone(node)),
         free,
-        zone: node.label(labels::ZONE).and_then(|z| Zone::new(z).ok()),
-        placed: BTreeMap::new(),
+        zone: node.labels.get(labels::ZONE).map(|zone| axes.domain(ZONE, zone)),
+        promise: Promise::Node(Arc::clone(node)),
+        ports: Vec::new(),
+        placed: Vec::new(),
     }
 }
 
 /// The bin of a claim in flight: the least room that any offering it may end on has, less daemons and pods that are
 /// bound to its node already. `None` when none of its offerings is known any more.
-fn claim_bin(claim: &Arc<Claim>, snapshot: &Snapshot) -> Option<Bin> {
+fn claim_bin(claim: &Arc<Claim>, snapshot: &Snapshot, axes: &mut Axes) -> Option<Bin> {
     let types = snapshot.instance_types.get(&claim.spec.class)?;
     let wanted: Vec<&OfferingKey> = match &claim.intent {
         Some(intent) => vec![&intent.offering.key],
         None => claim.spec.planned.iter().map(|p| &p.key).collect(),
     };
-    let known = |key: &&OfferingKey| {
-        let instance = types.iter().find(|t| t.facts.name == key.size)?;
-        Some((Arc::clone(instance), (*key).clone()))
-    };
-    let offerings: Vec<(Arc<InstanceType>, OfferingKey)> = wanted.iter().filter_map(known).collect();
+    let find = |key: &OfferingKey| types.binary_search_by(|t| t.facts.name.cmp(&key.size)).ok();
+    let offerings: Vec<(Arc<InstanceType>, OfferingKey)> =
+        wanted.iter().filter_map(|key| Some((Arc::clone(&types[find(key)?]), (*key).clone()))).collect();
     let mut free: Option<Resources> = None;
     for (instance, _) in &offerings {
         let daemons = daemon_overhead(snapshot, instance, &claim.spec.labels, &claim.spec.taints);
@@ -266,13 +282,14 @@ fn claim_bin(claim: &Arc<Claim>, snapshot: &Snapshot) -> Option<Bin> {
         free.sub(&usage.requested.minus(&usage.daemons));
     }
     let first = wanted.first().map(|key| &key.zone);
-    let zone = first.filter(|z| wanted.iter().all(|key| key.zone == **z)).cloned();
+    let zone = first.filter(|z| wanted.iter().all(|key| key.zone == **z));
     Some(Bin {
         target: Target::Claim(claim.name.clone()),
         promise: Promise::Claim(Arc::clone(claim), offerings),
         free,
-        zone,
-        placed: BTreeMap::new(),
+        zone: zone.map(|zone| axes.domain(ZONE, &zone.text())),
+        ports: Vec::new(),
+        placed: Vec::new(),
     })
 }
 
@@ -290,3 +307,4 @@ fn least_of(a: &Resources, b: &Resources) -> Resources {
         ..extended
     }
 }
+

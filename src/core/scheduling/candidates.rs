@@ -1,9 +1,10 @@
 //! Candidates: which offerings may a NodePool buy, and which pods does each accept?
 
 use super::Unavailable;
+use super::filter::NodeFilter;
 use crate::catalog::{CapacityType, InstanceType, Offering, OfferingKey, SizeFacts};
 use crate::cluster::Snapshot;
-use crate::cluster::pod::{Labels, PodShape, Taint};
+use crate::cluster::pod::{HostPort, Labels, Taint};
 use crate::cluster::pool::NodePool;
 use crate::facts::Room;
 use crate::labels;
@@ -13,8 +14,11 @@ use crate::requirements::{Requirement, Requirements};
 use crate::resources::Resources;
 use jiff::Timestamp;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// Most zones that are told apart: one bit each. No region has more than three.
+pub(super) const MOST_ZONES: usize = 32;
 
 /// A VM size at a capacity type, in all zones where the pool may buy it.
 #[derive(Debug)]
@@ -35,10 +39,12 @@ pub(super) struct Offers {
     pub(super) pool: Arc<NodePool>,
     /// Labels that the pool gives every node.
     pub(super) labels: Labels,
-    /// Zones, in the order of their bits.
-    pub(super) zones: Vec<Zone>,
+    /// Zones, in the order of their bits: the same for all pools.
+    pub(super) zones: Arc<[Zone]>,
     /// Cheapest first.
     pub(super) candidates: Vec<Candidate>,
+    /// Ports of every node that its DaemonSets take.
+    pub(super) daemon_ports: Vec<HostPort>,
     /// Fields of the class for which the pool buys nothing at all.
     pub(super) unhonoured: Option<Arc<str>>,
 }
@@ -47,6 +53,8 @@ pub(super) struct Offers {
 #[derive(Debug)]
 pub struct Market {
     pub(super) offers: Vec<Arc<Offers>>,
+    /// Zones of all offerings, in the order of their bits.
+    pub(super) zones: Arc<[Zone]>,
     /// What Azure's quotas leave.
     pub(super) room: Room,
 }
@@ -56,16 +64,18 @@ impl Market {
     #[must_use]
     pub fn new(snapshot: &Snapshot, unavailable: &Unavailable, now: Timestamp) -> Self {
         let dynamic = snapshot.pools().values().filter(|p| p.replicas.is_none());
+        let zones = zones_of(snapshot);
         let mut offers: Vec<Arc<Offers>> = dynamic
             .filter_map(|pool| {
                 let types = snapshot.instance_types.get(&pool.class)?;
-                Some(Arc::new(Offers::new(pool, types, snapshot, |facts, offering| {
+                let available = |facts: &SizeFacts, offering: &Offering| {
                     !unavailable.blocks(facts, &offering.zone, offering.capacity_type, now)
-                })))
+                };
+                Some(Arc::new(Offers::new(pool, (types, &zones), snapshot, available)))
             })
             .collect();
         offers.sort_by_key(|o| (Reverse(o.pool.weight), o.pool.name.clone()));
-        Self { offers, room: Room::of(snapshot, now) }
+        Self { offers, zones, room: Room::of(snapshot, now) }
     }
 }
 
@@ -73,12 +83,11 @@ impl Offers {
     /// Filters the instance types of the pool's class by its requirements and by what is available.
     fn new(
         pool: &Arc<NodePool>,
-        types: &[Arc<InstanceType>],
+        (types, zones): (&[Arc<InstanceType>], &Arc<[Zone]>),
         snapshot: &Snapshot,
         available: impl Fn(&SizeFacts, &Offering) -> bool,
     ) -> Self {
         let labels = pool_labels(pool);
-        let zones = zones_of(types);
         let mut candidates = Vec::new();
         for instance in types {
             if !pool.requirements.admits(&instance.requirements, |_| true) || !pool_keys_hold(pool, instance, &labels) {
@@ -110,28 +119,47 @@ impl Offers {
         let class =
             snapshot.classes().get(&pool.class).filter(|class| types.is_empty() && !class.unhonoured.is_empty());
         let unhonoured = class.map(|class| Arc::from(class.unhonoured.join(", ")));
-        Self { pool: Arc::clone(pool), labels, zones, candidates, unhonoured }
+        let daemon_ports = daemon_ports(snapshot, &labels, &pool.taints);
+        Self { pool: Arc::clone(pool), labels, zones: Arc::clone(zones), candidates, daemon_ports, unhonoured }
     }
 
-    /// Bits of the zones that a shape's selector, or the zone it is pinned to, allows.
-    pub(super) fn zone_mask(&self, shape: &PodShape, pinned: Option<&Zone>) -> u32 {
-        let selector = &shape.selector;
-        self.mask_of(|zone| pinned.is_none_or(|p| p == zone) && selector.allows(labels::ZONE, Some(zone.as_str())))
+    /// Bits of the zones in which a node of each candidate is let through by a filter; none at all where the pool has a
+    /// taint that is not tolerated.
+    pub(super) fn accepted(&self, filter: &NodeFilter) -> Vec<u32> {
+        let untolerated = filter.untolerated(&self.pool.taints).is_some();
+        let allowed = self.mask_of(|zone| filter.selector.allows(labels::ZONE, Some(zone.as_str())));
+        let mask = if untolerated { 0 } else { allowed };
+        self.candidates.iter().map(|candidate| self.accepts(filter, candidate, mask)).collect()
     }
 
-    /// Bits of those zones of `mask` in which a node of this candidate has the labels that the shape asks for.
-    pub(super) fn accepts(&self, shape: &PodShape, candidate: &Candidate, mask: u32) -> u32 {
+    /// True when a filter lets a node of a candidate through that is in one of these zones; 0 stands for all of its zones.
+    pub(super) fn lets(&self, filter: &NodeFilter, candidate: &Candidate, zones: u32) -> bool {
+        let zones = if zones == 0 { candidate.zones } else { zones };
+        let allowed = self.mask_of(|zone| filter.selector.allows(labels::ZONE, Some(zone.as_str())));
+        filter.untolerated(&self.pool.taints).is_none() && self.accepts(filter, candidate, zones & allowed) != 0
+    }
+
+    /// Bits of those zones of `mask` in which a node of this candidate has the labels that a filter asks for.
+    fn accepts(&self, filter: &NodeFilter, candidate: &Candidate, mask: u32) -> u32 {
         let fits = |asked: &Requirements, zone: Option<&Zone>| {
             labels_fit(asked, &candidate.instance, candidate.capacity_type, zone, &self.labels)
         };
         let mask = mask & candidate.zones;
-        if mask == 0 || !fits(&shape.selector, None) {
-            0
-        } else if shape.alternatives.is_empty() {
-            mask
-        } else {
-            // An alternative may name zone and size together, so each zone is asked apart.
-            mask & self.mask_of(|zone| shape.alternatives.iter().any(|asked| fits(asked, Some(zone))))
+        if mask == 0 || !fits(&filter.selector, None) {
+            return 0;
+        }
+        // An alternative may name zone and size together, so each zone is asked apart.
+        let in_zone = |list: &Vec<Requirements>| self.mask_of(|zone| list.iter().any(|asked| fits(asked, Some(zone))));
+        filter.alternatives.iter().fold(mask, |mask, list| if mask == 0 { 0 } else { mask & in_zone(list) })
+    }
+
+    /// The value of a label that nodes of a candidate have, beside those that the pool gives them; `None` for zones, of
+    /// which a candidate may have several.
+    pub(super) fn label(&self, candidate: &Candidate, key: &str) -> Option<Arc<str>> {
+        match key {
+            labels::CAPACITY_TYPE => Some(Arc::from(candidate.capacity_type.as_str())),
+            labels::PRIORITY | labels::SCALE_SET_PRIORITY => Some(Arc::from(candidate.capacity_type.priority())),
+            key => candidate.instance.requirements.get(key)?.single().map(Arc::clone),
         }
     }
 
@@ -184,26 +212,21 @@ fn allowed(pool: &NodePool, offering: &Offering) -> bool {
         && pool.requirements.allows(labels::SCALE_SET_PRIORITY, Some(priority))
 }
 
-fn zones_of(types: &[Arc<InstanceType>]) -> Vec<Zone> {
-    let mut zones: Vec<Zone> = Vec::new();
-    for offering in types.iter().flat_map(|t| &t.offerings) {
-        if !zones.contains(&offering.zone) && zones.len() < 32 {
-            zones.push(offering.zone.clone());
-        }
-    }
-    zones.sort();
-    zones
+fn zones_of(snapshot: &Snapshot) -> Arc<[Zone]> {
+    let types = snapshot.instance_types.values().flat_map(|types| types.iter());
+    let all: BTreeSet<&Zone> = types.flat_map(|t| &t.offerings).map(|offering| &offering.zone).collect();
+    all.into_iter().take(MOST_ZONES).cloned().collect()
 }
 
 /// True when a node of this offering, with these labels of its pool, accepts the shape.
 pub(super) fn node_labels_accept(
-    shape: &PodShape,
+    filter: &NodeFilter,
     instance: &InstanceType,
     key: &OfferingKey,
     own: &BTreeMap<Arc<str>, Arc<str>>,
 ) -> bool {
     let fits = |asked: &Requirements| labels_fit(asked, instance, key.capacity_type, Some(&key.zone), own);
-    fits(&shape.selector) && (shape.alternatives.is_empty() || shape.alternatives.iter().any(fits))
+    fits(&filter.selector) && filter.alternatives.iter().all(|list| list.iter().any(fits))
 }
 
 /// True when each requirement holds on a node of this size and capacity type; the zone is left open unless given.
@@ -250,6 +273,17 @@ pub(super) fn daemon_overhead(
         }
     }
     sum
+}
+
+/// Ports that DaemonSets take on nodes with these labels, where those decide it.
+fn daemon_ports(snapshot: &Snapshot, own: &Labels, taints: &[Taint]) -> Vec<HostPort> {
+    let daemons = snapshot.daemon_sets().values().map(|daemon| &daemon.shape);
+    let with_ports = daemons.filter(|shape| !shape.ports.is_empty() && shape.untolerated(taints).is_none());
+    let may = with_ports.filter(|shape| {
+        let decided = |(key, asked): (&Arc<str>, &Requirement)| own.get(key).is_none_or(|v| asked.allows(Some(v)));
+        shape.selector.iter().all(decided)
+    });
+    may.flat_map(|shape| shape.ports.iter().cloned()).collect()
 }
 
 /// What a pool's nodes are required to be, narrowed to some offerings: the requirements of a NodeClaim.

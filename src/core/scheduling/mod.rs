@@ -2,18 +2,32 @@
 //!
 //! A simulation of what kube-scheduler will do, and of what it could do with new nodes. It tries, in this order:
 //! nodes that exist (those that nobody manages too), NodeClaims in flight, and new nodes of each NodePool by weight.
-//! New nodes are bought greedily: of all offerings, the one whose price is lowest against the value of the waiting
-//! pods it would hold. Nothing is read but the Snapshot, and nothing is written but the [`Outcome`].
+//! Nothing is read but the Snapshot, and nothing is written but the [`Outcome`].
+//!
+//! [`solve`] goes through the pods; [`kinds`] says which are alike, [`topology`] counts neighbours, [`bins`] is the room
+//! that there is, [`open`] the nodes that are thought of, [`choice`] what those may become, [`buy`] what is bought for
+//! pods that ask nothing of each other.
 
+mod allowance;
+mod axes;
 mod bins;
+mod buy;
 mod candidates;
-mod demand;
+mod choice;
+mod filter;
+mod finish;
+mod ground;
+mod kinds;
+mod open;
 mod outcome;
-mod pack;
+mod relax;
 mod remedy;
-mod spread;
+mod search;
+mod solve;
 mod standing;
+mod topology;
 mod unavailable;
+mod why;
 
 pub use candidates::Market;
 pub(crate) use candidates::claim_requirements;
@@ -25,10 +39,7 @@ pub use unavailable::{Scope, Unavailable};
 use crate::cluster::Snapshot;
 use crate::cluster::pod::Pod;
 use crate::names::{ClaimName, NodeName, ObjectKey};
-use bins::Bins;
-use demand::Demand;
-use pack::Packer;
-use spread::SpreadBook;
+use solve::Solver;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -53,70 +64,29 @@ pub const MOST_NEW_NODES: usize = 5_000;
 /// Places pods: existing nodes first, then NodeClaims in flight, then new nodes.
 #[must_use]
 pub fn schedule(input: Input<'_>, pods: &[Arc<Pod>]) -> Outcome {
+    // Pods that are to be placed anew leave the place where they run now.
+    let leaving: BTreeSet<&ObjectKey> = pods.iter().filter(|p| p.node.is_some()).map(|p| &p.key).collect();
+    let is_topological = pods.iter().any(|pod| {
+        let shape = &pod.shape;
+        shape.affinity.is_some() || shape.preferences.is_some() || !shape.spread.is_empty()
+    });
     let mut outcome = Outcome::default();
-    let mut spread = SpreadBook::new(input.snapshot, input.without, pods);
-    let mut bins = Bins::new(input);
-    let promised = |pod: &&Arc<Pod>| {
-        let claim = input.promised.get(&pod.key);
-        claim.is_some_and(|claim| bins.keep_promise(pod, claim, &mut spread, &mut outcome))
-    };
-    let (_, others): (Vec<&Arc<Pod>>, Vec<&Arc<Pod>>) = pods.iter().partition(promised);
-    let demands = Demand::group(others);
-    let mut rest = Vec::new();
-    let mut packer = Packer::new(input);
-    for demand in demands {
-        if let Some(why) = SpreadBook::unsupported(&demand.shape) {
-            outcome.refuse(demand.pods, vec![(None, why)]);
-        } else if SpreadBook::is_zonal(&demand.shape) {
-            place_by_zone(demand, &mut bins, &mut spread, &packer, &mut outcome, &mut rest);
-        } else {
-            let left = bins.place(demand, None, &mut spread, &mut outcome);
-            rest.extend((!left.pods.is_empty()).then_some(left));
+    let mut solver = Solver::new(input, &leaving, is_topological);
+    let mut waiting = Vec::with_capacity(pods.len());
+    for pod in pods {
+        if pod.claims_devices {
+            outcome.refuse(vec![Arc::clone(pod)], vec![(None, WhyNot::Devices)]);
+        } else if !input.promised.get(&pod.key).is_some_and(|claim| solver.keep_promise(pod, claim)) {
+            waiting.push(Arc::clone(pod));
         }
     }
-    let homeless = packer.pack(rest, &mut outcome);
-    spread.settle(&homeless, &mut outcome);
+    let homeless = solver.solve(waiting);
+    finish::finish(&solver, &mut outcome);
+    for demand in homeless {
+        let why = why::why_not(&mut solver, demand.family.bare);
+        outcome.refuse(demand.pods, why);
+    }
     outcome
-}
-
-/// Places pods with zone spread constraints one by one, each in the zone that has fewest; what needs a new node is
-/// pinned to its zone.
-#[expect(clippy::too_many_arguments, reason = "the parts of one simulation, which only this loop needs together")]
-fn place_by_zone(
-    demand: Demand,
-    bins: &mut Bins,
-    spread: &mut SpreadBook,
-    packer: &Packer,
-    outcome: &mut Outcome,
-    rest: &mut Vec<Demand>,
-) {
-    let offered = packer.zones_for(&demand.shape);
-    let mut zones = offered.clone();
-    let promised = bins.zones_for(&demand.shape);
-    spread.add_domains(&demand.shape, &promised);
-    zones.extend(promised);
-    let first_pinned = rest.len();
-    for pod in &demand.pods {
-        let mut homeless = true;
-        for zone in spread.order(&demand.shape, &zones) {
-            if bins.place(demand.only(pod), Some(&zone), spread, outcome).pods.is_empty() {
-                homeless = false;
-                break;
-            }
-            if offered.contains(&zone) {
-                spread.count(&demand.shape, &zone, 1);
-                match rest[first_pinned..].iter_mut().find(|d| d.zone.as_ref() == Some(&zone)) {
-                    Some(pinned) => pinned.pods.push(Arc::clone(pod)),
-                    None => rest.push(Demand { zone: Some(zone), ..demand.only(pod) }),
-                }
-                homeless = false;
-                break;
-            }
-        }
-        if homeless {
-            outcome.refuse(vec![Arc::clone(pod)], vec![(None, WhyNot::Spread)]);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -87,8 +87,12 @@ pub enum WhyNot {
     Quota(QuotaShort),
     /// The spread constraints leave no zone.
     Spread,
-    /// The topology key of a spread constraint is not understood.
-    TopologyKey(Arc<str>),
+    /// No node is, or would be, where the pods that they must be near to are.
+    Affinity,
+    /// Wherever a node is, or would be, there are pods that keep them away, or that they must not be near to.
+    AntiAffinity,
+    /// They claim devices, which are not simulated.
+    Devices,
     /// The number of new nodes is limited, and used up.
     NewNodes,
 }
@@ -108,8 +112,10 @@ impl fmt::Display for WhyNot {
             Self::Limit => f.write_str("the pool's limits are reached"),
             Self::Quota(short) => write!(f, "{short}"),
             Self::Spread => f.write_str("the spread constraints leave no zone"),
-            Self::TopologyKey(key) => {
-                write!(f, "topology key {key} is not understood; use zone or hostname")
+            Self::Affinity => f.write_str("no node would be near to the pods that their affinity asks for"),
+            Self::AntiAffinity => f.write_str("pod anti-affinity leaves no node and no zone"),
+            Self::Devices => {
+                f.write_str("they claim devices (resourceClaims), which are not simulated: no node is made for them")
             }
             Self::NewNodes => f.write_str("no more new nodes may be bought in this pass"),
         }

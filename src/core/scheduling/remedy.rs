@@ -4,8 +4,10 @@
 //! pool where that is least is the nearest.
 
 use super::candidates::{Candidate, Offers};
-use super::pack::{Packer, PoolState};
-use crate::cluster::pod::{PodShape, Taint, TaintEffect};
+use super::allowance::Allowance;
+use super::filter::NodeFilter;
+use super::open::Shop;
+use crate::cluster::pod::{PodShape, Taint, TaintEffect, Toleration};
 use crate::cluster::pool::amount;
 use crate::facts::QuotaShort;
 use crate::names::NodePoolName;
@@ -55,19 +57,19 @@ impl Change {
 }
 
 /// The least change that gives a pod of this shape a new node; `None` when no pool can be helped.
-pub(super) fn remedy(packer: &Packer, shape: &PodShape) -> Option<Remedy> {
-    let remedies = packer.pools.iter().filter_map(|pool| {
-        let changes = changes(pool, shape)?;
+pub(super) fn remedy(shop: &Shop, shape: &PodShape) -> Option<Remedy> {
+    let remedies = (0..shop.choices.pools()).filter_map(|pool| {
+        let offers = shop.choices.offers(pool);
+        let changes = changes(offers, &shop.allowance, shape)?;
         let weight: usize = changes.iter().map(Change::weight).sum();
-        Some((weight, Remedy { pool: pool.offers.pool.name.clone(), changes }))
+        Some((weight, Remedy { pool: offers.pool.name.clone(), changes }))
     });
     // The first of equals has the greater weight, and comes first anyway.
     remedies.min_by_key(|(weight, _)| *weight).map(|(_, remedy)| remedy)
 }
 
 /// All that stands between a shape and a pool; `None` when that is nothing a pod or its pool could change.
-fn changes(pool: &PoolState, shape: &PodShape) -> Option<Vec<Change>> {
-    let offers = &*pool.offers;
+fn changes(offers: &Offers, allowance: &Allowance, shape: &PodShape) -> Option<Vec<Change>> {
     let hard = offers.pool.taints.iter().filter(|taint| taint.effect != TaintEffect::PreferNoSchedule);
     let mut changes: Vec<Change> =
         hard.filter(|taint| shape.untolerated([*taint]).is_some()).cloned().map(Change::Tolerate).collect();
@@ -82,14 +84,17 @@ fn changes(pool: &PoolState, shape: &PodShape) -> Option<Vec<Change>> {
     } else {
         large.into_iter().copied().collect()
     };
-    changes.extend(beyond(pool, &suiting));
+    changes.extend(beyond(offers, allowance, &suiting));
     (!changes.is_empty()).then_some(changes)
 }
 
 /// Candidates that have the labels which a shape asks for.
 fn suiting<'o>(offers: &'o Offers, shape: &PodShape) -> Vec<&'o Candidate> {
-    let mask = offers.zone_mask(shape, None);
-    offers.candidates.iter().filter(|candidate| offers.accepts(shape, candidate, mask) != 0).collect()
+    // Taints are a change of their own.
+    let mut filter = NodeFilter::of(shape, &[]);
+    filter.tolerations.push(Toleration { key: None, value: None, effect: None });
+    let accepted = offers.accepted(&filter);
+    offers.candidates.iter().zip(accepted).filter(|(_, zones)| *zones != 0).map(|(candidate, _)| candidate).collect()
 }
 
 /// Takes requirements out of a shape until some candidate suits; says which.
@@ -152,22 +157,22 @@ fn too_much(requests: &Resources, room: &Resources) -> Vec<Change> {
 }
 
 /// What limits and quotas would have to allow for the cheapest candidate, where they allow none.
-fn beyond(pool: &PoolState, candidates: &[&Candidate]) -> Vec<Change> {
-    if candidates.iter().any(|candidate| pool.may_buy(candidate)) {
+fn beyond(offers: &Offers, allowance: &Allowance, candidates: &[&Candidate]) -> Vec<Change> {
+    let pool = &offers.pool;
+    if candidates.iter().any(|candidate| allowance.allows(pool, candidate)) {
         return Vec::new();
     }
-    let Some(cheapest) = candidates.first() else { return Vec::new() };
+    let (Some(cheapest), Some(used)) = (candidates.first(), allowance.used(&pool.name)) else { return Vec::new() };
     // A size within the limits that a quota forbids is no help, and neither is one within quotas beyond the limits.
-    let limits = &pool.offers.pool.limits;
-    let nodes = limits.nodes.filter(|most| pool.nodes >= *most);
+    let nodes = pool.limits.nodes.filter(|most| used.nodes >= *most);
     let mut changes: Vec<Change> =
-        nodes.map(|_| Change::RaiseLimit(Arc::from("nodes"), pool.nodes + 1)).into_iter().collect();
-    for name in limits.resources.keys() {
+        nodes.map(|_| Change::RaiseLimit(Arc::from("nodes"), used.nodes + 1)).into_iter().collect();
+    for name in pool.limits.resources.keys() {
         let needed = amount(&cheapest.instance.capacity, name);
-        if limits.room_for(name, &pool.used).is_some_and(|room| needed > room) {
-            changes.push(Change::RaiseLimit(Arc::clone(name), amount(&pool.used, name).saturating_add(needed)));
+        if pool.limits.room_for(name, &used.capacity).is_some_and(|room| needed > room) {
+            changes.push(Change::RaiseLimit(Arc::clone(name), amount(&used.capacity, name).saturating_add(needed)));
         }
     }
-    changes.extend(pool.room.short(&cheapest.instance.facts, cheapest.capacity_type).map(Change::RaiseQuota));
+    changes.extend(allowance.room().short(&cheapest.instance.facts, cheapest.capacity_type).map(Change::RaiseQuota));
     changes
 }

@@ -5,17 +5,21 @@
 //! a shape has found full stays full. It holds for one Snapshot; the next one begins anew, with what has been taken.
 
 use super::Input;
-use super::bins::Bins;
+use super::axes::{Domain, ZONE};
 use super::candidates::{Candidate, Offers};
-use super::demand::Demand;
-use super::outcome::{Outcome, Target, WhyNot};
-use super::pack::Packer;
+use super::finish::offerings;
+use super::kinds::{Family, KindId};
+use super::open::OpenNode;
+use super::outcome::{Target, WhyNot};
 use super::remedy::{Remedy, remedy};
-use super::spread::{Running, SpreadBook};
+use super::search::Search;
+use super::solve::{Solver, find_bin};
+use super::topology::zones;
+use super::why::why_not;
 use crate::catalog::OfferingKey;
 use crate::cluster::claim::PlannedOffering;
 use crate::cluster::pod::{Pod, PodShape};
-use crate::names::{ClaimName, NodeName, NodePoolName, Zone};
+use crate::names::{ClaimName, NodeName, NodePoolName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -51,24 +55,16 @@ pub struct Nowhere {
 }
 
 /// What has been found out about a shape.
-#[derive(Debug, Default)]
-struct Known {
-    /// By zone: the place of the first bin that may still have room.
-    from: BTreeMap<Option<Zone>, usize>,
-    /// Only for shapes that are spread over zones.
-    zones: Option<Arc<Zones>>,
-    /// By zone: the node that would be bought, or why none would be, until one is. Of shapes that are spread over zones,
-    /// the entry without a zone says why no zone will do.
-    new: BTreeMap<Option<Zone>, Result<Arc<Bought>, Nowhere>>,
-}
-
-/// Where pods of a shape may run.
 #[derive(Debug)]
-struct Zones {
-    /// Where a node may be bought.
-    offered: BTreeSet<Zone>,
-    /// These, and those with nodes.
-    all: BTreeSet<Zone>,
+struct State {
+    family: Family,
+    /// The zone of its place matters.
+    is_zonal: bool,
+    /// By zone: the first bin that may still have room.
+    from: BTreeMap<Option<Domain>, usize>,
+    /// By zone: the node that would be bought, or why none would be, until one is. Of shapes whose zone matters, the entry
+    /// without a zone says why no zone will do.
+    new: BTreeMap<Option<Domain>, Result<Arc<Bought>, Nowhere>>,
 }
 
 /// What must be worked out before a pod can be told its place.
@@ -76,27 +72,22 @@ enum Unknown {
     /// All about its shape.
     Shape,
     /// What would be bought for it, in one zone if one is given.
-    Purchase(Option<Zone>),
+    Purchase(Option<Domain>),
 }
 
 /// The room that is left in a cluster.
 pub struct Standing {
-    bins: Bins,
-    packer: Packer,
-    running: Running,
-    spread: SpreadBook,
+    solver: Solver,
     bought: Vec<Arc<Bought>>,
-    known: BTreeMap<Arc<PodShape>, Known>,
+    known: BTreeMap<Arc<PodShape>, State>,
 }
 
 impl Standing {
     /// All the room that there is. Promises of the input do not count.
     #[must_use]
     pub fn new(input: Input<'_>) -> Self {
-        let (bins, packer) = (Bins::new(input), Packer::new(input));
-        let running = Running::of(input.snapshot, input.without, input.snapshot.pods().values());
-        let spread = SpreadBook::default();
-        Self { bins, packer, running, spread, bought: Vec::new(), known: BTreeMap::new() }
+        let solver = Solver::new(input, &BTreeSet::new(), true);
+        Self { solver, bought: Vec::new(), known: BTreeMap::new() }
     }
 
     /// Where a pod would go now. Nothing is taken.
@@ -128,7 +119,10 @@ impl Standing {
     /// Where a pod would go now without another node than those that exist or are thought of already.
     #[must_use]
     pub fn find_room(&mut self, pod: &Arc<Pod>) -> Option<Spot> {
-        if SpreadBook::unsupported(&pod.shape).is_some() || SpreadBook::is_zonal(&pod.shape) {
+        if !self.known.contains_key(&pod.shape) {
+            self.learn(&pod.shape);
+        }
+        if self.known.get(&pod.shape).is_none_or(|state| state.is_zonal) {
             return None;
         }
         self.find_in(pod, None)
@@ -144,11 +138,9 @@ impl Standing {
                 Target::New(number)
             }
         };
-        let Some(place) = self.bins.place_of(&target) else { return false };
-        self.bins.put(place, &pod.shape);
-        if let Some((_, Some(zone))) = self.bins.at(place) {
-            self.spread.count(&pod.shape, zone, 1);
-        }
+        let Some(site) = self.solver.bins.place_of(&target) else { return false };
+        let kind = self.solver.learn(&pod.shape).bare;
+        self.solver.take_bin(site, kind, 1);
         true
     }
 
@@ -158,25 +150,24 @@ impl Standing {
         if let Some(number) = self.bought.iter().rposition(|b| Arc::ptr_eq(b, bought)) {
             return Some(number);
         }
-        let offers = &self.packer.pools.iter().find(|pool| pool.offers.pool.name == bought.pool)?.offers;
-        let (offers, number) = (Arc::clone(offers), self.bought.len());
+        let choices = &self.solver.shop.choices;
+        let pool = (0..choices.pools()).find(|pool| choices.offers(*pool).pool.name == bought.pool)?;
+        let (offers, number) = (Arc::clone(choices.offers(pool)), self.bought.len());
         let candidate = candidate_of(&offers, &bought.best.key)?;
-        self.bins.add(number, bought.best.key.clone(), &offers, candidate);
-        count(&mut self.packer, &bought.pool, candidate);
+        self.solver.add_bin(number, &bought.best.key, &offers, candidate);
         self.bought.push(Arc::clone(bought));
         // What had no place may have one there, and less may be bought than before.
-        self.known.values_mut().for_each(|known| known.new.clear());
+        self.known.values_mut().for_each(|state| state.new.clear());
         Some(number)
     }
 
     /// Room that there is, in one zone if one is given.
-    fn find_in(&mut self, pod: &Arc<Pod>, zone: Option<&Zone>) -> Option<Spot> {
-        let known = self.known.entry(Arc::clone(&pod.shape)).or_default();
-        let from = known.from.entry(zone.cloned()).or_insert(0);
-        let place = self.bins.find(&pod.shape, zone, *from);
-        *from = place.unwrap_or_else(|| self.bins.len());
-        let (target, _) = self.bins.at(place?)?;
-        Some(match target {
+    fn find_in(&mut self, pod: &Arc<Pod>, zone: Option<Domain>) -> Option<Spot> {
+        let state = self.known.get_mut(&pod.shape)?;
+        let from = state.from.entry(zone).or_insert(0);
+        let (known, bins) = (&self.solver.known, &mut self.solver.bins);
+        let site = find_bin(known, bins, (state.family.bare, zone), from)?;
+        Some(match bins.target(site) {
             Target::Node(name) => Spot::Node(name.clone()),
             Target::Claim(name) => Spot::Claim(name.clone()),
             Target::New(number) => Spot::New(Arc::clone(self.bought.get(*number)?)),
@@ -185,27 +176,31 @@ impl Standing {
 
     /// Where a pod would go, or what has to be known for that.
     fn look_up(&mut self, pod: &Arc<Pod>) -> Result<Result<Spot, Nowhere>, Unknown> {
-        if let Some(why) = SpreadBook::unsupported(&pod.shape) {
-            return Ok(Err(Nowhere { why: vec![(None, why)], remedy: None }));
+        if pod.claims_devices {
+            return Ok(Err(Nowhere { why: vec![(None, WhyNot::Devices)], remedy: None }));
         }
-        let Some(known) = self.known.get(&pod.shape) else { return Err(Unknown::Shape) };
-        match known.zones.clone() {
-            Some(zones) => self.look_up_by_zone(pod, &zones),
-            None => match self.find_in(pod, None) {
-                Some(spot) => Ok(Ok(spot)),
-                None => self.look_up_purchase(pod, None),
-            },
+        let Some(state) = self.known.get(&pod.shape) else { return Err(Unknown::Shape) };
+        if state.is_zonal {
+            let kind = state.family.bare;
+            return self.look_up_by_zone(pod, kind);
+        }
+        match self.find_in(pod, None) {
+            Some(spot) => Ok(Ok(spot)),
+            None => self.look_up_purchase(pod, None),
         }
     }
 
-    fn look_up_by_zone(&mut self, pod: &Arc<Pod>, zones: &Zones) -> Result<Result<Spot, Nowhere>, Unknown> {
+    fn look_up_by_zone(&mut self, pod: &Arc<Pod>, kind: KindId) -> Result<Result<Spot, Nowhere>, Unknown> {
         let mut nowhere = None;
-        for zone in self.spread.order(&pod.shape, &zones.all) {
-            if let Some(spot) = self.find_in(pod, Some(&zone)) {
-                return Ok(Ok(spot));
-            }
-            if zones.offered.contains(&zone) {
-                match self.look_up_purchase(pod, Some(&zone))? {
+        let all = zones(self.solver.all_zones() | self.solver.zones_of_bins());
+        let order = self.solver.known.topology.in_order(kind, ZONE, all.map(|zone| (0, zone)));
+        // kube-scheduler takes what there is before anybody makes a node.
+        if let Some(spot) = order.iter().find_map(|zone| self.find_in(pod, Some(*zone))) {
+            return Ok(Ok(spot));
+        }
+        for zone in order {
+            if self.solver.known.topology.is_offered(kind, ZONE, zone) {
+                match self.look_up_purchase(pod, Some(zone))? {
                     Ok(spot) => return Ok(Ok(spot)),
                     Err(why) => nowhere = nowhere.or(Some(why)),
                 }
@@ -215,57 +210,55 @@ impl Standing {
     }
 
     /// A new node, in one zone if one is given.
-    fn look_up_purchase(&self, pod: &Pod, zone: Option<&Zone>) -> Result<Result<Spot, Nowhere>, Unknown> {
-        let bought = self.known.get(&pod.shape).and_then(|known| known.new.get(&zone.cloned()));
-        bought.map(|bought| bought.clone().map(Spot::New)).ok_or_else(|| Unknown::Purchase(zone.cloned()))
+    fn look_up_purchase(&self, pod: &Pod, zone: Option<Domain>) -> Result<Result<Spot, Nowhere>, Unknown> {
+        let bought = self.known.get(&pod.shape).and_then(|state| state.new.get(&zone));
+        bought.map(|bought| bought.clone().map(Spot::New)).ok_or(Unknown::Purchase(zone))
     }
 
     fn work_out(&mut self, pod: &Arc<Pod>, unknown: Unknown) {
-        let is_zonal = SpreadBook::is_zonal(&pod.shape);
         match unknown {
-            Unknown::Shape => {
-                let zones = is_zonal.then(|| Arc::new(self.zones_of(&pod.shape)));
-                self.known.entry(Arc::clone(&pod.shape)).or_default().zones = zones;
-            }
+            Unknown::Shape => self.learn(&pod.shape),
             Unknown::Purchase(zone) => {
-                let bought = if is_zonal && zone.is_none() {
-                    Err(Nowhere { why: vec![(None, WhyNot::Spread)], remedy: remedy(&self.packer, &pod.shape) })
-                } else {
-                    best(&self.packer, pod, zone.as_ref())
-                };
-                self.known.entry(Arc::clone(&pod.shape)).or_default().new.insert(zone, bought);
+                let Some(state) = self.known.get(&pod.shape) else { return };
+                let family = state.family.clone();
+                let bought = if state.is_zonal && zone.is_none() { None } else { self.best(&family, zone) };
+                let bought = bought.ok_or_else(|| Nowhere {
+                    why: why_not(&mut self.solver, family.bare),
+                    remedy: remedy(&self.solver.shop, &pod.shape),
+                });
+                if let Some(state) = self.known.get_mut(&pod.shape) {
+                    state.new.insert(zone, bought);
+                }
             }
         }
     }
 
-    /// Counts what runs beside pods of a shape, and lists the zones where they may run.
-    fn zones_of(&mut self, shape: &Arc<PodShape>) -> Zones {
-        let mut fresh = SpreadBook::of([shape], &self.running);
-        for (other, zone, pods) in self.bins.placed() {
-            fresh.count(other, zone, pods);
-        }
-        self.spread.learn(fresh);
-        let offered = self.packer.zones_for(shape);
-        let mut all = self.bins.zones_for(shape);
-        self.spread.add_domains(shape, &all);
-        all.extend(offered.iter().cloned());
-        Zones { offered, all }
+    /// Counts what runs beside pods of a shape.
+    fn learn(&mut self, shape: &Arc<PodShape>) {
+        let family = self.solver.learn(shape);
+        family.steps.iter().for_each(|kind| self.solver.offer(*kind));
+        let is_zonal = self.solver.known.topology.asked_axes(family.bare).any(|axis| axis == ZONE);
+        let state = State { family, is_zonal, from: BTreeMap::new(), new: BTreeMap::new() };
+        self.known.insert(Arc::clone(shape), state);
     }
-}
 
-/// The node that would be bought for a pod, in one zone if one is given.
-fn best(packer: &Packer, pod: &Arc<Pod>, zone: Option<&Zone>) -> Result<Arc<Bought>, Nowhere> {
-    let mut outcome = Outcome::default();
-    let demand = Demand { shape: Arc::clone(&pod.shape), pods: vec![Arc::clone(pod)], zone: zone.cloned() };
-    packer.clone().pack(vec![demand], &mut outcome);
-    let bought = outcome.new.pop().and_then(|node| {
-        let (offerings, best) = (node.offerings.len(), node.offerings.into_iter().next()?);
-        Some(Arc::new(Bought { pool: node.pool, best, offerings }))
-    });
-    bought.ok_or_else(|| {
-        let why = outcome.unplaced.pop().map(|group| group.why).unwrap_or_default();
-        Nowhere { why, remedy: remedy(packer, &pod.shape) }
-    })
+    /// The node that would be bought for a pod, with as much of what it prefers as can be had; in one zone if one is given.
+    fn best(&mut self, family: &Family, zone: Option<Domain>) -> Option<Arc<Bought>> {
+        let Solver { known, shop, .. } = &mut self.solver;
+        let found = family.steps.iter().find_map(|kind| {
+            let host = known.site_of(0);
+            let open = known.topology.allows(*kind, super::axes::HOST, Some(host));
+            let growth = open.then(|| Search::new(*kind, zone, known).alone(shop, known)).flatten()?;
+            Some((*kind, growth))
+        });
+        let (kind, growth) = found?;
+        let requests = known.kinds.requests(kind).clone();
+        let open = OpenNode { choice: growth.choice, best: growth.best, requests, version: 0 };
+        let offerings = offerings(shop, &open, &[]);
+        let pool = shop.choices.offers(shop.choices.get(open.choice).offers).pool.name.clone();
+        let number = offerings.len();
+        Some(Arc::new(Bought { pool, best: offerings.into_iter().next()?, offerings: number }))
+    }
 }
 
 /// What a pool may buy of an offering.
@@ -274,20 +267,11 @@ fn candidate_of<'o>(offers: &'o Offers, key: &OfferingKey) -> Option<&'o Candida
     offers.candidates.iter().find(same)
 }
 
-/// Counts a node of a pool against its limits and all quotas.
-fn count(packer: &mut Packer, pool: &NodePoolName, candidate: &Candidate) {
-    for state in &mut packer.pools {
-        state.room.take(&candidate.instance.facts, candidate.capacity_type);
-        if state.offers.pool.name == *pool {
-            state.used.add(&candidate.instance.capacity);
-            state.nodes += 1;
-        }
-    }
-    packer.budget = packer.budget.saturating_sub(1);
-}
-
 impl std::fmt::Debug for Standing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Standing").field("bins", &self.bins.len()).field("bought", &self.bought.len()).finish()
+        f.debug_struct("Standing")
+            .field("bins", &self.solver.bins.len())
+            .field("bought", &self.bought.len())
+            .finish_non_exhaustive()
     }
 }

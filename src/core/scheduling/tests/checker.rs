@@ -214,24 +214,37 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Pods per zone that a constraint counts: those that run, and those that are placed. Zones are those with a node
-    /// whose labels suit the shape, and those that get a pod.
+    /// True when a placed pod's node has the labels that a shape asks for: others are no domains of its constraints.
+    fn suits(&self, shape: &PodShape, target: &Target) -> bool {
+        match target {
+            Target::Node(name) => shape.accepts_labels(&self.snapshot.nodes().get(name).unwrap().labels),
+            Target::New(i) => {
+                let new = &self.outcome.new[*i];
+                shape.accepts_labels(&self.labels(&new.offerings[0].key, &new.labels))
+            }
+            Target::Claim(name) => {
+                let claim = self.snapshot.claims().get(name).unwrap();
+                let intended = claim.intent.as_ref().map(|intent| &intent.offering);
+                let mut keys = intended.into_iter().chain(&claim.spec.planned).map(|offering| &offering.key);
+                keys.all(|key| shape.accepts_labels(&self.labels(key, &claim.spec.labels)))
+            }
+        }
+    }
+
+    /// Pods per zone that a constraint counts: those that run, and those that are placed, on nodes whose labels suit the
+    /// shape. Zones are those with such a node, and those that get a pod.
     fn counts(&self, shape: &PodShape, spread: &Spread) -> BTreeMap<Zone, i64> {
         let counted = |p: &Pod| p.shape.namespace == shape.namespace && spread.selector.satisfied_by(&p.shape.labels);
         let mut counts = BTreeMap::new();
-        let mut domains = BTreeSet::new();
-        for node in self.snapshot.nodes().values() {
+        for node in self.snapshot.nodes().values().filter(|node| shape.accepts_labels(&node.labels)) {
             let Some(zone) = node.label(labels::ZONE).and_then(|z| Zone::new(z).ok()) else { continue };
-            *counts.entry(zone.clone()).or_insert(0) += self.running(node).filter(|p| counted(p)).count() as i64;
-            domains.extend(shape.accepts_labels(&node.labels).then_some(zone));
+            *counts.entry(zone).or_insert(0) += self.running(node).filter(|p| counted(p)).count() as i64;
         }
         for placement in self.outcome.placements.iter().filter(|p| counted(&self.pods[&p.pod])) {
-            if let Some(zone) = self.zone_of(&placement.target) {
-                *counts.entry(zone.clone()).or_insert(0) += 1;
-                domains.insert(zone);
+            if let Some(zone) = self.zone_of(&placement.target).filter(|_| self.suits(shape, &placement.target)) {
+                *counts.entry(zone).or_insert(0) += 1;
             }
         }
-        counts.retain(|zone, _| domains.contains(zone));
         counts
     }
 

@@ -1,0 +1,232 @@
+//! Choices: what may a node that is not bought yet still become?
+//!
+//! A choice is a pool's candidates that suit all pods that were thought of for the node so far, in the zones that suit
+//! them. Nodes with the same history of constraints share one choice, so narrowing it is mostly a matter of looking it
+//! up, and a node itself remembers little more than what its pods ask for.
+
+use super::allowance::Allowance;
+use super::axes::{Axes, AxisId, Domain};
+use super::candidates::{Candidate, Offers};
+use super::filter::{FilterId, Filters};
+use crate::resources::Resources;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Number of a choice.
+pub(super) type ChoiceId = u32;
+
+/// Place of a candidate among those of its pool, which are in the order of their prices.
+pub(super) type Place = u32;
+
+/// What narrows a choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Narrowing {
+    /// What a filter lets through.
+    Filter(FilterId),
+    /// One of these zones, by bits.
+    Zones(u32),
+    /// A value of a label.
+    Label(AxisId, Domain),
+}
+
+/// Candidates of one pool.
+pub(super) struct Choice {
+    /// The pool, by its place in the market.
+    pub(super) offers: usize,
+    /// Zones in which at least one candidate remains.
+    pub(super) zones: u32,
+    /// Candidates with their zones.
+    all: Arc<[(Place, u32)]>,
+    /// Those that no cheaper one beats: only they are ever the cheapest for anything.
+    front: Vec<Place>,
+}
+
+/// All choices that came up.
+pub(super) struct Choices {
+    offers: Vec<Arc<Offers>>,
+    all: Vec<Choice>,
+    roots: Vec<ChoiceId>,
+    narrowed: BTreeMap<(ChoiceId, Narrowing), Option<ChoiceId>>,
+    /// By pool and filter: the zones of each candidate that the filter lets through.
+    accepted: BTreeMap<(usize, FilterId), Arc<[u32]>>,
+}
+
+impl Choices {
+    pub(super) fn new(offers: &[Arc<Offers>]) -> Self {
+        let mut choices = Self {
+            offers: offers.to_vec(),
+            all: Vec::new(),
+            roots: Vec::new(),
+            narrowed: BTreeMap::new(),
+            accepted: BTreeMap::new(),
+        };
+        for (number, offers) in offers.iter().enumerate() {
+            let every = offers.candidates.iter().enumerate().map(|(place, c)| (place as Place, c.zones));
+            let root = choices.add(number, every.collect());
+            choices.roots.push(root);
+        }
+        choices
+    }
+
+    pub(super) fn offers(&self, pool: usize) -> &Arc<Offers> {
+        &self.offers[pool]
+    }
+
+    /// How many pools there are.
+    pub(super) fn pools(&self) -> usize {
+        self.offers.len()
+    }
+
+    /// All that a pool may buy.
+    pub(super) fn root(&self, pool: usize) -> ChoiceId {
+        self.roots[pool]
+    }
+
+    pub(super) fn get(&self, choice: ChoiceId) -> &Choice {
+        &self.all[choice as usize]
+    }
+
+    pub(super) fn candidate(&self, choice: ChoiceId, place: Place) -> &Candidate {
+        &self.offers[self.get(choice).offers].candidates[place as usize]
+    }
+
+    /// Candidates that remain, with their zones, cheapest first.
+    pub(super) fn each(&self, choice: ChoiceId) -> impl Iterator<Item = (&Candidate, u32)> {
+        let candidates = &self.offers[self.get(choice).offers].candidates;
+        self.get(choice).all.iter().map(|(place, zones)| (&candidates[*place as usize], *zones))
+    }
+
+    /// The zones of each candidate of a pool that a filter lets through.
+    pub(super) fn accepted(&mut self, pool: usize, filter: FilterId, filters: &Filters) -> Arc<[u32]> {
+        let (offers, filter_of) = (&self.offers[pool], filters.get(filter));
+        Arc::clone(self.accepted.entry((pool, filter)).or_insert_with(|| offers.accepted(filter_of).into()))
+    }
+
+    /// A choice narrowed; `None` when nothing remains.
+    pub(super) fn narrow(
+        &mut self,
+        choice: ChoiceId,
+        by: Narrowing,
+        (filters, axes): (&Filters, &Axes),
+    ) -> Option<ChoiceId> {
+        if let Some(known) = self.narrowed.get(&(choice, by)) {
+            return *known;
+        }
+        let pool = self.get(choice).offers;
+        let all = Arc::clone(&self.get(choice).all);
+        let kept: Vec<(Place, u32)> = match by {
+            Narrowing::Zones(mask) => kept(&all, |_| mask),
+            Narrowing::Filter(filter) => {
+                let accepted = self.accepted(pool, filter, filters);
+                kept(&all, |place| accepted[place as usize])
+            }
+            Narrowing::Label(axis, domain) => {
+                let has = |place: Place| self.domain_of(pool, place, axis, axes) == Some(domain);
+                kept(&all, |place| if has(place) { u32::MAX } else { 0 })
+            }
+        };
+        let narrowed = if kept.is_empty() {
+            None
+        } else if kept[..] == all[..] {
+            Some(choice)
+        } else {
+            Some(self.add(pool, kept))
+        };
+        self.narrowed.insert((choice, by), narrowed);
+        narrowed
+    }
+
+    /// Values of a label that nodes of a choice may have, by number; only those that an axis knows.
+    pub(super) fn domains(&self, choice: ChoiceId, axis: AxisId, axes: &Axes) -> Vec<Domain> {
+        let Choice { offers, all, .. } = self.get(choice);
+        let mut domains: Vec<Domain> =
+            all.iter().filter_map(|(place, _)| self.domain_of(*offers, *place, axis, axes)).collect();
+        domains.sort_unstable();
+        domains.dedup();
+        domains
+    }
+
+    /// Makes the values of a label known that nodes of any pool may have.
+    pub(super) fn teach(&self, axis: AxisId, axes: &mut Axes) {
+        let key = Arc::clone(axes.key(axis));
+        for offers in &self.offers {
+            let own = offers.labels.get(&key).into_iter();
+            let of_sizes = offers.candidates.iter().filter_map(|c| offers.label(c, &key));
+            for value in own.cloned().chain(of_sizes) {
+                axes.domain(axis, &value);
+            }
+        }
+    }
+
+    /// The cheapest candidate of a choice that holds so much and that is allowed; not cheaper than the one at `from`. In
+    /// place of `own`, if that is given.
+    pub(super) fn cheapest(
+        &mut self,
+        choice: ChoiceId,
+        from: Place,
+        requests: &Resources,
+        (allowance, own): (&Allowance, Option<Place>),
+    ) -> Option<Place> {
+        loop {
+            let Choice { offers, front, .. } = &self.all[choice as usize];
+            let Offers { candidates, pool, .. } = &*self.offers[*offers];
+            let start = front.partition_point(|place| *place < from);
+            let holds = |place: &&Place| requests.fits(&candidates[**place as usize].room);
+            let found = *front[start..].iter().find(holds)?;
+            let candidate = &candidates[found as usize];
+            let allowed = allowance.allows(pool, candidate)
+                || own.is_some_and(|own| allowance.allows_instead(pool, candidate, &candidates[own as usize]));
+            if allowed {
+                return Some(found);
+            }
+            // It beats others that may be bought: they come to the fore without it, and of those all are allowed.
+            self.renew_front(choice, allowance);
+        }
+    }
+
+    /// Drops what may no longer be bought from the front, and those that it beat come to the fore.
+    pub(super) fn renew_front(&mut self, choice: ChoiceId, allowance: &Allowance) {
+        let Choice { offers, all, .. } = &self.all[choice as usize];
+        let offers = &self.offers[*offers];
+        let allowed = |place: Place| allowance.allows(&offers.pool, &offers.candidates[place as usize]);
+        let front = front(offers, all, allowed);
+        self.all[choice as usize].front = front;
+    }
+
+    fn add(&mut self, pool: usize, all: Vec<(Place, u32)>) -> ChoiceId {
+        let zones = all.iter().fold(0, |mask, (_, zones)| mask | zones);
+        let front = front(&self.offers[pool], &all, |_| true);
+        self.all.push(Choice { offers: pool, zones, all: all.into(), front });
+        self.all.len() as ChoiceId - 1
+    }
+
+    fn domain_of(&self, pool: usize, place: Place, axis: AxisId, axes: &Axes) -> Option<Domain> {
+        let offers = &self.offers[pool];
+        let key = axes.key(axis);
+        let value = match offers.labels.get(key) {
+            Some(own) => Arc::clone(own),
+            None => offers.label(&offers.candidates[place as usize], key)?,
+        };
+        axes.known(axis, &value)
+    }
+}
+
+/// Candidates with those of their zones that are in a mask, as far as there are any.
+fn kept(all: &[(Place, u32)], mask: impl Fn(Place) -> u32) -> Vec<(Place, u32)> {
+    all.iter().map(|(place, zones)| (*place, zones & mask(*place))).filter(|(_, zones)| *zones != 0).collect()
+}
+
+/// Those that no other beats: at most its price, at least its room, in all its zones. They are in the order of prices.
+fn front(offers: &Offers, all: &[(Place, u32)], allowed: impl Fn(Place) -> bool) -> Vec<Place> {
+    let mut front: Vec<(Place, u32)> = Vec::new();
+    for (place, zones) in all {
+        let room = &offers.candidates[*place as usize].room;
+        let beats = |(kept, in_zones): &(Place, u32)| {
+            zones & !in_zones == 0 && room.fits(&offers.candidates[*kept as usize].room)
+        };
+        if !front.iter().rev().any(beats) && allowed(*place) {
+            front.push((*place, *zones));
+        }
+    }
+    front.into_iter().map(|(place, _)| place).collect()
+}

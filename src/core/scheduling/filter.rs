@@ -1,0 +1,85 @@
+//! Filters: what does a pod ask of its node itself, whatever other pods there are?
+
+use crate::cluster::pod::{Labels, PodShape, Spread, Taint, TaintEffect, Toleration};
+use crate::requirements::Requirements;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Number of a filter among [`Filters`].
+pub(super) type FilterId = usize;
+
+/// Labels that the node must have, and taints that it may have.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct NodeFilter {
+    pub(super) selector: Requirements,
+    /// Of each list one must hold: the terms of node affinity, and those of each volume.
+    pub(super) alternatives: Vec<Vec<Requirements>>,
+    pub(super) tolerations: Vec<Toleration>,
+}
+
+impl NodeFilter {
+    /// What a pod asks for; its volumes ask for one of `volumes`, if there are any.
+    pub(super) fn of(shape: &PodShape, volumes: &[Requirements]) -> Self {
+        let lists = [shape.alternatives.as_slice(), volumes];
+        let alternatives = lists.into_iter().filter(|list| !list.is_empty()).map(<[_]>::to_vec).collect();
+        Self { selector: shape.selector.clone(), alternatives, tolerations: shape.tolerations.clone() }
+    }
+
+    /// The nodes that a spread constraint of a pod counts. `None` is all.
+    pub(super) fn counted(shape: &PodShape, spread: &Spread) -> Option<Self> {
+        const ANY: Toleration = Toleration { key: None, value: None, effect: None };
+        let asks = spread.honors_affinity && !(shape.selector.is_empty() && shape.alternatives.is_empty());
+        if !asks && !spread.honors_taints {
+            return None;
+        }
+        let mut filter = Self::of(shape, &[]);
+        if !spread.honors_affinity {
+            filter.selector = Requirements::new();
+            filter.alternatives.clear();
+        }
+        if !spread.honors_taints {
+            filter.tolerations = vec![ANY];
+        }
+        Some(filter)
+    }
+
+    /// True when a node with these labels and taints is let through.
+    pub(super) fn accepts(&self, labels: &Labels, taints: &[Taint]) -> bool {
+        self.accepts_labels(labels) && self.untolerated(taints).is_none()
+    }
+
+    /// True when a node with these labels has what is asked for.
+    pub(super) fn accepts_labels(&self, labels: &Labels) -> bool {
+        self.selector.satisfied_by(labels)
+            && self.alternatives.iter().all(|list| list.iter().any(|asked| asked.satisfied_by(labels)))
+    }
+
+    /// The first taint that keeps the pod away. `PreferNoSchedule` never does.
+    pub(super) fn untolerated<'t>(&self, taints: &'t [Taint]) -> Option<&'t Taint> {
+        let mut hard = taints.iter().filter(|taint| taint.effect != TaintEffect::PreferNoSchedule);
+        hard.find(|taint| !self.tolerations.iter().any(|toleration| toleration.covers(taint)))
+    }
+}
+
+/// Filters by number: equal ones have one.
+#[derive(Debug, Default)]
+pub(super) struct Filters {
+    numbers: BTreeMap<Arc<NodeFilter>, FilterId>,
+    all: Vec<Arc<NodeFilter>>,
+}
+
+impl Filters {
+    pub(super) fn number(&mut self, filter: NodeFilter) -> FilterId {
+        if let Some(number) = self.numbers.get(&filter) {
+            return *number;
+        }
+        let (filter, number) = (Arc::new(filter), self.all.len());
+        self.all.push(Arc::clone(&filter));
+        self.numbers.insert(filter, number);
+        number
+    }
+
+    pub(super) fn get(&self, number: FilterId) -> &Arc<NodeFilter> {
+        &self.all[number]
+    }
+}

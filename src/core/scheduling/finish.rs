@@ -1,0 +1,101 @@
+//! Finishing: what comes of a simulation for whoever asked for it?
+
+use super::allowance::Allowance;
+use super::candidates::{Candidate, Offers};
+use super::open::{NodeId, OpenNode, Shop};
+use super::outcome::{NewNode, Outcome, Placement, Target};
+use super::solve::{Seat, Solver};
+use crate::catalog::OfferingKey;
+use crate::cluster::claim::PlannedOffering;
+use crate::cluster::pod::Pod;
+use crate::cluster::pool::amount;
+use crate::resources::Resources;
+use std::sync::Arc;
+
+/// Most offerings that a new node is planned for.
+const MOST_OFFERINGS: usize = 60;
+
+/// Turns seats into placements and open nodes into new ones.
+pub(super) fn finish(solver: &Solver, outcome: &mut Outcome) {
+    let mut pods: Vec<Vec<Arc<Pod>>> = vec![Vec::new(); solver.shop.nodes.len()];
+    for (pod, _, seat) in &solver.placed {
+        let target = match *seat {
+            Seat::Bin(site) => solver.bins.target(site).clone(),
+            Seat::Open(node) => {
+                pods[node].push(Arc::clone(pod));
+                Target::New(node)
+            }
+        };
+        outcome.placements.push(Placement { pod: pod.key.clone(), target });
+    }
+    // Nodes that may be in any of several zones go where there are fewest.
+    let mut in_zone: Vec<u32> = (0..32).map(|zone| solver.shop.nodes_in(zone)).collect();
+    for (node, pods) in pods.into_iter().enumerate() {
+        let new = new_node(&solver.shop, node, pods, &in_zone);
+        if let Some(first) = new.offerings.first().filter(|_| solver.shop.zone(node).is_none()) {
+            let offers = solver.shop.choices.offers(solver.shop.choices.get(solver.shop.nodes[node].choice).offers);
+            let zone = offers.zones.iter().position(|zone| *zone == first.key.zone);
+            zone.into_iter().for_each(|zone| in_zone[zone] += 1);
+        }
+        outcome.new.push(new);
+    }
+}
+
+/// The node with every offering that would hold its pods.
+fn new_node(shop: &Shop, node: NodeId, pods: Vec<Arc<Pod>>, in_zone: &[u32]) -> NewNode {
+    let open = &shop.nodes[node];
+    let offers = shop.choices.offers(shop.choices.get(open.choice).offers);
+    let chosen = &offers.candidates[open.best as usize];
+    let daemons = chosen.instance.allocatable.minus(&chosen.room);
+    NewNode {
+        pool: offers.pool.name.clone(),
+        class: offers.pool.class.clone(),
+        offerings: offerings(shop, open, in_zone),
+        requests: open.requests.plus(&daemons),
+        labels: offers.labels.clone(),
+        pods,
+    }
+}
+
+/// Offerings that hold the node's pods, cheapest first; of equals those of the zone with the fewest nodes. Where the pool
+/// limits a resource, none of them has more of it than the chosen one, so that the limits hold whichever is launched.
+pub(super) fn offerings(shop: &Shop, open: &OpenNode, in_zone: &[u32]) -> Vec<PlannedOffering> {
+    let offers = shop.choices.offers(shop.choices.get(open.choice).offers);
+    let chosen = &offers.candidates[open.best as usize];
+    let mut planned: Vec<(u32, PlannedOffering)> = Vec::new();
+    for (candidate, zones) in shop.choices.each(open.choice) {
+        let own = std::ptr::eq(candidate, chosen);
+        if !own && !may_stand_in(offers, (candidate, chosen), &open.requests, &shop.allowance) {
+            continue;
+        }
+        for offering in candidate.instance.offerings.iter().filter(|o| o.capacity_type == candidate.capacity_type) {
+            let Some(bit) = offers.zones.iter().position(|z| *z == offering.zone) else { continue };
+            if zones & (1 << bit) == 0 {
+                continue;
+            }
+            let size = candidate.instance.facts.name.clone();
+            let key = OfferingKey { size, zone: offering.zone.clone(), capacity_type: candidate.capacity_type };
+            let weight = in_zone.get(bit).copied().unwrap_or(0);
+            planned.push((weight, PlannedOffering { key, price: offering.price }));
+        }
+        if planned.len() >= MOST_OFFERINGS {
+            break;
+        }
+    }
+    planned.sort_by(|(v, a), (w, b)| (a.price, v, &a.key).cmp(&(b.price, w, &b.key)));
+    planned.truncate(MOST_OFFERINGS);
+    planned.into_iter().map(|(_, offering)| offering).collect()
+}
+
+/// True when a candidate holds the pods too, within limits and quotas.
+fn may_stand_in(
+    offers: &Offers,
+    (candidate, chosen): (&Candidate, &Candidate),
+    requests: &Resources,
+    allowance: &Allowance,
+) -> bool {
+    let (more, capacity) = (&candidate.instance.capacity, &chosen.instance.capacity);
+    requests.fits(&candidate.room)
+        && offers.pool.limits.resources.keys().all(|name| amount(more, name) <= amount(capacity, name))
+        && allowance.quota_allows(candidate)
+}

@@ -1,0 +1,104 @@
+//! Kinds: which waiting pods are alike, and in which order are they placed?
+//!
+//! A kind is all that matters about a pod's place. What a pod prefers makes further kinds of it, one for each step of
+//! relaxation: the first asks for all that is preferred, the last for nothing that is not required.
+
+use super::axes::{HOST, ZONE};
+use super::filter::{FilterId, Filters, NodeFilter};
+use super::relax::steps;
+use super::topology::Topology;
+use crate::cluster::pod::{Pod, PodShape};
+use crate::labels;
+use crate::requirements::Requirements;
+use crate::resources::Resources;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Number of a kind.
+pub(super) type KindId = usize;
+
+/// What pods that are placed alike ask for.
+#[derive(Debug)]
+pub(super) struct Kind {
+    /// With what is asked for; what is preferred and asked for here stands with what is required.
+    pub(super) shape: Arc<PodShape>,
+    pub(super) filter: FilterId,
+}
+
+/// Kinds by number.
+#[derive(Debug, Default)]
+pub(super) struct Kinds {
+    all: Vec<Kind>,
+    by_shape: BTreeMap<(Arc<PodShape>, Vec<Requirements>), Family>,
+}
+
+/// The kinds of one shape.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Family {
+    /// What is required and nothing else: for nodes that exist, where kube-scheduler asks for no more.
+    pub(super) bare: KindId,
+    /// For new nodes, in the order in which they are tried; the last is the bare one.
+    pub(super) steps: Arc<[KindId]>,
+}
+
+/// Waiting pods of one shape.
+#[derive(Debug)]
+pub(super) struct Demand {
+    pub(super) family: Family,
+    pub(super) pods: Vec<Arc<Pod>>,
+}
+
+impl Kinds {
+    pub(super) fn get(&self, kind: KindId) -> &Kind {
+        &self.all[kind]
+    }
+
+    pub(super) fn requests(&self, kind: KindId) -> &Resources {
+        &self.all[kind].shape.requests
+    }
+
+    /// The kinds of a shape whose pods' volumes ask for one of `volumes`, if for anything. `learn` is told of each new one:
+    /// the shape with what is asked for, and as it is.
+    pub(super) fn of(
+        &mut self,
+        shape: &Arc<PodShape>,
+        volumes: Vec<Requirements>,
+        filters: &mut Filters,
+        mut learn: impl FnMut(&PodShape, &Arc<PodShape>),
+    ) -> Family {
+        let key = (Arc::clone(shape), volumes);
+        if let Some(known) = self.by_shape.get(&key) {
+            return known.clone();
+        }
+        let mut numbers = Vec::new();
+        for step in steps(shape) {
+            learn(&step, shape);
+            numbers.push(self.all.len());
+            let filter = filters.number(NodeFilter::of(&step, &key.1));
+            self.all.push(Kind { shape: step, filter });
+        }
+        let bare = numbers.last().copied().unwrap_or_default();
+        let family = Family { bare, steps: numbers.into() };
+        self.by_shape.insert(key, family.clone());
+        family
+    }
+}
+
+/// In which order demands are placed: higher priority first; then those that are particular about their host, since they
+/// decide how many nodes there are; then those that are particular about their zone; then larger pods, which are harder to
+/// place.
+pub(super) fn order(demands: &mut [Demand], kinds: &Kinds, topology: &Topology) {
+    demands.sort_by_cached_key(|demand| {
+        let kind = demand.family.bare;
+        let shape = &kinds.get(kind).shape;
+        let asked: Vec<usize> = topology.asked_axes(kind).collect();
+        let wish = demand.family.steps.iter().flat_map(|kind| topology.asked_axes(*kind)).any(|axis| axis == HOST);
+        let host = asked.contains(&HOST) || wish || !shape.ports.is_empty();
+        let zone = asked.iter().any(|axis| *axis >= ZONE);
+        let zones = shape.selector.get(labels::ZONE).and_then(|r| r.values()).map_or(usize::MAX, |zones| zones.len());
+        let r = &shape.requests;
+        let size = (Reverse(r.extended.len()), Reverse(r.cpu_millis), Reverse(r.memory));
+        (Reverse(shape.priority), Reverse(host), Reverse(zone), zones, size, Arc::clone(shape))
+    });
+}

@@ -1,0 +1,173 @@
+//! Open nodes: which nodes have been thought of in this pass, and what would it cost to put one more pod on one of them?
+//!
+//! A node that is not bought yet grows with its pods: it is always the cheapest candidate of its choice that holds them.
+
+use super::allowance::Allowance;
+use super::axes::{Axes, AxisId, Domain, ZONE};
+use super::choice::{ChoiceId, Choices, Place};
+use crate::cluster::pod::HostPort;
+use crate::resources::Resources;
+
+/// Number of an open node, in the order in which they were thought of.
+pub(super) type NodeId = usize;
+
+/// A node that is not bought yet.
+#[derive(Debug)]
+pub(super) struct OpenNode {
+    pub(super) choice: ChoiceId,
+    /// The candidate that it would be now.
+    pub(super) best: Place,
+    /// What its pods ask for, without daemons.
+    pub(super) requests: Resources,
+    /// Grows with every pod.
+    pub(super) version: u32,
+}
+
+/// What would become of an open node with one more pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Growth {
+    /// How much dearer it becomes, in nano-USD per hour.
+    pub(super) cost: i64,
+    /// How full it would be, in thousandths of the resource that is scarcest.
+    pub(super) load: u32,
+    pub(super) choice: ChoiceId,
+    pub(super) best: Place,
+}
+
+/// All that may be bought, and what of it has been thought of.
+pub(super) struct Shop {
+    pub(super) choices: Choices,
+    pub(super) allowance: Allowance,
+    pub(super) nodes: Vec<OpenNode>,
+    /// Ports that pods take on open nodes, where there are any.
+    ports: Vec<(NodeId, HostPort)>,
+    /// Open nodes that lie in each zone for certain.
+    in_zone: Vec<u32>,
+}
+
+/// What one pod takes of a node.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Want<'a> {
+    pub(super) requests: &'a Resources,
+    pub(super) ports: &'a [HostPort],
+}
+
+impl Shop {
+    pub(super) fn new(choices: Choices, allowance: Allowance) -> Self {
+        Self { choices, allowance, nodes: Vec::new(), ports: Vec::new(), in_zone: vec![0; 32] }
+    }
+
+    /// What an open node would become with one more pod, narrowed to `choice` for it; `None` when it cannot take it.
+    pub(super) fn growth(&mut self, node: NodeId, choice: ChoiceId, want: Want<'_>) -> Option<Growth> {
+        let open = &self.nodes[node];
+        let (before, best, mut requests) = (open.choice, open.best, open.requests.clone());
+        requests.add(want.requests);
+        if !want.ports.is_empty() && !self.ports_are_free(node, want.ports) {
+            return None;
+        }
+        let fits = choice == before && requests.fits(&self.choices.candidate(choice, best).room);
+        let grown = if fits {
+            best
+        } else {
+            self.choices.cheapest(choice, best, &requests, (&self.allowance, Some(best)))?
+        };
+        let [old, new] = [best, grown].map(|place| self.choices.candidate(choice, place));
+        let cost = new.price.nanos() - old.price.nanos();
+        Some(Growth { cost, load: load(&requests, &new.room), choice, best: grown })
+    }
+
+    /// The cheapest new node of a pool for one pod, narrowed to `choice` for it: what it would be, and its price.
+    pub(super) fn alone(&mut self, choice: ChoiceId, want: Want<'_>) -> Option<Growth> {
+        let taken = &self.choices.offers(self.choices.get(choice).offers).daemon_ports;
+        let conflict = want.ports.iter().any(|port| taken.iter().any(|other| other.conflicts(port)));
+        if self.allowance.nodes == 0 || conflict {
+            return None;
+        }
+        let best = self.choices.cheapest(choice, 0, want.requests, (&self.allowance, None))?;
+        let candidate = self.choices.candidate(choice, best);
+        Some(Growth { cost: candidate.price.nanos(), load: load(want.requests, &candidate.room), choice, best })
+    }
+
+    /// Thinks of one more node.
+    pub(super) fn open(&mut self, choice: ChoiceId, best: Place) -> NodeId {
+        let pool = self.choices.get(choice).offers;
+        let offers = self.choices.offers(pool);
+        self.allowance.take(offers, &offers.candidates[best as usize]);
+        self.nodes.push(OpenNode { choice, best, requests: Resources::default(), version: 0 });
+        self.settled(choice);
+        self.nodes.len() - 1
+    }
+
+    /// Puts pods on an open node, which becomes what it must for them.
+    pub(super) fn put(&mut self, node: NodeId, growth: Growth, want: Want<'_>, pods: u32) {
+        let open = &mut self.nodes[node];
+        let (was, before) = (open.choice, open.best);
+        open.requests.add(&want.requests.times(i64::from(pods)));
+        open.version += 1;
+        (open.choice, open.best) = (growth.choice, growth.best);
+        if before != growth.best {
+            let offers = self.choices.offers(self.choices.get(growth.choice).offers);
+            let [old, new] = [before, growth.best].map(|place| &offers.candidates[place as usize]);
+            self.allowance.swap(offers, new, old);
+        }
+        if self.choices.get(was).zones != self.choices.get(growth.choice).zones {
+            self.settled(growth.choice);
+        }
+        self.ports.extend(want.ports.iter().map(|port| (node, port.clone())));
+    }
+
+    /// The zone of an open node, once it has only one.
+    pub(super) fn zone(&self, node: NodeId) -> Option<Domain> {
+        only(self.zones(node))
+    }
+
+    /// Bits of the zones that an open node may still be in.
+    pub(super) fn zones(&self, node: NodeId) -> u32 {
+        self.choices.get(self.nodes[node].choice).zones
+    }
+
+    /// How many open nodes lie in a zone for certain.
+    pub(super) fn nodes_in(&self, zone: Domain) -> u32 {
+        self.in_zone.get(zone as usize).copied().unwrap_or(0)
+    }
+
+    /// Of the zones that a choice has left, the one with the fewest nodes of this pass.
+    pub(super) fn emptiest(&self, zones: u32) -> Option<Domain> {
+        super::topology::zones(zones).min_by_key(|zone| (self.in_zone[*zone as usize], *zone))
+    }
+
+    /// Where an open node lies on an axis; `None` when that is open, or its nodes have no such label.
+    pub(super) fn domain(&self, node: NodeId, axis: AxisId, axes: &Axes) -> Option<Domain> {
+        if axis == ZONE {
+            return self.zone(node);
+        }
+        let domains = self.choices.domains(self.nodes[node].choice, axis, axes);
+        domains.first().copied().filter(|_| domains.len() == 1)
+    }
+
+    fn ports_are_free(&self, node: NodeId, ports: &[HostPort]) -> bool {
+        let pool = self.choices.get(self.nodes[node].choice).offers;
+        let daemons = self.choices.offers(pool).daemon_ports.iter();
+        let pods = self.ports.iter().filter(|(other, _)| *other == node).map(|(_, port)| port);
+        let taken: Vec<&HostPort> = daemons.chain(pods).collect();
+        !ports.iter().any(|port| taken.iter().any(|other| other.conflicts(port)))
+    }
+
+    fn settled(&mut self, choice: ChoiceId) {
+        if let Some(zone) = only(self.choices.get(choice).zones) {
+            self.in_zone[zone as usize] += 1;
+        }
+    }
+}
+
+/// The only zone of a mask.
+fn only(zones: u32) -> Option<Domain> {
+    zones.is_power_of_two().then(|| zones.trailing_zeros())
+}
+
+/// The greatest share of a room that is asked for, in thousandths.
+fn load(requests: &Resources, room: &Resources) -> u32 {
+    let share = |need: i64, room: i64| if need > 0 { need.saturating_mul(1_000) / room.max(1) } else { 0 };
+    let shares = [share(requests.cpu_millis, room.cpu_millis), share(requests.memory, room.memory)];
+    shares.into_iter().max().and_then(|share| u32::try_from(share).ok()).unwrap_or(u32::MAX)
+}

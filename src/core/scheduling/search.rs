@@ -1,0 +1,128 @@
+//! Search: which open node takes the next pod of a kind at the least cost?
+//!
+//! All pods of a kind ask the same, and between two of them only the node that took the last one has changed. So every
+//! open node is looked at once for a kind, and then only those again that took a pod.
+
+use super::axes::{AxisId, Domain, HOST, ZONE};
+use super::choice::{ChoiceId, Narrowing};
+use super::kinds::KindId;
+use super::open::{Growth, NodeId, Shop, Want};
+use super::solve::Known;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// By cost, then by load, then by number; with the version of the node that it was worked out for.
+type Entry = Reverse<(i64, u32, NodeId, u32)>;
+
+/// One kind's look at the open nodes, in one zone if one is given.
+pub(super) struct Search {
+    kind: KindId,
+    zone: Option<Domain>,
+    heap: BinaryHeap<Entry>,
+    /// Open nodes that have been looked at.
+    seen: usize,
+    /// What a choice is narrowed to for this kind, by number, where that was asked.
+    narrowed: Vec<Option<Option<ChoiceId>>>,
+    /// Axes, other than hosts and zones, on which the place of these pods matters.
+    labelled: Vec<AxisId>,
+    /// Room alone does not tell which nodes are open to the next pod.
+    fickle: bool,
+}
+
+impl Search {
+    pub(super) fn new(kind: KindId, zone: Option<Domain>, known: &Known) -> Self {
+        let axes = ZONE + 1..known.topology.axes.len();
+        let labelled: Vec<AxisId> = axes.filter(|axis| known.topology.matters(kind, *axis)).collect();
+        let fickle = !labelled.is_empty() || known.topology.wants_company(kind, HOST);
+        Self { kind, zone, heap: BinaryHeap::new(), seen: 0, narrowed: Vec::new(), labelled, fickle }
+    }
+
+    /// The open node that takes a pod at the least cost.
+    pub(super) fn best(&mut self, shop: &mut Shop, known: &Known) -> Option<(NodeId, Growth)> {
+        if self.fickle {
+            return self.best_of_all(shop, known);
+        }
+        while self.seen < shop.nodes.len() {
+            self.look_at(self.seen, shop, known);
+            self.seen += 1;
+        }
+        loop {
+            let Reverse((_, _, node, version)) = *self.heap.peek()?;
+            if shop.nodes[node].version != version {
+                self.heap.pop();
+                self.look_at(node, shop, known);
+                continue;
+            }
+            // What keeps a pod from a host stays in its way: counts only grow.
+            match self.growth(node, shop, known) {
+                Some(growth) => return Some((node, growth)),
+                None => drop(self.heap.pop()),
+            }
+        }
+    }
+
+    /// The cheapest new node, of the first pool that has one.
+    pub(super) fn alone(&mut self, shop: &mut Shop, known: &Known) -> Option<Growth> {
+        let want = known.want(self.kind);
+        (0..shop.choices.pools()).find_map(|pool| {
+            let root = shop.choices.root(pool);
+            let choice = self.narrow(root, shop, known)?;
+            shop.alone(choice, want)
+        })
+    }
+
+    fn best_of_all(&mut self, shop: &mut Shop, known: &Known) -> Option<(NodeId, Growth)> {
+        let growths = (0..shop.nodes.len()).filter_map(|node| Some((node, self.growth(node, shop, known)?)));
+        growths.min_by_key(|(node, growth)| (growth.cost, growth.load, *node))
+    }
+
+    fn look_at(&mut self, node: NodeId, shop: &mut Shop, known: &Known) {
+        if let Some(Growth { cost, load, .. }) = self.growth(node, shop, known) {
+            self.heap.push(Reverse((cost, load, node, shop.nodes[node].version)));
+        }
+    }
+
+    fn growth(&mut self, node: NodeId, shop: &mut Shop, known: &Known) -> Option<Growth> {
+        let host = known.site_of(node);
+        if !known.topology.allows(self.kind, HOST, Some(host)) {
+            return None;
+        }
+        let choice = self.narrow(shop.nodes[node].choice, shop, known)?;
+        shop.growth(node, choice, known.want(self.kind))
+    }
+
+    /// What a choice becomes with a pod of this kind.
+    fn narrow(&mut self, choice: ChoiceId, shop: &mut Shop, known: &Known) -> Option<ChoiceId> {
+        if self.narrowed.len() <= choice as usize {
+            self.narrowed.resize(choice as usize + 1, None);
+        }
+        let plain = if let Some(narrowed) = self.narrowed[choice as usize] {
+            narrowed
+        } else {
+            let by = [Narrowing::Filter(known.kinds.get(self.kind).filter)].into_iter();
+            let mut by = by.chain(self.zone.map(|zone| Narrowing::Zones(1 << zone)));
+            let narrowed = by.try_fold(choice, |choice, by| shop.choices.narrow(choice, by, known.names()));
+            self.narrowed[choice as usize] = Some(narrowed);
+            narrowed
+        };
+        self.labelled.iter().try_fold(plain?, |choice, axis| self.settle(choice, *axis, shop, known))
+    }
+
+    /// Settles on one value of a label, where a node may have several.
+    fn settle(&self, choice: ChoiceId, axis: AxisId, shop: &mut Shop, known: &Known) -> Option<ChoiceId> {
+        let domains = shop.choices.domains(choice, axis, &known.topology.axes);
+        if domains.is_empty() {
+            return known.topology.allows(self.kind, axis, None).then_some(choice);
+        }
+        let order = known.topology.in_order(self.kind, axis, domains.into_iter().map(|domain| (0, domain)));
+        shop.choices.narrow(choice, Narrowing::Label(axis, *order.first()?), known.names())
+    }
+}
+
+impl Known {
+    /// What a pod of a kind takes of a node.
+    pub(super) fn want(&self, kind: KindId) -> Want<'_> {
+        let shape = &self.kinds.get(kind).shape;
+        Want { requests: &shape.requests, ports: &shape.ports }
+    }
+}

@@ -1,0 +1,474 @@
+//! Topology: how many pods are in each domain that others want to be near to, apart from or even with?
+//!
+//! What is counted is a group: an axis, and what it counts there. Equal constraints of different pods share one group.
+//! Constraints become [`Ask`]s on groups, and a pod that is placed counts in the groups that mean it. The semantics are
+//! kube-scheduler's (plugins PodTopologySpread and InterPodAffinity).
+
+use super::axes::{Axes, AxisId, Domain, HOST, ZONE};
+use super::bins::Bins;
+use super::filter::NodeFilter;
+use super::ground::Ground;
+use crate::cluster::pod::{Labels, PodShape, PodTerm, Spread};
+use crate::names::Namespace;
+use crate::requirements::Requirements;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Number of a group.
+pub(super) type GroupId = u32;
+
+/// What a group counts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Counting {
+    /// Pods of a namespace that a spread constraint selects.
+    Selected(Namespace, Requirements),
+    /// Pods that all terms of a pod's affinity mean, as kube-scheduler counts them.
+    MeantByAll(Vec<PodTerm>),
+    /// Pods that a term of anti-affinity means.
+    Meant(PodTerm),
+    /// Pods that have this term of anti-affinity themselves.
+    Owners(PodTerm),
+}
+
+/// What tells one group from another.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Identity {
+    axis: AxisId,
+    counting: Counting,
+    /// Only pods on such nodes count, and only their domains.
+    filter: Option<Arc<NodeFilter>>,
+}
+
+#[derive(Debug)]
+struct Group {
+    identity: Identity,
+    /// By domain.
+    counts: Vec<u32>,
+    /// In all domains.
+    total: u32,
+    /// Domains of nodes that exist or are being made, but for hosts.
+    domains: Vec<bool>,
+}
+
+/// What a pod wants of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ask {
+    Even { group: GroupId, skew: u32, itself: bool, min_domains: u32 },
+    Near { group: GroupId },
+    Apart { group: GroupId },
+}
+
+impl Ask {
+    fn group(self) -> GroupId {
+        match self {
+            Self::Even { group, .. } | Self::Near { group } | Self::Apart { group } => group,
+        }
+    }
+}
+
+/// What ties pods of one kind to the groups.
+#[derive(Debug)]
+struct Links {
+    /// The pod as it is, whatever of its preferences is asked for here.
+    own: Arc<PodShape>,
+    asks: Vec<Ask>,
+    counted: Vec<GroupId>,
+    /// It is one of those that it wants to be near to.
+    near_itself: bool,
+    /// Domains where a new node for it may lie, by axis.
+    offered: BTreeMap<AxisId, Vec<Domain>>,
+}
+
+/// Which constraint leaves no domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Unmet {
+    Spread,
+    Affinity,
+    AntiAffinity,
+}
+
+/// All groups, and how kinds of pods are tied to them. Kinds are numbered by who calls.
+#[derive(Debug)]
+pub(super) struct Topology {
+    pub(super) axes: Axes,
+    groups: Vec<Group>,
+    numbers: BTreeMap<Identity, GroupId>,
+    links: Vec<Links>,
+    ground: Ground,
+    /// Labels of namespaces, for terms that select by them.
+    namespaces: BTreeMap<Namespace, Labels>,
+    /// Groups and kinds by a label that must be there: most pairs need not be looked at.
+    groups_by_label: ByLabel,
+    kinds_by_label: BTreeMap<(Arc<str>, Arc<str>), Vec<u32>>,
+}
+
+/// Groups by a label that their pods must have; those that ask for no single one stand by themselves.
+#[derive(Debug, Default)]
+struct ByLabel {
+    by: BTreeMap<(Arc<str>, Arc<str>), Vec<GroupId>>,
+    rest: Vec<GroupId>,
+}
+
+impl Topology {
+    /// The terms of pods that run keep others away from the beginning.
+    pub(super) fn new(axes: Axes, ground: Ground, namespaces: BTreeMap<Namespace, Labels>, bins: &Bins) -> Self {
+        let mut topology = Self {
+            axes,
+            groups: Vec::new(),
+            numbers: BTreeMap::new(),
+            links: Vec::new(),
+            ground,
+            namespaces,
+            groups_by_label: ByLabel::default(),
+            kinds_by_label: BTreeMap::new(),
+        };
+        let shapes: Vec<Arc<PodShape>> = topology.ground.pods.iter().map(|(shape, _)| Arc::clone(shape)).collect();
+        for term in shapes.iter().filter_map(|shape| shape.affinity.as_ref()).flat_map(|affinity| &affinity.apart) {
+            topology.group(&term.topology_key, Counting::Owners(term.clone()), None, bins);
+        }
+        topology
+    }
+
+    /// Ties the next kind of pods to the groups: `shape` with what is asked for, of pods that are `own`.
+    pub(super) fn learn(&mut self, shape: &PodShape, own: &Arc<PodShape>, bins: &Bins) {
+        let kind = self.links.len() as u32;
+        let (mut asks, mut counted) = (Vec::new(), Vec::new());
+        for spread in &shape.spread {
+            asks.push(self.even(shape, spread, bins));
+        }
+        let affinity = shape.affinity.as_deref();
+        let near = affinity.map(|affinity| affinity.near.as_slice()).unwrap_or_default();
+        for term in near {
+            let group = self.group(&term.topology_key, Counting::MeantByAll(near.to_vec()), None, bins);
+            asks.push(Ask::Near { group });
+        }
+        for term in affinity.into_iter().flat_map(|affinity| &affinity.apart) {
+            let group = self.group(&term.topology_key, Counting::Meant(term.clone()), None, bins);
+            asks.push(Ask::Apart { group });
+        }
+        for term in own.affinity.iter().flat_map(|affinity| &affinity.apart) {
+            counted.push(self.group(&term.topology_key, Counting::Owners(term.clone()), None, bins));
+        }
+        let near_itself = near.iter().all(|term| self.means(term, own));
+        self.links.push(Links { own: Arc::clone(own), asks, counted, near_itself, offered: BTreeMap::new() });
+        for label in &own.labels {
+            self.kinds_by_label.entry((Arc::clone(label.0), Arc::clone(label.1))).or_default().push(kind);
+        }
+        for group in self.groups_by_label.of(&own.labels) {
+            self.tie(kind, group);
+        }
+    }
+
+    /// Where new nodes for a kind may lie on an axis.
+    pub(super) fn offer(&mut self, kind: usize, axis: AxisId, domains: Vec<Domain>) {
+        self.links[kind].offered.insert(axis, domains);
+    }
+
+    /// True when a new node for a kind may lie in a domain.
+    pub(super) fn is_offered(&self, kind: usize, axis: AxisId, domain: Domain) -> bool {
+        self.links[kind].offered.get(&axis).is_some_and(|offered| offered.contains(&domain))
+    }
+
+    /// Takes a domain from those where new nodes for a kind may lie. False when it was none.
+    pub(super) fn withdraw(&mut self, kind: usize, axis: AxisId, domain: Domain) -> bool {
+        let Some(offered) = self.links[kind].offered.get_mut(&axis) else { return false };
+        let before = offered.len();
+        offered.retain(|other| *other != domain);
+        offered.len() < before
+    }
+
+    /// A node will be there that was not: its domain counts for those whose filters let it through.
+    pub(super) fn see(&mut self, axis: AxisId, domain: Domain, accepts: impl Fn(&NodeFilter) -> bool) {
+        for group in self.groups.iter_mut().filter(|group| group.identity.axis == axis) {
+            let seen = group.domains.get(domain as usize).is_some_and(|there| *there);
+            if !seen && group.identity.filter.as_deref().is_none_or(&accepts) {
+                group.see(domain);
+            }
+        }
+    }
+
+    /// Axes on which a kind asks for something.
+    pub(super) fn asked_axes(&self, kind: usize) -> impl Iterator<Item = AxisId> {
+        self.links[kind].asks.iter().map(|ask| self.groups[ask.group() as usize].identity.axis)
+    }
+
+    /// True when the place of such a pod on this axis matters to itself or to others.
+    pub(super) fn matters(&self, kind: usize, axis: AxisId) -> bool {
+        let links = &self.links[kind];
+        let groups = links.asks.iter().map(|ask| ask.group()).chain(links.counted.iter().copied());
+        groups.into_iter().any(|group| self.groups[group as usize].identity.axis == axis)
+    }
+
+    /// True when a pod of a kind may go to a domain, so far as the axis is concerned; `None` is a place without the label.
+    pub(super) fn allows(&self, kind: usize, axis: AxisId, domain: Option<Domain>) -> bool {
+        self.unmet(kind, axis, domain).is_none()
+    }
+
+    /// Why a pod of a kind may not go to a domain.
+    pub(super) fn unmet(&self, kind: usize, axis: AxisId, domain: Option<Domain>) -> Option<Unmet> {
+        let links = &self.links[kind];
+        for ask in &links.asks {
+            let group = &self.groups[ask.group() as usize];
+            if group.identity.axis != axis {
+                continue;
+            }
+            let here = domain.map(|domain| group.at(domain));
+            match *ask {
+                Ask::Even { skew, itself, min_domains, .. } => {
+                    let most = group.least(links.offered.get(&axis), min_domains) + skew;
+                    if here.is_none_or(|here| here + u32::from(itself) > most) {
+                        return Some(Unmet::Spread);
+                    }
+                }
+                Ask::Near { .. } if here.is_some_and(|here| here > 0) => {}
+                // The first of its sort may go anywhere where there is a domain at all.
+                Ask::Near { .. } if here.is_some() && links.near_itself && self.is_first(links) => {}
+                Ask::Near { .. } => return Some(Unmet::Affinity),
+                Ask::Apart { .. } if here.is_none_or(|here| here == 0) => {}
+                Ask::Apart { .. } => return Some(Unmet::AntiAffinity),
+            }
+        }
+        None
+    }
+
+    /// True when a kind asks for the neighbourhood of other pods on an axis.
+    pub(super) fn wants_company(&self, kind: usize, axis: AxisId) -> bool {
+        let near = |ask: &&Ask| matches!(ask, Ask::Near { .. });
+        self.links[kind].asks.iter().filter(near).any(|ask| self.groups[ask.group() as usize].identity.axis == axis)
+    }
+
+    /// The domains of `among` that a pod of a kind may go to, those with the fewest pods that its constraints count first;
+    /// of equals those of the least weight.
+    pub(super) fn in_order(&self, kind: usize, axis: AxisId, among: impl Iterator<Item = (u32, Domain)>) -> Vec<Domain> {
+        let links = &self.links[kind];
+        let counted = |domain: Domain| -> u32 {
+            let even = links.asks.iter().filter_map(|ask| match ask {
+                Ask::Even { group, .. } => Some(&self.groups[*group as usize]),
+                Ask::Near { .. } | Ask::Apart { .. } => None,
+            });
+            even.filter(|group| group.identity.axis == axis).map(|group| group.at(domain)).sum()
+        };
+        let open = among.filter(|(_, domain)| self.allows(kind, axis, Some(*domain)));
+        let mut order: Vec<(u32, u32, Domain)> =
+            open.map(|(weight, domain)| (counted(domain), weight, domain)).collect();
+        order.sort_unstable();
+        order.into_iter().map(|(_, _, domain)| domain).collect()
+    }
+
+    /// Counts pods of a kind that go to a place: its domain on each axis, and whether a filter lets its node through.
+    pub(super) fn count(
+        &mut self,
+        kind: usize,
+        pods: u32,
+        domain: impl Fn(AxisId) -> Option<Domain>,
+        accepts: impl Fn(&NodeFilter) -> bool,
+    ) {
+        for group in &self.links[kind].counted {
+            let group = &mut self.groups[*group as usize];
+            if group.identity.filter.as_deref().is_some_and(|filter| !accepts(filter)) {
+                continue;
+            }
+            if let Some(domain) = domain(group.identity.axis) {
+                group.add(domain, pods);
+            }
+        }
+    }
+
+    fn is_first(&self, links: &Links) -> bool {
+        let near = links.asks.iter().filter(|ask| matches!(ask, Ask::Near { .. }));
+        near.into_iter().all(|ask| self.groups[ask.group() as usize].total == 0)
+    }
+
+    fn even(&mut self, shape: &PodShape, spread: &Spread, bins: &Bins) -> Ask {
+        let counting = Counting::Selected(shape.namespace.clone(), spread.selector.clone());
+        // On one host nothing but that host counts, and whoever may go there is let through.
+        let filter = (*spread.topology_key != *crate::labels::HOSTNAME).then(|| NodeFilter::counted(shape, spread));
+        let group = self.group(&spread.topology_key, counting, filter.flatten(), bins);
+        let itself = spread.selector.satisfied_by(&shape.labels);
+        Ask::Even { group, skew: spread.max_skew, itself, min_domains: spread.min_domains }
+    }
+
+    /// The group that counts this; a new one is counted among what runs, and tied to the kinds that it means.
+    fn group(&mut self, key: &Arc<str>, counting: Counting, filter: Option<NodeFilter>, bins: &Bins) -> GroupId {
+        let (axis, _) = self.axes.axis(key);
+        let identity = Identity { axis, counting, filter: filter.map(Arc::new) };
+        if let Some(known) = self.numbers.get(&identity) {
+            return *known;
+        }
+        let number = self.groups.len() as GroupId;
+        let group = self.counted(identity.clone(), bins);
+        self.groups.push(group);
+        self.groups_by_label.add(identity.counting.selector(), number);
+        let kinds: Vec<u32> = match identity.counting.selector().iter().find_map(exact) {
+            Some(label) => self.kinds_by_label.get(&label).cloned().unwrap_or_default(),
+            None => (0..self.links.len() as u32).collect(),
+        };
+        self.numbers.insert(identity, number);
+        for kind in kinds {
+            self.tie(kind, number);
+        }
+        number
+    }
+
+    /// A group with what runs, and with what has been placed so far.
+    fn counted(&mut self, identity: Identity, bins: &Bins) -> Group {
+        let axis = identity.axis;
+        let accepts = |labels: &Labels, taints: &[_]| {
+            identity.filter.as_deref().is_none_or(|filter| filter.accepts(labels, taints))
+        };
+        let mut group = Group { identity: identity.clone(), counts: Vec::new(), total: 0, domains: Vec::new() };
+        let domains: Vec<Option<Domain>> = self
+            .ground
+            .nodes
+            .iter()
+            .map(|node| match axis {
+                _ if !accepts(&node.labels, &node.taints) => None,
+                HOST => bins.site_of(&node.name),
+                _ => self.axes.of_labels(axis, &node.labels),
+            })
+            .collect();
+        if axis != HOST {
+            domains.iter().flatten().for_each(|domain| group.see(*domain));
+        }
+        for (shape, places) in self.ground.pods.iter().filter(|(shape, _)| self.counts(&identity.counting, shape)) {
+            debug_assert!(shape.requests.pods >= 0);
+            for (place, pods) in places {
+                if let Some(domain) = domains[*place as usize] {
+                    group.add(domain, *pods);
+                }
+            }
+        }
+        bins.each_placed(identity.filter.as_deref(), |site, placed| {
+            let Some(domain) = bins.domain(site, axis, &mut self.axes) else { return };
+            if axis != HOST {
+                group.see(domain);
+            }
+            for (kind, pods) in placed {
+                let own = &self.links[*kind as usize].own;
+                if counts(&self.namespaces, &identity.counting, own) {
+                    group.add(domain, *pods);
+                }
+            }
+        });
+        group
+    }
+
+    /// Ties a kind to a group that may mean it.
+    fn tie(&mut self, kind: u32, number: GroupId) {
+        let own = Arc::clone(&self.links[kind as usize].own);
+        let counting = &self.groups[number as usize].identity.counting;
+        if let Counting::Owners(term) = counting {
+            if self.means(term, &own) {
+                self.links[kind as usize].asks.push(Ask::Apart { group: number });
+            }
+        } else if self.counts(counting, &own) {
+            self.links[kind as usize].counted.push(number);
+        }
+    }
+
+    fn counts(&self, counting: &Counting, shape: &PodShape) -> bool {
+        counts(&self.namespaces, counting, shape)
+    }
+
+    fn means(&self, term: &PodTerm, shape: &PodShape) -> bool {
+        term.means(&shape.namespace, self.namespaces.get(&shape.namespace), &shape.labels)
+    }
+}
+
+/// True when a group of this sort counts pods of a shape.
+fn counts(namespaces: &BTreeMap<Namespace, Labels>, counting: &Counting, shape: &PodShape) -> bool {
+    let means = |term: &PodTerm| term.means(&shape.namespace, namespaces.get(&shape.namespace), &shape.labels);
+    match counting {
+        Counting::Selected(namespace, selector) => {
+            *namespace == shape.namespace && selector.satisfied_by(&shape.labels)
+        }
+        Counting::MeantByAll(terms) => terms.iter().all(means),
+        Counting::Meant(term) => means(term),
+        Counting::Owners(term) => shape.affinity.as_ref().is_some_and(|affinity| affinity.apart.contains(term)),
+    }
+}
+
+impl Counting {
+    /// Labels that the pods have that it counts or, for owners, that they keep away.
+    fn selector(&self) -> &Requirements {
+        static ALL: Requirements = Requirements::ALL;
+        match self {
+            Self::Selected(_, selector) => selector,
+            Self::MeantByAll(terms) => terms.first().map_or(&ALL, |term| &term.selector),
+            Self::Meant(term) | Self::Owners(term) => &term.selector,
+        }
+    }
+}
+
+/// The label that a requirement allows and nothing else.
+fn exact((key, asked): (&Arc<str>, &crate::requirements::Requirement)) -> Option<(Arc<str>, Arc<str>)> {
+    Some((Arc::clone(key), Arc::clone(asked.single()?)))
+}
+
+impl ByLabel {
+    fn add(&mut self, selector: &Requirements, group: GroupId) {
+        match selector.iter().find_map(exact) {
+            Some(label) => self.by.entry(label).or_default().push(group),
+            None => self.rest.push(group),
+        }
+    }
+
+    /// Groups that may mean pods with these labels.
+    fn of(&self, labels: &Labels) -> Vec<GroupId> {
+        let mut found = self.rest.clone();
+        for (key, value) in labels {
+            found.extend(self.by.get(&(Arc::clone(key), Arc::clone(value))).into_iter().flatten());
+        }
+        found
+    }
+}
+
+impl Group {
+    fn at(&self, domain: Domain) -> u32 {
+        self.counts.get(domain as usize).copied().unwrap_or(0)
+    }
+
+    fn add(&mut self, domain: Domain, pods: u32) {
+        let domain = domain as usize;
+        if self.counts.len() <= domain {
+            self.counts.resize(domain + 1, 0);
+        }
+        self.counts[domain] += pods;
+        self.total += pods;
+    }
+
+    fn see(&mut self, domain: Domain) {
+        let domain = domain as usize;
+        if self.domains.len() <= domain {
+            self.domains.resize(domain + 1, false);
+        }
+        self.domains[domain] = true;
+    }
+
+    /// Pods in the emptiest domain. A new host is always empty.
+    fn least(&self, offered: Option<&Vec<Domain>>, min_domains: u32) -> u32 {
+        if self.identity.axis == HOST {
+            return 0;
+        }
+        let seen = self.domains.iter().enumerate().filter(|(_, there)| **there).map(|(domain, _)| domain as Domain);
+        let offered = offered.into_iter().flatten().copied();
+        let more = offered.clone().filter(|domain| !self.domains.get(*domain as usize).is_some_and(|there| *there));
+        let (mut least, mut number) = (u32::MAX, 0);
+        for domain in seen.chain(more) {
+            least = least.min(self.at(domain));
+            number += 1;
+        }
+        if number < min_domains || number == 0 { 0 } else { least }
+    }
+}
+
+/// The domains of a mask of zones.
+pub(super) fn zones(mask: u32) -> impl Iterator<Item = Domain> + Clone {
+    (0..32).filter(move |bit| mask & (1 << bit) != 0)
+}
+
+/// A zone's bit; none where there are too many zones.
+pub(super) fn bit(zone: Option<Domain>) -> u32 {
+    debug_assert_eq!(ZONE, 1);
+    zone.filter(|zone| *zone < 32).map_or(0, |zone| 1 << zone)
+}
