@@ -14,7 +14,7 @@ use super::candidates::{Candidate, MOST_ZONES, Offers};
 use super::choice::{Choices, Narrowing};
 use super::filter::Filters;
 use super::ground::Ground;
-use super::kinds::{Demand, Kind, KindId, Kinds, order};
+use super::kinds::{Demand, Family, Kind, KindId, Kinds, order};
 use super::open::{Growth, NodeId, Shop};
 use super::search::Search;
 use super::topology::{Topology, Unmet, bit, zones};
@@ -168,7 +168,7 @@ impl Solver {
     }
 
     /// The kinds of a shape.
-    pub(super) fn learn(&mut self, shape: &Arc<PodShape>) -> super::kinds::Family {
+    pub(super) fn learn(&mut self, shape: &Arc<PodShape>) -> Family {
         let Known { kinds, filters, topology, .. } = &mut self.known;
         let (bins, choices) = (&self.bins, &self.shop.choices);
         kinds.of(shape, Vec::new(), filters, |asked, own| {
@@ -182,12 +182,16 @@ impl Solver {
         })
     }
 
-    /// Works out where new nodes for a kind may lie.
-    pub(super) fn offer(&mut self, kind: KindId) {
+    /// Works out where new nodes for pods may lie: whatever they prefer, all that they may have is a domain.
+    pub(super) fn offer(&mut self, family: &Family) {
+        family.steps.iter().for_each(|kind| self.offer_to(*kind, family.bare));
+    }
+
+    fn offer_to(&mut self, kind: KindId, bare: KindId) {
         let axes: BTreeSet<AxisId> = self.known.topology.asked_axes(kind).filter(|axis| *axis != HOST).collect();
         for axis in axes {
             let mut domains: BTreeSet<Domain> = BTreeSet::new();
-            let (filter, want) = (self.known.kinds.get(kind).filter, self.known.want(kind));
+            let (filter, want) = (self.known.kinds.get(bare).filter, self.known.want(bare));
             for pool in 0..self.shop.choices.pools() {
                 let by = Narrowing::Filter(filter);
                 let Some(choice) = self.shop.choices.narrow(self.shop.choices.root(pool), by, self.known.names()) else {
@@ -209,9 +213,7 @@ impl Solver {
 
     /// Places pods one by one, since the place of each matters to the next.
     fn place_singly(&mut self, demand: &mut Demand) {
-        for kind in demand.family.steps.iter() {
-            self.offer(*kind);
-        }
+        self.offer(&demand.family);
         let mut searches: BTreeMap<(KindId, Option<Domain>), Search> = BTreeMap::new();
         let mut from: BTreeMap<Option<Domain>, usize> = BTreeMap::new();
         let pods = std::mem::take(&mut demand.pods);
@@ -220,7 +222,8 @@ impl Solver {
             let bare = demand.family.bare;
             let seat = self.seat_in_bins(bare, &mut from).map(|bin| (bare, Seat::Bin(bin)));
             let seat = seat.or_else(|| {
-                demand.family.steps.iter().find_map(|kind| Some((*kind, self.seat_on_new(*kind, &mut searches)?)))
+                let mut steps = demand.family.steps.iter();
+                steps.find_map(|kind| Some((*kind, self.seat_on_new(*kind, bare, &mut searches)?)))
             });
             let Some((kind, seat)) = seat else {
                 // What this one could not have, the others of its kind cannot have either.
@@ -281,6 +284,7 @@ impl Solver {
     fn seat_on_new(
         &mut self,
         kind: KindId,
+        bare: KindId,
         searches: &mut BTreeMap<(KindId, Option<Domain>), Search>,
     ) -> Option<Seat> {
         // Each turn either ends or takes a zone from those on offer.
@@ -303,13 +307,24 @@ impl Solver {
                 }
                 barren.extend(zone);
             }
-            // No node can be had in those zones, so that they are empty is no reason to go nowhere else.
+            // No node can be had in those zones, so that they are empty is no reason to go nowhere else; but for pods that
+            // only prefer other zones they could be had.
+            if kind != bare {
+                return None;
+            }
             let withdrawn = barren.into_iter().filter(|zone| self.known.topology.withdraw(kind, ZONE, *zone));
             if withdrawn.count() == 0 {
                 return None;
             }
         }
         None
+    }
+
+    /// The cheapest node of its own for a pod of a kind, in one zone if one is given.
+    pub(super) fn alone(&mut self, kind: KindId, zone: Option<Domain>) -> Option<Growth> {
+        let host = self.known.site_of(self.shop.nodes.len());
+        let open = self.known.topology.allows(kind, HOST, Some(host));
+        open.then(|| Search::new(kind, zone, &self.known).alone(&mut self.shop, &self.known)).flatten()
     }
 
     /// Thinks of a new node for a pod of a kind, if its constraints allow it an empty host.
@@ -322,7 +337,7 @@ impl Solver {
     }
 
     /// The zones that are open to the next pod of a kind, best first; once none in particular where no zone matters to it.
-    fn zones_in_order(&self, kind: KindId, all: impl Fn(&Self) -> Vec<Domain>) -> Vec<Option<Domain>> {
+    pub(super) fn zones_in_order(&self, kind: KindId, all: impl Fn(&Self) -> Vec<Domain>) -> Vec<Option<Domain>> {
         let topology = &self.known.topology;
         if topology.asked_axes(kind).all(|axis| axis != ZONE) {
             return vec![None];

@@ -12,7 +12,6 @@ use super::kinds::{Family, KindId};
 use super::open::OpenNode;
 use super::outcome::{Target, WhyNot};
 use super::remedy::{Remedy, remedy};
-use super::search::Search;
 use super::solve::{Solver, find_bin};
 use super::topology::zones;
 use super::why::why_not;
@@ -236,7 +235,7 @@ impl Standing {
     /// Counts what runs beside pods of a shape.
     fn learn(&mut self, shape: &Arc<PodShape>) {
         let family = self.solver.learn(shape);
-        family.steps.iter().for_each(|kind| self.solver.offer(*kind));
+        self.solver.offer(&family);
         let is_zonal = self.solver.known.topology.asked_axes(family.bare).any(|axis| axis == ZONE);
         let state = State { family, is_zonal, from: BTreeMap::new(), new: BTreeMap::new() };
         self.known.insert(Arc::clone(shape), state);
@@ -244,14 +243,14 @@ impl Standing {
 
     /// The node that would be bought for a pod, with as much of what it prefers as can be had; in one zone if one is given.
     fn best(&mut self, family: &Family, zone: Option<Domain>) -> Option<Arc<Bought>> {
-        let Solver { known, shop, .. } = &mut self.solver;
-        let found = family.steps.iter().find_map(|kind| {
-            let host = known.site_of(0);
-            let open = known.topology.allows(*kind, super::axes::HOST, Some(host));
-            let growth = open.then(|| Search::new(*kind, zone, known).alone(shop, known)).flatten()?;
-            Some((*kind, growth))
-        });
-        let (kind, growth) = found?;
+        let (kind, growth) = family.steps.iter().find_map(|kind| {
+            let zones = match zone {
+                Some(zone) => vec![Some(zone)],
+                None => self.solver.zones_in_order(*kind, |solver| zones(solver.all_zones()).collect()),
+            };
+            zones.into_iter().find_map(|zone| Some((*kind, self.solver.alone(*kind, zone)?)))
+        })?;
+        let Solver { known, shop, .. } = &self.solver;
         let requests = known.kinds.requests(kind).clone();
         let open = OpenNode { choice: growth.choice, best: growth.best, requests, version: 0 };
         let offerings = offerings(shop, &open, &[]);

@@ -134,7 +134,7 @@ impl Topology {
         let kind = self.links.len() as u32;
         let (mut asks, mut counted) = (Vec::new(), Vec::new());
         for spread in &shape.spread {
-            asks.push(self.even(shape, spread, bins));
+            asks.push(self.even(own, spread, bins));
         }
         let affinity = shape.affinity.as_deref();
         let near = affinity.map(|affinity| affinity.near.as_slice()).unwrap_or_default();

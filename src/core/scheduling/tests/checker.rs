@@ -7,7 +7,7 @@ use crate::catalog::{InstanceType, Offering, node_labels};
 use crate::cluster::Snapshot;
 use crate::cluster::claim::Claim;
 use crate::cluster::node::Node;
-use crate::cluster::pod::{Labels, Pod, PodOwner, PodShape, Spread};
+use crate::cluster::pod::{HostPort, Labels, Pod, PodOwner, PodShape, PodTerm, Spread};
 use crate::cluster::pool::{NodePool, amount};
 use crate::labels;
 use crate::names::{NodePoolName, ObjectKey, Zone};
@@ -258,7 +258,7 @@ impl<'a> Judge<'a> {
                     let counts = self.counts(&pod.shape, spread);
                     let here = zone.map_or(0, |z| counts[&z]);
                     let least = counts.values().min().copied().unwrap_or(0);
-                    assert!(here - least <= i64::from(spread.max_skew), "{}: {counts:?}", pod.key);
+                    assert!(here - least <= i64::from(spread.max_skew), "{}: {counts:?} {:?}", pod.key, pod.shape);
                 }
             }
         }
@@ -290,9 +290,55 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// A pod without a spread constraint is left only where no node has room, and no pool an offering within limits.
+    /// The pods that are or will be on a target, those that run there already last.
+    fn all_on(&self, target: &Target) -> Vec<&Arc<Pod>> {
+        let mut all = self.on(target);
+        if let Target::Node(name) = target {
+            all.extend(self.running(self.snapshot.nodes().get(name).unwrap()));
+        }
+        all
+    }
+
+    /// Where a pod that is placed may have neighbours: targets in the same domain.
+    fn domain(&self, target: &Target, key: &str) -> Vec<Target> {
+        let nodes = self.snapshot.nodes().iter().map(|(name, _)| Target::Node(name.clone()));
+        let claims = self.snapshot.claims().iter().map(|(name, _)| Target::Claim(name.clone()));
+        let new = (0..self.outcome.new.len()).map(Target::New);
+        let same = |other: &Target| match key {
+            labels::HOSTNAME => other == target,
+            _ => self.zone_of(other).is_some() && self.zone_of(other) == self.zone_of(target),
+        };
+        nodes.chain(claims).chain(new).filter(same).collect()
+    }
+
+    /// Pods near to which a placed pod must be are there, and those apart from which it must be are not, either way.
+    fn neighbours_hold(&self) {
+        for placement in &self.outcome.placements {
+            let pod = &self.pods[&placement.pod];
+            let means = |term: &PodTerm, p: &Pod| term.means(&p.shape.namespace, None, &p.shape.labels);
+            let Some(affinity) = &pod.shape.affinity else { continue };
+            for term in &affinity.near {
+                let there = self.domain(&placement.target, &term.topology_key);
+                let met = there.iter().flat_map(|t| self.all_on(t)).any(|p| means(term, p));
+                assert!(met, "{} is not near {term:?} on {:?}", pod.key, placement.target);
+            }
+            for term in &affinity.apart {
+                let there = self.domain(&placement.target, &term.topology_key);
+                let met = there.iter().flat_map(|t| self.all_on(t)).filter(|p| p.key != pod.key && means(term, p));
+                assert_eq!(met.count(), 0, "{} is not apart on {:?}", pod.key, placement.target);
+            }
+        }
+        let targets: BTreeSet<&Target> = self.outcome.placements.iter().map(|p| &p.target).collect();
+        for target in targets {
+            let ports: Vec<&HostPort> = self.on(target).iter().flat_map(|p| &p.shape.ports).collect();
+            let twice = ports.iter().enumerate().any(|(i, a)| ports[i + 1..].iter().any(|b| a.conflicts(b)));
+            assert!(!twice, "a port of {target:?} is taken twice");
+        }
+    }
+
+    /// A pod that asks nothing of others is left only where no node has room, and no pool an offering within limits.
     fn none_left_without_need(&self) {
-        for pod in self.outcome.unplaced.iter().flat_map(|u| &u.pods).filter(|p| p.shape.spread.is_empty()) {
+        for pod in self.outcome.unplaced.iter().flat_map(|u| &u.pods).filter(|p| self.asks_of_nobody(p)) {
             for node in self.snapshot.nodes().values().filter(|n| self.usable(n)) {
                 let placed = self.on(&Target::Node(node.name.clone()));
                 let room = placed.iter().fold(self.room(node), |room, p| room.minus(&p.shape.requests));
@@ -308,6 +354,19 @@ impl<'a> Judge<'a> {
                 self.no_offering_alone(pod, pool);
             }
         }
+    }
+
+    /// True when nothing but room and labels decides where a pod goes.
+    fn asks_of_nobody(&self, pod: &Pod) -> bool {
+        let keeps_away = |other: &Arc<Pod>| {
+            let terms = other.shape.affinity.iter().flat_map(|affinity| &affinity.apart);
+            terms.into_iter().any(|term| term.means(&pod.shape.namespace, None, &pod.shape.labels))
+        };
+        let all = self.snapshot.pods().values();
+        pod.shape.spread.is_empty()
+            && pod.shape.affinity.is_none()
+            && pod.shape.ports.is_empty()
+            && !all.into_iter().any(keeps_away)
     }
 
     fn no_offering_alone(&self, pod: &Pod, pool: &NodePool) {
@@ -340,6 +399,7 @@ fn judge(snapshot: &Snapshot, waiting: &[Arc<Pod>], outcome: &Outcome) {
     judge.limits_hold();
     judge.skew_holds();
     judge.caps_hold();
+    judge.neighbours_hold();
     judge.none_left_without_need();
 }
 

@@ -2,7 +2,10 @@
 
 use crate::catalog::CapacityType;
 use crate::cluster::Snapshot;
-use crate::cluster::pod::{Pod, PodOwner, PodShape, Taint, TaintEffect, Toleration};
+use crate::cluster::pod::{
+    HostPort, Pod, PodAffinity, PodOwner, PodShape, PodTerm, Preferences, Spread, Taint, TaintEffect, Toleration,
+};
+use crate::names::Namespace;
 use crate::cluster::pool::{DaemonSet, NodePool};
 use crate::fixtures::{
     GPU, claim, cluster, intent, managed, node, offering, only, pod, pool, put, running, shape, spread, start, zone,
@@ -100,7 +103,37 @@ fn a_shape(dice: &mut Dice, app: &str, alone: usize) -> PodShape {
     if dice.one_in(6) {
         shape.requests.set_extended(GPU, dice.pick(&[1, 2]));
     }
+    if dice.one_in(3) {
+        neighbours(dice, &mut shape);
+    }
     shape
+}
+
+/// A term for pods of one app, on hosts or zones.
+fn term(dice: &mut Dice, app: &str) -> PodTerm {
+    let topology_key = labels::shared(dice.pick(&[labels::HOSTNAME, labels::ZONE]));
+    let namespaces = [Namespace::new("default").unwrap()].into();
+    PodTerm { topology_key, namespaces, namespace_selector: None, selector: only(&[("app", &[app])]) }
+}
+
+/// Wishes and demands about other pods, and a port of the node.
+fn neighbours(dice: &mut Dice, shape: &mut PodShape) {
+    let own = shape.labels["app"].to_string();
+    let app = dice.pick(&[own.as_str(), own.as_str(), "app-0", "app-1"]);
+    match dice.roll(5) {
+        0 => shape.affinity = Some(Box::new(PodAffinity { near: vec![term(dice, app)], apart: Vec::new() })),
+        1 => shape.affinity = Some(Box::new(PodAffinity { near: Vec::new(), apart: vec![term(dice, app)] })),
+        2 => {
+            let (near, apart) = (vec![(10, term(dice, app))], vec![(5, term(dice, &own))]);
+            let node = vec![(1, only(&[(labels::ZONE, &[zone(1).as_str()])]))];
+            shape.preferences = Some(Box::new(Preferences { node, near, apart, spread: Vec::new() }));
+        }
+        3 => {
+            let soft = Spread { min_domains: 2, ..spread(labels::ZONE, &own, 1) };
+            shape.preferences = Some(Box::new(Preferences { spread: vec![soft], ..Preferences::default() }));
+        }
+        _ => shape.ports.push(HostPort { port: 80, protocol: Arc::from("TCP"), address: None }),
+    }
 }
 
 fn put_nodes(dice: &mut Dice, snapshot: &mut Snapshot, shapes: &[Arc<PodShape>]) {

@@ -129,9 +129,9 @@ fn homeless(
     }
 }
 
-/// True when it is our scheduler that does not know how to place the pods.
+/// True when the input cannot tell: what is not simulated, and pods that may run beside it.
 fn is_ours(unplaced: &Unplaced) -> bool {
-    unplaced.why.iter().any(|(_, why)| matches!(why, WhyNot::TopologyKey(_)))
+    unplaced.why.iter().any(|(_, why)| matches!(why, WhyNot::Devices | WhyNot::Affinity))
 }
 
 /// The pools, classes and DaemonSets of a part of the input. A class that it lacks is taken to be all defaults. `None`
