@@ -1,7 +1,7 @@
 //! Provisioning: when are waiting pods placed, and which NodeClaims are created for them?
 //!
 //! Pods are gathered for a short while, so that pods of one rollout share nodes: until no new pod has come for
-//! `batch_idle`, at the longest for `batch_max`. Then [`schedule`] places them.
+//! `batch_idle`, at the longest for `batch_max`. Then [`explain`] places them.
 
 use crate::cluster::Snapshot;
 use crate::cluster::claim::ClaimSpec;
@@ -9,7 +9,7 @@ use crate::cluster::pod::Pod;
 use crate::names::{ClaimName, NodePoolName, ObjectKey, Uid};
 use crate::plan::{ClaimDraft, Command, CommandKey, Plan, Switch};
 use crate::scheduling::{
-    Input, MOST_NEW_NODES, Market, NewNode, Outcome, Target, Unavailable, claim_requirements, schedule,
+    Input, MOST_NEW_NODES, Market, NewNode, Outcome, Target, Unavailable, claim_requirements, explain,
 };
 use crate::settings::{Mode, Settings};
 use jiff::{SignedDuration, Timestamp};
@@ -108,7 +108,7 @@ pub fn provision(
         new_nodes: MOST_NEW_NODES,
         promised: &memory.promised,
     };
-    let outcome = schedule(input, &pods);
+    let outcome = explain(input, &pods);
     memory.remember(snapshot, &outcome, &pods, now);
     if !memory.unplaced.is_empty() {
         plan.wake_at(now + RETRY);

@@ -86,7 +86,8 @@ impl Bins {
         for pod in snapshot.pods().values().filter(|pod| !pod.is_terminal()) {
             let nominated = pod.nominated.as_ref().filter(|_| pod.node.is_none());
             let node = pod.node.as_ref().filter(|_| !pod.shape.ports.is_empty()).or(nominated);
-            let Some(bin) = node.and_then(|name| self.by_node.get(name)).and_then(|site| self.bins.get_mut(*site)) else {
+            let Some(bin) = node.and_then(|name| self.by_node.get(name)).and_then(|site| self.bins.get_mut(*site))
+            else {
                 continue;
             };
             bin.ports.extend(pod.shape.ports.iter().cloned());
@@ -307,4 +308,3 @@ fn least_of(a: &Resources, b: &Resources) -> Resources {
         ..extended
     }
 }
-

@@ -15,6 +15,8 @@ pub(super) struct NodeFilter {
     /// Of each list one must hold: the terms of node affinity, and those of each volume.
     pub(super) alternatives: Vec<Vec<Requirements>>,
     pub(super) tolerations: Vec<Toleration>,
+    /// Taints with `PreferNoSchedule` keep pods away like any other.
+    pub(super) avoids: bool,
 }
 
 impl NodeFilter {
@@ -22,7 +24,7 @@ impl NodeFilter {
     pub(super) fn of(shape: &PodShape, volumes: &[Requirements]) -> Self {
         let lists = [shape.alternatives.as_slice(), volumes];
         let alternatives = lists.into_iter().filter(|list| !list.is_empty()).map(<[_]>::to_vec).collect();
-        Self { selector: shape.selector.clone(), alternatives, tolerations: shape.tolerations.clone() }
+        Self { selector: shape.selector.clone(), alternatives, tolerations: shape.tolerations.clone(), avoids: false }
     }
 
     /// The nodes that a spread constraint of a pod counts. `None` is all.
@@ -54,9 +56,9 @@ impl NodeFilter {
             && self.alternatives.iter().all(|list| list.iter().any(|asked| asked.satisfied_by(labels)))
     }
 
-    /// The first taint that keeps the pod away. `PreferNoSchedule` never does.
+    /// The first taint that keeps the pod away.
     pub(super) fn untolerated<'t>(&self, taints: &'t [Taint]) -> Option<&'t Taint> {
-        let mut hard = taints.iter().filter(|taint| taint.effect != TaintEffect::PreferNoSchedule);
+        let mut hard = taints.iter().filter(|taint| self.avoids || taint.effect != TaintEffect::PreferNoSchedule);
         hard.find(|taint| !self.tolerations.iter().any(|toleration| toleration.covers(taint)))
     }
 }

@@ -5,7 +5,7 @@
 
 use super::axes::{HOST, ZONE};
 use super::filter::{FilterId, Filters, NodeFilter};
-use super::relax::steps;
+use super::relax::{Step, steps};
 use super::topology::Topology;
 use crate::cluster::pod::{Pod, PodShape};
 use crate::labels;
@@ -58,12 +58,13 @@ impl Kinds {
         &self.all[kind].shape.requests
     }
 
-    /// The kinds of a shape whose pods' volumes ask for one of `volumes`, if for anything. `learn` is told of each new one:
+    /// The kinds of a shape whose pods' volumes ask for one of `volumes`, if for anything, and that would rather avoid the
+    /// taints of some pool. `learn` is told of each new one:
     /// the shape with what is asked for, and as it is.
     pub(super) fn of(
         &mut self,
         shape: &Arc<PodShape>,
-        volumes: Vec<Requirements>,
+        (volumes, avoids): (Vec<Requirements>, bool),
         filters: &mut Filters,
         mut learn: impl FnMut(&PodShape, &Arc<PodShape>),
     ) -> Family {
@@ -72,11 +73,11 @@ impl Kinds {
             return known.clone();
         }
         let mut numbers = Vec::new();
-        for step in steps(shape) {
+        for Step { shape: step, avoids } in steps(shape, avoids) {
             learn(&step, shape);
             numbers.push(self.all.len());
-            let filter = filters.number(NodeFilter::of(&step, &key.1));
-            self.all.push(Kind { shape: step, filter });
+            let filter = NodeFilter { avoids, ..NodeFilter::of(&step, &key.1) };
+            self.all.push(Kind { shape: step, filter: filters.number(filter) });
         }
         let bare = numbers.last().copied().unwrap_or_default();
         let family = Family { bare, steps: numbers.into() };

@@ -27,6 +27,7 @@ mod solve;
 mod standing;
 mod topology;
 mod unavailable;
+mod waterfall;
 mod why;
 
 pub use candidates::Market;
@@ -35,6 +36,7 @@ pub use outcome::{NewNode, Outcome, Placement, Target, Unplaced, WhyNot};
 pub use remedy::{Change, Remedy};
 pub use standing::{Bought, Nowhere, Spot, Standing};
 pub use unavailable::{Scope, Unavailable};
+pub use waterfall::{PoolStep, PoolWaterfall, StepWhat};
 
 use crate::cluster::Snapshot;
 use crate::cluster::pod::Pod;
@@ -58,12 +60,26 @@ pub struct Input<'a> {
     pub promised: &'a BTreeMap<ObjectKey, ClaimName>,
 }
 
+/// Groups of unplaced pods that are explained in full.
+const MOST_EXPLAINED: usize = 32;
+
 /// Most new nodes of one simulation.
 pub const MOST_NEW_NODES: usize = 5_000;
 
 /// Places pods: existing nodes first, then NodeClaims in flight, then new nodes.
 #[must_use]
 pub fn schedule(input: Input<'_>, pods: &[Arc<Pod>]) -> Outcome {
+    solved(input, pods, 0)
+}
+
+/// The same, and says more about pods without a place: what is left of each pool after each thing that they ask for, and
+/// the least change that would give them one.
+#[must_use]
+pub fn explain(input: Input<'_>, pods: &[Arc<Pod>]) -> Outcome {
+    solved(input, pods, MOST_EXPLAINED)
+}
+
+fn solved(input: Input<'_>, pods: &[Arc<Pod>], explained: usize) -> Outcome {
     // Pods that are to be placed anew leave the place where they run now.
     let leaving: BTreeSet<&ObjectKey> = pods.iter().filter(|p| p.node.is_some()).map(|p| &p.key).collect();
     let is_topological = pods.iter().any(|pod| {
@@ -83,8 +99,14 @@ pub fn schedule(input: Input<'_>, pods: &[Arc<Pod>]) -> Outcome {
     let homeless = solver.solve(waiting);
     finish::finish(&solver, &mut outcome);
     for demand in homeless {
-        let why = why::why_not(&mut solver, demand.family.bare);
+        let kind = demand.family.bare;
+        let why = why::why_not(&mut solver, kind);
+        let groups = outcome.unplaced.len();
         outcome.refuse(demand.pods, why);
+        if let Some(new) = outcome.unplaced.get_mut(groups).filter(|_| groups < explained) {
+            new.waterfalls = waterfall::waterfalls(&solver, kind);
+            new.remedy = remedy::remedy(&solver.shop, &solver.known.kinds.get(kind).shape);
+        }
     }
     outcome
 }

@@ -66,11 +66,8 @@ impl Shop {
             return None;
         }
         let fits = choice == before && requests.fits(&self.choices.candidate(choice, best).room);
-        let grown = if fits {
-            best
-        } else {
-            self.choices.cheapest(choice, best, &requests, (&self.allowance, Some(best)))?
-        };
+        let grown =
+            if fits { best } else { self.choices.cheapest(choice, best, &requests, (&self.allowance, Some(best)))? };
         let [old, new] = [best, grown].map(|place| self.choices.candidate(choice, place));
         let cost = new.price.nanos() - old.price.nanos();
         Some(Growth { cost, load: load(&requests, &new.room), choice, best: grown })

@@ -1,5 +1,7 @@
 //! Outcome: where did each pod go, which nodes must be bought, and what has no place?
 
+use super::remedy::Remedy;
+use super::waterfall::PoolWaterfall;
 use crate::cluster::claim::PlannedOffering;
 use crate::cluster::pod::{Labels, Pod};
 use crate::facts::QuotaShort;
@@ -64,6 +66,11 @@ pub struct Unplaced {
     pub pods: Vec<Arc<Pod>>,
     /// Why each pool cannot help; `None` stands for all pools.
     pub why: Vec<(Option<NodePoolName>, WhyNot)>,
+    /// What is left of each pool after each thing that the first of them asks for. Of the first groups alone: with thousands
+    /// of groups nobody reads them.
+    pub waterfalls: Vec<PoolWaterfall>,
+    /// The least that would have to change for the first of them; of the first groups alone.
+    pub remedy: Option<Remedy>,
 }
 
 /// Why pods have no place on new nodes.
@@ -154,7 +161,7 @@ impl Outcome {
         if let Some(same) = self.unplaced.iter_mut().find(|u| u.why == why) {
             same.pods.extend(pods);
         } else {
-            self.unplaced.push(Unplaced { pods, why });
+            self.unplaced.push(Unplaced { pods, why, waterfalls: Vec::new(), remedy: None });
         }
     }
 }

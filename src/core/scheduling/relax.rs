@@ -10,18 +10,30 @@ use std::sync::Arc;
 /// Most steps of one shape: beyond, all that is left is dropped at once.
 const MOST_STEPS: usize = 32;
 
-/// The shape with all that it prefers, with less and less of it, and last with what it requires alone.
-pub(super) fn steps(shape: &Arc<PodShape>) -> Vec<Arc<PodShape>> {
-    let Some(preferences) = shape.preferences.as_deref().filter(|preferences| !preferences.is_empty()) else {
-        return vec![Arc::clone(shape)];
-    };
-    let mut left = preferences.clone();
+/// What is asked for in one step.
+pub(super) struct Step {
+    pub(super) shape: Arc<PodShape>,
+    /// Taints with `PreferNoSchedule` keep it away too.
+    pub(super) avoids: bool,
+}
+
+/// The shape with all that it prefers, with less and less of it, and last with what it requires alone. `avoids` says that
+/// some pool has a taint that it would rather not put up with.
+pub(super) fn steps(shape: &Arc<PodShape>, avoids: bool) -> Vec<Step> {
+    let mut left = shape.preferences.as_deref().cloned().unwrap_or_default();
     let mut steps = Vec::new();
     while !left.is_empty() && steps.len() < MOST_STEPS {
-        steps.push(Arc::new(asking(shape, &left)));
+        steps.push(Step { shape: Arc::new(asking(shape, &left)), avoids });
         drop_one(&mut left);
     }
-    steps.push(Arc::new(PodShape { preferences: None, ..PodShape::clone(shape) }));
+    let bare = match shape.preferences {
+        None => Arc::clone(shape),
+        Some(_) => Arc::new(PodShape { preferences: None, ..PodShape::clone(shape) }),
+    };
+    if avoids {
+        steps.push(Step { shape: Arc::clone(&bare), avoids });
+    }
+    steps.push(Step { shape: bare, avoids: false });
     steps
 }
 

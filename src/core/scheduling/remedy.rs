@@ -3,8 +3,8 @@
 //! Every pool is asked for all that stands in the way, one thing after the other as if those before it were settled. The
 //! pool where that is least is the nearest.
 
-use super::candidates::{Candidate, Offers};
 use super::allowance::Allowance;
+use super::candidates::{Candidate, Offers};
 use super::filter::NodeFilter;
 use super::open::Shop;
 use crate::cluster::pod::{PodShape, Taint, TaintEffect, Toleration};

@@ -19,7 +19,7 @@ use super::open::{Growth, NodeId, Shop};
 use super::search::Search;
 use super::topology::{Topology, Unmet, bit, zones};
 use crate::catalog::OfferingKey;
-use crate::cluster::pod::{Pod, PodShape};
+use crate::cluster::pod::{Pod, PodShape, Taint, TaintEffect};
 use crate::names::{ClaimName, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -171,7 +171,8 @@ impl Solver {
     pub(super) fn learn(&mut self, shape: &Arc<PodShape>) -> Family {
         let Known { kinds, filters, topology, .. } = &mut self.known;
         let (bins, choices) = (&self.bins, &self.shop.choices);
-        kinds.of(shape, Vec::new(), filters, |asked, own| {
+        let avoids = (0..choices.pools()).any(|pool| prefers_none(&choices.offers(pool).pool.taints, shape));
+        kinds.of(shape, (Vec::new(), avoids), filters, |asked, own| {
             for key in keys(asked) {
                 let (axis, is_new) = topology.axes.axis(key);
                 if is_new {
@@ -194,7 +195,8 @@ impl Solver {
             let (filter, want) = (self.known.kinds.get(bare).filter, self.known.want(bare));
             for pool in 0..self.shop.choices.pools() {
                 let by = Narrowing::Filter(filter);
-                let Some(choice) = self.shop.choices.narrow(self.shop.choices.root(pool), by, self.known.names()) else {
+                let Some(choice) = self.shop.choices.narrow(self.shop.choices.root(pool), by, self.known.names())
+                else {
                     continue;
                 };
                 let holds = |candidate: &super::candidates::Candidate| {
@@ -452,6 +454,12 @@ pub(super) fn find_bin(
         }
     }
     None
+}
+
+/// True when pods of a shape had better not come to nodes with these taints.
+fn prefers_none(taints: &[Taint], shape: &PodShape) -> bool {
+    let soft = taints.iter().filter(|taint| taint.effect == TaintEffect::PreferNoSchedule);
+    soft.into_iter().any(|taint| !shape.tolerations.iter().any(|toleration| toleration.covers(taint)))
 }
 
 /// Topology keys that a shape names.

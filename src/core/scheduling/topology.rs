@@ -239,7 +239,12 @@ impl Topology {
 
     /// The domains of `among` that a pod of a kind may go to, those with the fewest pods that its constraints count first;
     /// of equals those of the least weight.
-    pub(super) fn in_order(&self, kind: usize, axis: AxisId, among: impl Iterator<Item = (u32, Domain)>) -> Vec<Domain> {
+    pub(super) fn in_order(
+        &self,
+        kind: usize,
+        axis: AxisId,
+        among: impl Iterator<Item = (u32, Domain)>,
+    ) -> Vec<Domain> {
         let links = &self.links[kind];
         let counted = |domain: Domain| -> u32 {
             let even = links.asks.iter().filter_map(|ask| match ask {

@@ -20,15 +20,20 @@ pub(super) fn why_not(solver: &mut Solver, kind: KindId) -> Vec<(Option<NodePool
         (Some(name), of_pool(solver, kind, pool))
     });
     let each: Vec<(Option<NodePoolName>, Option<WhyNot>)> = each.collect();
-    let topology = || match unmet {
-        Some(Unmet::Affinity) => WhyNot::Affinity,
-        Some(Unmet::AntiAffinity) => WhyNot::AntiAffinity,
-        Some(Unmet::Spread) | None => WhyNot::Spread,
-    };
+    let topology = || topology_of(unmet.unwrap_or(Unmet::Spread));
     if each.iter().all(|(_, why)| why.is_none()) {
         return vec![(None, topology())];
     }
     each.into_iter().map(|(pool, why)| (pool, why.unwrap_or_else(topology))).collect()
+}
+
+/// What a constraint on neighbours is called outside.
+pub(super) fn topology_of(unmet: Unmet) -> WhyNot {
+    match unmet {
+        Unmet::Affinity => WhyNot::Affinity,
+        Unmet::AntiAffinity => WhyNot::AntiAffinity,
+        Unmet::Spread => WhyNot::Spread,
+    }
 }
 
 /// What of the pool itself keeps the pods away; `None` when that is nothing.

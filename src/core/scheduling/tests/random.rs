@@ -5,12 +5,12 @@ use crate::cluster::Snapshot;
 use crate::cluster::pod::{
     HostPort, Pod, PodAffinity, PodOwner, PodShape, PodTerm, Preferences, Spread, Taint, TaintEffect, Toleration,
 };
-use crate::names::Namespace;
 use crate::cluster::pool::{DaemonSet, NodePool};
 use crate::fixtures::{
     GPU, claim, cluster, intent, managed, node, offering, only, pod, pool, put, running, shape, spread, start, zone,
 };
 use crate::labels;
+use crate::names::Namespace;
 use std::sync::Arc;
 
 /// Numbers from a seed (xorshift), enough to mix tests with.
