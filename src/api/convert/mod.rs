@@ -6,6 +6,7 @@
 mod budget;
 mod claim;
 mod meta;
+mod namespace;
 mod node;
 mod placement;
 mod pod;
@@ -29,6 +30,7 @@ mod tests;
 
 pub use budget::{BudgetLimit, PodDisruptionBudget, disruption_budget};
 pub use claim::{claim, claim_draft, claim_object};
+pub use namespace::namespace;
 pub use node::node;
 pub use placement::placement_policy;
 pub use pod::{PodTemplate, pod, pod_or_opaque, pod_template};
@@ -36,7 +38,7 @@ pub use pool::{node_class, node_pool};
 pub use record::{record_objects, records};
 pub use report::sweep_status;
 pub use step::advance;
-pub use storage::{StorageClass, VolumeClaim, attachment, inline_disks, storage_class, volume_claim};
+pub use storage::{attach_limits, attachment, inline_disks, storage_class, volume_claim};
 pub use sweep::sweep;
 pub use violations::{Violation, Violations};
 pub use volume::volume;
