@@ -2,14 +2,17 @@
 
 use super::meta;
 use super::pod_affinity;
+use super::pod_neighbours::{self, Own};
+use super::pod_ports;
 use super::pod_requests;
+use super::pod_spread;
 use super::violations::Violations;
 use crate::duration;
 use crate::path::Path;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod as WirePod, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use napkeeper_core::cluster::pod::{DoNotDisrupt, Pod, PodOwner, PodPhase, PodShape};
+use napkeeper_core::cluster::pod::{DoNotDisrupt, Pod, PodAffinity, PodOwner, PodPhase, PodShape, Preferences};
 use napkeeper_core::labels::DO_NOT_DISRUPT;
 use napkeeper_core::names::{Namespace, NodeName, ObjectName};
 use std::sync::Arc;
@@ -56,7 +59,10 @@ fn read(
     let labels = meta::labels(metadata.labels.as_ref());
     let at_spec = at.key("spec");
     let (selector, alternatives) = pod_affinity::node_affinity(spec, &at_spec, found);
-    let spread = pod_affinity::spread(spec, &labels, &at_spec, found);
+    let own = Own { namespace, labels: &labels };
+    let (spread, soft_spread) = pod_spread::spread(spec, &labels, &at_spec, found);
+    let (affinity, preferences) = pod_neighbours::affinity(spec, own, &at_spec, found);
+    let preferences = Preferences { spread: soft_spread, ..preferences };
     let shape = PodShape {
         namespace: namespace.clone(),
         requests: pod_requests::requests(spec, &at_spec, found),
@@ -65,10 +71,10 @@ fn read(
         tolerations: pod_affinity::tolerations(spec, &at_spec, found),
         spread,
         priority: spec.priority.unwrap_or(0),
+        affinity: (affinity != PodAffinity::default()).then(|| Box::new(affinity)),
+        preferences: (!preferences.is_empty()).then(|| Box::new(preferences)),
+        ports: pod_ports::host_ports(spec, &at_spec, found),
         labels,
-        affinity: None,
-        preferences: None,
-        ports: Vec::new(),
     };
     PodTemplate {
         shape: Arc::new(shape),
@@ -143,10 +149,8 @@ fn as_far_as_readable(object: &WirePod, found: &mut Violations) -> Option<Pod> {
     let template = read(metadata, spec, &key.namespace, &Path::root(), found);
     let status = object.status.as_ref();
     let started_at = status.and_then(|s| s.start_time.as_ref()).map(|t| t.0);
-    let unschedulable = status.and_then(|s| s.conditions.as_ref()).is_some_and(|list| {
-        list.iter()
-            .any(|c| c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable"))
-    });
+    let nominated = status.and_then(|s| s.nominated_node_name.as_deref()).filter(|n| !n.is_empty());
+    let nominated = found.take_some(&Path::of("status.nominatedNodeName"), nominated, |n| NodeName::new(n));
     Some(Pod {
         key,
         uid,
@@ -157,13 +161,25 @@ fn as_far_as_readable(object: &WirePod, found: &mut Violations) -> Option<Pod> {
         deleting_at: deleting_at(metadata),
         node,
         phase,
-        unschedulable,
+        unschedulable: is_unschedulable(object),
         do_not_disrupt: template.do_not_disrupt,
         volumes: template.volumes,
-        nominated: None,
-        claims_devices: false,
+        nominated,
+        claims_devices: spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()),
         opaque: false,
     })
+}
+
+/// kube-scheduler has said that no node fits. It says nothing of a pod behind a gate; what it said before, or what
+/// somebody else has written there, does not count.
+fn is_unschedulable(object: &WirePod) -> bool {
+    let gates = object.spec.as_ref().and_then(|s| s.scheduling_gates.as_ref());
+    let conditions = object.status.as_ref().and_then(|s| s.conditions.as_ref());
+    gates.is_none_or(Vec::is_empty)
+        && conditions
+            .into_iter()
+            .flatten()
+            .any(|c| c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable"))
 }
 
 /// When a pod was asked to end. Its deletionTimestamp is that plus the grace that it was given.
@@ -198,3 +214,7 @@ fn owner(metadata: &ObjectMeta) -> PodOwner {
         Some(_) => PodOwner::Controller,
     }
 }
+
+#[cfg(test)]
+#[path = "pod_tests.rs"]
+mod tests;

@@ -1,20 +1,19 @@
-//! Where may a pod run: selector, affinity, tolerations, spread?
+//! Which nodes may a pod run on: selector, affinity, tolerations?
 
 use super::meta;
 use super::violations::Violations;
 use crate::path::Path;
 use k8s_openapi::api::core::v1::{
     NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Toleration as WireToleration,
-    TopologySpreadConstraint,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use napkeeper_core::cluster::pod::{Labels, Spread, Toleration};
+use napkeeper_core::cluster::pod::Toleration;
 use napkeeper_core::labels::{HOSTNAME, normalize};
 use napkeeper_core::requirements::{Operator, Requirement, Requirements};
 use std::sync::Arc;
 
-/// The field by which a pod is tied to one node, as the controller of DaemonSets ties each of its pods. Read as the label
-/// with the host's name: in AKS that is the Node's name.
+/// The field by which a pod is tied to one node, as the controller of DaemonSets ties each of its pods. Read as the
+/// label with the host's name: in AKS that is the Node's name.
 const NAME_FIELD: &str = "metadata.name";
 
 /// `nodeSelector` with a lone affinity term, and the alternatives when there are several.
@@ -45,11 +44,18 @@ pub(super) fn terms(selector: &NodeSelector, path: &Path, found: &mut Violations
 }
 
 fn term(term: &NodeSelectorTerm, path: &Path, found: &mut Violations) -> Requirements {
-    let fields = term.match_fields.as_deref().unwrap_or_default();
-    let expressions = term.match_expressions.as_deref().unwrap_or_default();
-    if expressions.is_empty() && fields.is_empty() {
+    let all = preferred_term(term, path, found);
+    let terms = |list: Option<&Vec<_>>| list.map_or(0, Vec::len);
+    if terms(term.match_expressions.as_ref()) + terms(term.match_fields.as_ref()) == 0 {
         found.add(path, "matches no node: name at least one of matchExpressions, or drop the term");
     }
+    all
+}
+
+/// A term that is preferred: one that says nothing is met by every node.
+pub(super) fn preferred_term(term: &NodeSelectorTerm, path: &Path, found: &mut Violations) -> Requirements {
+    let fields = term.match_fields.as_deref().unwrap_or_default();
+    let expressions = term.match_expressions.as_deref().unwrap_or_default();
     let mut all = Requirements::new();
     for (i, field) in fields.iter().enumerate() {
         let at = path.key("matchFields").index(i);
@@ -102,28 +108,6 @@ fn toleration(wire: &WireToleration, at: &Path, found: &mut Violations) -> Optio
         value,
         effect: found.take_some(&at.key("effect"), effect, meta::effect),
     })
-}
-
-/// Hard topology spread constraints. Soft ones never keep a pod from running.
-pub(super) fn spread(spec: &PodSpec, labels: &Labels, at: &Path, found: &mut Violations) -> Vec<Spread> {
-    let list = spec.topology_spread_constraints.iter().flatten().enumerate();
-    list.filter(|(_, c)| c.when_unsatisfiable == "DoNotSchedule")
-        .filter_map(|(i, c)| constraint(c, labels, &at.key("topologySpreadConstraints").index(i), found))
-        .collect()
-}
-
-fn constraint(wire: &TopologySpreadConstraint, labels: &Labels, at: &Path, found: &mut Violations) -> Option<Spread> {
-    let skew = u32::try_from(wire.max_skew).ok().filter(|s| *s > 0);
-    let skew = found.take(&at.key("maxSkew"), skew.ok_or("must be at least 1"));
-    // Without a selector the constraint counts no pods at all, so it never binds.
-    let selector = wire.label_selector.as_ref()?;
-    let mut selector = label_selector(selector, &at.key("labelSelector"), found);
-    for key in wire.match_label_keys.iter().flatten() {
-        if let Some(value) = labels.get(key.as_str()) {
-            selector.add(key, Requirement::any_of([value]));
-        }
-    }
-    Some(Spread::over(&normalize(&wire.topology_key), skew?, selector))
 }
 
 /// A label selector; one without terms fits everything.

@@ -9,6 +9,8 @@ use crate::path::Path;
 use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
 use napkeeper_core::resources::Resources;
 
+const HUGE_PAGES: &str = "hugepages-";
+
 /// The requests of a pod, `pods: 1` included. `at` is the path of the pod spec.
 pub(super) fn requests(spec: &PodSpec, at: &Path, found: &mut Violations) -> Resources {
     let mut running = Resources::default();
@@ -28,9 +30,7 @@ pub(super) fn requests(spec: &PodSpec, at: &Path, found: &mut Violations) -> Res
     }
     let mut total = running.plus(&sidecars);
     total.raise_to(&starting);
-    if let Some(resources) = &spec.resources {
-        override_by_pod(&mut total, resources, &at.key("resources"), found);
-    }
+    override_by_pod(&mut total, spec, &at.key("resources"), found);
     let overhead = spec.overhead.iter().flatten().map(|(k, q)| (k, &q.0));
     total.add(&meta::resources(overhead, &at.key("overhead"), found));
     total.pods = 1;
@@ -55,12 +55,33 @@ fn requests_or_limits(resources: &ResourceRequirements, at: &Path, found: &mut V
     all
 }
 
-/// What the pod as a whole asks for stands in place of the sum of its containers.
-fn override_by_pod(total: &mut Resources, resources: &ResourceRequirements, at: &Path, found: &mut Violations) {
-    for (name, quantity) in resources.requests.iter().flatten() {
-        let path = at.key("requests").key(name);
+/// What the pod as a whole asks for stands in place of the sum of its containers, and what it is limited to where
+/// no container says anything, as the API server defaults it. Huge pages are always asked for whole.
+fn override_by_pod(total: &mut Resources, spec: &PodSpec, at: &Path, found: &mut Violations) {
+    let Some(resources) = &spec.resources else { return };
+    let limits = resources.limits.iter().flatten().map(|limit| ("limits", limit));
+    let limits = limits.filter(|(_, (name, _))| {
+        let asked = resources.requests.as_ref().is_some_and(|r| r.contains_key(*name));
+        !asked && (name.starts_with(HUGE_PAGES) || !is_asked_by_container(spec, name))
+    });
+    let requests = resources.requests.iter().flatten().map(|request| ("requests", request));
+    for (field, (name, quantity)) in requests.chain(limits).filter(|(_, (name, _))| is_of_pods(name)) {
+        let path = at.key(field).key(name);
         if let Some(amount) = found.take(&path, meta::amount(name, &quantity.0)) {
             meta::set_amount(total, name, amount);
         }
     }
+}
+
+/// The resources that a pod may ask for as a whole; kube-scheduler takes no note of others there.
+fn is_of_pods(name: &str) -> bool {
+    matches!(name, "cpu" | "memory") || name.starts_with(HUGE_PAGES)
+}
+
+fn is_asked_by_container(spec: &PodSpec, name: &str) -> bool {
+    let mut containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    containers.any(|container| {
+        let lists = container.resources.iter().flat_map(|r| [&r.requests, &r.limits]);
+        lists.flatten().any(|list| list.contains_key(name))
+    })
 }

@@ -1,39 +1,27 @@
-//! PersistentVolumeClaims, StorageClasses, VolumeAttachments, inline disks: who uses which disk, and where can it be?
+//! PersistentVolumeClaims, StorageClasses, CSINodes, VolumeAttachments, inline disks: who uses which disk, where can it
+//! be, and how many does a node take?
 
 use super::meta;
 use super::violations::Violations;
 use super::volume::one_of;
 use crate::path::Path;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use k8s_openapi::api::storage::v1::{StorageClass as WireStorageClass, VolumeAttachment};
-use napkeeper_core::cluster::volume::{Attachment, DiskUse};
-use napkeeper_core::names::{ArmId, NodeName, ObjectKey, ObjectName};
+use k8s_openapi::api::storage::v1::{CSINode, StorageClass as WireStorageClass, VolumeAttachment};
+use napkeeper_core::cluster::volume::{AttachLimits, Attachment, DiskUse, StorageClass, VolumeClaim, driver};
+use napkeeper_core::labels::normalize;
+use napkeeper_core::names::{ArmId, NodeName, ObjectName};
 use napkeeper_core::requirements::{Requirement, Requirements};
 use std::sync::Arc;
 
-/// A PersistentVolumeClaim.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VolumeClaim {
-    /// Namespace and name.
-    pub key: ObjectKey,
-    /// The PersistentVolume that it is, or will be, bound to.
-    pub volume: Option<ObjectName>,
-    /// The StorageClass; `None` where it waits for a PersistentVolume that somebody writes by hand.
-    pub class: Option<ObjectName>,
-    /// It is asked to go: no new pod gets it.
-    pub deleting: bool,
-}
-
-/// A StorageClass.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StorageClass {
-    /// Name.
-    pub name: ObjectName,
-    /// Volumes are made where the first pod is placed (`WaitForFirstConsumer`).
-    pub waits_for_pod: bool,
-    /// Where volumes may be made.
-    pub topologies: Requirements,
-}
+/// Annotation of a claim of which both sides of the binding are written.
+const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+/// Annotation of a claim with the node that its first pod is to run on.
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// Annotations of the class of claims that name none; the second is the first's name of old.
+const DEFAULT_CLASS: [&str; 2] =
+    ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+/// Annotation of a claim with its class, from before there was a field.
+const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// Reads a PersistentVolumeClaim.
 ///
@@ -41,16 +29,33 @@ pub struct StorageClass {
 /// [`Violations`]: all that is wrong with it.
 pub fn volume_claim(object: &PersistentVolumeClaim) -> Result<VolumeClaim, Violations> {
     let mut found = Violations::default();
-    let key = meta::key(&object.metadata, &mut found);
+    let metadata = &object.metadata;
+    let key = meta::key(metadata, &mut found);
+    let uid = meta::uid(metadata, &mut found);
     let spec = object.spec.as_ref();
+    let annotation = |name: &str| metadata.annotations.as_ref().and_then(|all| all.get(name));
     let mut name = |field: Option<&String>, path: &str| {
         let given = field.filter(|text| !text.is_empty());
         found.take_some(&Path::of(path), given, |text| ObjectName::new(text))
     };
     let volume = name(spec.and_then(|s| s.volume_name.as_ref()), "spec.volumeName");
-    let class = name(spec.and_then(|s| s.storage_class_name.as_ref()), "spec.storageClassName");
-    let deleting = object.metadata.deletion_timestamp.is_some();
-    found.finish(key.map(|key| VolumeClaim { key, volume, class, deleting }))
+    // As Kubernetes reads it: the annotation goes before the field.
+    let class = annotation(CLASS).or_else(|| spec.and_then(|s| s.storage_class_name.as_ref()));
+    let class = name(class, "spec.storageClassName");
+    let selected = annotation(SELECTED_NODE).filter(|text| !text.is_empty());
+    let at = Path::of("metadata.annotations").key(SELECTED_NODE);
+    let selected_node = found.take_some(&at, selected, |text| NodeName::new(text));
+    let built = key.zip(uid).map(|(key, uid)| VolumeClaim {
+        key,
+        uid,
+        volume,
+        bound: annotation(BIND_COMPLETED).is_some(),
+        class,
+        lost: object.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Lost"),
+        deleting: metadata.deletion_timestamp.is_some(),
+        selected_node,
+    });
+    found.finish(built)
 }
 
 /// Reads a StorageClass.
@@ -64,12 +69,34 @@ pub fn storage_class(object: &WireStorageClass) -> Result<StorageClass, Violatio
     let terms = object.allowed_topologies.iter().flatten().map(|term| {
         let mut all = Requirements::new();
         for expression in term.match_label_expressions.iter().flatten() {
-            all.add(&expression.key, Requirement::any_of(&expression.values));
+            all.add(normalize(&expression.key), Requirement::any_of(&expression.values));
         }
         all
     });
-    let topologies = one_of(&terms.collect::<Vec<_>>(), &Path::of("allowedTopologies"), &mut found);
-    found.finish(name.map(|name| StorageClass { name, waits_for_pod, topologies }))
+    let topologies = one_of(&terms.collect::<Vec<_>>());
+    let annotations = object.metadata.annotations.as_ref();
+    let is_default =
+        DEFAULT_CLASS.iter().any(|key| annotations.and_then(|all| all.get(*key)).is_some_and(|v| v == "true"));
+    let provisioner = driver(&object.provisioner);
+    found.finish(name.map(|name| StorageClass { name, provisioner, waits_for_pod, topologies, is_default }))
+}
+
+/// Reads a CSINode: of each driver on the node, how many volumes it takes there.
+///
+/// # Errors
+/// [`Violations`]: all that is wrong with it.
+pub fn attach_limits(object: &CSINode) -> Result<AttachLimits, Violations> {
+    let mut found = Violations::default();
+    let node = meta::name(&object.metadata, &mut found, |n| NodeName::new(n));
+    let mut limits = Vec::new();
+    for (i, wire) in object.spec.drivers.iter().enumerate() {
+        let at = Path::of("spec.drivers").index(i).key("allocatable").key("count");
+        let count = wire.allocatable.as_ref().and_then(|a| a.count);
+        let count = found.take_some(&at, count.as_ref(), |n| u32::try_from(*n).map_err(|_| "must be at least 0"));
+        limits.extend(count.map(|count| (driver(&wire.name), count)));
+    }
+    limits.sort_unstable();
+    found.finish(node.map(|node| AttachLimits { node, limits: limits.into() }))
 }
 
 /// Reads a VolumeAttachment, and the disk that it names by itself if it names no PersistentVolume.

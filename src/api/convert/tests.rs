@@ -184,7 +184,8 @@ fn a_zone_redundant_disk_is_in_all_its_zones() {
     let Ok(Object::Volume(volume)) = read(&text) else { panic!("{:?}", read(&text)) };
     assert_eq!(volume.handle, Some(arm("disks/d")));
     for (zone, allowed) in [("westeurope-1", true), ("0", true), ("westeurope-2", false)] {
-        assert_eq!(volume.affinity.allows(labels::ZONE, Some(zone)), allowed, "{zone}");
+        let allows = |one: &Requirements| one.allows(labels::ZONE, Some(zone));
+        assert_eq!(volume.affinity.iter().any(allows), allowed, "{zone}");
     }
 }
 
@@ -369,8 +370,8 @@ fn claims_classes_and_attachments_tell_where_disks_are_and_who_uses_them() {
         "metadata": { "name": "fast" }, "provisioner": "disk.csi.azure.com",
         "volumeBindingMode": "WaitForFirstConsumer", "allowedTopologies": [zones(&["e-1"]), zones(&["e-2"])] })));
     let class = class.unwrap();
-    assert!(class.waits_for_pod && class.topologies.allows(labels::ZONE, Some("e-2")));
-    assert!(!class.topologies.allows(labels::ZONE, Some("e-3")));
+    assert!(class.waits_for_pod && class.topologies[0].allows(labels::ZONE, Some("e-2")));
+    assert!(!class.topologies[0].allows(labels::ZONE, Some("e-3")));
 
     let attached = |source: serde_json::Value| {
         let object = serde_json::json!({ "metadata": { "name": "a" },

@@ -4,11 +4,12 @@ use super::meta;
 use super::pod_affinity::terms;
 use super::violations::Violations;
 use crate::path::Path;
-use k8s_openapi::api::core::v1::PersistentVolume;
-use napkeeper_core::cluster::volume::{ReclaimPolicy, Volume};
-use napkeeper_core::labels::ZONE;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeSpec};
+use napkeeper_core::cluster::volume::{DISK_DRIVER, FILE_DRIVER, ReclaimPolicy, Volume, driver};
+use napkeeper_core::labels::{HOSTNAME, ZONE, normalize};
 use napkeeper_core::names::{ArmId, Namespace, ObjectKey, ObjectName};
 use napkeeper_core::requirements::{Requirement, Requirements};
+use std::sync::Arc;
 
 /// The zone label of the Azure disk driver.
 const DRIVER_ZONE: &str = "topology.disk.csi.azure.com/zone";
@@ -42,40 +43,57 @@ pub fn volume(object: &PersistentVolume) -> Result<Volume, Violations> {
         })
     });
     let affinity = affinity(object, &mut found);
-    let built = name.zip(uid).map(|(name, uid)| Volume { name, uid, handle, reclaim, claim, affinity });
+    let built = name.zip(uid).map(|(name, uid)| Volume {
+        name,
+        uid,
+        handle,
+        reclaim,
+        claim,
+        affinity,
+        driver: spec.and_then(driver_of),
+        deleting: object.metadata.deletion_timestamp.is_some(),
+    });
     found.finish(built)
 }
 
-/// Where the volume can be used.
-fn affinity(object: &PersistentVolume, found: &mut Violations) -> Requirements {
-    let path = Path::of("spec.nodeAffinity.required");
-    let required = object.spec.as_ref().and_then(|s| s.node_affinity.as_ref()).and_then(|a| a.required.as_ref());
-    let terms = required.map(|r| terms(r, &path, found)).unwrap_or_default();
-    one_of(&terms, &path, found)
+fn driver_of(spec: &PersistentVolumeSpec) -> Option<Arc<str>> {
+    let in_tree = || spec.azure_disk.as_ref().map(|_| DISK_DRIVER).or(spec.azure_file.as_ref().map(|_| FILE_DRIVER));
+    spec.csi.as_ref().map(|csi| csi.driver.as_str()).or_else(in_tree).map(driver)
 }
 
-/// Terms of which one must hold, as one. A zone-redundant disk has one term per zone, which together are one set of
-/// zones.
-pub(super) fn one_of(terms: &[Requirements], path: &Path, found: &mut Violations) -> Requirements {
-    match terms {
-        [] => Requirements::new(),
-        [only] => by_node_label(only),
-        several => {
-            let zones: Option<Vec<_>> = several.iter().map(zones_alone).collect();
-            let Some(zones) = zones else {
-                found.add(path, "several terms are understood only where each names zones and nothing else");
-                return Requirements::new();
-            };
+/// Where the volume can be used.
+fn affinity(object: &PersistentVolume, found: &mut Violations) -> Vec<Requirements> {
+    let path = Path::of("spec.nodeAffinity.required");
+    let spec = object.spec.as_ref();
+    let required = spec.and_then(|s| s.node_affinity.as_ref()).and_then(|a| a.required.as_ref());
+    let mut terms = required.map(|r| terms(r, &path, found)).unwrap_or_default();
+    if spec.is_some_and(|s| s.local.is_some() || s.host_path.is_some()) {
+        // What lies on a node goes with it: the pod gets another there where it comes to.
+        terms.iter_mut().for_each(|term| drop(term.remove(HOSTNAME)));
+    }
+    one_of(&terms)
+}
+
+/// Terms of which one must hold, by the labels of nodes; none where every node meets one. A zone-redundant disk has one
+/// term per zone, which together are one set of zones.
+pub(super) fn one_of(terms: &[Requirements]) -> Vec<Requirements> {
+    let terms: Vec<Requirements> = terms.iter().map(by_node_label).collect();
+    if terms.iter().any(Requirements::is_empty) {
+        return Vec::new();
+    }
+    let zones: Option<Vec<_>> = terms.iter().map(zones_alone).collect();
+    match zones {
+        Some(zones) if terms.len() > 1 => {
             let mut all = Requirements::new();
             all.add(ZONE, Requirement::any_of(zones.into_iter().flatten()));
-            all
+            vec![all]
         }
+        _ => terms,
     }
 }
 
 /// The zones of a term that names nothing else.
-fn zones_alone(term: &Requirements) -> Option<Vec<std::sync::Arc<str>>> {
-    let term = by_node_label(term);
+fn zones_alone(term: &Requirements) -> Option<Vec<Arc<str>>> {
     let zones = term.get(ZONE)?.values()?;
     (term.iter().count() == 1).then(|| zones.iter().cloned().collect())
 }
@@ -90,8 +108,12 @@ fn by_node_label(term: &Requirements) -> Requirements {
                 all.add(ZONE, Requirement::any_of(zones));
             }
             _ if &**key == DRIVER_ZONE => all.add(ZONE, requirement.clone()),
-            _ => all.add(key, requirement.clone()),
+            _ => all.add(normalize(key), requirement.clone()),
         }
     }
     all
 }
+
+#[cfg(test)]
+#[path = "volume_tests.rs"]
+mod tests;

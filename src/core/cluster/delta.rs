@@ -3,12 +3,12 @@
 use super::Snapshot;
 use super::claim::Claim;
 use super::node::Node;
-use super::pod::Pod;
+use super::pod::{Labels, Pod};
 use super::pool::{DaemonSet, NodeClass, NodePool};
 use super::record::Records;
 use super::sweep::Sweep;
-use super::volume::Volume;
-use crate::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName};
+use super::volume::{AttachLimits, StorageClass, Volume, VolumeClaim};
+use crate::names::{ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName};
 use crate::plan::Pause;
 use std::sync::Arc;
 
@@ -47,6 +47,22 @@ pub enum Delta {
     Volume(Arc<Volume>),
     /// A PersistentVolume is gone.
     VolumeGone(ObjectName),
+    /// A PersistentVolumeClaim is new or has changed.
+    VolumeClaim(Arc<VolumeClaim>),
+    /// A PersistentVolumeClaim is gone.
+    VolumeClaimGone(ObjectKey),
+    /// A StorageClass is new or has changed.
+    StorageClass(Arc<StorageClass>),
+    /// A StorageClass is gone.
+    StorageClassGone(ObjectName),
+    /// How many volumes a node takes is known, or has changed.
+    AttachLimits(Arc<AttachLimits>),
+    /// How many volumes a node takes is not known any more.
+    AttachLimitsGone(NodeName),
+    /// A Namespace is new, or its labels have changed.
+    Namespace(Namespace, Arc<Labels>),
+    /// A Namespace is gone.
+    NamespaceGone(Namespace),
     /// The durable records have changed.
     Records(Arc<Records>),
     /// The pause switch has changed.
@@ -72,6 +88,14 @@ pub fn apply(delta: &Delta, to: &mut Snapshot) {
         Delta::SweepGone(name) => to.take_sweep(name),
         Delta::Volume(volume) => to.put_volume(volume.name.clone(), Arc::clone(volume)),
         Delta::VolumeGone(name) => to.take_volume(name),
+        Delta::VolumeClaim(claim) => to.put_volume_claim(claim.key.clone(), Arc::clone(claim)),
+        Delta::VolumeClaimGone(key) => to.take_volume_claim(key),
+        Delta::StorageClass(class) => to.put_storage_class(class.name.clone(), Arc::clone(class)),
+        Delta::StorageClassGone(name) => to.take_storage_class(name),
+        Delta::AttachLimits(limits) => to.put_attach_limits(limits.node.clone(), Arc::clone(limits)),
+        Delta::AttachLimitsGone(node) => to.take_attach_limits(node),
+        Delta::Namespace(name, labels) => to.put_namespace(name.clone(), Arc::clone(labels)),
+        Delta::NamespaceGone(name) => to.take_namespace(name),
         Delta::Records(records) => to.records = Arc::clone(records),
         Delta::Pause(pause) => to.pause = pause.clone(),
     }

@@ -15,6 +15,7 @@ pub mod record;
 pub mod sweep;
 pub mod topology;
 pub mod volume;
+pub mod volume_needs;
 
 mod snapshot;
 

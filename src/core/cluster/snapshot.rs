@@ -7,11 +7,11 @@
 use super::claim::Claim;
 use super::inventory::Inventory;
 use super::node::Node;
-use super::pod::{Pod, PodShape};
+use super::pod::{Labels, Pod, PodShape};
 use super::pool::{DaemonSet, NodeClass, NodePool};
 use super::record::Records;
 use super::sweep::Sweep;
-use super::volume::Volume;
+use super::volume::{AttachLimits, StorageClass, Volume, VolumeClaim};
 use crate::catalog::InstanceTypes;
 use crate::facts::{Quota, Surroundings};
 use crate::names::{ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId};
@@ -112,6 +112,10 @@ pub struct Snapshot {
     daemon_sets: Table<ObjectKey, DaemonSet>,
     sweeps: Table<ObjectName, Sweep>,
     volumes: Table<ObjectName, Volume>,
+    volume_claims: Table<ObjectKey, VolumeClaim>,
+    storage_classes: Table<ObjectName, StorageClass>,
+    attach_limits: Table<NodeName, AttachLimits>,
+    namespaces: Table<Namespace, Labels>,
     /// Instance types by AKSNodeClass, computed where class or catalogue changes.
     pub instance_types: BTreeMap<NodeClassName, InstanceTypes>,
     /// The durable records of sweeps.
@@ -169,6 +173,17 @@ impl Snapshot {
     plain_table!(daemon_sets, ObjectKey, DaemonSet, put_daemon_set, take_daemon_set, "DaemonSets");
     plain_table!(sweeps, ObjectName, Sweep, put_sweep, take_sweep, "OrphanSweeps");
     plain_table!(volumes, ObjectName, Volume, put_volume, take_volume, "PersistentVolumes");
+    plain_table!(volume_claims, ObjectKey, VolumeClaim, put_volume_claim, take_volume_claim, "PersistentVolumeClaims");
+    plain_table!(storage_classes, ObjectName, StorageClass, put_storage_class, take_storage_class, "StorageClasses");
+    plain_table!(attach_limits, NodeName, AttachLimits, put_attach_limits, take_attach_limits, "CSINodes");
+    plain_table!(namespaces, Namespace, Labels, put_namespace, take_namespace, "Namespaces, by their labels");
+
+    /// Grows with every change of what the needs of pods are read in: volumes and all about them, and namespaces.
+    #[must_use]
+    pub fn needs_generation(&self) -> u64 {
+        let volumes = self.volumes.generation + self.volume_claims.generation + self.storage_classes.generation;
+        volumes + self.attach_limits.generation + self.namespaces.generation
+    }
 
     /// All pods.
     #[must_use]

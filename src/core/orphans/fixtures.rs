@@ -214,7 +214,9 @@ pub(super) fn volume(name: &str, disk: &CloudResource, reclaim: ReclaimPolicy) -
         handle: Some(disk.id.clone()),
         reclaim,
         claim: None,
-        affinity: Requirements::new(),
+        affinity: Vec::new(),
+        driver: None,
+        deleting: false,
     }
 }
 

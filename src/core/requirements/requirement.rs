@@ -105,14 +105,13 @@ impl Requirement {
     /// # Errors
     /// [`RequirementError`] when the number or the form of the values does not suit the operator.
     pub fn new<V: AsRef<str>>(operator: Operator, values: &[V]) -> Result<Self, RequirementError> {
-        let set = || values.iter().map(|v| Arc::from(v.as_ref())).collect::<Texts>();
         match operator {
             Operator::In | Operator::NotIn if values.is_empty() => Err(RequirementError::NoValues(operator)),
             Operator::Exists | Operator::DoesNotExist if !values.is_empty() => {
                 Err(RequirementError::SurplusValues(operator))
             }
-            Operator::In => Ok(Self::of(Values::Only(set()), false)),
-            Operator::NotIn => Ok(Self::of(Values::Rest(Box::new(Rest { excluded: set(), ..Rest::default() })), true)),
+            Operator::In => Ok(Self::any_of(values)),
+            Operator::NotIn => Ok(Self::none_of(values)),
             Operator::Exists => Ok(Self::exists()),
             Operator::DoesNotExist => Ok(Self::does_not_exist()),
             Operator::Gt | Operator::Lt | Operator::Gte | Operator::Lte => Self::bound(operator, values),
@@ -123,6 +122,13 @@ impl Requirement {
     #[must_use]
     pub fn any_of<V: AsRef<str>>(values: impl IntoIterator<Item = V>) -> Self {
         Self::of(Values::Only(values.into_iter().map(|v| Arc::from(v.as_ref())).collect()), false)
+    }
+
+    /// None of the values, or absent.
+    #[must_use]
+    pub fn none_of<V: AsRef<str>>(values: impl IntoIterator<Item = V>) -> Self {
+        let excluded = values.into_iter().map(|v| Arc::from(v.as_ref())).collect();
+        Self::of(Values::Rest(Box::new(Rest { excluded, ..Rest::default() })), true)
     }
 
     /// Present, with any value.

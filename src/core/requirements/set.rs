@@ -43,6 +43,14 @@ impl Requirements {
         Self::default()
     }
 
+    /// What no labels satisfy: the selector that is absent where one must be.
+    #[must_use]
+    pub fn nothing() -> Self {
+        let mut none = Self::new();
+        none.add("labels", Requirement::any_of::<&str>([]));
+        none
+    }
+
     /// Requirements that hold for just these labels.
     pub fn from_labels<'a>(labels: impl IntoIterator<Item = (&'a Arc<str>, &'a Arc<str>)>) -> Self {
         Self(labels.into_iter().map(|(k, v)| (Arc::clone(k), Requirement::any_of([v]))).collect())

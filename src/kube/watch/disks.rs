@@ -4,9 +4,10 @@
 //! allow. That is added to the selector of its shape. A pod whose claims lack a volume that no node would bring is not
 //! helped by a new node: it does not count as unschedulable.
 
-use napkeeper_api::convert::{StorageClass, VolumeClaim};
-use napkeeper_core::cluster::pod::Pod;
-use napkeeper_core::cluster::volume::Volume;
+use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::cluster::pod::{Pod, PodShape};
+use napkeeper_core::cluster::volume::{StorageClass, Volume, VolumeClaim};
+use napkeeper_core::cluster::volume_needs::volume_needs;
 use napkeeper_core::names::{ObjectKey, ObjectName};
 use napkeeper_core::requirements::Requirements;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,9 +16,8 @@ use std::sync::Arc;
 /// All that is known of disks, and the pods that use them.
 #[derive(Debug, Default)]
 pub(super) struct Disks {
-    claims: BTreeMap<ObjectKey, Arc<VolumeClaim>>,
-    volumes: BTreeMap<ObjectName, Arc<Volume>>,
-    classes: BTreeMap<ObjectName, Arc<StorageClass>>,
+    /// Volumes, claims and classes, and nothing else.
+    store: Snapshot,
     pods: BTreeMap<ObjectKey, Placed>,
     /// Pods by the claims that they use.
     users: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
@@ -58,21 +58,31 @@ impl Disks {
 
     /// A claim is new, has changed or is gone; the pods that are placed otherwise from now on.
     pub(super) fn set_claim(&mut self, key: &ObjectKey, claim: Option<Arc<VolumeClaim>>) -> Vec<Arc<Pod>> {
-        set(&mut self.claims, key, claim);
+        match claim {
+            Some(claim) => self.store.put_volume_claim(key.clone(), claim),
+            None => self.store.take_volume_claim(key),
+        }
         self.place_users([key.clone()])
     }
 
     /// A volume is new, has changed or is gone; the pods that are placed otherwise from now on.
     pub(super) fn set_volume(&mut self, name: &ObjectName, volume: Option<Arc<Volume>>) -> Vec<Arc<Pod>> {
-        set(&mut self.volumes, name, volume);
-        let bound = self.claims.values().filter(|c| c.volume.as_ref() == Some(name) && self.users.contains_key(&c.key));
+        match volume {
+            Some(volume) => self.store.put_volume(name.clone(), volume),
+            None => self.store.take_volume(name),
+        }
+        let claims = self.store.volume_claims().values();
+        let bound = claims.filter(|c| c.volume.as_ref() == Some(name) && self.users.contains_key(&c.key));
         let bound: Vec<_> = bound.map(|c| c.key.clone()).collect();
         self.place_users(bound)
     }
 
     /// A class is new, has changed or is gone; the pods that are placed otherwise from now on.
     pub(super) fn set_class(&mut self, name: &ObjectName, class: Option<Arc<StorageClass>>) -> Vec<Arc<Pod>> {
-        set(&mut self.classes, name, class);
+        match class {
+            Some(class) => self.store.put_storage_class(name.clone(), class),
+            None => self.store.take_storage_class(name),
+        }
         let used: Vec<_> = self.users.keys().cloned().collect();
         self.place_users(used)
     }
@@ -92,43 +102,30 @@ impl Disks {
     }
 
     fn place(&self, pod: &Arc<Pod>) -> Arc<Pod> {
-        let affinity = self.affinity(pod);
-        match affinity {
-            Some(affinity) if affinity.is_empty() => Arc::clone(pod),
-            Some(affinity) => {
+        match volume_needs(&self.store, pod) {
+            Ok(needs) if needs.alternatives.is_empty() => Arc::clone(pod),
+            Ok(needs) => {
                 let mut placed = Pod::clone(pod);
-                Arc::make_mut(&mut placed.shape).selector.add_all(&affinity);
+                narrow(Arc::make_mut(&mut placed.shape), &needs.alternatives);
                 Arc::new(placed)
             }
-            None => Arc::new(Pod { unschedulable: false, ..Pod::clone(pod) }),
+            Err(_) => Arc::new(Pod { unschedulable: false, ..Pod::clone(pod) }),
         }
     }
+}
 
-    /// Where the volumes of a pod can be used; `None` while one is missing.
-    fn affinity(&self, pod: &Pod) -> Option<Requirements> {
-        let mut all = Requirements::new();
-        for key in claims_of(pod) {
-            let claim = self.claims.get(&key).filter(|c| !c.deleting)?;
-            match &claim.volume {
-                Some(volume) => all.add_all(&self.volumes.get(volume)?.affinity),
-                None => {
-                    // A class that does not wait makes the volume by itself, wherever that may be.
-                    let class = self.classes.get(claim.class.as_ref()?).filter(|c| c.waits_for_pod)?;
-                    all.add_all(&class.topologies);
-                }
-            }
-        }
-        Some(all)
+/// Asks for one of the places beside all else.
+fn narrow(shape: &mut PodShape, places: &[Requirements]) {
+    if let [only] = places {
+        shape.selector.add_all(only);
+    } else if shape.alternatives.is_empty() {
+        shape.alternatives = places.to_vec();
+    } else {
+        let both = shape.alternatives.iter().flat_map(|one| places.iter().map(|place| one.intersect(place)));
+        shape.alternatives = both.collect();
     }
 }
 
 fn claims_of(pod: &Pod) -> impl Iterator<Item = ObjectKey> {
     pod.volumes.iter().map(|name| ObjectKey { namespace: pod.key.namespace.clone(), name: name.clone() })
-}
-
-fn set<K: Ord + Clone, V>(rows: &mut BTreeMap<K, V>, key: &K, row: Option<V>) {
-    match row {
-        Some(row) => rows.insert(key.clone(), row),
-        None => rows.remove(key),
-    };
 }

@@ -148,12 +148,14 @@ impl Feed {
             }
             Row::VolumeClaim(claim) => {
                 replaced = self.disks.set_claim(&claim.key, Some(Arc::clone(claim)));
-                None
+                Some(Delta::VolumeClaim(Arc::clone(claim)))
             }
             Row::StorageClass(class) => {
                 replaced = self.disks.set_class(&class.name, Some(Arc::clone(class)));
-                None
+                Some(Delta::StorageClass(Arc::clone(class)))
             }
+            Row::AttachLimits(limits) => Some(Delta::AttachLimits(Arc::clone(limits))),
+            Row::Namespace(space) => Some(Delta::Namespace(space.0.clone(), Arc::clone(&space.1))),
             Row::Record(_) | Row::Pause(_) => None,
         };
         let replaced = replaced.into_iter().map(Delta::Pod);
@@ -180,12 +182,14 @@ impl Feed {
             }
             Row::VolumeClaim(claim) => {
                 replaced = self.disks.set_claim(&claim.key, None);
-                None
+                Some(Delta::VolumeClaimGone(claim.key.clone()))
             }
             Row::StorageClass(class) => {
                 replaced = self.disks.set_class(&class.name, None);
-                None
+                Some(Delta::StorageClassGone(class.name.clone()))
             }
+            Row::AttachLimits(limits) => Some(Delta::AttachLimitsGone(limits.node.clone())),
+            Row::Namespace(space) => Some(Delta::NamespaceGone(space.0.clone())),
             Row::Record(_) | Row::Pause(_) => None,
         };
         let replaced = replaced.into_iter().map(Delta::Pod);

@@ -8,7 +8,15 @@ use napkeeper_core::cluster::Snapshot;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-const KINDS: [Kind; 5] = [Kind::Pods, Kind::Nodes, Kind::Volumes, Kind::VolumeClaims, Kind::StorageClasses];
+const KINDS: [Kind; 7] = [
+    Kind::Pods,
+    Kind::Nodes,
+    Kind::Volumes,
+    Kind::VolumeClaims,
+    Kind::StorageClasses,
+    Kind::CsiNodes,
+    Kind::Namespaces,
+];
 
 fn wire<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
@@ -44,8 +52,19 @@ fn row(kind: Kind, name: &str, variant: u8) -> Option<Row> {
         Kind::VolumeClaims => {
             let volume = (variant < 4).then(|| format!("x{}", variant % 3));
             let spec = json!({ "volumeName": volume, "storageClassName": format!("x{}", variant % 3) });
-            let claim = json!({ "metadata": meta, "spec": spec });
+            let metadata = json!({ "name": name, "namespace": "default", "uid": name,
+                "annotations": { "pv.kubernetes.io/bind-completed": "yes" } });
+            let claim = json!({ "metadata": metadata, "spec": spec });
             convert::volume_claim(&wire(claim)).ok().map(|c| Row::VolumeClaim(c.into()))
+        }
+        Kind::CsiNodes => {
+            let driver = json!({ "name": "d", "nodeID": name, "allocatable": { "count": variant } });
+            let node = json!({ "metadata": bare, "spec": { "drivers": [driver] } });
+            convert::attach_limits(&wire(node)).ok().map(|l| Row::AttachLimits(l.into()))
+        }
+        Kind::Namespaces => {
+            let metadata = json!({ "name": name, "labels": { "variant": variant.to_string() } });
+            convert::namespace(&wire(metadata)).ok().map(|(n, l)| Row::Namespace(Arc::new((n, l.into()))))
         }
         _ => {
             let mode = if variant.is_multiple_of(2) { "WaitForFirstConsumer" } else { "Immediate" };
@@ -102,7 +121,11 @@ fn rows(snapshot: &Snapshot) -> String {
     let pods: Vec<_> = snapshot.pods().values().collect();
     let nodes: Vec<_> = snapshot.nodes().values().collect();
     let volumes: Vec<_> = snapshot.volumes().values().collect();
-    format!("{pods:#?} {nodes:#?} {volumes:#?}")
+    let claims: Vec<_> = snapshot.volume_claims().values().collect();
+    let classes: Vec<_> = snapshot.storage_classes().values().collect();
+    let limits: Vec<_> = snapshot.attach_limits().values().collect();
+    let spaces: Vec<_> = snapshot.namespaces().iter().collect();
+    format!("{pods:#?} {nodes:#?} {volumes:#?} {claims:#?} {classes:#?} {limits:#?} {spaces:#?}")
 }
 
 proptest! {
@@ -110,7 +133,7 @@ proptest! {
 
     #[test]
     fn a_snapshot_fed_by_changes_is_one_that_is_listed(
-        changes in prop::collection::vec((0_usize..5, 0_u8..3, 0_u8..11, 0_u8..5), 0..80)
+        changes in prop::collection::vec((0..KINDS.len(), 0_u8..3, 0_u8..11, 0_u8..5), 0..100)
     ) {
         let (mut server, mut feed, mut fed) = (Server::default(), Feed::new(KINDS), Snapshot::default());
         let mut unseen = BTreeSet::from(KINDS);

@@ -27,13 +27,17 @@ pub enum Kind {
     VolumeClaims,
     /// StorageClasses.
     StorageClasses,
+    /// CSINodes.
+    CsiNodes,
+    /// Namespaces.
+    Namespaces,
     /// The pause switch: the ConfigMap `napkeeper-pause` in our namespace.
     Pause,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Pods,
         Self::Nodes,
         Self::NodeClaims,
@@ -45,6 +49,8 @@ impl Kind {
         Self::Volumes,
         Self::VolumeClaims,
         Self::StorageClasses,
+        Self::CsiNodes,
+        Self::Namespaces,
         Self::Pause,
     ];
 
@@ -63,6 +69,8 @@ impl Kind {
             Self::Volumes => "persistentvolumes",
             Self::VolumeClaims => "persistentvolumeclaims",
             Self::StorageClasses => "storageclasses.storage.k8s.io",
+            Self::CsiNodes => "csinodes.storage.k8s.io",
+            Self::Namespaces => "namespaces",
             Self::Pause => "configmaps",
         }
     }

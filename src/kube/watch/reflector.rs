@@ -10,7 +10,7 @@ use futures::{Stream, StreamExt};
 use k8s_openapi::api::{apps, core, storage};
 use kube::api::Api;
 use kube::client::Body;
-use kube::core::{DeserializeGuard, NamespaceResourceScope};
+use kube::core::{DeserializeGuard, NamespaceResourceScope, PartialObjectMeta};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Client, Resource};
@@ -52,6 +52,13 @@ pub(super) fn steps(kind: Kind, client: &Client, options: &WatchOptions) -> BoxS
             .all(|o: &core::v1::PersistentVolumeClaim| read(convert::volume_claim(o), |c| Row::VolumeClaim(c.into()))),
         Kind::StorageClasses => reflector()
             .all(|o: &storage::v1::StorageClass| read(convert::storage_class(o), |c| Row::StorageClass(c.into()))),
+        Kind::CsiNodes => {
+            reflector().all(|o: &storage::v1::CSINode| read(convert::attach_limits(o), |l| Row::AttachLimits(l.into())))
+        }
+        // Of a Namespace only metadata are read.
+        Kind::Namespaces => reflector().all(|o: &PartialObjectMeta<core::v1::Namespace>| {
+            read(convert::namespace(&o.metadata), |(name, labels)| Row::Namespace(Arc::new((name, labels.into()))))
+        }),
         Kind::Pause => reflector().named(&options.namespace, PAUSE_CONFIG_MAP, |o: &core::v1::ConfigMap| {
             let (held, wrong) = pause(o);
             (Some(Row::Pause(Arc::new(held))), wrong)

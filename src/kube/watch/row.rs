@@ -1,14 +1,13 @@
 //! Rows: what is kept of an object, and which change does it make?
 
-use napkeeper_api::convert::{StorageClass, VolumeClaim};
 use napkeeper_api::record::OrphanRecordSpec;
 use napkeeper_core::cluster::claim::Claim;
 use napkeeper_core::cluster::node::Node;
-use napkeeper_core::cluster::pod::Pod;
+use napkeeper_core::cluster::pod::{Labels, Pod};
 use napkeeper_core::cluster::pool::{DaemonSet, NodeClass, NodePool};
 use napkeeper_core::cluster::sweep::Sweep;
-use napkeeper_core::cluster::volume::Volume;
-use napkeeper_core::names::ObjectKey;
+use napkeeper_core::cluster::volume::{AttachLimits, StorageClass, Volume, VolumeClaim};
+use napkeeper_core::names::{Namespace, ObjectKey};
 use napkeeper_core::plan::Pause;
 use std::fmt;
 use std::sync::Arc;
@@ -50,6 +49,8 @@ pub(super) enum Row {
     Volume(Arc<Volume>),
     VolumeClaim(Arc<VolumeClaim>),
     StorageClass(Arc<StorageClass>),
+    AttachLimits(Arc<AttachLimits>),
+    Namespace(Arc<(Namespace, Arc<Labels>)>),
     Pause(Arc<Pause>),
 }
 

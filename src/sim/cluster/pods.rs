@@ -194,7 +194,7 @@ impl Cluster {
         }
         loop {
             let (volumes, store) = (&self.volumes, &self.store);
-            let verdict = self.scheduler.next(|shape, names| volumes.affinity(store, &shape.namespace, names));
+            let verdict = self.scheduler.next(|shape, names| volumes.reach(store, &shape.namespace, names));
             match verdict {
                 None => return,
                 Some(scheduler::Verdict::Bind(key, node)) => {

@@ -176,7 +176,7 @@ impl Cluster {
         self.reach(now);
         let claims: Vec<ClaimName> = self.store.claims().iter().map(|(k, _)| k.clone()).collect();
         claims.iter().for_each(|name| self.forget_claim(name));
-        self.volumes.clear();
+        self.forget_volume_claims();
         let volumes: Vec<ObjectName> = self.store.volumes().iter().map(|(k, _)| k.clone()).collect();
         volumes.iter().for_each(|name| self.take_volume(name));
         let nodes: Vec<NodeName> = self.store.nodes().iter().map(|(k, _)| k.clone()).collect();

@@ -6,10 +6,12 @@ use super::{Cluster, ClusterEvent, Delta, ids};
 use crate::workload::DiskRequest;
 use jiff::Timestamp;
 use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::cluster::pod::Pod;
-use napkeeper_core::cluster::volume::{Attachment, DiskUse, ReclaimPolicy, Volume};
+use napkeeper_core::cluster::pod::{Labels, Pod};
+use napkeeper_core::cluster::volume::{
+    Attachment, DISK_DRIVER, DiskUse, ReclaimPolicy, StorageClass, Volume, VolumeClaim, driver,
+};
 use napkeeper_core::labels;
-use napkeeper_core::names::{ArmId, Namespace, NodeName, ObjectKey, ObjectName, ProviderId, Zone};
+use napkeeper_core::names::{ArmId, Namespace, NodeName, ObjectKey, ObjectName, ProviderId, Uid, Zone};
 use napkeeper_core::requirements::{Requirement, Requirements};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use std::sync::Arc;
 /// What the API server holds about disks beside PersistentVolumes.
 #[derive(Debug, Default)]
 pub(super) struct Volumes {
-    claims: BTreeMap<ObjectKey, VolumeClaim>,
+    claims: BTreeMap<ObjectKey, Claim>,
     attached: BTreeMap<ObjectName, Attached>,
     uses: Vec<Arc<DiskUse>>,
     /// Pods with volumes; true once they are about to start.
@@ -26,7 +28,7 @@ pub(super) struct Volumes {
 
 /// A PersistentVolumeClaim.
 #[derive(Debug)]
-struct VolumeClaim {
+struct Claim {
     disk: DiskRequest,
     binding: Binding,
     deleting: bool,
@@ -59,30 +61,41 @@ impl Volumes {
         self.uses.iter()
     }
 
-    /// Forgets all claims and attachments.
-    pub(super) fn clear(&mut self) {
-        self.claims.clear();
-        self.attached.clear();
-    }
-
     /// Where the volumes of a pod can be used; `None` when one of them is missing.
-    pub(super) fn affinity(
-        &self,
-        store: &Snapshot,
-        namespace: &Namespace,
-        names: &[ObjectName],
-    ) -> Option<Requirements> {
-        let mut all = Requirements::new();
+    pub(super) fn reach(&self, store: &Snapshot, namespace: &Namespace, names: &[ObjectName]) -> Option<Reach> {
+        let mut all = Reach::default();
         for name in names {
             let claim = self.claims.get(&key(namespace, name));
             match &claim.filter(|c| !c.deleting)?.binding {
                 Binding::Free => {}
-                Binding::Wanted(_, affinity) => all.add_all(affinity),
-                Binding::Bound(volume) => all.add_all(&store.volumes().get(volume)?.affinity),
+                Binding::Wanted(_, affinity) => all.0.push(vec![affinity.clone()]),
+                Binding::Bound(volume) => all.0.push(store.volumes().get(volume)?.affinity.clone()),
             }
         }
         Some(all)
     }
+}
+
+/// Where volumes can be used: for each, one of these must hold, if there are any.
+#[derive(Debug, Default)]
+pub(super) struct Reach(Vec<Vec<Requirements>>);
+
+impl Reach {
+    /// True when a node with these labels reaches all of them.
+    pub(super) fn holds(&self, labels: &Labels) -> bool {
+        self.0.iter().all(|places| places.is_empty() || places.iter().any(|place| place.satisfied_by(labels)))
+    }
+}
+
+/// The class of claims whose disks are reclaimed so.
+fn class(reclaim: ReclaimPolicy) -> Option<StorageClass> {
+    let name = match reclaim {
+        ReclaimPolicy::Delete => "managed-csi",
+        ReclaimPolicy::Retain => "managed-csi-retain",
+    };
+    let (provisioner, topologies) = (driver(DISK_DRIVER), Vec::new());
+    let name = ObjectName::new(name).ok()?;
+    Some(StorageClass { name, provisioner, waits_for_pod: true, topologies, is_default: false })
 }
 
 fn key(namespace: &Namespace, name: &ObjectName) -> ObjectKey {
@@ -97,8 +110,49 @@ impl Cluster {
     }
 
     pub(super) fn put_volume_claim(&mut self, claim: ObjectKey, disk: DiskRequest) {
-        self.volumes.claims.entry(claim).or_insert(VolumeClaim { disk, binding: Binding::Free, deleting: false });
+        let free = Claim { disk, binding: Binding::Free, deleting: false };
+        self.volumes.claims.entry(claim.clone()).or_insert(free);
+        self.show_claim(&claim);
         self.volumes_changed();
+    }
+
+    /// Shows a claim as the API server does, or that it is gone, and its class.
+    fn show_claim(&mut self, key: &ObjectKey) {
+        let Some(Claim { disk, binding, deleting }) = self.volumes.claims.get(key) else {
+            if self.store.volume_claims().get(key).is_some() {
+                self.store.take_volume_claim(key);
+                self.deltas.push(Delta::VolumeClaimGone(key.clone()));
+            }
+            return;
+        };
+        let volume = match binding {
+            Binding::Bound(volume) => Some(volume.clone()),
+            Binding::Free | Binding::Wanted(..) => None,
+        };
+        let deleting = *deleting;
+        let class = class(disk.reclaim);
+        let uid = Uid::new(format!("claim-{}-{}", key.namespace, key.name)).ok();
+        let Some((class, uid)) = class.zip(uid) else { return };
+        let claim = VolumeClaim {
+            key: key.clone(),
+            uid,
+            bound: volume.is_some(),
+            volume,
+            class: Some(class.name.clone()),
+            lost: false,
+            deleting,
+            selected_node: None,
+        };
+        if self.store.storage_classes().get(&class.name).is_none() {
+            let class = Arc::new(class);
+            self.store.put_storage_class(class.name.clone(), Arc::clone(&class));
+            self.deltas.push(Delta::StorageClass(class));
+        }
+        if self.store.volume_claims().get(key).is_none_or(|known| **known != claim) {
+            let claim = Arc::new(claim);
+            self.store.put_volume_claim(key.clone(), Arc::clone(&claim));
+            self.deltas.push(Delta::VolumeClaim(claim));
+        }
     }
 
     /// Deletes a PersistentVolumeClaim once no pod uses it, and gives its disk back if the reclaim policy says so.
@@ -107,6 +161,7 @@ impl Cluster {
         if let Some(claim) = self.volumes.claims.get_mut(claim) {
             claim.deleting = true;
         }
+        self.show_claim(claim);
         self.volumes_changed();
     }
 
@@ -131,20 +186,24 @@ impl Cluster {
             uid: self.ids.uid(),
             handle: Some(disk),
             reclaim,
-            claim: Some(key),
-            affinity,
+            claim: Some(key.clone()),
+            affinity: Some(affinity).filter(|a| !a.is_empty()).into_iter().collect(),
+            driver: Some(driver(DISK_DRIVER)),
+            deleting: false,
         };
+        self.show_claim(&key);
         self.put_volume(volume);
     }
 
     /// Adds a PersistentVolume that somebody wrote by hand; it is bound to the claim that it names, if that is free.
     pub fn apply_volume(&mut self, volume: Volume, now: Timestamp) {
         self.reach(now);
-        let claim = volume.claim.as_ref();
-        if let Some(claim) = claim.and_then(|key| self.volumes.claims.get_mut(key))
+        if let Some(key) = &volume.claim
+            && let Some(claim) = self.volumes.claims.get_mut(key)
             && matches!(claim.binding, Binding::Free)
         {
             claim.binding = Binding::Bound(volume.name.clone());
+            self.show_claim(key);
         }
         self.put_volume(volume);
     }
@@ -153,6 +212,14 @@ impl Cluster {
     pub fn lose_volume(&mut self, name: &ObjectName, now: Timestamp) {
         self.reach(now);
         self.take_volume(name);
+    }
+
+    /// All claims and attachments are gone, and nobody has deleted them.
+    pub(super) fn forget_volume_claims(&mut self) {
+        self.volumes.attached.clear();
+        for key in std::mem::take(&mut self.volumes.claims).into_keys() {
+            self.show_claim(&key);
+        }
     }
 
     /// An object other than a PersistentVolume names a disk.
@@ -296,11 +363,12 @@ impl Cluster {
             .filter(|pod| !pod.is_terminal())
             .flat_map(|pod| pod.volumes.iter().map(|v| key(&pod.key.namespace, v)))
             .collect();
-        let free =
-            |(key, claim): (&ObjectKey, &VolumeClaim)| (claim.deleting && !used.contains(key)).then(|| key.clone());
+        let free = |(key, claim): (&ObjectKey, &Claim)| (claim.deleting && !used.contains(key)).then(|| key.clone());
         let free: Vec<ObjectKey> = self.volumes.claims.iter().filter_map(free).collect();
         for claim in free {
-            let Some(VolumeClaim { binding: Binding::Bound(volume), .. }) = self.volumes.claims.remove(&claim) else {
+            let gone = self.volumes.claims.remove(&claim);
+            self.show_claim(&claim);
+            let Some(Claim { binding: Binding::Bound(volume), .. }) = gone else {
                 continue;
             };
             let volume = self.store.volumes().get(&volume).map(Arc::clone);

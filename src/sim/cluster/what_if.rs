@@ -2,11 +2,11 @@
 //!
 //! It asks the scheduler's own filters, on a copy of its book, so that no simulation differs from what then happens.
 
-use super::scheduler::{Book, Slot, View};
+use super::scheduler::{Asks, Book, Neighbours, Slot, View, Who};
+use super::volumes::Reach;
 use super::{Cluster, NewNode};
-use napkeeper_core::cluster::pod::Pod;
+use napkeeper_core::cluster::pod::{Pod, Spread};
 use napkeeper_core::names::NodeName;
-use napkeeper_core::requirements::Requirements;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -44,19 +44,23 @@ impl WhatIf<'_> {
         let shape = &*pod.shape;
         let store = &self.cluster.store;
         let volumes = match &*pod.volumes {
-            [] => Requirements::new(),
-            names => self.cluster.volumes.affinity(store, &shape.namespace, names)?,
+            [] => Reach::default(),
+            names => self.cluster.volumes.reach(store, &shape.namespace, names)?,
         };
-        let all = || store.pods().values();
-        let group = |s: &napkeeper_core::cluster::pod::Spread| self.book.group(&shape.namespace, &s.selector, all());
-        let groups: Vec<usize> = shape.spread.iter().map(group).collect();
+        let all: Vec<&Arc<Pod>> = store.pods().values().collect();
+        let like = |spread: &Spread| Who::Like(shape.namespace.clone(), spread.selector.clone());
+        let groups = shape.spread.iter().map(|s| self.book.group(like(s), all.iter().copied()));
+        let spread_groups: Vec<usize> = groups.collect();
+        let neighbours = &Neighbours::of(&mut self.book, shape, &all);
         // Other nodes matter only as domains of spread constraints.
-        let only = among.filter(|_| groups.is_empty());
-        let view = View::new(shape, &groups, &volumes, (&self.book, only));
+        let only = among.filter(|_| spread_groups.is_empty());
+        let asks = Asks { shape, spread_groups: &spread_groups, neighbours, volumes: &volumes };
+        let view = View::new(asks, &self.book, only);
         let slot = view.first(shape, &self.book, |slot| among.is_none_or(|a| a.contains(&slot)))?;
         self.book.occupy(slot, &shape.requests);
+        self.book.take_ports(slot, &shape.ports);
         let counted = self.book.groups_of(shape);
-        self.book.tally(&counted, slot, true);
+        self.book.tally(&counted, slot, true, false);
         Some(slot)
     }
 }

@@ -10,10 +10,9 @@ use napkeeper_core::cluster::bystander::{Bystander, Role};
 use napkeeper_core::cluster::cloud::{Detail, ProvisioningState, Tags};
 use napkeeper_core::cluster::inventory::{ListFailure, Listing};
 use napkeeper_core::cluster::sweep::Approval;
-use napkeeper_core::cluster::volume::{ReclaimPolicy, Volume};
+use napkeeper_core::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, driver};
 use napkeeper_core::labels;
 use napkeeper_core::names::{ArmId, ObjectName, Uid};
-use napkeeper_core::requirements::Requirements;
 use std::sync::Arc;
 
 /// What only the search for faults does.
@@ -245,9 +244,9 @@ impl World {
         let there = self.cloud.resources().contains_key(&disk) && !self.cloud.is_deleting(&disk);
         let Ok(uid) = Uid::new(format!("restored-{name}")) else { return };
         if there {
-            let affinity = Requirements::new();
-            let reclaim = ReclaimPolicy::Delete;
-            let volume = Volume { name, uid, handle: Some(disk), reclaim, claim: None, affinity };
+            let (handle, reclaim, driver) = (Some(disk), ReclaimPolicy::Delete, Some(driver(DISK_DRIVER)));
+            let volume =
+                Volume { name, uid, handle, reclaim, claim: None, affinity: Vec::new(), driver, deleting: false };
             self.cluster.apply_volume(volume, self.now);
         }
     }

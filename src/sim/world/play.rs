@@ -7,7 +7,7 @@ use crate::cloud::DiskDraft;
 use jiff::SignedDuration;
 use napkeeper_core::cluster::cloud::Tags;
 use napkeeper_core::cluster::sweep::{Approval, Sweep};
-use napkeeper_core::cluster::volume::{ReclaimPolicy, Volume};
+use napkeeper_core::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, driver};
 use napkeeper_core::labels;
 use napkeeper_core::names::{ArmId, ObjectKey, ObjectName, Uid, Zone};
 use napkeeper_core::orphans::Refusal;
@@ -162,7 +162,8 @@ impl World {
             &name,
             format!("a {size_gib} GiB volume with reclaim policy {reclaim:?} for {bound}"),
         );
-        let volume = Volume { name, uid, handle: Some(disk), reclaim, claim, affinity };
+        let (handle, affinity, driver) = (Some(disk), vec![affinity], Some(driver(DISK_DRIVER)));
+        let volume = Volume { name, uid, handle, reclaim, claim, affinity, driver, deleting: false };
         self.cluster.apply_volume(volume, self.now);
     }
 }

@@ -72,7 +72,9 @@ pub(super) fn cluster(counts: Counts, settings: &Settings, at: Timestamp) -> Res
             handle: Some(disk.clone()),
             reclaim: ReclaimPolicy::Delete,
             claim: None,
-            affinity: Requirements::new(),
+            affinity: Vec::new(),
+            driver: None,
+            deleting: false,
             name: volume,
         }));
         if n < own {

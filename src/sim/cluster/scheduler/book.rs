@@ -1,9 +1,9 @@
 //! The book of nodes: what is free on each, and how many pods of each selected group are there?
 
+use super::who::Who;
 use napkeeper_core::cluster::node::Node;
-use napkeeper_core::cluster::pod::{Pod, PodShape};
-use napkeeper_core::names::{Namespace, NodeName};
-use napkeeper_core::requirements::Requirements;
+use napkeeper_core::cluster::pod::{HostPort, Pod, PodShape};
+use napkeeper_core::names::NodeName;
 use napkeeper_core::resources::Resources;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,12 +16,19 @@ pub(crate) type Slot = usize;
 pub(super) struct Entry {
     pub(super) node: Arc<Node>,
     pub(super) free: Resources,
+    /// Ports that its pods take.
+    ports: Vec<HostPort>,
 }
 
 impl Entry {
     /// It takes new pods at all.
     pub(super) fn is_open(&self) -> bool {
         self.node.ready && !self.node.cordoned && self.node.deleting_at.is_none()
+    }
+
+    /// Its pods leave it these ports.
+    pub(super) fn has_ports(&self, ports: &[HostPort]) -> bool {
+        !ports.iter().any(|port| self.ports.iter().any(|taken| taken.conflicts(port)))
     }
 
     /// The LeastAllocated score of kube-scheduler for a pod on this node: the mean free share of CPU and memory after
@@ -37,11 +44,10 @@ impl Entry {
     }
 }
 
-/// Pods that a spread constraint selects, counted per node.
+/// Pods that somebody looks for, counted per node.
 #[derive(Debug, Clone)]
 struct Group {
-    namespace: Namespace,
-    selector: Requirements,
+    who: Who,
     on: Vec<u32>,
 }
 
@@ -76,7 +82,7 @@ impl Book {
             }
             return slot;
         }
-        let entry = Some(Entry { node: Arc::clone(node), free: node.allocatable.clone() });
+        let entry = Some(Entry { node: Arc::clone(node), free: node.allocatable.clone(), ports: Vec::new() });
         let slot = match self.entries.iter().position(Option::is_none) {
             Some(hole) => {
                 self.entries[hole] = entry;
@@ -115,32 +121,53 @@ impl Book {
         }
     }
 
-    /// The number of the group that a selector makes in a namespace, counted from the pods given when it is new.
-    pub(in crate::cluster) fn group<'p>(
-        &mut self,
-        namespace: &Namespace,
-        selector: &Requirements,
-        pods: impl Iterator<Item = &'p Arc<Pod>>,
-    ) -> usize {
-        let same = |g: &Group| g.namespace == *namespace && g.selector == *selector;
-        if let Some(known) = self.groups.iter().position(same) {
+    /// Gives ports of a node to a pod.
+    pub(in crate::cluster) fn take_ports(&mut self, slot: Slot, ports: &[HostPort]) {
+        if let Some(Some(entry)) = self.entries.get_mut(slot) {
+            entry.ports.extend_from_slice(ports);
+        }
+    }
+
+    /// Takes ports of a node back.
+    pub(super) fn release_ports(&mut self, slot: Slot, ports: &[HostPort]) {
+        let Some(Some(entry)) = self.entries.get_mut(slot) else { return };
+        for port in ports {
+            if let Some(taken) = entry.ports.iter().position(|taken| taken == port) {
+                entry.ports.swap_remove(taken);
+            }
+        }
+    }
+
+    /// The number of a group, counted from the pods given when it is new.
+    pub(in crate::cluster) fn group<'p>(&mut self, who: Who, pods: impl Iterator<Item = &'p Arc<Pod>>) -> usize {
+        if let Some(known) = self.groups.iter().position(|g| g.who == who) {
             return known;
         }
         let mut on = vec![0; self.entries.len()];
-        for pod in pods.filter(|p| counts_for_spread(p)) {
+        for pod in pods.filter(|p| takes_room(p) && (who.counts_ending() || counts_for_spread(p))) {
             let slot = pod.node.as_ref().and_then(|n| self.slot(n));
-            if let Some(slot) = slot.filter(|_| selects(namespace, selector, &pod.shape)) {
+            if let Some(slot) = slot.filter(|_| who.holds(&pod.shape)) {
                 on[slot] += 1;
             }
         }
-        self.groups.push(Group { namespace: namespace.clone(), selector: selector.clone(), on });
+        self.groups.push(Group { who, on });
         self.groups.len() - 1
+    }
+
+    /// How many groups there are.
+    pub(super) fn group_count(&self) -> usize {
+        self.groups.len()
     }
 
     /// The groups that pods of a shape count in.
     pub(in crate::cluster) fn groups_of(&self, shape: &PodShape) -> Vec<usize> {
-        let selected = |g: &Group| selects(&g.namespace, &g.selector, shape);
-        (0..self.groups.len()).filter(|i| selected(&self.groups[*i])).collect()
+        (0..self.groups.len()).filter(|i| self.groups[*i].who.holds(shape)).collect()
+    }
+
+    /// The groups of pods that keep a shape away, each with the node label whose values are their domains.
+    pub(super) fn keepers_away(&self, shape: &PodShape) -> Vec<(usize, Arc<str>)> {
+        let groups = self.groups.iter().enumerate();
+        groups.filter_map(|(i, g)| Some((i, Arc::clone(g.who.keeps_away(shape)?)))).collect()
     }
 
     /// How many pods of a group are on a node.
@@ -148,18 +175,17 @@ impl Book {
         i64::from(self.groups[group].on[slot])
     }
 
-    /// One pod more or less on a node, for these groups.
-    pub(in crate::cluster) fn tally(&mut self, groups: &[usize], slot: Slot, more: bool) {
+    /// One pod more or less on a node, for these groups. One that is asked to end counts in some of them only.
+    pub(in crate::cluster) fn tally(&mut self, groups: &[usize], slot: Slot, more: bool, ending: bool) {
         for group in groups {
-            let count = &mut self.groups[*group].on[slot];
+            let group = &mut self.groups[*group];
+            if ending && !group.who.counts_ending() {
+                continue;
+            }
+            let count = &mut group.on[slot];
             *count = if more { *count + 1 } else { count.saturating_sub(1) };
         }
     }
-}
-
-/// True when the selector selects pods of this shape.
-pub(super) fn selects(namespace: &Namespace, selector: &Requirements, shape: &PodShape) -> bool {
-    shape.namespace == *namespace && selector.satisfied_by(&shape.labels)
 }
 
 /// True when the pod takes room on its node.

@@ -1,13 +1,16 @@
 //! kube-scheduler: which pod goes to which node?
 //!
 //! Filters and scores are kube-scheduler's (NodeAffinity, TaintToleration, NodeResourcesFit with LeastAllocated,
-//! PodTopologySpread with its default node policies, VolumeBinding). Pods that differ in nothing that matters form a
+//! NodePorts, PodTopologySpread, InterPodAffinity without what is preferred, VolumeBinding). Pods that differ in nothing that matters form a
 //! class: when one of them finds no node, the rest of the class is not tried, and later only the nodes that have
 //! changed since are looked at, so that one event does not cost pods times nodes.
 
 mod book;
+mod neighbours;
 mod view;
+mod who;
 
+use super::volumes::Reach;
 pub(super) use book::Book;
 pub(crate) use book::Slot;
 use book::{counts_for_spread, takes_room};
@@ -15,11 +18,12 @@ use jiff::Timestamp;
 use napkeeper_core::cluster::node::Node;
 use napkeeper_core::cluster::pod::{Pod, PodShape};
 use napkeeper_core::names::{NodeName, ObjectKey, ObjectName};
-use napkeeper_core::requirements::Requirements;
+pub(super) use neighbours::Neighbours;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-pub(super) use view::View;
+pub(super) use view::{Asks, View};
+pub(super) use who::Who;
 
 /// What is decided about the next pod.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,6 +45,7 @@ struct Class {
     volumes: Vec<ObjectName>,
     /// Groups of its spread constraints, in their order.
     spread_groups: Vec<usize>,
+    neighbours: Neighbours,
     /// Groups that its pods count in.
     member_of: Vec<usize>,
     /// Pods without a node, oldest first.
@@ -54,7 +59,7 @@ struct Class {
 impl Class {
     /// More than the change of a node can make room for it.
     fn is_intricate(&self) -> bool {
-        !self.shape.spread.is_empty() || !self.volumes.is_empty()
+        !self.shape.spread.is_empty() || !self.volumes.is_empty() || !self.neighbours.is_empty()
     }
 }
 
@@ -137,11 +142,10 @@ impl Scheduler {
         of.fresh.remove(&pod.key);
         if let Some(slot) = slot.filter(|_| takes_room(pod)) {
             self.book.release(slot, &of.shape.requests);
+            self.book.release_ports(slot, &of.shape.ports);
             self.touched.insert(slot);
             self.stirred = true;
-            if counts_for_spread(pod) {
-                self.book.tally(&of.member_of, slot, false);
-            }
+            self.book.tally(&of.member_of, slot, false, !counts_for_spread(pod));
         }
     }
 
@@ -150,10 +154,9 @@ impl Scheduler {
         let of = &mut self.classes[class];
         if let Some(slot) = slot.filter(|_| takes_room(pod)) {
             self.book.occupy(slot, &of.shape.requests);
-            if counts_for_spread(pod) {
-                self.book.tally(&of.member_of, slot, true);
-                self.stirred |= !of.member_of.is_empty();
-            }
+            self.book.take_ports(slot, &of.shape.ports);
+            self.book.tally(&of.member_of, slot, true, !counts_for_spread(pod));
+            self.stirred |= !of.member_of.is_empty();
         } else if pod.node.is_none() && pod.deleting_at.is_none() && !pod.is_terminal() {
             of.queue.insert((pod.created_at, pod.key.clone()));
             if !pod.unschedulable {
@@ -169,16 +172,22 @@ impl Scheduler {
             return *known;
         }
         let shape = Arc::clone(&pod.shape);
-        let all: Vec<&Arc<Pod>> = if shape.spread.is_empty() { Vec::new() } else { all.collect() };
+        let counts = !shape.spread.is_empty() || shape.affinity.is_some();
+        let all: Vec<&Arc<Pod>> = if counts { all.collect() } else { Vec::new() };
+        let groups = self.book.group_count();
+        let like = |selector| Who::Like(shape.namespace.clone(), selector);
         let spread_groups: Vec<usize> =
-            shape.spread.iter().map(|s| self.book.group(&shape.namespace, &s.selector, all.iter().copied())).collect();
-        if !spread_groups.is_empty() {
+            shape.spread.iter().map(|s| self.book.group(like(s.selector.clone()), all.iter().copied())).collect();
+        let neighbours = Neighbours::of(&mut self.book, &shape, &all);
+        if self.book.group_count() > groups {
             for class in &mut self.classes {
                 class.member_of = self.book.groups_of(&class.shape);
+                class.neighbours.look_again(&self.book, &class.shape);
             }
         }
         self.classes.push(Class {
             member_of: self.book.groups_of(&shape),
+            neighbours,
             volumes: pod.volumes.clone(),
             shape,
             spread_groups,
@@ -201,17 +210,14 @@ impl Scheduler {
     }
 
     /// The next verdict of the running pass, or of a new one. The caller must carry it out before it asks again;
-    /// `None` ends the pass. `affinity` says where the volumes of a pod can be used; `None` is nowhere yet.
-    pub(super) fn next(
-        &mut self,
-        affinity: impl Fn(&PodShape, &[ObjectName]) -> Option<Requirements>,
-    ) -> Option<Verdict> {
+    /// `None` ends the pass. `reach` says where the volumes of a pod can be used; `None` is nowhere yet.
+    pub(super) fn next(&mut self, reach: impl Fn(&PodShape, &[ObjectName]) -> Option<Reach>) -> Option<Verdict> {
         let mut pass = match self.pass.take() {
             Some(pass) => pass,
             None => self.begin(),
         };
         while let Some((.., key, id)) = pass.heads.pop_first() {
-            let slot = self.place(&mut pass, id, &affinity);
+            let slot = self.place(&mut pass, id, &reach);
             let class = &mut self.classes[id];
             class.parked = slot.is_none();
             let node = slot.and_then(|slot| self.book.entry(slot));
@@ -246,14 +252,15 @@ impl Scheduler {
         &self,
         pass: &mut Pass,
         id: ClassId,
-        affinity: impl Fn(&PodShape, &[ObjectName]) -> Option<Requirements>,
+        reach: impl Fn(&PodShape, &[ObjectName]) -> Option<Reach>,
     ) -> Option<Slot> {
         let class = &self.classes[id];
         if !pass.views.contains_key(&id) {
             let volumes =
-                if class.volumes.is_empty() { Requirements::new() } else { affinity(&class.shape, &class.volumes)? };
+                if class.volumes.is_empty() { Reach::default() } else { reach(&class.shape, &class.volumes)? };
             let only = (class.parked && !class.is_intricate()).then_some(&pass.touched);
-            let view = View::new(&class.shape, &class.spread_groups, &volumes, (&self.book, only));
+            let Class { shape, spread_groups, neighbours, .. } = class;
+            let view = View::new(Asks { shape, spread_groups, neighbours, volumes: &volumes }, &self.book, only);
             pass.views.insert(id, view);
         }
         pass.views.get(&id)?.best(&class.shape, &self.book)

@@ -1,4 +1,5 @@
 mod lifecycle;
+mod neighbours;
 mod properties;
 mod scheduling;
 mod storage;
@@ -122,7 +123,7 @@ fn assert_same(a: &Snapshot, b: &Snapshot) {
             );)*
         };
     }
-    same!(pods, nodes, claims, pools, classes, daemon_sets, sweeps, volumes);
+    same!(pods, nodes, claims, pools, classes, daemon_sets, sweeps, volumes, volume_claims, storage_classes);
     assert_eq!(a.records, b.records);
     assert_eq!(a.pause, b.pause);
     assert!(a.same_indexes(b));

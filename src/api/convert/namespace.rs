@@ -1,0 +1,26 @@
+//! Namespaces: by which labels do the terms of pods select them?
+
+use super::meta;
+use super::violations::Violations;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use napkeeper_core::cluster::pod::Labels;
+use napkeeper_core::names::Namespace;
+use std::sync::Arc;
+
+/// The label with its name, which the API server puts on every Namespace.
+const NAME: &str = "kubernetes.io/metadata.name";
+
+/// Reads a Namespace, of which only metadata matter.
+///
+/// # Errors
+/// [`Violations`]: all that is wrong with it.
+pub fn namespace(metadata: &ObjectMeta) -> Result<(Namespace, Labels), Violations> {
+    let mut found = Violations::default();
+    let name = meta::name(metadata, &mut found, |n| Namespace::new(n));
+    let built = name.map(|name| {
+        let mut labels = meta::labels(metadata.labels.as_ref());
+        labels.insert(Arc::from(NAME), name.text());
+        (name, labels)
+    });
+    found.finish(built)
+}

@@ -1,0 +1,69 @@
+//! How does a pod want its like to be spread?
+
+use super::pod_affinity::label_selector;
+use super::pod_neighbours::topology_key;
+use super::violations::Violations;
+use crate::path::Path;
+use k8s_openapi::api::core::v1::{PodSpec, TopologySpreadConstraint};
+use napkeeper_core::cluster::pod::{Labels, Spread};
+use napkeeper_core::requirements::{Requirement, Requirements};
+
+/// Topology spread constraints: those that must hold (`DoNotSchedule`), and those that are wished for.
+pub(super) fn spread(spec: &PodSpec, labels: &Labels, at: &Path, found: &mut Violations) -> (Vec<Spread>, Vec<Spread>) {
+    let (mut hard, mut soft) = (Vec::new(), Vec::new());
+    for (i, wire) in spec.topology_spread_constraints.iter().flatten().enumerate() {
+        let at = at.key("topologySpreadConstraints").index(i);
+        let list = match wire.when_unsatisfiable.as_str() {
+            "DoNotSchedule" => &mut hard,
+            "ScheduleAnyway" => &mut soft,
+            _ => {
+                found.add(&at.key("whenUnsatisfiable"), "must be DoNotSchedule or ScheduleAnyway");
+                continue;
+            }
+        };
+        list.extend(constraint(wire, labels, &at, found));
+    }
+    (hard, soft)
+}
+
+fn constraint(wire: &TopologySpreadConstraint, labels: &Labels, at: &Path, found: &mut Violations) -> Option<Spread> {
+    let skew = u32::try_from(wire.max_skew).ok().filter(|s| *s > 0);
+    let skew = found.take(&at.key("maxSkew"), skew.ok_or("must be at least 1"));
+    let least = found.take_some(&at.key("minDomains"), wire.min_domains.as_ref(), |n| {
+        u32::try_from(*n).ok().filter(|n| *n > 0).ok_or("must be at least 1")
+    });
+    let honors_affinity = honors(wire.node_affinity_policy.as_deref(), true, &at.key("nodeAffinityPolicy"), found);
+    let honors_taints = honors(wire.node_taints_policy.as_deref(), false, &at.key("nodeTaintsPolicy"), found);
+    let selector = selector(wire, labels, at, found);
+    let topology_key = topology_key(&wire.topology_key, at, found)?;
+    Some(Spread {
+        topology_key,
+        max_skew: skew?,
+        min_domains: least.unwrap_or(1),
+        selector,
+        honors_affinity,
+        honors_taints,
+    })
+}
+
+/// Without a selector the constraint counts no pods; the key must be on the node all the same.
+fn selector(wire: &TopologySpreadConstraint, labels: &Labels, at: &Path, found: &mut Violations) -> Requirements {
+    let Some(selector) = &wire.label_selector else { return Requirements::nothing() };
+    let mut selector = label_selector(selector, &at.key("labelSelector"), found);
+    for key in wire.match_label_keys.iter().flatten() {
+        if let Some(value) = labels.get(key.as_str()) {
+            selector.add(key, Requirement::any_of([value]));
+        }
+    }
+    selector
+}
+
+fn honors(policy: Option<&str>, default: bool, at: &Path, found: &mut Violations) -> bool {
+    let honors = match policy {
+        None => Ok(default),
+        Some("Honor") => Ok(true),
+        Some("Ignore") => Ok(false),
+        Some(_) => Err("must be Honor or Ignore"),
+    };
+    found.take(at, honors).unwrap_or(default)
+}

@@ -1,0 +1,51 @@
+//! Who: which pods does a constraint look for?
+
+use napkeeper_core::cluster::pod::{Labels, PodShape, PodTerm};
+use napkeeper_core::names::Namespace;
+use napkeeper_core::requirements::Requirements;
+use std::sync::Arc;
+
+/// The label of a namespace with its name: the only one that namespaces have here.
+const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+
+/// Pods that a constraint looks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::cluster) enum Who {
+    /// Those of a namespace that a spread constraint selects.
+    Like(Namespace, Requirements),
+    /// Those that all of these terms mean.
+    Meant(Vec<PodTerm>),
+    /// Those that have this term of anti-affinity.
+    Wary(PodTerm),
+}
+
+impl Who {
+    /// True when pods of this shape are among them.
+    pub(super) fn holds(&self, shape: &PodShape) -> bool {
+        match self {
+            Self::Like(namespace, selector) => shape.namespace == *namespace && selector.satisfied_by(&shape.labels),
+            Self::Meant(terms) => terms.iter().all(|term| means(term, shape)),
+            Self::Wary(term) => shape.affinity.as_ref().is_some_and(|affinity| affinity.apart.contains(term)),
+        }
+    }
+
+    /// True when pods that are asked to end count: kube-scheduler leaves them out of spread alone.
+    pub(super) fn counts_ending(&self) -> bool {
+        !matches!(self, Self::Like(..))
+    }
+
+    /// The node label whose values are their domains, when they keep pods of this shape out of them.
+    pub(super) fn keeps_away(&self, shape: &PodShape) -> Option<&Arc<str>> {
+        match self {
+            Self::Wary(term) if means(term, shape) => Some(&term.topology_key),
+            Self::Like(..) | Self::Meant(_) | Self::Wary(_) => None,
+        }
+    }
+}
+
+/// True when the term means pods of this shape.
+fn means(term: &PodTerm, shape: &PodShape) -> bool {
+    let labels = || Labels::from([(Arc::from(NAMESPACE_NAME), shape.namespace.text())]);
+    let labels = term.namespace_selector.as_ref().map(|_| labels());
+    term.means(&shape.namespace, labels.as_ref(), &shape.labels)
+}
