@@ -26,10 +26,10 @@ mod tests;
 use counters::Counters;
 use k8s_openapi::api::core::v1::{Node as WireNode, Pod};
 use kind::{Fixed, Kind};
+use napkeeper_sim::chance::Chance;
 use nodes::{FixedAnswers, LoadScores, NO_ROOM, Node};
 use requests::Requests;
 use rules::{Bound, Ground, Rules};
-use score::Random;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
@@ -97,7 +97,7 @@ pub struct Cluster {
     fixed_ids: HashMap<Fixed, usize>,
     loads: Vec<LoadScores>,
     load_ids: HashMap<Requests, usize>,
-    random: Random,
+    chance: Chance,
 }
 
 impl Cluster {
@@ -116,7 +116,7 @@ impl Cluster {
             fixed_ids: HashMap::new(),
             loads: Vec::new(),
             load_ids: HashMap::new(),
-            random: Random::new(seed),
+            chance: Chance::new(seed),
         }
     }
 
@@ -155,7 +155,7 @@ impl Cluster {
     pub fn schedule(&mut self, pod: &Pod) -> Result<NodeIndex, BTreeMap<Reason, usize>> {
         let id = self.learn(Kind::read(pod));
         let scored = self.scored(id);
-        match self.random.best(scored.into_iter()) {
+        match score::best(scored.into_iter(), &mut self.chance) {
             Some(node) => {
                 self.take(id, node);
                 Ok(node)

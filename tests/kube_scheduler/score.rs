@@ -1,6 +1,7 @@
 //! Scores: how do the rules' answers become numbers from 0 to 100, and which node wins?
 
 use super::nodes::BEST;
+use napkeeper_sim::chance::Chance;
 
 /// The highest becomes 100, nothing stays nothing.
 pub(super) fn most(raw: Vec<i64>) -> Vec<i64> {
@@ -29,37 +30,20 @@ pub(super) fn fewest(raw: Vec<Option<i64>>) -> Vec<i64> {
     raw.into_iter().map(|s| s.map_or(0, score)).collect()
 }
 
-/// Random numbers (SplitMix64) from a seed.
-#[derive(Debug)]
-pub(super) struct Random(u64);
-
-impl Random {
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// One of those with the highest score, each as likely as the others.
-    pub(super) fn best(&mut self, scored: impl Iterator<Item = (usize, i64)>) -> Option<usize> {
-        let (mut best, mut highest, mut ties) = (None, i64::MIN, 0);
-        for (node, score) in scored {
-            if score > highest {
-                (best, highest, ties) = (Some(node), score, 1);
-            } else if score == highest {
-                ties += 1;
-                if self.next().is_multiple_of(ties) {
-                    best = Some(node);
-                }
+/// One of those with the highest score, each as likely as the others.
+pub(super) fn best(scored: impl Iterator<Item = (usize, i64)>, chance: &mut Chance) -> Option<usize> {
+    let (mut best, mut highest, mut ties) = (None, i64::MIN, 0);
+    for (node, score) in scored {
+        if score > highest {
+            (best, highest, ties) = (Some(node), score, 1);
+        } else if score == highest {
+            ties += 1;
+            if chance.one_in(ties) {
+                best = Some(node);
             }
         }
-        best
     }
+    best
 }
 
 #[cfg(test)]
@@ -81,8 +65,9 @@ mod tests {
     #[test]
     fn ties_are_broken_at_random_and_the_seed_decides() {
         let picks = |seed| {
-            let mut random = Random::new(seed);
-            (0..300).filter_map(|_| random.best([(0, 5), (1, 7), (2, 7), (3, 7)].into_iter())).collect::<Vec<_>>()
+            let mut chance = Chance::new(seed);
+            let scored = [(0, 5), (1, 7), (2, 7), (3, 7)];
+            (0..300).filter_map(|_| best(scored.into_iter(), &mut chance)).collect::<Vec<_>>()
         };
         assert_eq!(picks(1), picks(1));
         for node in 1..4 {
