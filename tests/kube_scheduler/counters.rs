@@ -146,7 +146,7 @@ impl Counter {
     pub(super) fn lowest(&mut self) -> i64 {
         if self.lowest.1 == 0 {
             let counts = || self.counts.iter().zip(&self.present).filter(|(_, present)| **present).map(|(n, _)| *n);
-            let lowest = counts().min().unwrap_or(i64::from(i32::MAX));
+            let lowest = counts().min().unwrap_or(0);
             self.lowest = (lowest, counts().filter(|n| *n == lowest).count());
         }
         self.lowest.0

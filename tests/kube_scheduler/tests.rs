@@ -2,6 +2,7 @@
 
 use super::{Cluster, Reason};
 use k8s_openapi::api::core::v1::{Node, Pod};
+use napkeeper_sim::chance::Chance;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -311,4 +312,60 @@ fn preferred_spread_is_scored_by_domain_and_by_node() {
     bare.metadata.labels = None;
     cluster.add_node(&bare);
     assert_eq!(cluster.scores(&pod("y", soft(ZONE)))[3], (3, 452));
+}
+
+/// Pods of every sort that is counted.
+fn sorts() -> Vec<Pod> {
+    let soft = json!({ "whenUnsatisfiable": "ScheduleAnyway" });
+    let strict = json!({ "nodeTaintsPolicy": "Honor", "minDomains": 2 });
+    let likes = preferred(json!([{ "weight": 5, "podAffinityTerm": term(ZONE, "x") }]));
+    let dislikes = preferred(json!([{ "weight": 7, "podAffinityTerm": term(HOSTNAME, "y") }]));
+    let specs = [
+        json!({}),
+        spread(ZONE, "x", json!({})),
+        spread(HOSTNAME, "y", strict),
+        spread(ZONE, "y", soft.clone()),
+        spread(HOSTNAME, "x", soft),
+        near(ZONE, "x"),
+        apart(HOSTNAME, "y"),
+        apart(ZONE, "z"),
+        json!({ "affinity": { "podAffinity": likes, "podAntiAffinity": dislikes } }),
+        json!({ "tolerations": [{ "operator": "Exists" }], "nodeSelector": { ZONE: "1" } }),
+    ];
+    specs.iter().flat_map(|spec| ["x", "y", "z"].map(|app| pod(app, spec.clone()))).collect()
+}
+
+#[test]
+fn what_is_kept_from_pod_to_pod_is_what_would_be_found_anew() {
+    let sorts = sorts();
+    for seed in 0..20 {
+        let mut chance = Chance::new(seed);
+        let (mut kept, mut nodes, mut bound) = (Cluster::new(seed), Vec::new(), Vec::new());
+        for step in 0..60 {
+            if nodes.is_empty() || chance.one_in(5) {
+                let taints = [json!([]), json!([{ "key": "k", "effect": "NoSchedule" }])];
+                let soft = json!([{ "key": "k", "effect": "PreferNoSchedule" }]);
+                let spec =
+                    json!({ "taints": if chance.one_in(4) { &soft } else { &taints[usize::from(chance.one_in(5))] } });
+                let mut node = node(&format!("n{step}"), &chance.between(1, 3).to_string(), spec);
+                if chance.one_in(6) {
+                    node.metadata.labels.as_mut().unwrap().remove(ZONE);
+                }
+                kept.add_node(&node);
+                nodes.push(node);
+                continue;
+            }
+            let pod = chance.pick(&sorts).unwrap();
+            let mut anew = Cluster::new(seed);
+            for node in &nodes {
+                anew.add_node(node);
+            }
+            bound.iter().for_each(|(pod, node)| anew.bind(pod, *node));
+            assert_eq!(kept.scores(pod), anew.scores(pod), "seed {seed}, step {step}");
+            if let Ok(node) = kept.schedule(pod) {
+                bound.push((pod.clone(), node));
+            }
+        }
+        assert!(bound.len() > 10, "seed {seed}: {}", bound.len());
+    }
 }

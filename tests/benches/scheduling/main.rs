@@ -2,7 +2,7 @@
 //! benchmark, beside a packing as Karpenter does it and a bound that nothing can be below.
 //!
 //! `cargo bench -p napkeeper-tests --bench scheduling`, or with `-- 1000` and other numbers of pods, `-- preferences` for
-//! the mix with preferences. `--all` goes through the rounds of the peer above 5,000 pods too.
+//! the mix with preferences. `--peer` measures nothing but the peer.
 //!
 //! What is timed is the one call on a fresh Snapshot and Market, on one thread. A plan is judged three times: by its
 //! price, by a checker that replays it, and by what it costs once kube-scheduler (see `napkeeper_tests::kube_scheduler`)
@@ -28,44 +28,61 @@ use workload::Work;
 
 /// The numbers of pods that are measured when none is asked for.
 const USUAL: [usize; 5] = [500, 1_000, 5_000, 10_000, 20_000];
-/// Above so many pods the rounds of the peer are left out, unless `--all` is said.
-const MOST_FOR_PEER: usize = 5_000;
 /// How often a plan is made; the median counts.
 const REPEATS: usize = 3;
 /// The word by which a process is told to do nothing but make a plan.
 const CHILD: &str = "--only-plan";
-const PREFERENCES: &str = "preferences";
+
+/// What is asked for.
+#[derive(Debug, Default)]
+struct Asked {
+    sizes: Vec<usize>,
+    preferences: bool,
+    /// Only the peer.
+    peer: bool,
+}
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     // Cargo adds `--bench` where it measures; where it only tests all targets nothing is asked for.
-    let (cargos, asked): (Vec<&String>, Vec<&String>) = words.iter().partition(|word| *word == "--bench");
-    if let [word, what] = &asked[..]
+    let (cargos, words): (Vec<&String>, Vec<&String>) = words.iter().partition(|word| *word == "--bench");
+    if let [word, what] = &words[..]
         && *word == CHILD
     {
         return only_plan(what);
     }
-    if cargos.is_empty() && asked.is_empty() {
+    if cargos.is_empty() && words.is_empty() {
         return Ok(());
     }
-    let all = asked.iter().any(|word| *word == "--all");
-    let preferences = asked.iter().any(|word| *word == PREFERENCES);
-    let named = asked.iter().filter(|word| **word != "--all" && **word != PREFERENCES);
-    let mut sizes = named
-        .map(|word| word.parse().with_context(|| format!("{word:?}: say a number of pods, {PREFERENCES} or --all")))
-        .collect::<Result<Vec<usize>>>()?;
-    let everything = sizes.is_empty() && !preferences;
-    if everything {
-        sizes.extend(USUAL);
-    }
+    let asked = Asked::read(&words)?;
     machine();
-    for pods in sizes {
-        measure(pods, all || pods <= MOST_FOR_PEER)?;
+    for pods in &asked.sizes {
+        measure(*pods, &asked)?;
     }
-    if everything || preferences {
+    if asked.preferences {
         measure_preferences()?;
     }
     Ok(())
+}
+
+impl Asked {
+    fn read(words: &[&String]) -> Result<Self> {
+        let mut asked = Self::default();
+        for word in words {
+            match word.as_str() {
+                "preferences" => asked.preferences = true,
+                "--peer" => asked.peer = true,
+                word => asked.sizes.push(
+                    word.parse().with_context(|| format!("{word:?}: say numbers of pods, preferences or --peer"))?,
+                ),
+            }
+        }
+        if asked.sizes.is_empty() && !asked.preferences {
+            asked.sizes.extend(USUAL);
+            asked.preferences = !asked.peer;
+        }
+        Ok(asked)
+    }
 }
 
 /// On what is measured, and what.
@@ -79,44 +96,51 @@ fn machine() {
     println!("machine: {cores} cores, {model}; load {}", read("/proc/loadavg").trim());
 }
 
-fn measure(pods: usize, with_peer: bool) -> Result<()> {
+fn measure(pods: usize, asked: &Asked) -> Result<()> {
     let (work, sizes) = (workload::diverse(pods, true)?, Sizes::new()?);
-    let state = State::of(&work);
-    let (plan, setup, solve) = time_ours(&work, &sizes)?;
-    let errors = replay::check(&plan, &work, &state);
-    let begun = Instant::now();
-    let peer = peer::plan(&work, &state);
-    let peer_time = begun.elapsed();
-    let peer_errors = replay::check(&peer, &work, &state);
-    let ours_again = |state: &State| ours::plan(&ours::solve(&work, &sizes, state).outcome, &work, &sizes, state);
-    let peer_again = |state: &State| Ok(peer::plan(&work, state));
-    let begun = Instant::now();
-    let closed = rounds::close(&work, &sizes, &plan, &ours_again)?;
-    let closed_time = begun.elapsed();
-    let peer_closed = with_peer.then(|| rounds::close(&work, &sizes, &peer, &peer_again)).transpose()?;
-    let rss = peak_of_child(&pods.to_string())?;
     let bound = market::bound(&work);
-    let per_s = pods as f64 / solve.as_secs_f64();
-
     println!("\n{pods} pods; the bound is {bound:.1} USD/h");
+    let peer_price = measure_peer(&work, &sizes)?;
+    if asked.peer {
+        return Ok(());
+    }
+    let (plan, setup, solve) = time_ours(&work, &sizes)?;
+    let errors = replay::check(&plan, &work, &State::of(&work));
     println!("  napkeeper  {}  in {:.1} ms, after {:.1} ms of setup", told(&plan, bound), ms(solve), ms(setup));
     println!("    replayed: {errors}");
-    println!("    bound by kube-scheduler: {}  ({:.1} s)", told_closed(&closed), closed_time.as_secs_f64());
-    println!("  peer       {}  in {:.1} ms", told(&peer, bound), ms(peer_time));
-    println!("    replayed: {peer_errors}");
-    if let Some(closed) = &peer_closed {
-        println!("    bound by kube-scheduler: {}", told_closed(closed));
-    }
-    let peer_loop = peer_closed.map_or_else(|| "-".to_owned(), |closed| format!("{:.1}", mean(&closed)));
+    let again = |state: &State| ours::plan(&ours::solve(&work, &sizes, state).outcome, &work, &sizes, state);
+    let closed = told_rounds(|| rounds::close(&work, &sizes, &plan, &again))?;
+    let rss = peak_of_child(pods)?;
     println!(
-        "N={pods} pods_per_s={per_s:.0} nodes={} price={:.1} bound={bound:.1} loop_price={:.1} peer_loop_price={peer_loop} \
+        "N={pods} pods_per_s={:.0} nodes={} price={:.1} bound={bound:.1} loop_price={} peer_loop_price={peer_price} \
          errors={} rss_mib={rss:.0}",
+        pods as f64 / solve.as_secs_f64(),
         plan.buys.len(),
         plan.price(),
-        mean(&closed),
+        told_mean(&closed),
         errors.sum(),
     );
     Ok(())
+}
+
+/// The price of its plan in earnest.
+fn measure_peer(work: &Work, sizes: &Sizes) -> Result<String> {
+    let state = State::of(work);
+    let begun = Instant::now();
+    let plan = peer::plan(work, &state);
+    let time = begun.elapsed();
+    println!("  peer       {}  in {:.1} ms", told(&plan, market::bound(work)), ms(time));
+    println!("    replayed: {}", replay::check(&plan, work, &state));
+    let again = |state: &State| Ok(peer::plan(work, state));
+    Ok(told_mean(&told_rounds(|| rounds::close(work, sizes, &plan, &again))?))
+}
+
+/// Goes through the rounds, and prints what came of them.
+fn told_rounds(close: impl FnOnce() -> Result<Vec<Closed>>) -> Result<Vec<Closed>> {
+    let begun = Instant::now();
+    let closed = close()?;
+    println!("    bound by kube-scheduler: {}  ({:.1} s)", told_closed(&closed), begun.elapsed().as_secs_f64());
+    Ok(closed)
 }
 
 fn measure_preferences() -> Result<()> {
@@ -158,8 +182,8 @@ fn only_plan(pods: &str) -> Result<()> {
 }
 
 /// The peak of memory of a process that only makes the plan, in MiB.
-fn peak_of_child(pods: &str) -> Result<f64> {
-    let output = Command::new(std::env::current_exe()?).args([CHILD, pods]).output()?;
+fn peak_of_child(pods: usize) -> Result<f64> {
+    let output = Command::new(std::env::current_exe()?).args([CHILD, &pods.to_string()]).output()?;
     ensure!(output.status.success(), "the child failed: {}", String::from_utf8_lossy(&output.stderr));
     let said = String::from_utf8_lossy(&output.stdout);
     let kib: f64 = said.split_whitespace().next().context("the child says nothing")?.parse()?;
@@ -179,14 +203,15 @@ fn told_closed(closed: &[Closed]) -> String {
     let (low, high) = range(&|c| c.price);
     let (few, many) = range(&|c| c.nodes as f64);
     let (short, long) = range(&|c| c.rounds as f64);
-    let left: usize = closed.iter().map(|c| c.left).sum();
-    let left = if left > 0 { format!(", {left} pods LEFT WITHOUT A NODE over all orders") } else { String::new() };
-    let mean = mean(closed);
-    format!("{low:.1}..{high:.1} USD/h (mean {mean:.1}), {few}..{many} nodes, {short}..{long} rounds{left}")
+    let mean = told_mean(closed);
+    format!("{low:.1}..{high:.1} USD/h (mean {mean}), {few}..{many} nodes, {short}..{long} rounds")
 }
 
-fn mean(closed: &[Closed]) -> f64 {
-    closed.iter().map(|c| c.price).sum::<f64>() / closed.len() as f64
+/// The mean price. Where pods were left without a node it is no price of all pods, and says so.
+fn told_mean(closed: &[Closed]) -> String {
+    let mean = closed.iter().map(|c| c.price).sum::<f64>() / closed.len() as f64;
+    let left: usize = closed.iter().map(|c| c.left).sum();
+    if left == 0 { format!("{mean:.1}") } else { format!("{mean:.1}(without_{}_pods)", left.div_ceil(closed.len())) }
 }
 
 fn ms(time: Duration) -> f64 {
