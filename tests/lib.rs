@@ -4,6 +4,7 @@
 
 pub mod arm;
 pub mod control_plane;
+pub mod kube_scheduler;
 pub mod lab;
 pub mod pools;
 pub mod proxy;

@@ -1,0 +1,253 @@
+//! The market: 400 sizes of 1 to 400 cores at 2 GiB each, and what becomes of one that is bought.
+//!
+//! Every size can be bought in five ways at one price: spot in two zones, on demand in three. A core and its memory
+//! cost the same whatever the size, so that only what is left over makes a plan dear.
+
+use crate::workload::Work;
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::Node as WireNode;
+use napkeeper_core::catalog::{Arch, CapacityType, InstanceType, Offering, OfferingKey, SizeFacts, node_labels};
+use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::cluster::node::Node;
+use napkeeper_core::cluster::pod::{Pod, PodPhase};
+use napkeeper_core::cluster::pool::NodePool;
+use napkeeper_core::labels;
+use napkeeper_core::money::HourlyPrice;
+use napkeeper_core::names::{VmSize, Zone};
+use napkeeper_core::requirements::{Requirement, Requirements};
+use napkeeper_core::resources::Resources;
+use napkeeper_tests::worlds;
+use serde_json::json;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// How many sizes there are.
+pub(crate) const SIZES: usize = 400;
+/// The zones.
+pub(crate) const ZONES: [&str; 3] = ["test-zone-1", "test-zone-2", "test-zone-3"];
+/// What the kubelet keeps for itself.
+const KEPT_CPU: i64 = 100;
+const KEPT_MEMORY: i64 = 10 << 20;
+/// The price of one core and its 2 GiB in nano-USD per hour, times ten: it is 0.3147483648.
+const TENTHS_OF_NANOS: i64 = 3_147_483_648;
+
+/// How a size can be bought: place of the zone, and the capacity type. Zone 1 of spot is the first.
+pub(crate) const WAYS: [(usize, CapacityType); 5] = [
+    (0, CapacityType::Spot),
+    (1, CapacityType::Spot),
+    (0, CapacityType::OnDemand),
+    (1, CapacityType::OnDemand),
+    (2, CapacityType::OnDemand),
+];
+
+/// A size and a way to buy it, by their places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Buy {
+    pub(crate) size: usize,
+    pub(crate) way: usize,
+}
+
+impl Buy {
+    pub(crate) fn zone(self) -> usize {
+        WAYS[self.way].0
+    }
+
+    pub(crate) fn price(self) -> HourlyPrice {
+        price(self.size)
+    }
+}
+
+/// A node that was bought.
+#[derive(Debug, Clone)]
+pub(crate) struct Bought {
+    pub(crate) buy: Buy,
+    /// As kube-scheduler reads it.
+    pub(crate) wire: WireNode,
+    pub(crate) core: Arc<Node>,
+}
+
+/// The sizes.
+#[derive(Debug)]
+pub(crate) struct Sizes {
+    types: Arc<Vec<Arc<InstanceType>>>,
+    place: HashMap<VmSize, usize>,
+}
+
+/// What there is so far: nodes, and where each pod runs.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct State {
+    pub(crate) nodes: Vec<Bought>,
+    /// By pod.
+    pub(crate) on: Vec<Option<usize>>,
+}
+
+impl State {
+    /// Nothing bought, nothing bound.
+    pub(crate) fn of(work: &Work) -> Self {
+        Self { nodes: Vec::new(), on: vec![None; work.rows.len()] }
+    }
+
+    /// The pods without a node.
+    pub(crate) fn waiting(&self) -> Vec<usize> {
+        (0..self.on.len()).filter(|pod| self.on[*pod].is_none()).collect()
+    }
+}
+
+/// Nano-USD per hour of a size in any way.
+pub(crate) fn price(size: usize) -> HourlyPrice {
+    HourlyPrice::from_nanos(cores(size) * TENTHS_OF_NANOS / 10)
+}
+
+/// The least that pods can cost: the price of their CPU or of their memory, whichever is more, with what the kubelets
+/// of as many nodes keep as the fifth of the pods needs that wants to be alone. Whole sizes are dearer.
+pub(crate) fn bound(work: &Work) -> f64 {
+    let nodes = (work.rows.len() / 5) as i64;
+    let cpu = work.rows.iter().map(|r| r.cpu).sum::<i64>() + nodes * KEPT_CPU;
+    let memory = work.rows.iter().map(|r| r.memory).sum::<i64>() + nodes * KEPT_MEMORY;
+    let cores = (cpu as f64 / 1000.0).max(memory as f64 / (2_u64 << 30) as f64);
+    cores * TENTHS_OF_NANOS as f64 / 1e10
+}
+
+/// What is left for pods.
+pub(crate) fn room(size: usize) -> Resources {
+    let capacity = capacity(size);
+    let (cpu, memory) = (capacity.cpu_millis - KEPT_CPU, capacity.memory - KEPT_MEMORY);
+    Resources { pods: capacity.pods, ..Resources::cpu_memory(cpu, memory) }
+}
+
+fn cores(size: usize) -> i64 {
+    size as i64 + 1
+}
+
+fn capacity(size: usize) -> Resources {
+    let cores = cores(size);
+    Resources { pods: 10 * cores, ..Resources::cpu_memory(1000 * cores, cores * (2 << 30)) }
+}
+
+impl Sizes {
+    pub(crate) fn new() -> Result<Self> {
+        let types = (0..SIZES).map(|size| instance(size).map(Arc::new)).collect::<Result<Vec<_>>>()?;
+        let place = types.iter().enumerate().map(|(i, t)| (t.facts.name.clone(), i)).collect();
+        Ok(Self { types: Arc::new(types), place })
+    }
+
+    /// What an offering of a plan is.
+    pub(crate) fn buy(&self, key: &OfferingKey) -> Result<Buy> {
+        let size = *self.place.get(&key.size).with_context(|| format!("there is no {key}"))?;
+        let same = |(zone, capacity_type): &(usize, CapacityType)| {
+            ZONES[*zone] == key.zone.as_str() && *capacity_type == key.capacity_type
+        };
+        let way = WAYS.iter().position(same).with_context(|| format!("{key} cannot be bought"))?;
+        Ok(Buy { size, way })
+    }
+
+    /// The node that something bought becomes.
+    pub(crate) fn node(&self, buy: Buy, name: &str) -> Result<Bought> {
+        let instance = &self.types[buy.size];
+        let (zone, capacity_type) = WAYS[buy.way];
+        let offering = Offering { zone: Zone::new(ZONES[zone])?, capacity_type, price: buy.price() };
+        let mut labels = node_labels(instance, &offering);
+        labels.insert(Arc::from(labels::HOSTNAME), Arc::from(name));
+        labels.insert(Arc::from(labels::NODEPOOL), Arc::from("general"));
+        let amounts = |of: &Resources| {
+            let (cpu, pods) = (format!("{}m", of.cpu_millis), of.pods.to_string());
+            json!({ "cpu": cpu, "memory": of.memory.to_string(), "pods": pods })
+        };
+        let wire: WireNode = serde_json::from_value(json!({
+            "metadata": { "name": name, "uid": name, "labels": labels, "creationTimestamp": worlds::instant() },
+            "spec": {},
+            "status": {
+                "capacity": amounts(&instance.capacity),
+                "allocatable": amounts(&instance.allocatable),
+                "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": worlds::instant() }],
+            },
+        }))?;
+        let core = napkeeper_api::convert::node(&wire).map_err(|e| anyhow::anyhow!("{e:?}"))?;
+        Ok(Bought { buy, wire, core: Arc::new(core) })
+    }
+
+    /// The cluster as napkeeper sees it: one pool over all sizes, the nodes, the pods that run and those that wait.
+    pub(crate) fn snapshot(&self, work: &Work, state: &State) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        let class = worlds::class();
+        snapshot.instance_types.insert(class.name.clone(), Arc::clone(&self.types));
+        snapshot.put_class(class.name.clone(), class);
+        let pool = pool();
+        snapshot.put_pool(pool.name.clone(), pool);
+        for node in &state.nodes {
+            snapshot.put_node(Arc::clone(&node.core));
+        }
+        for (pod, on) in work.core.iter().zip(&state.on) {
+            match on {
+                Some(node) => snapshot.put_pod(running(pod, &state.nodes[*node].core)),
+                None => snapshot.put_pod(Arc::clone(pod)),
+            }
+        }
+        snapshot
+    }
+}
+
+fn running(pod: &Pod, node: &Node) -> Pod {
+    Pod {
+        node: Some(node.name.clone()),
+        phase: PodPhase::Running,
+        started_at: Some(worlds::instant()),
+        unschedulable: false,
+        ..pod.clone()
+    }
+}
+
+/// A pool that asks for nothing, with limits that are far away.
+fn pool() -> NodePool {
+    let mut pool = worlds::pool("general");
+    pool.requirements = Requirements::new();
+    pool.labels.insert(Arc::from("testing/cluster"), Arc::from("unspecified"));
+    pool.limits.resources.insert(Arc::from("cpu"), 10_000_000 * 1000);
+    pool.limits.resources.insert(Arc::from("memory"), 10_000_000 << 30);
+    pool
+}
+
+fn instance(size: usize) -> Result<InstanceType> {
+    let name = VmSize::new(format!("fake-it-{size}"))?;
+    let cores = u32::try_from(cores(size))?;
+    let capacity = capacity(size);
+    let offering = |(zone, capacity_type): (usize, CapacityType)| -> Result<Offering> {
+        Ok(Offering { zone: Zone::new(ZONES[zone])?, capacity_type, price: price(size) })
+    };
+    let facts = SizeFacts {
+        name: name.clone(),
+        family: Arc::from("fake"),
+        vcpus: cores,
+        memory_mib: 2048 * u64::from(cores),
+        arch: Arch::Amd64,
+        hyperv_v1: true,
+        hyperv_v2: true,
+        max_data_disks: 8,
+        max_nics: 1,
+        accelerated_networking: true,
+        premium_io: true,
+        ephemeral_os_disk: false,
+        ephemeral: None,
+        encryption_at_host: true,
+        spot_eligible: true,
+        gpu: None,
+    };
+    let large = cores > 4 && capacity.memory > 8 << 30;
+    let mut requirements = Requirements::new();
+    requirements.add(labels::INSTANCE_TYPE, Requirement::any_of([name.as_str()]));
+    requirements.add(labels::ARCH, Requirement::any_of(["amd64"]));
+    requirements.add(labels::OS, Requirement::any_of(["linux", "windows", "darwin"]));
+    requirements.add(labels::ZONE, Requirement::any_of(ZONES));
+    requirements.add(labels::CAPACITY_TYPE, Requirement::any_of(["spot", "on-demand"]));
+    requirements.add("size", Requirement::any_of([if large { "large" } else { "small" }]));
+    let special = if large { Requirement::any_of(["optional"]) } else { Requirement::does_not_exist() };
+    requirements.add("special", special);
+    requirements.add("integer", Requirement::any_of([cores.to_string()]));
+    Ok(InstanceType {
+        facts: Arc::new(facts),
+        requirements,
+        allocatable: room(size),
+        capacity,
+        offerings: WAYS.into_iter().map(offering).collect::<Result<_>>()?,
+    })
+}

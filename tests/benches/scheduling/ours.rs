@@ -1,0 +1,58 @@
+//! Napkeeper's scheduler, by the call that its deciders make, on one thread.
+
+use crate::market::{Sizes, State};
+use crate::plan::{Goes, Plan};
+use crate::workload::Work;
+use anyhow::{Context, Result};
+use napkeeper_core::cluster::pod::Pod;
+use napkeeper_core::names::NodeName;
+use napkeeper_core::scheduling::{Input, MOST_NEW_NODES, Market, Outcome, Target, Unavailable, schedule};
+use napkeeper_tests::worlds;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What came of one call.
+#[derive(Debug)]
+pub(crate) struct Solved {
+    pub(crate) outcome: Outcome,
+    /// How long it took to put the Snapshot and the Market together.
+    pub(crate) setup: Duration,
+    /// How long the call took.
+    pub(crate) solve: Duration,
+}
+
+/// Schedules all pods that wait, on a fresh Snapshot.
+pub(crate) fn solve(work: &Work, sizes: &Sizes, state: &State) -> Solved {
+    let begun = Instant::now();
+    let snapshot = sizes.snapshot(work, state);
+    let market = Market::new(&snapshot, &Unavailable::default(), worlds::instant());
+    let (without, promised) = (BTreeSet::new(), BTreeMap::new());
+    let pods: Vec<Arc<Pod>> = state.waiting().into_iter().map(|pod| Arc::clone(&work.core[pod])).collect();
+    let new_nodes = MOST_NEW_NODES;
+    let input = Input { snapshot: &snapshot, market: &market, without: &without, new_nodes, promised: &promised };
+    let setup = begun.elapsed();
+    let begun = Instant::now();
+    let outcome = schedule(input, &pods);
+    Solved { outcome, setup, solve: begun.elapsed() }
+}
+
+/// The outcome as a plan.
+pub(crate) fn plan(outcome: &Outcome, work: &Work, sizes: &Sizes, state: &State) -> Result<Plan> {
+    let names: HashMap<&NodeName, usize> = state.nodes.iter().enumerate().map(|(i, n)| (&n.core.name, i)).collect();
+    let mut plan = Plan::default();
+    for node in &outcome.new {
+        let cheapest = node.offerings.first().context("a node without offerings")?;
+        plan.buys.push(sizes.buy(&cheapest.key)?);
+    }
+    for placement in &outcome.placements {
+        let pod = *work.place.get(&placement.pod).context("a pod that nobody asked about")?;
+        let goes = match &placement.target {
+            Target::Node(name) => Goes::Standing(*names.get(name).context("a node that is not there")?),
+            Target::New(place) => Goes::New(*place),
+            Target::Claim(name) => anyhow::bail!("there is no NodeClaim {name}"),
+        };
+        plan.goes.push((pod, goes));
+    }
+    Ok(plan)
+}

@@ -1,0 +1,265 @@
+//! kube-scheduler: on which node would it put a pod?
+//!
+//! An emulation of the default profile of kube-scheduler v1.36, written from its documentation and behaviour, on the
+//! objects of the wire. It shares no scheduling code with napkeeper-core, so that the two can be held against each
+//! other, and it can itself be held against the real program.
+//!
+//! Filters: NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit, PodTopologySpread,
+//! InterPodAffinity. Scores: NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation at weight 1,
+//! TaintToleration at 3, NodeAffinity, PodTopologySpread and InterPodAffinity at 2; ImageLocality is the same for all
+//! nodes, as where none has the image. All nodes are looked at for every pod (`percentageOfNodesToScore: 100`), one of
+//! those with the highest score is taken at random.
+//!
+//! Not emulated: volumes, devices, preemption, the default spread constraints of pods that a Service or a controller
+//! selects, in-place resizing, batches of equal pods.
+
+mod counters;
+mod kind;
+mod nodes;
+mod requests;
+mod rules;
+mod score;
+mod selector;
+#[cfg(test)]
+mod tests;
+
+use counters::Counters;
+use k8s_openapi::api::core::v1::{Node as WireNode, Pod};
+use kind::{Fixed, Kind};
+use napkeeper_sim::chance::Chance;
+use nodes::{FixedAnswers, LoadScores, NO_ROOM, Node};
+use requests::Requests;
+use rules::{Bound, Ground, Rules};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+/// A node, by its place in the order in which nodes were added.
+pub type NodeIndex = usize;
+
+/// Why a node does not do for a pod; the first filter that says no.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// It is cordoned.
+    Cordoned,
+    /// The pod names another node.
+    NodeName,
+    /// It has a taint that the pod does not tolerate.
+    Taint,
+    /// It does not have the labels that the pod asks for.
+    NodeAffinity,
+    /// A port of the pod is taken.
+    Ports,
+    /// There is not enough room.
+    Resources,
+    /// It does not have the label of a spread constraint.
+    SpreadLabel,
+    /// A spread constraint would be broken.
+    Spread,
+    /// None of the pods that the pod wants to be near is there.
+    Affinity,
+    /// A pod that the pod wants to be apart from is there.
+    AntiAffinity,
+    /// A pod that wants to be apart from this one is there.
+    OthersAntiAffinity,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cordoned => "is cordoned",
+            Self::NodeName => "is not the node that is named",
+            Self::Taint => "has a taint that is not tolerated",
+            Self::NodeAffinity => "does not have the labels that are asked for",
+            Self::Ports => "has a port taken",
+            Self::Resources => "has not enough room",
+            Self::SpreadLabel => "does not have the label of a spread constraint",
+            Self::Spread => "would break a spread constraint",
+            Self::Affinity => "is not near the pods that are asked for",
+            Self::AntiAffinity => "is not apart from the pods that are asked for",
+            Self::OthersAntiAffinity => "has pods that want to be apart from this one",
+        })
+    }
+}
+
+/// Nodes, the pods on them, and the scheduler that puts pods there.
+#[derive(Debug)]
+pub struct Cluster {
+    nodes: Vec<Node>,
+    /// Kind and node of every pod, in the order in which they were bound.
+    bound: Vec<(usize, NodeIndex)>,
+    /// Nodes that have changed, in order.
+    changes: Vec<NodeIndex>,
+    kinds: Vec<Kind>,
+    kind_ids: HashMap<Kind, usize>,
+    rules: Vec<Rules>,
+    counters: Counters,
+    fixed: Vec<FixedAnswers>,
+    fixed_ids: HashMap<Fixed, usize>,
+    loads: Vec<LoadScores>,
+    load_ids: HashMap<Requests, usize>,
+    chance: Chance,
+}
+
+impl Cluster {
+    /// An empty cluster. The seed decides ties between nodes.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            nodes: Vec::new(),
+            bound: Vec::new(),
+            changes: Vec::new(),
+            kinds: Vec::new(),
+            kind_ids: HashMap::new(),
+            rules: Vec::new(),
+            counters: Counters::default(),
+            fixed: Vec::new(),
+            fixed_ids: HashMap::new(),
+            loads: Vec::new(),
+            load_ids: HashMap::new(),
+            chance: Chance::new(seed),
+        }
+    }
+
+    /// Says which labels a namespace has. To be said before any pod: what is known of pods is not asked again.
+    pub fn add_namespace(&mut self, name: &str, labels: BTreeMap<String, String>) {
+        self.counters.add_namespace(name, labels);
+    }
+
+    /// Adds a node.
+    pub fn add_node(&mut self, node: &WireNode) -> NodeIndex {
+        let node = Node::read(node);
+        self.counters.add_node(&node);
+        self.nodes.push(node);
+        self.nodes.len() - 1
+    }
+
+    /// The name of a node.
+    #[must_use]
+    pub fn name(&self, node: NodeIndex) -> &str {
+        &self.nodes[node].name
+    }
+
+    /// Takes a pod as running on a node, whether it would be put there or not.
+    pub fn bind(&mut self, pod: &Pod, node: NodeIndex) {
+        let mut kind = Kind::read(pod);
+        // What runs is of the same kind as what waited: it names a node now because it was bound.
+        kind.fixed.node = None;
+        let id = self.learn(kind);
+        self.take(id, node);
+    }
+
+    /// Binds a pod to the node that kube-scheduler would choose.
+    ///
+    /// # Errors
+    /// When no node does: for each reason, how many nodes it keeps the pod from.
+    pub fn schedule(&mut self, pod: &Pod) -> Result<NodeIndex, BTreeMap<Reason, usize>> {
+        let id = self.learn(Kind::read(pod));
+        let scored = self.scored(id);
+        match score::best(scored.into_iter(), &mut self.chance) {
+            Some(node) => {
+                self.take(id, node);
+                Ok(node)
+            }
+            None => Err(self.why_not(id)),
+        }
+    }
+
+    /// The nodes that would do for a pod, with their scores; nothing is bound. ImageLocality is left out.
+    pub fn scores(&mut self, pod: &Pod) -> Vec<(NodeIndex, i64)> {
+        let id = self.learn(Kind::read(pod));
+        self.scored(id)
+    }
+
+    fn learn(&mut self, kind: Kind) -> usize {
+        if let Some(id) = self.kind_ids.get(&kind) {
+            return *id;
+        }
+        let id = self.kinds.len();
+        let ground = Ground { nodes: &self.nodes, bound: &self.bound, kinds: &self.kinds };
+        let mut rules = Rules::new(&kind, &mut self.counters, &ground);
+        let (fixed, loads) = (&mut self.fixed, &mut self.loads);
+        rules.fixed = *self.fixed_ids.entry(kind.fixed.clone()).or_insert_with_key(|key| {
+            fixed.push(FixedAnswers::new(key.clone()));
+            fixed.len() - 1
+        });
+        rules.load = *self.load_ids.entry(kind.requests.clone()).or_insert_with_key(|key| {
+            loads.push(LoadScores::new(key.clone()));
+            loads.len() - 1
+        });
+        self.rules.push(rules);
+        self.kinds.push(kind.clone());
+        self.kind_ids.insert(kind, id);
+        id
+    }
+
+    fn take(&mut self, id: usize, node: NodeIndex) {
+        let kind = &self.kinds[id];
+        self.nodes[node].take(kind);
+        self.counters.bind(id, kind, node);
+        self.bound.push((id, node));
+        self.changes.push(node);
+    }
+
+    /// Brings all that is kept for a kind up to date.
+    fn refresh(&mut self, id: usize) {
+        let rules = &mut self.rules[id];
+        rules.refresh(&self.kinds[id], &self.counters);
+        self.fixed[rules.fixed].refresh(&self.nodes);
+        self.loads[rules.load].refresh(&self.nodes, &self.changes);
+    }
+
+    fn scored(&mut self, id: usize) -> Vec<(NodeIndex, i64)> {
+        self.refresh(id);
+        let rules = &self.rules[id];
+        let (fixed, load) = (&self.fixed[rules.fixed], &self.loads[rules.load].scores);
+        let bounds = rules.bounds(&mut self.counters);
+        let kind = &self.kinds[id];
+        let does = |node: &NodeIndex| {
+            load[*node] != NO_ROOM
+                && fixed.refused[*node].is_none()
+                && bounds.iter().all(|b| b.refuses(*node).is_none())
+                && (kind.ports.is_empty() || self.nodes[*node].has_ports_for(kind))
+        };
+        let nodes: Vec<NodeIndex> = (0..self.nodes.len()).filter(does).collect();
+        let mut scored: Vec<(NodeIndex, i64)> = nodes.iter().map(|n| (*n, i64::from(load[*n]))).collect();
+        let mut add = |weight: i64, scores: Vec<i64>| {
+            scored.iter_mut().zip(scores).for_each(|((_, sum), score)| *sum += weight * score);
+        };
+        // Where it says the same of all nodes it is left at that: most clusters have no such taints.
+        let disliked = if fixed.likes_all { vec![0; nodes.len()] } else { of(&fixed.disliked, &nodes) };
+        add(3, score::least(disliked));
+        if fixed.prefers() {
+            add(2, score::most(of(&fixed.preferred, &nodes)));
+        }
+        if let Some(scores) = rules.affinity_scores(&self.counters, &nodes) {
+            add(2, scores);
+        }
+        if let Some(scores) = rules.spread_scores(&self.counters, &nodes) {
+            add(2, scores);
+        }
+        scored
+    }
+
+    /// For each reason, how many nodes it keeps a pod from.
+    fn why_not(&mut self, id: usize) -> BTreeMap<Reason, usize> {
+        let rules = &self.rules[id];
+        let (fixed, load) = (&self.fixed[rules.fixed], &self.loads[rules.load].scores);
+        let bounds: Vec<Bound<'_>> = rules.bounds(&mut self.counters);
+        let kind = &self.kinds[id];
+        let why = |node: NodeIndex| {
+            fixed.refused[node]
+                .or_else(|| (!self.nodes[node].has_ports_for(kind)).then_some(Reason::Ports))
+                .or_else(|| (load[node] == NO_ROOM).then_some(Reason::Resources))
+                .or_else(|| bounds.iter().find_map(|b| b.refuses(node)))
+        };
+        let mut reasons = BTreeMap::new();
+        for reason in (0..self.nodes.len()).filter_map(why) {
+            *reasons.entry(reason).or_insert(0) += 1;
+        }
+        reasons
+    }
+}
+
+fn of(all: &[i64], nodes: &[NodeIndex]) -> Vec<i64> {
+    nodes.iter().map(|n| all[*n]).collect()
+}
