@@ -218,3 +218,7 @@ fn owner(metadata: &ObjectMeta) -> PodOwner {
 #[cfg(test)]
 #[path = "pod_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "pod_requests_tests.rs"]
+mod requests_tests;

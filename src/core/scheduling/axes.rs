@@ -33,14 +33,14 @@ impl Axes {
         axes
     }
 
-    /// The number of a topology key, and whether it is new.
-    pub(super) fn axis(&mut self, key: &Arc<str>) -> (AxisId, bool) {
+    /// The number of a topology key.
+    pub(super) fn axis(&mut self, key: &Arc<str>) -> AxisId {
         if let Some(axis) = self.keys.iter().position(|known| known == key) {
-            return (axis, false);
+            return axis;
         }
         self.keys.push(Arc::clone(key));
         self.domains.push(BTreeMap::new());
-        (self.keys.len() - 1, true)
+        self.keys.len() - 1
     }
 
     /// How many axes there are.

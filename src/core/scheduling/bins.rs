@@ -147,7 +147,7 @@ impl Bins {
         match axis {
             HOST => Some(site as Domain),
             ZONE => self.bins[site].zone,
-            _ => axes.known(axis, &*self.bins[site].label(axes.key(axis))?),
+            _ => axes.known(axis, &self.bins[site].label(axes.key(axis))?),
         }
     }
 

@@ -166,7 +166,7 @@ fn take(solver: &mut Solver, counter: &Counter, (candidate, fill): (usize, &Fill
     let node = solver.shop.open(choice, best);
     for ((demand, pods), kind) in taken.into_iter().zip(kinds) {
         let choice = solver.shop.nodes[node].choice;
-        let growth = solver.in_one_zone(node, Growth { cost: 0, load: 0, choice, best }, kind);
+        let growth = solver.settled(node, Growth { cost: 0, load: 0, choice, best }, kind);
         solver.shop.put(node, growth, solver.known.want(kind), pods as u32);
         solver.count_on_open(node, kind, pods as u32);
         let bound = rest[demand].pods.drain(..pods);

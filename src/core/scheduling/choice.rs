@@ -147,6 +147,11 @@ impl Choices {
         domains
     }
 
+    /// Where a node lies on an axis if it becomes one of the candidates of a choice.
+    pub(super) fn label_of(&self, choice: ChoiceId, place: Place, axis: AxisId, axes: &Axes) -> Option<Domain> {
+        self.domain_of(self.get(choice).offers, place, axis, axes)
+    }
+
     /// Makes the values of a label known that nodes of any pool may have.
     pub(super) fn teach(&self, axis: AxisId, axes: &mut Axes) {
         let key = Arc::clone(axes.key(axis));

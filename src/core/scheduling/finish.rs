@@ -11,6 +11,9 @@ use crate::cluster::pod::Pod;
 use crate::cluster::pool::amount;
 use std::sync::Arc;
 
+/// More nodes than there are in one simulation.
+const MANY: u32 = 1 << 20;
+
 /// Most offerings that a new node is planned for.
 const MOST_OFFERINGS: usize = 60;
 
@@ -27,10 +30,16 @@ pub(super) fn finish(solver: &Solver, outcome: &mut Outcome) {
         };
         outcome.placements.push(Placement { pod: pod.key.clone(), target });
     }
-    // Nodes that may be in any of several zones go where there are fewest.
+    // Nodes that may be in any of several zones go where there are fewest, but open up no zone that somebody who is to be
+    // even over zones does not know of.
     let mut in_zone: Vec<u32> = (0..32).map(|zone| solver.shop.nodes_in(zone)).collect();
     for (node, pods) in pods.into_iter().enumerate() {
-        let new = new_node(&solver.shop, node, pods, &in_zone);
+        let weights: Vec<u32> = if solver.shop.zone(node).is_some() {
+            in_zone.clone()
+        } else {
+            in_zone.iter().zip(0..).map(|(nodes, zone)| solver.would_open(node, zone) * MANY + nodes).collect()
+        };
+        let new = new_node(&solver.shop, node, pods, &weights);
         if let Some(first) = new.offerings.first().filter(|_| solver.shop.zone(node).is_none()) {
             let offers = solver.shop.choices.offers(solver.shop.choices.get(solver.shop.nodes[node].choice).offers);
             let zone = offers.zones.iter().position(|zone| *zone == first.key.zone);

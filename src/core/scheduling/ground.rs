@@ -7,13 +7,16 @@ use crate::names::{NodeName, ObjectKey};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// Places of nodes, each with how many pods are there.
+type Places = Vec<(u32, u32)>;
+
 /// Nodes that stay, and the pods on them.
 #[derive(Debug, Default)]
 pub(super) struct Ground {
     /// By name.
     pub(super) nodes: Vec<Arc<Node>>,
-    /// Each shape that runs, with the places in `nodes` of its pods and how many are there.
-    pub(super) pods: Vec<(Arc<PodShape>, Vec<(u32, u32)>)>,
+    /// Each shape that runs, with the places of its pods in `nodes`.
+    pub(super) pods: Vec<(Arc<PodShape>, Places)>,
 }
 
 impl Ground {
@@ -30,7 +33,7 @@ impl Ground {
             snapshot.pods().values().filter(stays).filter_map(|pod| Some((&pod.shape, place(pod)?))).collect();
         // Pods that are watched share equal shapes: by address those need not be compared in depth.
         bound.sort_unstable_by_key(|(shape, place)| (Arc::as_ptr(shape), *place));
-        let mut pods: Vec<(Arc<PodShape>, Vec<(u32, u32)>)> = Vec::new();
+        let mut pods: Vec<(Arc<PodShape>, Places)> = Vec::new();
         for alike in bound.chunk_by(|a, b| Arc::ptr_eq(a.0, b.0) && a.1 == b.1) {
             let Some((shape, place)) = alike.first() else { continue };
             let here = (*place, alike.len() as u32);

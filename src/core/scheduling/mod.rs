@@ -17,9 +17,12 @@ mod choice;
 mod filter;
 mod finish;
 mod ground;
+mod group;
 mod kinds;
+mod offer;
 mod open;
 mod outcome;
+mod place;
 mod relax;
 mod remedy;
 mod search;
@@ -47,6 +50,7 @@ use kinds::Volumes;
 use solve::Solver;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use topology::Surprises;
 
 /// What is to be simulated.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +66,9 @@ pub struct Input<'a> {
     /// The NodeClaims in flight that pods were planned for before: what was bought for a pod is kept for it.
     pub promised: &'a BTreeMap<ObjectKey, ClaimName>,
 }
+
+/// How often a plan is made anew because a domain came up after pods had been placed as if it were not there.
+const MOST_ATTEMPTS: usize = 4;
 
 /// Groups of unplaced pods that are explained in full.
 const MOST_EXPLAINED: usize = 32;
@@ -89,22 +96,20 @@ fn solved(input: Input<'_>, pods: &[Arc<Pod>], explained: usize) -> Outcome {
         let shape = &pod.shape;
         shape.affinity.is_some() || shape.preferences.is_some() || !shape.spread.is_empty()
     });
-    let mut outcome = Outcome::default();
-    let mut solver = Solver::new(input, &leaving, is_topological);
-    let mut waiting = Vec::with_capacity(pods.len());
-    for pod in pods {
-        match volumes_of(input.snapshot, pod) {
-            _ if pod.claims_devices => outcome.refuse(vec![Arc::clone(pod)], vec![(None, WhyNot::Devices)]),
-            Err(trouble) => outcome.refuse(vec![Arc::clone(pod)], vec![(None, WhyNot::Volume(trouble))]),
-            Ok(volumes) => {
-                let promised = input.promised.get(&pod.key);
-                if !promised.is_some_and(|claim| solver.keep_promise(pod, &volumes, claim)) {
-                    waiting.push((Arc::clone(pod), volumes));
-                }
-            }
+    let (mut outcome, mut attempts) = (Outcome::default(), 0);
+    let mut foreseen = Surprises::new();
+    let mut attempt = || loop {
+        let mut solver = Solver::new(input, &leaving, is_topological, std::mem::take(&mut foreseen));
+        let (waiting, refused) = waiting(input, pods, &mut solver);
+        let homeless = solver.solve(waiting);
+        attempts += 1;
+        match solver.known.topology.surprises().filter(|_| attempts < MOST_ATTEMPTS) {
+            Some(surprises) => foreseen = surprises,
+            None => return (solver, homeless, refused),
         }
-    }
-    let homeless = solver.solve(waiting);
+    };
+    let (mut solver, homeless, refused) = attempt();
+    refused.into_iter().for_each(|(pod, why)| outcome.refuse(vec![pod], vec![(None, why)]));
     finish::finish(&solver, &mut outcome);
     for demand in homeless {
         let kind = demand.family.bare;
@@ -117,6 +122,28 @@ fn solved(input: Input<'_>, pods: &[Arc<Pod>], explained: usize) -> Outcome {
         }
     }
     outcome
+}
+
+/// A pod for which nothing can be done, and why.
+type Refused = (Arc<Pod>, WhyNot);
+
+/// Pods that are to be placed, with what their volumes ask for, without those that keep the claim they were promised; and
+/// those that no node helps.
+fn waiting(input: Input<'_>, pods: &[Arc<Pod>], solver: &mut Solver) -> (Vec<(Arc<Pod>, Volumes)>, Vec<Refused>) {
+    let (mut waiting, mut refused) = (Vec::with_capacity(pods.len()), Vec::new());
+    for pod in pods {
+        match volumes_of(input.snapshot, pod) {
+            _ if pod.claims_devices => refused.push((Arc::clone(pod), WhyNot::Devices)),
+            Err(trouble) => refused.push((Arc::clone(pod), WhyNot::Volume(trouble))),
+            Ok(volumes) => {
+                let promised = input.promised.get(&pod.key);
+                if !promised.is_some_and(|claim| solver.keep_promise(pod, &volumes, claim)) {
+                    waiting.push((Arc::clone(pod), volumes));
+                }
+            }
+        }
+    }
+    (waiting, refused)
 }
 
 /// What the volumes of a pod ask of its node, as far as nodes differ in it.

@@ -55,6 +55,17 @@ pub(super) struct Want<'a> {
     pub(super) disks: u32,
 }
 
+/// A node more is a VM more to run and to look after: it is thought of only where it saves more than this part of its
+/// price. Without it, prices that are rounded would decide.
+const NODE_MORE: i64 = 32;
+
+impl Growth {
+    /// True when it is better than a node of its own at this price.
+    pub(super) fn is_worth_it(&self, alone: i64) -> bool {
+        self.cost <= alone.saturating_add(alone / NODE_MORE)
+    }
+}
+
 impl Shop {
     pub(super) fn new(choices: Choices, allowance: Allowance) -> Self {
         Self { choices, allowance, nodes: Vec::new(), ports: Vec::new(), in_zone: vec![0; 32] }

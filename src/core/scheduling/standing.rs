@@ -12,9 +12,10 @@ use super::finish::offerings;
 use super::kinds::{Family, KindId, Volumes};
 use super::open::OpenNode;
 use super::outcome::{Target, WhyNot};
+use super::place::find_bin;
 use super::remedy::{Remedy, remedy};
-use super::solve::{Solver, find_bin};
-use super::topology::zones;
+use super::solve::Solver;
+use super::topology::{Surprises, zones};
 use super::why::why_not;
 use crate::catalog::OfferingKey;
 use crate::cluster::claim::PlannedOffering;
@@ -86,7 +87,7 @@ impl Standing {
     /// All the room that there is. Promises of the input do not count.
     #[must_use]
     pub fn new(input: Input<'_>) -> Self {
-        let solver = Solver::new(input, &BTreeSet::new(), true);
+        let solver = Solver::new(input, &BTreeSet::new(), true, Surprises::new());
         Self { solver, bought: Vec::new(), known: BTreeMap::new() }
     }
 

@@ -8,48 +8,12 @@ use super::axes::{Axes, AxisId, Domain, HOST};
 use super::bins::Bins;
 use super::filter::NodeFilter;
 use super::ground::Ground;
+use super::group::{ByLabel, Counting, Group, GroupId, Identity, counts, exact};
 use crate::cluster::Table;
 use crate::cluster::pod::{Labels, PodShape, PodTerm, Spread};
 use crate::names::Namespace;
-use crate::requirements::Requirements;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// Number of a group.
-pub(super) type GroupId = u32;
-
-/// What a group counts.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Counting {
-    /// Pods of a namespace that a spread constraint selects.
-    Selected(Namespace, Requirements),
-    /// Pods that all terms of a pod's affinity mean, as kube-scheduler counts them.
-    MeantByAll(Vec<PodTerm>),
-    /// Pods that a term of anti-affinity means.
-    Meant(PodTerm),
-    /// Pods that have this term of anti-affinity themselves.
-    Owners(PodTerm),
-}
-
-/// What tells one group from another.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Identity {
-    axis: AxisId,
-    counting: Counting,
-    /// Only pods on such nodes count, and only their domains.
-    filter: Option<Arc<NodeFilter>>,
-}
-
-#[derive(Debug)]
-struct Group {
-    identity: Identity,
-    /// By domain.
-    counts: Vec<u32>,
-    /// In all domains.
-    total: u32,
-    /// Domains of nodes that exist or are being made, but for hosts.
-    domains: Vec<bool>,
-}
 
 /// What a pod wants of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,20 +65,28 @@ pub(super) struct Topology {
     /// Groups and kinds by a label that must be there: most pairs need not be looked at.
     groups_by_label: ByLabel,
     kinds_by_label: BTreeMap<(Arc<str>, Arc<str>), Vec<u32>>,
+    /// Domains that an earlier attempt came upon, and those that this one did.
+    foreseen: Surprises,
+    surprises: Surprises,
 }
 
-/// Groups by a label that their pods must have; those that ask for no single one stand by themselves.
-#[derive(Debug, Default)]
-struct ByLabel {
-    by: BTreeMap<(Arc<str>, Arc<str>), Vec<GroupId>>,
-    rest: Vec<GroupId>,
-}
+/// Domains that came up after pods had been placed as if they were not there: a plan in which they break what was even
+/// before. Whoever plans again knows of them.
+pub(super) type Surprises = BTreeMap<Identity, BTreeSet<Domain>>;
 
 impl Topology {
     /// The terms of pods that run keep others away from the beginning.
-    pub(super) fn new(axes: Axes, ground: Ground, namespaces: Table<Namespace, Labels>, bins: &Bins) -> Self {
+    pub(super) fn new(
+        axes: Axes,
+        ground: Ground,
+        namespaces: Table<Namespace, Labels>,
+        bins: &Bins,
+        foreseen: Surprises,
+    ) -> Self {
         let mut topology = Self {
             axes,
+            foreseen,
+            surprises: Surprises::new(),
             groups: Vec::new(),
             numbers: BTreeMap::new(),
             links: Vec::new(),
@@ -182,10 +154,37 @@ impl Topology {
     pub(super) fn see(&mut self, axis: AxisId, domain: Domain, accepts: impl Fn(&NodeFilter) -> bool) {
         for group in self.groups.iter_mut().filter(|group| group.identity.axis == axis) {
             let seen = group.domains.get(domain as usize).is_some_and(|there| *there);
-            if !seen && group.identity.filter.as_deref().is_none_or(&accepts) {
-                group.see(domain);
+            if seen || !group.identity.filter.as_deref().is_none_or(&accepts) {
+                continue;
+            }
+            group.see(domain);
+            let unaware = |kind: &u32| {
+                let offered = self.links[*kind as usize].offered.get(&axis);
+                !offered.is_some_and(|offered| offered.contains(&domain))
+            };
+            if group.total > 0 && group.even.iter().any(unaware) {
+                self.surprises.entry(group.identity.clone()).or_default().insert(domain);
             }
         }
+    }
+
+    /// Domains that came up too late, together with those that were foreseen; none if there was none.
+    pub(super) fn surprises(&self) -> Option<Surprises> {
+        if self.surprises.is_empty() {
+            return None;
+        }
+        let mut all = self.foreseen.clone();
+        for (group, domains) in &self.surprises {
+            all.entry(group.clone()).or_default().extend(domains);
+        }
+        Some(all)
+    }
+
+    /// How many groups would see a domain for the first time if such a node were there.
+    pub(super) fn would_be_new(&self, axis: AxisId, domain: Domain, accepts: impl Fn(&NodeFilter) -> bool) -> u32 {
+        let on_axis = self.groups.iter().filter(|group| group.identity.axis == axis);
+        let unseen = on_axis.filter(|group| !group.domains.get(domain as usize).is_some_and(|there| *there));
+        unseen.filter(|group| group.identity.filter.as_deref().is_none_or(&accepts)).count() as u32
     }
 
     /// Axes on which a kind asks for something.
@@ -290,13 +289,14 @@ impl Topology {
         // On one host nothing but that host counts, and whoever may go there is let through.
         let filter = (*spread.topology_key != *crate::labels::HOSTNAME).then(|| NodeFilter::counted(shape, spread));
         let group = self.group(&spread.topology_key, counting, filter.flatten(), bins);
+        self.groups[group as usize].even.push(self.links.len() as u32);
         let itself = spread.selector.satisfied_by(&shape.labels);
         Ask::Even { group, skew: spread.max_skew, itself, min_domains: spread.min_domains }
     }
 
     /// The group that counts this; a new one is counted among what runs, and tied to the kinds that it means.
     fn group(&mut self, key: &Arc<str>, counting: Counting, filter: Option<NodeFilter>, bins: &Bins) -> GroupId {
-        let (axis, _) = self.axes.axis(key);
+        let axis = self.axes.axis(key);
         let identity = Identity { axis, counting, filter: filter.map(Arc::new) };
         if let Some(known) = self.numbers.get(&identity) {
             return *known;
@@ -322,7 +322,9 @@ impl Topology {
         let accepts = |labels: &Labels, taints: &[_]| {
             identity.filter.as_deref().is_none_or(|filter| filter.accepts(labels, taints))
         };
-        let mut group = Group { identity: identity.clone(), counts: Vec::new(), total: 0, domains: Vec::new() };
+        let mut group =
+            Group { identity: identity.clone(), counts: Vec::new(), total: 0, domains: Vec::new(), even: Vec::new() };
+        self.foreseen.get(&identity).into_iter().flatten().for_each(|domain| group.see(*domain));
         let domains: Vec<Option<Domain>> = self
             .ground
             .nodes
@@ -377,94 +379,6 @@ impl Topology {
 
     fn means(&self, term: &PodTerm, shape: &PodShape) -> bool {
         term.means(&shape.namespace, self.namespaces.get(&shape.namespace).map(Arc::as_ref), &shape.labels)
-    }
-}
-
-/// True when a group of this sort counts pods of a shape.
-fn counts(namespaces: &Table<Namespace, Labels>, counting: &Counting, shape: &PodShape) -> bool {
-    let means =
-        |term: &PodTerm| term.means(&shape.namespace, namespaces.get(&shape.namespace).map(Arc::as_ref), &shape.labels);
-    match counting {
-        Counting::Selected(namespace, selector) => {
-            *namespace == shape.namespace && selector.satisfied_by(&shape.labels)
-        }
-        Counting::MeantByAll(terms) => terms.iter().all(means),
-        Counting::Meant(term) => means(term),
-        Counting::Owners(term) => shape.affinity.as_ref().is_some_and(|affinity| affinity.apart.contains(term)),
-    }
-}
-
-impl Counting {
-    /// Labels that the pods have that it counts or, for owners, that they keep away.
-    fn selector(&self) -> &Requirements {
-        static ALL: Requirements = Requirements::ALL;
-        match self {
-            Self::Selected(_, selector) => selector,
-            Self::MeantByAll(terms) => terms.first().map_or(&ALL, |term| &term.selector),
-            Self::Meant(term) | Self::Owners(term) => &term.selector,
-        }
-    }
-}
-
-/// The label that a requirement allows and nothing else.
-fn exact((key, asked): (&Arc<str>, &crate::requirements::Requirement)) -> Option<(Arc<str>, Arc<str>)> {
-    Some((Arc::clone(key), Arc::clone(asked.single()?)))
-}
-
-impl ByLabel {
-    fn add(&mut self, selector: &Requirements, group: GroupId) {
-        match selector.iter().find_map(exact) {
-            Some(label) => self.by.entry(label).or_default().push(group),
-            None => self.rest.push(group),
-        }
-    }
-
-    /// Groups that may mean pods with these labels.
-    fn of(&self, labels: &Labels) -> Vec<GroupId> {
-        let mut found = self.rest.clone();
-        for (key, value) in labels {
-            found.extend(self.by.get(&(Arc::clone(key), Arc::clone(value))).into_iter().flatten());
-        }
-        found
-    }
-}
-
-impl Group {
-    fn at(&self, domain: Domain) -> u32 {
-        self.counts.get(domain as usize).copied().unwrap_or(0)
-    }
-
-    fn add(&mut self, domain: Domain, pods: u32) {
-        let domain = domain as usize;
-        if self.counts.len() <= domain {
-            self.counts.resize(domain + 1, 0);
-        }
-        self.counts[domain] += pods;
-        self.total += pods;
-    }
-
-    fn see(&mut self, domain: Domain) {
-        let domain = domain as usize;
-        if self.domains.len() <= domain {
-            self.domains.resize(domain + 1, false);
-        }
-        self.domains[domain] = true;
-    }
-
-    /// Pods in the emptiest domain. A new host is always empty.
-    fn least(&self, offered: Option<&Vec<Domain>>, min_domains: u32) -> u32 {
-        if self.identity.axis == HOST {
-            return 0;
-        }
-        let seen = self.domains.iter().enumerate().filter(|(_, there)| **there).map(|(domain, _)| domain as Domain);
-        let offered = offered.into_iter().flatten().copied();
-        let more = offered.clone().filter(|domain| !self.domains.get(*domain as usize).is_some_and(|there| *there));
-        let (mut least, mut number) = (u32::MAX, 0);
-        for domain in seen.chain(more) {
-            least = least.min(self.at(domain));
-            number += 1;
-        }
-        if number < min_domains || number == 0 { 0 } else { least }
     }
 }
 

@@ -1,0 +1,84 @@
+//! Offers: where may new nodes for a kind lie, and what leaves it no place?
+
+use super::axes::{AxisId, Domain, HOST, ZONE};
+use super::choice::Narrowing;
+use super::kinds::{Family, KindId};
+use super::open::NodeId;
+use super::outcome::WhyNot;
+use super::solve::Solver;
+use super::topology::{Unmet, bit, zones};
+use super::why::topology_of;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+impl Solver {
+    /// The constraint that leaves pods of a kind no place, if it is one.
+    pub(super) fn unmet(&self, kind: KindId) -> Option<WhyNot> {
+        let topology = &self.known.topology;
+        let empty = self.known.site_of(self.shop.nodes.len());
+        let lacks = |axis: &AxisId| *axis > ZONE && topology.unmet(kind, *axis, None).is_some();
+        for axis in topology.asked_axes(kind).filter(lacks) {
+            let choices = &self.shop.choices;
+            let all = (0..choices.pools()).flat_map(|pool| choices.domains(choices.root(pool), axis, &topology.axes));
+            let unmet: Vec<Option<Unmet>> = all.map(|domain| topology.unmet(kind, axis, Some(domain))).collect();
+            match unmet.iter().min() {
+                None => return Some(WhyNot::TopologyKey(Arc::clone(topology.axes.key(axis)))),
+                Some(Some(unmet)) => return Some(topology_of(*unmet)),
+                Some(None) => {}
+            }
+        }
+        let of_zones: Vec<Option<Unmet>> =
+            zones(self.all_zones()).map(|zone| topology.unmet(kind, ZONE, Some(zone))).collect();
+        let unmet = topology.unmet(kind, HOST, Some(empty)).or_else(|| of_zones.into_iter().min().flatten());
+        unmet.map(topology_of)
+    }
+
+    /// Works out where new nodes for pods may lie: whatever they prefer, all that they may have is a domain.
+    pub(super) fn offer(&mut self, family: &Family) {
+        family.steps.iter().for_each(|kind| self.offer_to(*kind, family.bare));
+    }
+
+    pub(super) fn offer_to(&mut self, kind: KindId, bare: KindId) {
+        let axes: BTreeSet<AxisId> = self.known.topology.asked_axes(kind).filter(|axis| *axis != HOST).collect();
+        for axis in axes {
+            let mut domains: BTreeSet<Domain> = BTreeSet::new();
+            let (filter, want) = (self.known.kinds.get(bare).filter, self.known.want(bare));
+            for pool in 0..self.shop.choices.pools() {
+                let by = Narrowing::Filter(filter);
+                let Some(choice) = self.shop.choices.narrow(self.shop.choices.root(pool), by, self.known.names())
+                else {
+                    continue;
+                };
+                let holds = |candidate: &super::candidates::Candidate| {
+                    candidate.holds(want.requests, want.disks) && self.shop.allowance.quota_allows(candidate)
+                };
+                if axis == ZONE {
+                    let open = self.shop.choices.each(choice).filter(|(candidate, _)| holds(candidate));
+                    domains.extend(zones(open.fold(0, |mask, (_, zones)| mask | zones)));
+                } else {
+                    domains.extend(self.shop.choices.domains(choice, axis, &self.known.topology.axes));
+                }
+            }
+            self.known.topology.offer(kind, axis, domains.into_iter().collect());
+        }
+    }
+
+    /// How many constraints would see a zone for the first time if an open node were there.
+    pub(super) fn would_open(&self, node: NodeId, zone: Domain) -> u32 {
+        let open = &self.shop.nodes[node];
+        let pool = self.shop.choices.offers(self.shop.choices.get(open.choice).offers);
+        let best = &pool.candidates[open.best as usize];
+        self.known.topology.would_be_new(ZONE, zone, |filter| pool.lets(filter, best, 1 << zone))
+    }
+
+    /// Bits of the zones that bins lie in.
+    pub(super) fn zones_of_bins(&self) -> u32 {
+        (0..self.bins.len()).fold(0, |mask, site| mask | bit(self.bins.zone(site)))
+    }
+
+    /// Bits of the zones of everything that may be bought.
+    pub(super) fn all_zones(&self) -> u32 {
+        let choices = &self.shop.choices;
+        (0..choices.pools()).fold(0, |mask, pool| mask | choices.get(choices.root(pool)).zones)
+    }
+}

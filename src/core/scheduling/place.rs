@@ -1,0 +1,249 @@
+//! Placing: where does the next pod of a kind go, and what does it take there?
+
+use super::axes::{Domain, HOST, ZONE};
+use super::bins::Bins;
+use super::candidates::MOST_ZONES;
+use super::choice::Narrowing;
+use super::kinds::{Demand, KindId};
+use super::open::{Growth, NodeId};
+use super::search::Search;
+use super::solve::{Known, Seat, Solver};
+use super::topology::{Topology, bit, zones};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Solver {
+    /// Places pods one by one, since the place of each matters to the next.
+    pub(super) fn place_singly(&mut self, demand: &mut Demand) {
+        self.offer(&demand.family);
+        let mut searches: BTreeMap<(KindId, Option<Domain>), Search> = BTreeMap::new();
+        let mut from: BTreeMap<Option<Domain>, usize> = BTreeMap::new();
+        let pods = std::mem::take(&mut demand.pods);
+        let mut pods = pods.into_iter();
+        for pod in pods.by_ref() {
+            let bare = demand.family.bare;
+            let seat = self.seat_in_bins(bare, &mut from).map(|bin| (bare, Seat::Bin(bin)));
+            let seat = seat.or_else(|| {
+                let mut steps = demand.family.steps.iter();
+                steps.find_map(|kind| Some((*kind, self.seat_on_new(*kind, bare, &mut searches)?)))
+            });
+            let Some((kind, seat)) = seat else {
+                // What this one could not have, the others of its kind cannot have either.
+                demand.pods.push(pod);
+                break;
+            };
+            self.placed.push((pod, kind, seat));
+        }
+        demand.pods.extend(pods);
+    }
+
+    /// Places pods of a plain kind on nodes that exist or are open, as many as there is room for at a reasonable price.
+    pub(super) fn place_alike(&mut self, demand: &mut Demand) {
+        let kind = demand.family.bare;
+        let filter = self.known.kinds.get(kind).filter;
+        let pods = std::mem::take(&mut demand.pods);
+        let mut waiting = pods.into_iter().peekable();
+        for site in 0..self.bins.len() {
+            if waiting.peek().is_none() {
+                return;
+            }
+            let room = self.bins.room_for(site, self.known.want(kind));
+            if room <= 0 || !self.bins.accepts(site, filter, &self.known.filters) {
+                continue;
+            }
+            let taken = usize::try_from(room).unwrap_or(usize::MAX).min(waiting.len());
+            self.take_bin(site, kind, taken as u32);
+            self.placed.extend(waiting.by_ref().take(taken).map(|pod| (pod, kind, Seat::Bin(site))));
+        }
+        let mut search = Search::new(kind, None, &self.known);
+        let alone = search.alone(&mut self.shop, &self.known).map(|growth| growth.cost);
+        while waiting.peek().is_some() {
+            let best = search.best(&mut self.shop, &self.known);
+            let worth = |growth: &Growth| alone.is_none_or(|alone| growth.is_worth_it(alone));
+            let Some((node, growth)) = best.filter(|(_, growth)| worth(growth)) else { break };
+            self.take_open(node, growth, kind);
+            self.placed.extend(waiting.next().map(|pod| (pod, kind, Seat::Open(node))));
+        }
+        demand.pods.extend(waiting);
+    }
+
+    /// A bin for one pod, which is taken.
+    pub(super) fn seat_in_bins(&mut self, kind: KindId, from: &mut BTreeMap<Option<Domain>, usize>) -> Option<usize> {
+        for zone in self.zones_in_order(kind, |solver| {
+            let zones: BTreeSet<Domain> = (0..solver.bins.len()).filter_map(|site| solver.bins.zone(site)).collect();
+            zones.into_iter().collect()
+        }) {
+            let start = from.entry(zone).or_insert(0);
+            if let Some(site) = find_bin(&self.known, &mut self.bins, (kind, zone), start) {
+                self.take_bin(site, kind, 1);
+                return Some(site);
+            }
+        }
+        None
+    }
+
+    /// An open node for one pod, which is taken; opened for it, where that is cheaper.
+    pub(super) fn seat_on_new(
+        &mut self,
+        kind: KindId,
+        bare: KindId,
+        searches: &mut BTreeMap<(KindId, Option<Domain>), Search>,
+    ) -> Option<Seat> {
+        // Each turn either ends or takes a zone from those on offer.
+        for _ in 0..=MOST_ZONES {
+            let mut barren = Vec::new();
+            for zone in self.zones_in_order(kind, |solver| zones(solver.all_zones()).collect()) {
+                let search = searches.entry((kind, zone)).or_insert_with(|| Search::new(kind, zone, &self.known));
+                let best = search.best(&mut self.shop, &self.known);
+                let alone = search.alone(&mut self.shop, &self.known);
+                let opened = match (best, alone) {
+                    (Some((node, growth)), alone) if alone.is_none_or(|alone| growth.is_worth_it(alone.cost)) => {
+                        Some((node, growth))
+                    }
+                    (_, Some(alone)) => self.open(kind, alone),
+                    (_, None) => None,
+                };
+                if let Some((node, growth)) = opened {
+                    self.take_open(node, growth, kind);
+                    return Some(Seat::Open(node));
+                }
+                barren.extend(zone);
+            }
+            // No node can be had in those zones, so that they are empty is no reason to go nowhere else; but for pods that
+            // only prefer other zones they could be had.
+            if kind != bare {
+                return None;
+            }
+            let withdrawn = barren.into_iter().filter(|zone| self.known.topology.withdraw(kind, ZONE, *zone));
+            if withdrawn.count() == 0 {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// The cheapest node of its own for a pod of a kind, in one zone if one is given.
+    pub(super) fn alone(&mut self, kind: KindId, zone: Option<Domain>) -> Option<Growth> {
+        let host = self.known.site_of(self.shop.nodes.len());
+        let open = self.known.topology.allows(kind, HOST, Some(host));
+        open.then(|| Search::new(kind, zone, &self.known).alone(&mut self.shop, &self.known)).flatten()
+    }
+
+    /// Thinks of a new node for a pod of a kind, if its constraints allow it an empty host.
+    pub(super) fn open(&mut self, kind: KindId, alone: Growth) -> Option<(NodeId, Growth)> {
+        let host = self.known.site_of(self.shop.nodes.len());
+        if !self.known.topology.allows(kind, HOST, Some(host)) {
+            return None;
+        }
+        Some((self.shop.open(alone.choice, alone.best), alone))
+    }
+
+    /// The zones that are open to the next pod of a kind, best first; once none in particular where no zone matters to it.
+    pub(super) fn zones_in_order(&self, kind: KindId, all: impl Fn(&Self) -> Vec<Domain>) -> Vec<Option<Domain>> {
+        let topology = &self.known.topology;
+        if topology.asked_axes(kind).all(|axis| axis != ZONE) {
+            return vec![None];
+        }
+        let weighed = all(self).into_iter().map(|zone| (self.shop.nodes_in(zone), zone));
+        topology.in_order(kind, ZONE, weighed).into_iter().map(Some).collect()
+    }
+
+    /// Takes the room of a bin, and counts the pods there.
+    pub(super) fn take_bin(&mut self, site: usize, kind: KindId, pods: u32) {
+        let Solver { known, bins, .. } = self;
+        bins.put(site, (kind as u32, pods), known.want(kind));
+        count_in_bin(&mut known.topology, bins, (kind, pods), site);
+    }
+
+    /// Puts a pod on an open node, and counts it there.
+    pub(super) fn take_open(&mut self, node: NodeId, growth: Growth, kind: KindId) {
+        let growth = self.settled(node, growth, kind);
+        self.shop.put(node, growth, self.known.want(kind), 1);
+        self.count_on_open(node, kind, 1);
+    }
+
+    /// Counts pods that were put on an open node.
+    pub(super) fn count_on_open(&mut self, node: NodeId, kind: KindId, pods: u32) {
+        let (host, shop) = (self.known.site_of(node), &self.shop);
+        let axes: Vec<Option<Domain>> = (0..self.known.topology.axes.len())
+            .map(|axis| match axis {
+                HOST => Some(host),
+                ZONE => shop.zone(node),
+                _ => shop.domain(node, axis, &self.known.topology.axes),
+            })
+            .collect();
+        let pool = shop.choices.offers(shop.choices.get(shop.nodes[node].choice).offers);
+        let best = &pool.candidates[shop.nodes[node].best as usize];
+        let zone = bit(axes[ZONE]);
+        for (axis, domain) in axes.iter().enumerate().skip(ZONE) {
+            domain.iter().for_each(|domain| {
+                self.known.topology.see(axis, *domain, |filter| pool.lets(filter, best, zone));
+            });
+        }
+        self.known.topology.count(kind, pods, |axis| axes[axis], |filter| pool.lets(filter, best, zone));
+    }
+
+    /// A node is one domain of every label that pods spread or gather by; of zones where that matters to its pods.
+    pub(super) fn settled(&mut self, node: NodeId, growth: Growth, kind: KindId) -> Growth {
+        let mut growth = self.in_one_zone(node, growth, kind);
+        for axis in ZONE + 1..self.known.topology.axes.len() {
+            let choices = &mut self.shop.choices;
+            let Some(domain) = choices.label_of(growth.choice, growth.best, axis, &self.known.topology.axes) else {
+                continue;
+            };
+            let narrowed = choices.narrow(growth.choice, Narrowing::Label(axis, domain), self.known.names());
+            growth.choice = narrowed.unwrap_or(growth.choice);
+        }
+        growth
+    }
+
+    /// A node whose pods are counted by zone must be in one: where it may be in several, the one with the fewest nodes.
+    pub(super) fn in_one_zone(&mut self, node: NodeId, growth: Growth, kind: KindId) -> Growth {
+        let open = self.shop.choices.get(growth.choice).zones;
+        if open.is_power_of_two() || !self.known.topology.matters(kind, ZONE) {
+            return growth;
+        }
+        let Some(zone) = self.shop.emptiest(open) else { return growth };
+        let by = Narrowing::Zones(1 << zone);
+        let narrowed = self.shop.choices.narrow(growth.choice, by, self.known.names());
+        let again = narrowed.and_then(|choice| self.shop.growth(node, choice, self.known.want(kind)));
+        again.unwrap_or(growth)
+    }
+}
+
+/// Counts pods that were put in a bin.
+pub(super) fn count_in_bin(topology: &mut Topology, bins: &Bins, (kind, pods): (KindId, u32), site: usize) {
+    let axes: Vec<Option<Domain>> =
+        (0..topology.axes.len()).map(|axis| bins.domain(site, axis, &mut topology.axes)).collect();
+    topology.count(kind, pods, |axis| axes[axis], |filter| bins.lets(site, filter));
+}
+
+/// The first bin from the site `from` on that takes a pod of a kind. Those that never will again are left behind.
+pub(super) fn find_bin(
+    known: &Known,
+    bins: &mut Bins,
+    (kind, zone): (KindId, Option<Domain>),
+    from: &mut usize,
+) -> Option<usize> {
+    let (want, filter) = (known.want(kind), known.kinds.get(kind).filter);
+    let mut all_full = true;
+    for site in *from..bins.len() {
+        let hopeless = zone.is_some() && bins.zone(site) != zone
+            || bins.room_for(site, want) <= 0
+            || !bins.accepts(site, filter, &known.filters);
+        if !hopeless {
+            let open = known.topology.asked_axes(kind).all(|axis| match axis {
+                HOST => known.topology.allows(kind, HOST, Some(site as Domain)),
+                ZONE => known.topology.allows(kind, ZONE, bins.zone(site)),
+                _ => known.topology.allows(kind, axis, bins.known_domain(site, axis, &known.topology.axes)),
+            });
+            if open {
+                return Some(site);
+            }
+            all_full = false;
+        }
+        if all_full {
+            *from = site + 1;
+        }
+    }
+    None
+}
