@@ -1,0 +1,64 @@
+//! The scheduler: does the real kube-scheduler bind pods where our simulation says that there is room for them?
+//!
+//! Workloads are drawn, planned by `napkeeper_core::scheduling` on the pods as the API server has them, and the nodes of
+//! the plan are made just as it proposes them. Then the pods come, one by one in the order of the plan, twice. The first
+//! time each asks for an extended resource that only its planned node has: that ties it there and changes nothing else
+//! (a node affinity would change which nodes its spread constraints count). A pod that is not bound then, or one that we
+//! found no place for and that is bound, is a disagreement about filters, and there must be none. The second time
+//! kube-scheduler is free to choose by its scores; a pod that finds no place then is counted, and few may.
+//!
+//! The emulation of kube-scheduler that other tests lean on is held against the real one all along: whether there is a
+//! place for each pod, and whether the place taken is one of those with the highest score.
+//!
+//! Volumes are left out.
+
+mod arena;
+mod asks;
+mod judge;
+mod market;
+mod plan;
+mod workload;
+
+use super::a_lab;
+use anyhow::{Context, Result, ensure};
+use arena::Arena;
+use judge::{Tally, judge};
+use std::time::Instant;
+use workload::{Workload, namespaces};
+
+/// Workloads of a run in CI.
+const FEW: u64 = 60;
+/// Of so many pods one may find no place where kube-scheduler is free to choose.
+const ONE_IN: usize = 200;
+
+/// `NAPKEEPER_WORKLOADS`: how many workloads, or from which seed to which, as in `17..18`.
+fn seeds() -> Result<std::ops::Range<u64>> {
+    let Ok(text) = std::env::var("NAPKEEPER_WORKLOADS") else { return Ok(0..FEW) };
+    let read = |text: &str| text.parse().with_context(|| format!("NAPKEEPER_WORKLOADS={text}: as in 300, or 17..18"));
+    Ok(match text.split_once("..") {
+        Some((first, end)) => read(first)?..read(end)?,
+        None => 0..read(&text)?,
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_real_scheduler_binds_pods_where_we_say_that_there_is_room() -> Result<()> {
+    let _turn = a_lab().await?;
+    let (start, seeds) = (Instant::now(), seeds()?);
+    let mut arena = Arena::new(seeds.clone().flat_map(namespaces).collect()).await?;
+    eprintln!("kube-scheduler listens after {:?}", start.elapsed());
+    let mut tally = Tally::default();
+    for seed in seeds {
+        let work = Workload::new(seed)?;
+        judge(&mut arena, &work, &mut tally).await.with_context(|| format!("workload {seed}"))?;
+    }
+    for (what, all) in [("FILTER", &tally.filter), ("ORDER", &tally.by_order), ("EMULATION", &tally.emulation)] {
+        all.iter().for_each(|said| eprintln!("{what}: {said}"));
+    }
+    eprintln!("{tally} in {:?}", start.elapsed());
+    ensure!(tally.placed > tally.unplaced && tally.unplaced > 0, "too easy, or too hard: {tally}");
+    ensure!(tally.filter.is_empty(), "the first of {}: {}", tally.filter.len(), tally.filter[0]);
+    ensure!(tally.emulation.is_empty(), "the first of {}: {}", tally.emulation.len(), tally.emulation[0]);
+    ensure!(tally.by_order.len() * ONE_IN <= tally.pods, "too many pods without a place: {tally}");
+    Ok(())
+}

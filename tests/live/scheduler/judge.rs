@@ -1,0 +1,205 @@
+//! Judging: does the real kube-scheduler do with a workload what we plan, and what the emulation says?
+
+use super::arena::{Arena, Verdict};
+use super::market::pin;
+use super::plan::{Plan, plan};
+use super::workload::{WAITING, Workload};
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use napkeeper_tests::kube_scheduler::Cluster;
+use std::fmt;
+use std::time::Duration;
+
+/// How long a pod may wait for another turn: kube-scheduler backs off by a second first.
+const ANOTHER_TURN: Duration = Duration::from_secs(8);
+
+/// What came of some workloads.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) workloads: usize,
+    pub(super) pods: usize,
+    pub(super) placed: usize,
+    pub(super) unplaced: usize,
+    /// A planned place that kube-scheduler refuses, or a place for a pod that has none by our plan.
+    pub(super) filter: Vec<String>,
+    /// Pods that have a place in our plan, and found none where kube-scheduler chose, or the other way round.
+    pub(super) by_order: Vec<String>,
+    /// The emulation says otherwise: of whether there is a place, or of which places are the best.
+    pub(super) emulation: Vec<String>,
+    /// Pods whose place was held against the best ones of the emulation.
+    pub(super) scored: usize,
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { workloads, pods, placed, unplaced, scored, .. } = self;
+        let (filter, order, emulation) = (self.filter.len(), self.by_order.len(), self.emulation.len());
+        write!(
+            f,
+            "workloads={workloads} pods={pods} placed={placed} unplaced={unplaced} filter_disagreements={filter} \
+             by_order={order} emulation_disagreements={emulation} scored={scored}"
+        )
+    }
+}
+
+/// A workload with its plan, before the real scheduler.
+struct Trial<'a> {
+    arena: &'a mut Arena,
+    work: &'a Workload,
+    plan: &'a Plan,
+    nodes: Vec<Node>,
+    running: Vec<Pod>,
+    tally: &'a mut Tally,
+}
+
+/// Plans a workload and plays it twice, first with every pod tied to its planned node.
+pub(super) async fn judge(arena: &mut Arena, work: &Workload, tally: &mut Tally) -> Result<()> {
+    arena.add_nodes(&work.standing).await?;
+    let mut running = Vec::new();
+    for pod in &work.running {
+        running.push(arena.add_pod(pod).await?);
+    }
+    let waiting = arena.admitted(&work.waiting).await?;
+    let plan = plan(work, &work.standing, &running, &waiting)?;
+    arena.add_nodes(&plan.new).await?;
+    let nodes: Vec<Node> = work.standing.iter().chain(&plan.new).cloned().collect();
+    arena.sees(nodes.len()).await?;
+    tally.workloads += 1;
+    tally.pods += work.waiting.len();
+    tally.placed += plan.goes.len();
+    tally.unplaced += plan.unplaced.len();
+    let namespaces: Vec<&str> = work.namespaces.iter().map(|(name, _)| name.as_str()).collect();
+    let mut trial = Trial { arena, work, plan: &plan, nodes, running, tally };
+    trial.pinned().await.context("with every pod tied to its planned node")?;
+    trial.arena.remove_pods(&namespaces, WAITING).await?;
+    trial.free().await.context("with every pod free")?;
+    arena.remove_pods(&namespaces, "").await?;
+    arena.remove_nodes().await
+}
+
+impl Trial<'_> {
+    /// The emulation before the first pod.
+    fn emulation(&self) -> Result<Cluster> {
+        let mut cluster = Cluster::new(self.work.seed);
+        for (name, labels) in &self.work.namespaces {
+            cluster.add_namespace(name, labels.clone());
+        }
+        self.nodes.iter().for_each(|node| drop(cluster.add_node(node)));
+        for pod in &self.running {
+            let node = pod.spec.as_ref().and_then(|s| s.node_name.as_deref()).context("a pod that runs nowhere")?;
+            cluster.bind(pod, self.index(node)?);
+        }
+        Ok(cluster)
+    }
+
+    fn index(&self, name: &str) -> Result<usize> {
+        let named = |node: &Node| node.metadata.name.as_deref() == Some(name);
+        self.nodes.iter().position(named).with_context(|| format!("there is no node {name}"))
+    }
+
+    /// Every pod on its planned node, one after another; then those that have none.
+    async fn pinned(&mut self) -> Result<()> {
+        let mut cluster = self.emulation()?;
+        let mut found = Vec::new();
+        for (pod, node) in &self.plan.goes {
+            let (made, verdict) = self.turn(pinned(&self.work.waiting[*pod], node)).await?;
+            if let Verdict::Waits(why) = &verdict {
+                found.push(format!("{} is planned for {node}: {why}", self.told(*pod)));
+            }
+            self.compare(&mut cluster, &made, &verdict)?;
+        }
+        for (pod, ours) in &self.plan.unplaced {
+            let (made, verdict) = self.turn(self.work.waiting[*pod].clone()).await?;
+            if let Verdict::Bound(node) = &verdict {
+                found.push(format!("{} has no place ({ours}), and is bound to {node}", self.told(*pod)));
+            }
+            self.compare(&mut cluster, &made, &verdict)?;
+        }
+        self.tally.filter.extend(found);
+        Ok(())
+    }
+
+    /// Every pod where kube-scheduler wants it, in the order of the plan.
+    async fn free(&mut self) -> Result<()> {
+        let mut cluster = self.emulation()?;
+        let mut waits = Vec::new();
+        for (pod, node) in &self.plan.goes {
+            let (made, verdict) = self.turn(self.work.waiting[*pod].clone()).await?;
+            // A pod that waits may get its turn between any others: what comes after cannot be told from here.
+            if waits.is_empty() {
+                self.compare(&mut cluster, &made, &verdict)?;
+            }
+            if let Verdict::Waits(why) = verdict {
+                waits.push((*pod, made, format!("is planned for {node}: {why}")));
+            }
+        }
+        for (pod, _) in &self.plan.unplaced {
+            let (made, verdict) = self.turn(self.work.waiting[*pod].clone()).await?;
+            if waits.is_empty() {
+                self.compare(&mut cluster, &made, &verdict)?;
+            }
+            if let Verdict::Bound(node) = verdict {
+                self.tally.by_order.push(format!("{} has no place, and is bound to {node}", self.told(*pod)));
+            }
+        }
+        for (pod, made, why) in waits {
+            if self.arena.bound_in_the_end(&made, ANOTHER_TURN).await?.is_none() {
+                self.tally.by_order.push(format!("{} {why}", self.told(pod)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a pod, and waits for what is said of it.
+    async fn turn(&mut self, pod: Pod) -> Result<(Pod, Verdict)> {
+        let made = self.arena.add_pod(&pod).await?;
+        let verdict = self.arena.verdict(&made, self.nodes.len()).await?;
+        Ok((made, verdict))
+    }
+
+    /// Holds the emulation against the verdict: whether there is a place, and whether the one taken is one of the best.
+    fn compare(&mut self, cluster: &mut Cluster, pod: &Pod, verdict: &Verdict) -> Result<()> {
+        let scores = cluster.scores(pod);
+        let best = scores.iter().map(|(_, score)| *score).max();
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        let said = match verdict {
+            Verdict::Waits(why) => best.map(|_| format!("{why}, where there are {} places", scores.len())),
+            Verdict::Bound(node) => {
+                let index = self.index(node)?;
+                cluster.bind(pod, index);
+                self.tally.scored += 1;
+                let score = scores.iter().find(|(n, _)| *n == index).map(|(_, score)| *score);
+                (score.is_none() || score != best)
+                    .then(|| format!("bound to {node}, of score {score:?} where {best:?} is best"))
+            }
+        };
+        if let Some(said) = said {
+            let spec = serde_json::to_string(&pod.spec)?;
+            self.tally.emulation.push(format!("seed {}, {name}: {said}\n{spec}", self.work.seed));
+        }
+        Ok(())
+    }
+
+    fn told(&self, pod: usize) -> String {
+        let pod = &self.work.waiting[pod];
+        let spec = serde_json::to_string(&pod.spec).unwrap_or_default();
+        let labels = serde_json::to_string(&pod.metadata.labels).unwrap_or_default();
+        let (namespace, name) = (pod.metadata.namespace.as_deref(), pod.metadata.name.as_deref());
+        let name = format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default());
+        format!("seed {}, {name} with the labels {labels} and the spec {spec}", self.work.seed)
+    }
+}
+
+/// The pod, tied to a node by asking for what no other node has.
+fn pinned(pod: &Pod, node: &str) -> Pod {
+    let mut pod = pod.clone();
+    let container = pod.spec.as_mut().and_then(|spec| spec.containers.first_mut());
+    if let Some(container) = container {
+        let resources = container.resources.get_or_insert_default();
+        for list in [&mut resources.requests, &mut resources.limits] {
+            list.get_or_insert_default().insert(pin(node), Quantity("1".to_owned()));
+        }
+    }
+    pod
+}
