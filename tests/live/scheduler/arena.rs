@@ -108,10 +108,9 @@ impl Arena {
         }
     }
 
-    /// The node that a pod that waits is bound to in the end, if it is within this time.
-    pub(super) async fn bound_in_the_end(&mut self, pod: &Pod, within: Duration) -> Result<Option<String>> {
+    /// The node that a pod that waits is bound to in the end, if it is until then.
+    pub(super) async fn bound_in_the_end(&mut self, pod: &Pod, until: Instant) -> Result<Option<String>> {
         let uid = pod.metadata.uid.clone().context("a pod without a UID")?;
-        let until = Instant::now() + within;
         loop {
             if let Some(Verdict::Bound(node)) = self.said.get(&uid) {
                 return Ok(Some(node.clone()));

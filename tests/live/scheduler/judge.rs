@@ -10,9 +10,10 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use napkeeper_tests::kube_scheduler::Cluster;
 use std::fmt;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long a pod may wait for another turn: kube-scheduler backs off by a second first.
-const ANOTHER_TURN: Duration = Duration::from_secs(8);
+const ANOTHER_TURN: Duration = Duration::from_secs(4);
 
 /// What came of some workloads.
 #[derive(Debug, Default)]
@@ -85,7 +86,9 @@ impl Trial<'_> {
         for (name, labels) in &self.work.namespaces {
             cluster.add_namespace(name, labels.clone());
         }
-        self.nodes.iter().for_each(|node| drop(cluster.add_node(node)));
+        for node in &self.nodes {
+            cluster.add_node(node);
+        }
         for pod in &self.running {
             let node = pod.spec.as_ref().and_then(|s| s.node_name.as_deref()).context("a pod that runs nowhere")?;
             cluster.bind(pod, self.index(node)?);
@@ -134,17 +137,18 @@ impl Trial<'_> {
                 waits.push((*pod, made, format!("is planned for {node}: {why}")));
             }
         }
-        for (pod, _) in &self.plan.unplaced {
+        for (pod, ours) in &self.plan.unplaced {
             let (made, verdict) = self.turn(self.work.waiting[*pod].clone()).await?;
             if waits.is_empty() {
                 self.compare(&mut cluster, &made, &verdict)?;
             }
             if let Verdict::Bound(node) = verdict {
-                self.tally.by_order.push(format!("{} has no place, and is bound to {node}", self.told(*pod)));
+                self.tally.by_order.push(format!("{} has no place ({ours}), and is bound to {node}", self.told(*pod)));
             }
         }
+        let until = Instant::now() + ANOTHER_TURN;
         for (pod, made, why) in waits {
-            if self.arena.bound_in_the_end(&made, ANOTHER_TURN).await?.is_none() {
+            if self.arena.bound_in_the_end(&made, until).await?.is_none() {
                 self.tally.by_order.push(format!("{} {why}", self.told(pod)));
             }
         }
@@ -187,7 +191,7 @@ impl Trial<'_> {
         let labels = serde_json::to_string(&pod.metadata.labels).unwrap_or_default();
         let (namespace, name) = (pod.metadata.namespace.as_deref(), pod.metadata.name.as_deref());
         let name = format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default());
-        format!("seed {}, {name} with the labels {labels} and the spec {spec}", self.work.seed)
+        format!("seed {}, {name}\n  {labels}\n  {spec}\n ", self.work.seed)
     }
 }
 
