@@ -49,7 +49,7 @@ struct Window {
 
 /// Generations of all that a placement depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Generations([u64; 8]);
+pub(crate) struct Generations([u64; 9]);
 
 impl Generations {
     pub(crate) fn of(snapshot: &Snapshot, unavailable: &Unavailable) -> Self {
@@ -62,6 +62,7 @@ impl Generations {
             snapshot.daemon_sets().generation(),
             unavailable.generation(),
             snapshot.facts_generation(),
+            snapshot.needs_generation(),
         ])
     }
 }

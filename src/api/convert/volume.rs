@@ -57,8 +57,10 @@ pub fn volume(object: &PersistentVolume) -> Result<Volume, Violations> {
 }
 
 fn driver_of(spec: &PersistentVolumeSpec) -> Option<Arc<str>> {
-    let in_tree = || spec.azure_disk.as_ref().map(|_| DISK_DRIVER).or(spec.azure_file.as_ref().map(|_| FILE_DRIVER));
-    spec.csi.as_ref().map(|csi| csi.driver.as_str()).or_else(in_tree).map(driver)
+    let by_driver = spec.csi.as_ref().map(|csi| csi.driver.as_str());
+    let disk = || spec.azure_disk.as_ref().map(|_| DISK_DRIVER);
+    let share = || spec.azure_file.as_ref().map(|_| FILE_DRIVER);
+    by_driver.or_else(disk).or_else(share).map(driver)
 }
 
 /// Where the volume can be used.

@@ -41,8 +41,8 @@ const WARMING: Duration = Duration::from_secs(30);
 const ASKING: Duration = Duration::from_secs(2);
 
 /// What a hint depends on. kustomize/base/webhook-rbac.yaml lets the webhook read no more.
-const KINDS: [Kind; 6] =
-    [Kind::Pods, Kind::Nodes, Kind::NodeClaims, Kind::NodePools, Kind::NodeClasses, Kind::DaemonSets];
+const KINDS: [Kind; 7] =
+    [Kind::Pods, Kind::Nodes, Kind::NodeClaims, Kind::NodePools, Kind::NodeClasses, Kind::DaemonSets, Kind::Namespaces];
 
 /// Since when what is known has not been looked at, as metrics.
 #[derive(Debug, Clone, Default)]

@@ -4,12 +4,15 @@ use super::Input;
 use super::axes::{Axes, AxisId, Domain, HOST, ZONE};
 use super::candidates::{Candidate, Offers, daemon_overhead, node_labels_accept};
 use super::filter::{FilterId, Filters, NodeFilter};
+use super::open::Want;
 use super::outcome::Target;
 use crate::catalog::{InstanceType, OfferingKey};
+use crate::cluster::Snapshot;
 use crate::cluster::claim::Claim;
 use crate::cluster::node::Node;
 use crate::cluster::pod::HostPort;
-use crate::cluster::{NodeUsage, Snapshot};
+use crate::cluster::volume::DISK_DRIVER;
+use crate::cluster::volume_needs::disks_on;
 use crate::labels;
 use crate::names::{ClaimName, NodeName};
 use crate::resources::Resources;
@@ -23,6 +26,8 @@ struct Bin {
     free: Resources,
     zone: Option<Domain>,
     ports: Vec<HostPort>,
+    /// How many more data disks may be attached, where there is a limit.
+    disks: Option<i64>,
     /// Pods placed here in this pass, by kind.
     placed: Vec<(u32, u32)>,
 }
@@ -63,7 +68,7 @@ impl Bins {
             n.ready && !n.cordoned && n.deleting_at.is_none() && !moving && !input.without.contains(&n.name)
         };
         let nodes = snapshot.nodes().values().filter(usable);
-        let mut bins: Vec<Bin> = nodes.map(|n| node_bin(n, snapshot.usage(&n.name), axes)).collect();
+        let mut bins: Vec<Bin> = nodes.map(|n| node_bin(n, snapshot, axes)).collect();
         bins.extend(in_flight.iter().filter_map(|c| claim_bin(c, snapshot, axes)));
         let mut all = Self { bins, ..Self::default() };
         for (site, bin) in all.bins.iter().enumerate() {
@@ -173,11 +178,15 @@ impl Bins {
     }
 
     /// How many pods that ask for this there is room for; more than anybody has where nothing is asked for.
-    pub(super) fn room_for(&self, site: usize, requests: &Resources, ports: &[HostPort]) -> i64 {
+    pub(super) fn room_for(&self, site: usize, want: Want<'_>) -> i64 {
         let bin = &self.bins[site];
-        let taken = ports.iter().any(|port| bin.ports.iter().any(|other| other.conflicts(port)));
-        let most = requests.times_in(&bin.free).unwrap_or(i64::MAX);
-        match (taken, ports.is_empty()) {
+        let taken = want.ports.iter().any(|port| bin.ports.iter().any(|other| other.conflicts(port)));
+        let most = want.requests.times_in(&bin.free).unwrap_or(i64::MAX);
+        let most = match bin.disks.filter(|_| want.disks > 0) {
+            Some(left) => most.min(left.max(0) / i64::from(want.disks)),
+            None => most,
+        };
+        match (taken, want.ports.is_empty()) {
             (true, _) => 0,
             (false, true) => most,
             (false, false) => most.min(1),
@@ -185,10 +194,11 @@ impl Bins {
     }
 
     /// Takes the room for some pods of a kind.
-    pub(super) fn put(&mut self, site: usize, (kind, pods): (u32, u32), requests: &Resources, ports: &[HostPort]) {
+    pub(super) fn put(&mut self, site: usize, (kind, pods): (u32, u32), want: Want<'_>) {
         let bin = &mut self.bins[site];
-        bin.free.sub(&requests.times(i64::from(pods)));
-        bin.ports.extend(ports.iter().cloned());
+        bin.free.sub(&want.requests.times(i64::from(pods)));
+        bin.ports.extend(want.ports.iter().cloned());
+        bin.disks = bin.disks.map(|left| left - i64::from(want.disks) * i64::from(pods));
         match bin.placed.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, there)) => *there += pods,
             None => bin.placed.push((kind, pods)),
@@ -204,6 +214,7 @@ impl Bins {
             promise: Promise::Bought(Arc::clone(offers), Arc::clone(&of.instance), offering),
             free: of.room.clone(),
             ports: offers.daemon_ports.clone(),
+            disks: Some(i64::from(of.instance.facts.max_data_disks)),
             placed: Vec::new(),
         });
     }
@@ -245,7 +256,10 @@ fn is_in_flight(claim: &Claim) -> bool {
     claim.deleting_at.is_none() && claim.status.launch_failed.is_none() && claim.status.initialized.is_none()
 }
 
-fn node_bin(node: &Arc<Node>, usage: Option<&NodeUsage>, axes: &mut Axes) -> Bin {
+fn node_bin(node: &Arc<Node>, snapshot: &Snapshot, axes: &mut Axes) -> Bin {
+    let usage = snapshot.usage(&node.name);
+    let limit = snapshot.attach_limits().get(&node.name).and_then(|limits| limits.of(DISK_DRIVER));
+    let attached = || disks_on(snapshot, &node.name).get(DISK_DRIVER).map_or(0, |disks| disks.len() as i64);
     let free = usage.map_or_else(|| node.allocatable.clone(), |u| node.allocatable.minus(&u.requested));
     Bin {
         target: Target::Node(node.name.clone()),
@@ -253,6 +267,7 @@ fn node_bin(node: &Arc<Node>, usage: Option<&NodeUsage>, axes: &mut Axes) -> Bin
         zone: node.labels.get(labels::ZONE).map(|zone| axes.domain(ZONE, zone)),
         promise: Promise::Node(Arc::clone(node)),
         ports: Vec::new(),
+        disks: limit.map(|limit| i64::from(limit) - attached()),
         placed: Vec::new(),
     }
 }
@@ -282,6 +297,7 @@ fn claim_bin(claim: &Arc<Claim>, snapshot: &Snapshot, axes: &mut Axes) -> Option
     if let Some(usage) = node.and_then(|n| snapshot.usage(&n.name)) {
         free.sub(&usage.requested.minus(&usage.daemons));
     }
+    let least_disks = offerings.iter().map(|(instance, _)| instance.facts.max_data_disks).min();
     let first = wanted.first().map(|key| &key.zone);
     let zone = first.filter(|z| wanted.iter().all(|key| key.zone == **z));
     Some(Bin {
@@ -290,6 +306,7 @@ fn claim_bin(claim: &Arc<Claim>, snapshot: &Snapshot, axes: &mut Axes) -> Option
         free,
         zone: zone.map(|zone| axes.domain(ZONE, &zone.text())),
         ports: Vec::new(),
+        disks: least_disks.map(i64::from),
         placed: Vec::new(),
     })
 }

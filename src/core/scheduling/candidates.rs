@@ -33,6 +33,13 @@ pub(super) struct Candidate {
     pub(super) room: Resources,
 }
 
+impl Candidate {
+    /// True when pods that ask for so much together fit, with so many data disks.
+    pub(super) fn holds(&self, requests: &Resources, disks: u32) -> bool {
+        requests.fits(&self.room) && disks <= self.instance.facts.max_data_disks
+    }
+}
+
 /// All that a NodePool may buy now.
 #[derive(Debug)]
 pub(super) struct Offers {

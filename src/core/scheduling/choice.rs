@@ -8,6 +8,7 @@ use super::allowance::Allowance;
 use super::axes::{Axes, AxisId, Domain};
 use super::candidates::{Candidate, Offers};
 use super::filter::{FilterId, Filters};
+use crate::cluster::pool::NodePool;
 use crate::resources::Resources;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -164,24 +165,41 @@ impl Choices {
         &mut self,
         choice: ChoiceId,
         from: Place,
-        requests: &Resources,
+        (requests, disks): (&Resources, u32),
         (allowance, own): (&Allowance, Option<Place>),
     ) -> Option<Place> {
+        if disks > 0 {
+            return self.cheapest_of_all(choice, from, (requests, disks), (allowance, own));
+        }
         loop {
             let Choice { offers, front, .. } = &self.all[choice as usize];
             let Offers { candidates, pool, .. } = &*self.offers[*offers];
             let start = front.partition_point(|place| *place < from);
             let holds = |place: &&Place| requests.fits(&candidates[**place as usize].room);
             let found = *front[start..].iter().find(holds)?;
-            let candidate = &candidates[found as usize];
-            let allowed = allowance.allows(pool, candidate)
-                || own.is_some_and(|own| allowance.allows_instead(pool, candidate, &candidates[own as usize]));
-            if allowed {
+            let own = own.map(|own| &candidates[own as usize]);
+            if is_allowed(allowance, pool, &candidates[found as usize], own) {
                 return Some(found);
             }
             // It beats others that may be bought: they come to the fore without it, and of those all are allowed.
             self.renew_front(choice, allowance);
         }
+    }
+
+    /// The same for what takes disks, which the front does not look at.
+    fn cheapest_of_all(
+        &self,
+        choice: ChoiceId,
+        from: Place,
+        (requests, disks): (&Resources, u32),
+        (allowance, own): (&Allowance, Option<Place>),
+    ) -> Option<Place> {
+        let Choice { offers, all, .. } = &self.all[choice as usize];
+        let Offers { candidates, pool, .. } = &*self.offers[*offers];
+        let own = own.map(|own| &candidates[own as usize]);
+        let holds = |place: &Place| candidates[*place as usize].holds(requests, disks);
+        let mut places = all.iter().map(|(place, _)| *place).filter(|place| *place >= from).filter(holds);
+        places.find(|place| is_allowed(allowance, pool, &candidates[*place as usize], own))
     }
 
     /// Drops what may no longer be bought from the front, and those that it beat come to the fore.
@@ -209,6 +227,11 @@ impl Choices {
         };
         axes.known(axis, &value)
     }
+}
+
+/// True when a candidate may be bought; in place of `own`, if that is given.
+fn is_allowed(allowance: &Allowance, pool: &NodePool, candidate: &Candidate, own: Option<&Candidate>) -> bool {
+    allowance.allows(pool, candidate) || own.is_some_and(|own| allowance.allows_instead(pool, candidate, own))
 }
 
 /// Candidates with those of their zones that are in a mask, as far as there are any.

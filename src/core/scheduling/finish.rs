@@ -9,7 +9,6 @@ use crate::catalog::OfferingKey;
 use crate::cluster::claim::PlannedOffering;
 use crate::cluster::pod::Pod;
 use crate::cluster::pool::amount;
-use crate::resources::Resources;
 use std::sync::Arc;
 
 /// Most offerings that a new node is planned for.
@@ -65,7 +64,7 @@ pub(super) fn offerings(shop: &Shop, open: &OpenNode, in_zone: &[u32]) -> Vec<Pl
     let mut planned: Vec<(u32, PlannedOffering)> = Vec::new();
     for (candidate, zones) in shop.choices.each(open.choice) {
         let own = std::ptr::eq(candidate, chosen);
-        if !own && !may_stand_in(offers, (candidate, chosen), &open.requests, &shop.allowance) {
+        if !own && !may_stand_in(offers, (candidate, chosen), open, &shop.allowance) {
             continue;
         }
         for offering in candidate.instance.offerings.iter().filter(|o| o.capacity_type == candidate.capacity_type) {
@@ -91,11 +90,11 @@ pub(super) fn offerings(shop: &Shop, open: &OpenNode, in_zone: &[u32]) -> Vec<Pl
 fn may_stand_in(
     offers: &Offers,
     (candidate, chosen): (&Candidate, &Candidate),
-    requests: &Resources,
+    open: &OpenNode,
     allowance: &Allowance,
 ) -> bool {
     let (more, capacity) = (&candidate.instance.capacity, &chosen.instance.capacity);
-    requests.fits(&candidate.room)
+    candidate.holds(&open.requests, open.disks)
         && offers.pool.limits.resources.keys().all(|name| amount(more, name) <= amount(capacity, name))
         && allowance.quota_allows(candidate)
 }

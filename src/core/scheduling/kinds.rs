@@ -24,13 +24,24 @@ pub(super) struct Kind {
     /// With what is asked for; what is preferred and asked for here stands with what is required.
     pub(super) shape: Arc<PodShape>,
     pub(super) filter: FilterId,
+    /// Data disks that are attached to its node.
+    pub(super) disks: u32,
+}
+
+/// What the volumes of a pod ask of its node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) struct Volumes {
+    /// One of these, if there are any.
+    pub(super) places: Vec<Requirements>,
+    /// Data disks that are attached to the node.
+    pub(super) disks: u32,
 }
 
 /// Kinds by number.
 #[derive(Debug, Default)]
 pub(super) struct Kinds {
     all: Vec<Kind>,
-    by_shape: BTreeMap<(Arc<PodShape>, Vec<Requirements>), Family>,
+    by_shape: BTreeMap<(Arc<PodShape>, Volumes), Family>,
 }
 
 /// The kinds of one shape.
@@ -58,13 +69,12 @@ impl Kinds {
         &self.all[kind].shape.requests
     }
 
-    /// The kinds of a shape whose pods' volumes ask for one of `volumes`, if for anything, and that would rather avoid the
-    /// taints of some pool. `learn` is told of each new one:
+    /// The kinds of a shape with such volumes; `avoids` says that its pods had better not come to the nodes of some pool. `learn` is told of each new one:
     /// the shape with what is asked for, and as it is.
     pub(super) fn of(
         &mut self,
         shape: &Arc<PodShape>,
-        (volumes, avoids): (Vec<Requirements>, bool),
+        (volumes, avoids): (Volumes, bool),
         filters: &mut Filters,
         mut learn: impl FnMut(&PodShape, &Arc<PodShape>),
     ) -> Family {
@@ -76,8 +86,8 @@ impl Kinds {
         for Step { shape: step, avoids } in steps(shape, avoids) {
             learn(&step, shape);
             numbers.push(self.all.len());
-            let filter = NodeFilter { avoids, ..NodeFilter::of(&step, &key.1) };
-            self.all.push(Kind { shape: step, filter: filters.number(filter) });
+            let filter = NodeFilter { avoids, ..NodeFilter::of(&step, &key.1.places) };
+            self.all.push(Kind { shape: step, filter: filters.number(filter), disks: key.1.disks });
         }
         let bare = numbers.last().copied().unwrap_or_default();
         let family = Family { bare, steps: numbers.into() };

@@ -40,7 +40,10 @@ pub use waterfall::{PoolStep, PoolWaterfall, StepWhat};
 
 use crate::cluster::Snapshot;
 use crate::cluster::pod::Pod;
+use crate::cluster::volume::DISK_DRIVER;
+use crate::cluster::volume_needs::{VolumeTrouble, volume_needs};
 use crate::names::{ClaimName, NodeName, ObjectKey};
+use kinds::Volumes;
 use solve::Solver;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -90,10 +93,15 @@ fn solved(input: Input<'_>, pods: &[Arc<Pod>], explained: usize) -> Outcome {
     let mut solver = Solver::new(input, &leaving, is_topological);
     let mut waiting = Vec::with_capacity(pods.len());
     for pod in pods {
-        if pod.claims_devices {
-            outcome.refuse(vec![Arc::clone(pod)], vec![(None, WhyNot::Devices)]);
-        } else if !input.promised.get(&pod.key).is_some_and(|claim| solver.keep_promise(pod, claim)) {
-            waiting.push(Arc::clone(pod));
+        match volumes_of(input.snapshot, pod) {
+            _ if pod.claims_devices => outcome.refuse(vec![Arc::clone(pod)], vec![(None, WhyNot::Devices)]),
+            Err(trouble) => outcome.refuse(vec![Arc::clone(pod)], vec![(None, WhyNot::Volume(trouble))]),
+            Ok(volumes) => {
+                let promised = input.promised.get(&pod.key);
+                if !promised.is_some_and(|claim| solver.keep_promise(pod, &volumes, claim)) {
+                    waiting.push((Arc::clone(pod), volumes));
+                }
+            }
         }
     }
     let homeless = solver.solve(waiting);
@@ -109,6 +117,16 @@ fn solved(input: Input<'_>, pods: &[Arc<Pod>], explained: usize) -> Outcome {
         }
     }
     outcome
+}
+
+/// What the volumes of a pod ask of its node, as far as nodes differ in it.
+fn volumes_of(snapshot: &Snapshot, pod: &Pod) -> Result<Volumes, VolumeTrouble> {
+    if pod.volumes.is_empty() {
+        return Ok(Volumes::default());
+    }
+    let needs = volume_needs(snapshot, pod)?;
+    let disks = needs.disks.get(DISK_DRIVER).map_or(0, |disks| disks.len() as u32);
+    Ok(Volumes { places: needs.alternatives, disks })
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ pub(super) struct OpenNode {
     pub(super) best: Place,
     /// What its pods ask for, without daemons.
     pub(super) requests: Resources,
+    /// Data disks that are attached to it.
+    pub(super) disks: u32,
     /// Grows with every pod.
     pub(super) version: u32,
 }
@@ -50,6 +52,7 @@ pub(super) struct Shop {
 pub(super) struct Want<'a> {
     pub(super) requests: &'a Resources,
     pub(super) ports: &'a [HostPort],
+    pub(super) disks: u32,
 }
 
 impl Shop {
@@ -65,9 +68,13 @@ impl Shop {
         if !want.ports.is_empty() && !self.ports_are_free(node, want.ports) {
             return None;
         }
-        let fits = choice == before && requests.fits(&self.choices.candidate(choice, best).room);
-        let grown =
-            if fits { best } else { self.choices.cheapest(choice, best, &requests, (&self.allowance, Some(best)))? };
+        let disks = self.nodes[node].disks + want.disks;
+        let fits = choice == before && self.choices.candidate(choice, best).holds(&requests, disks);
+        let grown = if fits {
+            best
+        } else {
+            self.choices.cheapest(choice, best, (&requests, disks), (&self.allowance, Some(best)))?
+        };
         let [old, new] = [best, grown].map(|place| self.choices.candidate(choice, place));
         let cost = new.price.nanos() - old.price.nanos();
         Some(Growth { cost, load: load(&requests, &new.room), choice, best: grown })
@@ -80,7 +87,7 @@ impl Shop {
         if self.allowance.nodes == 0 || conflict {
             return None;
         }
-        let best = self.choices.cheapest(choice, 0, want.requests, (&self.allowance, None))?;
+        let best = self.choices.cheapest(choice, 0, (want.requests, want.disks), (&self.allowance, None))?;
         let candidate = self.choices.candidate(choice, best);
         Some(Growth { cost: candidate.price.nanos(), load: load(want.requests, &candidate.room), choice, best })
     }
@@ -90,7 +97,7 @@ impl Shop {
         let pool = self.choices.get(choice).offers;
         let offers = self.choices.offers(pool);
         self.allowance.take(offers, &offers.candidates[best as usize]);
-        self.nodes.push(OpenNode { choice, best, requests: Resources::default(), version: 0 });
+        self.nodes.push(OpenNode { choice, best, requests: Resources::default(), disks: 0, version: 0 });
         self.settled(choice);
         self.nodes.len() - 1
     }
@@ -100,6 +107,7 @@ impl Shop {
         let open = &mut self.nodes[node];
         let (was, before) = (open.choice, open.best);
         open.requests.add(&want.requests.times(i64::from(pods)));
+        open.disks += want.disks * pods;
         open.version += 1;
         (open.choice, open.best) = (growth.choice, growth.best);
         if before != growth.best {

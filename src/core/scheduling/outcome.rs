@@ -4,6 +4,7 @@ use super::remedy::Remedy;
 use super::waterfall::PoolWaterfall;
 use crate::cluster::claim::PlannedOffering;
 use crate::cluster::pod::{Labels, Pod};
+use crate::cluster::volume_needs::VolumeTrouble;
 use crate::facts::QuotaShort;
 use crate::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, Zone};
 use crate::requirements::Incompatible;
@@ -98,6 +99,10 @@ pub enum WhyNot {
     Affinity,
     /// Wherever a node is, or would be, there are pods that keep them away, or that they must not be near to.
     AntiAffinity,
+    /// No node has this label, by which they spread or gather.
+    TopologyKey(Arc<str>),
+    /// Something is wrong with their volumes that no node cures.
+    Volume(VolumeTrouble),
     /// They claim devices, which are not simulated.
     Devices,
     /// The number of new nodes is limited, and used up.
@@ -121,6 +126,8 @@ impl fmt::Display for WhyNot {
             Self::Spread => f.write_str("the spread constraints leave no zone"),
             Self::Affinity => f.write_str("no node would be near to the pods that their affinity asks for"),
             Self::AntiAffinity => f.write_str("pod anti-affinity leaves no node and no zone"),
+            Self::TopologyKey(key) => write!(f, "no node has the label {key}, by which they spread or gather"),
+            Self::Volume(trouble) => write!(f, "{trouble}"),
             Self::Devices => {
                 f.write_str("they claim devices (resourceClaims), which are not simulated: no node is made for them")
             }

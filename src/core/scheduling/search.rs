@@ -5,7 +5,7 @@
 
 use super::axes::{AxisId, Domain, HOST, ZONE};
 use super::choice::{ChoiceId, Narrowing};
-use super::kinds::KindId;
+use super::kinds::{Kind, KindId};
 use super::open::{Growth, NodeId, Shop, Want};
 use super::solve::Known;
 use std::cmp::Reverse;
@@ -122,7 +122,7 @@ impl Search {
 impl Known {
     /// What a pod of a kind takes of a node.
     pub(super) fn want(&self, kind: KindId) -> Want<'_> {
-        let shape = &self.kinds.get(kind).shape;
-        Want { requests: &shape.requests, ports: &shape.ports }
+        let Kind { shape, disks, .. } = self.kinds.get(kind);
+        Want { requests: &shape.requests, ports: &shape.ports, disks: *disks }
     }
 }

@@ -14,10 +14,12 @@ use super::candidates::{Candidate, MOST_ZONES, Offers};
 use super::choice::{Choices, Narrowing};
 use super::filter::Filters;
 use super::ground::Ground;
-use super::kinds::{Demand, Family, Kind, KindId, Kinds, order};
+use super::kinds::{Demand, Family, KindId, Kinds, Volumes, order};
 use super::open::{Growth, NodeId, Shop};
+use super::outcome::WhyNot;
 use super::search::Search;
 use super::topology::{Topology, Unmet, bit, zones};
+use super::why::topology_of;
 use crate::catalog::OfferingKey;
 use crate::cluster::pod::{Pod, PodShape, Taint, TaintEffect};
 use crate::names::{ClaimName, ObjectKey};
@@ -74,7 +76,7 @@ impl Solver {
         } else {
             Ground::default()
         };
-        let topology = Topology::new(axes, ground, BTreeMap::new(), &bins);
+        let topology = Topology::new(axes, ground, input.snapshot.namespaces().clone(), &bins);
         let shop = Shop::new(Choices::new(&input.market.offers), Allowance::new(input));
         let (kinds, filters) = (Kinds::default(), Filters::default());
         let known = Known { kinds, filters, topology, bins: bins.len() };
@@ -82,12 +84,12 @@ impl Solver {
     }
 
     /// Places a pod on the claim that was made for it, if that is in flight and still has the room.
-    pub(super) fn keep_promise(&mut self, pod: &Arc<Pod>, claim: &ClaimName) -> bool {
+    pub(super) fn keep_promise(&mut self, pod: &Arc<Pod>, volumes: &Volumes, claim: &ClaimName) -> bool {
         let Some(site) = self.bins.site_of_claim(claim) else { return false };
-        let kind = self.learn(&pod.shape).bare;
-        let Kind { filter, shape } = self.known.kinds.get(kind);
-        let kept = self.bins.room_for(site, &shape.requests, &shape.ports) > 0
-            && self.bins.accepts(site, *filter, &self.known.filters);
+        let kind = self.learn(&pod.shape, volumes.clone()).bare;
+        let filter = self.known.kinds.get(kind).filter;
+        let kept =
+            self.bins.room_for(site, self.known.want(kind)) > 0 && self.bins.accepts(site, filter, &self.known.filters);
         if kept {
             self.take_bin(site, kind, 1);
             self.placed.push((Arc::clone(pod), kind, Seat::Bin(site)));
@@ -96,15 +98,28 @@ impl Solver {
     }
 
     /// The constraint that leaves pods of a kind no place, if it is one.
-    pub(super) fn unmet(&self, kind: KindId) -> Option<Unmet> {
+    pub(super) fn unmet(&self, kind: KindId) -> Option<WhyNot> {
         let topology = &self.known.topology;
         let empty = self.known.site_of(self.shop.nodes.len());
-        let of_zones = zones(self.all_zones()).filter_map(|zone| topology.unmet(kind, ZONE, Some(zone)));
-        topology.unmet(kind, HOST, Some(empty)).or_else(|| of_zones.min())
+        let lacks = |axis: &AxisId| *axis > ZONE && topology.unmet(kind, *axis, None).is_some();
+        for axis in topology.asked_axes(kind).filter(lacks) {
+            let choices = &self.shop.choices;
+            let all = (0..choices.pools()).flat_map(|pool| choices.domains(choices.root(pool), axis, &topology.axes));
+            let unmet: Vec<Option<Unmet>> = all.map(|domain| topology.unmet(kind, axis, Some(domain))).collect();
+            match unmet.iter().min() {
+                None => return Some(WhyNot::TopologyKey(Arc::clone(topology.axes.key(axis)))),
+                Some(Some(unmet)) => return Some(topology_of(*unmet)),
+                Some(None) => {}
+            }
+        }
+        let of_zones: Vec<Option<Unmet>> =
+            zones(self.all_zones()).map(|zone| topology.unmet(kind, ZONE, Some(zone))).collect();
+        let unmet = topology.unmet(kind, HOST, Some(empty)).or_else(|| of_zones.into_iter().min().flatten());
+        unmet.map(topology_of)
     }
 
     /// Places what has a place. The rest comes back.
-    pub(super) fn solve(&mut self, pods: Vec<Arc<Pod>>) -> Vec<Demand> {
+    pub(super) fn solve(&mut self, pods: Vec<(Arc<Pod>, Volumes)>) -> Vec<Demand> {
         let mut demands = self.demands(pods);
         order(&mut demands, &self.known.kinds, &self.known.topology);
         let mut left: Vec<Demand> = Vec::new();
@@ -145,20 +160,21 @@ impl Solver {
     fn is_plain(&self, demand: &Demand) -> bool {
         let kind = demand.family.bare;
         demand.family.steps.len() == 1
-            && self.known.kinds.get(kind).shape.ports.is_empty()
+            && self.known.want(kind).ports.is_empty()
+            && self.known.want(kind).disks == 0
             && self.known.topology.asked_axes(kind).next().is_none()
     }
 
     /// Groups pods by what they ask for; of equals the oldest comes first.
-    fn demands(&mut self, mut pods: Vec<Arc<Pod>>) -> Vec<Demand> {
+    fn demands(&mut self, mut pods: Vec<(Arc<Pod>, Volumes)>) -> Vec<Demand> {
         // Pods that are watched share equal shapes: by address those need not be compared in depth.
-        pods.sort_unstable_by_key(|pod| Arc::as_ptr(&pod.shape));
+        pods.sort_unstable_by(|(a, v), (b, w)| (Arc::as_ptr(&a.shape), v).cmp(&(Arc::as_ptr(&b.shape), w)));
         let mut by_kind: BTreeMap<KindId, Demand> = BTreeMap::new();
-        for alike in pods.chunk_by(|a, b| Arc::ptr_eq(&a.shape, &b.shape)) {
-            let Some(first) = alike.first() else { continue };
-            let family = self.learn(&first.shape);
+        for alike in pods.chunk_by(|(a, v), (b, w)| Arc::ptr_eq(&a.shape, &b.shape) && v == w) {
+            let Some((first, volumes)) = alike.first() else { continue };
+            let family = self.learn(&first.shape, volumes.clone());
             let demand = by_kind.entry(family.bare).or_insert_with(|| Demand { family, pods: Vec::new() });
-            demand.pods.extend(alike.iter().cloned());
+            demand.pods.extend(alike.iter().map(|(pod, _)| Arc::clone(pod)));
         }
         let mut demands: Vec<Demand> = by_kind.into_values().collect();
         for demand in &mut demands {
@@ -167,12 +183,12 @@ impl Solver {
         demands
     }
 
-    /// The kinds of a shape.
-    pub(super) fn learn(&mut self, shape: &Arc<PodShape>) -> Family {
+    /// The kinds of a shape whose pods have such volumes.
+    pub(super) fn learn(&mut self, shape: &Arc<PodShape>, volumes: Volumes) -> Family {
         let Known { kinds, filters, topology, .. } = &mut self.known;
         let (bins, choices) = (&self.bins, &self.shop.choices);
         let avoids = (0..choices.pools()).any(|pool| prefers_none(&choices.offers(pool).pool.taints, shape));
-        kinds.of(shape, (Vec::new(), avoids), filters, |asked, own| {
+        kinds.of(shape, (volumes, avoids), filters, |asked, own| {
             for key in keys(asked) {
                 let (axis, is_new) = topology.axes.axis(key);
                 if is_new {
@@ -200,7 +216,7 @@ impl Solver {
                     continue;
                 };
                 let holds = |candidate: &super::candidates::Candidate| {
-                    want.requests.fits(&candidate.room) && self.shop.allowance.quota_allows(candidate)
+                    candidate.holds(want.requests, want.disks) && self.shop.allowance.quota_allows(candidate)
                 };
                 if axis == ZONE {
                     let open = self.shop.choices.each(choice).filter(|(candidate, _)| holds(candidate));
@@ -247,7 +263,7 @@ impl Solver {
             if waiting.peek().is_none() {
                 return;
             }
-            let room = self.bins.room_for(site, self.known.kinds.requests(kind), &[]);
+            let room = self.bins.room_for(site, self.known.want(kind));
             if room <= 0 || !self.bins.accepts(site, filter, &self.known.filters) {
                 continue;
             }
@@ -373,8 +389,7 @@ impl Solver {
     /// Takes the room of a bin, and counts the pods there.
     pub(super) fn take_bin(&mut self, site: usize, kind: KindId, pods: u32) {
         let Solver { known, bins, .. } = self;
-        let shape = &known.kinds.get(kind).shape;
-        bins.put(site, (kind as u32, pods), &shape.requests, &shape.ports);
+        bins.put(site, (kind as u32, pods), known.want(kind));
         count_in_bin(&mut known.topology, bins, (kind, pods), site);
     }
 
@@ -436,7 +451,7 @@ pub(super) fn find_bin(
     let mut all_full = true;
     for site in *from..bins.len() {
         let hopeless = zone.is_some() && bins.zone(site) != zone
-            || bins.room_for(site, want.requests, want.ports) <= 0
+            || bins.room_for(site, want) <= 0
             || !bins.accepts(site, filter, &known.filters);
         if !hopeless {
             let open = known.topology.asked_axes(kind).all(|axis| match axis {

@@ -3,12 +3,13 @@
 //! [`schedule`](super::schedule) places many pods at once and forgets them. This keeps the room that is left between
 //! pods, so that each of them costs a look at a few nodes and not at the whole cluster: room only shrinks here, and what
 //! a shape has found full stays full. It holds for one Snapshot; the next one begins anew, with what has been taken.
+//! Volumes are not looked at: those of a pod that is just being created are mostly not there yet.
 
 use super::Input;
 use super::axes::{Domain, ZONE};
 use super::candidates::{Candidate, Offers};
 use super::finish::offerings;
-use super::kinds::{Family, KindId};
+use super::kinds::{Family, KindId, Volumes};
 use super::open::OpenNode;
 use super::outcome::{Target, WhyNot};
 use super::remedy::{Remedy, remedy};
@@ -138,7 +139,7 @@ impl Standing {
             }
         };
         let Some(site) = self.solver.bins.place_of(&target) else { return false };
-        let kind = self.solver.learn(&pod.shape).bare;
+        let kind = self.solver.learn(&pod.shape, Volumes::default()).bare;
         self.solver.take_bin(site, kind, 1);
         true
     }
@@ -234,7 +235,7 @@ impl Standing {
 
     /// Counts what runs beside pods of a shape.
     fn learn(&mut self, shape: &Arc<PodShape>) {
-        let family = self.solver.learn(shape);
+        let family = self.solver.learn(shape, Volumes::default());
         self.solver.offer(&family);
         let is_zonal = self.solver.known.topology.asked_axes(family.bare).any(|axis| axis == ZONE);
         let state = State { family, is_zonal, from: BTreeMap::new(), new: BTreeMap::new() };
@@ -252,7 +253,7 @@ impl Standing {
         })?;
         let Solver { known, shop, .. } = &self.solver;
         let requests = known.kinds.requests(kind).clone();
-        let open = OpenNode { choice: growth.choice, best: growth.best, requests, version: 0 };
+        let open = OpenNode { choice: growth.choice, best: growth.best, requests, disks: 0, version: 0 };
         let offerings = offerings(shop, &open, &[]);
         let pool = shop.choices.offers(shop.choices.get(open.choice).offers).pool.name.clone();
         let number = offerings.len();

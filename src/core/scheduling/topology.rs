@@ -4,10 +4,11 @@
 //! Constraints become [`Ask`]s on groups, and a pod that is placed counts in the groups that mean it. The semantics are
 //! kube-scheduler's (plugins PodTopologySpread and InterPodAffinity).
 
-use super::axes::{Axes, AxisId, Domain, HOST, ZONE};
+use super::axes::{Axes, AxisId, Domain, HOST};
 use super::bins::Bins;
 use super::filter::NodeFilter;
 use super::ground::Ground;
+use crate::cluster::Table;
 use crate::cluster::pod::{Labels, PodShape, PodTerm, Spread};
 use crate::names::Namespace;
 use crate::requirements::Requirements;
@@ -96,7 +97,7 @@ pub(super) struct Topology {
     links: Vec<Links>,
     ground: Ground,
     /// Labels of namespaces, for terms that select by them.
-    namespaces: BTreeMap<Namespace, Labels>,
+    namespaces: Table<Namespace, Labels>,
     /// Groups and kinds by a label that must be there: most pairs need not be looked at.
     groups_by_label: ByLabel,
     kinds_by_label: BTreeMap<(Arc<str>, Arc<str>), Vec<u32>>,
@@ -111,7 +112,7 @@ struct ByLabel {
 
 impl Topology {
     /// The terms of pods that run keep others away from the beginning.
-    pub(super) fn new(axes: Axes, ground: Ground, namespaces: BTreeMap<Namespace, Labels>, bins: &Bins) -> Self {
+    pub(super) fn new(axes: Axes, ground: Ground, namespaces: Table<Namespace, Labels>, bins: &Bins) -> Self {
         let mut topology = Self {
             axes,
             groups: Vec::new(),
@@ -335,8 +336,7 @@ impl Topology {
         if axis != HOST {
             domains.iter().flatten().for_each(|domain| group.see(*domain));
         }
-        for (shape, places) in self.ground.pods.iter().filter(|(shape, _)| self.counts(&identity.counting, shape)) {
-            debug_assert!(shape.requests.pods >= 0);
+        for (_, places) in self.ground.pods.iter().filter(|(shape, _)| self.counts(&identity.counting, shape)) {
             for (place, pods) in places {
                 if let Some(domain) = domains[*place as usize] {
                     group.add(domain, *pods);
@@ -376,13 +376,14 @@ impl Topology {
     }
 
     fn means(&self, term: &PodTerm, shape: &PodShape) -> bool {
-        term.means(&shape.namespace, self.namespaces.get(&shape.namespace), &shape.labels)
+        term.means(&shape.namespace, self.namespaces.get(&shape.namespace).map(Arc::as_ref), &shape.labels)
     }
 }
 
 /// True when a group of this sort counts pods of a shape.
-fn counts(namespaces: &BTreeMap<Namespace, Labels>, counting: &Counting, shape: &PodShape) -> bool {
-    let means = |term: &PodTerm| term.means(&shape.namespace, namespaces.get(&shape.namespace), &shape.labels);
+fn counts(namespaces: &Table<Namespace, Labels>, counting: &Counting, shape: &PodShape) -> bool {
+    let means =
+        |term: &PodTerm| term.means(&shape.namespace, namespaces.get(&shape.namespace).map(Arc::as_ref), &shape.labels);
     match counting {
         Counting::Selected(namespace, selector) => {
             *namespace == shape.namespace && selector.satisfied_by(&shape.labels)
@@ -474,6 +475,5 @@ pub(super) fn zones(mask: u32) -> impl Iterator<Item = Domain> + Clone {
 
 /// A zone's bit; none where there are too many zones.
 pub(super) fn bit(zone: Option<Domain>) -> u32 {
-    debug_assert_eq!(ZONE, 1);
     zone.filter(|zone| *zone < 32).map_or(0, |zone| 1 << zone)
 }

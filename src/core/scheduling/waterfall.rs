@@ -5,7 +5,6 @@ use super::filter::NodeFilter;
 use super::kinds::KindId;
 use super::outcome::WhyNot;
 use super::solve::Solver;
-use super::why::topology_of;
 use crate::cluster::pod::Toleration;
 use crate::names::NodePoolName;
 use crate::requirements::Requirements;
@@ -90,7 +89,7 @@ type Left<'o> = Vec<(&'o Candidate, u32)>;
 
 /// The waterfalls of all pools for pods of a kind.
 pub(super) fn waterfalls(solver: &Solver, kind: KindId) -> Vec<PoolWaterfall> {
-    let unmet = solver.unmet(kind).map(topology_of);
+    let unmet = solver.unmet(kind);
     let pools = 0..solver.shop.choices.pools();
     pools.map(|pool| of_pool(solver, kind, solver.shop.choices.offers(pool), unmet.clone())).collect()
 }
@@ -113,9 +112,10 @@ fn of_pool(solver: &Solver, kind: KindId, offers: &Offers, unmet: Option<WhyNot>
         fall.keep(StepWhat::Alternatives(list.len()), |c, zones| zones & accepted(c));
     }
     let requests = solver.known.kinds.requests(kind);
+    let disks = solver.known.kinds.get(kind).disks;
     let allowance = &solver.shop.allowance;
     let when = |holds: bool, zones: u32| if holds { zones } else { 0 };
-    fall.keep(StepWhat::Room, |c, zones| when(requests.fits(&c.room), zones));
+    fall.keep(StepWhat::Room, |c, zones| when(c.holds(requests, disks), zones));
     fall.keep(StepWhat::Limits, |c, zones| {
         when(allowance.within_limits(&offers.pool, &c.instance.capacity, None), zones)
     });

@@ -20,7 +20,7 @@ pub(super) fn why_not(solver: &mut Solver, kind: KindId) -> Vec<(Option<NodePool
         (Some(name), of_pool(solver, kind, pool))
     });
     let each: Vec<(Option<NodePoolName>, Option<WhyNot>)> = each.collect();
-    let topology = || topology_of(unmet.unwrap_or(Unmet::Spread));
+    let topology = || unmet.clone().unwrap_or(WhyNot::Spread);
     if each.iter().all(|(_, why)| why.is_none()) {
         return vec![(None, topology())];
     }

@@ -2,7 +2,7 @@
 //! benchmark, beside a packing as Karpenter does it and a bound that nothing can be below.
 //!
 //! `cargo bench -p napkeeper-tests --bench scheduling`, or with `-- 1000` and other numbers of pods, `-- preferences` for
-//! the mix with preferences. `--peer` measures nothing but the peer.
+//! the mix with preferences, or `-- catalogue` for plans over the real catalogue. `--peer` measures nothing but the peer.
 //!
 //! What is timed is the one call on a fresh Snapshot and Market, on one thread. A plan is judged three times: by its
 //! price, by a checker that replays it, and by what it costs once kube-scheduler (see `napkeeper_tests::kube_scheduler`)
@@ -10,6 +10,7 @@
 
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
+mod catalogue;
 mod market;
 mod ours;
 mod peer;
@@ -38,6 +39,7 @@ const CHILD: &str = "--only-plan";
 struct Asked {
     sizes: Vec<usize>,
     preferences: bool,
+    catalogue: bool,
     /// Only the peer.
     peer: bool,
 }
@@ -62,6 +64,9 @@ fn main() -> Result<()> {
     if asked.preferences {
         measure_preferences()?;
     }
+    if asked.catalogue {
+        catalogue::measure();
+    }
     Ok(())
 }
 
@@ -71,15 +76,17 @@ impl Asked {
         for word in words {
             match word.as_str() {
                 "preferences" => asked.preferences = true,
+                "catalogue" => asked.catalogue = true,
                 "--peer" => asked.peer = true,
                 word => asked.sizes.push(
-                    word.parse().with_context(|| format!("{word:?}: say numbers of pods, preferences or --peer"))?,
+                    word.parse()
+                        .with_context(|| format!("{word:?}: say numbers of pods, preferences, catalogue or --peer"))?,
                 ),
             }
         }
-        if asked.sizes.is_empty() && !asked.preferences {
+        if asked.sizes.is_empty() && !asked.preferences && !asked.catalogue {
             asked.sizes.extend(USUAL);
-            asked.preferences = !asked.peer;
+            (asked.preferences, asked.catalogue) = (!asked.peer, !asked.peer);
         }
         Ok(asked)
     }

@@ -8,10 +8,9 @@ use anyhow::{Context, Result, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod as WirePod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use napkeeper_core::cluster::pod::{Pod, PodAffinity, PodShape, PodTerm, Preferences};
+use napkeeper_core::cluster::pod::{Pod, PodShape};
 use napkeeper_core::labels::{HOSTNAME, ZONE};
 use napkeeper_core::names::ObjectKey;
-use napkeeper_core::requirements::{Requirement, Requirements};
 use napkeeper_tests::worlds;
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap};
@@ -110,7 +109,7 @@ impl Builder {
         let index = self.work.rows.len();
         let wire = wire(index, &row, asks)?;
         let mut pod = napkeeper_api::convert::pod(&wire).map_err(|e| anyhow::anyhow!("{e:?}"))?;
-        pod.shape = self.shape(asked_of_neighbours(&pod.shape, &row, asks));
+        pod.shape = self.shape(pod.shape);
         self.work.place.insert(pod.key.clone(), index);
         self.work.core.push(Arc::new(pod));
         self.work.rows.push(row);
@@ -118,48 +117,13 @@ impl Builder {
         Ok(())
     }
 
-    fn shape(&mut self, shape: PodShape) -> Arc<PodShape> {
+    fn shape(&mut self, shape: Arc<PodShape>) -> Arc<PodShape> {
         if let Some(known) = self.shapes.get(&shape) {
             return Arc::clone(known);
         }
-        let shape = Arc::new(shape);
         self.shapes.insert(Arc::clone(&shape));
         shape
     }
-}
-
-/// What `napkeeper_api::convert` does not read yet: pod affinity and preferences, set by hand. Once it reads them this
-/// does nothing, and goes.
-fn asked_of_neighbours(shape: &PodShape, row: &Row, asks: &Value) -> PodShape {
-    let mut shape = shape.clone();
-    let preferring = asks["affinity"].get("nodeAffinity").is_some();
-    let term = |topology_key: &str, key: &str, value: &str| {
-        let mut selector = Requirements::new();
-        selector.add(key, Requirement::any_of([value]));
-        let namespaces = BTreeSet::from([shape.namespace.clone()]);
-        PodTerm { topology_key: Arc::from(topology_key), namespaces, namespace_selector: None, selector }
-    };
-    if shape.affinity.is_none() {
-        shape.affinity = match row.class {
-            Class::AffinityZone => {
-                let near = vec![term(ZONE, TOGETHER, value(row.label))];
-                Some(Box::new(PodAffinity { near, apart: Vec::new() }))
-            }
-            Class::AntiHostname => {
-                let apart = vec![term(HOSTNAME, ALONE.0, ALONE.1)];
-                Some(Box::new(PodAffinity { near: Vec::new(), apart }))
-            }
-            Class::Generic | Class::SpreadZone(_) | Class::SpreadHostname(_) => None,
-        };
-    }
-    if preferring && shape.preferences.is_none() {
-        let mut zone = Requirements::new();
-        zone.add(ZONE, Requirement::any_of(["test-zone-1"]));
-        let apart = vec![(10, term(ZONE, ALONE.0, ALONE.1)), (1, term(HOSTNAME, ALONE.0, ALONE.1))];
-        let preferences = Preferences { node: vec![(1, zone)], apart, ..Preferences::default() };
-        shape.preferences = Some(Box::new(preferences));
-    }
-    shape
 }
 
 /// `index,class,label,selector,cpu_millis,memory_mib`.

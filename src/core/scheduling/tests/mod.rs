@@ -2,6 +2,8 @@
 
 mod checker;
 mod cost;
+mod monotone;
+mod neighbours;
 mod quota;
 mod random;
 mod standing;

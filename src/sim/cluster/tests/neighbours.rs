@@ -135,22 +135,21 @@ fn terms_reach_other_namespaces_by_selector() {
 
 #[test]
 fn all_of_a_spread_constraint_counts() {
-    let rows: [(&str, fn(Spread) -> Spread, &[(&str, usize)]); 5] = [
-        ("two domains of two", |s| Spread { min_domains: 2, ..s }, &[("n1", 3), ("n2", 2)]),
-        ("two domains of three", |s| Spread { min_domains: 3, ..s }, &[("-", 3), ("n1", 1), ("n2", 1)]),
-        ("where it cannot go is no domain", |s| s, &[("n1", 3), ("n2", 2)]),
-        (
-            "where it cannot go is one all the same",
-            |s| Spread { honors_affinity: false, ..s },
-            &[("-", 3), ("n1", 1), ("n2", 1)],
-        ),
-        ("taints make no difference here", |s| Spread { honors_taints: true, ..s }, &[("n1", 3), ("n2", 2)]),
+    let plain = || Spread::over(labels::ZONE, 1, app_is("web"));
+    let even: &[(&str, usize)] = &[("n1", 3), ("n2", 2)];
+    let held_back: &[(&str, usize)] = &[("-", 3), ("n1", 1), ("n2", 1)];
+    let rows = [
+        ("two domains of two", Spread { min_domains: 2, ..plain() }, even),
+        ("two domains of three", Spread { min_domains: 3, ..plain() }, held_back),
+        ("where it cannot go is no domain", plain(), even),
+        ("where it cannot go is one all the same", Spread { honors_affinity: false, ..plain() }, held_back),
+        ("taints make no difference here", Spread { honors_taints: true, ..plain() }, even),
     ];
-    for (what, change, expected) in rows {
+    for (what, spread, expected) in rows {
         let mut cluster = three_hosts();
         let mut web = shape("web", 100);
         web.selector.add(labels::ZONE, Requirement::any_of(["westeurope-1", "westeurope-2"]));
-        web.spread = vec![change(Spread::over(labels::ZONE, 1, app_is("web")))];
+        web.spread = vec![spread];
         run(&mut cluster, "web", web, 5);
         assert_eq!(by_node(&cluster, "web"), counts(expected), "{what}");
     }

@@ -131,7 +131,7 @@ fn homeless(
 
 /// True when the input cannot tell: what is not simulated, and pods that may run beside it.
 fn is_ours(unplaced: &Unplaced) -> bool {
-    unplaced.why.iter().any(|(_, why)| matches!(why, WhyNot::Devices | WhyNot::Affinity))
+    unplaced.why.iter().any(|(_, why)| matches!(why, WhyNot::Devices | WhyNot::Affinity | WhyNot::TopologyKey(_)))
 }
 
 /// The pools, classes and DaemonSets of a part of the input. A class that it lacks is taken to be all defaults. `None`

@@ -1,0 +1,50 @@
+//! More to choose from never hurts, as long as nothing is scarce and pods do not matter to each other.
+
+use super::random::scene;
+use super::*;
+use crate::cluster::pool::Limits;
+use crate::names::ObjectKey;
+
+/// The scene of a seed without limits, and its pods without anything that they ask of other pods.
+fn ample(seed: u64) -> (Snapshot, Vec<Arc<Pod>>) {
+    let (mut snapshot, waiting) = scene(seed);
+    let pools: Vec<NodePool> = snapshot.pools().values().map(|pool| NodePool::clone(pool)).collect();
+    for pool in pools {
+        snapshot.put_pool(pool.name.clone(), NodePool { limits: Limits::default(), ..pool });
+    }
+    let plain = |pod: &Arc<Pod>| {
+        let mut shape = crate::cluster::pod::PodShape::clone(&pod.shape);
+        (shape.spread, shape.affinity, shape.preferences) = (Vec::new(), None, None);
+        Arc::new(Pod { shape: Arc::new(shape), ..Pod::clone(pod) })
+    };
+    let running: Vec<Arc<Pod>> = snapshot.pods().values().map(plain).collect();
+    running.into_iter().for_each(|pod| snapshot.put_pod(pod));
+    (snapshot, waiting.iter().map(plain).collect())
+}
+
+fn unplaced(snapshot: &Snapshot, pods: &[Arc<Pod>]) -> BTreeSet<ObjectKey> {
+    solve(snapshot, pods).unplaced.iter().flat_map(|group| &group.pods).map(|pod| pod.key.clone()).collect()
+}
+
+#[test]
+fn another_pool_or_a_taint_less_leaves_no_pod_out_that_had_a_place() {
+    let (mut helped, mut left_out) = (0, 0);
+    for seed in 0..600 {
+        let (snapshot, pods) = ample(seed);
+        let before = unplaced(&snapshot, &pods);
+        left_out += before.len();
+        let mut more = snapshot.clone();
+        let extra = pool("extra");
+        more.put_pool(extra.name.clone(), extra);
+        let after = unplaced(&more, &pods);
+        assert!(after.is_subset(&before), "seed {seed}: {:?} lost their places to a pool", &after - &before);
+        helped += before.len() - after.len();
+        let mut bare = snapshot.clone();
+        for pool in snapshot.pools().values() {
+            bare.put_pool(pool.name.clone(), NodePool { taints: Vec::new(), ..NodePool::clone(pool) });
+        }
+        let after = unplaced(&bare, &pods);
+        assert!(after.is_subset(&before), "seed {seed}: {:?} lost their places to a taint less", &after - &before);
+    }
+    assert!(helped > 20 && left_out > 100, "{helped} of {left_out}: the scenes say little");
+}
