@@ -52,7 +52,9 @@ async fn the_real_scheduler_binds_pods_where_we_say_that_there_is_room() -> Resu
         let work = Workload::new(seed)?;
         judge(&mut arena, &work, &mut tally).await.with_context(|| format!("workload {seed}"))?;
     }
-    for (what, all) in [("FILTER", &tally.filter), ("ORDER", &tally.by_order), ("EMULATION", &tally.emulation)] {
+    let Tally { filter, missed, by_order, stuck, emulation, .. } = &tally;
+    let all = [("FILTER", filter), ("MISSED", missed), ("ORDER", by_order), ("STUCK", stuck), ("EMULATION", emulation)];
+    for (what, all) in all {
         all.iter().for_each(|said| eprintln!("{what}: {said}"));
     }
     eprintln!("{tally} in {:?}", start.elapsed());

@@ -287,9 +287,9 @@ impl Drawn<'_> {
     fn asks_too_much(&mut self) {
         match self.chance.between(0, 2) {
             0 => self.spec["nodeSelector"]["example.com/nowhere"] = json!("here"),
-            // A pod as a whole may not ask for less than its containers.
+            // Neither as a whole nor by its limits may a pod ask for less than its containers.
             1 if self.spec["resources"].is_null() => {
-                self.spec["containers"][0]["resources"]["requests"]["memory"] = json!("90Ti")
+                self.spec["containers"][0]["resources"] = json!({ "requests": { "memory": "90Ti" } });
             }
             _ => self.spec["containers"][0]["resources"]["limits"]["example.com/dongle"] = json!("1"),
         }

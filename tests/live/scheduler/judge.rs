@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use napkeeper_tests::kube_scheduler::Cluster;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -24,8 +25,12 @@ pub(super) struct Tally {
     pub(super) unplaced: usize,
     /// A planned place that kube-scheduler refuses, or a place for a pod that has none by our plan.
     pub(super) filter: Vec<String>,
+    /// Pods that have no place by our plan, though a node could be bought where there would be one.
+    pub(super) missed: Vec<String>,
     /// Pods that have a place in our plan, and found none where kube-scheduler chose, or the other way round.
     pub(super) by_order: Vec<String>,
+    /// Those among them for which a second plan, with the others where kube-scheduler put them, has no place either.
+    pub(super) stuck: Vec<String>,
     /// The emulation says otherwise: of whether there is a place, or of which places are the best.
     pub(super) emulation: Vec<String>,
     /// Pods whose place was held against the best ones of the emulation.
@@ -36,10 +41,11 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { workloads, pods, placed, unplaced, scored, .. } = self;
         let (filter, order, emulation) = (self.filter.len(), self.by_order.len(), self.emulation.len());
+        let (missed, stuck) = (self.missed.len(), self.stuck.len());
         write!(
             f,
             "workloads={workloads} pods={pods} placed={placed} unplaced={unplaced} filter_disagreements={filter} \
-             by_order={order} emulation_disagreements={emulation} scored={scored}"
+             missed={missed} by_order={order} stuck={stuck} emulation_disagreements={emulation} scored={scored}"
         )
     }
 }
@@ -51,6 +57,8 @@ struct Trial<'a> {
     plan: &'a Plan,
     nodes: Vec<Node>,
     running: Vec<Pod>,
+    /// The waiting pods as the API server has them.
+    waiting: &'a [Pod],
     tally: &'a mut Tally,
 }
 
@@ -71,7 +79,7 @@ pub(super) async fn judge(arena: &mut Arena, work: &Workload, tally: &mut Tally)
     tally.placed += plan.goes.len();
     tally.unplaced += plan.unplaced.len();
     let namespaces: Vec<&str> = work.namespaces.iter().map(|(name, _)| name.as_str()).collect();
-    let mut trial = Trial { arena, work, plan: &plan, nodes, running, tally };
+    let mut trial = Trial { arena, work, plan: &plan, nodes, running, waiting: &waiting, tally };
     trial.pinned().await.context("with every pod tied to its planned node")?;
     trial.arena.remove_pods(&namespaces, WAITING).await?;
     trial.free().await.context("with every pod free")?;
@@ -81,12 +89,12 @@ pub(super) async fn judge(arena: &mut Arena, work: &Workload, tally: &mut Tally)
 
 impl Trial<'_> {
     /// The emulation before the first pod.
-    fn emulation(&self) -> Result<Cluster> {
+    fn emulation(&self, one_more: Option<&Node>) -> Result<Cluster> {
         let mut cluster = Cluster::new(self.work.seed);
         for (name, labels) in &self.work.namespaces {
             cluster.add_namespace(name, labels.clone());
         }
-        for node in &self.nodes {
+        for node in self.nodes.iter().chain(one_more) {
             cluster.add_node(node);
         }
         for pod in &self.running {
@@ -103,15 +111,17 @@ impl Trial<'_> {
 
     /// Every pod on its planned node, one after another; then those that have none.
     async fn pinned(&mut self) -> Result<()> {
-        let mut cluster = self.emulation()?;
-        let mut found = Vec::new();
+        let mut cluster = self.emulation(None)?;
+        let (mut found, mut bound) = (Vec::new(), Vec::new());
         for (pod, node) in &self.plan.goes {
             let (made, verdict) = self.turn(pinned(&self.work.waiting[*pod], node)).await?;
             if let Verdict::Waits(why) = &verdict {
                 found.push(format!("{} is planned for {node}: {why}", self.told(*pod)));
             }
             self.compare(&mut cluster, &made, &verdict)?;
+            bound.push((made, self.index(node)?));
         }
+        self.look_for_missed(&bound)?;
         for (pod, ours) in &self.plan.unplaced {
             let (made, verdict) = self.turn(self.work.waiting[*pod].clone()).await?;
             if let Verdict::Bound(node) = &verdict {
@@ -123,34 +133,76 @@ impl Trial<'_> {
         Ok(())
     }
 
+    /// Nodes that could be bought for pods without a place, once all others are bound where they are planned.
+    fn look_for_missed(&mut self, bound: &[(Pod, usize)]) -> Result<()> {
+        let greatest = self.work.market.greatest("greatest")?;
+        let mut known = BTreeSet::new();
+        for (pod, ours) in &self.plan.unplaced {
+            // Pods of one app and release are alike.
+            let wire = &self.waiting[*pod];
+            if !known.insert(&wire.metadata.labels) {
+                continue;
+            }
+            for node in &greatest {
+                let mut cluster = self.emulation(Some(node))?;
+                bound.iter().for_each(|(pod, node)| cluster.bind(pod, *node));
+                if cluster.scores(wire).iter().any(|(place, _)| *place == self.nodes.len()) {
+                    let labels = serde_json::to_string(&node.metadata.labels)?;
+                    self.tally
+                        .missed
+                        .push(format!("{} has no place ({ours}), and would have one on {labels}", self.told(*pod)));
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Every pod where kube-scheduler wants it, in the order of the plan.
     async fn free(&mut self) -> Result<()> {
-        let mut cluster = self.emulation()?;
-        let mut waits = Vec::new();
-        for (pod, node) in &self.plan.goes {
-            let (made, verdict) = self.turn(self.work.waiting[*pod].clone()).await?;
+        let mut cluster = self.emulation(None)?;
+        let (mut waits, mut bound) = (Vec::new(), self.running.clone());
+        let placed = self.plan.goes.iter().map(|(pod, node)| (*pod, Ok(node)));
+        let unplaced = self.plan.unplaced.iter().map(|(pod, why)| (*pod, Err(why)));
+        for (pod, ours) in placed.chain(unplaced) {
+            let (made, verdict) = self.turn(self.work.waiting[pod].clone()).await?;
             // A pod that waits may get its turn between any others: what comes after cannot be told from here.
             if waits.is_empty() {
                 self.compare(&mut cluster, &made, &verdict)?;
             }
-            if let Verdict::Waits(why) = verdict {
-                waits.push((*pod, made, format!("is planned for {node}: {why}")));
-            }
-        }
-        for (pod, ours) in &self.plan.unplaced {
-            let (made, verdict) = self.turn(self.work.waiting[*pod].clone()).await?;
-            if waits.is_empty() {
-                self.compare(&mut cluster, &made, &verdict)?;
-            }
-            if let Verdict::Bound(node) = verdict {
-                self.tally.by_order.push(format!("{} has no place ({ours}), and is bound to {node}", self.told(*pod)));
+            match (verdict, ours) {
+                (Verdict::Waits(why), Ok(node)) => waits.push((pod, made, format!("is planned for {node}: {why}"))),
+                (Verdict::Waits(_), Err(_)) => {}
+                (Verdict::Bound(node), ours) => {
+                    bound.push(on(made, node.clone()));
+                    if let Err(why) = ours {
+                        let said = format!("{} has no place ({why}), and is bound to {node}", self.told(pod));
+                        self.tally.by_order.push(said);
+                    }
+                }
             }
         }
         let until = Instant::now() + ANOTHER_TURN;
+        let mut left = Vec::new();
         for (pod, made, why) in waits {
-            if self.arena.bound_in_the_end(&made, until).await?.is_none() {
-                self.tally.by_order.push(format!("{} {why}", self.told(pod)));
+            match self.arena.bound_in_the_end(&made, until).await? {
+                Some(node) => bound.push(on(made, node)),
+                None => {
+                    self.tally.by_order.push(format!("{} {why}", self.told(pod)));
+                    left.push(pod);
+                }
             }
+        }
+        self.plan_again(&bound, &left)
+    }
+
+    /// Whether pods that were left without a place would have one once more is bought.
+    fn plan_again(&mut self, bound: &[Pod], left: &[usize]) -> Result<()> {
+        let waiting: Vec<Pod> = left.iter().map(|pod| self.waiting[*pod].clone()).collect();
+        let again = plan(self.work, &self.nodes, bound, &waiting)?;
+        for (pod, why) in again.unplaced {
+            let said = format!("{} has no place in the second plan: {why}", self.told(left[pod]));
+            self.tally.stuck.push(said);
         }
         Ok(())
     }
@@ -193,6 +245,12 @@ impl Trial<'_> {
         let name = format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default());
         format!("seed {}, {name}\n  {labels}\n  {spec}\n ", self.work.seed)
     }
+}
+
+/// The pod, bound to a node.
+fn on(mut pod: Pod, node: String) -> Pod {
+    pod.spec.get_or_insert_default().node_name = Some(node);
+    pod
 }
 
 /// The pod, tied to a node by asking for what no other node has.

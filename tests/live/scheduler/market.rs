@@ -9,7 +9,9 @@ use napkeeper_core::catalog::{
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::cluster::pod::{Taint, TaintEffect};
 use napkeeper_core::cluster::pool::{NodeClass, NodePool};
-use napkeeper_core::labels::{CAPACITY_TYPE, HOSTNAME, SKU_CPU, SKU_FAMILY, SKU_GPU_MANUFACTURER, ZONE};
+use napkeeper_core::labels::{
+    CAPACITY_TYPE, HOSTNAME, NODECLASS, NODEPOOL, SKU_CPU, SKU_FAMILY, SKU_GPU_MANUFACTURER, ZONE,
+};
 use napkeeper_core::names::Region;
 use napkeeper_core::requirements::Operator;
 use napkeeper_core::resources::Resources;
@@ -83,6 +85,30 @@ impl Market {
         Ok(Bought { instance, offering, labels, taints: taints.collect() })
     }
 
+    /// Nodes that every pool could buy, the greatest of each: where none of them does for a pod, none at all would.
+    pub(super) fn greatest(&self, name: &str) -> Result<Vec<WireNode>> {
+        let mut nodes = Vec::new();
+        for pool in &self.pools {
+            let all = self.types.iter().filter(|t| pool.requirements.admits(&t.requirements, |_| true));
+            let all: Vec<_> = all.filter(|t| t.offerings.iter().any(|o| allows(pool, t, o))).collect();
+            let cpu = all.iter().max_by_key(|t| t.allocatable.cpu_millis);
+            let memory = all.iter().max_by_key(|t| t.allocatable.memory);
+            let gpus = all.iter().max_by_key(|t| t.allocatable.extended("nvidia.com/gpu"));
+            for instance in cpu.into_iter().chain(memory).chain(gpus) {
+                for offering in instance.offerings.iter().filter(|o| allows(pool, instance, o)) {
+                    let (zone, capacity_type) = (offering.zone.clone(), offering.capacity_type);
+                    let key = OfferingKey { size: instance.facts.name.clone(), zone, capacity_type };
+                    let mut labels: BTreeMap<String, String> =
+                        pool.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+                    labels.insert(NODEPOOL.to_owned(), pool.name.to_string());
+                    labels.insert(NODECLASS.to_owned(), pool.class.to_string());
+                    nodes.push(self.bought(&key, pool.name.as_str(), labels)?.node(name)?);
+                }
+            }
+        }
+        Ok(nodes)
+    }
+
     /// Any offering of a size of 2 to 8 cores.
     pub(super) fn any(&self, chance: &mut Chance) -> Option<(Arc<InstanceType>, Offering)> {
         let small: Vec<_> = self.types.iter().filter(|t| t.facts.vcpus <= 8 && t.offerings.len() > 1).collect();
@@ -111,6 +137,13 @@ impl Bought {
         });
         serde_json::from_value(wire).with_context(|| format!("making the node {name}"))
     }
+}
+
+/// True when a pool may buy an offering.
+fn allows(pool: &NodePool, instance: &InstanceType, offering: &Offering) -> bool {
+    let mut labels = node_labels(instance, offering);
+    labels.extend(pool.labels.clone());
+    pool.requirements.satisfied_by(&labels)
 }
 
 fn amounts(of: &Resources, name: &str) -> Value {
