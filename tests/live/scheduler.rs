@@ -4,8 +4,12 @@
 //! the plan are made just as it proposes them. Then the pods come, one by one in the order of the plan, twice. The first
 //! time each asks for an extended resource that only its planned node has: that ties it there and changes nothing else
 //! (a node affinity would change which nodes its spread constraints count). A pod that is not bound then, or one that we
-//! found no place for and that is bound, is a disagreement about filters, and there must be none. The second time
-//! kube-scheduler is free to choose by its scores; a pod that finds no place then is counted, and few may.
+//! found no place for and that is bound, is a disagreement about filters, and there must be none. For a pod without a
+//! place the greatest nodes that could be bought are tried too, by the emulation: had one of them a place, it was missed.
+//!
+//! The second time kube-scheduler is free to choose by its scores. It spreads the first pods over all nodes, those that
+//! later ones were planned for too, so that some find no place: these are counted, and planned for again. One that has
+//! no place even then is stuck, which hardly ever may be.
 //!
 //! The emulation of kube-scheduler that other tests lean on is held against the real one all along: whether there is a
 //! place for each pod, and whether the place taken is one of those with the highest score.
@@ -28,8 +32,10 @@ use workload::{Workload, namespaces};
 
 /// Workloads of a run in CI.
 const FEW: u64 = 60;
-/// Of so many pods one may find no place where kube-scheduler is free to choose.
-const ONE_IN: usize = 200;
+/// Of so many pods one may find no place where kube-scheduler is free to choose: no promise, but more than is usual.
+const BY_ORDER: usize = 6;
+/// Of so many pods one may be stuck.
+const STUCK: usize = 200;
 
 /// `NAPKEEPER_WORKLOADS`: how many workloads, or from which seed to which, as in `17..18`.
 fn seeds() -> Result<std::ops::Range<u64>> {
@@ -61,6 +67,7 @@ async fn the_real_scheduler_binds_pods_where_we_say_that_there_is_room() -> Resu
     ensure!(tally.placed > tally.unplaced && tally.unplaced > 0, "too easy, or too hard: {tally}");
     ensure!(tally.filter.is_empty(), "the first of {}: {}", tally.filter.len(), tally.filter[0]);
     ensure!(tally.emulation.is_empty(), "the first of {}: {}", tally.emulation.len(), tally.emulation[0]);
-    ensure!(tally.by_order.len() * ONE_IN <= tally.pods, "too many pods without a place: {tally}");
+    ensure!(tally.by_order.len() * BY_ORDER <= tally.pods, "too many pods without a place: {tally}");
+    ensure!(tally.stuck.len() * STUCK <= tally.pods, "too many pods are stuck: {tally}");
     Ok(())
 }
