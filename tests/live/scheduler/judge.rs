@@ -1,14 +1,16 @@
 //! Judging: does the real kube-scheduler do with a workload what we plan, and what the emulation says?
 
 use super::arena::{Arena, Verdict};
+use super::asks::TIER;
 use super::market::pin;
 use super::plan::{Plan, plan};
 use super::workload::{WAITING, Workload};
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use napkeeper_core::labels::{CAPACITY_TYPE, ZONE};
 use napkeeper_tests::kube_scheduler::Cluster;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -122,6 +124,9 @@ impl Trial<'_> {
             bound.push((made, self.index(node)?));
         }
         self.look_for_missed(&bound)?;
+        if !found.is_empty() {
+            found.push(format!("seed {}, all places of the plan: {}", self.work.seed, self.places().join(", ")));
+        }
         for (pod, ours) in &self.plan.unplaced {
             let (made, verdict) = self.turn(self.work.waiting[*pod].clone()).await?;
             if let Verdict::Bound(node) = &verdict {
@@ -235,6 +240,28 @@ impl Trial<'_> {
             self.tally.emulation.push(format!("seed {}, {name}: {said}\n{spec}", self.work.seed));
         }
         Ok(())
+    }
+
+    /// Every planned place: which pod of which namespace goes to which node, and what others may ask of that.
+    fn places(&self) -> Vec<String> {
+        let of = |labels: &BTreeMap<String, String>| {
+            let keys = [ZONE, CAPACITY_TYPE, TIER].map(|key| labels.get(key).map_or("-", String::as_str));
+            keys.join("/")
+        };
+        let node = |name: &str| {
+            let node = self.nodes.iter().find(|node| node.metadata.name.as_deref() == Some(name));
+            node.and_then(|node| node.metadata.labels.as_ref()).map(of).unwrap_or_default()
+        };
+        let place = |pod: &Pod, name: &str| {
+            let (pod, namespace) = (&pod.metadata.name, &pod.metadata.namespace);
+            let (pod, namespace) = (pod.as_deref().unwrap_or_default(), namespace.as_deref().unwrap_or_default());
+            format!("{namespace}/{pod} on {name} ({})", node(name))
+        };
+        let running = self.running.iter().map(|pod| {
+            let name = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
+            format!("{} with {:?}", place(pod, name), pod.metadata.labels)
+        });
+        running.chain(self.plan.goes.iter().map(|(pod, name)| place(&self.waiting[*pod], name))).collect()
     }
 
     fn told(&self, pod: usize) -> String {
