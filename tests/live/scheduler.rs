@@ -34,6 +34,9 @@ use workload::{Workload, namespaces};
 const FEW: u64 = 60;
 /// Of so many pods one may find no place where kube-scheduler is free to choose: no promise, but more than is usual.
 const BY_ORDER: usize = 6;
+/// Of so many pods one may be bound to a place that the emulation does not think one of the best: kube-scheduler takes
+/// pods that are alike in batches, by the scores of the first, and the emulation does not.
+const SCORES: usize = 100;
 /// Of so many pods one may be stuck.
 const STUCK: usize = 200;
 
@@ -58,8 +61,9 @@ async fn the_real_scheduler_binds_pods_where_we_say_that_there_is_room() -> Resu
         let work = Workload::new(seed)?;
         judge(&mut arena, &work, &mut tally).await.with_context(|| format!("workload {seed}"))?;
     }
-    let Tally { filter, missed, by_order, stuck, emulation, .. } = &tally;
-    let all = [("FILTER", filter), ("MISSED", missed), ("ORDER", by_order), ("STUCK", stuck), ("EMULATION", emulation)];
+    let Tally { filter, missed, by_order, stuck, emulation, scores, .. } = &tally;
+    let ours = [("FILTER", filter), ("MISSED", missed), ("ORDER", by_order), ("STUCK", stuck)];
+    let all = ours.into_iter().chain([("EMULATION", emulation), ("SCORES", scores)]);
     for (what, all) in all {
         all.iter().for_each(|said| eprintln!("{what}: {said}"));
     }
@@ -67,6 +71,8 @@ async fn the_real_scheduler_binds_pods_where_we_say_that_there_is_room() -> Resu
     ensure!(tally.placed > tally.unplaced && tally.unplaced > 0, "too easy, or too hard: {tally}");
     ensure!(tally.filter.is_empty(), "the first of {}: {}", tally.filter.len(), tally.filter[0]);
     ensure!(tally.emulation.is_empty(), "the first of {}: {}", tally.emulation.len(), tally.emulation[0]);
+    ensure!(tally.missed.is_empty(), "the first of {}: {}", tally.missed.len(), tally.missed[0]);
+    ensure!(tally.scores.len() * SCORES <= tally.scored, "the emulation scores otherwise: {tally}");
     ensure!(tally.by_order.len() * BY_ORDER <= tally.pods, "too many pods without a place: {tally}");
     ensure!(tally.stuck.len() * STUCK <= tally.pods, "too many pods are stuck: {tally}");
     Ok(())

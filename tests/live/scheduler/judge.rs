@@ -33,8 +33,10 @@ pub(super) struct Tally {
     pub(super) by_order: Vec<String>,
     /// Those among them for which a second plan, with the others where kube-scheduler put them, has no place either.
     pub(super) stuck: Vec<String>,
-    /// The emulation says otherwise: of whether there is a place, or of which places are the best.
+    /// The emulation says otherwise of whether there is a place.
     pub(super) emulation: Vec<String>,
+    /// The emulation says that other places are better than the one taken.
+    pub(super) scores: Vec<String>,
     /// Pods whose place was held against the best ones of the emulation.
     pub(super) scored: usize,
 }
@@ -43,11 +45,11 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { workloads, pods, placed, unplaced, scored, .. } = self;
         let (filter, order, emulation) = (self.filter.len(), self.by_order.len(), self.emulation.len());
-        let (missed, stuck) = (self.missed.len(), self.stuck.len());
+        let (missed, stuck, scores) = (self.missed.len(), self.stuck.len(), self.scores.len());
         write!(
             f,
             "workloads={workloads} pods={pods} placed={placed} unplaced={unplaced} filter_disagreements={filter} \
-             missed={missed} by_order={order} stuck={stuck} emulation_disagreements={emulation} scored={scored}"
+             missed={missed} by_order={order} stuck={stuck} emulation_disagreements={emulation} other_scores={scores} of {scored}"
         )
     }
 }
@@ -124,15 +126,15 @@ impl Trial<'_> {
             bound.push((made, self.index(node)?));
         }
         self.look_for_missed(&bound)?;
-        if !found.is_empty() {
-            found.push(format!("seed {}, all places of the plan: {}", self.work.seed, self.places().join(", ")));
-        }
         for (pod, ours) in &self.plan.unplaced {
             let (made, verdict) = self.turn(self.work.waiting[*pod].clone()).await?;
             if let Verdict::Bound(node) = &verdict {
                 found.push(format!("{} has no place ({ours}), and is bound to {node}", self.told(*pod)));
             }
             self.compare(&mut cluster, &made, &verdict)?;
+        }
+        if !found.is_empty() {
+            eprintln!("seed {}, all places of the plan: {}", self.work.seed, self.places().join(", "));
         }
         self.tally.filter.extend(found);
         Ok(())
@@ -224,20 +226,28 @@ impl Trial<'_> {
         let scores = cluster.scores(pod);
         let best = scores.iter().map(|(_, score)| *score).max();
         let name = pod.metadata.name.as_deref().unwrap_or_default();
-        let said = match verdict {
-            Verdict::Waits(why) => best.map(|_| format!("{why}, where there are {} places", scores.len())),
+        let told = |said: String| -> Result<String> {
+            let spec = serde_json::to_string(&pod.spec)?;
+            Ok(format!("seed {}, {name}: {said}\n  {spec}", self.work.seed))
+        };
+        match verdict {
+            Verdict::Waits(why) if best.is_some() => {
+                let said = told(format!("{why}, where there are {} places", scores.len()))?;
+                self.tally.emulation.push(said);
+            }
+            Verdict::Waits(_) => {}
             Verdict::Bound(node) => {
                 let index = self.index(node)?;
                 cluster.bind(pod, index);
-                self.tally.scored += 1;
                 let score = scores.iter().find(|(n, _)| *n == index).map(|(_, score)| *score);
-                (score.is_none() || score != best)
-                    .then(|| format!("bound to {node}, of score {score:?} where {best:?} is best"))
+                let said = told(format!("bound to {node}, of score {score:?} where {best:?} is best"))?;
+                self.tally.scored += 1;
+                match score {
+                    None => self.tally.emulation.push(said),
+                    Some(_) if score != best => self.tally.scores.push(said),
+                    Some(_) => {}
+                }
             }
-        };
-        if let Some(said) = said {
-            let spec = serde_json::to_string(&pod.spec)?;
-            self.tally.emulation.push(format!("seed {}, {name}: {said}\n{spec}", self.work.seed));
         }
         Ok(())
     }
