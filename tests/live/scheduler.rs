@@ -34,8 +34,8 @@ use workload::{Workload, namespaces};
 const FEW: u64 = 60;
 /// Of so many pods one may find no place where kube-scheduler is free to choose: no promise, but more than is usual.
 const BY_ORDER: usize = 6;
-/// Of so many pods one may be bound to a place that the emulation does not think one of the best: kube-scheduler takes
-/// pods that are alike in batches, by the scores of the first, and the emulation does not.
+/// Of so many pods one may be bound to a place that the emulation does not think one of the best: kube-scheduler may take
+/// pods that are alike by the scores of the one before, and scores some pods that ask for something as a whole otherwise.
 const SCORES: usize = 100;
 /// Of so many pods one may be stuck.
 const STUCK: usize = 200;
