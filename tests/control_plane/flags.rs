@@ -29,10 +29,14 @@ impl Layout {
 
     /// Adds what the mode asks of kube-apiserver.
     pub(crate) fn mode_flags(&mut self, mode: Mode) {
-        if mode == Mode::Api {
-            // Nobody makes ServiceAccounts, and without the one named default no pod could be made.
-            self.more.insert(0, "--disable-admission-plugins=ServiceAccount".to_owned());
-        }
+        // Where nobody makes ServiceAccounts no pod could be made, for want of the one named default; and where nobody
+        // looks after Nodes, none would ever lose the taint of those that are not ready.
+        let without = match mode {
+            Mode::Api => "ServiceAccount",
+            Mode::Scheduling => "ServiceAccount,TaintNodesByCondition",
+            Mode::Full => return,
+        };
+        self.more.insert(0, format!("--disable-admission-plugins={without}"));
     }
 
     pub(crate) fn etcd(&self) -> Vec<String> {
@@ -92,7 +96,9 @@ impl Layout {
     }
 
     pub(crate) fn scheduler(&self) -> Vec<String> {
-        vec!["--secure-port=0".to_owned(), "--leader-elect=false".to_owned()]
+        // Without rates of its own it binds as fast as the API server takes it.
+        let rates = ["--kube-api-qps=2000", "--kube-api-burst=2000"];
+        ["--secure-port=0", "--leader-elect=false"].iter().chain(&rates).map(|flag| (*flag).to_owned()).collect()
     }
 
     pub(crate) fn kwok(&self, stages: &Path) -> Vec<String> {

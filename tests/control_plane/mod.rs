@@ -1,8 +1,8 @@
 //! How does a test get a real Kubernetes control plane?
 //!
 //! [`ControlPlane::start`] runs etcd and kube-apiserver on free loopback ports in a temporary folder, in
-//! [`Mode::Full`] the controller-manager, the scheduler and kwok too. All of it stops with the value, or with the test
-//! process if that is killed.
+//! [`Mode::Scheduling`] the scheduler too, in [`Mode::Full`] the controller-manager, the scheduler and kwok. All of it
+//! stops with the value, or with the test process if that is killed.
 
 mod access;
 mod binaries;
@@ -38,6 +38,9 @@ pub enum Mode {
     /// etcd and kube-apiserver: enough for definitions, admission and permissions. Nothing schedules pods or makes
     /// ServiceAccounts.
     Api,
+    /// The scheduler too, and nobody beside it: Nodes are what the test says they are, and pods that are bound stay as
+    /// they are.
+    Scheduling,
     /// The controller-manager and the scheduler too, and kwok, which plays the kubelet of every Node.
     Full,
 }
@@ -109,8 +112,10 @@ impl ControlPlane {
         plane.write_identity("admin", &Identity::user("admin").in_group("system:masters"))?;
         plane.layout.mode_flags(options.mode);
         plane.start_apiserver().await?;
-        if options.mode == Mode::Full {
-            plane.start_others().await?;
+        match options.mode {
+            Mode::Api => {}
+            Mode::Scheduling => plane.start_other("kube-scheduler", &Identity::user("system:kube-scheduler"))?,
+            Mode::Full => plane.start_others().await?,
         }
         Ok(plane)
     }
@@ -156,15 +161,7 @@ impl ControlPlane {
             ("kube-scheduler", Identity::user("system:kube-scheduler")),
             ("kwok", Identity::user("kwok").in_group("system:masters")),
         ] {
-            let kubeconfig = self.write_identity(name, &identity)?;
-            let mut flags = vec![format!("--kubeconfig={}", kubeconfig.display())];
-            flags.extend(match name {
-                "kube-controller-manager" => self.layout.controller_manager(&self.pki),
-                "kube-scheduler" => self.layout.scheduler(),
-                _ => self.layout.kwok(&self.binaries.path("kwok-stages.yaml")?),
-            });
-            let program = Program::new(self.binaries.path(name)?).args(flags);
-            self.others.push(Process::spawn(name, &program)?);
+            self.start_other(name, &identity)?;
         }
         let start = Instant::now();
         while start.elapsed() < READY_WITHIN {
@@ -180,6 +177,19 @@ impl ControlPlane {
         }
         let logs: Vec<_> = self.others.iter().map(|process| process.tail(5)).collect();
         bail!("there is no default ServiceAccount after {READY_WITHIN:?}:\n{}", logs.join("\n"))
+    }
+
+    fn start_other(&mut self, name: &str, identity: &Identity) -> Result<()> {
+        let kubeconfig = self.write_identity(name, identity)?;
+        let mut flags = vec![format!("--kubeconfig={}", kubeconfig.display())];
+        flags.extend(match name {
+            "kube-controller-manager" => self.layout.controller_manager(&self.pki),
+            "kube-scheduler" => self.layout.scheduler(),
+            _ => self.layout.kwok(&self.binaries.path("kwok-stages.yaml")?),
+        });
+        let program = Program::new(self.binaries.path(name)?).args(flags);
+        self.others.push(Process::spawn(name, &program)?);
+        Ok(())
     }
 
     /// The folder of everything that belongs to this control plane; it goes with it.

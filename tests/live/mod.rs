@@ -26,6 +26,7 @@ mod overlays;
 mod policies;
 mod processes;
 mod scale;
+mod scheduler;
 mod story;
 mod surroundings;
 mod sweeps;

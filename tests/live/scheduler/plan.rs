@@ -1,0 +1,85 @@
+//! The plan: what do we say is to be bought, and which pod goes where?
+
+use super::workload::Workload;
+use anyhow::{Context, Result, bail};
+use k8s_openapi::api::core::v1::{Node as WireNode, Pod as WirePod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use napkeeper_api::convert;
+use napkeeper_core::cluster::pod::Pod;
+use napkeeper_core::names::ObjectKey;
+use napkeeper_core::scheduling::{Input, MOST_NEW_NODES, Market, Outcome, Target, Unavailable, schedule};
+use napkeeper_tests::worlds;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// A plan, in the words of the wire.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// Nodes that are to be bought.
+    pub(super) new: Vec<WireNode>,
+    /// Waiting pods by their place in the workload, and the node of each, in the order in which they are to be bound.
+    pub(super) goes: Vec<(usize, String)>,
+    /// Pods without a place, and why.
+    pub(super) unplaced: Vec<(usize, String)>,
+}
+
+/// Plans for pods as the API server has them.
+pub(super) fn plan(work: &Workload, nodes: &[WireNode], running: &[WirePod], waiting: &[WirePod]) -> Result<Plan> {
+    let mut snapshot = work.market.snapshot();
+    for (name, labels) in &work.namespaces {
+        let metadata = ObjectMeta { name: Some(name.clone()), labels: Some(labels.clone()), ..ObjectMeta::default() };
+        let (name, labels) = convert::namespace(&metadata).map_err(|v| anyhow::anyhow!("{v}"))?;
+        snapshot.put_namespace(name, labels);
+    }
+    for node in nodes {
+        snapshot.put_node(convert::node(node).map_err(|v| anyhow::anyhow!("{v}"))?);
+    }
+    for pod in running {
+        snapshot.put_pod(read(pod)?);
+    }
+    let pods = waiting.iter().map(|pod| read(pod).map(Arc::new)).collect::<Result<Vec<_>>>()?;
+    pods.iter().for_each(|pod| snapshot.put_pod(Arc::clone(pod)));
+    let market = Market::new(&snapshot, &Unavailable::default(), worlds::instant());
+    let (without, promised) = (BTreeSet::new(), BTreeMap::new());
+    let input = Input {
+        snapshot: &snapshot,
+        market: &market,
+        without: &without,
+        new_nodes: MOST_NEW_NODES,
+        promised: &promised,
+    };
+    told(&schedule(input, &pods), work, &pods)
+}
+
+fn read(pod: &WirePod) -> Result<Pod> {
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    convert::pod(pod).map_err(|v| anyhow::anyhow!("{v}")).with_context(|| format!("reading the pod {name}"))
+}
+
+fn told(outcome: &Outcome, work: &Workload, pods: &[Arc<Pod>]) -> Result<Plan> {
+    let place: HashMap<&ObjectKey, usize> = pods.iter().enumerate().map(|(i, pod)| (&pod.key, i)).collect();
+    let of = |key: &ObjectKey| place.get(key).copied().with_context(|| format!("nobody asked about {key:?}"));
+    let name = |n: usize| format!("w{}-new-{n}", work.seed);
+    let mut plan = Plan { new: Vec::new(), goes: Vec::new(), unplaced: Vec::new() };
+    for (n, node) in outcome.new.iter().enumerate() {
+        let first = node.offerings.first().context("a node without offerings")?;
+        let labels = node.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        let bought = work.market.bought(&first.key, node.pool.as_str(), labels)?;
+        plan.new.push(bought.node(&name(n))?);
+    }
+    for placement in &outcome.placements {
+        let node = match &placement.target {
+            Target::Node(node) => node.as_str().to_owned(),
+            Target::New(n) => name(*n),
+            Target::Claim(claim) => bail!("there is no NodeClaim {claim}"),
+        };
+        plan.goes.push((of(&placement.pod)?, node));
+    }
+    for unplaced in &outcome.unplaced {
+        let why: Vec<String> = unplaced.why.iter().map(|(pool, why)| format!("{pool:?}: {why}")).collect();
+        for pod in &unplaced.pods {
+            plan.unplaced.push((of(&pod.key)?, why.join("; ")));
+        }
+    }
+    Ok(plan)
+}

@@ -1,0 +1,123 @@
+//! Workloads: which pods wait, and what is there already, for a seed?
+
+use super::asks::{DEDICATED, Drawn, RACK, Scene, TIER, resources};
+use super::market::{Bought, Market};
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::{Node as WireNode, Pod as WirePod};
+use napkeeper_core::labels::{HOSTNAME, ZONE};
+use napkeeper_sim::chance::Chance;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Most pods that wait.
+const MOST_PODS: u64 = 60;
+/// Waiting pods have this label, and those that run do not.
+pub(super) const WAITING: &str = "waiting=yes";
+
+/// Pods, and the nodes that there are before anything is bought for them.
+#[derive(Debug)]
+pub(super) struct Workload {
+    pub(super) seed: u64,
+    /// Namespaces with their labels.
+    pub(super) namespaces: Vec<(String, BTreeMap<String, String>)>,
+    pub(super) market: Market,
+    pub(super) standing: Vec<WireNode>,
+    /// Pods on those nodes.
+    pub(super) running: Vec<WirePod>,
+    pub(super) waiting: Vec<WirePod>,
+}
+
+/// Namespaces of a seed, with their labels.
+pub(super) fn namespaces(seed: u64) -> Vec<(String, BTreeMap<String, String>)> {
+    let labels = |name: &str, team: &str| {
+        let all = [("team", team), ("kubernetes.io/metadata.name", name)];
+        all.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    };
+    let names = [(format!("blue-{seed}"), "blue"), (format!("red-{seed}"), "red")];
+    names.into_iter().map(|(name, team)| (name.clone(), labels(&name, team))).collect()
+}
+
+impl Workload {
+    /// The workload of a seed.
+    pub(super) fn new(seed: u64) -> Result<Self> {
+        let mut chance = Chance::of(seed, "workload");
+        let market = Market::new(&mut chance)?;
+        let standing = if chance.one_in(3) { chance.between(1, 3) } else { 0 };
+        let names: Vec<String> = (0..standing).map(|n| format!("w{seed}-standing-{n}")).collect();
+        let apps = (0..chance.between(4, 12)).map(|n| format!("app-{n}")).collect();
+        let namespaces = namespaces(seed);
+        let both = [namespaces[0].0.clone(), namespaces[1].0.clone()];
+        let scene = Scene { apps, namespaces: both, standing: names };
+        let standing = standing_nodes(&mut chance, &scene, &market)?;
+        let running = running(&mut chance, &scene)?;
+        let waiting = waiting(&mut chance, &scene)?;
+        Ok(Self { seed, namespaces, market, standing, running, waiting })
+    }
+}
+
+fn standing_nodes(chance: &mut Chance, scene: &Scene, market: &Market) -> Result<Vec<WireNode>> {
+    let mut nodes = Vec::new();
+    for (n, name) in scene.standing.iter().enumerate() {
+        let (instance, offering) = market.any(chance).context("nothing can be bought")?;
+        let labels = BTreeMap::from([(RACK.to_owned(), n.to_string())]);
+        let taint = json!({ "key": DEDICATED, "value": "gold", "effect": "NoSchedule" });
+        let taints = if chance.one_in(4) { vec![taint] } else { Vec::new() };
+        nodes.push(Bought { instance, offering, labels, taints }.node(name)?);
+    }
+    Ok(nodes)
+}
+
+/// Pods of the same apps that run, some of which want to be apart from others.
+fn running(chance: &mut Chance, scene: &Scene) -> Result<Vec<WirePod>> {
+    let mut pods = Vec::new();
+    for (n, node) in scene.standing.iter().enumerate() {
+        for i in 0..chance.between(0, 3) {
+            let app = chance.pick(&scene.apps).cloned().unwrap_or_default();
+            let other = chance.pick(&scene.apps).cloned().unwrap_or_default();
+            let mut spec =
+                json!({ "containers": [container(json!({ "requests": { "cpu": "200m" } }))], "nodeName": node });
+            if chance.one_in(2) {
+                let key = chance.pick(&[HOSTNAME, ZONE, TIER]);
+                let term = json!({ "topologyKey": key, "labelSelector": { "matchLabels": { "app": other } } });
+                spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = json!([term]);
+            }
+            let namespace = chance.pick(&scene.namespaces).cloned().unwrap_or_default();
+            pods.push(pod(&format!("running-{n}-{i}"), &namespace, &labels(&app, 0), &spec)?);
+        }
+    }
+    Ok(pods)
+}
+
+fn waiting(chance: &mut Chance, scene: &Scene) -> Result<Vec<WirePod>> {
+    let mut pods = Vec::new();
+    let mut left = chance.between(MOST_PODS / 4, MOST_PODS);
+    for app in &scene.apps {
+        let replicas = chance.between(1, 10).min(left);
+        left -= replicas;
+        let namespace = chance.pick(&scene.namespaces).cloned().unwrap_or_default();
+        let spec = json!({ "containers": [container(resources(chance))] });
+        let spec = Drawn { chance, scene, app, spec }.all();
+        // The later half is of another release.
+        for replica in 0..replicas {
+            let mut labels = labels(app, 2 * replica / replicas);
+            labels["waiting"] = json!("yes");
+            pods.push(pod(&format!("{app}-{replica}"), &namespace, &labels, &spec)?);
+        }
+    }
+    Ok(pods)
+}
+
+fn labels(app: &str, release: u64) -> Value {
+    let layer = if app.ends_with(['0', '3', '6']) { "front" } else { "back" };
+    json!({ "app": app, "layer": layer, "release": format!("r{release}") })
+}
+
+fn container(resources: Value) -> Value {
+    json!({ "name": "main", "image": "none", "resources": resources })
+}
+
+fn pod(name: &str, namespace: &str, labels: &Value, spec: &Value) -> Result<WirePod> {
+    let metadata = json!({ "name": name, "namespace": namespace, "labels": labels });
+    serde_json::from_value(json!({ "metadata": metadata, "spec": spec }))
+        .with_context(|| format!("making the pod {name}"))
+}
