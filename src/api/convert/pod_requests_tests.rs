@@ -1,14 +1,8 @@
 //! Tests of what a pod asks for, as kube-scheduler counts it.
 
 use super::tests::shape;
-use super::*;
-use k8s_openapi::api::core::v1::Pod as WirePod;
-use napkeeper_core::cluster::pod::{HostPort, Labels, PodTerm, Spread};
-use napkeeper_core::requirements::Requirements;
 use napkeeper_core::resources::Resources;
 use serde_json::{Value, json};
-
-/// A pod in namespace `own` with the labels `app: a` and `version: "1"`.
 
 fn of(cpu: i64, memory: i64, extended: &[(&str, i64)]) -> Resources {
     let mut all = Resources { pods: 1, ..Resources::cpu_memory(cpu, memory) };

@@ -4,7 +4,6 @@ use super::*;
 use k8s_openapi::api::core::v1::Pod as WirePod;
 use napkeeper_core::cluster::pod::{HostPort, Labels, PodTerm, Spread};
 use napkeeper_core::requirements::Requirements;
-use napkeeper_core::resources::Resources;
 use serde_json::{Value, json};
 
 /// A pod in namespace `own` with the labels `app: a` and `version: "1"`.

@@ -4,8 +4,8 @@
 //! nodes that exist (those that nobody manages too), NodeClaims in flight, and new nodes of each NodePool by weight.
 //! Nothing is read but the Snapshot, and nothing is written but the [`Outcome`].
 //!
-//! [`solve`] goes through the pods; [`kinds`] says which are alike, [`topology`] counts neighbours, [`bins`] is the room
-//! that there is, [`open`] the nodes that are thought of, [`choice`] what those may become, [`buy`] what is bought for
+//! `solve` goes through the pods; `kinds` says which are alike, `topology` counts neighbours, `bins` is the room
+//! that there is, `open` the nodes that are thought of, `choice` what those may become, `buy` what is bought for
 //! pods that ask nothing of each other.
 
 mod allowance;
