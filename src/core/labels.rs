@@ -12,6 +12,8 @@ pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 pub const ARCH: &str = "kubernetes.io/arch";
 /// Operating system; always `linux` here.
 pub const OS: &str = "kubernetes.io/os";
+/// Name of a Namespace, which the API server puts on it.
+pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 /// Host name of a node.
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Zone.

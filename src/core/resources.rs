@@ -103,18 +103,21 @@ impl Resources {
     /// How many times this vector fits into a room; `None` when it asks for nothing.
     #[must_use]
     pub fn times_in(&self, room: &Self) -> Option<i64> {
-        let times = |need: i64, room: i64| (need > 0).then(|| room.max(0) / need);
-        let extended = self.extended.iter().map(|(name, need)| times(*need, room.extended(name)));
+        self.asked_of(room).map(|(need, room)| room.max(0) / need).min()
+    }
+
+    /// Each amount that is asked for, with what a room has of it.
+    pub fn asked_of<'a>(&'a self, room: &'a Self) -> impl Iterator<Item = (i64, i64)> + 'a {
+        let extended = self.extended.iter().map(|(name, need)| (*need, room.extended(name)));
         [
-            times(self.cpu_millis, room.cpu_millis),
-            times(self.memory, room.memory),
-            times(self.ephemeral_storage, room.ephemeral_storage),
-            times(self.pods, room.pods),
+            (self.cpu_millis, room.cpu_millis),
+            (self.memory, room.memory),
+            (self.ephemeral_storage, room.ephemeral_storage),
+            (self.pods, room.pods),
         ]
         .into_iter()
         .chain(extended)
-        .flatten()
-        .min()
+        .filter(|(need, _)| *need > 0)
     }
 
     fn combine(&mut self, other: &Self, with: impl Fn(i64, i64) -> i64) {

@@ -4,11 +4,8 @@ use super::meta;
 use super::violations::Violations;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use napkeeper_core::cluster::pod::Labels;
+use napkeeper_core::labels;
 use napkeeper_core::names::Namespace;
-use std::sync::Arc;
-
-/// The label with its name, which the API server puts on every Namespace.
-const NAME: &str = "kubernetes.io/metadata.name";
 
 /// Reads a Namespace, of which only metadata matter.
 ///
@@ -18,9 +15,9 @@ pub fn namespace(metadata: &ObjectMeta) -> Result<(Namespace, Labels), Violation
     let mut found = Violations::default();
     let name = meta::name(metadata, &mut found, |n| Namespace::new(n));
     let built = name.map(|name| {
-        let mut labels = meta::labels(metadata.labels.as_ref());
-        labels.insert(Arc::from(NAME), name.text());
-        (name, labels)
+        let mut all = meta::labels(metadata.labels.as_ref());
+        all.insert(labels::shared(labels::NAMESPACE_NAME), name.text());
+        (name, all)
     });
     found.finish(built)
 }

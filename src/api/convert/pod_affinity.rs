@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
     NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Toleration as WireToleration,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use napkeeper_core::cluster::pod::Toleration;
+use napkeeper_core::cluster::pod::{Labels, Toleration};
 use napkeeper_core::labels::{HOSTNAME, normalize};
 use napkeeper_core::requirements::{Operator, Requirement, Requirements};
 use std::sync::Arc;
@@ -108,6 +108,29 @@ fn toleration(wire: &WireToleration, at: &Path, found: &mut Violations) -> Optio
         value,
         effect: found.take_some(&at.key("effect"), effect, meta::effect),
     })
+}
+
+/// A label selector narrowed to the pod's own values of some keys; without one no pod is meant.
+pub(super) fn own_selector(
+    wire: Option<&LabelSelector>,
+    keys: Option<&[String]>,
+    labels: &Labels,
+    (at, found): (&Path, &mut Violations),
+) -> Requirements {
+    let Some(wire) = wire else { return Requirements::nothing() };
+    let mut selector = label_selector(wire, &at.key("labelSelector"), found);
+    for (key, value) in own_values(keys, labels) {
+        selector.add(key, Requirement::any_of([value]));
+    }
+    selector
+}
+
+/// Those of some keys that the pod has, with its values.
+pub(super) fn own_values<'l>(
+    keys: Option<&'l [String]>,
+    labels: &'l Labels,
+) -> impl Iterator<Item = (&'l Arc<str>, &'l Arc<str>)> {
+    keys.unwrap_or_default().iter().filter_map(|key| labels.get_key_value(key.as_str()))
 }
 
 /// A label selector; one without terms fits everything.

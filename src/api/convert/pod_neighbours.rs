@@ -1,6 +1,6 @@
 //! Near which pods, and apart from which, does a pod want to be; and what would it like beside that?
 
-use super::pod_affinity::{label_selector, preferred_term};
+use super::pod_affinity::{label_selector, own_selector, own_values, preferred_term};
 use super::violations::Violations;
 use crate::path::Path;
 use k8s_openapi::api::core::v1::{NodeAffinity, PodAffinityTerm, PodSpec, WeightedPodAffinityTerm};
@@ -105,26 +105,13 @@ fn term(wire: &PodAffinityTerm, own: Own<'_>, at: &Path, found: &mut Violations)
     if namespace_selector.is_none() && wire.namespaces.as_ref().is_none_or(Vec::is_empty) {
         namespaces.insert(own.namespace.clone());
     }
-    let selector = selector(wire, own.labels, at, found);
-    let topology_key = topology_key(&wire.topology_key, at, found)?;
-    Some(PodTerm { topology_key, namespaces, namespace_selector, selector })
-}
-
-/// Without a selector no pod is meant.
-fn selector(wire: &PodAffinityTerm, labels: &Labels, at: &Path, found: &mut Violations) -> Requirements {
-    let Some(selector) = &wire.label_selector else { return Requirements::nothing() };
-    let mut selector = label_selector(selector, &at.key("labelSelector"), found);
-    let own = |keys: &Option<Vec<String>>| {
-        let keys: Vec<_> = keys.iter().flatten().filter_map(|key| labels.get_key_value(key.as_str())).collect();
-        keys
-    };
-    for (key, value) in own(&wire.match_label_keys) {
-        selector.add(key, Requirement::any_of([value]));
-    }
-    for (key, value) in own(&wire.mismatch_label_keys) {
+    let matching = wire.match_label_keys.as_deref();
+    let mut selector = own_selector(wire.label_selector.as_ref(), matching, own.labels, (at, found));
+    for (key, value) in own_values(wire.mismatch_label_keys.as_deref(), own.labels) {
         selector.add(key, Requirement::none_of([value]));
     }
-    selector
+    let topology_key = topology_key(&wire.topology_key, at, found)?;
+    Some(PodTerm { topology_key, namespaces, namespace_selector, selector })
 }
 
 /// The label whose values are the domains, by its current name.

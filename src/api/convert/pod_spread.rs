@@ -1,12 +1,11 @@
 //! How does a pod want its like to be spread?
 
-use super::pod_affinity::label_selector;
+use super::pod_affinity::own_selector;
 use super::pod_neighbours::topology_key;
 use super::violations::Violations;
 use crate::path::Path;
 use k8s_openapi::api::core::v1::{PodSpec, TopologySpreadConstraint};
 use napkeeper_core::cluster::pod::{Labels, Spread};
-use napkeeper_core::requirements::{Requirement, Requirements};
 
 /// Topology spread constraints: those that must hold (`DoNotSchedule`), and those that are wished for.
 pub(super) fn spread(spec: &PodSpec, labels: &Labels, at: &Path, found: &mut Violations) -> (Vec<Spread>, Vec<Spread>) {
@@ -34,7 +33,8 @@ fn constraint(wire: &TopologySpreadConstraint, labels: &Labels, at: &Path, found
     });
     let honors_affinity = honors(wire.node_affinity_policy.as_deref(), true, &at.key("nodeAffinityPolicy"), found);
     let honors_taints = honors(wire.node_taints_policy.as_deref(), false, &at.key("nodeTaintsPolicy"), found);
-    let selector = selector(wire, labels, at, found);
+    // Without a selector the constraint counts no pods; the key must be on the node all the same.
+    let selector = own_selector(wire.label_selector.as_ref(), wire.match_label_keys.as_deref(), labels, (at, found));
     let topology_key = topology_key(&wire.topology_key, at, found)?;
     Some(Spread {
         topology_key,
@@ -44,18 +44,6 @@ fn constraint(wire: &TopologySpreadConstraint, labels: &Labels, at: &Path, found
         honors_affinity,
         honors_taints,
     })
-}
-
-/// Without a selector the constraint counts no pods; the key must be on the node all the same.
-fn selector(wire: &TopologySpreadConstraint, labels: &Labels, at: &Path, found: &mut Violations) -> Requirements {
-    let Some(selector) = &wire.label_selector else { return Requirements::nothing() };
-    let mut selector = label_selector(selector, &at.key("labelSelector"), found);
-    for key in wire.match_label_keys.iter().flatten() {
-        if let Some(value) = labels.get(key.as_str()) {
-            selector.add(key, Requirement::any_of([value]));
-        }
-    }
-    selector
 }
 
 fn honors(policy: Option<&str>, default: bool, at: &Path, found: &mut Violations) -> bool {

@@ -59,6 +59,12 @@ impl HostPort {
         };
         self.port == other.port && self.protocol == other.protocol && meet
     }
+
+    /// True when a node on which some ports are taken can still give all of these.
+    #[must_use]
+    pub fn all_free<'t>(wanted: &[Self], taken: impl IntoIterator<Item = &'t Self>) -> bool {
+        wanted.is_empty() || !taken.into_iter().any(|taken| wanted.iter().any(|port| port.conflicts(taken)))
+    }
 }
 
 /// Effect of a taint.
@@ -103,6 +109,12 @@ impl Toleration {
             && self.value.as_ref().is_none_or(|v| *v == taint.value)
             && self.effect.is_none_or(|e| e == taint.effect)
     }
+
+    /// True when one of these covers the taint.
+    #[must_use]
+    pub fn any_covers(tolerations: &[Self], taint: &Taint) -> bool {
+        tolerations.iter().any(|toleration| toleration.covers(taint))
+    }
 }
 
 impl PodShape {
@@ -130,7 +142,7 @@ impl PodShape {
         taints
             .into_iter()
             .filter(|t| t.effect != TaintEffect::PreferNoSchedule)
-            .find(|t| !self.tolerations.iter().any(|toleration| toleration.covers(t)))
+            .find(|t| !Toleration::any_covers(&self.tolerations, t))
     }
 
     /// True when a node with these labels satisfies selector and affinity.

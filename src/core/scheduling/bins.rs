@@ -48,6 +48,8 @@ pub(super) struct Bins {
     bins: Vec<Bin>,
     by_claim: BTreeMap<ClaimName, usize>,
     by_node: BTreeMap<NodeName, usize>,
+    /// Zones that bins lie in.
+    zones: BTreeSet<Domain>,
     /// By filter and bin: whether the one lets the other through, where that was asked.
     accepted: Vec<Vec<Option<bool>>>,
 }
@@ -70,7 +72,8 @@ impl Bins {
         let nodes = snapshot.nodes().values().filter(usable);
         let mut bins: Vec<Bin> = nodes.map(|n| node_bin(n, snapshot, axes)).collect();
         bins.extend(in_flight.iter().filter_map(|c| claim_bin(c, snapshot, axes)));
-        let mut all = Self { bins, ..Self::default() };
+        let zones = bins.iter().filter_map(|bin| bin.zone).collect();
+        let mut all = Self { bins, zones, ..Self::default() };
         for (site, bin) in all.bins.iter().enumerate() {
             match &bin.promise {
                 Promise::Node(node) => drop(all.by_node.insert(node.name.clone(), site)),
@@ -123,6 +126,11 @@ impl Bins {
 
     pub(super) fn zone(&self, site: usize) -> Option<Domain> {
         self.bins[site].zone
+    }
+
+    /// Zones that bins lie in.
+    pub(super) fn zones(&self) -> &BTreeSet<Domain> {
+        &self.zones
     }
 
     /// The place of what a bin stands for: they are in the order of their targets.
@@ -180,16 +188,15 @@ impl Bins {
     /// How many pods that ask for this there is room for; more than anybody has where nothing is asked for.
     pub(super) fn room_for(&self, site: usize, want: Want<'_>) -> i64 {
         let bin = &self.bins[site];
-        let taken = want.ports.iter().any(|port| bin.ports.iter().any(|other| other.conflicts(port)));
         let most = want.requests.times_in(&bin.free).unwrap_or(i64::MAX);
         let most = match bin.disks.filter(|_| want.disks > 0) {
             Some(left) => most.min(left.max(0) / i64::from(want.disks)),
             None => most,
         };
-        match (taken, want.ports.is_empty()) {
-            (true, _) => 0,
-            (false, true) => most,
-            (false, false) => most.min(1),
+        match want.ports {
+            [] => most,
+            ports if HostPort::all_free(ports, &bin.ports) => most.min(1),
+            _ => 0,
         }
     }
 
@@ -207,10 +214,11 @@ impl Bins {
 
     /// Adds a node that is yet to be made, after all others. Its number must be larger than those before.
     pub(super) fn add(&mut self, number: usize, offering: OfferingKey, offers: &Arc<Offers>, of: &Candidate) {
-        let zone = offers.zones.iter().position(|zone| *zone == offering.zone);
+        let zone = offers.zones.iter().position(|zone| *zone == offering.zone).map(|zone| zone as Domain);
+        self.zones.extend(zone);
         self.bins.push(Bin {
             target: Target::New(number),
-            zone: zone.map(|zone| zone as Domain),
+            zone,
             promise: Promise::Bought(Arc::clone(offers), Arc::clone(&of.instance), offering),
             free: of.room.clone(),
             ports: offers.daemon_ports.clone(),

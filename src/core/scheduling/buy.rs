@@ -179,15 +179,6 @@ fn share_of(requests: &Resources, room: &Resources, price: i128) -> Option<i128>
     if !requests.fits(room) {
         return None;
     }
-    let share = |need: i64, room: i64| if need > 0 { price * i128::from(need) / i128::from(room.max(1)) } else { 0 };
-    let extended = requests.extended.iter().map(|(name, need)| share(*need, room.extended(name)));
-    [
-        share(requests.cpu_millis, room.cpu_millis),
-        share(requests.memory, room.memory),
-        share(requests.ephemeral_storage, room.ephemeral_storage),
-        share(requests.pods, room.pods),
-    ]
-    .into_iter()
-    .chain(extended)
-    .max()
+    let shares = requests.asked_of(room).map(|(need, room)| price * i128::from(need) / i128::from(room.max(1)));
+    Some(shares.max().unwrap_or(0))
 }

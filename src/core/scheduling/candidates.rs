@@ -20,6 +20,9 @@ use std::sync::Arc;
 /// Most zones that are told apart: one bit each. No region has more than three.
 pub(super) const MOST_ZONES: usize = 32;
 
+/// Place of a candidate among those of its pool.
+pub(super) type Place = u32;
+
 /// A VM size at a capacity type, in all zones where the pool may buy it.
 #[derive(Debug)]
 pub(super) struct Candidate {
@@ -50,6 +53,8 @@ pub(super) struct Offers {
     pub(super) zones: Arc<[Zone]>,
     /// Cheapest first.
     pub(super) candidates: Vec<Candidate>,
+    /// Of all candidates, those that no cheaper one beats.
+    pub(super) front: Vec<Place>,
     /// Ports of every node that its DaemonSets take.
     pub(super) daemon_ports: Vec<HostPort>,
     /// Fields of the class for which the pool buys nothing at all.
@@ -127,7 +132,30 @@ impl Offers {
             snapshot.classes().get(&pool.class).filter(|class| types.is_empty() && !class.unhonoured.is_empty());
         let unhonoured = class.map(|class| Arc::from(class.unhonoured.join(", ")));
         let daemon_ports = daemon_ports(snapshot, &labels, &pool.taints);
-        Self { pool: Arc::clone(pool), labels, zones: Arc::clone(zones), candidates, daemon_ports, unhonoured }
+        let (pool, zones, front) = (Arc::clone(pool), Arc::clone(zones), Vec::new());
+        let mut offers = Self { pool, labels, zones, candidates, front, daemon_ports, unhonoured };
+        offers.front = offers.front_of(&offers.all(), |_| true);
+        offers
+    }
+
+    /// All candidates with their zones.
+    pub(super) fn all(&self) -> Vec<(Place, u32)> {
+        self.candidates.iter().zip(0..).map(|(candidate, place)| (place, candidate.zones)).collect()
+    }
+
+    /// Those that no other beats: at most its price, at least its room, in all its zones. They are in the order of prices.
+    pub(super) fn front_of(&self, all: &[(Place, u32)], allowed: impl Fn(&Candidate) -> bool) -> Vec<Place> {
+        let mut front: Vec<(Place, u32)> = Vec::new();
+        for (place, zones) in all {
+            let candidate = &self.candidates[*place as usize];
+            let beats = |(kept, in_zones): &(Place, u32)| {
+                zones & !in_zones == 0 && candidate.room.fits(&self.candidates[*kept as usize].room)
+            };
+            if !front.iter().rev().any(beats) && allowed(candidate) {
+                front.push((*place, *zones));
+            }
+        }
+        front.into_iter().map(|(place, _)| place).collect()
     }
 
     /// Bits of the zones in which a node of each candidate is let through by a filter; none at all where the pool has a

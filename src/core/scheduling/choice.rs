@@ -6,7 +6,7 @@
 
 use super::allowance::Allowance;
 use super::axes::{Axes, AxisId, Domain};
-use super::candidates::{Candidate, Offers};
+use super::candidates::{Candidate, Offers, Place};
 use super::filter::{FilterId, Filters};
 use crate::cluster::pool::NodePool;
 use crate::resources::Resources;
@@ -15,9 +15,6 @@ use std::sync::Arc;
 
 /// Number of a choice.
 pub(super) type ChoiceId = u32;
-
-/// Place of a candidate among those of its pool, which are in the order of their prices.
-pub(super) type Place = u32;
 
 /// What narrows a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,8 +59,7 @@ impl Choices {
             accepted: BTreeMap::new(),
         };
         for (number, offers) in offers.iter().enumerate() {
-            let every = offers.candidates.iter().enumerate().map(|(place, c)| (place as Place, c.zones));
-            let root = choices.add(number, every.collect());
+            let root = choices.add(number, offers.all().into(), offers.front.clone());
             choices.roots.push(root);
         }
         choices
@@ -131,7 +127,8 @@ impl Choices {
         } else if kept[..] == all[..] {
             Some(choice)
         } else {
-            Some(self.add(pool, kept))
+            let front = self.offers[pool].front_of(&kept, |_| true);
+            Some(self.add(pool, kept.into(), front))
         };
         self.narrowed.insert((choice, by), narrowed);
         narrowed
@@ -208,18 +205,16 @@ impl Choices {
     }
 
     /// Drops what may no longer be bought from the front, and those that it beat come to the fore.
-    pub(super) fn renew_front(&mut self, choice: ChoiceId, allowance: &Allowance) {
+    fn renew_front(&mut self, choice: ChoiceId, allowance: &Allowance) {
         let Choice { offers, all, .. } = &self.all[choice as usize];
         let offers = &self.offers[*offers];
-        let allowed = |place: Place| allowance.allows(&offers.pool, &offers.candidates[place as usize]);
-        let front = front(offers, all, allowed);
+        let front = offers.front_of(all, |candidate| allowance.allows(&offers.pool, candidate));
         self.all[choice as usize].front = front;
     }
 
-    fn add(&mut self, pool: usize, all: Vec<(Place, u32)>) -> ChoiceId {
+    fn add(&mut self, pool: usize, all: Arc<[(Place, u32)]>, front: Vec<Place>) -> ChoiceId {
         let zones = all.iter().fold(0, |mask, (_, zones)| mask | zones);
-        let front = front(&self.offers[pool], &all, |_| true);
-        self.all.push(Choice { offers: pool, zones, all: all.into(), front });
+        self.all.push(Choice { offers: pool, zones, all, front });
         self.all.len() as ChoiceId - 1
     }
 
@@ -242,19 +237,4 @@ fn is_allowed(allowance: &Allowance, pool: &NodePool, candidate: &Candidate, own
 /// Candidates with those of their zones that are in a mask, as far as there are any.
 fn kept(all: &[(Place, u32)], mask: impl Fn(Place) -> u32) -> Vec<(Place, u32)> {
     all.iter().map(|(place, zones)| (*place, zones & mask(*place))).filter(|(_, zones)| *zones != 0).collect()
-}
-
-/// Those that no other beats: at most its price, at least its room, in all its zones. They are in the order of prices.
-fn front(offers: &Offers, all: &[(Place, u32)], allowed: impl Fn(Place) -> bool) -> Vec<Place> {
-    let mut front: Vec<(Place, u32)> = Vec::new();
-    for (place, zones) in all {
-        let room = &offers.candidates[*place as usize].room;
-        let beats = |(kept, in_zones): &(Place, u32)| {
-            zones & !in_zones == 0 && room.fits(&offers.candidates[*kept as usize].room)
-        };
-        if !front.iter().rev().any(beats) && allowed(*place) {
-            front.push((*place, *zones));
-        }
-    }
-    front.into_iter().map(|(place, _)| place).collect()
 }

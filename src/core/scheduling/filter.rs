@@ -59,7 +59,7 @@ impl NodeFilter {
     /// The first taint that keeps the pod away.
     pub(super) fn untolerated<'t>(&self, taints: &'t [Taint]) -> Option<&'t Taint> {
         let mut hard = taints.iter().filter(|taint| self.avoids || taint.effect != TaintEffect::PreferNoSchedule);
-        hard.find(|taint| !self.tolerations.iter().any(|toleration| toleration.covers(taint)))
+        hard.find(|taint| !Toleration::any_covers(&self.tolerations, taint))
     }
 }
 

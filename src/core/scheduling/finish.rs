@@ -1,7 +1,8 @@
 //! Finishing: what comes of a simulation for whoever asked for it?
 
 use super::allowance::Allowance;
-use super::candidates::{Candidate, Offers};
+use super::axes::ZONE;
+use super::candidates::{Candidate, MOST_ZONES, Offers};
 use super::open::{NodeId, OpenNode, Shop};
 use super::outcome::{NewNode, Outcome, Placement, Target};
 use super::solve::{Seat, Solver};
@@ -32,19 +33,18 @@ pub(super) fn finish(solver: &Solver, outcome: &mut Outcome) {
     }
     // Nodes that may be in any of several zones go where there are fewest, but open up no zone that somebody who is to be
     // even over zones does not know of.
-    let mut in_zone: Vec<u32> = (0..32).map(|zone| solver.shop.nodes_in(zone)).collect();
+    let mut in_zone: Vec<u32> = (0..MOST_ZONES as u32).map(|zone| solver.shop.nodes_in(zone)).collect();
     for (node, pods) in pods.into_iter().enumerate() {
-        let weights: Vec<u32> = if solver.shop.zone(node).is_some() {
-            in_zone.clone()
-        } else {
-            in_zone.iter().zip(0..).map(|(nodes, zone)| solver.would_open(node, zone) * MANY + nodes).collect()
-        };
-        let new = new_node(&solver.shop, node, pods, &weights);
-        if let Some(first) = new.offerings.first().filter(|_| solver.shop.zone(node).is_none()) {
-            let offers = solver.shop.choices.offers(solver.shop.choices.get(solver.shop.nodes[node].choice).offers);
-            let zone = offers.zones.iter().position(|zone| *zone == first.key.zone);
-            zone.into_iter().for_each(|zone| in_zone[zone] += 1);
+        if solver.shop.zone(node).is_some() {
+            outcome.new.push(new_node(&solver.shop, node, pods, &in_zone));
+            continue;
         }
+        let weights: Vec<u32> =
+            in_zone.iter().zip(0..).map(|(nodes, zone)| solver.would_open(node, zone) * MANY + nodes).collect();
+        let new = new_node(&solver.shop, node, pods, &weights);
+        let first = new.offerings.first().map(|offering| offering.key.zone.text());
+        let zone = first.and_then(|zone| solver.known.topology.axes.known(ZONE, &zone));
+        zone.into_iter().for_each(|zone| in_zone[zone as usize] += 1);
         outcome.new.push(new);
     }
 }

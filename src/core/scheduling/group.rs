@@ -50,8 +50,8 @@ pub(super) struct Group {
 /// Groups by a label that their pods must have; those that ask for no single one stand by themselves.
 #[derive(Debug, Default)]
 pub(super) struct ByLabel {
-    pub(super) by: BTreeMap<(Arc<str>, Arc<str>), Vec<GroupId>>,
-    pub(super) rest: Vec<GroupId>,
+    by: BTreeMap<(Arc<str>, Arc<str>), Vec<GroupId>>,
+    rest: Vec<GroupId>,
 }
 
 /// True when a group of this sort counts pods of a shape.
@@ -104,6 +104,16 @@ impl ByLabel {
 }
 
 impl Group {
+    /// True when pods on a node count, of which it is said which filters let it through.
+    pub(super) fn takes(&self, accepts: impl Fn(&NodeFilter) -> bool) -> bool {
+        self.identity.filter.as_deref().is_none_or(accepts)
+    }
+
+    /// True when a node is, or will be, in a domain.
+    pub(super) fn knows(&self, domain: Domain) -> bool {
+        self.domains.get(domain as usize).is_some_and(|there| *there)
+    }
+
     pub(super) fn at(&self, domain: Domain) -> u32 {
         self.counts.get(domain as usize).copied().unwrap_or(0)
     }
@@ -132,7 +142,7 @@ impl Group {
         }
         let seen = self.domains.iter().enumerate().filter(|(_, there)| **there).map(|(domain, _)| domain as Domain);
         let offered = offered.into_iter().flatten().copied();
-        let more = offered.clone().filter(|domain| !self.domains.get(*domain as usize).is_some_and(|there| *there));
+        let more = offered.filter(|domain| !self.knows(*domain));
         let (mut least, mut number) = (u32::MAX, 0);
         for domain in seen.chain(more) {
             least = least.min(self.at(domain));

@@ -69,8 +69,8 @@ impl Kinds {
         &self.all[kind].shape.requests
     }
 
-    /// The kinds of a shape with such volumes; `avoids` says that its pods had better not come to the nodes of some pool. `learn` is told of each new one:
-    /// the shape with what is asked for, and as it is.
+    /// The kinds of a shape with such volumes; `avoids` says that its pods had better not come to the nodes of some pool.
+    /// `learn` is told of each new one: the shape with what is asked for, and as it is.
     pub(super) fn of(
         &mut self,
         shape: &Arc<PodShape>,

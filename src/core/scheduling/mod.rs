@@ -96,19 +96,19 @@ fn solved(input: Input<'_>, pods: &[Arc<Pod>], explained: usize) -> Outcome {
         let shape = &pod.shape;
         shape.affinity.is_some() || shape.preferences.is_some() || !shape.spread.is_empty()
     });
-    let (mut outcome, mut attempts) = (Outcome::default(), 0);
     let mut foreseen = Surprises::new();
-    let mut attempt = || loop {
-        let mut solver = Solver::new(input, &leaving, is_topological, std::mem::take(&mut foreseen));
+    let mut attempts = 1..=MOST_ATTEMPTS;
+    let (mut solver, homeless, refused) = loop {
+        attempts.next();
+        let mut solver = Solver::new(input, &leaving, is_topological, foreseen);
         let (waiting, refused) = waiting(input, pods, &mut solver);
         let homeless = solver.solve(waiting);
-        attempts += 1;
-        match solver.known.topology.surprises().filter(|_| attempts < MOST_ATTEMPTS) {
+        match solver.known.topology.surprises().filter(|_| !attempts.is_empty()) {
             Some(surprises) => foreseen = surprises,
-            None => return (solver, homeless, refused),
+            None => break (solver, homeless, refused),
         }
     };
-    let (mut solver, homeless, refused) = attempt();
+    let mut outcome = Outcome::default();
     refused.into_iter().for_each(|(pod, why)| outcome.refuse(vec![pod], vec![(None, why)]));
     finish::finish(&solver, &mut outcome);
     for demand in homeless {

@@ -1,12 +1,13 @@
 //! Offers: where may new nodes for a kind lie, and what leaves it no place?
 
 use super::axes::{AxisId, Domain, HOST, ZONE};
+use super::candidates::Candidate;
 use super::choice::Narrowing;
 use super::kinds::{Family, KindId};
 use super::open::NodeId;
 use super::outcome::WhyNot;
 use super::solve::Solver;
-use super::topology::{Unmet, bit, zones};
+use super::topology::{Unmet, zones};
 use super::why::topology_of;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +16,6 @@ impl Solver {
     /// The constraint that leaves pods of a kind no place, if it is one.
     pub(super) fn unmet(&self, kind: KindId) -> Option<WhyNot> {
         let topology = &self.known.topology;
-        let empty = self.known.site_of(self.shop.nodes.len());
         let lacks = |axis: &AxisId| *axis > ZONE && topology.unmet(kind, *axis, None).is_some();
         for axis in topology.asked_axes(kind).filter(lacks) {
             let choices = &self.shop.choices;
@@ -29,7 +29,8 @@ impl Solver {
         }
         let of_zones: Vec<Option<Unmet>> =
             zones(self.all_zones()).map(|zone| topology.unmet(kind, ZONE, Some(zone))).collect();
-        let unmet = topology.unmet(kind, HOST, Some(empty)).or_else(|| of_zones.into_iter().min().flatten());
+        let unmet =
+            topology.unmet(kind, HOST, Some(self.empty_host())).or_else(|| of_zones.into_iter().min().flatten());
         unmet.map(topology_of)
     }
 
@@ -38,7 +39,7 @@ impl Solver {
         family.steps.iter().for_each(|kind| self.offer_to(*kind, family.bare));
     }
 
-    pub(super) fn offer_to(&mut self, kind: KindId, bare: KindId) {
+    fn offer_to(&mut self, kind: KindId, bare: KindId) {
         let axes: BTreeSet<AxisId> = self.known.topology.asked_axes(kind).filter(|axis| *axis != HOST).collect();
         for axis in axes {
             let mut domains: BTreeSet<Domain> = BTreeSet::new();
@@ -49,7 +50,7 @@ impl Solver {
                 else {
                     continue;
                 };
-                let holds = |candidate: &super::candidates::Candidate| {
+                let holds = |candidate: &Candidate| {
                     candidate.holds(want.requests, want.disks) && self.shop.allowance.quota_allows(candidate)
                 };
                 if axis == ZONE {
@@ -69,11 +70,6 @@ impl Solver {
         let pool = self.shop.choices.offers(self.shop.choices.get(open.choice).offers);
         let best = &pool.candidates[open.best as usize];
         self.known.topology.would_be_new(ZONE, zone, |filter| pool.lets(filter, best, 1 << zone))
-    }
-
-    /// Bits of the zones that bins lie in.
-    pub(super) fn zones_of_bins(&self) -> u32 {
-        (0..self.bins.len()).fold(0, |mask, site| mask | bit(self.bins.zone(site)))
     }
 
     /// Bits of the zones of everything that may be bought.

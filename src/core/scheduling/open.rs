@@ -4,7 +4,8 @@
 
 use super::allowance::Allowance;
 use super::axes::{Axes, AxisId, Domain, ZONE};
-use super::choice::{ChoiceId, Choices, Place};
+use super::candidates::{MOST_ZONES, Place};
+use super::choice::{ChoiceId, Choices};
 use crate::cluster::pod::HostPort;
 use crate::resources::Resources;
 
@@ -68,7 +69,7 @@ impl Growth {
 
 impl Shop {
     pub(super) fn new(choices: Choices, allowance: Allowance) -> Self {
-        Self { choices, allowance, nodes: Vec::new(), ports: Vec::new(), in_zone: vec![0; 32] }
+        Self { choices, allowance, nodes: Vec::new(), ports: Vec::new(), in_zone: vec![0; MOST_ZONES] }
     }
 
     /// What an open node would become with one more pod, narrowed to `choice` for it; `None` when it cannot take it.
@@ -76,7 +77,7 @@ impl Shop {
         let open = &self.nodes[node];
         let (before, best, mut requests) = (open.choice, open.best, open.requests.clone());
         requests.add(want.requests);
-        if !want.ports.is_empty() && !self.ports_are_free(node, want.ports) {
+        if !self.ports_are_free(node, want.ports) {
             return None;
         }
         let disks = self.nodes[node].disks + want.disks;
@@ -94,8 +95,7 @@ impl Shop {
     /// The cheapest new node of a pool for one pod, narrowed to `choice` for it: what it would be, and its price.
     pub(super) fn alone(&mut self, choice: ChoiceId, want: Want<'_>) -> Option<Growth> {
         let taken = &self.choices.offers(self.choices.get(choice).offers).daemon_ports;
-        let conflict = want.ports.iter().any(|port| taken.iter().any(|other| other.conflicts(port)));
-        if self.allowance.nodes == 0 || conflict {
+        if self.allowance.nodes == 0 || !HostPort::all_free(want.ports, taken) {
             return None;
         }
         let best = self.choices.cheapest(choice, 0, (want.requests, want.disks), (&self.allowance, None))?;
@@ -138,7 +138,7 @@ impl Shop {
     }
 
     /// Bits of the zones that an open node may still be in.
-    pub(super) fn zones(&self, node: NodeId) -> u32 {
+    fn zones(&self, node: NodeId) -> u32 {
         self.choices.get(self.nodes[node].choice).zones
     }
 
@@ -165,8 +165,7 @@ impl Shop {
         let pool = self.choices.get(self.nodes[node].choice).offers;
         let daemons = self.choices.offers(pool).daemon_ports.iter();
         let pods = self.ports.iter().filter(|(other, _)| *other == node).map(|(_, port)| port);
-        let taken: Vec<&HostPort> = daemons.chain(pods).collect();
-        !ports.iter().any(|port| taken.iter().any(|other| other.conflicts(port)))
+        HostPort::all_free(ports, daemons.chain(pods))
     }
 
     fn settled(&mut self, choice: ChoiceId) {

@@ -9,7 +9,7 @@ use super::open::{Growth, NodeId};
 use super::search::Search;
 use super::solve::{Known, Seat, Solver};
 use super::topology::{Topology, bit, zones};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 impl Solver {
     /// Places pods one by one, since the place of each matters to the next.
@@ -67,11 +67,8 @@ impl Solver {
     }
 
     /// A bin for one pod, which is taken.
-    pub(super) fn seat_in_bins(&mut self, kind: KindId, from: &mut BTreeMap<Option<Domain>, usize>) -> Option<usize> {
-        for zone in self.zones_in_order(kind, |solver| {
-            let zones: BTreeSet<Domain> = (0..solver.bins.len()).filter_map(|site| solver.bins.zone(site)).collect();
-            zones.into_iter().collect()
-        }) {
+    fn seat_in_bins(&mut self, kind: KindId, from: &mut BTreeMap<Option<Domain>, usize>) -> Option<usize> {
+        for zone in self.zones_in_order(kind, self.bins.zones().iter().copied()) {
             let start = from.entry(zone).or_insert(0);
             if let Some(site) = find_bin(&self.known, &mut self.bins, (kind, zone), start) {
                 self.take_bin(site, kind, 1);
@@ -82,7 +79,7 @@ impl Solver {
     }
 
     /// An open node for one pod, which is taken; opened for it, where that is cheaper.
-    pub(super) fn seat_on_new(
+    fn seat_on_new(
         &mut self,
         kind: KindId,
         bare: KindId,
@@ -91,7 +88,7 @@ impl Solver {
         // Each turn either ends or takes a zone from those on offer.
         for _ in 0..=MOST_ZONES {
             let mut barren = Vec::new();
-            for zone in self.zones_in_order(kind, |solver| zones(solver.all_zones()).collect()) {
+            for zone in self.zones_in_order(kind, zones(self.all_zones())) {
                 let search = searches.entry((kind, zone)).or_insert_with(|| Search::new(kind, zone, &self.known));
                 let best = search.best(&mut self.shop, &self.known);
                 let alone = search.alone(&mut self.shop, &self.known);
@@ -123,27 +120,28 @@ impl Solver {
 
     /// The cheapest node of its own for a pod of a kind, in one zone if one is given.
     pub(super) fn alone(&mut self, kind: KindId, zone: Option<Domain>) -> Option<Growth> {
-        let host = self.known.site_of(self.shop.nodes.len());
-        let open = self.known.topology.allows(kind, HOST, Some(host));
+        let open = self.known.topology.allows(kind, HOST, Some(self.empty_host()));
         open.then(|| Search::new(kind, zone, &self.known).alone(&mut self.shop, &self.known)).flatten()
     }
 
     /// Thinks of a new node for a pod of a kind, if its constraints allow it an empty host.
-    pub(super) fn open(&mut self, kind: KindId, alone: Growth) -> Option<(NodeId, Growth)> {
-        let host = self.known.site_of(self.shop.nodes.len());
-        if !self.known.topology.allows(kind, HOST, Some(host)) {
-            return None;
-        }
-        Some((self.shop.open(alone.choice, alone.best), alone))
+    fn open(&mut self, kind: KindId, alone: Growth) -> Option<(NodeId, Growth)> {
+        let open = self.known.topology.allows(kind, HOST, Some(self.empty_host()));
+        open.then(|| (self.shop.open(alone.choice, alone.best), alone))
+    }
+
+    /// The host that the next new node would be.
+    pub(super) fn empty_host(&self) -> Domain {
+        self.known.site_of(self.shop.nodes.len())
     }
 
     /// The zones that are open to the next pod of a kind, best first; once none in particular where no zone matters to it.
-    pub(super) fn zones_in_order(&self, kind: KindId, all: impl Fn(&Self) -> Vec<Domain>) -> Vec<Option<Domain>> {
+    pub(super) fn zones_in_order(&self, kind: KindId, all: impl Iterator<Item = Domain>) -> Vec<Option<Domain>> {
         let topology = &self.known.topology;
         if topology.asked_axes(kind).all(|axis| axis != ZONE) {
             return vec![None];
         }
-        let weighed = all(self).into_iter().map(|zone| (self.shop.nodes_in(zone), zone));
+        let weighed = all.map(|zone| (self.shop.nodes_in(zone), zone));
         topology.in_order(kind, ZONE, weighed).into_iter().map(Some).collect()
     }
 
@@ -197,7 +195,7 @@ impl Solver {
     }
 
     /// A node whose pods are counted by zone must be in one: where it may be in several, the one with the fewest nodes.
-    pub(super) fn in_one_zone(&mut self, node: NodeId, growth: Growth, kind: KindId) -> Growth {
+    fn in_one_zone(&mut self, node: NodeId, growth: Growth, kind: KindId) -> Growth {
         let open = self.shop.choices.get(growth.choice).zones;
         if open.is_power_of_two() || !self.known.topology.matters(kind, ZONE) {
             return growth;
@@ -211,7 +209,7 @@ impl Solver {
 }
 
 /// Counts pods that were put in a bin.
-pub(super) fn count_in_bin(topology: &mut Topology, bins: &Bins, (kind, pods): (KindId, u32), site: usize) {
+fn count_in_bin(topology: &mut Topology, bins: &Bins, (kind, pods): (KindId, u32), site: usize) {
     let axes: Vec<Option<Domain>> =
         (0..topology.axes.len()).map(|axis| bins.domain(site, axis, &mut topology.axes)).collect();
     topology.count(kind, pods, |axis| axes[axis], |filter| bins.lets(site, filter));

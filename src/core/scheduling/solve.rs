@@ -18,7 +18,7 @@ use super::kinds::{Demand, Family, KindId, Kinds, Volumes, order};
 use super::open::{NodeId, Shop};
 use super::topology::{Surprises, Topology};
 use crate::catalog::OfferingKey;
-use crate::cluster::pod::{Pod, PodShape, Taint, TaintEffect};
+use crate::cluster::pod::{Pod, PodShape, Taint, TaintEffect, Toleration};
 use crate::names::{ClaimName, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -198,7 +198,7 @@ impl Solver {
 /// True when pods of a shape had better not come to nodes with these taints.
 fn prefers_none(taints: &[Taint], shape: &PodShape) -> bool {
     let soft = taints.iter().filter(|taint| taint.effect == TaintEffect::PreferNoSchedule);
-    soft.into_iter().any(|taint| !shape.tolerations.iter().any(|toleration| toleration.covers(taint)))
+    soft.into_iter().any(|taint| !Toleration::any_covers(&shape.tolerations, taint))
 }
 
 /// Topology keys that a shape names.

@@ -193,8 +193,9 @@ impl Standing {
 
     fn look_up_by_zone(&mut self, pod: &Arc<Pod>, kind: KindId) -> Result<Result<Spot, Nowhere>, Unknown> {
         let mut nowhere = None;
-        let all = zones(self.solver.all_zones() | self.solver.zones_of_bins());
-        let order = self.solver.known.topology.in_order(kind, ZONE, all.map(|zone| (0, zone)));
+        let all: BTreeSet<Domain> =
+            zones(self.solver.all_zones()).chain(self.solver.bins.zones().iter().copied()).collect();
+        let order = self.solver.known.topology.in_order(kind, ZONE, all.into_iter().map(|zone| (0, zone)));
         // kube-scheduler takes what there is before anybody makes a node.
         if let Some(spot) = order.iter().find_map(|zone| self.find_in(pod, Some(*zone))) {
             return Ok(Ok(spot));
@@ -248,7 +249,7 @@ impl Standing {
         let (kind, growth) = family.steps.iter().find_map(|kind| {
             let zones = match zone {
                 Some(zone) => vec![Some(zone)],
-                None => self.solver.zones_in_order(*kind, |solver| zones(solver.all_zones()).collect()),
+                None => self.solver.zones_in_order(*kind, zones(self.solver.all_zones())),
             };
             zones.into_iter().find_map(|zone| Some((*kind, self.solver.alone(*kind, zone)?)))
         })?;

@@ -6,6 +6,7 @@
 
 use super::axes::{Axes, AxisId, Domain, HOST};
 use super::bins::Bins;
+use super::candidates::MOST_ZONES;
 use super::filter::NodeFilter;
 use super::ground::Ground;
 use super::group::{ByLabel, Counting, Group, GroupId, Identity, counts, exact};
@@ -153,14 +154,14 @@ impl Topology {
     /// A node will be there that was not: its domain counts for those whose filters let it through.
     pub(super) fn see(&mut self, axis: AxisId, domain: Domain, accepts: impl Fn(&NodeFilter) -> bool) {
         for group in self.groups.iter_mut().filter(|group| group.identity.axis == axis) {
-            let seen = group.domains.get(domain as usize).is_some_and(|there| *there);
-            if seen || !group.identity.filter.as_deref().is_none_or(&accepts) {
+            if group.knows(domain) || !group.takes(&accepts) {
                 continue;
             }
             group.see(domain);
+            // Kinds that are still to be placed will reckon with it.
             let unaware = |kind: &u32| {
                 let offered = self.links[*kind as usize].offered.get(&axis);
-                !offered.is_some_and(|offered| offered.contains(&domain))
+                offered.is_some_and(|offered| !offered.contains(&domain))
             };
             if group.total > 0 && group.even.iter().any(unaware) {
                 self.surprises.entry(group.identity.clone()).or_default().insert(domain);
@@ -183,20 +184,19 @@ impl Topology {
     /// How many groups would see a domain for the first time if such a node were there.
     pub(super) fn would_be_new(&self, axis: AxisId, domain: Domain, accepts: impl Fn(&NodeFilter) -> bool) -> u32 {
         let on_axis = self.groups.iter().filter(|group| group.identity.axis == axis);
-        let unseen = on_axis.filter(|group| !group.domains.get(domain as usize).is_some_and(|there| *there));
-        unseen.filter(|group| group.identity.filter.as_deref().is_none_or(&accepts)).count() as u32
+        on_axis.filter(|group| !group.knows(domain) && group.takes(&accepts)).count() as u32
     }
 
     /// Axes on which a kind asks for something.
     pub(super) fn asked_axes(&self, kind: usize) -> impl Iterator<Item = AxisId> {
-        self.links[kind].asks.iter().map(|ask| self.groups[ask.group() as usize].identity.axis)
+        self.links[kind].asks.iter().map(|ask| self.axis_of(ask.group()))
     }
 
     /// True when the place of such a pod on this axis matters to itself or to others.
     pub(super) fn matters(&self, kind: usize, axis: AxisId) -> bool {
         let links = &self.links[kind];
         let groups = links.asks.iter().map(|ask| ask.group()).chain(links.counted.iter().copied());
-        groups.into_iter().any(|group| self.groups[group as usize].identity.axis == axis)
+        groups.into_iter().any(|group| self.axis_of(group) == axis)
     }
 
     /// True when a pod of a kind may go to a domain, so far as the axis is concerned; `None` is a place without the label.
@@ -234,7 +234,7 @@ impl Topology {
     /// True when a kind asks for the neighbourhood of other pods on an axis.
     pub(super) fn wants_company(&self, kind: usize, axis: AxisId) -> bool {
         let near = |ask: &&Ask| matches!(ask, Ask::Near { .. });
-        self.links[kind].asks.iter().filter(near).any(|ask| self.groups[ask.group() as usize].identity.axis == axis)
+        self.links[kind].asks.iter().filter(near).any(|ask| self.axis_of(ask.group()) == axis)
     }
 
     /// The domains of `among` that a pod of a kind may go to, those with the fewest pods that its constraints count first;
@@ -270,13 +270,14 @@ impl Topology {
     ) {
         for group in &self.links[kind].counted {
             let group = &mut self.groups[*group as usize];
-            if group.identity.filter.as_deref().is_some_and(|filter| !accepts(filter)) {
-                continue;
-            }
-            if let Some(domain) = domain(group.identity.axis) {
+            if let Some(domain) = domain(group.identity.axis).filter(|_| group.takes(&accepts)) {
                 group.add(domain, pods);
             }
         }
+    }
+
+    fn axis_of(&self, group: GroupId) -> AxisId {
+        self.groups[group as usize].identity.axis
     }
 
     fn is_first(&self, links: &Links) -> bool {
@@ -338,7 +339,9 @@ impl Topology {
         if axis != HOST {
             domains.iter().flatten().for_each(|domain| group.see(*domain));
         }
-        for (_, places) in self.ground.pods.iter().filter(|(shape, _)| self.counts(&identity.counting, shape)) {
+        for (_, places) in
+            self.ground.pods.iter().filter(|(shape, _)| counts(&self.namespaces, &identity.counting, shape))
+        {
             for (place, pods) in places {
                 if let Some(domain) = domains[*place as usize] {
                     group.add(domain, *pods);
@@ -368,13 +371,9 @@ impl Topology {
             if self.means(term, &own) {
                 self.links[kind as usize].asks.push(Ask::Apart { group: number });
             }
-        } else if self.counts(counting, &own) {
+        } else if counts(&self.namespaces, counting, &own) {
             self.links[kind as usize].counted.push(number);
         }
-    }
-
-    fn counts(&self, counting: &Counting, shape: &PodShape) -> bool {
-        counts(&self.namespaces, counting, shape)
     }
 
     fn means(&self, term: &PodTerm, shape: &PodShape) -> bool {
@@ -384,10 +383,10 @@ impl Topology {
 
 /// The domains of a mask of zones.
 pub(super) fn zones(mask: u32) -> impl Iterator<Item = Domain> + Clone {
-    (0..32).filter(move |bit| mask & (1 << bit) != 0)
+    (0..MOST_ZONES as u32).filter(move |bit| mask & (1 << bit) != 0)
 }
 
 /// A zone's bit; none where there are too many zones.
 pub(super) fn bit(zone: Option<Domain>) -> u32 {
-    zone.filter(|zone| *zone < 32).map_or(0, |zone| 1 << zone)
+    zone.filter(|zone| *zone < MOST_ZONES as u32).map_or(0, |zone| 1 << zone)
 }

@@ -84,9 +84,6 @@ impl fmt::Display for PoolWaterfall {
     }
 }
 
-/// Candidates that are left, with the bits of their zones.
-type Left<'o> = Vec<(&'o Candidate, u32)>;
-
 /// The waterfalls of all pools for pods of a kind.
 pub(super) fn waterfalls(solver: &Solver, kind: KindId) -> Vec<PoolWaterfall> {
     let unmet = solver.unmet(kind);
@@ -96,49 +93,52 @@ pub(super) fn waterfalls(solver: &Solver, kind: KindId) -> Vec<PoolWaterfall> {
 
 fn of_pool(solver: &Solver, kind: KindId, offers: &Offers, unmet: Option<WhyNot>) -> PoolWaterfall {
     let filter = solver.known.filters.get(solver.known.kinds.get(kind).filter);
-    let mut fall = Fall { steps: Vec::new(), left: offers.candidates.iter().map(|c| (c, c.zones)).collect() };
+    let left = offers.candidates.iter().map(|candidate| candidate.zones).collect();
+    let mut fall = Fall { offers, steps: Vec::new(), left };
     fall.note(StepWhat::Offered);
     if let Some(taint) = filter.untolerated(&offers.pool.taints) {
-        fall.keep(StepWhat::Taint(Arc::clone(&taint.key)), |_, _| 0);
+        fall.keep(StepWhat::Taint(Arc::clone(&taint.key)), |_| false);
     }
     for (key, asked) in filter.selector.iter() {
         let mut only = Requirements::new();
         only.add(key, asked.clone());
-        let accepted = accepted(offers, NodeFilter { selector: only, ..tolerant() });
-        fall.keep(StepWhat::Label(Arc::clone(key), asked.to_string()), |c, zones| zones & accepted(c));
+        let filter = NodeFilter { selector: only, ..tolerant() };
+        fall.keep_zones(StepWhat::Label(Arc::clone(key), asked.to_string()), &offers.accepted(&filter));
     }
     for list in &filter.alternatives {
-        let accepted = accepted(offers, NodeFilter { alternatives: vec![list.clone()], ..tolerant() });
-        fall.keep(StepWhat::Alternatives(list.len()), |c, zones| zones & accepted(c));
+        let filter = NodeFilter { alternatives: vec![list.clone()], ..tolerant() };
+        fall.keep_zones(StepWhat::Alternatives(list.len()), &offers.accepted(&filter));
     }
     let requests = solver.known.kinds.requests(kind);
     let disks = solver.known.kinds.get(kind).disks;
     let allowance = &solver.shop.allowance;
-    let when = |holds: bool, zones: u32| if holds { zones } else { 0 };
-    fall.keep(StepWhat::Room, |c, zones| when(c.holds(requests, disks), zones));
-    fall.keep(StepWhat::Limits, |c, zones| {
-        when(allowance.within_limits(&offers.pool, &c.instance.capacity, None), zones)
-    });
-    fall.keep(StepWhat::Quota, |c, zones| when(allowance.quota_allows(c), zones));
+    fall.keep(StepWhat::Room, |c| c.holds(requests, disks));
+    fall.keep(StepWhat::Limits, |c| allowance.within_limits(&offers.pool, &c.instance.capacity, None));
+    fall.keep(StepWhat::Quota, |c| allowance.quota_allows(c));
     if let Some(why) = unmet {
-        fall.keep(StepWhat::Topology(why), |_, _| 0);
+        fall.keep(StepWhat::Topology(why), |_| false);
     }
     PoolWaterfall { pool: offers.pool.name.clone(), steps: fall.steps }
 }
 
 struct Fall<'o> {
+    offers: &'o Offers,
     steps: Vec<PoolStep>,
-    left: Left<'o>,
+    /// By candidate: bits of the zones that are left.
+    left: Vec<u32>,
 }
 
-impl<'o> Fall<'o> {
-    /// Keeps what has zones left; a step that takes nothing away is none.
-    fn keep(&mut self, what: StepWhat, zones: impl Fn(&'o Candidate, u32) -> u32) {
-        if self.left.is_empty() {
-            return;
-        }
+impl Fall<'_> {
+    /// Keeps the candidates of which something holds.
+    fn keep(&mut self, what: StepWhat, holds: impl Fn(&Candidate) -> bool) {
+        let zones: Vec<u32> = self.offers.candidates.iter().map(|c| if holds(c) { u32::MAX } else { 0 }).collect();
+        self.keep_zones(what, &zones);
+    }
+
+    /// Keeps these zones of each candidate; a step that takes nothing away is none.
+    fn keep_zones(&mut self, what: StepWhat, zones: &[u32]) {
         let before = self.count();
-        self.left = self.left.iter().map(|(c, open)| (*c, zones(c, *open))).filter(|(_, zones)| *zones != 0).collect();
+        self.left.iter_mut().zip(zones).for_each(|(left, zones)| *left &= zones);
         if self.count() != before {
             self.note(what);
         }
@@ -151,8 +151,9 @@ impl<'o> Fall<'o> {
 
     /// Sizes and offerings that are left.
     fn count(&self) -> (usize, usize) {
-        let sizes: BTreeSet<_> = self.left.iter().map(|(c, _)| &c.instance.facts.name).collect();
-        (sizes.len(), self.left.iter().map(|(_, zones)| zones.count_ones() as usize).sum())
+        let left = self.offers.candidates.iter().zip(&self.left).filter(|(_, zones)| **zones != 0);
+        let sizes: BTreeSet<_> = left.map(|(c, _)| &c.instance.facts.name).collect();
+        (sizes.len(), self.left.iter().map(|zones| zones.count_ones() as usize).sum())
     }
 }
 
@@ -160,15 +161,4 @@ impl<'o> Fall<'o> {
 fn tolerant() -> NodeFilter {
     let any = Toleration { key: None, value: None, effect: None };
     NodeFilter { selector: Requirements::new(), alternatives: Vec::new(), tolerations: vec![any], avoids: false }
-}
-
-/// The zones of each candidate of a pool that a filter lets through.
-fn accepted(offers: &Offers, filter: NodeFilter) -> impl Fn(&Candidate) -> u32 {
-    let by_size: std::collections::BTreeMap<_, u32> = offers
-        .candidates
-        .iter()
-        .zip(offers.accepted(&filter))
-        .map(|(c, zones)| ((c.instance.facts.name.clone(), c.capacity_type), zones))
-        .collect();
-    move |c| by_size.get(&(c.instance.facts.name.clone(), c.capacity_type)).copied().unwrap_or(0)
 }

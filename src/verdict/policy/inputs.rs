@@ -3,6 +3,7 @@
 use super::Policies;
 use super::model::ParamKind;
 use napkeeper_api::manifests::{Source, items};
+use napkeeper_core::labels::NAMESPACE_NAME;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,9 +28,6 @@ pub struct Inputs {
     /// There are no other parameters than these.
     params_are_all: bool,
 }
-
-/// Label that the API server gives to every Namespace.
-pub(crate) const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
 impl Inputs {
     /// With the user who asks.

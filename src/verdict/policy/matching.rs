@@ -1,9 +1,9 @@
 //! Is this request one of those that a policy, or its binding, is about?
 
-use super::inputs::NAMESPACE_NAME;
 use super::model::{MatchPolicy, MatchResources, Operator, Requirement, ResourceRule, RuleOperation, Scope, Selector};
 use super::request::Request;
 use super::resources::Resource;
+use napkeeper_core::labels::NAMESPACE_NAME;
 use serde_json::Value;
 
 /// True, false, or not to be known from what is here, with the reason.

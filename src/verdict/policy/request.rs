@@ -1,8 +1,9 @@
 //! What would the API server say about the request that an object comes with?
 
-use super::inputs::{Inputs, NAMESPACE_NAME};
+use super::inputs::Inputs;
 use super::model::RuleOperation;
 use super::resources::Resource;
+use napkeeper_core::labels::NAMESPACE_NAME;
 use serde_json::{Map, Value, json};
 
 /// A request to create an object, or to change it.

@@ -73,14 +73,7 @@ impl Market {
         let same = |o: &&Offering| o.zone == key.zone && o.capacity_type == key.capacity_type;
         let offering = instance.offerings.iter().find(same).with_context(|| format!("there is no offering {key}"))?;
         let pool = self.pools.iter().find(|p| p.name.as_str() == pool).with_context(|| format!("no pool {pool}"))?;
-        let taints = pool.taints.iter().map(|t| {
-            let effect = match t.effect {
-                TaintEffect::NoSchedule => "NoSchedule",
-                TaintEffect::PreferNoSchedule => "PreferNoSchedule",
-                TaintEffect::NoExecute => "NoExecute",
-            };
-            json!({ "key": &*t.key, "value": &*t.value, "effect": effect })
-        });
+        let taints = pool.taints.iter().map(|taint| json!(taint));
         let (instance, offering) = (Arc::clone(instance), offering.clone());
         Ok(Bought { instance, offering, labels, taints: taints.collect() })
     }

@@ -28,7 +28,7 @@ impl Entry {
 
     /// Its pods leave it these ports.
     pub(super) fn has_ports(&self, ports: &[HostPort]) -> bool {
-        !ports.iter().any(|port| self.ports.iter().any(|taken| taken.conflicts(port)))
+        HostPort::all_free(ports, &self.ports)
     }
 
     /// The LeastAllocated score of kube-scheduler for a pod on this node: the mean free share of CPU and memory after

@@ -1,9 +1,9 @@
 //! kube-scheduler: which pod goes to which node?
 //!
 //! Filters and scores are kube-scheduler's (NodeAffinity, TaintToleration, NodeResourcesFit with LeastAllocated,
-//! NodePorts, PodTopologySpread, InterPodAffinity without what is preferred, VolumeBinding). Pods that differ in nothing that matters form a
-//! class: when one of them finds no node, the rest of the class is not tried, and later only the nodes that have
-//! changed since are looked at, so that one event does not cost pods times nodes.
+//! NodePorts, PodTopologySpread, InterPodAffinity without what is preferred, VolumeBinding). Pods that differ in nothing
+//! that matters form a class: when one of them finds no node, the rest of the class is not tried, and later only the nodes
+//! that have changed since are looked at, so that one event does not cost pods times nodes.
 
 mod book;
 mod neighbours;

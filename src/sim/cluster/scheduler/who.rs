@@ -1,12 +1,10 @@
 //! Who: which pods does a constraint look for?
 
 use napkeeper_core::cluster::pod::{Labels, PodShape, PodTerm};
+use napkeeper_core::labels::NAMESPACE_NAME;
 use napkeeper_core::names::Namespace;
 use napkeeper_core::requirements::Requirements;
 use std::sync::Arc;
-
-/// The label of a namespace with its name: the only one that namespaces have here.
-const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
 /// Pods that a constraint looks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +41,7 @@ impl Who {
     }
 }
 
-/// True when the term means pods of this shape.
+/// True when the term means pods of this shape. The label with their name is the only one that namespaces have here.
 fn means(term: &PodTerm, shape: &PodShape) -> bool {
     let labels = || Labels::from([(Arc::from(NAMESPACE_NAME), shape.namespace.text())]);
     let labels = term.namespace_selector.as_ref().map(|_| labels());
