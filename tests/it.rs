@@ -5,5 +5,6 @@ mod azure;
 mod errors;
 mod fuzz;
 mod live;
+mod scheduling;
 mod simulate;
 mod sources;

@@ -1,7 +1,7 @@
 //! The arena: what does the real kube-scheduler do with a pod?
 
 use super::super::eventually;
-use super::asks::{SANDBOXED, URGENT, USEFUL, overhead};
+use crate::scheduling::{Namespaces, SANDBOXED, Stage, URGENT, USEFUL, Verdict, overhead};
 use anyhow::{Context, Result, bail};
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
@@ -23,17 +23,10 @@ use tokio::time::Instant;
 const SAID_WITHIN: Duration = Duration::from_secs(60);
 /// So many requests are under way at once where the order does not matter.
 const AT_ONCE: usize = 8;
+/// How long pods may wait for another turn: kube-scheduler backs off by a second first.
+const ANOTHER_TURN: Duration = Duration::from_secs(4);
 /// The namespace of pods that only ask how many nodes kube-scheduler sees.
 const PROBES: &str = "probes";
-
-/// What kube-scheduler has said of a pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// It is bound to this node.
-    Bound(String),
-    /// It is unschedulable, and why.
-    Waits(String),
-}
 
 /// A control plane with nothing in it but what a round puts there.
 pub(super) struct Arena {
@@ -48,7 +41,7 @@ pub(super) struct Arena {
 
 impl Arena {
     /// A control plane with classes of pods and namespaces.
-    pub(super) async fn new(namespaces: Vec<(String, BTreeMap<String, String>)>) -> Result<Self> {
+    pub(super) async fn new(namespaces: Namespaces) -> Result<Self> {
         let plane = ControlPlane::start(Mode::Scheduling).await?;
         let client = plane.client().await?;
         for (name, value) in [URGENT, USEFUL] {
@@ -72,44 +65,7 @@ impl Arena {
         Api::namespaced(self.client.clone(), namespace.unwrap_or("default"))
     }
 
-    /// Makes nodes.
-    pub(super) async fn add_nodes(&self, nodes: &[Node]) -> Result<()> {
-        let api = Api::all(self.client.clone());
-        let made = nodes.iter().map(|node| post(&api, node, false));
-        futures::stream::iter(made).buffer_unordered(AT_ONCE).try_collect::<Vec<_>>().await?;
-        Ok(())
-    }
-
-    /// Pods as the API server would have them; none is made.
-    pub(super) async fn admitted(&self, pods: &[Pod]) -> Result<Vec<Pod>> {
-        let asked =
-            pods.iter().map(|pod| async { post(&self.pods(pod.metadata.namespace.as_deref()), pod, true).await });
-        futures::stream::iter(asked).buffered(AT_ONCE).try_collect().await
-    }
-
-    /// Makes a pod.
-    pub(super) async fn add_pod(&self, pod: &Pod) -> Result<Pod> {
-        post(&self.pods(pod.metadata.namespace.as_deref()), pod, false).await
-    }
-
-    /// What kube-scheduler says of a pod, with so many nodes before its eyes.
-    pub(super) async fn verdict(&mut self, pod: &Pod, nodes: usize) -> Result<Verdict> {
-        let uid = pod.metadata.uid.clone().context("a pod without a UID")?;
-        let until = Instant::now() + SAID_WITHIN;
-        loop {
-            match self.said.get(&uid) {
-                Some(Verdict::Waits(why)) if seen(why) != Some(nodes) => {}
-                Some(said) => return Ok(said.clone()),
-                None => {}
-            }
-            if !self.listen(until).await? {
-                bail!("{:?} within {SAID_WITHIN:?} of {:?}", self.said.get(&uid), pod.metadata.name);
-            }
-        }
-    }
-
-    /// The node that a pod that waits is bound to in the end, if it is until then.
-    pub(super) async fn bound_in_the_end(&mut self, pod: &Pod, until: Instant) -> Result<Option<String>> {
+    async fn bound_until(&mut self, pod: &Pod, until: Instant) -> Result<Option<String>> {
         let uid = pod.metadata.uid.clone().context("a pod without a UID")?;
         loop {
             if let Some(Verdict::Bound(node)) = self.said.get(&uid) {
@@ -134,28 +90,8 @@ impl Arena {
         Ok(true)
     }
 
-    /// Deletes the pods of these namespaces, or those alone that a selector names.
-    pub(super) async fn remove_pods(&mut self, namespaces: &[&str], selector: &str) -> Result<()> {
-        for namespace in namespaces {
-            let api = self.pods(Some(namespace));
-            let selected = ListParams::default().labels(selector);
-            api.delete_collection(&DeleteParams::default().grace_period(0), &selected).await?;
-            let gone = async || Ok(api.list(&selected).await?.items.is_empty().then_some(()));
-            eventually("end of the pods", SAID_WITHIN, gone).await?;
-        }
-        self.said.clear();
-        Ok(())
-    }
-
-    /// Deletes all nodes, and waits until kube-scheduler knows.
-    pub(super) async fn remove_nodes(&mut self) -> Result<()> {
-        let api: Api<Node> = Api::all(self.client.clone());
-        api.delete_collection(&DeleteParams::default().grace_period(0), &ListParams::default()).await?;
-        self.sees(0).await
-    }
-
     /// Waits until kube-scheduler sees so many nodes.
-    pub(super) async fn sees(&mut self, nodes: usize) -> Result<()> {
+    async fn sees(&mut self, nodes: usize) -> Result<()> {
         let until = Instant::now() + SAID_WITHIN;
         while Instant::now() < until {
             self.probes += 1;
@@ -178,6 +114,69 @@ impl Arena {
             }
         }
         bail!("kube-scheduler does not see {nodes} nodes within {SAID_WITHIN:?}")
+    }
+}
+
+impl Stage for Arena {
+    const IS_REAL: bool = true;
+
+    async fn add_nodes(&mut self, nodes: &[Node], in_all: usize) -> Result<()> {
+        let api = Api::all(self.client.clone());
+        let made = nodes.iter().map(|node| post(&api, node, false));
+        futures::stream::iter(made).buffer_unordered(AT_ONCE).try_collect::<Vec<_>>().await?;
+        self.sees(in_all).await
+    }
+
+    async fn admitted(&mut self, pods: &[Pod]) -> Result<Vec<Pod>> {
+        let asked =
+            pods.iter().map(|pod| async { post(&self.pods(pod.metadata.namespace.as_deref()), pod, true).await });
+        futures::stream::iter(asked).buffered(AT_ONCE).try_collect().await
+    }
+
+    async fn add_pod(&mut self, pod: &Pod) -> Result<Pod> {
+        post(&self.pods(pod.metadata.namespace.as_deref()), pod, false).await
+    }
+
+    async fn verdict(&mut self, pod: &Pod, nodes: usize) -> Result<Verdict> {
+        let uid = pod.metadata.uid.clone().context("a pod without a UID")?;
+        let until = Instant::now() + SAID_WITHIN;
+        loop {
+            match self.said.get(&uid) {
+                Some(Verdict::Waits(why)) if seen(why) != Some(nodes) => {}
+                Some(said) => return Ok(said.clone()),
+                None => {}
+            }
+            if !self.listen(until).await? {
+                bail!("{:?} within {SAID_WITHIN:?} of {:?}", self.said.get(&uid), pod.metadata.name);
+            }
+        }
+    }
+
+    async fn bound_in_the_end(&mut self, pods: &[Pod]) -> Result<Vec<Option<String>>> {
+        let until = Instant::now() + ANOTHER_TURN;
+        let mut ends = Vec::with_capacity(pods.len());
+        for pod in pods {
+            ends.push(self.bound_until(pod, until).await?);
+        }
+        Ok(ends)
+    }
+
+    async fn remove_pods(&mut self, namespaces: &[&str], selector: &str) -> Result<()> {
+        for namespace in namespaces {
+            let api = self.pods(Some(namespace));
+            let selected = ListParams::default().labels(selector);
+            api.delete_collection(&DeleteParams::default().grace_period(0), &selected).await?;
+            let gone = async || Ok(api.list(&selected).await?.items.is_empty().then_some(()));
+            eventually("end of the pods", SAID_WITHIN, gone).await?;
+        }
+        self.said.clear();
+        Ok(())
+    }
+
+    async fn remove_nodes(&mut self) -> Result<()> {
+        let api: Api<Node> = Api::all(self.client.clone());
+        api.delete_collection(&DeleteParams::default().grace_period(0), &ListParams::default()).await?;
+        self.sees(0).await
     }
 }
 

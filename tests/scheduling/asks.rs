@@ -11,18 +11,18 @@ pub(super) const RACK: &str = "example.com/rack";
 /// The key of the taint of a pool.
 pub(super) const DEDICATED: &str = "example.com/dedicated";
 /// A PriorityClass and its value.
-pub(super) const URGENT: (&str, i32) = ("urgent", 1000);
+pub(crate) const URGENT: (&str, i32) = ("urgent", 1000);
 /// As [`URGENT`], but for pods that may wait a little.
-pub(super) const USEFUL: (&str, i32) = ("useful", 10);
+pub(crate) const USEFUL: (&str, i32) = ("useful", 10);
 /// A RuntimeClass with overhead.
-pub(super) const SANDBOXED: &str = "sandboxed";
+pub(crate) const SANDBOXED: &str = "sandboxed";
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const ZONES: [&str; 3] = ["westeurope-1", "westeurope-2", "westeurope-3"];
 
 /// What the overhead of [`SANDBOXED`] is.
-pub(super) fn overhead() -> Value {
+pub(crate) fn overhead() -> Value {
     json!({ "cpu": "120m", "memory": "96Mi" })
 }
 

@@ -1,26 +1,29 @@
-//! Judging: does the real kube-scheduler do with a workload what we plan, and what the emulation says?
+//! Judging: does kube-scheduler do with a workload what we plan, and the real one what the emulation says?
 
-use super::arena::{Arena, Verdict};
 use super::asks::TIER;
 use super::market::pin;
 use super::plan::{Plan, plan};
+use super::stage::{Stage, Verdict};
 use super::workload::{WAITING, Workload};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use napkeeper_core::labels::{CAPACITY_TYPE, ZONE};
 use napkeeper_tests::kube_scheduler::Cluster;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::time::Duration;
-use tokio::time::Instant;
 
-/// How long a pod may wait for another turn: kube-scheduler backs off by a second first.
-const ANOTHER_TURN: Duration = Duration::from_secs(4);
+/// Of so many pods one may find no place where kube-scheduler is free to choose: no promise, but more than is usual.
+const BY_ORDER: usize = 6;
+/// Of so many pods one may be bound to a place that the emulation does not think one of the best: kube-scheduler may take
+/// pods that are alike by the scores of the one before, and scores some pods that ask for something as a whole otherwise.
+const SCORES: usize = 100;
+/// Of so many pods one may be stuck.
+const STUCK: usize = 200;
 
 /// What came of some workloads.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     pub(super) workloads: usize,
     pub(super) pods: usize,
     pub(super) placed: usize,
@@ -54,9 +57,32 @@ impl fmt::Display for Tally {
     }
 }
 
-/// A workload with its plan, before the real scheduler.
-struct Trial<'a> {
-    arena: &'a mut Arena,
+impl Tally {
+    /// Tells all that was found.
+    pub(crate) fn tell(&self) {
+        let Self { filter, missed, by_order, stuck, emulation, scores, .. } = self;
+        let ours = [("FILTER", filter), ("MISSED", missed), ("ORDER", by_order), ("STUCK", stuck)];
+        for (what, all) in ours.into_iter().chain([("EMULATION", emulation), ("SCORES", scores)]) {
+            all.iter().for_each(|said| eprintln!("{what}: {said}"));
+        }
+    }
+
+    /// Says what is wrong, if something is.
+    pub(crate) fn is_good(&self) -> Result<()> {
+        ensure!(self.placed > self.unplaced && self.unplaced > 0, "too easy, or too hard: {self}");
+        for (what, all) in [("filter", &self.filter), ("emulation", &self.emulation), ("missed", &self.missed)] {
+            ensure!(all.is_empty(), "{what}: the first of {}: {}", all.len(), all[0]);
+        }
+        ensure!(self.scores.len() * SCORES <= self.scored, "the emulation scores otherwise: {self}");
+        ensure!(self.by_order.len() * BY_ORDER <= self.pods, "too many pods without a place: {self}");
+        ensure!(self.stuck.len() * STUCK <= self.pods, "too many pods are stuck: {self}");
+        Ok(())
+    }
+}
+
+/// A workload with its plan, before a scheduler.
+struct Trial<'a, S> {
+    stage: &'a mut S,
     work: &'a Workload,
     plan: &'a Plan,
     nodes: Vec<Node>,
@@ -67,31 +93,30 @@ struct Trial<'a> {
 }
 
 /// Plans a workload and plays it twice, first with every pod tied to its planned node.
-pub(super) async fn judge(arena: &mut Arena, work: &Workload, tally: &mut Tally) -> Result<()> {
-    arena.add_nodes(&work.standing).await?;
+pub(crate) async fn judge<S: Stage>(stage: &mut S, work: &Workload, tally: &mut Tally) -> Result<()> {
+    stage.add_nodes(&work.standing, work.standing.len()).await?;
     let mut running = Vec::new();
     for pod in &work.running {
-        running.push(arena.add_pod(pod).await?);
+        running.push(stage.add_pod(pod).await?);
     }
-    let waiting = arena.admitted(&work.waiting).await?;
+    let waiting = stage.admitted(&work.waiting).await?;
     let plan = plan(work, &work.standing, &running, &waiting)?;
-    arena.add_nodes(&plan.new).await?;
     let nodes: Vec<Node> = work.standing.iter().chain(&plan.new).cloned().collect();
-    arena.sees(nodes.len()).await?;
+    stage.add_nodes(&plan.new, nodes.len()).await?;
     tally.workloads += 1;
     tally.pods += work.waiting.len();
     tally.placed += plan.goes.len();
     tally.unplaced += plan.unplaced.len();
     let namespaces: Vec<&str> = work.namespaces.iter().map(|(name, _)| name.as_str()).collect();
-    let mut trial = Trial { arena, work, plan: &plan, nodes, running, waiting: &waiting, tally };
+    let mut trial = Trial { stage, work, plan: &plan, nodes, running, waiting: &waiting, tally };
     trial.pinned().await.context("with every pod tied to its planned node")?;
-    trial.arena.remove_pods(&namespaces, WAITING).await?;
+    trial.stage.remove_pods(&namespaces, WAITING).await?;
     trial.free().await.context("with every pod free")?;
-    arena.remove_pods(&namespaces, "").await?;
-    arena.remove_nodes().await
+    stage.remove_pods(&namespaces, "").await?;
+    stage.remove_nodes().await
 }
 
-impl Trial<'_> {
+impl<S: Stage> Trial<'_, S> {
     /// The emulation before the first pod.
     fn emulation(&self, one_more: Option<&Node>) -> Result<Cluster> {
         let mut cluster = Cluster::new(self.work.seed);
@@ -189,10 +214,11 @@ impl Trial<'_> {
                 }
             }
         }
-        let until = Instant::now() + ANOTHER_TURN;
+        let made: Vec<Pod> = waits.iter().map(|(_, made, _)| made.clone()).collect();
+        let ends = self.stage.bound_in_the_end(&made).await?;
         let mut left = Vec::new();
-        for (pod, made, why) in waits {
-            match self.arena.bound_in_the_end(&made, until).await? {
+        for ((pod, made, why), end) in waits.into_iter().zip(ends) {
+            match end {
                 Some(node) => bound.push(on(made, node)),
                 None => {
                     self.tally.by_order.push(format!("{} {why}", self.told(pod)));
@@ -216,13 +242,16 @@ impl Trial<'_> {
 
     /// Makes a pod, and waits for what is said of it.
     async fn turn(&mut self, pod: Pod) -> Result<(Pod, Verdict)> {
-        let made = self.arena.add_pod(&pod).await?;
-        let verdict = self.arena.verdict(&made, self.nodes.len()).await?;
+        let made = self.stage.add_pod(&pod).await?;
+        let verdict = self.stage.verdict(&made, self.nodes.len()).await?;
         Ok((made, verdict))
     }
 
     /// Holds the emulation against the verdict: whether there is a place, and whether the one taken is one of the best.
     fn compare(&mut self, cluster: &mut Cluster, pod: &Pod, verdict: &Verdict) -> Result<()> {
+        if !S::IS_REAL {
+            return Ok(());
+        }
         let scores = cluster.scores(pod);
         let best = scores.iter().map(|(_, score)| *score).max();
         let name = pod.metadata.name.as_deref().unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use super::asks::{DEDICATED, Drawn, RACK, Scene, TIER, resources};
 use super::market::{Bought, Market};
+use super::stage::Namespaces;
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{Node as WireNode, Pod as WirePod};
 use napkeeper_core::labels::{HOSTNAME, ZONE};
@@ -16,10 +17,10 @@ pub(super) const WAITING: &str = "waiting=yes";
 
 /// Pods, and the nodes that there are before anything is bought for them.
 #[derive(Debug)]
-pub(super) struct Workload {
+pub(crate) struct Workload {
     pub(super) seed: u64,
     /// Namespaces with their labels.
-    pub(super) namespaces: Vec<(String, BTreeMap<String, String>)>,
+    pub(super) namespaces: Namespaces,
     pub(super) market: Market,
     pub(super) standing: Vec<WireNode>,
     /// Pods on those nodes.
@@ -28,7 +29,7 @@ pub(super) struct Workload {
 }
 
 /// Namespaces of a seed, with their labels.
-pub(super) fn namespaces(seed: u64) -> Vec<(String, BTreeMap<String, String>)> {
+pub(crate) fn namespaces(seed: u64) -> Namespaces {
     let labels = |name: &str, team: &str| {
         let all = [("team", team), ("kubernetes.io/metadata.name", name)];
         all.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
@@ -39,7 +40,7 @@ pub(super) fn namespaces(seed: u64) -> Vec<(String, BTreeMap<String, String>)> {
 
 impl Workload {
     /// The workload of a seed.
-    pub(super) fn new(seed: u64) -> Result<Self> {
+    pub(crate) fn new(seed: u64) -> Result<Self> {
         let mut chance = Chance::of(seed, "workload");
         let market = Market::new(&mut chance)?;
         let standing = if chance.one_in(3) { chance.between(1, 3) } else { 0 };

@@ -1,0 +1,60 @@
+//! Scheduling: can kube-scheduler bind pods where our simulation says that there is room for them?
+//!
+//! Workloads are drawn, planned by `napkeeper_core::scheduling`, and the nodes of the plan are made just as it proposes
+//! them. Then the pods come, one by one in the order of the plan, twice. The first time each asks for an extended resource
+//! that only its planned node has: that ties it there and changes nothing else (a node affinity would change which nodes
+//! its spread constraints count). A pod that is not bound then, or one that we found no place for and that is bound, is a
+//! disagreement about filters, and there must be none. For a pod without a place the greatest nodes that could be bought
+//! are tried too, by the emulation: had one of them a place, it was missed.
+//!
+//! The second time kube-scheduler is free to choose by its scores. It spreads the first pods over all nodes, those that
+//! later ones were planned for too, so that some find no place: these are counted, and planned for again. One that has
+//! no place even then is stuck, which hardly ever may be.
+//!
+//! Here the emulation of kube-scheduler plays its part, in `live::scheduler` the real one, by which the emulation is held
+//! against it. Volumes are left out.
+
+mod asks;
+mod emulated;
+mod judge;
+mod market;
+mod plan;
+mod stage;
+mod workload;
+
+pub(crate) use asks::{SANDBOXED, URGENT, USEFUL, overhead};
+pub(crate) use judge::{Tally, judge};
+pub(crate) use stage::{Namespaces, Stage, Verdict};
+pub(crate) use workload::{Workload, namespaces};
+
+use anyhow::{Context, Result};
+use emulated::Emulated;
+use std::ops::Range;
+use std::time::Instant;
+
+/// Workloads of a plain run.
+const FEW: u64 = 300;
+
+/// `NAPKEEPER_WORKLOADS`: how many workloads, or from which seed to which, as in `17..18`.
+pub(crate) fn seeds(few: u64) -> Result<Range<u64>> {
+    let Ok(text) = std::env::var("NAPKEEPER_WORKLOADS") else { return Ok(0..few) };
+    let read = |text: &str| text.parse().with_context(|| format!("NAPKEEPER_WORKLOADS={text}: as in 300, or 17..18"));
+    Ok(match text.split_once("..") {
+        Some((first, end)) => read(first)?..read(end)?,
+        None => 0..read(&text)?,
+    })
+}
+
+#[tokio::test]
+async fn the_emulated_scheduler_binds_pods_where_we_say_that_there_is_room() -> Result<()> {
+    let start = Instant::now();
+    let mut tally = Tally::default();
+    for seed in seeds(FEW)? {
+        let work = Workload::new(seed)?;
+        let mut stage = Emulated::new(seed, namespaces(seed));
+        judge(&mut stage, &work, &mut tally).await.with_context(|| format!("workload {seed}"))?;
+    }
+    tally.tell();
+    eprintln!("{tally} in {:?}", start.elapsed());
+    tally.is_good()
+}
