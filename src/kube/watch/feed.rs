@@ -1,6 +1,5 @@
 //! The feed: what do the steps of all reflectors together change?
 
-use super::disks::Disks;
 use super::row::{Id, Row, Seen, Step};
 use super::shapes::Shapes;
 use super::{Kind, WatchEvent};
@@ -16,7 +15,6 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct Feed {
     kinds: BTreeMap<Kind, Known>,
-    disks: Disks,
     shapes: Shapes,
     records: Arc<Records>,
     pause: Pause,
@@ -88,8 +86,8 @@ impl Feed {
         let row = seen.row.clone();
         self.known(kind).objects.insert(id, seen);
         match (old, row) {
-            (old, Some(row)) if old.as_ref() != Some(&row) => self.changed(&row, events),
-            (Some(old), None) => self.gone(&old, events),
+            (old, Some(row)) if old.as_ref() != Some(&row) => Self::changed(&row, events),
+            (Some(old), None) => Self::gone(&old, events),
             _ => {}
         }
         self.together(kind, events);
@@ -97,7 +95,7 @@ impl Feed {
 
     fn remove(&mut self, kind: Kind, id: &Id, events: &mut Vec<WatchEvent>) {
         if let Some(row) = self.known(kind).objects.remove(id).and_then(|old| old.row) {
-            self.gone(&row, events);
+            Self::gone(&row, events);
         }
     }
 
@@ -132,68 +130,43 @@ impl Feed {
     }
 
     /// An object is new or has changed.
-    fn changed(&mut self, row: &Row, events: &mut Vec<WatchEvent>) {
-        let mut replaced = Vec::new();
+    fn changed(row: &Row, events: &mut Vec<WatchEvent>) {
         let delta = match row {
-            Row::Pod(pod) => Some(Delta::Pod(self.disks.put_pod(pod))),
+            Row::Pod(pod) => Some(Delta::Pod(Arc::clone(pod))),
             Row::Node(node) => Some(Delta::Node(Arc::clone(node))),
             Row::Claim(claim) => Some(Delta::Claim(Arc::clone(claim))),
             Row::Pool(pool) => Some(Delta::Pool(Arc::clone(pool))),
             Row::Class(class) => Some(Delta::Class(Arc::clone(class))),
             Row::DaemonSet(set) => Some(Delta::DaemonSet(set.0.clone(), Arc::clone(&set.1))),
             Row::Sweep(sweep) => Some(Delta::Sweep(Arc::clone(sweep))),
-            Row::Volume(volume) => {
-                replaced = self.disks.set_volume(&volume.name, Some(Arc::clone(volume)));
-                Some(Delta::Volume(Arc::clone(volume)))
-            }
-            Row::VolumeClaim(claim) => {
-                replaced = self.disks.set_claim(&claim.key, Some(Arc::clone(claim)));
-                Some(Delta::VolumeClaim(Arc::clone(claim)))
-            }
-            Row::StorageClass(class) => {
-                replaced = self.disks.set_class(&class.name, Some(Arc::clone(class)));
-                Some(Delta::StorageClass(Arc::clone(class)))
-            }
+            Row::Volume(volume) => Some(Delta::Volume(Arc::clone(volume))),
+            Row::VolumeClaim(claim) => Some(Delta::VolumeClaim(Arc::clone(claim))),
+            Row::StorageClass(class) => Some(Delta::StorageClass(Arc::clone(class))),
             Row::AttachLimits(limits) => Some(Delta::AttachLimits(Arc::clone(limits))),
             Row::Namespace(space) => Some(Delta::Namespace(space.0.clone(), Arc::clone(&space.1))),
             Row::Record(_) | Row::Pause(_) => None,
         };
-        let replaced = replaced.into_iter().map(Delta::Pod);
-        events.extend(delta.into_iter().chain(replaced).map(WatchEvent::Changed));
+        events.extend(delta.map(WatchEvent::Changed));
     }
 
     /// An object is gone.
-    fn gone(&mut self, row: &Row, events: &mut Vec<WatchEvent>) {
-        let mut replaced = Vec::new();
+    fn gone(row: &Row, events: &mut Vec<WatchEvent>) {
         let delta = match row {
-            Row::Pod(pod) => {
-                self.disks.take_pod(&pod.key);
-                Some(Delta::PodGone(pod.key.clone()))
-            }
+            Row::Pod(pod) => Some(Delta::PodGone(pod.key.clone())),
             Row::Node(node) => Some(Delta::NodeGone(node.name.clone())),
             Row::Claim(claim) => Some(Delta::ClaimGone(claim.name.clone())),
             Row::Pool(pool) => Some(Delta::PoolGone(pool.name.clone())),
             Row::Class(class) => Some(Delta::ClassGone(class.name.clone())),
             Row::DaemonSet(set) => Some(Delta::DaemonSetGone(set.0.clone())),
             Row::Sweep(sweep) => Some(Delta::SweepGone(sweep.name.clone())),
-            Row::Volume(volume) => {
-                replaced = self.disks.set_volume(&volume.name, None);
-                Some(Delta::VolumeGone(volume.name.clone()))
-            }
-            Row::VolumeClaim(claim) => {
-                replaced = self.disks.set_claim(&claim.key, None);
-                Some(Delta::VolumeClaimGone(claim.key.clone()))
-            }
-            Row::StorageClass(class) => {
-                replaced = self.disks.set_class(&class.name, None);
-                Some(Delta::StorageClassGone(class.name.clone()))
-            }
+            Row::Volume(volume) => Some(Delta::VolumeGone(volume.name.clone())),
+            Row::VolumeClaim(claim) => Some(Delta::VolumeClaimGone(claim.key.clone())),
+            Row::StorageClass(class) => Some(Delta::StorageClassGone(class.name.clone())),
             Row::AttachLimits(limits) => Some(Delta::AttachLimitsGone(limits.node.clone())),
             Row::Namespace(space) => Some(Delta::NamespaceGone(space.0.clone())),
             Row::Record(_) | Row::Pause(_) => None,
         };
-        let replaced = replaced.into_iter().map(Delta::Pod);
-        events.extend(delta.into_iter().chain(replaced).map(WatchEvent::Changed));
+        events.extend(delta.map(WatchEvent::Changed));
     }
 
     /// Changes that all objects of a kind make together: durable records, and the pause switch. Nothing is said of

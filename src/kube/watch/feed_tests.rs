@@ -5,6 +5,8 @@ use crate::fake::Real;
 use crate::ours;
 use crate::watch::fold;
 use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::cluster::volume_needs::volume_needs;
+use napkeeper_core::requirements::Requirements;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -168,27 +170,25 @@ proptest! {
 }
 
 #[test]
-fn a_pod_goes_where_its_volumes_are_and_waits_for_those_that_no_node_brings() {
+fn what_is_watched_of_volumes_says_where_a_pod_can_run() {
     let (mut feed, mut snapshot) = (Feed::new(KINDS), Snapshot::default());
     let mut put = |kind: Kind, name: &str, variant: u8| {
         let id = Id { namespace: "".into(), name: name.into() };
         let version = format!("{variant}").into();
         let seen = Seen { version, row: row(kind, name, variant), wrong: None };
         take(&mut feed, &mut snapshot, kind, Step::Object(id, seen));
-        let shapes: Vec<_> = snapshot.pending().keys().map(|shape| shape.selector.clone()).collect();
-        shapes
+        let pod = snapshot.pods().values().next().cloned().unwrap();
+        volume_needs(&snapshot, &pod).map(|needs| needs.alternatives).map_err(|trouble| trouble.to_string())
     };
-    let zone = |selector: &napkeeper_core::requirements::Requirements, zone: &str| {
-        selector.allows(napkeeper_core::labels::ZONE, Some(zone))
-    };
-    assert_eq!(put(Kind::Pods, "p", 1), [], "its claim x1 is missing");
-    assert_eq!(put(Kind::VolumeClaims, "x1", 4), [], "the class is missing");
-    assert_eq!(put(Kind::StorageClasses, "x1", 3), [], "the class makes the volume by itself, anywhere");
-    let allowed = put(Kind::StorageClasses, "x1", 2);
-    assert!(allowed.len() == 1 && zone(&allowed[0], "z2") && !zone(&allowed[0], "z1"), "{allowed:?}");
-    assert_eq!(put(Kind::VolumeClaims, "x1", 1), [], "bound to a volume that is not there");
-    let bound = put(Kind::Volumes, "x1", 1);
-    assert!(bound.len() == 1 && zone(&bound[0], "z1") && !zone(&bound[0], "z2"), "{bound:?}");
+    let zone = |places: &[Requirements], zone: &str| places[0].allows(napkeeper_core::labels::ZONE, Some(zone));
+    assert!(put(Kind::Pods, "p", 1).is_err(), "its claim x1 is missing");
+    assert!(put(Kind::VolumeClaims, "x1", 4).is_err(), "the class is missing");
+    assert!(put(Kind::StorageClasses, "x1", 3).is_err(), "the class makes the volume by itself, anywhere");
+    let allowed = put(Kind::StorageClasses, "x1", 2).unwrap();
+    assert!(allowed.len() == 1 && zone(&allowed, "z2") && !zone(&allowed, "z1"), "{allowed:?}");
+    assert!(put(Kind::VolumeClaims, "x1", 1).is_err(), "bound to a volume that is not there");
+    let bound = put(Kind::Volumes, "x1", 1).unwrap();
+    assert!(bound.len() == 1 && zone(&bound, "z1") && !zone(&bound, "z2"), "{bound:?}");
 }
 
 #[test]

@@ -3,7 +3,6 @@
 //! One reflector for each kind lists it in pages and then watches it; all of them feed one table, which says what
 //! has changed as [`Delta`]s. An error is said once and retried for ever, with back-off and jitter.
 
-mod disks;
 mod feed;
 mod kind;
 mod reflector;
