@@ -43,6 +43,8 @@ pub struct Cluster {
     pub kubernetes_version: Option<String>,
     /// What the nodes that napkeeper itself launches are made from; needed in provisioner mode alone.
     pub nodes: Option<Nodes>,
+    /// How nodes are made for waiting pods; provisioner mode alone.
+    pub provisioning: Option<Provisioning>,
     /// Network mode.
     #[schemars(with = "Option<String>", extend("enum" = ["overlay", "node-subnet", "pod-subnet", "none"]))]
     pub network_mode: Option<NetworkMode>,
@@ -90,6 +92,20 @@ pub struct Nodes {
     pub disk_encryption_set_id: Option<String>,
     /// How they join the cluster; needed on Azure itself.
     pub bootstrap: Option<Bootstrap>,
+}
+
+/// How nodes are made for waiting pods.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Provisioning {
+    /// Quiet time after which waiting pods are placed, for example 500ms; absent is 1s.
+    pub batch_idle: Option<String>,
+    /// Longest that pods wait to be placed together; absent is 10s.
+    pub batch_max: Option<String>,
+    /// What becomes of pods for which a NodePool has not as many values on offer as its minValues ask for. Strict, which
+    /// is what it is where this is absent, makes no node for them; BestEffort makes one with as many as there are.
+    #[schemars(extend("enum" = ["Strict", "BestEffort"]))]
+    pub min_values_policy: Option<String>,
 }
 
 /// How nodes join the cluster.

@@ -101,7 +101,7 @@ pub fn provision(
         plan.wake_at(now + settings.batch_idle);
         return plan;
     }
-    let market = Market::new(snapshot, &memory.unavailable, now);
+    let market = Market::new(snapshot, &memory.unavailable, now).with_min_values(settings.min_values);
     let input = Input {
         snapshot,
         market: &market,

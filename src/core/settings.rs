@@ -2,6 +2,7 @@
 
 use crate::names::{ArmId, Region};
 use crate::orphans::Law;
+use crate::scheduling::MinValues;
 use jiff::SignedDuration;
 use std::sync::Arc;
 
@@ -16,6 +17,8 @@ pub struct Settings {
     pub batch_idle: SignedDuration,
     /// Longest that pods wait to be placed together.
     pub batch_max: SignedDuration,
+    /// What becomes of pods for which a pool has not as many values on offer as its `minValues` ask for.
+    pub min_values: MinValues,
     /// How often disruption is considered.
     pub disruption_every: SignedDuration,
     /// A NodeClaim whose VM is not there after this time is given up.
@@ -62,6 +65,7 @@ impl Settings {
             mode: Mode::Provisioner,
             batch_idle: SignedDuration::from_secs(1),
             batch_max: SignedDuration::from_secs(10),
+            min_values: MinValues::Strict,
             disruption_every: SignedDuration::from_secs(10),
             launch_timeout: SignedDuration::from_mins(5),
             registration_timeout: SignedDuration::from_mins(15),

@@ -1,13 +1,16 @@
 //! Settings: which cluster is to be looked after, and by what means?
 
 use anyhow::{Context, bail, ensure};
+use jiff::SignedDuration;
 use napkeeper_api::bootstrap::Join;
-use napkeeper_api::config::{self, Cluster, Config, NetworkMode, Nodes};
+use napkeeper_api::config::{self, Cluster, Config, NetworkMode, Nodes, Provisioning};
+use napkeeper_api::duration;
 use napkeeper_api::yaml;
 use napkeeper_azure::{AzureCloud, Machines};
 use napkeeper_core::catalog::InstanceTypeOptions;
 use napkeeper_core::facts::PriceSheet;
 use napkeeper_core::names::{ArmId, Region};
+use napkeeper_core::scheduling::MinValues;
 use napkeeper_core::settings::{ClusterIdentity, Mode, Settings};
 use std::path::Path;
 use std::sync::Arc;
@@ -70,6 +73,7 @@ fn known(cluster: &Cluster, mode: Mode, sheet: PriceSheet) -> anyhow::Result<Kno
     let identity = ClusterIdentity { tag: Arc::from(id.name()), cluster: id, group, region: Region::new(region)? };
     let mut settings = Settings::new(identity);
     settings.mode = mode;
+    provisioning(cluster.provisioning.as_ref(), &mut settings).context("provisioning")?;
     ensure!(
         mode == Mode::Companion || cluster.nodes.is_some(),
         "nodes is missing: provisioner mode needs the subnet, image and SSH key that nodes are made with"
@@ -80,6 +84,32 @@ fn known(cluster: &Cluster, mode: Mode, sheet: PriceSheet) -> anyhow::Result<Kno
     options.ours = mode == Mode::Provisioner;
     let nodes = cluster.nodes.clone();
     Ok(Known { settings, options, nodes, sheet, cloud: cloud.transpose()? })
+}
+
+/// Longest that pods may be made to wait for others.
+const LONGEST_BATCH: SignedDuration = SignedDuration::from_mins(10);
+
+/// How nodes are made for waiting pods.
+fn provisioning(asked: Option<&Provisioning>, settings: &mut Settings) -> anyhow::Result<()> {
+    let Some(asked) = asked else { return Ok(()) };
+    if let Some(text) = &asked.batch_idle {
+        settings.batch_idle = duration::parse(text).with_context(|| format!("batchIdle: {text:?}"))?;
+    }
+    if let Some(text) = &asked.batch_max {
+        settings.batch_max = duration::parse(text).with_context(|| format!("batchMax: {text:?}"))?;
+    }
+    let Settings { batch_idle, batch_max, .. } = settings;
+    ensure!(*batch_idle <= *batch_max, "batchIdle is {batch_idle:#}, longer than batchMax, {batch_max:#}");
+    ensure!(
+        *batch_max <= LONGEST_BATCH,
+        "batchMax is {batch_max:#}: pods may wait for {LONGEST_BATCH:#} at the longest"
+    );
+    settings.min_values = match asked.min_values_policy.as_deref() {
+        None | Some("Strict") => MinValues::Strict,
+        Some("BestEffort") => MinValues::BestEffort,
+        Some(other) => bail!("minValuesPolicy is {other:?}: it must be Strict or BestEffort"),
+    };
+    Ok(())
 }
 
 /// Most pods of a node where its class says nothing, by network mode (karpenter-provider-azure, `pkg/utils/utils.go`:
@@ -137,6 +167,31 @@ clusters:
     clusterId: /subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/prod
     nodeResourceGroup: MC_g_prod_westeurope
 ";
+
+    fn with(provisioning: &str) -> String {
+        format!("{GOOD}  provisioning:\n{provisioning}")
+    }
+
+    #[test]
+    fn batches_and_variety_are_as_the_file_says() {
+        let read = |text: &str| read_text(&with(text), None, Mode::Companion);
+        let known = read("    batchIdle: 500ms\n    batchMax: 30s\n    minValuesPolicy: BestEffort\n").unwrap();
+        let Settings { batch_idle, batch_max, min_values, .. } = known.settings;
+        assert_eq!((batch_idle.as_millis(), batch_max.as_secs()), (500, 30));
+        assert_eq!(min_values, MinValues::BestEffort);
+        let absent = read_text(GOOD, None, Mode::Companion).unwrap().settings;
+        assert_eq!((absent.batch_idle.as_secs(), absent.batch_max.as_secs()), (1, 10));
+        assert_eq!(absent.min_values, MinValues::Strict);
+        for (wrong, said) in [
+            ("    batchIdle: 11s\n", "longer than batchMax"),
+            ("    batchMax: 1h\n", "10m at the longest"),
+            ("    batchIdle: soon\n", "batchIdle: \"soon\""),
+            ("    minValuesPolicy: Lax\n", "must be Strict or BestEffort"),
+        ] {
+            let error = format!("{:#}", read(wrong).unwrap_err());
+            assert!(error.contains(said), "{wrong}: {error}");
+        }
+    }
 
     fn read_text(text: &str, name: Option<&str>, mode: Mode) -> anyhow::Result<Known> {
         let folder = tempfile::tempdir()?;

@@ -12,7 +12,7 @@ use crate::money::HourlyPrice;
 use crate::names::ClaimName;
 use crate::plan::{ClaimDraft, Command, Plan};
 use crate::provisioning::{Generations, ProvisionMemory, draft};
-use crate::scheduling::{Input, Market, NewNode, schedule};
+use crate::scheduling::{Input, Market, MinValues, NewNode, lacks_variety, schedule};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,6 +32,8 @@ pub(super) struct Context<'a> {
     pub(super) seed: u64,
     /// How often disruption is considered.
     pub(super) every: SignedDuration,
+    /// What becomes of pods for which there is less variety than a pool asks for.
+    pub(super) min_values: MinValues,
 }
 
 /// What would become of a candidate.
@@ -62,7 +64,8 @@ pub(super) fn consolidate(
         return;
     }
     let more = order.len() > MOST_SIMULATIONS;
-    let market = Market::new(context.snapshot, &context.provision.unavailable, context.now);
+    let market =
+        Market::new(context.snapshot, &context.provision.unavailable, context.now).with_min_values(context.min_values);
     let mut blocked = false;
     for candidate in order.into_iter().take(MOST_SIMULATIONS) {
         let Some(choice) = simulate(context, &market, candidate) else {
@@ -122,6 +125,11 @@ fn simulate(context: &Context<'_>, market: &Market, candidate: &Candidate<'_>) -
     let Some(mut node) = outcome.new.pop() else { return Some(Move::Delete) };
     node.offerings.retain(|o| o.price < candidate.price);
     let best = node.offerings.first()?;
+    let pool = context.snapshot.pools().get(&node.pool)?;
+    let keys = node.offerings.iter().map(|offering| &offering.key);
+    if context.min_values == MinValues::Strict && lacks_variety(context.snapshot, pool, keys).is_some() {
+        return None;
+    }
     let spot = crate::catalog::CapacityType::Spot;
     if candidate.capacity_type == spot && best.key.capacity_type == spot {
         let sizes: BTreeSet<_> = node.offerings.iter().map(|o| &o.key.size).collect();

@@ -66,13 +66,9 @@ pub fn disrupt(
     let found = candidates(snapshot, provision, now, &mut plan);
     let mut budgets = Budgets::new(snapshot, now);
     empty(&found, memory, &mut budgets, now, &mut plan);
-    consolidate::consolidate(
-        &consolidate::Context { snapshot, provision, now, seed, every: settings.disruption_every },
-        &found,
-        memory,
-        &mut budgets,
-        &mut plan,
-    );
+    let (every, min_values) = (settings.disruption_every, settings.min_values);
+    let context = consolidate::Context { snapshot, provision, now, seed, every, min_values };
+    consolidate::consolidate(&context, &found, memory, &mut budgets, &mut plan);
     let touched = std::mem::take(&mut memory.touched);
     memory.found.retain(|name, _| touched.contains(name));
     plan

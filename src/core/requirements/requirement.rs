@@ -255,6 +255,21 @@ impl Requirement {
         }
     }
 
+    /// Some value that is allowed: the first that is listed, or the least whole number from 1 on, or the greatest below;
+    /// `None` where there is none.
+    #[must_use]
+    pub fn any_value(&self) -> Option<Arc<str>> {
+        let rest = match &self.values {
+            Values::Only(set) => return set.first().cloned(),
+            Values::Rest(rest) => rest,
+        };
+        let from = rest.gte.unwrap_or(1).min(rest.lte.unwrap_or(i64::MAX));
+        let above = (from..=i64::MAX).take(WIDEST_EXHAUSTED as usize);
+        let below = (i64::MIN..from).rev().take(WIDEST_EXHAUSTED as usize);
+        let mut texts = above.chain(below).map(|n| Arc::<str>::from(n.to_string()));
+        texts.find(|text| self.allows(Some(text)))
+    }
+
     /// The single value, when there is just one and the label must be present.
     #[must_use]
     pub fn single(&self) -> Option<&Arc<str>> {

@@ -5,11 +5,13 @@
 //! that its share of any candidate would cost, so a candidate filled to the brim in every resource scores 1, and waste
 //! scores worse. Only candidates that no other beats in price and room are tried.
 
+use super::allowance::Allowance;
 use super::candidates::Offers;
 use super::choice::Narrowing;
 use super::kinds::{Demand, KindId};
 use super::open::Growth;
 use super::solve::{Seat, Solver};
+use super::variety::{Load, MinValues};
 use crate::resources::Resources;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -33,6 +35,8 @@ struct Counter {
     front: Vec<usize>,
     /// Of one pod of each demand.
     values: Vec<i128>,
+    /// What becomes of pods for which there is less variety than the pool asks for.
+    min_values: MinValues,
 }
 
 /// Buys nodes for the demands, which keep the pods that found no place.
@@ -49,7 +53,7 @@ pub(super) fn buy(solver: &mut Solver, rest: &mut [Demand]) {
             if !counter.front.iter().all(|c| allowance.allows(pool, &counter.offers.candidates[*c])) {
                 counter.renew(solver);
             }
-            let Some((candidate, fill)) = counter.best(rest) else { break };
+            let Some((candidate, fill)) = counter.best(rest, &solver.shop.allowance) else { break };
             take(solver, &counter, (candidate, &fill), rest);
         }
     }
@@ -62,8 +66,9 @@ impl Counter {
         let filter = |demand: &Demand| kinds.get(demand.family.bare).filter;
         let choices = &mut solver.shop.choices;
         let accepted = rest.iter().map(|d| choices.accepted(pool, filter(d), &solver.known.filters)).collect();
+        let min_values = solver.shop.min_values;
         let requests = rest.iter().map(|d| kinds.requests(d.family.bare).clone()).collect();
-        Self { pool, offers, accepted, requests, front: Vec::new(), values: Vec::new() }
+        Self { pool, offers, accepted, requests, front: Vec::new(), values: Vec::new(), min_values }
     }
 
     /// Works out anew which candidates are worth trying, and what a pod is worth.
@@ -111,10 +116,11 @@ impl Counter {
     }
 
     /// The candidate that is best bought now.
-    fn best(&self, rest: &[Demand]) -> Option<(usize, Fill)> {
+    fn best(&self, rest: &[Demand], allowance: &Allowance) -> Option<(usize, Fill)> {
         let mut best: Option<(usize, Fill)> = None;
         for &c in &self.front {
-            let Some(fill) = self.fill(c, rest) else { continue };
+            let filled = self.fill(c, rest).filter(|fill| self.has_variety(c, fill, allowance));
+            let Some(fill) = filled else { continue };
             if best.as_ref().is_none_or(|(b, best)| self.beats((c, &fill), (*b, best))) {
                 best = Some((c, fill));
             }
@@ -144,6 +150,29 @@ impl Counter {
         (fill.value > 0).then_some(fill)
     }
 
+    /// True when a candidate that is filled keeps as many values on offer as the pool asks for.
+    fn has_variety(&self, c: usize, fill: &Fill, allowance: &Allowance) -> bool {
+        if self.offers.least.is_empty() {
+            return true;
+        }
+        let taken: Vec<usize> = (0..fill.taken.len()).filter(|d| fill.taken[*d] > 0).collect();
+        let suiting = self.offers.candidates.iter().enumerate().map(|(c, candidate)| {
+            (candidate, taken.iter().fold(candidate.zones, |zones, d| zones & self.accepted[*d][c]))
+        });
+        let suiting = suiting.filter(|(_, zones)| *zones != 0);
+        let mut requests = Resources::default();
+        taken.iter().for_each(|d| requests.add(&self.requests[*d].times(fill.taken[*d] as i64)));
+        let chosen = &self.offers.candidates[c];
+        let mut needed = self.offers.needed();
+        if let (MinValues::BestEffort, Some(first)) = (self.min_values, taken.first()) {
+            let load = Load { requests: &self.requests[*first], disks: 0, needed: &[] };
+            let found = self.offers.variety(suiting.clone(), chosen, load, allowance);
+            needed.iter_mut().zip(found).for_each(|(needed, found)| *needed = found.min(*needed));
+        }
+        let load = Load { requests: &requests, disks: 0, needed: &needed };
+        self.offers.has_variety(suiting, chosen, load, allowance)
+    }
+
     /// A lower price per value wins; then more value; then the earlier candidate.
     fn beats(&self, (c, a): (usize, &Fill), (d, b): (usize, &Fill)) -> bool {
         let price = |c: usize| i128::from(self.offers.candidates[c].price.nanos().max(1));
@@ -163,7 +192,8 @@ fn take(solver: &mut Solver, counter: &Counter, (candidate, fill): (usize, &Fill
     // The candidate suits all of them: the fill has seen to it.
     let Some(choice) = narrowed else { return };
     let best = candidate as u32;
-    let node = solver.shop.open(choice, best);
+    let Some(first) = kinds.first() else { return };
+    let node = solver.shop.open(choice, best, solver.known.want(*first));
     for ((demand, pods), kind) in taken.into_iter().zip(kinds) {
         let choice = solver.shop.nodes[node].choice;
         let growth = solver.settled(node, Growth { cost: 0, load: 0, choice, best }, kind);

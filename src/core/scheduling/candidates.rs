@@ -2,6 +2,8 @@
 
 use super::Unavailable;
 use super::filter::NodeFilter;
+use super::variants::{named, variants};
+use super::variety::{MinValues, least_of};
 use crate::catalog::{CapacityType, InstanceType, Offering, OfferingKey, SizeFacts};
 use crate::cluster::Snapshot;
 use crate::cluster::pod::{HostPort, Labels, Taint};
@@ -55,13 +57,15 @@ pub(super) struct Offers {
     pub(super) candidates: Vec<Candidate>,
     /// Of all candidates, those that no cheaper one beats.
     pub(super) front: Vec<Place>,
+    /// Labels of which so many values must remain on offer (`minValues`).
+    pub(super) least: Vec<(Arc<str>, u32)>,
     /// Ports of every node that its DaemonSets take.
     pub(super) daemon_ports: Vec<HostPort>,
     /// Fields of the class for which the pool buys nothing at all.
     pub(super) unhonoured: Option<Arc<str>>,
 }
 
-/// What every pool may buy now, by weight: the same for all simulations of one Snapshot at one instant.
+/// What every pool may buy now, by weight, once for each variant of its labels: the same for all simulations of one Snapshot at one instant.
 #[derive(Debug)]
 pub struct Market {
     pub(super) offers: Vec<Arc<Offers>>,
@@ -69,6 +73,8 @@ pub struct Market {
     pub(super) zones: Arc<[Zone]>,
     /// What Azure's quotas leave.
     pub(super) room: Room,
+    /// What becomes of pods for which there is less variety than a pool asks for.
+    pub(super) min_values: MinValues,
 }
 
 impl Market {
@@ -76,30 +82,39 @@ impl Market {
     #[must_use]
     pub fn new(snapshot: &Snapshot, unavailable: &Unavailable, now: Timestamp) -> Self {
         let dynamic = snapshot.pools().values().filter(|p| p.replicas.is_none());
-        let zones = zones_of(snapshot);
+        let (zones, named) = (zones_of(snapshot), named(snapshot));
         let mut offers: Vec<Arc<Offers>> = dynamic
-            .filter_map(|pool| {
-                let types = snapshot.instance_types.get(&pool.class)?;
+            .filter_map(|pool| Some((pool, snapshot.instance_types.get(&pool.class)?)))
+            .flat_map(|(pool, types)| {
                 let available = |facts: &SizeFacts, offering: &Offering| {
                     !unavailable.blocks(facts, &offering.zone, offering.capacity_type, now)
                 };
-                Some(Arc::new(Offers::new(pool, (types, &zones), snapshot, available)))
+                let offers =
+                    move |labels, zones| Arc::new(Offers::new((pool, labels), (types, zones), snapshot, available));
+                variants(pool, &named).into_iter().map(|labels| offers(labels, &zones)).collect::<Vec<_>>()
             })
             .collect();
+        // Stable: the variants of a pool stay in their order.
         offers.sort_by_key(|o| (Reverse(o.pool.weight), o.pool.name.clone()));
-        Self { offers, zones, room: Room::of(snapshot, now) }
+        Self { offers, zones, room: Room::of(snapshot, now), min_values: MinValues::default() }
+    }
+
+    /// The same, where pods for which there is less variety than a pool asks for are dealt with in this way.
+    #[must_use]
+    pub fn with_min_values(self, min_values: MinValues) -> Self {
+        Self { min_values, ..self }
     }
 }
 
 impl Offers {
-    /// Filters the instance types of the pool's class by its requirements and by what is available.
+    /// Filters the instance types of the pool's class by its requirements and by what is available, for nodes with these
+    /// labels.
     fn new(
-        pool: &Arc<NodePool>,
+        (pool, labels): (&Arc<NodePool>, Labels),
         (types, zones): (&[Arc<InstanceType>], &Arc<[Zone]>),
         snapshot: &Snapshot,
         available: impl Fn(&SizeFacts, &Offering) -> bool,
     ) -> Self {
-        let labels = pool_labels(pool);
         let mut candidates = Vec::new();
         for instance in types {
             if !pool.requirements.admits(&instance.requirements, |_| true) || !pool_keys_hold(pool, instance, &labels) {
@@ -132,8 +147,9 @@ impl Offers {
             snapshot.classes().get(&pool.class).filter(|class| types.is_empty() && !class.unhonoured.is_empty());
         let unhonoured = class.map(|class| Arc::from(class.unhonoured.join(", ")));
         let daemon_ports = daemon_ports(snapshot, &labels, &pool.taints);
-        let (pool, zones, front) = (Arc::clone(pool), Arc::clone(zones), Vec::new());
-        let mut offers = Self { pool, labels, zones, candidates, front, daemon_ports, unhonoured };
+        let (least, front) = (least_of(pool), Vec::new());
+        let (pool, zones) = (Arc::clone(pool), Arc::clone(zones));
+        let mut offers = Self { pool, labels, zones, candidates, front, least, daemon_ports, unhonoured };
         offers.front = offers.front_of(&offers.all(), |_| true);
         offers
     }
@@ -201,22 +217,6 @@ impl Offers {
     fn mask_of(&self, holds: impl Fn(&Zone) -> bool) -> u32 {
         self.zones.iter().enumerate().filter(|(_, z)| holds(z)).fold(0, |mask, (bit, _)| mask | 1 << bit)
     }
-}
-
-/// Labels that a pool gives every node: its template's, one value for each custom key that it requires, and its mode.
-fn pool_labels(pool: &NodePool) -> Labels {
-    let mut labels = pool.labels.clone();
-    for (key, requirement) in pool.requirements.iter().filter(|(key, _)| !labels::is_well_known(key)) {
-        if let Some(value) = requirement.values().and_then(|v| v.first()) {
-            labels.entry(Arc::clone(key)).or_insert_with(|| Arc::clone(value));
-        }
-    }
-    // A node is of one mode: `system` only where the pool asks for it.
-    let mode = if pool.requirements.allows(labels::MODE, Some("user")) { "user" } else { "system" };
-    labels.entry(Arc::from(labels::MODE)).or_insert_with(|| Arc::from(mode));
-    labels.insert(Arc::from(labels::NODEPOOL), pool.name.text());
-    labels.insert(Arc::from(labels::NODECLASS), pool.class.text());
-    labels
 }
 
 /// Requirements of the pool on well-known keys that this size does not have (a GPU name on a size without GPUs).

@@ -8,8 +8,8 @@ use super::allowance::Allowance;
 use super::axes::{Axes, AxisId, Domain};
 use super::candidates::{Candidate, Offers, Place};
 use super::filter::{FilterId, Filters};
+use super::variety::{Load, MinValues};
 use crate::cluster::pool::NodePool;
-use crate::resources::Resources;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ impl Choices {
     }
 
     /// Candidates that remain, with their zones, cheapest first.
-    pub(super) fn each(&self, choice: ChoiceId) -> impl Iterator<Item = (&Candidate, u32)> {
+    pub(super) fn each(&self, choice: ChoiceId) -> impl Iterator<Item = (&Candidate, u32)> + Clone {
         let candidates = &self.offers[self.get(choice).offers].candidates;
         self.get(choice).all.iter().map(|(place, zones)| (&candidates[*place as usize], *zones))
     }
@@ -167,17 +167,17 @@ impl Choices {
         &mut self,
         choice: ChoiceId,
         from: Place,
-        (requests, disks): (&Resources, u32),
+        load: Load<'_>,
         (allowance, own): (&Allowance, Option<Place>),
     ) -> Option<Place> {
-        if disks > 0 {
-            return self.cheapest_of_all(choice, from, (requests, disks), (allowance, own));
+        if load.disks > 0 || !load.needed.is_empty() {
+            return self.cheapest_of_all(choice, from, load, (allowance, own));
         }
         loop {
             let Choice { offers, front, .. } = &self.all[choice as usize];
             let Offers { candidates, pool, .. } = &*self.offers[*offers];
             let start = front.partition_point(|place| *place < from);
-            let holds = |place: &&Place| requests.fits(&candidates[**place as usize].room);
+            let holds = |place: &&Place| load.requests.fits(&candidates[**place as usize].room);
             let found = *front[start..].iter().find(holds)?;
             let own = own.map(|own| &candidates[own as usize]);
             if is_allowed(allowance, pool, &candidates[found as usize], own) {
@@ -188,20 +188,46 @@ impl Choices {
         }
     }
 
-    /// The same for what takes disks, which the front does not look at.
+    /// The same for what takes disks or must keep its variety, which the front does not look at.
     fn cheapest_of_all(
         &self,
         choice: ChoiceId,
         from: Place,
-        (requests, disks): (&Resources, u32),
+        load: Load<'_>,
         (allowance, own): (&Allowance, Option<Place>),
     ) -> Option<Place> {
         let Choice { offers, all, .. } = &self.all[choice as usize];
         let Offers { candidates, pool, .. } = &*self.offers[*offers];
         let own = own.map(|own| &candidates[own as usize]);
-        let holds = |place: &Place| candidates[*place as usize].holds(requests, disks);
+        let holds = |place: &Place| candidates[*place as usize].holds(load.requests, load.disks);
         let mut places = all.iter().map(|(place, _)| *place).filter(|place| *place >= from).filter(holds);
-        places.find(|place| is_allowed(allowance, pool, &candidates[*place as usize], own))
+        places.find(|place| {
+            is_allowed(allowance, pool, &candidates[*place as usize], own)
+                && self.has_variety(choice, *place, load, allowance)
+        })
+    }
+
+    /// True when a node of a choice that becomes a candidate keeps as many values on offer as it needs.
+    pub(super) fn has_variety(&self, choice: ChoiceId, place: Place, load: Load<'_>, allowance: &Allowance) -> bool {
+        let offers = &self.offers[self.get(choice).offers];
+        load.needed.is_empty() || offers.has_variety(self.each(choice), self.candidate(choice, place), load, allowance)
+    }
+
+    /// How many values a node of a choice must keep on offer, opened as a candidate for such a pod.
+    pub(super) fn needed(
+        &self,
+        (choice, place): (ChoiceId, Place),
+        load: Load<'_>,
+        allowance: &Allowance,
+        policy: MinValues,
+    ) -> Arc<[u32]> {
+        let offers = &self.offers[self.get(choice).offers];
+        let mut needed = offers.needed();
+        if policy == MinValues::BestEffort && !needed.is_empty() {
+            let found = offers.variety(self.each(choice), self.candidate(choice, place), load, allowance);
+            needed.iter_mut().zip(found).for_each(|(needed, found)| *needed = found.min(*needed));
+        }
+        needed.into()
     }
 
     /// Drops what may no longer be bought from the front, and those that it beat come to the fore.

@@ -1,15 +1,15 @@
 //! Finishing: what comes of a simulation for whoever asked for it?
 
-use super::allowance::Allowance;
 use super::axes::ZONE;
-use super::candidates::{Candidate, MOST_ZONES, Offers};
+use super::candidates::{MOST_ZONES, Offers};
 use super::open::{NodeId, OpenNode, Shop};
 use super::outcome::{NewNode, Outcome, Placement, Target};
 use super::solve::{Seat, Solver};
+use super::variety::Load;
 use crate::catalog::OfferingKey;
 use crate::cluster::claim::PlannedOffering;
 use crate::cluster::pod::Pod;
-use crate::cluster::pool::amount;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// More nodes than there are in one simulation.
@@ -65,15 +65,14 @@ fn new_node(shop: &Shop, node: NodeId, pods: Vec<Arc<Pod>>, in_zone: &[u32]) -> 
     }
 }
 
-/// Offerings that hold the node's pods, cheapest first; of equals those of the zone with the fewest nodes. Where the pool
-/// limits a resource, none of them has more of it than the chosen one, so that the limits hold whichever is launched.
+/// Offerings that hold the node's pods, cheapest first; of equals those of the zone with the fewest nodes.
 pub(super) fn offerings(shop: &Shop, open: &OpenNode, in_zone: &[u32]) -> Vec<PlannedOffering> {
     let offers = shop.choices.offers(shop.choices.get(open.choice).offers);
     let chosen = &offers.candidates[open.best as usize];
+    let load = Load { requests: &open.requests, disks: open.disks, needed: &[] };
     let mut planned: Vec<(u32, PlannedOffering)> = Vec::new();
     for (candidate, zones) in shop.choices.each(open.choice) {
-        let own = std::ptr::eq(candidate, chosen);
-        if !own && !may_stand_in(offers, (candidate, chosen), open, &shop.allowance) {
+        if !offers.may_stand_in(candidate, chosen, load, &shop.allowance) {
             continue;
         }
         for offering in candidate.instance.offerings.iter().filter(|o| o.capacity_type == candidate.capacity_type) {
@@ -86,24 +85,35 @@ pub(super) fn offerings(shop: &Shop, open: &OpenNode, in_zone: &[u32]) -> Vec<Pl
             let weight = in_zone.get(bit).copied().unwrap_or(0);
             planned.push((weight, PlannedOffering { key, price: offering.price }));
         }
-        if planned.len() >= MOST_OFFERINGS {
+        if planned.len() >= MOST_OFFERINGS && open.needed.is_empty() {
             break;
         }
     }
     planned.sort_by(|(v, a), (w, b)| (a.price, v, &a.key).cmp(&(b.price, w, &b.key)));
-    planned.truncate(MOST_OFFERINGS);
-    planned.into_iter().map(|(_, offering)| offering).collect()
+    let mut planned: Vec<PlannedOffering> = planned.into_iter().map(|(_, offering)| offering).collect();
+    keep_most(offers, open, &mut planned);
+    planned
 }
 
-/// True when a candidate holds the pods too, within limits and quotas.
-fn may_stand_in(
-    offers: &Offers,
-    (candidate, chosen): (&Candidate, &Candidate),
-    open: &OpenNode,
-    allowance: &Allowance,
-) -> bool {
-    let (more, capacity) = (&candidate.instance.capacity, &chosen.instance.capacity);
-    candidate.holds(&open.requests, open.disks)
-        && offers.pool.limits.resources.keys().all(|name| amount(more, name) <= amount(capacity, name))
-        && allowance.quota_allows(candidate)
+/// Keeps as many as a plan may have: those that the variety asked for needs, and of the others the cheapest.
+fn keep_most(offers: &Offers, open: &OpenNode, planned: &mut Vec<PlannedOffering>) {
+    let mut kept = BTreeSet::new();
+    for ((key, _), needed) in offers.least.iter().zip(&*open.needed) {
+        let mut values = BTreeSet::new();
+        for (n, offering) in planned.iter().enumerate() {
+            let more =
+                offers.values_of(&offering.key, key).into_iter().filter(|v| values.insert(Arc::clone(v))).count();
+            if more > 0 {
+                kept.insert(n);
+            }
+            if values.len() >= *needed as usize {
+                break;
+            }
+        }
+    }
+    let rest = (0..planned.len()).filter(|n| !kept.contains(n));
+    let rest: Vec<usize> = rest.take(MOST_OFFERINGS.saturating_sub(kept.len())).collect();
+    kept.extend(rest);
+    let mut n = 0..;
+    planned.retain(|_| n.next().is_some_and(|n| kept.contains(&n)));
 }

@@ -136,12 +136,11 @@ impl Group {
     }
 
     /// Pods in the emptiest domain. A new host is always empty.
-    pub(super) fn least(&self, offered: Option<&Vec<Domain>>, min_domains: u32) -> u32 {
+    pub(super) fn least(&self, offered: impl Iterator<Item = Domain>, min_domains: u32) -> u32 {
         if self.identity.axis == HOST {
             return 0;
         }
         let seen = self.domains.iter().enumerate().filter(|(_, there)| **there).map(|(domain, _)| domain as Domain);
-        let offered = offered.into_iter().flatten().copied();
         let more = offered.filter(|domain| !self.knows(*domain));
         let (mut least, mut number) = (u32::MAX, 0);
         for domain in seen.chain(more) {

@@ -11,6 +11,7 @@
 mod allowance;
 mod axes;
 mod bins;
+mod bound;
 mod buy;
 mod candidates;
 mod choice;
@@ -30,15 +31,20 @@ mod solve;
 mod standing;
 mod topology;
 mod unavailable;
+mod variants;
+mod variety;
 mod waterfall;
 mod why;
 
+pub use bound::Cost;
 pub use candidates::Market;
 pub(crate) use candidates::claim_requirements;
 pub use outcome::{NewNode, Outcome, Placement, Target, Unplaced, WhyNot};
 pub use remedy::{Change, Remedy};
 pub use standing::{Bought, Nowhere, Spot, Standing};
 pub use unavailable::{Scope, Unavailable};
+pub use variety::MinValues;
+pub(crate) use variety::lacks_variety;
 pub use waterfall::{PoolStep, PoolWaterfall, StepWhat};
 
 use crate::cluster::Snapshot;
@@ -82,8 +88,8 @@ pub fn schedule(input: Input<'_>, pods: &[Arc<Pod>]) -> Outcome {
     solved(input, pods, 0)
 }
 
-/// The same, and says more about pods without a place: what is left of each pool after each thing that they ask for, and
-/// the least change that would give them one.
+/// The same, and says more: how dear the new nodes are beside the least that they could cost; of pods without a place, what
+/// is left of each pool after each thing that they ask for, and the least change that would give them one.
 #[must_use]
 pub fn explain(input: Input<'_>, pods: &[Arc<Pod>]) -> Outcome {
     solved(input, pods, MOST_EXPLAINED)
@@ -111,6 +117,7 @@ fn solved(input: Input<'_>, pods: &[Arc<Pod>], explained: usize) -> Outcome {
     let mut outcome = Outcome::default();
     refused.into_iter().for_each(|(pod, why)| outcome.refuse(vec![pod], vec![(None, why)]));
     finish::finish(&solver, &mut outcome);
+    outcome.cost = (explained > 0).then(|| bound::cost(&mut solver));
     for demand in homeless {
         let kind = demand.family.bare;
         let why = why::why_not(&mut solver, kind);

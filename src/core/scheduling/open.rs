@@ -6,8 +6,10 @@ use super::allowance::Allowance;
 use super::axes::{Axes, AxisId, Domain, ZONE};
 use super::candidates::{MOST_ZONES, Place};
 use super::choice::{ChoiceId, Choices};
+use super::variety::{Load, MinValues};
 use crate::cluster::pod::HostPort;
 use crate::resources::Resources;
+use std::sync::Arc;
 
 /// Number of an open node, in the order in which they were thought of.
 pub(super) type NodeId = usize;
@@ -22,6 +24,8 @@ pub(super) struct OpenNode {
     pub(super) requests: Resources,
     /// Data disks that are attached to it.
     pub(super) disks: u32,
+    /// How many values of the labels that its pool names must remain on offer.
+    pub(super) needed: Arc<[u32]>,
     /// Grows with every pod.
     pub(super) version: u32,
 }
@@ -41,6 +45,8 @@ pub(super) struct Growth {
 pub(super) struct Shop {
     pub(super) choices: Choices,
     pub(super) allowance: Allowance,
+    /// What becomes of pods for which there is less variety than a pool asks for.
+    pub(super) min_values: MinValues,
     pub(super) nodes: Vec<OpenNode>,
     /// Ports that pods take on open nodes, where there are any.
     ports: Vec<(NodeId, HostPort)>,
@@ -56,6 +62,13 @@ pub(super) struct Want<'a> {
     pub(super) disks: u32,
 }
 
+impl<'a> Want<'a> {
+    /// What a node must hold that has one such pod and nothing else, whatever remains on offer.
+    pub(super) fn load(&self) -> Load<'a> {
+        Load { requests: self.requests, disks: self.disks, needed: &[] }
+    }
+}
+
 /// A node more is a VM more to run and to look after: it is thought of only where it saves more than this part of its
 /// price. Without it, prices that are rounded would decide.
 const NODE_MORE: i64 = 32;
@@ -68,8 +81,8 @@ impl Growth {
 }
 
 impl Shop {
-    pub(super) fn new(choices: Choices, allowance: Allowance) -> Self {
-        Self { choices, allowance, nodes: Vec::new(), ports: Vec::new(), in_zone: vec![0; MOST_ZONES] }
+    pub(super) fn new(choices: Choices, allowance: Allowance, min_values: MinValues) -> Self {
+        Self { choices, allowance, min_values, nodes: Vec::new(), ports: Vec::new(), in_zone: vec![0; MOST_ZONES] }
     }
 
     /// What an open node would become with one more pod, narrowed to `choice` for it; `None` when it cannot take it.
@@ -81,34 +94,37 @@ impl Shop {
             return None;
         }
         let disks = self.nodes[node].disks + want.disks;
-        let fits = choice == before && self.choices.candidate(choice, best).holds(&requests, disks);
-        let grown = if fits {
-            best
-        } else {
-            self.choices.cheapest(choice, best, (&requests, disks), (&self.allowance, Some(best)))?
-        };
+        let load = Load { requests: &requests, disks, needed: &self.nodes[node].needed };
+        let fits = choice == before
+            && self.choices.candidate(choice, best).holds(&requests, disks)
+            && self.choices.has_variety(choice, best, load, &self.allowance);
+        let grown =
+            if fits { best } else { self.choices.cheapest(choice, best, load, (&self.allowance, Some(best)))? };
         let [old, new] = [best, grown].map(|place| self.choices.candidate(choice, place));
         let cost = new.price.nanos() - old.price.nanos();
-        Some(Growth { cost, load: load(&requests, &new.room), choice, best: grown })
+        Some(Growth { cost, load: fullness(&requests, &new.room), choice, best: grown })
     }
 
     /// The cheapest new node of a pool for one pod, narrowed to `choice` for it: what it would be, and its price.
     pub(super) fn alone(&mut self, choice: ChoiceId, want: Want<'_>) -> Option<Growth> {
-        let taken = &self.choices.offers(self.choices.get(choice).offers).daemon_ports;
-        if self.allowance.nodes == 0 || !HostPort::all_free(want.ports, taken) {
+        let offers = self.choices.offers(self.choices.get(choice).offers);
+        if self.allowance.nodes == 0 || !HostPort::all_free(want.ports, &offers.daemon_ports) {
             return None;
         }
-        let best = self.choices.cheapest(choice, 0, (want.requests, want.disks), (&self.allowance, None))?;
+        let needed = if self.min_values == MinValues::Strict { offers.needed() } else { Vec::new() };
+        let load = Load { needed: &needed, ..want.load() };
+        let best = self.choices.cheapest(choice, 0, load, (&self.allowance, None))?;
         let candidate = self.choices.candidate(choice, best);
-        Some(Growth { cost: candidate.price.nanos(), load: load(want.requests, &candidate.room), choice, best })
+        Some(Growth { cost: candidate.price.nanos(), load: fullness(want.requests, &candidate.room), choice, best })
     }
 
-    /// Thinks of one more node.
-    pub(super) fn open(&mut self, choice: ChoiceId, best: Place) -> NodeId {
+    /// Thinks of one more node, for such a pod.
+    pub(super) fn open(&mut self, choice: ChoiceId, best: Place, first: Want<'_>) -> NodeId {
+        let needed = self.choices.needed((choice, best), first.load(), &self.allowance, self.min_values);
         let pool = self.choices.get(choice).offers;
         let offers = self.choices.offers(pool);
         self.allowance.take(offers, &offers.candidates[best as usize]);
-        self.nodes.push(OpenNode { choice, best, requests: Resources::default(), disks: 0, version: 0 });
+        self.nodes.push(OpenNode { choice, best, requests: Resources::default(), disks: 0, needed, version: 0 });
         self.settled(choice);
         self.nodes.len() - 1
     }
@@ -181,7 +197,7 @@ fn only(zones: u32) -> Option<Domain> {
 }
 
 /// The greatest share of a room that is asked for, in thousandths.
-fn load(requests: &Resources, room: &Resources) -> u32 {
+fn fullness(requests: &Resources, room: &Resources) -> u32 {
     let share = |need: i64, room: i64| if need > 0 { need.saturating_mul(1_000) / room.max(1) } else { 0 };
     let shares = [share(requests.cpu_millis, room.cpu_millis), share(requests.memory, room.memory)];
     shares.into_iter().max().and_then(|share| u32::try_from(share).ok()).unwrap_or(u32::MAX)

@@ -1,5 +1,6 @@
 //! Outcome: where did each pod go, which nodes must be bought, and what has no place?
 
+use super::bound::Cost;
 use super::remedy::Remedy;
 use super::waterfall::PoolWaterfall;
 use crate::cluster::claim::PlannedOffering;
@@ -93,6 +94,15 @@ pub enum WhyNot {
     Limit,
     /// Azure's quotas leave no room for any offering that would do; the one of the cheapest.
     Quota(QuotaShort),
+    /// The pool asks for so many values of a label (`minValues`), and of the offerings that would do there are fewer.
+    MinValues {
+        /// The label.
+        key: Arc<str>,
+        /// How many values there are.
+        found: u32,
+        /// How many are asked for.
+        least: u32,
+    },
     /// The spread constraints leave no zone.
     Spread,
     /// No node is, or would be, where the pods that they must be near to are.
@@ -123,6 +133,9 @@ impl fmt::Display for WhyNot {
             Self::TooLarge => f.write_str("no available offering is large enough"),
             Self::Limit => f.write_str("the pool's limits are reached"),
             Self::Quota(short) => write!(f, "{short}"),
+            Self::MinValues { key, found, least } => {
+                write!(f, "the offerings that would do have {found} values of {key}, and minValues asks for {least}")
+            }
             Self::Spread => f.write_str("the spread constraints leave no zone"),
             Self::Affinity => f.write_str("no node would be near to the pods that their affinity asks for"),
             Self::AntiAffinity => f.write_str("pod anti-affinity leaves no node and no zone"),
@@ -145,6 +158,8 @@ pub struct Outcome {
     pub new: Vec<NewNode>,
     /// Pods without a place.
     pub unplaced: Vec<Unplaced>,
+    /// How dear the new nodes are, where that was asked.
+    pub cost: Option<Cost>,
 }
 
 impl Outcome {

@@ -2,30 +2,33 @@
 
 use super::axes::{Domain, HOST, ZONE};
 use super::bins::Bins;
-use super::candidates::MOST_ZONES;
 use super::choice::Narrowing;
-use super::kinds::{Demand, KindId};
+use super::kinds::{Demand, Family, KindId};
 use super::open::{Growth, NodeId};
 use super::search::Search;
 use super::solve::{Known, Seat, Solver};
 use super::topology::{Topology, bit, zones};
 use std::collections::BTreeMap;
 
+/// What one kind knows of the open nodes, by zone.
+type Searches = BTreeMap<(KindId, Option<Domain>), Search>;
+/// By zone: the first bin that may still have room.
+type Cursors = BTreeMap<Option<Domain>, usize>;
+
 impl Solver {
     /// Places pods one by one, since the place of each matters to the next.
     pub(super) fn place_singly(&mut self, demand: &mut Demand) {
         self.offer(&demand.family);
-        let mut searches: BTreeMap<(KindId, Option<Domain>), Search> = BTreeMap::new();
-        let mut from: BTreeMap<Option<Domain>, usize> = BTreeMap::new();
+        let (mut searches, mut from) = (Searches::new(), Cursors::new());
         let pods = std::mem::take(&mut demand.pods);
         let mut pods = pods.into_iter();
         for pod in pods.by_ref() {
-            let bare = demand.family.bare;
-            let seat = self.seat_in_bins(bare, &mut from).map(|bin| (bare, Seat::Bin(bin)));
-            let seat = seat.or_else(|| {
-                let mut steps = demand.family.steps.iter();
-                steps.find_map(|kind| Some((*kind, self.seat_on_new(*kind, bare, &mut searches)?)))
-            });
+            let mut seat = self.seat(&demand.family, &mut from, &mut searches);
+            // Where no node can be had, that nobody is there is no reason to go nowhere else. Every turn but the last takes a
+            // domain from those on offer.
+            while seat.is_none() && self.known.topology.withdraw_barren(&demand.family.steps) {
+                seat = self.seat(&demand.family, &mut from, &mut searches);
+            }
             let Some((kind, seat)) = seat else {
                 // What this one could not have, the others of its kind cannot have either.
                 demand.pods.push(pod);
@@ -34,6 +37,15 @@ impl Solver {
             self.placed.push((pod, kind, seat));
         }
         demand.pods.extend(pods);
+    }
+
+    /// A place for one pod, which is taken: where there is room, or else on a new node with as much of what it prefers as can
+    /// be had.
+    fn seat(&mut self, family: &Family, from: &mut Cursors, searches: &mut Searches) -> Option<(KindId, Seat)> {
+        if let Some(bin) = self.seat_in_bins(family.bare, from) {
+            return Some((family.bare, Seat::Bin(bin)));
+        }
+        family.steps.iter().find_map(|kind| Some((*kind, self.seat_on_new(*kind, searches)?)))
     }
 
     /// Places pods of a plain kind on nodes that exist or are open, as many as there is room for at a reasonable price.
@@ -67,7 +79,7 @@ impl Solver {
     }
 
     /// A bin for one pod, which is taken.
-    fn seat_in_bins(&mut self, kind: KindId, from: &mut BTreeMap<Option<Domain>, usize>) -> Option<usize> {
+    fn seat_in_bins(&mut self, kind: KindId, from: &mut Cursors) -> Option<usize> {
         for zone in self.zones_in_order(kind, self.bins.zones().iter().copied()) {
             let start = from.entry(zone).or_insert(0);
             if let Some(site) = find_bin(&self.known, &mut self.bins, (kind, zone), start) {
@@ -79,40 +91,21 @@ impl Solver {
     }
 
     /// An open node for one pod, which is taken; opened for it, where that is cheaper.
-    fn seat_on_new(
-        &mut self,
-        kind: KindId,
-        bare: KindId,
-        searches: &mut BTreeMap<(KindId, Option<Domain>), Search>,
-    ) -> Option<Seat> {
-        // Each turn either ends or takes a zone from those on offer.
-        for _ in 0..=MOST_ZONES {
-            let mut barren = Vec::new();
-            for zone in self.zones_in_order(kind, zones(self.all_zones())) {
-                let search = searches.entry((kind, zone)).or_insert_with(|| Search::new(kind, zone, &self.known));
-                let best = search.best(&mut self.shop, &self.known);
-                let alone = search.alone(&mut self.shop, &self.known);
-                let opened = match (best, alone) {
-                    (Some((node, growth)), alone) if alone.is_none_or(|alone| growth.is_worth_it(alone.cost)) => {
-                        Some((node, growth))
-                    }
-                    (_, Some(alone)) => self.open(kind, alone),
-                    (_, None) => None,
-                };
-                if let Some((node, growth)) = opened {
-                    self.take_open(node, growth, kind);
-                    return Some(Seat::Open(node));
+    fn seat_on_new(&mut self, kind: KindId, searches: &mut Searches) -> Option<Seat> {
+        for zone in self.zones_in_order(kind, zones(self.all_zones())) {
+            let search = searches.entry((kind, zone)).or_insert_with(|| Search::new(kind, zone, &self.known));
+            let best = search.best(&mut self.shop, &self.known);
+            let alone = search.alone(&mut self.shop, &self.known);
+            let opened = match (best, alone) {
+                (Some((node, growth)), alone) if alone.is_none_or(|alone| growth.is_worth_it(alone.cost)) => {
+                    Some((node, growth))
                 }
-                barren.extend(zone);
-            }
-            // No node can be had in those zones, so that they are empty is no reason to go nowhere else; but for pods that
-            // only prefer other zones they could be had.
-            if kind != bare {
-                return None;
-            }
-            let withdrawn = barren.into_iter().filter(|zone| self.known.topology.withdraw(kind, ZONE, *zone));
-            if withdrawn.count() == 0 {
-                return None;
+                (_, Some(alone)) => self.open(kind, alone),
+                (_, None) => None,
+            };
+            if let Some((node, growth)) = opened {
+                self.take_open(node, growth, kind);
+                return Some(Seat::Open(node));
             }
         }
         None
@@ -127,7 +120,7 @@ impl Solver {
     /// Thinks of a new node for a pod of a kind, if its constraints allow it an empty host.
     fn open(&mut self, kind: KindId, alone: Growth) -> Option<(NodeId, Growth)> {
         let open = self.known.topology.allows(kind, HOST, Some(self.empty_host()));
-        open.then(|| (self.shop.open(alone.choice, alone.best), alone))
+        open.then(|| (self.shop.open(alone.choice, alone.best, self.known.want(kind)), alone))
     }
 
     /// The host that the next new node would be.

@@ -82,7 +82,7 @@ impl Solver {
             Ground::default()
         };
         let topology = Topology::new(axes, ground, input.snapshot.namespaces().clone(), &bins, foreseen);
-        let shop = Shop::new(Choices::new(&input.market.offers), Allowance::new(input));
+        let shop = Shop::new(Choices::new(&input.market.offers), Allowance::new(input), input.market.min_values);
         let (kinds, filters) = (Kinds::default(), Filters::default());
         let known = Known { kinds, filters, topology, taught: BTreeSet::new(), bins: bins.len() };
         Self { known, bins, shop, placed: Vec::new() }
@@ -136,7 +136,15 @@ impl Solver {
             }
         }
         buy(self, &mut plain);
-        left.extend(plain.into_iter().filter(|demand| !demand.pods.is_empty()));
+        let choices = &self.shop.choices;
+        let varied = (0..choices.pools()).any(|pool| !choices.offers(pool).least.is_empty());
+        for mut demand in plain.into_iter().filter(|demand| !demand.pods.is_empty()) {
+            // A node that is filled to the brim may have too few others that would do in its place.
+            if varied {
+                self.place_singly(&mut demand);
+            }
+            left.extend((!demand.pods.is_empty()).then_some(demand));
+        }
         left
     }
 

@@ -27,6 +27,8 @@ use std::sync::Arc;
 /// A node that somebody would have to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bought {
+    /// Among what is on the market, the variant of its NodePool.
+    counter: usize,
     /// Its NodePool.
     pub pool: NodePoolName,
     /// The cheapest offering that holds the pod that it is for.
@@ -152,7 +154,9 @@ impl Standing {
             return Some(number);
         }
         let choices = &self.solver.shop.choices;
-        let pool = (0..choices.pools()).find(|pool| choices.offers(*pool).pool.name == bought.pool)?;
+        // It may have been thought of before this standing, when the market was another.
+        let of_pool = |pool: &usize| *pool < choices.pools() && choices.offers(*pool).pool.name == bought.pool;
+        let pool = std::iter::once(bought.counter).chain(0..choices.pools()).find(of_pool)?;
         let (offers, number) = (Arc::clone(choices.offers(pool)), self.bought.len());
         let candidate = candidate_of(&offers, &bought.best.key)?;
         self.solver.add_bin(number, &bought.best.key, &offers, candidate);
@@ -255,11 +259,19 @@ impl Standing {
         })?;
         let Solver { known, shop, .. } = &self.solver;
         let requests = known.kinds.requests(kind).clone();
-        let open = OpenNode { choice: growth.choice, best: growth.best, requests, disks: 0, version: 0 };
+        let open = OpenNode {
+            choice: growth.choice,
+            best: growth.best,
+            requests,
+            disks: 0,
+            needed: Arc::from([]),
+            version: 0,
+        };
         let offerings = offerings(shop, &open, &[]);
-        let pool = shop.choices.offers(shop.choices.get(open.choice).offers).pool.name.clone();
+        let counter = shop.choices.get(open.choice).offers;
+        let pool = shop.choices.offers(counter).pool.name.clone();
         let number = offerings.len();
-        Some(Arc::new(Bought { pool, best: offerings.into_iter().next()?, offerings: number }))
+        Some(Arc::new(Bought { counter, pool, best: offerings.into_iter().next()?, offerings: number }))
     }
 }
 

@@ -10,6 +10,7 @@ use super::candidates::MOST_ZONES;
 use super::filter::NodeFilter;
 use super::ground::Ground;
 use super::group::{ByLabel, Counting, Group, GroupId, Identity, counts, exact};
+use super::kinds::KindId;
 use crate::cluster::Table;
 use crate::cluster::pod::{Labels, PodShape, PodTerm, Spread};
 use crate::names::Namespace;
@@ -20,14 +21,24 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ask {
     Even { group: GroupId, skew: u32, itself: bool, min_domains: u32 },
-    Near { group: GroupId },
-    Apart { group: GroupId },
+    Near { group: GroupId, want: Degree },
+    Apart { group: GroupId, want: Degree },
+}
+
+/// How much a pod wants to be near to others, or apart from them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Degree {
+    Required,
+    /// Preferred, and asked for here as long as it can be had. `itself`: it is one of those pods.
+    Preferred {
+        itself: bool,
+    },
 }
 
 impl Ask {
     fn group(self) -> GroupId {
         match self {
-            Self::Even { group, .. } | Self::Near { group } | Self::Apart { group } => group,
+            Self::Even { group, .. } | Self::Near { group, .. } | Self::Apart { group, .. } => group,
         }
     }
 }
@@ -111,14 +122,23 @@ impl Topology {
             asks.push(self.even(own, spread, bins));
         }
         let affinity = shape.affinity.as_deref();
-        let near = affinity.map(|affinity| affinity.near.as_slice()).unwrap_or_default();
+        // What is preferred stands behind what is required.
+        let required = own.affinity.as_deref().map_or((0, 0), |own| (own.near.len(), own.apart.len()));
+        let all = affinity.map(|affinity| affinity.near.as_slice()).unwrap_or_default();
+        let (near, preferred) = all.split_at(required.0.min(all.len()));
         for term in near {
             let group = self.group(&term.topology_key, Counting::MeantByAll(near.to_vec()), None, bins);
-            asks.push(Ask::Near { group });
+            asks.push(Ask::Near { group, want: Degree::Required });
         }
-        for term in affinity.into_iter().flat_map(|affinity| &affinity.apart) {
+        for term in preferred {
             let group = self.group(&term.topology_key, Counting::Meant(term.clone()), None, bins);
-            asks.push(Ask::Apart { group });
+            asks.push(Ask::Near { group, want: Degree::Preferred { itself: self.means(term, own) } });
+        }
+        for (n, term) in affinity.into_iter().flat_map(|affinity| &affinity.apart).enumerate() {
+            let group = self.group(&term.topology_key, Counting::Meant(term.clone()), None, bins);
+            let itself = self.means(term, own);
+            let want = if n < required.1 { Degree::Required } else { Degree::Preferred { itself } };
+            asks.push(Ask::Apart { group, want });
         }
         for term in own.affinity.iter().flat_map(|affinity| &affinity.apart) {
             counted.push(self.group(&term.topology_key, Counting::Owners(term.clone()), None, bins));
@@ -138,33 +158,50 @@ impl Topology {
         self.links[kind].offered.insert(axis, domains);
     }
 
+    /// Takes all domains from those where new nodes for pods of these kinds may lie to which the last, which asks for no more
+    /// than is required, may go: nothing can be had there. False when there was none.
+    pub(super) fn withdraw_barren(&mut self, kinds: &[KindId]) -> bool {
+        let Some(bare) = kinds.last().copied() else { return false };
+        let mut barren: Vec<(AxisId, Domain)> = Vec::new();
+        for (axis, offered) in &self.links[bare].offered {
+            let open = offered.iter().filter(|domain| self.allows(bare, *axis, Some(**domain)));
+            barren.extend(open.map(|domain| (*axis, *domain)));
+        }
+        for (axis, domain) in &barren {
+            for kind in kinds {
+                let offered = self.links[*kind].offered.get_mut(axis);
+                offered.into_iter().for_each(|offered| offered.retain(|other| other != domain));
+            }
+        }
+        !barren.is_empty()
+    }
+
     /// True when a new node for a kind may lie in a domain.
     pub(super) fn is_offered(&self, kind: usize, axis: AxisId, domain: Domain) -> bool {
         self.links[kind].offered.get(&axis).is_some_and(|offered| offered.contains(&domain))
     }
 
-    /// Takes a domain from those where new nodes for a kind may lie. False when it was none.
-    pub(super) fn withdraw(&mut self, kind: usize, axis: AxisId, domain: Domain) -> bool {
-        let Some(offered) = self.links[kind].offered.get_mut(&axis) else { return false };
-        let before = offered.len();
-        offered.retain(|other| *other != domain);
-        offered.len() < before
-    }
-
     /// A node will be there that was not: its domain counts for those whose filters let it through.
     pub(super) fn see(&mut self, axis: AxisId, domain: Domain, accepts: impl Fn(&NodeFilter) -> bool) {
+        let mut seen = Vec::new();
         for group in self.groups.iter_mut().filter(|group| group.identity.axis == axis) {
             if group.knows(domain) || !group.takes(&accepts) {
                 continue;
             }
             group.see(domain);
             // Kinds that are still to be placed will reckon with it.
+            if group.total > 0 {
+                let even = group.even.clone();
+                seen.push((group.identity.clone(), even));
+            }
+        }
+        for (identity, even) in seen {
             let unaware = |kind: &u32| {
-                let offered = self.links[*kind as usize].offered.get(&axis);
-                offered.is_some_and(|offered| !offered.contains(&domain))
+                let links = &self.links[*kind as usize];
+                links.offered.contains_key(&axis) && self.open_to(links, axis).all(|open| open != domain)
             };
-            if group.total > 0 && group.even.iter().any(unaware) {
-                self.surprises.entry(group.identity.clone()).or_default().insert(domain);
+            if even.iter().any(unaware) {
+                self.surprises.entry(identity).or_default().insert(domain);
             }
         }
     }
@@ -215,20 +252,39 @@ impl Topology {
             let here = domain.map(|domain| group.at(domain));
             match *ask {
                 Ask::Even { skew, itself, min_domains, .. } => {
-                    let most = group.least(links.offered.get(&axis), min_domains) + skew;
+                    let most = group.least(self.open_to(links, axis), min_domains) + skew;
                     if here.is_none_or(|here| here + u32::from(itself) > most) {
                         return Some(Unmet::Spread);
                     }
                 }
                 Ask::Near { .. } if here.is_some_and(|here| here > 0) => {}
                 // The first of its sort may go anywhere where there is a domain at all.
-                Ask::Near { .. } if here.is_some() && links.near_itself && self.is_first(links) => {}
+                Ask::Near { group, want } if here.is_some() && self.may_begin(links, group, want) => {}
                 Ask::Near { .. } => return Some(Unmet::Affinity),
                 Ask::Apart { .. } if here.is_none_or(|here| here == 0) => {}
                 Ask::Apart { .. } => return Some(Unmet::AntiAffinity),
             }
         }
         None
+    }
+
+    /// Domains where a new node for a kind may lie: those on offer, so far as its neighbours leave them open to it.
+    fn open_to<'t>(&'t self, links: &'t Links, axis: AxisId) -> impl Iterator<Item = Domain> + 't {
+        let offered = links.offered.get(&axis).into_iter().flatten().copied();
+        offered.filter(move |domain| {
+            links.asks.iter().all(|ask| {
+                let group = &self.groups[ask.group() as usize];
+                group.identity.axis != axis
+                    || match *ask {
+                        Ask::Near { group: near, want: Degree::Required } => {
+                            group.at(*domain) > 0 || self.may_begin(links, near, Degree::Required)
+                        }
+                        Ask::Apart { want: Degree::Required, .. } => group.at(*domain) == 0,
+                        // What is preferred is given up where it cannot be had.
+                        Ask::Even { .. } | Ask::Near { .. } | Ask::Apart { .. } => true,
+                    }
+            })
+        })
     }
 
     /// True when a kind asks for the neighbourhood of other pods on an axis.
@@ -280,9 +336,19 @@ impl Topology {
         self.groups[group as usize].identity.axis
     }
 
-    fn is_first(&self, links: &Links) -> bool {
-        let near = links.asks.iter().filter(|ask| matches!(ask, Ask::Near { .. }));
-        near.into_iter().all(|ask| self.groups[ask.group() as usize].total == 0)
+    /// True when a pod may be the first where it wants to be near to others: it is one of those, and there is none yet.
+    fn may_begin(&self, links: &Links, group: GroupId, want: Degree) -> bool {
+        let is_empty = |group: GroupId| self.groups[group as usize].total == 0;
+        match want {
+            Degree::Preferred { itself } => itself && is_empty(group),
+            Degree::Required => {
+                let required = |ask: &Ask| match *ask {
+                    Ask::Near { group, want: Degree::Required } => Some(group),
+                    _ => None,
+                };
+                links.near_itself && links.asks.iter().filter_map(required).all(is_empty)
+            }
+        }
     }
 
     fn even(&mut self, shape: &PodShape, spread: &Spread, bins: &Bins) -> Ask {
@@ -369,7 +435,7 @@ impl Topology {
         let counting = &self.groups[number as usize].identity.counting;
         if let Counting::Owners(term) = counting {
             if self.means(term, &own) {
-                self.links[kind as usize].asks.push(Ask::Apart { group: number });
+                self.links[kind as usize].asks.push(Ask::Apart { group: number, want: Degree::Required });
             }
         } else if counts(&self.namespaces, counting, &own) {
             self.links[kind as usize].counted.push(number);

@@ -5,7 +5,10 @@ use super::kinds::KindId;
 use super::outcome::WhyNot;
 use super::solve::Solver;
 use super::topology::Unmet;
+use super::variety::{Load, MinValues};
 use crate::names::NodePoolName;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Why each pool buys nothing for pods of a kind; `None` stands for all pools.
 pub(super) fn why_not(solver: &mut Solver, kind: KindId) -> Vec<(Option<NodePoolName>, WhyNot)> {
@@ -15,11 +18,17 @@ pub(super) fn why_not(solver: &mut Solver, kind: KindId) -> Vec<(Option<NodePool
         return vec![(None, why)];
     }
     let unmet = solver.unmet(kind);
+    let order: Vec<NodePoolName> = (0..pools).map(|pool| solver.shop.choices.offers(pool).pool.name.clone()).collect();
     let each = (0..pools).map(|pool| {
         let name = solver.shop.choices.offers(pool).pool.name.clone();
         (Some(name), of_pool(solver, kind, pool))
     });
-    let each: Vec<(Option<NodePoolName>, Option<WhyNot>)> = each.collect();
+    let mut each: Vec<(Option<NodePoolName>, Option<WhyNot>)> = each.collect();
+    // Of the variants of a pool the one that gets furthest speaks for it.
+    each.sort_by_key(|(_, why)| std::cmp::Reverse(why.as_ref().map_or(usize::MAX, depth)));
+    let mut told = BTreeSet::new();
+    each.retain(|(pool, _)| told.insert(pool.clone()));
+    each.sort_by_key(|(pool, _)| order.iter().position(|known| Some(known) == pool.as_ref()));
     let topology = || unmet.clone().unwrap_or(WhyNot::Spread);
     if each.iter().all(|(_, why)| why.is_none()) {
         return vec![(None, topology())];
@@ -33,6 +42,20 @@ pub(super) fn topology_of(unmet: Unmet) -> WhyNot {
         Unmet::Affinity => WhyNot::Affinity,
         Unmet::AntiAffinity => WhyNot::AntiAffinity,
         Unmet::Spread => WhyNot::Spread,
+    }
+}
+
+/// How many other things of the pool itself are as asked for before this one is looked at.
+fn depth(why: &WhyNot) -> usize {
+    match why {
+        WhyNot::Class(_) => 0,
+        WhyNot::Taint(_) => 1,
+        WhyNot::Labels(_) => 2,
+        WhyNot::NoOffering => 3,
+        WhyNot::TooLarge => 4,
+        WhyNot::Limit => 5,
+        WhyNot::Quota(_) => 6,
+        _ => 7,
     }
 }
 
@@ -64,6 +87,19 @@ fn of_pool(solver: &mut Solver, kind: KindId, pool: usize) -> Option<WhyNot> {
     let within = |c: &&&Candidate| allowance.within_limits(&offers.pool, &c.instance.capacity, None);
     let mut in_limits = large.iter().filter(within);
     let Some(first) = in_limits.next() else { return Some(WhyNot::Limit) };
-    let short = allowance.room().short(&first.instance.facts, first.capacity_type)?;
-    in_limits.all(|c| !allowance.quota_allows(c)).then_some(WhyNot::Quota(short))
+    let first = *first;
+    if let Some(short) = allowance.room().short(&first.instance.facts, first.capacity_type)
+        && in_limits.all(|c| !allowance.quota_allows(c))
+    {
+        return Some(WhyNot::Quota(short));
+    }
+    let suiting = offers.candidates.iter().zip(accepted.iter().copied()).filter(|(_, zones)| *zones != 0);
+    let needed = if solver.shop.min_values == MinValues::Strict { offers.needed() } else { Vec::new() };
+    let load = Load { requests, disks: 0, needed: &needed };
+    if large.iter().any(|chosen| offers.has_variety(suiting.clone(), chosen, load, allowance)) {
+        return None;
+    }
+    let variety = offers.variety(suiting, first, load, allowance);
+    let lacking = offers.least.iter().zip(variety).find(|((_, least), found)| found < least);
+    lacking.map(|((key, least), found)| WhyNot::MinValues { key: Arc::clone(key), found, least: *least })
 }

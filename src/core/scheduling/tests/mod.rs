@@ -7,6 +7,8 @@ mod neighbours;
 mod quota;
 mod random;
 mod standing;
+mod variants;
+mod variety;
 
 use super::{Input, MOST_NEW_NODES, Market, Outcome, Target, Unavailable, WhyNot, schedule};
 use crate::catalog::CapacityType::{OnDemand, Spot};

@@ -1,0 +1,141 @@
+//! Variety: does a new node keep as many different values on offer as its pool asks for by `minValues`?
+//!
+//! A node that can only become one size in one zone is not made at all when that is out of stock. Pools ask for more by
+//! `minValues`: of a label, so many different values must remain among the offerings that hold the node's pods.
+
+use super::allowance::Allowance;
+use super::candidates::{Candidate, Offers};
+use crate::catalog::OfferingKey;
+use crate::cluster::Snapshot;
+use crate::cluster::pool::{NodePool, amount};
+use crate::labels;
+use crate::names::Zone;
+use crate::resources::Resources;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What becomes of pods for which a pool has not as many values on offer as it asks for (Karpenter's
+/// `--min-values-policy`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MinValues {
+    /// The pool makes no node for them.
+    #[default]
+    Strict,
+    /// It makes one, with as many as there are when its first pod comes.
+    BestEffort,
+}
+
+/// What a node must hold, and what must remain on offer for it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Load<'a> {
+    pub(super) requests: &'a Resources,
+    pub(super) disks: u32,
+    /// How many values of each label of [`Offers::least`]; nothing at all where none is asked for.
+    pub(super) needed: &'a [u32],
+}
+
+/// Labels of which a pool asks for several values, and how many.
+pub(super) fn least_of(pool: &NodePool) -> Vec<(Arc<str>, u32)> {
+    let asked = pool.requirements.iter().filter_map(|(key, asked)| Some((Arc::clone(key), asked.min_values()?)));
+    asked.filter(|(_, least)| *least > 1).collect()
+}
+
+impl Offers {
+    /// How many values of each label are asked for.
+    pub(super) fn needed(&self) -> Vec<u32> {
+        self.least.iter().map(|(_, least)| *least).collect()
+    }
+
+    /// True when enough values remain among those of `all`, with their zones, that would do for what `chosen` is to hold.
+    pub(super) fn has_variety<'c>(
+        &self,
+        all: impl Iterator<Item = (&'c Candidate, u32)> + Clone,
+        chosen: &Candidate,
+        load: Load<'_>,
+        allowance: &Allowance,
+    ) -> bool {
+        load.needed.is_empty() || {
+            let found = self.variety(all, chosen, load, allowance);
+            found.iter().zip(load.needed).all(|(found, needed)| found >= needed)
+        }
+    }
+
+    /// How many values of each label remain.
+    pub(super) fn variety<'c>(
+        &self,
+        all: impl Iterator<Item = (&'c Candidate, u32)> + Clone,
+        chosen: &Candidate,
+        load: Load<'_>,
+        allowance: &Allowance,
+    ) -> Vec<u32> {
+        let count = |(key, _): &(Arc<str>, u32)| {
+            let mut values: BTreeSet<Arc<str>> = BTreeSet::new();
+            let doing = all.clone().filter(|(candidate, _)| self.may_stand_in(candidate, chosen, load, allowance));
+            doing.for_each(|(candidate, zones)| values.extend(self.values(candidate, zones, key)));
+            values.len() as u32
+        };
+        self.least.iter().map(count).collect()
+    }
+
+    /// True when a candidate does for what another is to hold, within limits and quotas. Where the pool limits a resource, it
+    /// has no more of it than the chosen one, so that the limits hold whichever is launched.
+    pub(super) fn may_stand_in(
+        &self,
+        candidate: &Candidate,
+        chosen: &Candidate,
+        load: Load<'_>,
+        allowance: &Allowance,
+    ) -> bool {
+        if std::ptr::eq(candidate, chosen) {
+            return true;
+        }
+        let (more, capacity) = (&candidate.instance.capacity, &chosen.instance.capacity);
+        candidate.holds(load.requests, load.disks)
+            && self.pool.limits.resources.keys().all(|name| amount(more, name) <= amount(capacity, name))
+            && allowance.quota_allows(candidate)
+    }
+
+    /// The values of a label that nodes of a candidate may have in these zones.
+    pub(super) fn values(&self, candidate: &Candidate, zones: u32, key: &str) -> Vec<Arc<str>> {
+        if let Some(own) = self.labels.get(key) {
+            return vec![Arc::clone(own)];
+        }
+        if key == labels::ZONE {
+            let open = self.zones.iter().enumerate().filter(|(bit, _)| zones & (1 << bit) != 0);
+            return open.map(|(_, zone)| Zone::text(zone)).collect();
+        }
+        self.label(candidate, key).into_iter().collect()
+    }
+
+    /// The value of a label that a node has that is bought as one offering.
+    pub(super) fn values_of(&self, offering: &OfferingKey, key: &str) -> Vec<Arc<str>> {
+        let same = |c: &&Candidate| c.instance.facts.name == offering.size && c.capacity_type == offering.capacity_type;
+        let bit = self.zones.iter().position(|zone| *zone == offering.zone);
+        let candidate = self.candidates.iter().find(same);
+        candidate.zip(bit).map(|(candidate, bit)| self.values(candidate, 1 << bit, key)).unwrap_or_default()
+    }
+}
+
+/// The first label of which offerings do not have as many values as a pool asks for, with how many there are and how many
+/// are asked for.
+pub(crate) fn lacks_variety<'k>(
+    snapshot: &Snapshot,
+    pool: &NodePool,
+    offerings: impl Iterator<Item = &'k OfferingKey> + Clone,
+) -> Option<(Arc<str>, u32, u32)> {
+    let types = snapshot.instance_types.get(&pool.class)?;
+    least_of(pool).into_iter().find_map(|(key, least)| {
+        let value = |offering: &OfferingKey| match &*key {
+            labels::ZONE => Some(offering.zone.text()),
+            labels::CAPACITY_TYPE => Some(Arc::from(offering.capacity_type.as_str())),
+            key if pool.labels.contains_key(key) => pool.labels.get(key).cloned(),
+            key => {
+                let instance = types.iter().find(|instance| instance.facts.name == offering.size)?;
+                instance.requirements.get(key)?.single().cloned()
+            }
+        };
+        let values: BTreeSet<Arc<str>> = offerings.clone().filter_map(value).collect();
+        let found = values.len() as u32;
+        (found < least).then_some((key, found, least))
+    })
+}
