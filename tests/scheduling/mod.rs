@@ -33,7 +33,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 /// Workloads of a plain run.
-const FEW: u64 = 300;
+const FEW: u64 = 100;
 
 /// `NAPKEEPER_WORKLOADS`: how many workloads, or from which seed to which, as in `17..18`.
 pub(crate) fn seeds(few: u64) -> Result<Range<u64>> {

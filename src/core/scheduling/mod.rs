@@ -124,7 +124,7 @@ fn solved(input: Input<'_>, pods: &[Arc<Pod>], explained: usize) -> Outcome {
         let groups = outcome.unplaced.len();
         outcome.refuse(demand.pods, why);
         if let Some(new) = outcome.unplaced.get_mut(groups).filter(|_| groups < explained) {
-            new.waterfalls = waterfall::waterfalls(&solver, kind);
+            new.waterfalls = waterfall::waterfalls(&mut solver, kind);
             new.remedy = remedy::remedy(&solver.shop, &solver.known.kinds.get(kind).shape);
         }
     }

@@ -13,25 +13,34 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Solver {
-    /// The constraint that leaves pods of a kind no place, if it is one.
-    pub(super) fn unmet(&self, kind: KindId) -> Option<WhyNot> {
+    /// The constraint on neighbours that keeps pods of a kind from every node that a pool could make for them.
+    pub(super) fn unmet(&mut self, kind: KindId, pool: usize) -> WhyNot {
+        let by = Narrowing::Filter(self.known.kinds.get(kind).filter);
+        let choices = &mut self.shop.choices;
+        let choice = choices.narrow(choices.root(pool), by, self.known.names());
         let topology = &self.known.topology;
-        let lacks = |axis: &AxisId| *axis > ZONE && topology.unmet(kind, *axis, None).is_some();
-        for axis in topology.asked_axes(kind).filter(lacks) {
-            let choices = &self.shop.choices;
-            let all = (0..choices.pools()).flat_map(|pool| choices.domains(choices.root(pool), axis, &topology.axes));
-            let unmet: Vec<Option<Unmet>> = all.map(|domain| topology.unmet(kind, axis, Some(domain))).collect();
-            match unmet.iter().min() {
-                None => return Some(WhyNot::TopologyKey(Arc::clone(topology.axes.key(axis)))),
-                Some(Some(unmet)) => return Some(topology_of(*unmet)),
-                Some(None) => {}
-            }
+        let mut worst = topology.unmet(kind, HOST, Some(self.empty_host()));
+        if let Some(unmet) = worst {
+            return topology_of(unmet);
         }
-        let of_zones: Vec<Option<Unmet>> =
-            zones(self.all_zones()).map(|zone| topology.unmet(kind, ZONE, Some(zone))).collect();
-        let unmet =
-            topology.unmet(kind, HOST, Some(self.empty_host())).or_else(|| of_zones.into_iter().min().flatten());
-        unmet.map(topology_of)
+        for axis in topology.asked_axes(kind).filter(|axis| *axis != HOST) {
+            let choices = &self.shop.choices;
+            let domains: Vec<Domain> = match choice {
+                Some(choice) if axis == ZONE => zones(choices.get(choice).zones).collect(),
+                Some(choice) => choices.domains(choice, axis, &topology.axes),
+                None => Vec::new(),
+            };
+            if domains.is_empty() && topology.unmet(kind, axis, None).is_some() {
+                return WhyNot::TopologyKey(Arc::clone(topology.axes.key(axis)));
+            }
+            let unmet: Vec<Option<Unmet>> = domains.iter().map(|d| topology.unmet(kind, axis, Some(*d))).collect();
+            if let Some(unmet) = unmet.iter().copied().min().flatten() {
+                return topology_of(unmet);
+            }
+            worst = worst.max(unmet.into_iter().flatten().max());
+        }
+        // Each label has a value that would do, but no node has them all.
+        worst.map_or(WhyNot::Spread, topology_of)
     }
 
     /// Works out where new nodes for pods may lie: whatever they prefer, all that they may have is a domain.

@@ -5,6 +5,7 @@ use super::filter::NodeFilter;
 use super::kinds::KindId;
 use super::outcome::WhyNot;
 use super::solve::Solver;
+use super::why::of_pool as why_not_of;
 use crate::cluster::pod::Toleration;
 use crate::names::NodePoolName;
 use crate::requirements::Requirements;
@@ -49,7 +50,7 @@ pub enum StepWhat {
     Limits,
     /// Azure's quotas.
     Quota,
-    /// Constraints on the pods in the same domain.
+    /// Constraints on the pods in the same domain, or the variety that the pool asks for.
     Topology(WhyNot),
 }
 
@@ -85,13 +86,24 @@ impl fmt::Display for PoolWaterfall {
 }
 
 /// The waterfalls of all pools for pods of a kind.
-pub(super) fn waterfalls(solver: &Solver, kind: KindId) -> Vec<PoolWaterfall> {
-    let unmet = solver.unmet(kind);
-    let pools = 0..solver.shop.choices.pools();
-    pools.map(|pool| of_pool(solver, kind, solver.shop.choices.offers(pool), unmet.clone())).collect()
+pub(super) fn waterfalls(solver: &mut Solver, kind: KindId) -> Vec<PoolWaterfall> {
+    let mut falls: Vec<PoolWaterfall> = Vec::new();
+    for pool in 0..solver.shop.choices.pools() {
+        // What is left when all is looked at that the pool says itself is lost to variety or to neighbours.
+        let last = why_not_of(solver, kind, pool).filter(|why| matches!(why, WhyNot::MinValues { .. }));
+        let last = last.unwrap_or_else(|| solver.unmet(kind, pool));
+        let fall = of_pool(solver, kind, solver.shop.choices.offers(pool), last);
+        match falls.last_mut().filter(|before| before.pool == fall.pool) {
+            // Of the variants of a pool the one that gets furthest speaks for it.
+            Some(before) if before.steps.len() < fall.steps.len() => *before = fall,
+            Some(_) => {}
+            None => falls.push(fall),
+        }
+    }
+    falls
 }
 
-fn of_pool(solver: &Solver, kind: KindId, offers: &Offers, unmet: Option<WhyNot>) -> PoolWaterfall {
+fn of_pool(solver: &Solver, kind: KindId, offers: &Offers, last: WhyNot) -> PoolWaterfall {
     let filter = solver.known.filters.get(solver.known.kinds.get(kind).filter);
     let left = offers.candidates.iter().map(|candidate| candidate.zones).collect();
     let mut fall = Fall { offers, steps: Vec::new(), left };
@@ -115,9 +127,7 @@ fn of_pool(solver: &Solver, kind: KindId, offers: &Offers, unmet: Option<WhyNot>
     fall.keep(StepWhat::Room, |c| c.holds(requests, disks));
     fall.keep(StepWhat::Limits, |c| allowance.within_limits(&offers.pool, &c.instance.capacity, None));
     fall.keep(StepWhat::Quota, |c| allowance.quota_allows(c));
-    if let Some(why) = unmet {
-        fall.keep(StepWhat::Topology(why), |_| false);
-    }
+    fall.keep(StepWhat::Topology(last), |_| false);
     PoolWaterfall { pool: offers.pool.name.clone(), steps: fall.steps }
 }
 

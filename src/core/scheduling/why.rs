@@ -17,7 +17,6 @@ pub(super) fn why_not(solver: &mut Solver, kind: KindId) -> Vec<(Option<NodePool
         let why = if solver.shop.allowance.nodes == 0 { WhyNot::NewNodes } else { WhyNot::NoPool };
         return vec![(None, why)];
     }
-    let unmet = solver.unmet(kind);
     let order: Vec<NodePoolName> = (0..pools).map(|pool| solver.shop.choices.offers(pool).pool.name.clone()).collect();
     let each = (0..pools).map(|pool| {
         let name = solver.shop.choices.offers(pool).pool.name.clone();
@@ -29,11 +28,21 @@ pub(super) fn why_not(solver: &mut Solver, kind: KindId) -> Vec<(Option<NodePool
     let mut told = BTreeSet::new();
     each.retain(|(pool, _)| told.insert(pool.clone()));
     each.sort_by_key(|(pool, _)| order.iter().position(|known| Some(known) == pool.as_ref()));
-    let topology = || unmet.clone().unwrap_or(WhyNot::Spread);
-    if each.iter().all(|(_, why)| why.is_none()) {
-        return vec![(None, topology())];
+    let first = |name: &Option<NodePoolName>| order.iter().position(|known| Some(known) == name.as_ref()).unwrap_or(0);
+    let told: Vec<(Option<NodePoolName>, WhyNot)> = each
+        .into_iter()
+        .map(|(pool, why)| {
+            let why = why.unwrap_or_else(|| solver.unmet(kind, first(&pool)));
+            (pool, why)
+        })
+        .collect();
+    match told.split_first() {
+        // What all say is said once, where it is no matter of the pools.
+        Some(((_, why), rest)) if depth(why) > 7 && rest.iter().all(|(_, other)| other == why) => {
+            vec![(None, why.clone())]
+        }
+        _ => told,
     }
-    each.into_iter().map(|(pool, why)| (pool, why.unwrap_or_else(topology))).collect()
 }
 
 /// What a constraint on neighbours is called outside.
@@ -55,12 +64,13 @@ fn depth(why: &WhyNot) -> usize {
         WhyNot::TooLarge => 4,
         WhyNot::Limit => 5,
         WhyNot::Quota(_) => 6,
-        _ => 7,
+        WhyNot::MinValues { .. } => 7,
+        _ => 8,
     }
 }
 
 /// What of the pool itself keeps the pods away; `None` when that is nothing.
-fn of_pool(solver: &mut Solver, kind: KindId, pool: usize) -> Option<WhyNot> {
+pub(super) fn of_pool(solver: &mut Solver, kind: KindId, pool: usize) -> Option<WhyNot> {
     let filter = solver.known.kinds.get(kind).filter;
     let accepted = solver.shop.choices.accepted(pool, filter, &solver.known.filters);
     let (filter, requests) = (solver.known.filters.get(filter), solver.known.kinds.requests(kind));
