@@ -16,7 +16,6 @@ use std::time::Instant;
 const FEW: u64 = 60;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes five minutes, and workload 39 still finds a disagreement: near and even by the same label"]
 async fn the_real_scheduler_binds_pods_where_we_say_that_there_is_room() -> Result<()> {
     let _turn = a_lab().await?;
     let (start, seeds) = (Instant::now(), seeds(FEW)?);
