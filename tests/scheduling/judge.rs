@@ -19,7 +19,7 @@ const BY_ORDER: usize = 6;
 /// pods that are alike by the scores of the one before, and scores some pods that ask for something as a whole otherwise.
 const SCORES: usize = 100;
 /// Of so many pods one may be stuck.
-const STUCK: usize = 200;
+const STUCK: usize = 100;
 
 /// What came of some workloads.
 #[derive(Debug, Default)]
@@ -117,20 +117,38 @@ pub(crate) async fn judge<S: Stage>(stage: &mut S, work: &Workload, tally: &mut 
 }
 
 impl<S: Stage> Trial<'_, S> {
-    /// The emulation before the first pod.
-    fn emulation(&self, one_more: Option<&Node>) -> Result<Cluster> {
+    /// The emulation before the first pod that waits.
+    fn emulation(&self) -> Result<Cluster> {
+        self.emulation_of(&self.nodes, &self.running)
+    }
+
+    /// The emulation with these nodes and these pods that run.
+    fn emulation_of<'n>(&self, nodes: impl IntoIterator<Item = &'n Node>, running: &[Pod]) -> Result<Cluster> {
         let mut cluster = Cluster::new(self.work.seed);
         for (name, labels) in &self.work.namespaces {
             cluster.add_namespace(name, labels.clone());
         }
-        for node in self.nodes.iter().chain(one_more) {
-            cluster.add_node(node);
+        let mut places = BTreeMap::new();
+        for node in nodes {
+            places.insert(node.metadata.name.as_deref(), cluster.add_node(node));
         }
-        for pod in &self.running {
+        for pod in running {
             let node = pod.spec.as_ref().and_then(|s| s.node_name.as_deref()).context("a pod that runs nowhere")?;
-            cluster.bind(pod, self.index(node)?);
+            let place = places.get(&Some(node)).with_context(|| format!("there is no node {node}"))?;
+            cluster.bind(pod, *place);
         }
         Ok(cluster)
+    }
+
+    /// The labels of a node that could be bought beside these and that would do for a pod, if there is one.
+    fn cure(&self, nodes: &[Node], running: &[Pod], pod: &Pod) -> Result<Option<String>> {
+        for node in &self.work.market.greatest("greatest")? {
+            let mut cluster = self.emulation_of(nodes.iter().chain([node]), running)?;
+            if cluster.scores(pod).iter().any(|(place, _)| *place == nodes.len()) {
+                return Ok(Some(serde_json::to_string(&node.metadata.labels)?));
+            }
+        }
+        Ok(None)
     }
 
     fn index(&self, name: &str) -> Result<usize> {
@@ -140,7 +158,7 @@ impl<S: Stage> Trial<'_, S> {
 
     /// Every pod on its planned node, one after another; then those that have none.
     async fn pinned(&mut self) -> Result<()> {
-        let mut cluster = self.emulation(None)?;
+        let mut cluster = self.emulation()?;
         let (mut found, mut bound) = (Vec::new(), Vec::new());
         for (pod, node) in &self.plan.goes {
             let (made, verdict) = self.turn(pinned(&self.work.waiting[*pod], node)).await?;
@@ -148,7 +166,7 @@ impl<S: Stage> Trial<'_, S> {
                 found.push(format!("{} is planned for {node}: {why}", self.told(*pod)));
             }
             self.compare(&mut cluster, &made, &verdict)?;
-            bound.push((made, self.index(node)?));
+            bound.push(on(made, node.clone()));
         }
         self.look_for_missed(&bound)?;
         for (pod, ours) in &self.plan.unplaced {
@@ -166,25 +184,17 @@ impl<S: Stage> Trial<'_, S> {
     }
 
     /// Nodes that could be bought for pods without a place, once all others are bound where they are planned.
-    fn look_for_missed(&mut self, bound: &[(Pod, usize)]) -> Result<()> {
-        let greatest = self.work.market.greatest("greatest")?;
+    fn look_for_missed(&mut self, bound: &[Pod]) -> Result<()> {
+        let running = [&self.running, bound].concat();
         let mut known = BTreeSet::new();
         for (pod, ours) in &self.plan.unplaced {
             // Pods of one app and release are alike.
             let wire = &self.waiting[*pod];
-            if !known.insert(&wire.metadata.labels) {
-                continue;
-            }
-            for node in &greatest {
-                let mut cluster = self.emulation(Some(node))?;
-                bound.iter().for_each(|(pod, node)| cluster.bind(pod, *node));
-                if cluster.scores(wire).iter().any(|(place, _)| *place == self.nodes.len()) {
-                    let labels = serde_json::to_string(&node.metadata.labels)?;
-                    self.tally
-                        .missed
-                        .push(format!("{} has no place ({ours}), and would have one on {labels}", self.told(*pod)));
-                    break;
-                }
+            if known.insert(&wire.metadata.labels)
+                && let Some(labels) = self.cure(&self.nodes, &running, wire)?
+            {
+                let said = format!("{} has no place ({ours}), and would have one on {labels}", self.told(*pod));
+                self.tally.missed.push(said);
             }
         }
         Ok(())
@@ -192,7 +202,7 @@ impl<S: Stage> Trial<'_, S> {
 
     /// Every pod where kube-scheduler wants it, in the order of the plan.
     async fn free(&mut self) -> Result<()> {
-        let mut cluster = self.emulation(None)?;
+        let mut cluster = self.emulation()?;
         let (mut waits, mut bound) = (Vec::new(), self.running.clone());
         let placed = self.plan.goes.iter().map(|(pod, node)| (*pod, Ok(node)));
         let unplaced = self.plan.unplaced.iter().map(|(pod, why)| (*pod, Err(why)));
@@ -229,13 +239,20 @@ impl<S: Stage> Trial<'_, S> {
         self.plan_again(&bound, &left)
     }
 
-    /// Whether pods that were left without a place would have one once more is bought.
+    /// Whether pods that were left without a place would have one once more is bought. Those that have none then are stuck:
+    /// what was bound keeps them from every node, of whatever make.
     fn plan_again(&mut self, bound: &[Pod], left: &[usize]) -> Result<()> {
         let waiting: Vec<Pod> = left.iter().map(|pod| self.waiting[*pod].clone()).collect();
         let again = plan(self.work, &self.nodes, bound, &waiting)?;
+        let nodes = [&self.nodes[..], &again.new].concat();
+        let placed = again.goes.iter().map(|(pod, node)| on(waiting[*pod].clone(), node.clone()));
+        let running: Vec<Pod> = bound.iter().cloned().chain(placed).collect();
         for (pod, why) in again.unplaced {
             let said = format!("{} has no place in the second plan: {why}", self.told(left[pod]));
-            self.tally.stuck.push(said);
+            match self.cure(&nodes, &running, &waiting[pod])? {
+                Some(labels) => self.tally.missed.push(format!("{said}; it would have one on {labels}")),
+                None => self.tally.stuck.push(said),
+            }
         }
         Ok(())
     }

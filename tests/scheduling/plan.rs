@@ -48,7 +48,7 @@ pub(super) fn plan(work: &Workload, nodes: &[WireNode], running: &[WirePod], wai
         new_nodes: MOST_NEW_NODES,
         promised: &promised,
     };
-    told(&schedule(input, &pods), work, &pods)
+    told(&schedule(input, &pods), work, &pods, nodes.len())
 }
 
 fn read(pod: &WirePod) -> Result<Pod> {
@@ -56,10 +56,11 @@ fn read(pod: &WirePod) -> Result<Pod> {
     convert::pod(pod).map_err(|v| anyhow::anyhow!("{v}")).with_context(|| format!("reading the pod {name}"))
 }
 
-fn told(outcome: &Outcome, work: &Workload, pods: &[Arc<Pod>]) -> Result<Plan> {
+/// In the words of the wire; new nodes are numbered on from those that there are.
+fn told(outcome: &Outcome, work: &Workload, pods: &[Arc<Pod>], before: usize) -> Result<Plan> {
     let place: HashMap<&ObjectKey, usize> = pods.iter().enumerate().map(|(i, pod)| (&pod.key, i)).collect();
     let of = |key: &ObjectKey| place.get(key).copied().with_context(|| format!("nobody asked about {key:?}"));
-    let name = |n: usize| format!("w{}-new-{n}", work.seed);
+    let name = |n: usize| format!("w{}-new-{}", work.seed, before + n);
     let mut plan = Plan { new: Vec::new(), goes: Vec::new(), unplaced: Vec::new() };
     for (n, node) in outcome.new.iter().enumerate() {
         let first = node.offerings.first().context("a node without offerings")?;

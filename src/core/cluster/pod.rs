@@ -270,3 +270,42 @@ impl Pod {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every toleration of a small world against every taint of it; what Kubernetes says of each, in its own words: "the keys
+    /// are the same and the effects are the same, and the operator is Exists, or it is Equal and the values are equal", an
+    /// empty key with Exists matches all, an empty effect matches all effects.
+    #[test]
+    fn a_toleration_covers_the_taints_that_kubernetes_says() {
+        let effects = [TaintEffect::NoSchedule, TaintEffect::PreferNoSchedule, TaintEffect::NoExecute];
+        let mut cases = 0;
+        for (key, value) in
+            [(None, None), (Some("k"), None), (Some("k"), Some("v")), (Some("k"), Some("")), (Some("l"), None)]
+        {
+            for effect in std::iter::once(None).chain(effects.map(Some)) {
+                let toleration = Toleration { key: key.map(Arc::from), value: value.map(Arc::from), effect };
+                for (taint_key, taint_value) in [("k", "v"), ("k", "w"), ("k", ""), ("l", "v"), ("kk", "")] {
+                    for taint_effect in effects {
+                        let taint =
+                            Taint { key: Arc::from(taint_key), value: Arc::from(taint_value), effect: taint_effect };
+                        let keys = key.is_none() || key == Some(taint_key);
+                        let values = value.is_none() || value == Some(taint_value);
+                        let effects = effect.is_none() || effect == Some(taint_effect);
+                        assert_eq!(toleration.covers(&taint), keys && values && effects, "{toleration:?} of {taint:?}");
+                        let shape = PodShape {
+                            tolerations: vec![toleration.clone()],
+                            ..PodShape::plain(Namespace::new("n").unwrap(), Labels::new(), Resources::default())
+                        };
+                        let kept_away = taint_effect != TaintEffect::PreferNoSchedule && !(keys && values && effects);
+                        assert_eq!(shape.untolerated([&taint]).is_some(), kept_away, "{toleration:?} of {taint:?}");
+                        cases += 1;
+                    }
+                }
+            }
+        }
+        assert_eq!(cases, 300);
+    }
+}

@@ -74,6 +74,36 @@ mod tests {
         Budget { nodes, reasons: None, window }
     }
 
+    /// Every percentage of pools of up to 120 nodes: never less than its share, and less than a node more.
+    #[test]
+    fn a_percentage_is_its_share_rounded_up() {
+        for percent in 0..=100 {
+            for total in (0..=120).chain([999, 1_000, 4_999, u32::MAX]) {
+                let budgets = [budget(BudgetNodes::Percent(percent), None)];
+                let nodes = allowed(&budgets, total, DisruptionReason::Empty, at("2026-08-03T12:00:00Z"));
+                let (nodes, share) = (u64::from(nodes) * 100, u64::from(total) * u64::from(percent));
+                assert!((share..share + 100).contains(&nodes), "{percent}% of {total}: {}", nodes / 100);
+            }
+        }
+    }
+
+    /// Windows of one to 30 hours from each hour of a day, looked at every half hour of three days.
+    #[test]
+    fn a_window_holds_from_its_hour_for_its_length_and_no_longer() {
+        let midnight = at("2026-08-03T00:00:00Z");
+        for hour in 0..24_i64 {
+            for length in [1, 2, 8, 23, 24, 30] {
+                let window = budget(BudgetNodes::Count(0), Some((&format!("0 {hour} * * *"), length)));
+                for half in 0..144_i64 {
+                    let now = midnight + SignedDuration::from_mins(30 * half);
+                    let since = (half * 30 - hour * 60).rem_euclid(24 * 60);
+                    let open = active(&window, now).unwrap();
+                    assert_eq!(open, since < length * 60, "{hour}:00 for {length} h, at {now}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn percentages_round_up() {
         for (total, allowed_nodes) in [(0, 0), (1, 1), (10, 1), (11, 2), (100, 10)] {

@@ -7,6 +7,8 @@ mod operator;
 mod requirement;
 mod set;
 #[cfg(test)]
+mod table_tests;
+#[cfg(test)]
 mod tests;
 mod texts;
 
