@@ -37,7 +37,7 @@ pub(super) fn topology_of(unmet: Unmet) -> WhyNot {
 }
 
 /// What of the pool itself keeps the pods away; `None` when that is nothing.
-fn of_pool(solver: &mut Solver, kind: KindId, pool: usize) -> Option<WhyNot> {
+pub(super) fn of_pool(solver: &mut Solver, kind: KindId, pool: usize) -> Option<WhyNot> {
     let filter = solver.known.kinds.get(kind).filter;
     let accepted = solver.shop.choices.accepted(pool, filter, &solver.known.filters);
     let (filter, requests) = (solver.known.filters.get(filter), solver.known.kinds.requests(kind));
