@@ -35,6 +35,8 @@ pub struct Accounts {
     pub more_groups: usize,
     /// The pods of those groups.
     pub more_pods: usize,
+    /// Those of them that have no place.
+    pub more_unplaced: usize,
 }
 
 /// What is said of pods that are alike and fared alike.
@@ -168,6 +170,7 @@ pub fn account(input: Input<'_>, pods: &[Arc<Pod>], about: impl Fn(&ObjectKey) -
         let pods = demand.pods.into_iter().filter(|pod| about(&pod.key)).collect();
         told.add(pods, |pods| Some(nowhere(pods, &mut solver, kind)));
     }
+    told.more_unplaced = told.more_pods;
     let mut outcome = Outcome::default();
     finish(&solver, &mut outcome);
     because(&mut solver, (input, &outcome), about, &mut told);
@@ -178,7 +181,7 @@ impl Accounts {
     /// True when all pods have a place.
     #[must_use]
     pub fn all_placed(&self) -> bool {
-        self.more_groups == 0 && self.accounts.iter().all(|account| matches!(account.fate, Fate::Placed(_)))
+        self.more_unplaced == 0 && self.accounts.iter().all(|account| matches!(account.fate, Fate::Placed(_)))
     }
 
     /// Takes up a group of pods, which is worked out unless there are too many.
