@@ -24,8 +24,11 @@ pub(super) fn write(out: &mut impl Write, world: &World) -> io::Result<()> {
         let Bought { pool, size, capacity_type, price, nodes, pods, requests, choice } = bought;
         let (nodes, pods) = (plural(*nodes, "node"), plural(*pods, "pod"));
         writeln!(out, "  {pool}: {nodes} of {size} {} at {price}/h for {pods}", capacity_type.as_str())?;
-        let sizes = plural(choice.suiting, "size");
-        writeln!(out, "    {DIM}the cheapest of {sizes} that hold what the first was bought for: {requests}{DIM:#}")?;
+        let which = match choice.suiting {
+            0 | 1 => "the only size that was asked for".to_owned(),
+            n => format!("the cheapest of {n} sizes that were asked for"),
+        };
+        writeln!(out, "    {DIM}{which}; the first was bought for {requests}{DIM:#}")?;
         if let Some(cheaper) = size::cheaper(choice) {
             writeln!(out, "    {DIM}cheaper: {cheaper}{DIM:#}")?;
         }
