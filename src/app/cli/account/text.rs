@@ -194,6 +194,8 @@ fn nowhere(out: &mut impl Write, stuck: &Stuck) -> io::Result<()> {
 fn steps(waterfall: &PoolWaterfall) -> String {
     let step = |PoolStep { what, sizes, .. }: &PoolStep| match what {
         StepWhat::Offered => format!("{} {what}", plural(*sizes, "size")),
+        // Which ones stands above.
+        StepWhat::Topology(_) => format!("{sizes} after constraints on neighbours"),
         _ => format!("{sizes} after {what}"),
     };
     waterfall.steps.iter().map(step).collect::<Vec<_>>().join(" → ")
