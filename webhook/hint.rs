@@ -3,10 +3,9 @@
 use jiff::Timestamp;
 use napkeeper_core::catalog::OfferingKey;
 use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::cluster::pod::Taint;
 use napkeeper_core::money::HourlyPrice;
 use napkeeper_core::names::{ClaimName, NodeName, NodePoolName};
-use napkeeper_core::scheduling::{Change, Market, Nowhere, Remedy, Spot, Unavailable, WhyNot};
+use napkeeper_core::scheduling::{Market, Nowhere, Spot, Unavailable, WhyNot};
 use serde::{Deserialize, Serialize};
 
 /// Annotation on pods: where the pod will probably run. Advisory: kube-scheduler decides.
@@ -114,51 +113,8 @@ pub(crate) fn of_place(found: &Result<Spot, Nowhere>, shared: bool) -> Placement
         },
         Err(nowhere) => PlacementHint::Nowhere {
             reason: shorten(&why_not(&nowhere.why), LONGEST_REASON),
-            change: nowhere.remedy.as_ref().map(|remedy| shorten(&advice(remedy), LONGEST_REASON)),
+            change: nowhere.remedy.as_ref().map(|remedy| shorten(&remedy.to_string(), LONGEST_REASON)),
         },
-    }
-}
-
-/// A remedy in words.
-fn advice(remedy: &Remedy) -> String {
-    let changes: Vec<String> = remedy.changes.iter().map(in_words).collect();
-    format!("for a node of NodePool {}: {}", remedy.pool, changes.join("; and "))
-}
-
-fn in_words(change: &Change) -> String {
-    match change {
-        Change::Tolerate(Taint { key, value, effect }) => {
-            let value = if value.is_empty() { String::new() } else { format!("={value}") };
-            format!("tolerate the taint {key}{value}:{effect:?}")
-        }
-        Change::Drop(key) => format!("do not ask for the label {key}"),
-        Change::DropAffinity => "do not ask for these node affinity terms".to_owned(),
-        Change::AskAtMost(name, 0) => format!("ask for no {name}"),
-        Change::AskAtMost(name, most) => format!("ask for at most {} {name}", amount(name, *most, Round::Down)),
-        Change::RaiseLimit(name, to) => {
-            format!("raise the limit of {name} to {} or more", amount(name, *to, Round::Up))
-        }
-        Change::RaiseQuota(short) => format!("have Azure raise the {short}"),
-    }
-}
-
-/// Which way an amount may be off: what it says must do.
-#[derive(Clone, Copy)]
-enum Round {
-    Down,
-    Up,
-}
-
-/// An amount as manifests write it: `2500m`, `15000Mi`.
-fn amount(name: &str, amount: i64, round: Round) -> String {
-    const MEBI: i64 = 1 << 20;
-    match name {
-        "cpu" => format!("{amount}m"),
-        "memory" | "ephemeral-storage" => match round {
-            Round::Down => format!("{}Mi", amount / MEBI),
-            Round::Up => format!("{}Mi", amount.saturating_add(MEBI - 1) / MEBI),
-        },
-        _ => amount.to_string(),
     }
 }
 
@@ -182,7 +138,6 @@ pub(crate) fn shorten(text: &str, most: usize) -> String {
 mod tests {
     use super::*;
     use napkeeper_core::catalog::CapacityType;
-    use napkeeper_core::cluster::pod::TaintEffect;
     use napkeeper_core::names::{VmSize, Zone};
     use std::sync::Arc;
 
@@ -206,29 +161,6 @@ mod tests {
         );
         assert_eq!(PlacementHint::read(&text), Some(hint));
         assert_eq!(PlacementHint::read(r#"{"fits":"moon"}"#), None);
-    }
-
-    #[test]
-    fn what_would_have_to_change_is_said_as_manifests_write_it() {
-        let taint = Taint { key: Arc::from("sku"), value: Arc::from("gpu"), effect: TaintEffect::NoSchedule };
-        let change = |name: &str, most| Change::AskAtMost(Arc::from(name), most);
-        let remedy = Remedy {
-            pool: NodePoolName::new("gpu").unwrap(),
-            changes: vec![
-                Change::Tolerate(taint),
-                Change::Drop(Arc::from("team")),
-                change("cpu", 3_860),
-                change("memory", (12 << 30) - 1),
-                change("nvidia.com/gpu", 0),
-                Change::RaiseLimit(Arc::from("memory"), (12 << 30) + 1),
-            ],
-        };
-        assert_eq!(
-            advice(&remedy),
-            "for a node of NodePool gpu: tolerate the taint sku=gpu:NoSchedule; and do not ask for the label team; and \
-             ask for at most 3860m cpu; and ask for at most 12287Mi memory; and ask for no nvidia.com/gpu; and raise the \
-             limit of memory to 12289Mi or more"
-        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::controller::settings;
 use anyhow::{Context, bail};
-use napkeeper_api::config::Cluster;
+use napkeeper_api::config::{self, Cluster};
 use napkeeper_core::facts::{PriceSheet, SheetLine, SheetProblem};
 use std::path::Path;
 
@@ -42,6 +42,23 @@ pub(crate) fn of_repository(file: &Path, name: Option<&str>) -> anyhow::Result<P
         _ => settings::chosen(&shown, &config, name)?,
     };
     of_cluster(folder, cluster)
+}
+
+/// The customer's own prices: those of the file that was named, else those of the repository that a folder lies in. The
+/// quickstart and the standard input lie in none.
+///
+/// # Errors
+/// As [`of_cluster`]; when a cluster is named and there is no `napkeeper.yaml` that could have it.
+pub(crate) fn asked(file: Option<&Path>, path: Option<&Path>, cluster: Option<&str>) -> anyhow::Result<PriceSheet> {
+    if let Some(file) = file {
+        return read(file);
+    }
+    let path = path.filter(|path| *path != Path::new("-"));
+    match (path.and_then(config::find), cluster) {
+        (Some(file), cluster) => of_repository(&file, cluster),
+        (None, Some(name)) => bail!("--cluster {name}: there is no {} in PATH or above it", config::FILE),
+        (None, None) => Ok(PriceSheet::default()),
+    }
 }
 
 /// A price sheet.

@@ -9,7 +9,7 @@ use crate::cluster::pod::Pod;
 use crate::names::{ClaimName, NodePoolName, ObjectKey, Uid};
 use crate::plan::{ClaimDraft, Command, CommandKey, Plan, Switch};
 use crate::scheduling::{
-    Input, MOST_NEW_NODES, Market, NewNode, Outcome, Target, Unavailable, claim_requirements, explain,
+    Cost, Input, MOST_NEW_NODES, Market, NewNode, Outcome, Target, Unavailable, claim_requirements, explain,
 };
 use crate::settings::{Mode, Settings};
 use jiff::{SignedDuration, Timestamp};
@@ -39,6 +39,8 @@ pub struct ProvisionMemory {
     pub unplaced: Vec<crate::scheduling::Unplaced>,
     /// Offerings that Azure has refused lately.
     pub unavailable: Unavailable,
+    /// What the nodes of all passes cost when they were planned, and what they cost at the least. Lost: it is counted anew.
+    pub planned: Cost,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +112,7 @@ pub fn provision(
         promised: &memory.promised,
     };
     let outcome = explain(input, &pods);
+    memory.planned = memory.planned.plus(outcome.cost.unwrap_or_default());
     memory.remember(snapshot, &outcome, &pods, now);
     if !memory.unplaced.is_empty() {
         plan.wake_at(now + RETRY);

@@ -169,7 +169,11 @@ pub fn replay(
             let (objects, not_served, missing) = &*state;
             let plural = plural(request.uri().path()).unwrap_or_default();
             let (code, body) = match objects.get(&plural) {
-                Some(items) => (200, json!({ "kind": "List", "apiVersion": "v1", "metadata": {}, "items": items })),
+                Some(items) => (
+                    200,
+                    json!({ "kind": "List", "apiVersion": "v1",
+                    "metadata": { "resourceVersion": "1" }, "items": items }),
+                ),
                 None if not_served.contains(&plural) => (404, refusal(404, "the server does not serve this kind")),
                 None => (400, refusal(400, &missing(&plural))),
             };

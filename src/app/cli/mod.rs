@@ -2,10 +2,12 @@
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 findings, 2 it could not be done.
 
+mod account;
 mod audit;
 mod azure_sim;
 mod completion;
 mod controller;
+mod explain;
 mod logs;
 mod man;
 mod markdown;
@@ -32,6 +34,7 @@ Examples:
   napkeeper validate nodepool.yaml       check one file
   kustomize build . | napkeeper validate -
   napkeeper rules NK1013                 what a rule means
+  napkeeper explain pod web-0 -n shop    where a pod goes and why, or what keeps it from a place
   napkeeper audit                        what in the node resource group belongs to nobody
 
 Exit codes: 0 fine, 1 findings, 2 it could not be done.";
@@ -53,6 +56,7 @@ enum Command {
     AzureSim(azure_sim::Args),
     Completion(completion::Args),
     Controller(controller::Args),
+    Explain(explain::Args),
     Man(man::Args),
     Rules(rules::Args),
     Schema(schema::Args),
@@ -84,6 +88,7 @@ pub(crate) fn run() -> ExitCode {
         Command::AzureSim(args) => azure_sim::run(args),
         Command::Completion(args) => completion::run(args),
         Command::Controller(args) => controller::run(args),
+        Command::Explain(args) => explain::run(args),
         Command::Man(args) => man::run(args),
         Command::Rules(args) => rules::run(args),
         Command::Schema(args) => schema::run(args),

@@ -51,6 +51,11 @@ pub(super) fn error(message: &str) {
     drop(writeln!(anstream::stderr(), "{RED}error:{RED:#} {}", printable(message)));
 }
 
+/// Says on stderr what should be known beside the result.
+pub(super) fn warning(message: &str) {
+    drop(writeln!(anstream::stderr(), "{YELLOW}warning:{YELLOW:#} {}", printable(message)));
+}
+
 /// Prints a finding with the line that it points at.
 pub(super) fn finding(out: &mut impl Write, finding: &Finding, text: &str) -> io::Result<()> {
     finding_of(out, finding, &[], text.lines().nth(finding.line - 1))

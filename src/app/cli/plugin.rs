@@ -25,8 +25,12 @@ fn is_plugin(called: &OsStr) -> bool {
 /// Usage and examples say what to type.
 fn as_plugin(command: Command) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
-    let command = with_examples(command, &names).bin_name("kubectl napkeeper");
-    command.mut_subcommands(|sub| with_examples(sub, &names))
+    everywhere(command, &names).bin_name("kubectl napkeeper")
+}
+
+/// A command and those below it.
+fn everywhere(command: Command, names: &[String]) -> Command {
+    with_examples(command, names).mut_subcommands(|sub| everywhere(sub, names))
 }
 
 fn with_examples(command: Command, names: &[String]) -> Command {

@@ -1,26 +1,25 @@
 //! `napkeeper simulate`: what would napkeeper do with these manifests, and what would it cost?
 
-mod input;
+pub(super) mod input;
+mod reasons;
 mod summary;
 mod timeline;
 
 use super::Outcome;
 use super::output::{self, Format};
 use anstyle::Style;
-use anyhow::{Context, bail};
+use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use input::{Asked, Input};
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_api::config;
 use napkeeper_api::duration::parse_with_days;
 use napkeeper_core::catalog::Catalog;
-use napkeeper_core::facts::PriceSheet;
 use napkeeper_sim::autoscaler::{self, Baseline};
 use napkeeper_sim::scenario::{LONGEST, Scenario};
 use napkeeper_sim::world::{Violation, World};
 use serde_json::{Value, json};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
@@ -28,6 +27,7 @@ Examples:
   napkeeper simulate                                     the quickstart that is built in
   napkeeper simulate clusters/prod                       your manifests: pods get nodes, for one hour
   napkeeper simulate clusters/prod --scenario friday.yaml --region northeurope
+  napkeeper simulate clusters/prod -v                    and why those sizes, and why pods still wait
   napkeeper simulate --seed 7 -o json | jq .summary
 
 Azure and the cluster are simulated on a virtual clock; nothing is sent anywhere. The same seed gives the same run.
@@ -59,6 +59,9 @@ pub(super) struct Args {
     /// The cluster of that napkeeper.yaml whose prices are meant; needed where it has several with prices of their own.
     #[arg(long, value_name = "NAME", requires = "path", conflicts_with = "price_sheet")]
     cluster: Option<String>,
+    /// Say as well why nodes are of the sizes that they are, and what keeps the pods waiting that have no place at the end.
+    #[arg(short, long)]
+    verbose: bool,
     /// How to print what happened.
     #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
     output: Format,
@@ -71,7 +74,7 @@ fn lasting(text: &str) -> Result<SignedDuration, String> {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let sheet = args.sheet()?;
+    let sheet = crate::sheet::asked(args.price_sheet.as_deref(), args.path.as_deref(), args.cluster.as_deref())?;
     let own_prices = !sheet.is_empty();
     let catalog = Catalog::embedded()?.priced_by(sheet);
     let region = args.region.as_deref().map(|text| crate::region::known(text, &catalog)).transpose()?;
@@ -82,7 +85,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     };
     let asked = Asked { path: args.path.as_deref(), scenario: args.scenario.as_deref(), catalog: &catalog };
     let Some(input) = input::read(asked, change, &mut anstream::stderr())? else { return Ok(Outcome::Incomplete) };
-    let told = Told { own_prices, ..simulate(&input, &catalog)? };
+    let told = Told { own_prices, ..simulate(&input, &catalog, args.verbose)? };
     let mut out = anstream::stdout().lock();
     match args.output {
         Format::Text => told.write(&mut out)?,
@@ -98,20 +101,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
 }
 
 impl Args {
-    /// The customer's own prices: those of the file that was named, else those of the repository that PATH lies in.
-    /// The quickstart and the standard input lie in none.
-    fn sheet(&self) -> anyhow::Result<PriceSheet> {
-        if let Some(file) = &self.price_sheet {
-            return crate::sheet::read(file);
-        }
-        let path = self.path.as_deref().filter(|path| *path != Path::new("-"));
-        match (path.and_then(config::find), &self.cluster) {
-            (Some(file), cluster) => crate::sheet::of_repository(&file, cluster.as_deref()),
-            (None, Some(name)) => bail!("--cluster {name}: there is no {} in PATH or above it", config::FILE),
-            (None, None) => Ok(PriceSheet::default()),
-        }
-    }
-
     /// The command that runs the same simulation again.
     fn replay(&self, scenario: &Scenario) -> String {
         let mut command = "napkeeper simulate".to_owned();
@@ -138,6 +127,8 @@ struct Told<'i> {
     catalogue: String,
     /// Some of its prices are the customer's own.
     own_prices: bool,
+    /// The reasons are told too.
+    verbose: bool,
     world: World,
     violation: Option<Violation>,
     /// What cluster-autoscaler would have made of it.
@@ -145,18 +136,21 @@ struct Told<'i> {
     took: Duration,
 }
 
-fn simulate<'i>(input: &'i Input, catalog: &Catalog) -> anyhow::Result<Told<'i>> {
+fn simulate<'i>(input: &'i Input, catalog: &Catalog, verbose: bool) -> anyhow::Result<Told<'i>> {
     let began = Instant::now();
     let start = input.scenario.start(input.manifests.clone());
     let baseline = autoscaler::run(catalog, &start, input.scenario.lasting)?;
     let mut world = World::begin(catalog, start)?;
+    if verbose {
+        world.keep_reasons();
+    }
     let end = world.now().checked_add(input.scenario.lasting).context("the scenario ends beyond the calendar")?;
     let bar = progress(world.now(), end);
     let begun = world.now();
     let violation = world.run_reporting(end, |now| bar.set_position(minutes(begun, now))).err();
     bar.finish_and_clear();
     let catalogue = catalog.as_of().to_string();
-    Ok(Told { input, catalogue, own_prices: false, world, violation, baseline, took: began.elapsed() })
+    Ok(Told { input, catalogue, own_prices: false, verbose, world, violation, baseline, took: began.elapsed() })
 }
 
 fn minutes(from: Timestamp, to: Timestamp) -> u64 {
@@ -180,6 +174,10 @@ impl Told<'_> {
         writeln!(out)?;
         let took = self.took.as_millis();
         summary::write(out, &self.world, &self.baseline)?;
+        if self.verbose {
+            reasons::write(out, &self.world)?;
+            writeln!(out)?;
+        }
         let time = self.world.now().duration_since(self.world.started_at());
         writeln!(out, "{BOLD}time{BOLD:#}         {} simulated in {took} ms", timeline::offset(time))
     }
@@ -205,7 +203,7 @@ impl Told<'_> {
 
     fn json(&self) -> Value {
         let scenario = &self.input.scenario;
-        json!({
+        let mut told = json!({
             "scenario": scenario.name,
             "region": scenario.region,
             "seed": scenario.seed,
@@ -220,7 +218,11 @@ impl Told<'_> {
             "orphans": self.world.orphans(),
             "violation": self.violation.as_ref().map(ToString::to_string),
             "took_ms": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
-        })
+        });
+        if self.verbose {
+            told["reasons"] = reasons::json(&self.world);
+        }
+        told
     }
 }
 

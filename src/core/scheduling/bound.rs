@@ -19,7 +19,7 @@ const MOST_STEPS: usize = 200;
 const EPSILON: f64 = 1e-9;
 
 /// What the new nodes of a plan cost, and what they cost at the least.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Cost {
     /// Of all new nodes, each as the cheapest of its offerings.
     pub price: HourlyPrice,
@@ -28,6 +28,13 @@ pub struct Cost {
 }
 
 impl Cost {
+    /// That of two plans together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let sum = |a: HourlyPrice, b: HourlyPrice| HourlyPrice::from_nanos(a.nanos().saturating_add(b.nanos()));
+        Self { price: sum(self.price, other.price), bound: sum(self.bound, other.bound) }
+    }
+
     /// How much dearer than the bound, in thousandths of it; `None` where the bound is nothing.
     #[must_use]
     pub fn above_bound(&self) -> Option<i64> {

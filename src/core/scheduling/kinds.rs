@@ -53,6 +53,14 @@ pub(super) struct Family {
     pub(super) steps: Arc<[KindId]>,
 }
 
+/// What a kind was made of.
+pub(super) struct Told<'k> {
+    /// With all that is preferred.
+    pub(super) shape: &'k PodShape,
+    pub(super) volumes: &'k Volumes,
+    pub(super) family: &'k Family,
+}
+
 /// Waiting pods of one shape.
 #[derive(Debug)]
 pub(super) struct Demand {
@@ -63,6 +71,13 @@ pub(super) struct Demand {
 impl Kinds {
     pub(super) fn get(&self, kind: KindId) -> &Kind {
         &self.all[kind]
+    }
+
+    /// What a kind was made of. One look at each shape: for those who tell of a plan, not for those who make it.
+    pub(super) fn told(&self, kind: KindId) -> Option<Told<'_>> {
+        let mut known = self.by_shape.iter();
+        let ((shape, volumes), family) = known.find(|(_, family)| family.steps.contains(&kind))?;
+        Some(Told { shape, volumes, family })
     }
 
     pub(super) fn requests(&self, kind: KindId) -> &Resources {

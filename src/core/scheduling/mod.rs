@@ -8,8 +8,10 @@
 //! that there is, `open` the nodes that are thought of, `choice` what those may become, `buy` what is bought for
 //! pods that ask nothing of each other.
 
+mod account;
 mod allowance;
 mod axes;
+mod because;
 mod bins;
 mod bound;
 mod buy;
@@ -27,6 +29,7 @@ mod place;
 mod relax;
 mod remedy;
 mod search;
+mod size;
 mod solve;
 mod standing;
 mod topology;
@@ -35,12 +38,16 @@ mod variants;
 mod variety;
 mod waterfall;
 mod why;
+mod words;
 
+pub use account::{Account, Accounts, Because, Bond, Fate, Place, Purchase, Stuck, Tie, account};
 pub use bound::Cost;
 pub use candidates::Market;
 pub(crate) use candidates::claim_requirements;
 pub use outcome::{NewNode, Outcome, Placement, Target, Unplaced, WhyNot};
+pub use relax::Wish;
 pub use remedy::{Change, Remedy};
+pub use size::{Size, SizeChoice};
 pub use standing::{Bought, Nowhere, Spot, Standing};
 pub use unavailable::{Scope, Unavailable};
 pub use variety::MinValues;
@@ -52,7 +59,7 @@ use crate::cluster::pod::Pod;
 use crate::cluster::volume::DISK_DRIVER;
 use crate::cluster::volume_needs::{VolumeTrouble, volume_needs};
 use crate::names::{ClaimName, NodeName, ObjectKey};
-use kinds::Volumes;
+use kinds::{Demand, Volumes};
 use solve::Solver;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -95,7 +102,15 @@ pub fn explain(input: Input<'_>, pods: &[Arc<Pod>]) -> Outcome {
     solved(input, pods, MOST_EXPLAINED)
 }
 
-fn solved(input: Input<'_>, pods: &[Arc<Pod>], explained: usize) -> Outcome {
+/// A simulation that is over.
+struct Solved {
+    solver: Solver,
+    /// What found no place.
+    homeless: Vec<Demand>,
+    refused: Vec<Refused>,
+}
+
+fn solve(input: Input<'_>, pods: &[Arc<Pod>]) -> Solved {
     // Pods that are to be placed anew leave the place where they run now.
     let leaving: BTreeSet<&ObjectKey> = pods.iter().filter(|p| p.node.is_some()).map(|p| &p.key).collect();
     let is_topological = pods.iter().any(|pod| {
@@ -104,16 +119,20 @@ fn solved(input: Input<'_>, pods: &[Arc<Pod>], explained: usize) -> Outcome {
     });
     let mut foreseen = Surprises::new();
     let mut attempts = 1..=MOST_ATTEMPTS;
-    let (mut solver, homeless, refused) = loop {
+    loop {
         attempts.next();
         let mut solver = Solver::new(input, &leaving, is_topological, foreseen);
         let (waiting, refused) = waiting(input, pods, &mut solver);
         let homeless = solver.solve(waiting);
         match solver.known.topology.surprises().filter(|_| !attempts.is_empty()) {
             Some(surprises) => foreseen = surprises,
-            None => break (solver, homeless, refused),
+            None => return Solved { solver, homeless, refused },
         }
-    };
+    }
+}
+
+fn solved(input: Input<'_>, pods: &[Arc<Pod>], explained: usize) -> Outcome {
+    let Solved { mut solver, homeless, refused } = solve(input, pods);
     let mut outcome = Outcome::default();
     refused.into_iter().for_each(|(pod, why)| outcome.refuse(vec![pod], vec![(None, why)]));
     finish::finish(&solver, &mut outcome);

@@ -86,6 +86,8 @@ pub enum WhyNot {
     Taint(Arc<str>),
     /// The pool's nodes cannot have the labels that the pods ask for.
     Labels(Incompatible),
+    /// Nothing of the pool is on offer at present.
+    NothingOnOffer,
     /// No offering of the pool has the labels that the pods ask for.
     NoOffering,
     /// No offering of the pool is large enough.
@@ -129,6 +131,9 @@ impl fmt::Display for WhyNot {
             ),
             Self::Taint(key) => write!(f, "taint {key} is not tolerated"),
             Self::Labels(why) => write!(f, "{why}"),
+            Self::NothingOnOffer => f.write_str(
+                "nothing of it is on offer at present: its requirements leave no size, or Azure has lately refused all of them",
+            ),
             Self::NoOffering => f.write_str("no offering has the labels that are asked for"),
             Self::TooLarge => f.write_str("no available offering is large enough"),
             Self::Limit => f.write_str("the pool's limits are reached"),

@@ -5,10 +5,26 @@
 //! say `PreferNoSchedule` are put up with.
 
 use crate::cluster::pod::{PodShape, Preferences};
+use crate::requirements::Requirements;
 use std::sync::Arc;
 
 /// Most steps of one shape: beyond, all that is left is dropped at once.
 const MOST_STEPS: usize = 32;
+
+/// Something that a pod would like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wish {
+    /// To be near other pods, by this label.
+    Near(Arc<str>),
+    /// To be apart from other pods, by this label.
+    Apart(Arc<str>),
+    /// A node with these labels.
+    Node(Requirements),
+    /// To be spread, by this label.
+    Spread(Arc<str>),
+    /// No node with a taint that says `PreferNoSchedule`.
+    Taints,
+}
 
 /// What is asked for in one step.
 pub(super) struct Step {
@@ -63,4 +79,33 @@ fn asking(shape: &PodShape, preferences: &Preferences) -> PodShape {
     }
     asking.spread.extend(preferences.spread.iter().cloned());
     asking
+}
+
+/// All that a shape prefers, in the order in which it is given up; `steps` is the number of steps of its relaxation.
+pub(super) fn wishes(shape: &PodShape, steps: usize) -> Vec<Wish> {
+    let preferences = shape.preferences.as_deref().cloned().unwrap_or_default();
+    let Preferences { node, near, apart, spread } = preferences;
+    let near = near.into_iter().map(|(_, term)| Wish::Near(term.topology_key));
+    let apart = apart.into_iter().map(|(_, term)| Wish::Apart(term.topology_key));
+    let node = node.into_iter().map(|(_, labels)| Wish::Node(labels));
+    let spread = spread.into_iter().map(|spread| Wish::Spread(spread.topology_key));
+    let mut wishes: Vec<Wish> = near.chain(apart).chain(node).chain(spread).collect();
+    // One step for each of them, one without any, and one more where some pool has such a taint.
+    let avoids = steps > wishes.len().min(MOST_STEPS) + 1;
+    wishes.extend(avoids.then_some(Wish::Taints));
+    wishes
+}
+
+/// What is not asked for in a step of the relaxation of a shape, of so many.
+pub(super) fn given_up(shape: &PodShape, step: usize, steps: usize) -> Vec<Wish> {
+    let mut wishes = wishes(shape, steps);
+    let preferences = wishes.iter().filter(|wish| **wish != Wish::Taints).count();
+    // The last step asks for nothing; after the most that are tried one by one, all others go at once.
+    let given_up = match step {
+        _ if step + 1 >= steps => wishes.len(),
+        _ if step >= MOST_STEPS => preferences,
+        step => step.min(preferences),
+    };
+    wishes.truncate(given_up);
+    wishes
 }

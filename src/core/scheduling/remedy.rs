@@ -7,6 +7,7 @@ use super::allowance::Allowance;
 use super::candidates::{Candidate, Offers};
 use super::filter::NodeFilter;
 use super::open::Shop;
+use super::outcome::WhyNot;
 use crate::cluster::pod::{PodShape, Taint, TaintEffect, Toleration};
 use crate::cluster::pool::amount;
 use crate::facts::QuotaShort;
@@ -40,6 +41,10 @@ pub enum Change {
     RaiseLimit(Arc<str>, i64),
     /// Azure raises a quota.
     RaiseQuota(QuotaShort),
+    /// The pool may make nodes with this label, which the pod's volume needs: what is asked of it.
+    Offer(Arc<str>, String),
+    /// The pod prefers what it requires of its neighbours; which of it leaves no place.
+    Soften(WhyNot),
 }
 
 impl Change {
@@ -47,8 +52,8 @@ impl Change {
     fn weight(&self) -> usize {
         match self {
             Self::Tolerate(_) => 1,
-            Self::Drop(_) | Self::RaiseLimit(..) => 2,
-            Self::DropAffinity => 3,
+            Self::Drop(_) | Self::RaiseLimit(..) | Self::Offer(..) => 2,
+            Self::DropAffinity | Self::Soften(_) => 3,
             Self::AskAtMost(_, most) if *most > 0 => 4,
             Self::RaiseQuota(_) => 8,
             Self::AskAtMost(..) => 16,

@@ -79,6 +79,9 @@ pub(super) fn of_pool(solver: &mut Solver, kind: KindId, pool: usize) -> Option<
     if let Some(fields) = &offers.unhonoured {
         return Some(WhyNot::Class(fields.clone()));
     }
+    if offers.candidates.is_empty() {
+        return Some(WhyNot::NothingOnOffer);
+    }
     if let Some(taint) = filter.untolerated(&offers.pool.taints) {
         return Some(WhyNot::Taint(taint.key.clone()));
     }

@@ -7,6 +7,7 @@ use napkeeper_api::convert;
 use napkeeper_api::manifests::{Object, Problem, objects};
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::Document;
+use napkeeper_core::cluster::pod::Pod;
 use napkeeper_core::cluster::pool::{NodeClass, NodePool};
 use napkeeper_core::cluster::sweep::Sweep;
 use napkeeper_core::cluster::volume::ReclaimPolicy;
@@ -35,6 +36,8 @@ pub struct Manifests {
     pub suspended: Vec<(ObjectKey, Workload)>,
     /// PodDisruptionBudgets.
     pub budgets: Vec<(ObjectKey, PodBudget)>,
+    /// Pods that nobody made. They are left out of a world, and counted among what is skipped.
+    pub pods: Vec<Pod>,
     /// How many objects of other kinds there are, by `apiVersion kind`.
     pub skipped: BTreeMap<String, usize>,
 }
@@ -115,7 +118,11 @@ impl<'d> Gathering<'d> {
             }
             Object::Deployment(_) | Object::StatefulSet(_) | Object::Job(_) => self.take_workload(object, document),
             Object::NodeClaim(_) => self.skip("karpenter.sh/v1 NodeClaim".to_owned()),
-            Object::Pod(_) => self.skip("v1 Pod".to_owned()),
+            Object::Pod(pod) => {
+                // No world has it: nobody would make it anew. Who asks about it by name may look at it all the same.
+                self.manifests.pods.push(*pod);
+                self.skip("v1 Pod".to_owned());
+            }
             Object::Volume(_) => self.skip("v1 PersistentVolume".to_owned()),
             Object::Placement(_) => self.skip("napkeeper.io/v1alpha1 PlacementPolicy".to_owned()),
             Object::Other { api_version, kind, .. } => self.skip(format!("{api_version} {kind}")),

@@ -130,6 +130,7 @@ impl World {
                 let text =
                     format!("{} at {price}: {}", best.map(|o| o.key.to_string()).unwrap_or_default(), planned.reason);
                 self.note(Kind::Provision, &draft.name, text);
+                self.keep_reason(draft);
             }
             Command::DeleteClaim { claim, category } => {
                 self.note(Kind::Disrupt, &claim.name, format!("{category}: {}", planned.reason));

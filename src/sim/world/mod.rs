@@ -14,6 +14,7 @@ mod orphans;
 mod play;
 mod play_azure;
 mod port;
+mod reasons;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ pub use invariants::Violation;
 pub use mischief::{Holder, Mischief};
 pub use orphans::{Collected, Kept, Orphans};
 pub use port::{ArmPort, Direct};
+pub use reasons::Bought;
 pub use start::{Start, StartError};
 pub(crate) use start::{furnish, identity, region_of};
 pub use timeline::{Entry, Kind};
@@ -89,6 +91,8 @@ pub struct World {
     told_waiting: BTreeSet<String>,
     /// Why each resource was kept, as last told.
     kept: BTreeMap<ArmId, String>,
+    /// Why nodes were bought, where that is wanted.
+    reasons: Option<reasons::Reasons>,
 }
 
 impl World {

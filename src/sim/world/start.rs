@@ -126,6 +126,7 @@ impl World {
             beside: Vec::new(),
             bystanders_fail: None,
             kept: BTreeMap::new(),
+            reasons: None,
         };
         for (after, deed) in &start.deeds {
             world.plan_deed(start.at + *after, deed.clone());

@@ -28,25 +28,25 @@ const QUICKSTART: [(&str, &str); 8] = [
 
 /// What is to be simulated.
 #[derive(Debug)]
-pub(super) struct Input {
-    pub(super) scenario: Scenario,
-    pub(super) manifests: Manifests,
+pub(in crate::cli) struct Input {
+    pub(in crate::cli) scenario: Scenario,
+    pub(in crate::cli) manifests: Manifests,
     /// Where the manifests come from, for people.
-    pub(super) from: String,
+    pub(in crate::cli) from: String,
 }
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(in crate::cli) struct Asked<'a> {
     /// The folder; absent is the quickstart.
-    pub(super) path: Option<&'a Path>,
+    pub(in crate::cli) path: Option<&'a Path>,
     /// The file of the scenario, in place of the folder's own.
-    pub(super) scenario: Option<&'a Path>,
-    pub(super) catalog: &'a Catalog,
+    pub(in crate::cli) scenario: Option<&'a Path>,
+    pub(in crate::cli) catalog: &'a Catalog,
 }
 
 /// Reads manifests and scenario. `None` when something is wrong with them, all of which has been written to `err`.
-pub(super) fn read(
+pub(in crate::cli) fn read(
     asked: Asked<'_>,
     change: impl FnOnce(&mut Scenario),
     err: &mut impl Write,

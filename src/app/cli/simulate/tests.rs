@@ -46,7 +46,7 @@ fn shipped(name: &str) -> String {
 fn the_quickstart_tells_its_story_and_tells_it_twice_alike() {
     let catalog = catalog();
     let input = quickstart(&catalog);
-    let told = simulate(&input, &catalog).unwrap();
+    let told = simulate(&input, &catalog, false).unwrap();
     assert_eq!(told.violation, None);
     let said = text(&told);
     for words in [
@@ -69,7 +69,7 @@ fn the_quickstart_tells_its_story_and_tells_it_twice_alike() {
     ] {
         assert!(said.contains(words), "{words:?} is not in\n{said}");
     }
-    let again = simulate(&input, &catalog).unwrap();
+    let again = simulate(&input, &catalog, false).unwrap();
     assert_eq!(said, text(&again));
     let json = |told: &Told<'_>| {
         let mut value = told.json();
@@ -89,7 +89,7 @@ fn another_seed_is_another_run() {
     };
     let other = input::read(asked, change, &mut Vec::new()).unwrap().unwrap();
     let first = quickstart(&catalog);
-    let start = |input: &Input| simulate(input, &catalog).unwrap().world.timeline().first().cloned();
+    let start = |input: &Input| simulate(input, &catalog, false).unwrap().world.timeline().first().cloned();
     assert_ne!(start(&other), start(&first));
 }
 

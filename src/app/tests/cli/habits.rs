@@ -95,6 +95,7 @@ fn as_a_plugin_of_kubectl_it_says_what_to_type() {
     assert!(help.contains("  kubectl napkeeper validate clusters/prod apps/pool.yaml\n"), "{help}");
     assert!(help.contains("kustomize build overlays/prod | kubectl napkeeper validate -\n"), "{help}");
     assert!(!help.contains("  napkeeper validate"), "{help}");
+    assert!(run(&["explain", "pod", "--help"]).1.contains("  kubectl napkeeper explain pod deployment/web -n shop "));
     assert!(run(&["--help"]).1.contains("Usage: kubectl napkeeper [OPTIONS] <COMMAND>\n"));
     let (code, error) = run(&["validate", "--nonsense"]);
     assert_eq!(code, Some(2));

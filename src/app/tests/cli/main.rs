@@ -3,6 +3,7 @@
 mod audit;
 mod azure_sim;
 mod controller;
+mod explain;
 mod habits;
 mod migrate;
 mod output;

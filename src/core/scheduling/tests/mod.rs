@@ -1,5 +1,6 @@
 //! What scheduling must hold to: rules by example here, and a judge of random clusters in `checker`.
 
+mod account;
 mod checker;
 mod cost;
 mod monotone;

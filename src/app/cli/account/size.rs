@@ -1,0 +1,48 @@
+//! Sizes: how does it read why a node is of its size?
+
+use crate::cli::output::plural;
+use napkeeper_core::scheduling::{Size, SizeChoice};
+use serde_json::{Value, json};
+
+/// `Standard_D4s_v5 spot at $0.0359/h`.
+pub(in crate::cli) fn shown(Size { name, capacity_type, price }: &Size) -> String {
+    format!("{name} {} at {price}/h", capacity_type.as_str())
+}
+
+/// What is wrong with cheaper sizes; `None` where there are none.
+pub(in crate::cli) fn cheaper(choice: &SizeChoice) -> Option<String> {
+    let SizeChoice { unsuited, small, forbidden, nearest_small, .. } = choice;
+    let mut parts = Vec::new();
+    if *small > 0 {
+        let are = if *small == 1 { "is" } else { "are" };
+        let nearest = nearest_small.as_ref().map(|(size, lacks)| format!(" ({} lacks {lacks})", shown(size)));
+        parts.push(format!("{} {are} too small{}", plural(*small, "size"), nearest.unwrap_or_default()));
+    }
+    if *unsuited > 0 {
+        parts.push(format!("{unsuited} without the labels or zones that are asked for"));
+    }
+    if *forbidden > 0 {
+        parts.push(format!("{forbidden} beyond limits or quotas"));
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+pub(in crate::cli) fn json(choice: &SizeChoice) -> Value {
+    let SizeChoice { suiting, unsuited, small, forbidden, nearest_small, next } = choice;
+    let nearest = nearest_small.as_ref().map(|(size, lacks)| {
+        let mut nearest = of(size);
+        nearest["lacks"] = json!(lacks);
+        nearest
+    });
+    json!({
+        "suiting": suiting,
+        "cheaper": { "tooSmall": small, "unsuited": unsuited, "forbidden": forbidden },
+        "nearestTooSmall": nearest,
+        "next": next.as_ref().map(of),
+    })
+}
+
+/// A size as JSON; `price` is in nano-USD per hour.
+pub(in crate::cli) fn of(Size { name, capacity_type, price }: &Size) -> Value {
+    json!({ "size": name.as_str(), "capacityType": capacity_type.as_str(), "price": price.nanos(), "cost": format!("{price}/h") })
+}

@@ -1,0 +1,202 @@
+//! Text: how does an account read on a terminal?
+
+use super::{counted, pools, size, subject};
+use crate::cli::output::{one_line, plural};
+use anstyle::{AnsiColor, Style};
+use napkeeper_core::scheduling::{
+    Account, Accounts, Because, Bond, Fate, Place, PoolStep, PoolWaterfall, Purchase, StepWhat, Stuck, Tie,
+};
+use std::io::{self, Write};
+
+/// Most names in a line.
+const NAMES: usize = 4;
+/// Most values of a label in a line.
+const VALUES: usize = 8;
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+const GOOD: Style = AnsiColor::Green.on_default().bold();
+const BAD: Style = AnsiColor::Red.on_default().bold();
+const HELP: Style = AnsiColor::Cyan.on_default();
+
+/// Writes at most so many accounts, and how many pods are left out.
+pub(in crate::cli) fn write(out: &mut impl Write, told: &Accounts, most: usize) -> io::Result<()> {
+    for (i, account) in told.accounts.iter().take(most).enumerate() {
+        if i > 0 {
+            writeln!(out)?;
+        }
+        one(out, account)?;
+    }
+    let unsaid = told.accounts.iter().skip(most);
+    let groups = told.more_groups + unsaid.clone().count();
+    if groups > 0 {
+        let pods = told.more_pods + unsaid.map(|account| account.pods.len()).sum::<usize>();
+        let (groups, pods) = (plural(groups, "more group"), plural(pods, "pod"));
+        writeln!(out, "\n{DIM}and {groups} of alike pods, {pods}: name one of them to read about it{DIM:#}")?;
+    }
+    Ok(())
+}
+
+fn one(out: &mut impl Write, account: &Account) -> io::Result<()> {
+    let Account { pods, requests, fate } = account;
+    let many = pods.len() > 1;
+    let (style, verb) = match (fate, many) {
+        (Fate::Placed(_), false) => (GOOD, "has a place"),
+        (Fate::Placed(_), true) => (GOOD, "have a place"),
+        (Fate::Nowhere(_), false) => (BAD, "has no place"),
+        (Fate::Nowhere(_), true) => (BAD, "have no place"),
+    };
+    writeln!(out, "{BOLD}{}{BOLD:#} {style}{verb}{style:#}", subject(pods))?;
+    row(out, "asks for", &format!("{requests}{}", if many { " each" } else { "" }))?;
+    match fate {
+        Fate::Placed(because) => placed(out, because, pods.len()),
+        Fate::Nowhere(stuck) => nowhere(out, stuck),
+    }
+}
+
+/// One line: what, and what about it.
+pub(in crate::cli) fn row(out: &mut impl Write, what: &str, text: &str) -> io::Result<()> {
+    writeln!(out, "  {DIM}{what:<10}{DIM:#} {}", one_line(text))
+}
+
+fn placed(out: &mut impl Write, because: &Because, pods: usize) -> io::Result<()> {
+    match &because.place {
+        Place::Nodes { nodes, count } => {
+            let names = counted(nodes, *count, NAMES);
+            let text = match count {
+                1 => format!("node {names}, which exists and has room"),
+                n => format!("{n} nodes that exist and have room: {names}"),
+            };
+            row(out, "place", &text)?;
+        }
+        Place::Claims { claims, count, promised } => {
+            let names = counted(claims, *count, NAMES);
+            let made = match *promised {
+                0 => "has room",
+                made if made == pods => "was made for this",
+                _ => "was made for some of them",
+            };
+            let text = match count {
+                1 => format!("NodeClaim {names}, which is in flight and {made}"),
+                n => format!("{n} NodeClaims in flight with room: {names}"),
+            };
+            row(out, "place", &text)?;
+        }
+        Place::New(purchase) => bought(out, purchase)?,
+    }
+    for bond in &because.bonds {
+        row(out, tie(bond.tie), &bond_in_words(bond))?;
+    }
+    for wish in because.given_up.iter().take(NAMES) {
+        row(out, "given up", &format!("{wish}: no node was to be had with it"))?;
+    }
+    match because.given_up.len().saturating_sub(NAMES) {
+        0 => {}
+        more => row(out, "given up", &format!("{} more", plural(more, "preference")))?,
+    }
+    if because.granted > 0 {
+        row(out, "kept", &plural(because.granted, "preference"))?;
+    }
+    Ok(())
+}
+
+fn bought(out: &mut impl Write, purchase: &Purchase) -> io::Result<()> {
+    let Purchase { nodes, pool, best, own, others, requests, size, offerings, .. } = purchase;
+    let such = if *nodes == 1 { "a new node".to_owned() } else { format!("{nodes} new nodes") };
+    row(out, "place", &format!("{such} of NodePool {pool}: {} at {}/h", best.key, best.price))?;
+    let first = if *nodes == 1 { "" } else { " of the first" };
+    let pods = plural(own + others, "pod");
+    let why = match size.suiting {
+        0 | 1 => format!("no node that is there takes it; the only size for the {pods}{first} ({requests})"),
+        n => format!(
+            "no node that is there takes it; the cheapest of {n} sizes that hold the {pods}{first} ({requests})"
+        ),
+    };
+    row(out, "because", &why)?;
+    if let Some(cheaper) = size::cheaper(size) {
+        row(out, "cheaper", &cheaper)?;
+    }
+    if let Some(next) = &size.next {
+        row(out, "dearer", &format!("next is {}", size::shown(next)))?;
+    }
+    if *offerings > 1 {
+        row(out, "else", &format!("{} are asked for should Azure refuse it", plural(offerings - 1, "more offering")))?;
+    }
+    shared(out, purchase)?;
+    for (pool, why) in purchase.passed_over.iter().take(NAMES) {
+        row(out, "not from", &format!("NodePool {pool}: {why}"))?;
+    }
+    Ok(())
+}
+
+/// What the company of others comes to.
+fn shared(out: &mut impl Write, purchase: &Purchase) -> io::Result<()> {
+    let Purchase { best, own, others, without, alone, .. } = purchase;
+    if *others == 0 {
+        return Ok(());
+    }
+    let them = if *own == 1 { "it" } else { "them" };
+    let mut text = format!("with {}", plural(*others, "other pod"));
+    if let Some(without) = without {
+        let adds = best.price - without.price;
+        text += &if adds.nanos() > 0 {
+            format!("; without {them} the node would be {}, so that adds {adds}/h", size::shown(without))
+        } else {
+            format!("; without {them} the node would cost as much")
+        };
+    }
+    if let Some(alone) = alone {
+        text += &format!("; by itself one would get {}", size::shown(alone));
+    }
+    row(out, "shared", &text)
+}
+
+fn tie(tie: Tie) -> &'static str {
+    match tie {
+        Tie::Spread => "spread",
+        Tie::Near => "near",
+        Tie::Apart => "apart",
+        Tie::Volume => "volume",
+    }
+}
+
+fn bond_in_words(Bond { key, values, .. }: &Bond) -> String {
+    let values: Vec<(&str, usize)> = values.iter().map(|(value, pods)| (&**value, *pods)).collect();
+    match values.len() {
+        0 => format!("by {key}"),
+        count => format!("by {key}: {}", counted(&values, count, VALUES)),
+    }
+}
+
+fn nowhere(out: &mut impl Write, stuck: &Stuck) -> io::Result<()> {
+    let (pools, more) = pools(stuck);
+    for of in &pools {
+        let why = of.why.map(ToString::to_string).unwrap_or_default();
+        match of.pool {
+            Some(pool) if why.is_empty() => row(out, "pool", pool.as_str())?,
+            Some(pool) => row(out, "pool", &format!("{pool}: {why}"))?,
+            None => row(out, "because", &why)?,
+        }
+        if let Some(waterfall) = of.waterfall {
+            writeln!(out, "  {:<10} {DIM}{}{DIM:#}", "", one_line(&steps(waterfall)))?;
+        }
+    }
+    if more > 0 {
+        row(out, "pool", &format!("and {} that cannot help either", plural(more, "more pool")))?;
+    }
+    match &stuck.remedy {
+        Some(remedy) => writeln!(out, "  {HELP}{:<10}{HELP:#} {}", "change", one_line(&remedy.to_string())),
+        None => Ok(()),
+    }
+}
+
+/// What is left of a pool, step by step.
+fn steps(waterfall: &PoolWaterfall) -> String {
+    let step = |PoolStep { what, sizes, .. }: &PoolStep| match what {
+        StepWhat::Offered => format!("{} {what}", plural(*sizes, "size")),
+        // Which ones stands above.
+        StepWhat::Topology(_) => format!("{sizes} after constraints on neighbours"),
+        _ => format!("{sizes} after {what}"),
+    };
+    waterfall.steps.iter().map(step).collect::<Vec<_>>().join(" → ")
+}

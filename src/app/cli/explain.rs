@@ -1,0 +1,36 @@
+//! `napkeeper explain`: why did something go as it did?
+
+mod cluster;
+mod files;
+mod pod;
+mod scene;
+mod who;
+
+use super::Outcome;
+use clap::Subcommand;
+
+const EXAMPLES: &str = "\
+Examples:
+  napkeeper explain pod web-7d4b9c6f5-x2x9k -n shop      a pod of your cluster
+  napkeeper explain pod deployment/web clusters/prod     pods of a Deployment in a folder of manifests
+
+Exit codes: 0 the pods have a place, 1 some have none, 2 it could not be done.";
+
+/// Explain where pods go and why, or what keeps them from a place.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, arg_required_else_help = true)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Pod(Box<pod::Args>),
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
+    match &args.what {
+        What::Pod(args) => pod::run(args),
+    }
+}

@@ -1,0 +1,91 @@
+//! The scene: what is known where a pod is to be placed?
+
+use anyhow::{Context, bail};
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_api::facts::Published;
+use napkeeper_api::yaml;
+use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, RegionCatalog, instance_types};
+use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::facts::{PriceSheet, Quota, catalog_of};
+use napkeeper_core::labels;
+use napkeeper_core::names::Region;
+use napkeeper_core::scheduling::Unavailable;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// All that a placement follows from.
+pub(super) struct Scene {
+    pub(super) snapshot: Snapshot,
+    /// Offerings that Azure has refused lately, where that is known.
+    pub(super) unavailable: Unavailable,
+    pub(super) now: Timestamp,
+    /// Where it comes from, for people.
+    pub(super) from: String,
+    /// How long after the start of a scenario it is.
+    pub(super) at: Option<SignedDuration>,
+}
+
+/// What sizes and prices are by.
+pub(super) struct Basis<'a> {
+    pub(super) catalog: &'a Catalog,
+    /// As the command line says.
+    pub(super) region: Option<&'a Region>,
+    /// What the controller has published, if that is known.
+    pub(super) published: Option<Published>,
+    pub(super) sheet: &'a PriceSheet,
+}
+
+impl Basis<'_> {
+    /// Works out what can be bought in a cluster, and under which quotas.
+    pub(super) fn furnish(&self, snapshot: &mut Snapshot, now: Timestamp) -> anyhow::Result<()> {
+        let region = self.region.cloned().or_else(|| region_of(snapshot));
+        let Some(region) = region.or_else(|| self.published.as_ref().map(|p| p.region.clone())) else {
+            bail!(
+                "the region is not known: no node has the label {}; name it by --region, for example --region westeurope",
+                labels::REGION
+            )
+        };
+        let region = crate::region::known(region.as_str(), self.catalog)?;
+        let known = self.catalog.region(&region).with_context(|| format!("the catalogue lost region {region}"))?;
+        let sizes = self.sizes(known, snapshot, now)?;
+        let classes: Vec<_> = snapshot.classes().values().cloned().collect();
+        for class in classes {
+            let types = instance_types(&sizes, &class, &InstanceTypeOptions::default());
+            snapshot.instance_types.insert(class.name.clone(), Arc::new(types));
+        }
+        Ok(())
+    }
+
+    /// The sizes of a region, and what of them is published; its quotas too.
+    fn sizes(&self, embedded: RegionCatalog, snapshot: &mut Snapshot, now: Timestamp) -> anyhow::Result<RegionCatalog> {
+        let Some(Published { region, known, .. }) = &self.published else { return Ok(self.sheet.applied(embedded)) };
+        if *region != embedded.region {
+            bail!("the facts are of {region}, and the cluster lies in {}: take those of that region", embedded.region);
+        }
+        // Whoever hands in numbers means them, whatever their age.
+        let quota = known.quota.as_ref().map(|quota| Arc::new(Quota::new(now, quota.usages().cloned())));
+        snapshot.learn_quota(quota);
+        Ok(catalog_of(known, &embedded, self.sheet))
+    }
+}
+
+fn region_of(snapshot: &Snapshot) -> Option<Region> {
+    snapshot.nodes().values().find_map(|node| Region::new(node.label(labels::REGION)?).ok())
+}
+
+/// What a file of the ConfigMap `napkeeper-facts` says.
+pub(super) fn facts(file: &Path) -> anyhow::Result<Published> {
+    let shown = file.display().to_string();
+    let text = std::fs::read_to_string(file).with_context(|| format!("--facts: reading {shown}"))?;
+    let documents = yaml::read(&shown, &text);
+    let data = documents.documents.first().map(|document| &document.value["data"]);
+    let data = data.and_then(|data| BTreeMap::<String, String>::deserialize(data).ok());
+    let data = data.with_context(|| format!("--facts: {shown} is no ConfigMap with data"))?;
+    let published = Published::read(&data).with_context(|| format!("--facts: {shown}"))?;
+    match published.broken.first() {
+        Some(broken) => bail!("--facts: {shown}: {broken}"),
+        None => Ok(published),
+    }
+}

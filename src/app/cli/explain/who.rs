@@ -1,0 +1,204 @@
+//! Who is meant: which pods does a name stand for?
+
+use anyhow::bail;
+use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::cluster::pod::{Pod, PodOwner};
+use napkeeper_core::names::{Namespace, ObjectKey};
+use napkeeper_core::suggest::nearest;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Letters and digits of the suffixes that Kubernetes gives names (`k8s.io/apimachinery/pkg/util/rand`).
+const ALPHABET: &str = "bcdfghjklmnpqrstvwxz2456789";
+
+/// Most names that are suggested.
+const NAMES: usize = 5;
+
+/// What a name is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sort {
+    /// A pod, or else any workload.
+    Any,
+    Pod,
+    Deployment,
+    ReplicaSet,
+    StatefulSet,
+    Job,
+}
+
+/// Whom a name means.
+#[derive(Debug)]
+pub(super) struct Name {
+    pub(super) namespace: Namespace,
+    /// As given.
+    pub(super) text: String,
+    sort: Sort,
+    name: String,
+}
+
+/// Why a pod is neither placed nor running.
+const ENDED: &str = "has ended: it needs no place";
+const LEAVING: &str = "is being deleted: it needs no place";
+const OF_NODE: &str = "belongs to its node, as DaemonSet and mirror pods do: no node is made for it";
+const OPAQUE: &str = "cannot be understood: no node is made for it";
+
+/// The pods that a name means.
+#[derive(Debug, Default)]
+pub(super) struct Chosen {
+    /// They have no node yet.
+    pub(super) waiting: Vec<Arc<Pod>>,
+    /// They are on a node.
+    pub(super) running: Vec<Arc<Pod>>,
+    /// They are neither, and why.
+    pub(super) beside: Vec<(ObjectKey, &'static str)>,
+}
+
+impl Chosen {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.running.is_empty() && self.beside.is_empty()
+    }
+}
+
+impl Name {
+    pub(super) fn parse(text: &str, namespace: Namespace) -> anyhow::Result<Self> {
+        let (kind, name) = text.split_once('/').unwrap_or(("", text));
+        let sort = match kind.to_lowercase().split('.').next().unwrap_or_default() {
+            "" => Sort::Any,
+            "po" | "pod" | "pods" => Sort::Pod,
+            "deploy" | "deployment" | "deployments" => Sort::Deployment,
+            "rs" | "replicaset" | "replicasets" => Sort::ReplicaSet,
+            "sts" | "statefulset" | "statefulsets" => Sort::StatefulSet,
+            "job" | "jobs" => Sort::Job,
+            "ds" | "daemonset" | "daemonsets" => {
+                bail!("{text}: pods of a DaemonSet belong to their nodes, and no node is made for them")
+            }
+            _ => bail!(
+                "{text}: {kind:?} is no kind whose pods can be explained; write pod, deployment, replicaset, statefulset or \
+                 job, and a namespace by -n"
+            ),
+        };
+        if name.is_empty() {
+            bail!("{text}: the name is missing");
+        }
+        Ok(Self { namespace, text: text.to_owned(), sort, name: name.to_owned() })
+    }
+
+    /// The pods that are meant. A pod of that very name comes before a workload's.
+    pub(super) fn choose(&self, snapshot: &Snapshot) -> Chosen {
+        let of_space = || snapshot.pods().values().filter(|pod| pod.key.namespace == self.namespace);
+        let itself =
+            of_space().find(|pod| matches!(self.sort, Sort::Any | Sort::Pod) && pod.key.name.as_str() == self.name);
+        let mut chosen = Chosen::default();
+        match itself {
+            Some(pod) => chosen.take(pod),
+            None => of_space().filter(|pod| self.is_of(pod.key.name.as_str())).for_each(|pod| chosen.take(pod)),
+        }
+        chosen
+    }
+
+    /// True when a pod of this name is one of the workload's, by how controllers name their pods.
+    fn is_of(&self, pod: &str) -> bool {
+        let Some(rest) = pod.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('-')) else { return false };
+        let parts: Vec<&str> = rest.split('-').collect();
+        let number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        let generated = |part: &str| !part.is_empty() && part.chars().all(|c| ALPHABET.contains(c));
+        let suffix = |part: &str| part.len() == 5 && generated(part);
+        match (self.sort, &parts[..]) {
+            (Sort::StatefulSet | Sort::Any, [one]) if number(one) => true,
+            (Sort::Deployment | Sort::ReplicaSet | Sort::Job | Sort::Any, [one]) => suffix(one),
+            (Sort::Deployment | Sort::Any, [hash, last]) if hash.len() <= 10 && generated(hash) => suffix(last),
+            // An indexed Job, and one of many that a CronJob or a step has started.
+            (Sort::Job | Sort::Any, [index, last]) if number(index) => suffix(last),
+            _ => false,
+        }
+    }
+
+    /// That nobody has this name, with those who have one like it.
+    pub(super) fn unknown(&self, snapshot: &Snapshot, from: &str, workloads: &[ObjectKey]) -> anyhow::Error {
+        let here = |key: &&ObjectKey| key.namespace == self.namespace;
+        let keys = || snapshot.pods().iter().map(|(key, _)| key).chain(workloads);
+        let names: BTreeSet<&str> = keys().filter(here).map(|key| key.name.as_str()).collect();
+        let mut message = format!("{from}: there is no pod or workload {} in namespace {}", self.text, self.namespace);
+        let named = |key: &&ObjectKey| key.name.as_str() == self.name;
+        if let Some(other) = keys().filter(named).find(|key| !here(key)) {
+            message += &format!("; there is one in namespace {}: -n {}", other.namespace, other.namespace);
+        } else if let Some(meant) = nearest(&self.name, names.iter().copied()) {
+            message += &format!("; did you mean {meant}?");
+        } else if names.is_empty() {
+            let spaces: BTreeSet<&str> = keys().map(|key| key.namespace.as_str()).collect();
+            message += &match spaces.is_empty() {
+                true => "; there is none at all".to_owned(),
+                false => format!("; pods are in {}", few(&spaces)),
+            };
+        } else {
+            message += &format!("; there is {}", few(&names));
+        }
+        anyhow::anyhow!(message)
+    }
+}
+
+impl Chosen {
+    fn take(&mut self, pod: &Arc<Pod>) {
+        let beside = match pod.owner {
+            _ if pod.is_terminal() => Some(ENDED),
+            PodOwner::DaemonSet | PodOwner::Static => Some(OF_NODE),
+            _ if pod.node.is_some() => None,
+            _ if pod.deleting_at.is_some() => Some(LEAVING),
+            _ if pod.opaque => Some(OPAQUE),
+            PodOwner::Nobody | PodOwner::Controller => None,
+        };
+        match beside {
+            Some(why) => self.beside.push((pod.key.clone(), why)),
+            None if pod.node.is_some() => self.running.push(Arc::clone(pod)),
+            None => self.waiting.push(Arc::clone(pod)),
+        }
+    }
+}
+
+/// The first few names.
+fn few(names: &BTreeSet<&str>) -> String {
+    let shown: Vec<&str> = names.iter().copied().take(NAMES).collect();
+    match names.len().saturating_sub(NAMES) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::parse(text, Namespace::new("default").unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_workload_has_the_pods_that_its_controller_names() {
+        for (workload, pod, is) in [
+            ("deployment/web", "web-7d4b9c6f5-x2x9k", true),
+            ("deploy/web", "web-x2x9k", true),
+            ("deployment/web", "web-admin-7d4b9c6f5-x2x9k", false),
+            ("deployment/web", "web-admin-x2x9k", false),
+            ("deployment/web", "web-0", false),
+            ("statefulset/db", "db-12", true),
+            ("sts/db", "db-x2x9k", false),
+            ("job/train", "train-x2x9k", true),
+            ("job/train", "train-1-x2x9k", true),
+            ("rs/web", "web-7d4b9c6f5-x2x9k", false),
+            ("replicaset/web-7d4b9c6f5", "web-7d4b9c6f5-x2x9k", true),
+            ("web", "web-7d4b9c6f5-x2x9k", true),
+            ("web", "website-x2x9k", false),
+            ("pod/web", "web-x2x9k", false),
+        ] {
+            assert_eq!(name(workload).is_of(pod), is, "{workload} {pod}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_workload_is_refused_with_what_could_be_written() {
+        let wrong = |text| Name::parse(text, Namespace::new("default").unwrap()).unwrap_err().to_string();
+        assert!(wrong("shop/web").contains("\"shop\" is no kind"), "{}", wrong("shop/web"));
+        assert!(wrong("ds/agent").contains("no node is made for them"));
+        assert!(wrong("deployment/").contains("the name is missing"));
+    }
+}

@@ -1,0 +1,91 @@
+//! Reasons: what do the deciders know, and why did they buy what they bought?
+
+use super::World;
+use napkeeper_core::catalog::CapacityType;
+use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::money::HourlyPrice;
+use napkeeper_core::names::{NodePoolName, VmSize};
+use napkeeper_core::plan::ClaimDraft;
+use napkeeper_core::resources::Resources;
+use napkeeper_core::scheduling::{Cost, Market, SizeChoice, Unavailable};
+use std::collections::BTreeMap;
+
+/// Nodes of one pool that were planned as one size. What is said of them holds for the first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bought {
+    /// The pool.
+    pub pool: NodePoolName,
+    /// The size that was asked for first.
+    pub size: VmSize,
+    /// Its capacity type.
+    pub capacity_type: CapacityType,
+    /// Its price.
+    pub price: HourlyPrice,
+    /// How many of them were bought.
+    pub nodes: usize,
+    /// For how many pods.
+    pub pods: usize,
+    /// What its pods and daemons ask for.
+    pub requests: Resources,
+    /// Why this size.
+    pub choice: SizeChoice,
+}
+
+/// Nodes that were bought, by pool, size and capacity type.
+pub(super) type Reasons = BTreeMap<(NodePoolName, VmSize, CapacityType), Bought>;
+
+impl World {
+    /// All that the deciders know.
+    #[must_use]
+    pub fn known(&self) -> &Snapshot {
+        self.controller.inner.snapshot()
+    }
+
+    /// What all nodes cost when they were planned, and what they cost at the least.
+    #[must_use]
+    pub fn planned(&self) -> Cost {
+        self.controller.inner.memory().provision.planned
+    }
+
+    /// Offerings that Azure has refused lately, as the deciders remember it.
+    #[must_use]
+    pub fn unavailable(&self) -> &Unavailable {
+        &self.controller.inner.memory().provision.unavailable
+    }
+
+    /// Remembers from now on why nodes were bought.
+    pub fn keep_reasons(&mut self) {
+        self.reasons.get_or_insert_default();
+    }
+
+    /// Why nodes were bought since [`World::keep_reasons`].
+    pub fn bought(&self) -> impl Iterator<Item = &Bought> {
+        self.reasons.iter().flat_map(BTreeMap::values)
+    }
+
+    /// Notes why a node is bought. Once for each sort: what there is to choose from is a matter of thousands of sizes.
+    pub(super) fn keep_reason(&mut self, draft: &ClaimDraft) {
+        let controller = &self.controller.inner;
+        let (Some(reasons), Some(pool)) = (&mut self.reasons, &draft.spec.pool) else { return };
+        let Some(first) = draft.spec.planned.first() else { return };
+        let key = (pool.clone(), first.key.size.clone(), first.key.capacity_type);
+        if let Some(known) = reasons.get_mut(&key) {
+            known.nodes += 1;
+            known.pods += draft.pods.len();
+            return;
+        }
+        let market = Market::new(controller.snapshot(), &controller.memory().provision.unavailable, self.now);
+        let choice = SizeChoice::of_planned(&market, pool, &draft.spec.planned, &draft.spec.requests);
+        let bought = Bought {
+            pool: pool.clone(),
+            size: first.key.size.clone(),
+            capacity_type: first.key.capacity_type,
+            price: first.price,
+            nodes: 1,
+            pods: draft.pods.len(),
+            requests: draft.spec.requests.clone(),
+            choice: choice.unwrap_or_default(),
+        };
+        reasons.insert(key, bought);
+    }
+}
