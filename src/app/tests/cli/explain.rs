@@ -342,3 +342,17 @@ fn ten_thousand_pods_without_a_place_are_told_briefly_and_soon() {
     assert!(stdout(&one).contains(" and 199 more have no place") && stdout(&one).len() < 1_500, "{}", stdout(&one));
     assert!(began.elapsed() < Duration::from_secs(120), "{:?}", began.elapsed());
 }
+
+#[test]
+fn what_was_bought_is_told_with_how_much_dearer_it_is_than_the_least() {
+    let simulate = |more: &[&str]| {
+        let args = [&["simulate", "--for", "10m", "-v"], more].concat();
+        Command::new(env!("CARGO_BIN_EXE_napkeeper")).args(args).output().unwrap()
+    };
+    let text = stdout(&simulate(&[]));
+    let told = text.split("bought       by NodePool").nth(1).unwrap();
+    assert!(told.contains("% above what sizes bought in parts would cost"), "{told}");
+    let json: Value = serde_json::from_slice(&simulate(&["-o", "json"]).stdout).unwrap();
+    let planned = |field: &str| json["reasons"]["planned"][field].as_i64().unwrap();
+    assert!(0 < planned("bound") && planned("bound") <= planned("price"), "{}", json["reasons"]["planned"]);
+}
