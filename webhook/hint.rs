@@ -139,7 +139,6 @@ mod tests {
     use super::*;
     use napkeeper_core::catalog::CapacityType;
     use napkeeper_core::names::{VmSize, Zone};
-    use std::sync::Arc;
 
     #[test]
     fn a_hint_is_flat_json_that_reads_back() {

@@ -131,7 +131,7 @@ fn scene(args: &Args, name: &Name) -> anyhow::Result<Option<Scene>> {
     for remark in &listed.remarks {
         output::warning(remark);
     }
-    published = published.or(listed.published.take());
+    published = published.or_else(|| listed.published.take());
     let (mut snapshot, now) = (listed.snapshot, Timestamp::now());
     basis(published).furnish(&mut snapshot, now)?;
     Ok(Some(Scene { snapshot, unavailable: Default::default(), now, from, at: None }))
