@@ -75,9 +75,19 @@ impl Market {
     /// Filters the instance types of every dynamic pool by its requirements and by what is available.
     #[must_use]
     pub fn new(snapshot: &Snapshot, unavailable: &Unavailable, now: Timestamp) -> Self {
-        let dynamic = snapshot.pools().values().filter(|p| p.replicas.is_none());
+        Self::of_pools(snapshot, unavailable, now, |pool| pool.replicas.is_none())
+    }
+
+    /// The same of the pools that are chosen.
+    pub(crate) fn of_pools(
+        snapshot: &Snapshot,
+        unavailable: &Unavailable,
+        now: Timestamp,
+        chosen: impl Fn(&NodePool) -> bool,
+    ) -> Self {
         let zones = zones_of(snapshot);
-        let mut offers: Vec<Arc<Offers>> = dynamic
+        let pools = snapshot.pools().values().filter(|pool| chosen(pool));
+        let mut offers: Vec<Arc<Offers>> = pools
             .filter_map(|pool| {
                 let types = snapshot.instance_types.get(&pool.class)?;
                 let available = |facts: &SizeFacts, offering: &Offering| {
@@ -231,7 +241,7 @@ fn pool_keys_hold(pool: &NodePool, instance: &InstanceType, own: &Labels) -> boo
 }
 
 /// Keys whose value comes from class or offering rather than from the size.
-fn offered_by_class(key: &str) -> bool {
+pub(super) fn offered_by_class(key: &str) -> bool {
     matches!(
         key,
         labels::OS_SKU | labels::MODE | labels::SCALE_SET_PRIORITY | labels::PRIORITY | labels::PLACEMENT_SCOPE

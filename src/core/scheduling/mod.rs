@@ -28,6 +28,7 @@ mod remedy;
 mod search;
 mod solve;
 mod standing;
+mod stock;
 mod topology;
 mod unavailable;
 mod waterfall;
@@ -38,6 +39,8 @@ pub(crate) use candidates::claim_requirements;
 pub use outcome::{NewNode, Outcome, Placement, Target, Unplaced, WhyNot};
 pub use remedy::{Change, Remedy};
 pub use standing::{Bought, Nowhere, Spot, Standing};
+pub use stock::Lack;
+pub(crate) use stock::{stock, unmet_requirement};
 pub use unavailable::{Scope, Unavailable};
 pub use waterfall::{PoolStep, PoolWaterfall, StepWhat};
 

@@ -179,8 +179,9 @@ impl World {
         }
     }
 
-    /// Tells why pods have no place, once per reason for as long as it lasts.
+    /// Tells why pods have no place, and pools not all their nodes, once per reason for as long as it lasts.
     pub(super) fn tell_waiting(&mut self) {
+        let short = self.controller.inner.memory().fleets.short.clone();
         let unplaced = self.controller.inner.memory().provision.unplaced.clone();
         let mut told = BTreeSet::new();
         for group in &unplaced {
@@ -196,6 +197,14 @@ impl World {
                 self.note(Kind::Waiting, subject, format!("no place: {why}"));
             }
             told.insert(why);
+        }
+        for short in short {
+            let (pool, why) = (short.pool.to_string(), short.to_string());
+            let key = format!("{pool}: {why}");
+            if !self.told_waiting.contains(&key) {
+                self.note(Kind::Waiting, pool, why);
+            }
+            told.insert(key);
         }
         self.told_waiting = told;
     }
