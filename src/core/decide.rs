@@ -12,7 +12,8 @@ use crate::names::VmSize;
 use crate::orphans::{SweepMemory, sweep};
 use crate::plan::{Plan, Report};
 use crate::provisioning::{ProvisionMemory, provision};
-use crate::settings::Settings;
+use crate::scheduling::OverlayMemory;
+use crate::settings::{Mode, Settings};
 use jiff::Timestamp;
 use std::sync::Arc;
 
@@ -26,6 +27,8 @@ pub struct Memory {
     pub lifecycle: LifecycleMemory,
     /// Of pools of fixed size.
     pub fleets: FleetMemory,
+    /// Of NodeOverlays.
+    pub overlays: OverlayMemory,
     /// Of disruption.
     pub disruption: DisruptionMemory,
     /// Of sweeps.
@@ -44,6 +47,9 @@ impl Memory {
 
 /// Decides what is to be done now. `seed` is the only source of chance: equal arguments give equal plans.
 pub fn decide(snapshot: &Snapshot, memory: &mut Memory, settings: &Settings, now: Timestamp, seed: u64) -> Plan {
+    if settings.mode == Mode::Provisioner {
+        memory.overlays.look(snapshot);
+    }
     let mut plan = lifecycle(snapshot, &mut memory.lifecycle, settings, now);
     let fleets = keep(snapshot, &mut memory.fleets, &memory.provision, settings, now, seed);
     // Nodes that pools of fixed size are about to get or lose: pods wait for the one, and nobody counts on the other.

@@ -104,6 +104,16 @@ impl Teller {
             }
             told.insert(key);
         }
+        for conflict in &memory.overlays.conflicts {
+            let (overlay, why) = (&conflict.overlay, conflict.to_string());
+            let key = format!("{overlay}: {why}");
+            if let Some(object) = snapshot.overlays().get(overlay).filter(|_| !self.told.contains(&key)) {
+                tracing::warn!(%overlay, why, "an overlay is left out");
+                let regarding = of_cluster(("karpenter.sh/v1alpha1", "NodeOverlay"), overlay.as_str(), &object.uid);
+                self.events.publish(regarding, "Conflict", &why, true);
+            }
+            told.insert(key);
+        }
         self.told = told;
     }
 

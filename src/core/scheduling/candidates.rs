@@ -2,6 +2,7 @@
 
 use super::Unavailable;
 use super::filter::NodeFilter;
+use super::overlaid::Overlaid;
 use crate::catalog::{CapacityType, InstanceType, Offering, OfferingKey, SizeFacts};
 use crate::cluster::Snapshot;
 use crate::cluster::pod::{HostPort, Labels, Taint};
@@ -69,6 +70,8 @@ pub struct Market {
     pub(super) zones: Arc<[Zone]>,
     /// What Azure's quotas leave.
     pub(super) room: Room,
+    /// What NodeOverlays make of instance types.
+    pub(super) overlaid: Overlaid,
 }
 
 impl Market {
@@ -85,11 +88,11 @@ impl Market {
         now: Timestamp,
         chosen: impl Fn(&NodePool) -> bool,
     ) -> Self {
-        let zones = zones_of(snapshot);
+        let (zones, overlaid) = (zones_of(snapshot), Overlaid::of(snapshot));
         let pools = snapshot.pools().values().filter(|pool| chosen(pool));
         let mut offers: Vec<Arc<Offers>> = pools
             .filter_map(|pool| {
-                let types = snapshot.instance_types.get(&pool.class)?;
+                let types = overlaid.types(snapshot, pool)?;
                 let available = |facts: &SizeFacts, offering: &Offering| {
                     !unavailable.blocks(facts, &offering.zone, offering.capacity_type, now)
                 };
@@ -97,7 +100,7 @@ impl Market {
             })
             .collect();
         offers.sort_by_key(|o| (Reverse(o.pool.weight), o.pool.name.clone()));
-        Self { offers, zones, room: Room::of(snapshot, now) }
+        Self { offers, zones, room: Room::of(snapshot, now), overlaid }
     }
 }
 
@@ -275,7 +278,7 @@ pub(super) fn node_labels_accept(
 }
 
 /// True when each requirement holds on a node of this size and capacity type; the zone is left open unless given.
-fn labels_fit(
+pub(super) fn labels_fit(
     asked: &Requirements,
     instance: &InstanceType,
     capacity_type: CapacityType,

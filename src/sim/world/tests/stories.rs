@@ -261,3 +261,32 @@ fn why_a_fleet_lacks_nodes_is_told_once() {
     assert_eq!(fleet_of(&world), (7, 7));
     assert_eq!(told(&world, Kind::Waiting, "fleet", "2 nodes are missing: its limits leave no room"), 1);
 }
+
+#[test]
+fn an_overlay_turns_what_is_bought_and_one_that_is_left_out_is_told() {
+    let overlay = |name: &str, family: &str, change: &str| napkeeper_core::catalog::overlay::Overlay {
+        name: ObjectName::new(name).unwrap(),
+        uid: Uid::new(name).unwrap(),
+        weight: 1,
+        requirements: {
+            let mut requirements = Requirements::new();
+            requirements.add_entry(labels::SKU_VERSION, Operator::In, &[family]).unwrap();
+            requirements
+        },
+        price: Some(napkeeper_core::catalog::overlay::PriceChange::parse_adjustment(change).unwrap()),
+        capacity: BTreeMap::new(),
+    };
+    let versions = |world: &World| {
+        let nodes = world.cluster().state().nodes();
+        let version = |n: &&std::sync::Arc<napkeeper_core::cluster::node::Node>| n.label(labels::NODEPOOL).is_some();
+        let sizes = nodes.values().filter(version).filter_map(|n| n.label(labels::INSTANCE_TYPE).map(str::to_owned));
+        sizes.collect::<BTreeSet<String>>()
+    };
+    let plain = run(mk_start(12), 1);
+    assert!(!versions(&plain).iter().any(|size| size.ends_with("_v3")), "{:?}", versions(&plain));
+    let mut start = mk_start(12);
+    start.overlays = vec![overlay("old", "3", "-90%"), overlay("again", "3", "-10%")];
+    let world = run(start, 1);
+    assert!(versions(&world).iter().all(|size| size.ends_with("_v3")), "{:?}", versions(&world));
+    assert_eq!(told(&world, Kind::Kept, "again", "NodeOverlay old has the same weight and sets price"), 1);
+}
