@@ -77,3 +77,18 @@ fn the_week_follows_day_and_night() -> Result<(), Box<dyn Error>> {
     assert_eq!(world.orphans().found, 0, "nothing is left behind");
     Ok(())
 }
+
+#[test]
+fn a_pool_of_fixed_size_follows_git() -> Result<(), Box<dyn Error>> {
+    let world = run("scenarios/fixed-size")?;
+    let launched = |why: &str| told(&world, Kind::Provision, why);
+    assert_eq!(launched("the pool asks for"), 6, "three at first, two more, and one for the Node that was deleted");
+    assert_eq!(launched("the pool's label desk.example.com/tier has changed"), 5);
+    assert_eq!(told(&world, Kind::Disrupt, "drifted: "), 5, "each goes once its replacement is ready");
+    assert_eq!(told(&world, Kind::Disrupt, "scaled_down: "), 3);
+    let state = world.cluster().state();
+    let fixed = state.nodes().values().filter(|n| n.label("desk.example.com/tier") == Some("gold"));
+    assert_eq!(fixed.count(), 2);
+    assert_eq!(world.orphans().found, 0, "nothing is left behind");
+    Ok(())
+}

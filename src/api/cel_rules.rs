@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 
 /// A rule, and what the API server says when it does not hold: what is wrong, and what to write instead.
-type Rule = (String, String);
+pub(crate) type Rule = (String, String);
 
 /// Keys of `karpenter.azure.com` that a NodePool or NodeClaim may ask for.
 pub const KARPENTER_AZURE_KEYS: [&str; 15] = [
@@ -48,7 +48,7 @@ pub const KUBERNETES_AZURE_KEYS: [&str; 12] = [
 pub const LEGACY_AKS_LABELS: [&str; 4] = ["agentpool", "storageprofile", "storagetier", "accelerator"];
 
 /// The keys of `karpenter.sh` that the test of that domain lets pass. The second has a rule of its own in a NodePool.
-const KARPENTER_KEYS: [&str; 2] = ["capacity-type", "nodepool"];
+pub(crate) const KARPENTER_KEYS: [&str; 2] = ["capacity-type", "nodepool"];
 
 /// Where rules stand in the schema of a kind: property names joined by `.`, `[]` for the items of a list.
 fn table(kind: &str) -> Vec<(&'static str, Vec<Rule>)> {
@@ -56,6 +56,7 @@ fn table(kind: &str) -> Vec<(&'static str, Vec<Rule>)> {
         "NodePool" => node_pool(),
         "NodeClaim" => node_claim(),
         "AKSNodeClass" => node_class(),
+        "NodeOverlay" => crate::overlay::rules(),
         _ => Vec::new(),
     }
 }
@@ -85,7 +86,7 @@ fn find<'a>(schema: &'a mut Value, path: &str) -> Option<&'a mut Value> {
     Some(node)
 }
 
-fn rule(rule: impl Into<String>, message: impl Into<String>) -> Rule {
+pub(crate) fn rule(rule: impl Into<String>, message: impl Into<String>) -> Rule {
     (rule.into(), message.into())
 }
 
@@ -169,25 +170,9 @@ fn keys(wrap: impl Fn(&str) -> String) -> Vec<Rule> {
         ("kubernetes.azure.com", KUBERNETES_AZURE_KEYS.as_slice()),
     ]
     .into_iter()
-    .map(|(domain, known)| {
-        let listed: Vec<_> = known.iter().map(|key| format!("'{domain}/{key}'")).collect();
-        // As upstream, there is no dot before the domain: other.karpenter.sh is refused, and so is notkarpenter.sh.
-        let condition = format!(
-            "KEY in [{}] || !KEY.matches('^[^/]*{}(/|$)')",
-            listed.join(", "),
-            domain.replace('.', "[.]")
-        );
-        let known = known.join(", ");
-        let message = format!(
-            "a domain that ends in {domain} is reserved: use a domain of your own, or one of these keys of {domain}: {known}"
-        );
-        rule(wrap(&condition), message)
-    })
+    .map(|(name, known)| domain(name, known, &wrap))
     .collect();
-    rules.push(rule(
-        wrap("KEY != 'kubernetes.io/hostname'"),
-        "kubernetes.io/hostname is known only once a node exists: use another label",
-    ));
+    rules.push(hostname(&wrap));
     rules.extend(LEGACY_AKS_LABELS.map(|label| {
         let message =
             format!("AKS sets {label} itself: use a label with a domain of your own, such as example.com/{label}");
@@ -196,7 +181,28 @@ fn keys(wrap: impl Fn(&str) -> String) -> Vec<Rule> {
     rules
 }
 
-fn requirements() -> Vec<Rule> {
+/// Of a domain only these keys.
+pub(crate) fn domain(domain: &str, known: &[&str], wrap: &impl Fn(&str) -> String) -> Rule {
+    let listed: Vec<_> = known.iter().map(|key| format!("'{domain}/{key}'")).collect();
+    // As upstream, there is no dot before the domain: other.karpenter.sh is refused, and so is notkarpenter.sh.
+    let condition =
+        format!("KEY in [{}] || !KEY.matches('^[^/]*{}(/|$)')", listed.join(", "), domain.replace('.', "[.]"));
+    let known = known.join(", ");
+    let message = format!(
+        "a domain that ends in {domain} is reserved: use a domain of your own, or one of these keys of {domain}: {known}"
+    );
+    rule(wrap(&condition), message)
+}
+
+/// Not the host name.
+pub(crate) fn hostname(wrap: &impl Fn(&str) -> String) -> Rule {
+    rule(
+        wrap("KEY != 'kubernetes.io/hostname'"),
+        "kubernetes.io/hostname is known only once a node exists: use another label",
+    )
+}
+
+pub(crate) fn requirements() -> Vec<Rule> {
     vec![
         rule(
             "self.all(entry, entry.operator != 'In' || (has(entry.values) && size(entry.values) > 0))",

@@ -3,6 +3,7 @@
 use crate::azure::AKSNodeClass;
 use crate::cel_rules;
 use crate::karpenter::{NodeClaim, NodePool};
+use crate::overlay::NodeOverlay;
 use crate::placement::PlacementPolicy;
 use crate::record::OrphanRecord;
 use crate::sweep::OrphanSweep;
@@ -26,6 +27,7 @@ pub fn all() -> Result<Vec<Crd>, serde_json::Error> {
     [
         NodePool::crd(),
         NodeClaim::crd(),
+        NodeOverlay::crd(),
         AKSNodeClass::crd(),
         OrphanSweep::crd(),
         OrphanRecord::crd(),

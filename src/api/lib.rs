@@ -1,6 +1,6 @@
 //! Wire types of the Kubernetes objects that napkeeper reads and writes.
 //!
-//! [`karpenter`], [`azure`], [`sweep`], [`record`] and [`placement`] are the kinds. [`yaml`] reads files and knows where each value
+//! [`karpenter`], [`overlay`], [`azure`], [`sweep`], [`record`] and [`placement`] are the kinds. [`yaml`] reads files and knows where each value
 //! stands, [`convert`] turns objects into the domain's types and back, [`manifests`] does both for a folder.
 
 pub mod azure;
@@ -13,6 +13,7 @@ pub mod duration;
 pub mod facts;
 pub mod karpenter;
 pub mod manifests;
+pub mod overlay;
 pub mod path;
 pub mod placement;
 pub mod record;

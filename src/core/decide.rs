@@ -6,12 +6,14 @@
 use crate::catalog::SizeFacts;
 use crate::cluster::Snapshot;
 use crate::disruption::{DisruptionMemory, disrupt};
+use crate::fleets::{FleetMemory, keep};
 use crate::lifecycle::{LifecycleMemory, lifecycle};
 use crate::names::VmSize;
 use crate::orphans::{SweepMemory, sweep};
 use crate::plan::{Plan, Report};
 use crate::provisioning::{ProvisionMemory, provision};
-use crate::settings::Settings;
+use crate::scheduling::OverlayMemory;
+use crate::settings::{Mode, Settings};
 use jiff::Timestamp;
 use std::sync::Arc;
 
@@ -23,6 +25,10 @@ pub struct Memory {
     pub provision: ProvisionMemory,
     /// Of the lifecycle.
     pub lifecycle: LifecycleMemory,
+    /// Of pools of fixed size.
+    pub fleets: FleetMemory,
+    /// Of NodeOverlays.
+    pub overlays: OverlayMemory,
     /// Of disruption.
     pub disruption: DisruptionMemory,
     /// Of sweeps.
@@ -41,9 +47,24 @@ impl Memory {
 
 /// Decides what is to be done now. `seed` is the only source of chance: equal arguments give equal plans.
 pub fn decide(snapshot: &Snapshot, memory: &mut Memory, settings: &Settings, now: Timestamp, seed: u64) -> Plan {
+    if settings.mode == Mode::Provisioner {
+        memory.overlays.look(snapshot);
+    }
     let mut plan = lifecycle(snapshot, &mut memory.lifecycle, settings, now);
+    let fleets = keep(snapshot, &mut memory.fleets, &memory.provision, settings, now, seed);
+    // Nodes that pools of fixed size are about to get or lose: pods wait for the one, and nobody counts on the other.
+    let seen = (!fleets.commands.is_empty()).then(|| with_started(snapshot, &fleets));
+    let snapshot = seen.as_ref().unwrap_or(snapshot);
+    plan.extend(fleets);
     plan.extend(provision(snapshot, &mut memory.provision, settings, now, seed));
     plan.extend(disrupt(snapshot, &mut memory.disruption, &memory.provision, settings, now, seed));
     plan.extend(sweep(snapshot, &mut memory.sweep, settings, now));
     plan
+}
+
+/// What is known, once the commands of a plan have been started.
+fn with_started(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
+    let mut seen = snapshot.clone();
+    seen.in_progress.extend(plan.commands.iter().map(|planned| planned.command.key()));
+    seen
 }

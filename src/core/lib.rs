@@ -14,6 +14,7 @@ pub mod executor;
 pub mod facts;
 #[cfg(test)]
 pub(crate) mod fixtures;
+pub mod fleets;
 pub mod hash;
 pub mod hindrances;
 pub mod impact;

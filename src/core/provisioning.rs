@@ -129,7 +129,7 @@ pub fn provision(
 }
 
 /// A NodeClaim is being created, and not yet to be seen: its pods would be paid for twice.
-fn creating(snapshot: &Snapshot) -> bool {
+pub(crate) fn creating(snapshot: &Snapshot) -> bool {
     let unseen = |key: &CommandKey| matches!(key, CommandKey::Claim(name) if snapshot.claims().get(name).is_none());
     snapshot.in_progress.iter().any(unseen)
 }

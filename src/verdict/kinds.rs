@@ -9,9 +9,8 @@ use napkeeper_api::path::Path;
 use napkeeper_core::suggest::nearest;
 use serde_json::Value;
 
-/// Kinds of known groups without a schema here: upstream's, and the scenarios of `simulate`, which reads them strictly
-/// by itself.
-const PASSED_OVER: [(&str, &str); 2] = [("karpenter.sh", "NodeOverlay"), ("napkeeper.io", "Scenario")];
+/// A kind of ours without a schema here: the scenarios of `simulate`, which reads them strictly by itself.
+const PASSED_OVER: [(&str, &str); 1] = [("napkeeper.io", "Scenario")];
 
 /// Kinds that are gone, and what stands in their place.
 const GONE: [(&str, &str, &str); 2] =

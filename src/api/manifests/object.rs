@@ -4,6 +4,7 @@ use super::Problem;
 use crate::convert::{self, Deployment, Job, Violations};
 use crate::path::Path;
 use crate::yaml::Document;
+use napkeeper_core::catalog::overlay::Overlay;
 use napkeeper_core::cluster::claim::Claim;
 use napkeeper_core::cluster::pod::Pod;
 use napkeeper_core::cluster::pool::{NodeClass, NodePool};
@@ -25,6 +26,8 @@ pub enum Object {
     NodeClaim(Box<Claim>),
     /// OrphanSweep.
     Sweep(Box<Sweep>),
+    /// NodeOverlay.
+    Overlay(Box<Overlay>),
     /// PlacementPolicy.
     Placement(Box<Policy>),
     /// Deployment.
@@ -107,6 +110,9 @@ pub fn object(value: &Value) -> Result<Object, Violations> {
     match (api_version, kind) {
         ("karpenter.sh/v1", "NodePool") => convert::node_pool(&decode(value)?).map(|o| Object::NodePool(Box::new(o))),
         ("karpenter.sh/v1", "NodeClaim") => convert::claim(&decode(value)?).map(|o| Object::NodeClaim(Box::new(o))),
+        ("karpenter.sh/v1alpha1", "NodeOverlay") => {
+            convert::node_overlay(&decode(value)?).map(|o| Object::Overlay(Box::new(o)))
+        }
         ("karpenter.azure.com/v1beta1" | "karpenter.azure.com/v1alpha2", "AKSNodeClass") => {
             convert::node_class(&decode(&with_spec(value))?).map(|o| Object::NodeClass(Box::new(o)))
         }

@@ -308,7 +308,7 @@ impl Keeper {
         self.broken = 0;
         self.teller.decided(self.decided.map(|at| at.elapsed()).unwrap_or_default());
         let started = self.controller.follow(answer, self.fixed.rules(), self.fixed.clock.now());
-        self.teller.waiting(self.controller.snapshot(), &self.controller.memory().provision.unplaced);
+        self.teller.waiting(self.controller.snapshot(), self.controller.memory());
         for planned in &started {
             self.teller.started(planned, self.controller.snapshot());
         }

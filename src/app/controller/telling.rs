@@ -4,6 +4,7 @@
 
 use super::sweeping::SweepTeller;
 use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::decide::Memory;
 use napkeeper_core::names::{ClaimName, ObjectKey, Uid};
 use napkeeper_core::plan::{Command, CommandKey, Effect, Planned, Report};
 use napkeeper_core::ports::{ClusterError, PortError};
@@ -26,9 +27,10 @@ pub(super) struct Teller {
     effects: Family<Labels<1>, Counter>,
     deciding: Histogram,
     waiting: Gauge,
+    missing: Gauge,
     claims: Gauge,
     nodes: Gauge,
-    /// Why pods have no place, as last told.
+    /// Why pods have no place and pools not all their nodes, as last told.
     told: BTreeSet<String>,
     sweeps: SweepTeller,
 }
@@ -46,6 +48,7 @@ impl Teller {
             effects: Family::default(),
             deciding: Histogram::new(buckets),
             waiting: Gauge::default(),
+            missing: Gauge::default(),
             claims: Gauge::default(),
             nodes: Gauge::default(),
             told: BTreeSet::new(),
@@ -56,6 +59,8 @@ impl Teller {
         registry.register("effects", "Effects performed", teller.effects.clone());
         registry.register("decision_seconds", "Time that decisions took", teller.deciding.clone());
         registry.register("unplaced_pods", "Pods without a place", teller.waiting.clone());
+        let missing = "Nodes that NodePools of fixed size cannot have";
+        registry.register("missing_nodes", missing, teller.missing.clone());
         registry.register("nodeclaims", "NodeClaims", teller.claims.clone());
         registry.register("nodes", "Nodes", teller.nodes.clone());
         teller
@@ -66,8 +71,9 @@ impl Teller {
         self.deciding.observe(took.as_secs_f64());
     }
 
-    /// Tells why pods have no place, once per reason for as long as it lasts.
-    pub(super) fn waiting(&mut self, snapshot: &Snapshot, unplaced: &[Unplaced]) {
+    /// Tells why pods have no place, and pools not all their nodes, once per reason for as long as it lasts.
+    pub(super) fn waiting(&mut self, snapshot: &Snapshot, memory: &Memory) {
+        let unplaced: &[Unplaced] = &memory.provision.unplaced;
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.waiting.set(count(unplaced.iter().map(|group| group.pods.len()).sum()));
         self.claims.set(count(snapshot.claims().len()));
@@ -86,6 +92,27 @@ impl Teller {
                 self.events.publish(regarding, "NoPlace", &format!("no NodePool can give it a node: {why}"), true);
             }
             told.insert(why);
+        }
+        self.missing.set(count(memory.fleets.short.iter().map(|short| short.missing).sum()));
+        for short in &memory.fleets.short {
+            let (pool, why) = (&short.pool, short.to_string());
+            let key = format!("{pool}: {why}");
+            if let Some(object) = snapshot.pools().get(pool).filter(|_| !self.told.contains(&key)) {
+                tracing::info!(%pool, why, "nodes are missing");
+                let regarding = of_cluster(("karpenter.sh/v1", "NodePool"), pool.as_str(), &object.uid);
+                self.events.publish(regarding, "NodesMissing", &why, true);
+            }
+            told.insert(key);
+        }
+        for conflict in &memory.overlays.conflicts {
+            let (overlay, why) = (&conflict.overlay, conflict.to_string());
+            let key = format!("{overlay}: {why}");
+            if let Some(object) = snapshot.overlays().get(overlay).filter(|_| !self.told.contains(&key)) {
+                tracing::warn!(%overlay, why, "an overlay is left out");
+                let regarding = of_cluster(("karpenter.sh/v1alpha1", "NodeOverlay"), overlay.as_str(), &object.uid);
+                self.events.publish(regarding, "Conflict", &why, true);
+            }
+            told.insert(key);
         }
         self.told = told;
     }

@@ -41,8 +41,16 @@ const WARMING: Duration = Duration::from_secs(30);
 const ASKING: Duration = Duration::from_secs(2);
 
 /// What a hint depends on. kustomize/base/webhook-rbac.yaml lets the webhook read no more.
-const KINDS: [Kind; 7] =
-    [Kind::Pods, Kind::Nodes, Kind::NodeClaims, Kind::NodePools, Kind::NodeClasses, Kind::DaemonSets, Kind::Namespaces];
+const KINDS: [Kind; 8] = [
+    Kind::Pods,
+    Kind::Nodes,
+    Kind::NodeClaims,
+    Kind::NodePools,
+    Kind::NodeClasses,
+    Kind::NodeOverlays,
+    Kind::DaemonSets,
+    Kind::Namespaces,
+];
 
 /// Since when what is known has not been looked at, as metrics.
 #[derive(Debug, Clone, Default)]

@@ -5,6 +5,7 @@ mod embedded;
 mod filter;
 mod instance;
 mod offering;
+pub mod overlay;
 mod reader;
 mod region;
 mod retired;

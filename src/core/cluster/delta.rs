@@ -8,6 +8,7 @@ use super::pool::{DaemonSet, NodeClass, NodePool};
 use super::record::Records;
 use super::sweep::Sweep;
 use super::volume::{AttachLimits, StorageClass, Volume, VolumeClaim};
+use crate::catalog::overlay::Overlay;
 use crate::names::{ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName};
 use crate::plan::Pause;
 use std::sync::Arc;
@@ -63,6 +64,10 @@ pub enum Delta {
     Namespace(Namespace, Arc<Labels>),
     /// A Namespace is gone.
     NamespaceGone(Namespace),
+    /// A NodeOverlay is new or has changed.
+    Overlay(Arc<Overlay>),
+    /// A NodeOverlay is gone.
+    OverlayGone(ObjectName),
     /// The durable records have changed.
     Records(Arc<Records>),
     /// The pause switch has changed.
@@ -96,6 +101,8 @@ pub fn apply(delta: &Delta, to: &mut Snapshot) {
         Delta::AttachLimitsGone(node) => to.take_attach_limits(node),
         Delta::Namespace(name, labels) => to.put_namespace(name.clone(), Arc::clone(labels)),
         Delta::NamespaceGone(name) => to.take_namespace(name),
+        Delta::Overlay(overlay) => to.put_overlay(overlay.name.clone(), Arc::clone(overlay)),
+        Delta::OverlayGone(name) => to.take_overlay(name),
         Delta::Records(records) => to.records = Arc::clone(records),
         Delta::Pause(pause) => to.pause = pause.clone(),
     }

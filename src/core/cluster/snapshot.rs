@@ -13,6 +13,7 @@ use super::record::Records;
 use super::sweep::Sweep;
 use super::volume::{AttachLimits, StorageClass, Volume, VolumeClaim};
 use crate::catalog::InstanceTypes;
+use crate::catalog::overlay::Overlay;
 use crate::facts::{Quota, Surroundings};
 use crate::names::{ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId};
 use crate::plan::{CommandKey, Pause};
@@ -116,6 +117,7 @@ pub struct Snapshot {
     storage_classes: Table<ObjectName, StorageClass>,
     attach_limits: Table<NodeName, AttachLimits>,
     namespaces: Table<Namespace, Labels>,
+    overlays: Table<ObjectName, Overlay>,
     /// Instance types by AKSNodeClass, computed where class or catalogue changes.
     pub instance_types: BTreeMap<NodeClassName, InstanceTypes>,
     /// The durable records of sweeps.
@@ -177,6 +179,7 @@ impl Snapshot {
     plain_table!(storage_classes, ObjectName, StorageClass, put_storage_class, take_storage_class, "StorageClasses");
     plain_table!(attach_limits, NodeName, AttachLimits, put_attach_limits, take_attach_limits, "CSINodes");
     plain_table!(namespaces, Namespace, Labels, put_namespace, take_namespace, "Namespaces, by their labels");
+    plain_table!(overlays, ObjectName, Overlay, put_overlay, take_overlay, "NodeOverlays");
 
     /// Grows with every change of what the needs of pods are read in: volumes and all about them, and namespaces.
     #[must_use]
@@ -252,10 +255,10 @@ impl Snapshot {
         self.instance_types.clear();
     }
 
-    /// Grows with every change of quota or catalogue.
+    /// Grows with every change of quota, catalogue or overlays.
     #[must_use]
     pub fn facts_generation(&self) -> u64 {
-        self.facts_generation
+        self.facts_generation + self.overlays.generation
     }
 
     /// Adds or replaces a pod.

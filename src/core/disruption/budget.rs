@@ -45,7 +45,7 @@ fn size(nodes: BudgetNodes, total: u32) -> u32 {
 }
 
 /// What the pool's budgets still allow for a reason.
-pub(super) fn left(snapshot: &Snapshot, pool: &NodePool, reason: DisruptionReason, now: Timestamp) -> u32 {
+pub(crate) fn left(snapshot: &Snapshot, pool: &NodePool, reason: DisruptionReason, now: Timestamp) -> u32 {
     let (mut total, mut consumed) = (0, 0);
     for claim in snapshot.claims().values().filter(|c| c.spec.pool.as_ref() == Some(&pool.name)) {
         if claim.status.initialized.is_none() {

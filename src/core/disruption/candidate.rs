@@ -10,7 +10,7 @@ use crate::cluster::pool::NodePool;
 use crate::money::HourlyPrice;
 use crate::plan::Plan;
 use crate::provisioning::ProvisionMemory;
-use crate::scheduling::Target;
+use crate::scheduling::{Overlaid, Target};
 use jiff::Timestamp;
 use std::sync::Arc;
 
@@ -43,13 +43,15 @@ pub(super) fn candidates<'a>(
     now: Timestamp,
     plan: &mut Plan,
 ) -> Vec<Candidate<'a>> {
-    snapshot.claims().values().filter_map(|claim| candidate(snapshot, claim, provision, now, plan)).collect()
+    let overlaid = Overlaid::of(snapshot);
+    let known = (provision, &overlaid);
+    snapshot.claims().values().filter_map(|claim| candidate(snapshot, claim, known, now, plan)).collect()
 }
 
 fn candidate<'a>(
     snapshot: &'a Snapshot,
     claim: &'a Arc<Claim>,
-    provision: &ProvisionMemory,
+    (provision, overlaid): (&ProvisionMemory, &Overlaid),
     now: Timestamp,
     plan: &mut Plan,
 ) -> Option<Candidate<'a>> {
@@ -73,7 +75,9 @@ fn candidate<'a>(
     }
     let pods = pods_to_move(snapshot, node, now)?;
     let offering = &claim.intent.as_ref()?.offering;
-    let (price, capacity_type) = (offering.price, offering.key.capacity_type);
+    // By the overlays of today, as whatever might replace it: else the same offering may look cheaper than itself.
+    let price = overlaid.price(&pool.name, &offering.key).unwrap_or(offering.price);
+    let capacity_type = offering.key.capacity_type;
     Some(Candidate { claim, node, pool, pods, price, capacity_type })
 }
 

@@ -8,6 +8,7 @@ pub mod calendar;
 mod candidate;
 mod consolidate;
 
+pub(crate) use budget::left as budget_left;
 pub use budget::{active, allowed};
 
 use crate::cluster::Snapshot;

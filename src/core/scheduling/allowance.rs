@@ -93,7 +93,7 @@ impl Allowance {
 /// Capacity and number of the pool's nodes, in flight included.
 fn used_by(pool: &NodePool, input: Input<'_>) -> Used {
     let mut used = Used::default();
-    let types = input.snapshot.instance_types.get(&pool.class);
+    let types = input.market.overlaid.types(input.snapshot, pool);
     for claim in input.snapshot.claims().values().filter(|c| c.spec.pool.as_ref() == Some(&pool.name)) {
         used.nodes += 1;
         if claim.status.launched.is_some() {

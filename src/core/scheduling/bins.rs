@@ -71,7 +71,7 @@ impl Bins {
         };
         let nodes = snapshot.nodes().values().filter(usable);
         let mut bins: Vec<Bin> = nodes.map(|n| node_bin(n, snapshot, axes)).collect();
-        bins.extend(in_flight.iter().filter_map(|c| claim_bin(c, snapshot, axes)));
+        bins.extend(in_flight.iter().filter_map(|c| claim_bin(c, input, axes)));
         let zones = bins.iter().filter_map(|bin| bin.zone).collect();
         let mut all = Self { bins, zones, ..Self::default() };
         for (site, bin) in all.bins.iter().enumerate() {
@@ -282,8 +282,10 @@ fn node_bin(node: &Arc<Node>, snapshot: &Snapshot, axes: &mut Axes) -> Bin {
 
 /// The bin of a claim in flight: the least room that any offering it may end on has, less daemons and pods that are
 /// bound to its node already. `None` when none of its offerings is known any more.
-fn claim_bin(claim: &Arc<Claim>, snapshot: &Snapshot, axes: &mut Axes) -> Option<Bin> {
-    let types = snapshot.instance_types.get(&claim.spec.class)?;
+fn claim_bin(claim: &Arc<Claim>, input: Input<'_>, axes: &mut Axes) -> Option<Bin> {
+    let snapshot = input.snapshot;
+    let changed = input.market.overlaid.changed(claim.spec.pool.as_ref());
+    let types = changed.or_else(|| snapshot.instance_types.get(&claim.spec.class))?;
     let wanted: Vec<&OfferingKey> = match &claim.intent {
         Some(intent) => vec![&intent.offering.key],
         None => claim.spec.planned.iter().map(|p| &p.key).collect(),

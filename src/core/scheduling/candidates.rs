@@ -2,6 +2,7 @@
 
 use super::Unavailable;
 use super::filter::NodeFilter;
+use super::overlaid::Overlaid;
 use super::variants::{named, variants};
 use super::variety::{MinValues, least_of};
 use crate::catalog::{CapacityType, InstanceType, Offering, OfferingKey, SizeFacts};
@@ -75,16 +76,28 @@ pub struct Market {
     pub(super) room: Room,
     /// What becomes of pods for which there is less variety than a pool asks for.
     pub(super) min_values: MinValues,
+    /// What NodeOverlays make of instance types.
+    pub(super) overlaid: Overlaid,
 }
 
 impl Market {
     /// Filters the instance types of every dynamic pool by its requirements and by what is available.
     #[must_use]
     pub fn new(snapshot: &Snapshot, unavailable: &Unavailable, now: Timestamp) -> Self {
-        let dynamic = snapshot.pools().values().filter(|p| p.replicas.is_none());
-        let (zones, named) = (zones_of(snapshot), named(snapshot));
-        let mut offers: Vec<Arc<Offers>> = dynamic
-            .filter_map(|pool| Some((pool, snapshot.instance_types.get(&pool.class)?)))
+        Self::of_pools(snapshot, unavailable, now, |pool| pool.replicas.is_none())
+    }
+
+    /// The same of the pools that are chosen.
+    pub(crate) fn of_pools(
+        snapshot: &Snapshot,
+        unavailable: &Unavailable,
+        now: Timestamp,
+        chosen: impl Fn(&NodePool) -> bool,
+    ) -> Self {
+        let (zones, named, overlaid) = (zones_of(snapshot), named(snapshot), Overlaid::of(snapshot));
+        let pools = snapshot.pools().values().filter(|pool| chosen(pool));
+        let mut offers: Vec<Arc<Offers>> = pools
+            .filter_map(|pool| Some((pool, overlaid.types(snapshot, pool)?)))
             .flat_map(|(pool, types)| {
                 let available = |facts: &SizeFacts, offering: &Offering| {
                     !unavailable.blocks(facts, &offering.zone, offering.capacity_type, now)
@@ -96,7 +109,7 @@ impl Market {
             .collect();
         // Stable: the variants of a pool stay in their order.
         offers.sort_by_key(|o| (Reverse(o.pool.weight), o.pool.name.clone()));
-        Self { offers, zones, room: Room::of(snapshot, now), min_values: MinValues::default() }
+        Self { offers, zones, room: Room::of(snapshot, now), min_values: MinValues::default(), overlaid }
     }
 
     /// The same, where pods for which there is less variety than a pool asks for are dealt with in this way.
@@ -231,7 +244,7 @@ fn pool_keys_hold(pool: &NodePool, instance: &InstanceType, own: &Labels) -> boo
 }
 
 /// Keys whose value comes from class or offering rather than from the size.
-fn offered_by_class(key: &str) -> bool {
+pub(super) fn offered_by_class(key: &str) -> bool {
     matches!(
         key,
         labels::OS_SKU | labels::MODE | labels::SCALE_SET_PRIORITY | labels::PRIORITY | labels::PLACEMENT_SCOPE
@@ -265,7 +278,7 @@ pub(super) fn node_labels_accept(
 }
 
 /// True when each requirement holds on a node of this size and capacity type; the zone is left open unless given.
-fn labels_fit(
+pub(super) fn labels_fit(
     asked: &Requirements,
     instance: &InstanceType,
     capacity_type: CapacityType,

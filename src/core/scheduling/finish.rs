@@ -50,7 +50,7 @@ pub(super) fn finish(solver: &Solver, outcome: &mut Outcome) {
 }
 
 /// The node with every offering that would hold its pods.
-fn new_node(shop: &Shop, node: NodeId, pods: Vec<Arc<Pod>>, in_zone: &[u32]) -> NewNode {
+pub(super) fn new_node(shop: &Shop, node: NodeId, pods: Vec<Arc<Pod>>, in_zone: &[u32]) -> NewNode {
     let open = &shop.nodes[node];
     let offers = shop.choices.offers(shop.choices.get(open.choice).offers);
     let chosen = &offers.candidates[open.best as usize];

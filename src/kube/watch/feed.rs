@@ -56,6 +56,10 @@ impl Feed {
                 self.together(kind, &mut events);
             }
             Step::Listed => self.listed(kind, &mut events),
+            Step::Absent => {
+                self.known(kind).listing = Some(BTreeSet::new());
+                self.listed(kind, &mut events);
+            }
             Step::Watching => self.recovered(kind, &mut events),
             Step::Failed(why) => self.failed(kind, why, &mut events),
         }
@@ -137,6 +141,7 @@ impl Feed {
             Row::Claim(claim) => Some(Delta::Claim(Arc::clone(claim))),
             Row::Pool(pool) => Some(Delta::Pool(Arc::clone(pool))),
             Row::Class(class) => Some(Delta::Class(Arc::clone(class))),
+            Row::Overlay(overlay) => Some(Delta::Overlay(Arc::clone(overlay))),
             Row::DaemonSet(set) => Some(Delta::DaemonSet(set.0.clone(), Arc::clone(&set.1))),
             Row::Sweep(sweep) => Some(Delta::Sweep(Arc::clone(sweep))),
             Row::Volume(volume) => Some(Delta::Volume(Arc::clone(volume))),
@@ -157,6 +162,7 @@ impl Feed {
             Row::Claim(claim) => Some(Delta::ClaimGone(claim.name.clone())),
             Row::Pool(pool) => Some(Delta::PoolGone(pool.name.clone())),
             Row::Class(class) => Some(Delta::ClassGone(class.name.clone())),
+            Row::Overlay(overlay) => Some(Delta::OverlayGone(overlay.name.clone())),
             Row::DaemonSet(set) => Some(Delta::DaemonSetGone(set.0.clone())),
             Row::Sweep(sweep) => Some(Delta::SweepGone(sweep.name.clone())),
             Row::Volume(volume) => Some(Delta::VolumeGone(volume.name.clone())),

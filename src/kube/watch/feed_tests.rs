@@ -10,7 +10,8 @@ use napkeeper_core::requirements::Requirements;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 8] = [
+    Kind::NodeOverlays,
     Kind::Pods,
     Kind::Nodes,
     Kind::Volumes,
@@ -58,6 +59,10 @@ fn row(kind: Kind, name: &str, variant: u8) -> Option<Row> {
                 "annotations": { "pv.kubernetes.io/bind-completed": "yes" } });
             let claim = json!({ "metadata": metadata, "spec": spec });
             convert::volume_claim(&wire(claim)).ok().map(|c| Row::VolumeClaim(c.into()))
+        }
+        Kind::NodeOverlays => {
+            let spec = json!({ "requirements": [], "price": variant.to_string() });
+            convert::node_overlay(&wire(json!({ "metadata": bare, "spec": spec }))).ok().map(|o| Row::Overlay(o.into()))
         }
         Kind::CsiNodes => {
             let driver = json!({ "name": "d", "nodeID": name, "allocatable": { "count": variant } });
@@ -207,4 +212,22 @@ fn deletions_are_paused_while_a_record_cannot_be_read() {
     assert!(snapshot.pause.holds(Switch::Delete) && !snapshot.pause.holds(Switch::Launch));
     take(&mut feed, &mut snapshot, Kind::OrphanRecords, Step::Object(id, seen("2", true)));
     assert!(!snapshot.pause.holds(Switch::Delete));
+}
+
+#[test]
+fn a_kind_that_need_not_be_there_is_listed_without_being_there() {
+    let mut feed = Feed::new([Kind::NodeOverlays]);
+    assert_eq!(feed.take(Kind::NodeOverlays, Step::Absent), [WatchEvent::Synced]);
+    let seen = || Seen { version: "1".into(), row: row(Kind::NodeOverlays, "o", 1), wrong: None };
+    let id = Id { namespace: "".into(), name: "o".into() };
+    // The definition is installed, and taken away again.
+    let mut events = feed.take(Kind::NodeOverlays, Step::Listing);
+    events.extend(feed.take(Kind::NodeOverlays, Step::Object(id, seen())));
+    events.extend(feed.take(Kind::NodeOverlays, Step::Listed));
+    let mut snapshot = Snapshot::default();
+    events.iter().for_each(|event| fold(event, &mut snapshot));
+    assert_eq!(snapshot.overlays().len(), 1);
+    feed.take(Kind::NodeOverlays, Step::Absent).iter().for_each(|event| fold(event, &mut snapshot));
+    assert_eq!(snapshot.overlays().len(), 0);
+    assert!(Kind::ALL.into_iter().filter(|kind| kind.is_optional()).eq([Kind::NodeOverlays]));
 }

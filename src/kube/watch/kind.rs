@@ -15,6 +15,8 @@ pub enum Kind {
     NodePools,
     /// AKSNodeClasses.
     NodeClasses,
+    /// NodeOverlays.
+    NodeOverlays,
     /// DaemonSets.
     DaemonSets,
     /// OrphanSweeps.
@@ -37,12 +39,13 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Pods,
         Self::Nodes,
         Self::NodeClaims,
         Self::NodePools,
         Self::NodeClasses,
+        Self::NodeOverlays,
         Self::DaemonSets,
         Self::OrphanSweeps,
         Self::OrphanRecords,
@@ -63,6 +66,7 @@ impl Kind {
             Self::NodeClaims => "nodeclaims.karpenter.sh",
             Self::NodePools => "nodepools.karpenter.sh",
             Self::NodeClasses => "aksnodeclasses.karpenter.azure.com",
+            Self::NodeOverlays => "nodeoverlays.karpenter.sh",
             Self::DaemonSets => "daemonsets.apps",
             Self::OrphanSweeps => "orphansweeps.napkeeper.io",
             Self::OrphanRecords => "orphanrecords.napkeeper.io",
@@ -73,6 +77,11 @@ impl Kind {
             Self::Namespaces => "namespaces",
             Self::Pause => "configmaps",
         }
+    }
+
+    /// True for kinds that a cluster may do without: where their definition is not installed there are none of them.
+    pub(super) fn is_optional(self) -> bool {
+        self == Self::NodeOverlays
     }
 
     /// True for kinds of which the last good version of an object stays when it cannot be understood any more: to

@@ -1,7 +1,7 @@
 //! Reflectors: how does one kind become a stream of [`Step`]s?
 
 use super::row::{Id, Row, Seen, Step};
-use super::trouble::trouble;
+use super::trouble::{is_absent, trouble};
 use super::{Kind, WATCH_SECONDS, WatchOptions};
 use crate::ours;
 use crate::pause::{PAUSE_CONFIG_MAP, pause};
@@ -17,6 +17,7 @@ use kube::{Client, Resource};
 use napkeeper_api::azure::AKSNodeClass;
 use napkeeper_api::convert::{self, Violations};
 use napkeeper_api::karpenter::NodePool;
+use napkeeper_api::overlay::NodeOverlay;
 use napkeeper_api::record::OrphanRecord;
 use napkeeper_api::sweep::OrphanSweep;
 use napkeeper_core::clock::Clock;
@@ -42,6 +43,9 @@ pub(super) fn steps(kind: Kind, client: &Client, options: &WatchOptions) -> BoxS
         Kind::NodeClaims => reflector().all(timed(clock(), |o, c| ours::claim(o, c).map(Row::Claim))),
         Kind::NodePools => reflector().all(|o: &NodePool| read(convert::node_pool(o), |p| Row::Pool(p.into()))),
         Kind::NodeClasses => reflector().all(|o: &AKSNodeClass| read(convert::node_class(o), |c| Row::Class(c.into()))),
+        Kind::NodeOverlays => {
+            reflector().all(|o: &NodeOverlay| read(convert::node_overlay(o), |o| Row::Overlay(o.into())))
+        }
         Kind::DaemonSets => reflector().all(|o: &apps::v1::DaemonSet| read(convert::daemon_set(o), daemon_set)),
         Kind::OrphanSweeps => reflector().all(|o: &OrphanSweep| read(convert::sweep(o), |s| Row::Sweep(s.into()))),
         Kind::OrphanRecords => reflector().all(record),
@@ -155,6 +159,7 @@ impl Reflector {
         let events = watcher(api, config.timeout(WATCH_SECONDS).page_size(page)).default_backoff();
         let steps = events.map(move |event| match event {
             Ok(event) => step(event, &read),
+            Err(error) if kind.is_optional() && is_absent(&error) => Step::Absent,
             Err(error) => Step::Failed(trouble(kind, &error)),
         });
         with_beginnings(steps.boxed(), self.begun).boxed()

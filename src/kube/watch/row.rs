@@ -1,6 +1,7 @@
 //! Rows: what is kept of an object, and which change does it make?
 
 use napkeeper_api::record::OrphanRecordSpec;
+use napkeeper_core::catalog::overlay::Overlay;
 use napkeeper_core::cluster::claim::Claim;
 use napkeeper_core::cluster::node::Node;
 use napkeeper_core::cluster::pod::{Labels, Pod};
@@ -43,6 +44,7 @@ pub(super) enum Row {
     Claim(Arc<Claim>),
     Pool(Arc<NodePool>),
     Class(Arc<NodeClass>),
+    Overlay(Arc<Overlay>),
     DaemonSet(Arc<(ObjectKey, Arc<DaemonSet>)>),
     Sweep(Arc<Sweep>),
     Record(Arc<OrphanRecordSpec>),
@@ -86,6 +88,8 @@ pub(super) enum Step {
     Gone(Id),
     /// The listing is whole.
     Listed,
+    /// The kind is not served, and need not be: there are none of it.
+    Absent,
     /// A watch has begun.
     Watching,
     /// A request failed; why, if that is trouble.

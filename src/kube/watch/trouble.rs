@@ -30,6 +30,16 @@ pub(super) fn trouble(kind: Kind, error: &watcher::Error) -> Option<String> {
     }
 }
 
+/// True when the API server does not serve the kind at all.
+pub(super) fn is_absent(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(Error::Api(status))
+        | watcher::Error::WatchStartFailed(Error::Api(status)) => status.code == 404,
+        watcher::Error::WatchError(status) => status.code == 404,
+        _ => false,
+    }
+}
+
 fn refused(kind: Kind, status: &Status) -> String {
     let said = if status.message.is_empty() { &status.reason } else { &status.message };
     match status.code {

@@ -93,6 +93,7 @@ fn start(workloads: Vec<(&str, Workload)>) -> Start {
         sweeps: Vec::new(),
         daemon_sets: Vec::new(),
         workloads: workloads.into_iter().map(|(name, w)| (key(name), w)).collect(),
+        overlays: Vec::new(),
         suspended: Vec::new(),
         budgets: Vec::new(),
         system_nodes: 1,

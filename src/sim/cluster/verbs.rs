@@ -4,6 +4,7 @@ use super::pods::{Orders, Origin};
 use super::{Cluster, Delta};
 use crate::workload::{PodBudget, PodTemplate, Workload};
 use jiff::Timestamp;
+use napkeeper_core::catalog::overlay::Overlay;
 use napkeeper_core::cluster::claim::Claim;
 use napkeeper_core::cluster::node::Node;
 use napkeeper_core::cluster::pod::PodOwner;
@@ -44,6 +45,13 @@ impl Cluster {
     pub fn delete_class(&mut self, name: &NodeClassName) {
         self.store.take_class(name);
         self.deltas.push(Delta::ClassGone(name.clone()));
+    }
+
+    /// Adds or replaces a NodeOverlay.
+    pub fn apply_overlay(&mut self, overlay: Overlay) {
+        let overlay = Arc::new(overlay);
+        self.store.put_overlay(overlay.name.clone(), Arc::clone(&overlay));
+        self.deltas.push(Delta::Overlay(overlay));
     }
 
     /// Adds or replaces an OrphanSweep.

@@ -63,6 +63,7 @@ pub fn history(seed: u64) -> History {
         sweeps,
         daemon_sets: Vec::new(),
         workloads: if mode == Mode::Companion { Vec::new() } else { workloads },
+        overlays: Vec::new(),
         suspended: Vec::new(),
         budgets: Vec::new(),
         system_nodes: 2,

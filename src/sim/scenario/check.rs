@@ -6,14 +6,14 @@ use napkeeper_api::manifests::Problem;
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::Document;
 use napkeeper_core::catalog::{Catalog, RegionCatalog};
-use napkeeper_core::names::{ObjectKey, ObjectName};
+use napkeeper_core::names::{NodePoolName, ObjectKey, ObjectName};
 use napkeeper_core::suggest::nearest;
 use std::collections::BTreeSet;
 
 /// Most names in a message.
 const SHOWN: usize = 5;
 
-/// All steps that name what is not there: a workload that the manifests do not have, a VM size or zone that
+/// All steps that name what is not there: a NodePool or a workload that the manifests do not have, a VM size or zone that
 /// the region does not have, a VM family that nobody has, a volume that no step has added.
 #[must_use]
 pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, catalog: &Catalog) -> Vec<Problem> {
@@ -31,6 +31,8 @@ pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, ca
             Deed::Scale { workload, .. } => there.running(workload).map(|m| ("scale.workload", m)),
             Deed::Delete { workload } => there.running(workload).map(|m| ("delete.workload", m)),
             Deed::StartJob { workload } => there.suspended(workload).map(|m| ("startJob.workload", m)),
+            Deed::ScalePool { pool, .. } => there.fleet(pool).map(|m| ("scalePool.pool", m)),
+            Deed::LabelPool { pool, .. } => there.pool(pool).map(|m| ("labelPool.pool", m)),
             Deed::Quota { family: Some(family), .. } => {
                 missing("VM family", family, &there.families).map(|m| ("quota.family", m))
             }
@@ -54,6 +56,8 @@ pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, ca
 /// What there is to name.
 struct There {
     region: String,
+    pools: Vec<String>,
+    fleets: Vec<String>,
     running: Vec<String>,
     suspended: Vec<String>,
     sizes: Vec<String>,
@@ -75,6 +79,8 @@ impl There {
         };
         Self {
             region: region.region.to_string(),
+            pools: manifests.pools.iter().map(|pool| pool.name.to_string()).collect(),
+            fleets: manifests.pools.iter().filter(|p| p.replicas.is_some()).map(|p| p.name.to_string()).collect(),
             running: manifests.workloads.iter().map(|(key, _)| key.to_string()).collect(),
             suspended: manifests.suspended.iter().map(|(key, _)| key.to_string()).collect(),
             sizes: sorted(sizes.iter().map(|s| s.facts.name.to_string()).collect()),
@@ -83,6 +89,16 @@ impl There {
             zones: sorted(sizes.iter().flat_map(|s| &s.zones).map(ToString::to_string).collect()),
             volumes: scenario.steps.iter().filter_map(|s| volume(&s.deed)).collect(),
         }
+    }
+
+    fn pool(&self, name: &NodePoolName) -> Option<String> {
+        missing("NodePool", name.as_str(), &self.pools).map(|m| format!("{m} of the manifests"))
+    }
+
+    fn fleet(&self, name: &NodePoolName) -> Option<String> {
+        let is_fixed = self.fleets.iter().any(|known| known == name.as_str());
+        let refusal = || format!("NodePool {name} has no replicas: the API server lets none be added later");
+        self.pool(name).or_else(|| (!is_fixed).then(refusal))
     }
 
     fn running(&self, key: &ObjectKey) -> Option<String> {

@@ -7,6 +7,7 @@ use napkeeper_api::convert;
 use napkeeper_api::manifests::{Object, Problem, objects};
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::Document;
+use napkeeper_core::catalog::overlay::Overlay;
 use napkeeper_core::cluster::pod::Pod;
 use napkeeper_core::cluster::pool::{NodeClass, NodePool};
 use napkeeper_core::cluster::sweep::Sweep;
@@ -26,6 +27,8 @@ pub struct Manifests {
     pub pools: Vec<NodePool>,
     /// AKSNodeClasses.
     pub classes: Vec<NodeClass>,
+    /// NodeOverlays.
+    pub overlays: Vec<Overlay>,
     /// OrphanSweeps.
     pub sweeps: Vec<Sweep>,
     /// DaemonSets.
@@ -95,6 +98,11 @@ impl<'d> Gathering<'d> {
             Object::NodeClass(class) => {
                 if self.is_new("AKSNodeClass", &class.name, document) {
                     self.manifests.classes.push(*class);
+                }
+            }
+            Object::Overlay(overlay) => {
+                if self.is_new("NodeOverlay", &overlay.name, document) {
+                    self.manifests.overlays.push(*overlay);
                 }
             }
             Object::Sweep(sweep) => {

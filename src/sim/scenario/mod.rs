@@ -112,6 +112,7 @@ impl Scenario {
             at: self.start,
             pools: manifests.pools,
             classes: manifests.classes,
+            overlays: manifests.overlays,
             sweeps: manifests.sweeps,
             daemon_sets: manifests.daemon_sets,
             workloads: manifests.workloads,

@@ -152,7 +152,11 @@ fn every_step_that_names_nothing_is_said() {
          - {at: 1m, loseVolume: {name: gone}}\n  \
          - {at: 1m, leakNic: {name: nic}}\n  \
          - {at: 2m, leakNic: {name: nic}}\n  \
-         - {at: 2m, every: 1h, leakNic: {name: other}}\n";
+         - {at: 2m, every: 1h, leakNic: {name: other}}\n  \
+         - {at: 3m, scalePool: {pool: genral, replicas: 1}}\n  \
+         - {at: 3m, scalePool: {pool: general, replicas: 1}}\n  \
+         - {at: 3m, labelPool: {pool: none, label: a, value: b}}\n  \
+         - {at: 3m, labelPool: {pool: general, label: a, value: b}}\n";
     let document = document(&format!("{HEAD}{text}"));
     let scenario = read(&document).unwrap();
     let catalog = Catalog::embedded().unwrap();
@@ -168,6 +172,9 @@ fn every_step_that_names_nothing_is_said() {
         "steps[7].loseVolume.name: there is no volume gone: there is none; a step addVolume makes one",
         "steps[9].leakNic.name: an earlier step makes nic already",
         "steps[10].leakNic.name: other can be made only once",
+        "steps[11].scalePool.pool: there is no NodePool genral: did you mean general?",
+        "steps[12].scalePool.pool: NodePool general has no replicas",
+        "steps[13].labelPool.pool: there is no NodePool none: there is general",
     ];
     assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
     for (said, expected) in wrong.iter().zip(expected) {

@@ -180,8 +180,10 @@ impl World {
         }
     }
 
-    /// Tells why pods have no place, once per reason for as long as it lasts.
+    /// Tells why pods have no place, and pools not all their nodes, once per reason for as long as it lasts.
     pub(super) fn tell_waiting(&mut self) {
+        let memory = self.controller.inner.memory();
+        let (short, conflicts) = (memory.fleets.short.clone(), memory.overlays.conflicts.clone());
         let unplaced = self.controller.inner.memory().provision.unplaced.clone();
         let mut told = BTreeSet::new();
         for group in &unplaced {
@@ -197,6 +199,15 @@ impl World {
                 self.note(Kind::Waiting, subject, format!("no place: {why}"));
             }
             told.insert(why);
+        }
+        let short = short.iter().map(|short| (Kind::Waiting, short.pool.to_string(), short.to_string()));
+        let left_out = conflicts.iter().map(|c| (Kind::Kept, c.overlay.to_string(), c.to_string()));
+        for (kind, subject, why) in short.chain(left_out) {
+            let key = format!("{subject}: {why}");
+            if !self.told_waiting.contains(&key) {
+                self.note(kind, subject, why);
+            }
+            told.insert(key);
         }
         self.told_waiting = told;
     }

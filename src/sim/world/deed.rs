@@ -11,7 +11,7 @@ use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::cluster::cloud::ResourceKind;
 use napkeeper_core::cluster::sweep::SweepMode;
 use napkeeper_core::cluster::volume::ReclaimPolicy;
-use napkeeper_core::names::{ObjectKey, ObjectName, VmSize, Zone};
+use napkeeper_core::names::{NodePoolName, ObjectKey, ObjectName, VmSize, Zone};
 use napkeeper_core::plan::Switch;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -39,6 +39,22 @@ pub enum Deed {
         /// Namespace and name.
         #[serde(deserialize_with = "text::key")]
         workload: ObjectKey,
+    },
+    /// Git gives a NodePool of fixed size another number of nodes.
+    ScalePool {
+        /// Its name.
+        pool: NodePoolName,
+        /// `spec.replicas`.
+        replicas: u64,
+    },
+    /// Git gives the nodes of a NodePool another label: those that there are have drifted.
+    LabelPool {
+        /// Its name.
+        pool: NodePoolName,
+        /// Key of the label.
+        label: Arc<str>,
+        /// Its value.
+        value: Arc<str>,
     },
     /// Azure takes spot VMs back.
     EvictSpot {
@@ -194,10 +210,12 @@ pub struct Scarce {
 
 impl Deed {
     /// How the steps of a scenario file are called.
-    pub const NAMES: [&str; 27] = [
+    pub const NAMES: [&str; 29] = [
         "scale",
         "startJob",
         "delete",
+        "scalePool",
+        "labelPool",
         "evictSpot",
         "quota",
         "refuse",

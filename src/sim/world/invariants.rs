@@ -197,6 +197,7 @@ impl World {
         let reason = match *category {
             "empty" => DisruptionReason::Empty,
             "underutilized" => DisruptionReason::Underutilized,
+            "drifted" => DisruptionReason::Drifted,
             _ => return Ok(()),
         };
         let cluster = self.cluster.state();

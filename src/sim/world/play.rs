@@ -6,10 +6,11 @@ use super::{Deed, Violation, World};
 use crate::cloud::DiskDraft;
 use jiff::SignedDuration;
 use napkeeper_core::cluster::cloud::Tags;
+use napkeeper_core::cluster::pool::NodePool;
 use napkeeper_core::cluster::sweep::{Approval, Sweep};
 use napkeeper_core::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, driver};
 use napkeeper_core::labels;
-use napkeeper_core::names::{ArmId, ObjectKey, ObjectName, Uid, Zone};
+use napkeeper_core::names::{ArmId, NodePoolName, ObjectKey, ObjectName, Uid, Zone};
 use napkeeper_core::orphans::Refusal;
 use napkeeper_core::plan::Pause;
 use napkeeper_core::requirements::{Requirement, Requirements};
@@ -29,6 +30,7 @@ impl World {
                 self.note(Kind::Scenario, &workload, "deleted");
                 self.cluster.delete_workload(&workload, now);
             }
+            deed @ (Deed::ScalePool { .. } | Deed::LabelPool { .. }) => self.merge(deed),
             Deed::DeleteClaim { nth } => self.delete_claim(nth),
             Deed::DeleteNode { nth } => self.delete_node(nth),
             Deed::Pause { switches } => {
@@ -98,6 +100,32 @@ impl World {
             self.note(Kind::Scenario, name, "somebody deletes the Node");
             self.cluster.delete_node(name, self.now);
         }
+    }
+
+    /// Somebody changes a NodePool in Git.
+    fn merge(&mut self, deed: Deed) {
+        match deed {
+            Deed::ScalePool { pool, replicas } => {
+                self.note(Kind::Scenario, &pool, format!("merged: replicas: {replicas}"));
+                self.edit_pool(&pool, |pool| pool.replicas = Some(replicas));
+            }
+            Deed::LabelPool { pool, label, value } => {
+                self.note(Kind::Scenario, &pool, format!("merged: its nodes get the label {label}: {value}"));
+                self.edit_pool(&pool, |pool| {
+                    // A label of the template is a requirement too.
+                    pool.requirements.remove(&label);
+                    pool.requirements.add(&label, Requirement::any_of([&*value]));
+                    pool.labels.insert(label, value);
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn edit_pool(&mut self, name: &NodePoolName, edit: impl FnOnce(&mut NodePool)) {
+        let Some(mut pool) = self.cluster.state().pools().get(name).map(|pool| NodePool::clone(pool)) else { return };
+        edit(&mut pool);
+        self.cluster.apply_pool(pool);
     }
 
     pub(super) fn edit_sweeps(&mut self, edit: impl Fn(&mut Sweep)) {

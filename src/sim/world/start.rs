@@ -7,6 +7,7 @@ use crate::cloud::{Cloud, CloudSettings};
 use crate::cluster::{Cluster, NewNode, Timings as ClusterTimings};
 use crate::workload::{PodBudget, PodTemplate, Workload};
 use jiff::{SignedDuration, Timestamp};
+use napkeeper_core::catalog::overlay::Overlay;
 use napkeeper_core::catalog::{Catalog, RegionCatalog, capacity, overhead};
 use napkeeper_core::cluster::pod::{Labels, Taint, TaintEffect};
 use napkeeper_core::cluster::pool::{NodeClass, NodePool};
@@ -31,6 +32,8 @@ pub struct Start {
     pub pools: Vec<NodePool>,
     /// AKSNodeClasses.
     pub classes: Vec<NodeClass>,
+    /// NodeOverlays.
+    pub overlays: Vec<Overlay>,
     /// OrphanSweeps.
     pub sweeps: Vec<Sweep>,
     /// DaemonSets.
@@ -149,6 +152,9 @@ pub(crate) fn furnish(
     }
     for pool in start.pools {
         cluster.apply_pool(pool);
+    }
+    for overlay in start.overlays {
+        cluster.apply_overlay(overlay);
     }
     for sweep in start.sweeps {
         cluster.apply_sweep(sweep);

@@ -113,6 +113,7 @@ impl<'o> Identity<'o> {
             Object::NodePool(o) => return bare("NodePool", o.name.as_str()),
             Object::NodeClass(o) => return bare("AKSNodeClass", o.name.as_str()),
             Object::NodeClaim(o) => return bare("NodeClaim", o.name.as_str()),
+            Object::Overlay(o) => return bare("NodeOverlay", o.name.as_str()),
             Object::Deployment(o) => ("Deployment", &o.key),
             Object::StatefulSet(o) => ("StatefulSet", &o.key),
             Object::DaemonSet(o) => ("DaemonSet", &o.key),

@@ -31,6 +31,13 @@ pub(in crate::live) fn all() -> Vec<Base> {
     add(karpenter, "NodePool", "pool-odd", odd_pool());
     add(karpenter, "NodeClaim", "claim-minimal", minimal_template());
     add(karpenter, "NodeClaim", "claim-full", full_claim());
+    let overlay = json!({
+        "requirements": [{ "key": "karpenter.sh/nodepool", "operator": "In", "values": ["a"] }],
+        "priceAdjustment": "-12.5%",
+        "capacity": { "example.com/fpga": "2" },
+        "weight": 10_000,
+    });
+    add("karpenter.sh/v1alpha1", "NodeOverlay", "overlay-full", overlay);
     for (version, minimal, full) in [
         ("karpenter.azure.com/v1beta1", "class-minimal", "class-full"),
         ("karpenter.azure.com/v1alpha2", "older-minimal", "older-full"),

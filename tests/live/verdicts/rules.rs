@@ -82,7 +82,7 @@ fn steps(path: &str) -> Vec<String> {
 /// All examples.
 pub(in crate::live) fn examples() -> Vec<Example> {
     let mut all = Vec::new();
-    for (base, changes, refused) in pools().into_iter().chain(classes()).chain(sweeps()).chain(placements()) {
+    for (base, changes, refused) in [pools(), overlays(), classes(), sweeps(), placements()].concat() {
         let changes = changes.as_object().cloned().unwrap_or_default().into_iter().collect();
         all.push(Example { base, changes, refused });
     }
@@ -118,6 +118,36 @@ fn pools() -> Vec<Row> {
         ("claim-full", json!({ "spec.nodeClassRef.group": "" }), Some("spec.nodeClassRef.group")),
         ("claim-full", json!({ "spec.nodeClassRef.kind": "" }), Some("spec.nodeClassRef.kind")),
         ("claim-full", json!({ "spec.nodeClassRef.name": "" }), Some("spec.nodeClassRef.name")),
+    ]
+}
+
+fn overlays() -> Vec<Row> {
+    let entry = |key: &str, operator: &str, values: Value| {
+        let mut entry = json!({ "key": key, "operator": operator });
+        if !values.is_null() {
+            entry["values"] = values;
+        }
+        json!({ "spec.requirements[0]": entry })
+    };
+    let own = "example.com/x";
+    let requirements = Some("spec.requirements");
+    let key = Some("spec.requirements[0].key");
+    let base = "overlay-full";
+    vec![
+        (base, json!({ "spec.price": "1.5" }), Some("spec")),
+        (base, json!({ "spec.price": "1.5", "spec.priceAdjustment": null }), None),
+        (base, json!({ "spec.capacity": { "cpu": "1" } }), Some("spec.capacity")),
+        (base, json!({ "spec.capacity": { "example.com/cpu": 1 } }), None),
+        (base, json!({ "spec.requirements": [] }), None),
+        (base, entry(own, "In", json!([])), requirements),
+        (base, entry(own, "NotIn", json!([])), requirements),
+        (base, entry(own, "NotIn", Value::Null), requirements),
+        (base, entry(own, "Gt", json!(["-1"])), requirements),
+        (base, entry(own, "Lte", json!(["1"])), None),
+        (base, entry("kubernetes.io/hostname", "Exists", Value::Null), key),
+        (base, entry("other.karpenter.sh/x", "Exists", Value::Null), key),
+        (base, entry("karpenter.sh/nodepool", "Exists", Value::Null), None),
+        (base, entry("karpenter.azure.com/other", "Exists", Value::Null), None),
     ]
 }
 

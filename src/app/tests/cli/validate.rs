@@ -219,3 +219,29 @@ fn no_line_of_a_secret_is_shown() {
     assert_eq!(output.status.code(), Some(1), "the key is given twice");
     assert!(!stdout(&output).contains("hunter"), "{}", stdout(&output));
 }
+
+#[test]
+fn an_overlay_is_judged_by_its_definition() {
+    let folder = tempfile::tempdir().unwrap();
+    let head = "apiVersion: karpenter.sh/v1alpha1\nkind: NodeOverlay\nmetadata: {name: o}\nspec:\n";
+    let good =
+        "  requirements: [{key: karpenter.sh/nodepool, operator: In, values: [a]}]\n  priceAdjustment: \"-30%\"\n";
+    write(folder.path(), &[("good.yaml", &format!("{head}{good}"))]);
+    let output = validate(folder.path(), &["good.yaml"]);
+    assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
+    for (name, line, said) in [
+        ("both", "  price: \"1\"\n", "price and priceAdjustment exclude each other"),
+        ("cpu", "  capacity: {cpu: 1}\n", "an overlay adds extended resources alone"),
+        ("weight", "  weight: 0\n", "weight"),
+        ("field", "  prise: 1\n", "prise"),
+    ] {
+        let file = format!("{name}.yaml");
+        write(folder.path(), &[(&file, &format!("{head}{good}{line}"))]);
+        let output = validate(folder.path(), &[&file]);
+        assert_eq!(output.status.code(), Some(1), "{name}: {}", stderr(&output));
+        assert!(stdout(&output).contains(said), "{name}: {}", stdout(&output));
+    }
+    let unsigned = "  requirements: []\n  priceAdjustment: 10%\n";
+    write(folder.path(), &[("unsigned.yaml", &format!("{head}{unsigned}"))]);
+    assert!(stdout(&validate(folder.path(), &["unsigned.yaml"])).contains("priceAdjustment"));
+}

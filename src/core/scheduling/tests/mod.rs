@@ -22,7 +22,7 @@ use crate::resources::Resources;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-fn solve(snapshot: &Snapshot, pods: &[Arc<Pod>]) -> Outcome {
+pub(super) fn solve(snapshot: &Snapshot, pods: &[Arc<Pod>]) -> Outcome {
     solve_with(snapshot, pods, MOST_NEW_NODES)
 }
 

@@ -98,6 +98,7 @@ fn mk_start(seed: u64) -> Start {
         sweeps: vec![mk_sweep(SweepMode::Collect)],
         daemon_sets: Vec::new(),
         workloads: vec![mk_deployment("inflate", 10, 1000, 1024)],
+        overlays: Vec::new(),
         suspended: Vec::new(),
         budgets: Vec::new(),
         system_nodes: 2,

@@ -165,3 +165,128 @@ fn an_extension_that_azure_refuses_is_put_again_and_holds_no_node_up() {
     world.run_until(world.now() + SignedDuration::from_mins(10)).unwrap();
     assert!(status(&world).billed.is_some());
 }
+
+/// A fleet beside an elastic pool that its pods may not use.
+fn mk_fleet(seed: u64, replicas: u64) -> Start {
+    let mut start = mk_start(seed);
+    let mut fleet = mk_pool("fleet", 0, &["on-demand"], 0);
+    fleet.limits = Limits { nodes: Some(7), resources: BTreeMap::new() };
+    fleet.replicas = Some(replicas);
+    fleet.disruption.budgets = vec![Budget { nodes: BudgetNodes::Count(1), reasons: None, window: None }];
+    start.pools.push(fleet);
+    start
+}
+
+/// Nodes of the fleet that are ready for pods, and NodeClaims of it.
+fn fleet_of(world: &World) -> (usize, usize) {
+    let state = world.cluster().state();
+    let of_fleet = |c: &&std::sync::Arc<napkeeper_core::cluster::claim::Claim>| {
+        c.spec.pool.as_ref().is_some_and(|pool| pool.as_str() == "fleet")
+    };
+    let claims: Vec<_> = state.claims().values().filter(of_fleet).collect();
+    (claims.iter().filter(|c| c.status.initialized.is_some()).count(), claims.len())
+}
+
+#[test]
+fn a_fleet_follows_git_through_its_whole_history() {
+    let pool = || NodePoolName::new("fleet").unwrap();
+    let mut start = mk_fleet(9, 3);
+    start.deeds = vec![
+        after(20, Deed::ScalePool { pool: pool(), replicas: 5 }),
+        after(60, Deed::LabelPool { pool: pool(), label: "tier".into(), value: "gold".into() }),
+        after(180, Deed::DeleteNode { nth: 0 }),
+        after(240, Deed::ScalePool { pool: pool(), replicas: 2 }),
+    ];
+    let mut world = World::begin(catalog(), start).unwrap();
+    let begin = world.now();
+    let mut least = usize::MAX;
+    for minute in 0..300 {
+        world.run_until(begin + SignedDuration::from_mins(minute)).unwrap_or_else(|v| {
+            print(&world);
+            panic!("{v}")
+        });
+        let (ready, claims) = fleet_of(&world);
+        assert!(claims <= 7, "limits.nodes, in minute {minute}");
+        match minute {
+            19 => assert_eq!((ready, claims), (3, 3)),
+            59 => assert_eq!((ready, claims), (5, 5)),
+            // While all are replaced there are never fewer than five.
+            60..180 => least = least.min(ready),
+            239 => assert_eq!((ready, claims), (5, 5), "the lost one has been made good"),
+            299 => assert_eq!((ready, claims), (2, 2)),
+            _ => {}
+        }
+        if minute == 179 {
+            let nodes = world.cluster().state().nodes();
+            let gold = nodes.values().filter(|n| n.label("tier") == Some("gold")).count();
+            assert_eq!(gold, 5, "all have the new label");
+        }
+    }
+    assert_eq!(least, 5);
+    assert_eq!(told(&world, Kind::Disrupt, "fleet", "drifted"), 5);
+    assert_eq!(told(&world, Kind::Disrupt, "fleet", "scaled_down"), 3);
+    assert_eq!(told(&world, Kind::Provision, "fleet", "the pool asks for"), 6, "3, 2 more, and 1 for the lost one");
+    assert_eq!(world.orphans().found, 0, "nothing is left behind");
+}
+
+#[test]
+fn a_fleet_comes_up_whatever_azure_refuses_and_wherever_the_controller_crashes() {
+    for when in [crate::world::When::Before, crate::world::When::After] {
+        let mut start = mk_fleet(10, 6);
+        let lasting = SignedDuration::from_secs(50);
+        let pool = NodePoolName::new("fleet").unwrap();
+        let scarce = crate::world::Scarce { size: None, zone: None, capacity_type: None, lasting: None };
+        start.deeds = (0..20)
+            .map(|i| (SignedDuration::from_secs(i * 11), Deed::Crash { lasting, write: Some(when) }))
+            .chain((0..5).map(|i| (SignedDuration::from_secs(i * 3), Deed::NoCapacity(scarce.clone()))))
+            .chain([
+                after(5, Deed::LabelPool { pool, label: "tier".into(), value: "gold".into() }),
+                after(60, Deed::Quota { family: None, capacity_type: Some(CapacityType::OnDemand), cores: Some(0) }),
+                after(61, Deed::DeleteClaim { nth: 0 }),
+                after(90, Deed::Quota { family: None, capacity_type: Some(CapacityType::OnDemand), cores: None }),
+            ])
+            .collect();
+        let world = run(start, 6);
+        assert_eq!(fleet_of(&world), (6, 6), "{when:?}");
+        let vms = world.cloud().resources().values().filter(|r| r.kind() == ResourceKind::Vm).count();
+        assert_eq!(vms, world.cluster().state().claims().len(), "{when:?}");
+    }
+}
+
+#[test]
+fn why_a_fleet_lacks_nodes_is_told_once() {
+    let mut start = mk_fleet(11, 9);
+    start.workloads.clear();
+    let world = run(start, 2);
+    assert_eq!(fleet_of(&world), (7, 7));
+    assert_eq!(told(&world, Kind::Waiting, "fleet", "2 nodes are missing: its limits leave no room"), 1);
+}
+
+#[test]
+fn an_overlay_turns_what_is_bought_and_one_that_is_left_out_is_told() {
+    let overlay = |name: &str, family: &str, change: &str| napkeeper_core::catalog::overlay::Overlay {
+        name: ObjectName::new(name).unwrap(),
+        uid: Uid::new(name).unwrap(),
+        weight: 1,
+        requirements: {
+            let mut requirements = Requirements::new();
+            requirements.add_entry(labels::SKU_VERSION, Operator::In, &[family]).unwrap();
+            requirements
+        },
+        price: Some(napkeeper_core::catalog::overlay::PriceChange::parse_adjustment(change).unwrap()),
+        capacity: BTreeMap::new(),
+    };
+    let versions = |world: &World| {
+        let nodes = world.cluster().state().nodes();
+        let version = |n: &&std::sync::Arc<napkeeper_core::cluster::node::Node>| n.label(labels::NODEPOOL).is_some();
+        let sizes = nodes.values().filter(version).filter_map(|n| n.label(labels::INSTANCE_TYPE).map(str::to_owned));
+        sizes.collect::<BTreeSet<String>>()
+    };
+    let plain = run(mk_start(12), 1);
+    assert!(!versions(&plain).iter().any(|size| size.ends_with("_v3")), "{:?}", versions(&plain));
+    let mut start = mk_start(12);
+    start.overlays = vec![overlay("old", "3", "-90%"), overlay("again", "3", "-10%")];
+    let world = run(start, 1);
+    assert!(versions(&world).iter().all(|size| size.ends_with("_v3")), "{:?}", versions(&world));
+    assert_eq!(told(&world, Kind::Kept, "again", "NodeOverlay old has the same weight and sets price"), 1);
+}
