@@ -98,7 +98,7 @@ pub struct Nodes {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Provisioning {
-    /// Quiet time after which waiting pods are placed, for example 500ms; absent is 1s.
+    /// Quiet time after which waiting pods are placed, for example 2s; absent is 1s.
     pub batch_idle: Option<String>,
     /// Longest that pods wait to be placed together; absent is 10s.
     pub batch_max: Option<String>,

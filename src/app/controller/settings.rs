@@ -175,9 +175,9 @@ clusters:
     #[test]
     fn batches_and_variety_are_as_the_file_says() {
         let read = |text: &str| read_text(&with(text), None, Mode::Companion);
-        let known = read("    batchIdle: 500ms\n    batchMax: 30s\n    minValuesPolicy: BestEffort\n").unwrap();
+        let known = read("    batchIdle: 2s\n    batchMax: 30s\n    minValuesPolicy: BestEffort\n").unwrap();
         let Settings { batch_idle, batch_max, min_values, .. } = known.settings;
-        assert_eq!((batch_idle.as_millis(), batch_max.as_secs()), (500, 30));
+        assert_eq!((batch_idle.as_secs(), batch_max.as_secs()), (2, 30));
         assert_eq!(min_values, MinValues::BestEffort);
         let absent = read_text(GOOD, None, Mode::Companion).unwrap().settings;
         assert_eq!((absent.batch_idle.as_secs(), absent.batch_max.as_secs()), (1, 10));

@@ -255,8 +255,8 @@ impl Requirement {
         }
     }
 
-    /// Some value that is allowed: the first that is listed, or the least whole number from 1 on, or the greatest below;
-    /// `None` where there is none.
+    /// Some value that is allowed: the first that is listed; or the least whole number within the bounds, from 1 on where
+    /// there is none below. `None` where there is none.
     #[must_use]
     pub fn any_value(&self) -> Option<Arc<str>> {
         let rest = match &self.values {

@@ -111,5 +111,6 @@ fn some_value_of_a_requirement_is_one_that_it_allows() {
         low.intersect(&Requirement::new(Operator::Lt, &[high]).unwrap()).any_value()
     };
     assert_eq!(bounded("3", "9"), Some(Arc::from("4")));
-    assert_eq!(bounded("-9", "-3"), Some(Arc::from("-4")));
+    assert_eq!(bounded("-9", "-3"), Some(Arc::from("-8")));
+    assert_eq!(Requirement::new(Operator::Lt, &["-3"]).unwrap().any_value(), Some(Arc::from("-4")));
 }

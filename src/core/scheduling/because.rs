@@ -110,11 +110,17 @@ fn on_new(solver: &mut Solver, outcome: &Outcome, kind: KindId, nodes: &BTreeMap
     let alone =
         solver.alone(kind, zone).map(|growth| Size::of(solver.shop.choices.candidate(growth.choice, growth.best)));
     let pool = solver.shop.choices.get(solver.shop.nodes[*node].choice).offers;
-    let before = (0..pool).filter_map(|other| {
-        let why = of_pool(solver, kind, other)?;
-        Some((solver.shop.choices.offers(other).pool.name.clone(), why))
-    });
-    let passed_over = before.take(MOST_NAMES).collect();
+    // Variants of one pool follow each other, and its own are no pools before it.
+    let name_of = |solver: &Solver, pool: usize| solver.shop.choices.offers(pool).pool.name.clone();
+    let mut before: Vec<(_, _)> = Vec::new();
+    for other in 0..pool {
+        let name = name_of(solver, other);
+        let why = if name == new.pool { None } else { of_pool(solver, kind, other) };
+        before.extend(why.map(|why| (name, why)));
+    }
+    before.dedup_by(|(b, _), (a, _)| a == b);
+    before.truncate(MOST_NAMES);
+    let passed_over = before;
     let others = new.pods.len().saturating_sub(*own);
     Some(Purchase {
         nodes: nodes.len(),

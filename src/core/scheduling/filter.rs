@@ -45,6 +45,15 @@ impl NodeFilter {
         Some(filter)
     }
 
+    /// All that is asked of labels whichever of its alternatives a node has: where there is only one it is no choice.
+    pub(super) fn certain(&self) -> impl Iterator<Item = &Requirements> {
+        let only = self.alternatives.iter().filter_map(|list| match list.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        });
+        std::iter::once(&self.selector).chain(only)
+    }
+
     /// True when a node with these labels and taints is let through.
     pub(super) fn accepts(&self, labels: &Labels, taints: &[Taint]) -> bool {
         self.accepts_labels(labels) && self.untolerated(taints).is_none()

@@ -111,13 +111,13 @@ fn of_pool(solver: &Solver, kind: KindId, offers: &Offers, last: WhyNot) -> Pool
     if let Some(taint) = filter.untolerated(&offers.pool.taints) {
         fall.keep(StepWhat::Taint(Arc::clone(&taint.key)), |_| false);
     }
-    for (key, asked) in filter.selector.iter() {
+    for (key, asked) in filter.certain().flat_map(Requirements::iter) {
         let mut only = Requirements::new();
         only.add(key, asked.clone());
         let filter = NodeFilter { selector: only, ..tolerant() };
         fall.keep_zones(StepWhat::Label(Arc::clone(key), asked.to_string()), &offers.accepted(&filter));
     }
-    for list in &filter.alternatives {
+    for list in filter.alternatives.iter().filter(|list| list.len() > 1) {
         let filter = NodeFilter { alternatives: vec![list.clone()], ..tolerant() };
         fall.keep_zones(StepWhat::Alternatives(list.len()), &offers.accepted(&filter));
     }

@@ -85,8 +85,10 @@ pub(super) fn of_pool(solver: &mut Solver, kind: KindId, pool: usize) -> Option<
     if let Some(taint) = filter.untolerated(&offers.pool.taints) {
         return Some(WhyNot::Taint(taint.key.clone()));
     }
-    if let Err(why) = offers.pool.requirements.compatible(&filter.selector, |_| true) {
-        return Some(WhyNot::Labels(why));
+    for asked in filter.certain() {
+        if let Err(why) = offers.pool.requirements.compatible(asked, |_| true) {
+            return Some(WhyNot::Labels(why));
+        }
     }
     let suiting = offers.candidates.iter().zip(accepted.iter()).filter(|(_, zones)| **zones != 0);
     let labels: Vec<&Candidate> = suiting.map(|(candidate, _)| candidate).collect();
