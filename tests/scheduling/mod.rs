@@ -14,6 +14,8 @@
 //! Here the emulation of kube-scheduler plays its part, in `live::scheduler` the real one, by which the emulation is held
 //! against it. Volumes are left out.
 
+#![expect(clippy::print_stderr, reason = "what was found in which workload is told beside the verdict")]
+
 mod asks;
 mod emulated;
 mod judge;
