@@ -10,6 +10,7 @@
 
 mod account;
 mod allowance;
+mod asks;
 mod axes;
 mod because;
 mod bins;

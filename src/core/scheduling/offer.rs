@@ -1,5 +1,6 @@
 //! Offers: where may new nodes for a kind lie, and what leaves it no place?
 
+use super::asks::Unmet;
 use super::axes::{AxisId, Domain, HOST, ZONE};
 use super::candidates::Candidate;
 use super::choice::Narrowing;
@@ -7,7 +8,7 @@ use super::kinds::{Family, KindId};
 use super::open::NodeId;
 use super::outcome::WhyNot;
 use super::solve::Solver;
-use super::topology::{Unmet, zones};
+use super::topology::zones;
 use super::why::topology_of;
 use std::collections::BTreeSet;
 use std::sync::Arc;

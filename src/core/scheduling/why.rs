@@ -1,10 +1,10 @@
 //! Why not: what keeps pods of a kind from a new node of each pool?
 
+use super::asks::Unmet;
 use super::candidates::{Candidate, Offers};
 use super::kinds::KindId;
 use super::outcome::WhyNot;
 use super::solve::Solver;
-use super::topology::Unmet;
 use super::variety::{Load, MinValues};
 use crate::names::NodePoolName;
 use std::collections::BTreeSet;

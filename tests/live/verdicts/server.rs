@@ -102,9 +102,9 @@ fn path(object: &Value) -> Result<String> {
     let (api, kind) = (object["apiVersion"].as_str(), object["kind"].as_str());
     let kind = kind.context("an object of a test has a kind")?.to_lowercase();
     let plural = match kind.strip_suffix('y') {
-        Some(stem) => format!("{stem}ies"),
-        None if kind.ends_with('s') => format!("{kind}es"),
-        None => format!("{kind}s"),
+        Some(stem) if !stem.ends_with('a') => format!("{stem}ies"),
+        _ if kind.ends_with('s') => format!("{kind}es"),
+        _ => format!("{kind}s"),
     };
     Ok(format!("/apis/{}/{plural}", api.context("an object of a test has a version")?))
 }
