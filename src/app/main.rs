@@ -6,6 +6,7 @@ mod cli;
 mod clock;
 mod controller;
 mod inventory;
+mod published;
 mod region;
 mod sheet;
 mod webhook;

@@ -1,15 +1,15 @@
 //! Provisioning: when are waiting pods placed, and which NodeClaims are created for them?
 //!
 //! Pods are gathered for a short while, so that pods of one rollout share nodes: until no new pod has come for
-//! `batch_idle`, at the longest for `batch_max`. Then [`explain`] places them.
+//! `batch_idle`, at the longest for `batch_max`. Then [`schedule_with_cost`] places them.
 
 use crate::cluster::Snapshot;
 use crate::cluster::claim::ClaimSpec;
 use crate::cluster::pod::Pod;
-use crate::names::{ClaimName, NodePoolName, ObjectKey, Uid};
+use crate::names::{ClaimName, NodeName, NodePoolName, ObjectKey, Uid};
 use crate::plan::{ClaimDraft, Command, CommandKey, Plan, Switch};
 use crate::scheduling::{
-    Cost, Input, MOST_NEW_NODES, Market, NewNode, Outcome, Target, Unavailable, claim_requirements, explain,
+    Cost, Input, MOST_NEW_NODES, Market, NewNode, Outcome, Target, Unavailable, claim_requirements, schedule_with_cost,
 };
 use crate::settings::{Mode, Settings};
 use jiff::{SignedDuration, Timestamp};
@@ -111,8 +111,8 @@ pub fn provision(
         new_nodes: MOST_NEW_NODES,
         promised: &memory.promised,
     };
-    let outcome = explain(input, &pods);
-    memory.planned = memory.planned.plus(outcome.cost.unwrap_or_default());
+    let (outcome, cost) = schedule_with_cost(input, &pods);
+    memory.planned = memory.planned.plus(cost);
     memory.remember(snapshot, &outcome, &pods, now);
     if !memory.unplaced.is_empty() {
         plan.wake_at(now + RETRY);
@@ -136,7 +136,6 @@ pub(crate) fn creating(snapshot: &Snapshot) -> bool {
 
 /// Pods that wait for a node, and pods of nodes that are being removed, which soon will.
 fn waiting(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
-    let pending = snapshot.pending().values().flatten().filter_map(|key| snapshot.pods().get(key));
     let leaving = snapshot
         .claims()
         .values()
@@ -144,7 +143,7 @@ fn waiting(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
         .filter_map(|c| snapshot.usage(c.status.node_name.as_ref()?))
         .flat_map(|usage| usage.pods.iter().filter_map(|key| snapshot.pods().get(key)))
         .filter(|pod| !pod.opaque && pod.is_reschedulable() && pod.owner == crate::cluster::pod::PodOwner::Controller);
-    pending.chain(leaving).cloned().collect()
+    snapshot.pending_pods().chain(leaving).cloned().collect()
 }
 
 impl ProvisionMemory {
@@ -161,6 +160,13 @@ impl ProvisionMemory {
         let newest = fresh.iter().map(|p| p.created_at).max().unwrap_or(now).min(now);
         window.newest = window.newest.max(newest);
         Some((window.newest + settings.batch_idle).min(window.opened + settings.batch_max))
+    }
+
+    /// True when waiting pods were placed lately on a claim or on its node.
+    pub(crate) fn wants(&self, claim: &ClaimName, node: Option<&NodeName>) -> bool {
+        let node = node.map(|node| Target::Node(node.clone()));
+        let mut targets = node.into_iter().chain([Target::Claim(claim.clone())]);
+        targets.any(|target| self.nominated.contains_key(&target))
     }
 
     /// When pods without a place are tried again; `None` while nothing that matters has changed.

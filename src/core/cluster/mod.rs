@@ -17,6 +17,7 @@ pub mod topology;
 pub mod volume;
 pub mod volume_needs;
 
+mod pending;
 mod snapshot;
 
 pub use snapshot::{NodeUsage, PendingShapes, Snapshot, Table};

@@ -10,7 +10,7 @@ use crate::cluster::pool::NodePool;
 use crate::money::HourlyPrice;
 use crate::plan::Plan;
 use crate::provisioning::ProvisionMemory;
-use crate::scheduling::{Overlaid, Target};
+use crate::scheduling::Overlaid;
 use jiff::Timestamp;
 use std::sync::Arc;
 
@@ -68,8 +68,7 @@ fn candidate<'a>(
         plan.wake_at(quiet_at);
         return None;
     }
-    let targets = [Target::Node(node.name.clone()), Target::Claim(claim.name.clone())];
-    let wanted = targets.iter().any(|t| provision.nominated.contains_key(t));
+    let wanted = provision.wants(&claim.name, Some(&node.name));
     if node.do_not_disrupt || node.deleting_at.is_some() || !node.ready || wanted {
         return None;
     }

@@ -12,7 +12,7 @@ use crate::money::HourlyPrice;
 use crate::names::ClaimName;
 use crate::plan::{ClaimDraft, Command, Plan};
 use crate::provisioning::{Generations, ProvisionMemory, draft};
-use crate::scheduling::{Input, Market, MinValues, NewNode, lacks_variety, schedule};
+use crate::scheduling::{Input, Market, MinValues, NewNode, schedule};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -125,9 +125,7 @@ fn simulate(context: &Context<'_>, market: &Market, candidate: &Candidate<'_>) -
     let Some(mut node) = outcome.new.pop() else { return Some(Move::Delete) };
     node.offerings.retain(|o| o.price < candidate.price);
     let best = node.offerings.first()?;
-    let pool = context.snapshot.pools().get(&node.pool)?;
-    let keys = node.offerings.iter().map(|offering| &offering.key);
-    if context.min_values == MinValues::Strict && lacks_variety(context.snapshot, pool, keys).is_some() {
+    if !market.has_variety(&node) {
         return None;
     }
     let spot = crate::catalog::CapacityType::Spot;

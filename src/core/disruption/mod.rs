@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const VALIDATION: SignedDuration = SignedDuration::from_secs(15);
 
 /// Nodes that a budget holds back are looked at again after this time: a budget's window opens by the clock alone.
-const BUDGET_RETRY: SignedDuration = SignedDuration::from_mins(1);
+pub(crate) const BUDGET_RETRY: SignedDuration = SignedDuration::from_mins(1);
 
 /// What disruption remembers. All of it is disposable: after a crash a finding has to hold for 15 s anew, and a
 /// replacement that was under way is a node like any other, which consolidation finds again.

@@ -3,12 +3,10 @@
 use super::drift::{Drift, drift};
 use crate::cluster::Snapshot;
 use crate::cluster::claim::Claim;
-use crate::cluster::node::Node;
 use crate::cluster::pod::{Pod, PodOwner};
 use crate::cluster::pool::NodePool;
 use crate::names::ClaimName;
 use crate::provisioning::ProvisionMemory;
-use crate::scheduling::Target;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -85,7 +83,7 @@ impl<'a> Member<'a> {
         let pods = there.into_iter().filter(|pod| pod.is_reschedulable() || pod.opaque).cloned().collect();
         let in_use = claim.status.initialized.is_some();
         let drift = Some(claim).filter(|_| in_use).and_then(|claim| drift(claim, pool, snapshot));
-        let wanted = is_wanted(claim, node, provision);
+        let wanted = provision.wants(&claim.name, node.map(|node| &node.name));
         Self { claim, drift, pods, refuses, wanted }
     }
 
@@ -145,13 +143,6 @@ impl<'a> Member<'a> {
         let left = (whole - age) * i128::from(MILLI) / whole;
         i64::try_from(left).unwrap_or(0).clamp(0, MILLI)
     }
-}
-
-/// Pods that wait were placed on it lately.
-fn is_wanted(claim: &Claim, node: Option<&Arc<Node>>, provision: &ProvisionMemory) -> bool {
-    let node = node.map(|n| Target::Node(n.name.clone()));
-    let targets = node.into_iter().chain([Target::Claim(claim.name.clone())]);
-    targets.into_iter().any(|target| provision.nominated.contains_key(&target))
 }
 
 /// What an eviction costs, in thousandths: one, more or less by the pod's priority, at most ten.

@@ -12,7 +12,7 @@ pub use drift::{Drift, drift};
 
 use crate::cluster::Snapshot;
 use crate::cluster::pool::{DisruptionReason, NodePool};
-use crate::disruption::budget_left;
+use crate::disruption::{BUDGET_RETRY, budget_left};
 use crate::names::{ClaimName, NodePoolName};
 use crate::plan::{Command, CommandKey, Plan, Switch};
 use crate::provisioning::{ProvisionMemory, creating, draft};
@@ -26,8 +26,6 @@ use std::sync::Arc;
 
 /// A pool that lacks nodes, or whose drifted nodes wait, is looked at again after this time.
 const RETRY: SignedDuration = SignedDuration::from_secs(10);
-/// Drifted nodes that a budget keeps are looked at again after this time: a budget's window opens by the clock alone.
-const BUDGET_RETRY: SignedDuration = SignedDuration::from_mins(1);
 /// A spare node that is not needed by then is one too many.
 const SPARE_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
 /// A deletion that has not been seen by then has failed.

@@ -163,12 +163,9 @@ impl Counter {
         let mut requests = Resources::default();
         taken.iter().for_each(|d| requests.add(&self.requests[*d].times(fill.taken[*d] as i64)));
         let chosen = &self.offers.candidates[c];
-        let mut needed = self.offers.needed();
-        if let (MinValues::BestEffort, Some(first)) = (self.min_values, taken.first()) {
-            let load = Load { requests: &self.requests[*first], disks: 0, needed: &[] };
-            let found = self.offers.variety(suiting.clone(), chosen, load, allowance);
-            needed.iter_mut().zip(found).for_each(|(needed, found)| *needed = found.min(*needed));
-        }
+        let first = taken.first().map_or(&requests, |first| &self.requests[*first]);
+        let first = Load { requests: first, disks: 0, needed: &[] };
+        let needed = self.offers.needed_from(self.min_values, suiting.clone(), (chosen, first), allowance);
         let load = Load { requests: &requests, disks: 0, needed: &needed };
         self.offers.has_variety(suiting, chosen, load, allowance)
     }

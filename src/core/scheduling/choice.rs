@@ -8,7 +8,7 @@ use super::allowance::Allowance;
 use super::axes::{Axes, AxisId, Domain};
 use super::candidates::{Candidate, Offers, Place};
 use super::filter::{FilterId, Filters};
-use super::variety::{Load, MinValues};
+use super::variety::Load;
 use crate::cluster::pool::NodePool;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -211,23 +211,6 @@ impl Choices {
     pub(super) fn has_variety(&self, choice: ChoiceId, place: Place, load: Load<'_>, allowance: &Allowance) -> bool {
         let offers = &self.offers[self.get(choice).offers];
         load.needed.is_empty() || offers.has_variety(self.each(choice), self.candidate(choice, place), load, allowance)
-    }
-
-    /// How many values a node of a choice must keep on offer, opened as a candidate for such a pod.
-    pub(super) fn needed(
-        &self,
-        (choice, place): (ChoiceId, Place),
-        load: Load<'_>,
-        allowance: &Allowance,
-        policy: MinValues,
-    ) -> Arc<[u32]> {
-        let offers = &self.offers[self.get(choice).offers];
-        let mut needed = offers.needed();
-        if policy == MinValues::BestEffort && !needed.is_empty() {
-            let found = offers.variety(self.each(choice), self.candidate(choice, place), load, allowance);
-            needed.iter_mut().zip(found).for_each(|(needed, found)| *needed = found.min(*needed));
-        }
-        needed.into()
     }
 
     /// Drops what may no longer be bought from the front, and those that it beat come to the fore.

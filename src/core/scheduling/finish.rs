@@ -1,7 +1,7 @@
 //! Finishing: what comes of a simulation for whoever asked for it?
 
 use super::axes::ZONE;
-use super::candidates::{MOST_ZONES, Offers};
+use super::candidates::{Candidate, MOST_ZONES, Offers};
 use super::open::{NodeId, OpenNode, Shop};
 use super::outcome::{NewNode, Outcome, Placement, Target};
 use super::solve::{Seat, Solver};
@@ -65,12 +65,15 @@ pub(super) fn new_node(shop: &Shop, node: NodeId, pods: Vec<Arc<Pod>>, in_zone: 
     }
 }
 
+/// An offering with the number of nodes in its zone, the candidate that it is of, and the bit of its zone.
+type Offered<'c> = (u32, PlannedOffering, (&'c Candidate, u32));
+
 /// Offerings that hold the node's pods, cheapest first; of equals those of the zone with the fewest nodes.
 pub(super) fn offerings(shop: &Shop, open: &OpenNode, in_zone: &[u32]) -> Vec<PlannedOffering> {
     let offers = shop.choices.offers(shop.choices.get(open.choice).offers);
     let chosen = &offers.candidates[open.best as usize];
     let load = Load { requests: &open.requests, disks: open.disks, needed: &[] };
-    let mut planned: Vec<(u32, PlannedOffering)> = Vec::new();
+    let mut planned: Vec<Offered<'_>> = Vec::new();
     for (candidate, zones) in shop.choices.each(open.choice) {
         if !offers.may_stand_in(candidate, chosen, load, &shop.allowance) {
             continue;
@@ -83,27 +86,30 @@ pub(super) fn offerings(shop: &Shop, open: &OpenNode, in_zone: &[u32]) -> Vec<Pl
             let size = candidate.instance.facts.name.clone();
             let key = OfferingKey { size, zone: offering.zone.clone(), capacity_type: candidate.capacity_type };
             let weight = in_zone.get(bit).copied().unwrap_or(0);
-            planned.push((weight, PlannedOffering { key, price: offering.price }));
+            planned.push((weight, PlannedOffering { key, price: offering.price }, (candidate, 1 << bit)));
         }
         if planned.len() >= MOST_OFFERINGS && open.needed.is_empty() {
             break;
         }
     }
-    planned.sort_by(|(v, a), (w, b)| (a.price, v, &a.key).cmp(&(b.price, w, &b.key)));
-    let mut planned: Vec<PlannedOffering> = planned.into_iter().map(|(_, offering)| offering).collect();
-    keep_most(offers, open, &mut planned);
-    planned
+    planned.sort_by(|(v, a, _), (w, b, _)| (a.price, v, &a.key).cmp(&(b.price, w, &b.key)));
+    if open.needed.is_empty() {
+        planned.truncate(MOST_OFFERINGS);
+    } else {
+        keep_most(offers, &open.needed, &mut planned);
+    }
+    planned.into_iter().map(|(_, offering, _)| offering).collect()
 }
 
 /// Keeps as many as a plan may have: those that the variety asked for needs, and of the others the cheapest.
-fn keep_most(offers: &Offers, open: &OpenNode, planned: &mut Vec<PlannedOffering>) {
+fn keep_most(offers: &Offers, needed: &[u32], planned: &mut Vec<Offered<'_>>) {
     let mut kept = BTreeSet::new();
-    for ((key, _), needed) in offers.least.iter().zip(&*open.needed) {
+    for ((key, _), needed) in offers.least.iter().zip(needed) {
         let mut values = BTreeSet::new();
-        for (n, offering) in planned.iter().enumerate() {
-            let more =
-                offers.values_of(&offering.key, key).into_iter().filter(|v| values.insert(Arc::clone(v))).count();
-            if more > 0 {
+        for (n, (_, _, (candidate, zone))) in planned.iter().enumerate() {
+            let known = values.len();
+            values.extend(offers.values(candidate, *zone, key));
+            if values.len() > known {
                 kept.insert(n);
             }
             if values.len() >= *needed as usize {

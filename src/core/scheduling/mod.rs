@@ -57,7 +57,6 @@ pub use stock::Lack;
 pub(crate) use stock::{stock, unmet_requirement};
 pub use unavailable::{Scope, Unavailable};
 pub use variety::MinValues;
-pub(crate) use variety::lacks_variety;
 pub use waterfall::{PoolStep, PoolWaterfall, StepWhat};
 
 use crate::cluster::Snapshot;
@@ -89,23 +88,20 @@ pub struct Input<'a> {
 /// How often a plan is made anew because a domain came up after pods had been placed as if it were not there.
 const MOST_ATTEMPTS: usize = 4;
 
-/// Groups of unplaced pods that are explained in full.
-const MOST_EXPLAINED: usize = 32;
-
 /// Most new nodes of one simulation.
 pub const MOST_NEW_NODES: usize = 5_000;
 
 /// Places pods: existing nodes first, then NodeClaims in flight, then new nodes.
 #[must_use]
 pub fn schedule(input: Input<'_>, pods: &[Arc<Pod>]) -> Outcome {
-    solved(input, pods, 0)
+    outcome_of(&mut solve(input, pods))
 }
 
-/// The same, and says more: how dear the new nodes are beside the least that they could cost; of pods without a place, what
-/// is left of each pool after each thing that they ask for, and the least change that would give them one.
+/// The same, and says how dear the new nodes are beside the least that they could cost.
 #[must_use]
-pub fn explain(input: Input<'_>, pods: &[Arc<Pod>]) -> Outcome {
-    solved(input, pods, MOST_EXPLAINED)
+pub fn schedule_with_cost(input: Input<'_>, pods: &[Arc<Pod>]) -> (Outcome, Cost) {
+    let mut solved = solve(input, pods);
+    (outcome_of(&mut solved), bound::cost(&mut solved.solver))
 }
 
 /// A simulation that is over.
@@ -137,21 +133,13 @@ fn solve(input: Input<'_>, pods: &[Arc<Pod>]) -> Solved {
     }
 }
 
-fn solved(input: Input<'_>, pods: &[Arc<Pod>], explained: usize) -> Outcome {
-    let Solved { mut solver, homeless, refused } = solve(input, pods);
+fn outcome_of(Solved { solver, homeless, refused }: &mut Solved) -> Outcome {
     let mut outcome = Outcome::default();
-    refused.into_iter().for_each(|(pod, why)| outcome.refuse(vec![pod], vec![(None, why)]));
-    finish::finish(&solver, &mut outcome);
-    outcome.cost = (explained > 0).then(|| bound::cost(&mut solver));
-    for demand in homeless {
-        let kind = demand.family.bare;
-        let why = why::why_not(&mut solver, kind);
-        let groups = outcome.unplaced.len();
+    refused.drain(..).for_each(|(pod, why)| outcome.refuse(vec![pod], vec![(None, why)]));
+    finish::finish(solver, &mut outcome);
+    for demand in homeless.drain(..) {
+        let why = why::why_not(solver, demand.family.bare);
         outcome.refuse(demand.pods, why);
-        if let Some(new) = outcome.unplaced.get_mut(groups).filter(|_| groups < explained) {
-            new.waterfalls = waterfall::waterfalls(&mut solver, kind);
-            new.remedy = remedy::remedy(&solver.shop, &solver.known.kinds.get(kind).shape);
-        }
     }
     outcome
 }

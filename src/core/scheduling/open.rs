@@ -111,7 +111,7 @@ impl Shop {
         if self.allowance.nodes == 0 || !HostPort::all_free(want.ports, &offers.daemon_ports) {
             return None;
         }
-        let needed = if self.min_values == MinValues::Strict { offers.needed() } else { Vec::new() };
+        let needed = offers.needed(self.min_values);
         let load = Load { needed: &needed, ..want.load() };
         let best = self.choices.cheapest(choice, 0, load, (&self.allowance, None))?;
         let candidate = self.choices.candidate(choice, best);
@@ -120,10 +120,12 @@ impl Shop {
 
     /// Thinks of one more node, for such a pod.
     pub(super) fn open(&mut self, choice: ChoiceId, best: Place, first: Want<'_>) -> NodeId {
-        let needed = self.choices.needed((choice, best), first.load(), &self.allowance, self.min_values);
         let pool = self.choices.get(choice).offers;
         let offers = self.choices.offers(pool);
-        self.allowance.take(offers, &offers.candidates[best as usize]);
+        let chosen = &offers.candidates[best as usize];
+        let all = self.choices.each(choice);
+        let needed = offers.needed_from(self.min_values, all, (chosen, first.load()), &self.allowance).into();
+        self.allowance.take(offers, chosen);
         self.nodes.push(OpenNode { choice, best, requests: Resources::default(), disks: 0, needed, version: 0 });
         self.settled(choice);
         self.nodes.len() - 1

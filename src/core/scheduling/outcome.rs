@@ -1,8 +1,5 @@
 //! Outcome: where did each pod go, which nodes must be bought, and what has no place?
 
-use super::bound::Cost;
-use super::remedy::Remedy;
-use super::waterfall::PoolWaterfall;
 use crate::cluster::claim::PlannedOffering;
 use crate::cluster::pod::{Labels, Pod};
 use crate::cluster::volume_needs::VolumeTrouble;
@@ -68,11 +65,6 @@ pub struct Unplaced {
     pub pods: Vec<Arc<Pod>>,
     /// Why each pool cannot help; `None` stands for all pools.
     pub why: Vec<(Option<NodePoolName>, WhyNot)>,
-    /// What is left of each pool after each thing that the first of them asks for. Of the first groups alone: with thousands
-    /// of groups nobody reads them.
-    pub waterfalls: Vec<PoolWaterfall>,
-    /// The least that would have to change for the first of them; of the first groups alone.
-    pub remedy: Option<Remedy>,
 }
 
 /// Why pods have no place on new nodes.
@@ -163,8 +155,6 @@ pub struct Outcome {
     pub new: Vec<NewNode>,
     /// Pods without a place.
     pub unplaced: Vec<Unplaced>,
-    /// How dear the new nodes are, where that was asked.
-    pub cost: Option<Cost>,
 }
 
 impl Outcome {
@@ -188,7 +178,7 @@ impl Outcome {
         if let Some(same) = self.unplaced.iter_mut().find(|u| u.why == why) {
             same.pods.extend(pods);
         } else {
-            self.unplaced.push(Unplaced { pods, why, waterfalls: Vec::new(), remedy: None });
+            self.unplaced.push(Unplaced { pods, why });
         }
     }
 }

@@ -108,25 +108,18 @@ impl Topology {
 
     /// A node will be there that was not: its domain counts for those whose filters let it through.
     pub(super) fn see(&mut self, axis: AxisId, domain: Domain, accepts: impl Fn(&NodeFilter) -> bool) {
-        let mut seen = Vec::new();
-        for group in self.groups.iter_mut().filter(|group| group.identity.axis == axis) {
-            if group.knows(domain) || !group.takes(&accepts) {
-                continue;
-            }
-            group.see(domain);
+        let is_news = |group: &Group| group.identity.axis == axis && !group.knows(domain) && group.takes(&accepts);
+        let news: Vec<usize> = (0..self.groups.len()).filter(|number| is_news(&self.groups[*number])).collect();
+        for number in news {
+            self.groups[number].see(domain);
+            let group = &self.groups[number];
             // Kinds that are still to be placed will reckon with it.
-            if group.total > 0 {
-                let even = group.even.clone();
-                seen.push((group.identity.clone(), even));
-            }
-        }
-        for (identity, even) in seen {
             let unaware = |kind: &u32| {
                 let links = &self.links[*kind as usize];
                 links.offered.contains_key(&axis) && self.open_to(links, axis).all(|open| open != domain)
             };
-            if even.iter().any(unaware) {
-                self.surprises.entry(identity).or_default().insert(domain);
+            if group.total > 0 && group.even.iter().any(unaware) {
+                self.surprises.entry(group.identity.clone()).or_default().insert(domain);
             }
         }
     }

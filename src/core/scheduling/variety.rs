@@ -4,9 +4,9 @@
 //! `minValues`: of a label, so many different values must remain among the offerings that hold the node's pods.
 
 use super::allowance::Allowance;
-use super::candidates::{Candidate, Offers};
+use super::candidates::{Candidate, Market, Offers};
+use super::outcome::NewNode;
 use crate::catalog::OfferingKey;
-use crate::cluster::Snapshot;
 use crate::cluster::pool::{NodePool, amount};
 use crate::labels;
 use crate::names::Zone;
@@ -41,9 +41,29 @@ pub(super) fn least_of(pool: &NodePool) -> Vec<(Arc<str>, u32)> {
 }
 
 impl Offers {
-    /// How many values of each label are asked for.
-    pub(super) fn needed(&self) -> Vec<u32> {
-        self.least.iter().map(|(_, least)| *least).collect()
+    /// How many values of each label must remain for a node without pods; none where it takes what there is.
+    pub(super) fn needed(&self, policy: MinValues) -> Vec<u32> {
+        match policy {
+            MinValues::Strict => self.least.iter().map(|(_, least)| *least).collect(),
+            MinValues::BestEffort => Vec::new(),
+        }
+    }
+
+    /// How many values of each label a node must keep that is opened as `chosen` for such a first pod.
+    pub(super) fn needed_from<'c>(
+        &self,
+        policy: MinValues,
+        all: impl Iterator<Item = (&'c Candidate, u32)> + Clone,
+        (chosen, first): (&Candidate, Load<'_>),
+        allowance: &Allowance,
+    ) -> Vec<u32> {
+        match policy {
+            MinValues::BestEffort if !self.least.is_empty() => {
+                let found = self.variety(all, chosen, first, allowance);
+                self.least.iter().zip(found).map(|((_, least), found)| found.min(*least)).collect()
+            }
+            _ => self.needed(MinValues::Strict),
+        }
     }
 
     /// True when enough values remain among those of `all`, with their zones, that would do for what `chosen` is to hold.
@@ -106,36 +126,28 @@ impl Offers {
         }
         self.label(candidate, key).into_iter().collect()
     }
+}
 
-    /// The value of a label that a node has that is bought as one offering.
-    pub(super) fn values_of(&self, offering: &OfferingKey, key: &str) -> Vec<Arc<str>> {
+impl Market {
+    /// True when offerings of a node of a pool have as many values of each label as the pool asks for, so far as its policy
+    /// insists on that.
+    pub(crate) fn has_variety(&self, node: &NewNode) -> bool {
+        let Some(offers) = self.offers.iter().find(|offers| offers.pool.name == node.pool) else { return true };
+        let needed = offers.needed(self.min_values);
+        offers.least.iter().zip(needed).all(|((key, _), needed)| {
+            let values: BTreeSet<Arc<str>> =
+                node.offerings.iter().flat_map(|offering| offers.values_of(&offering.key, key)).collect();
+            values.len() >= needed as usize
+        })
+    }
+}
+
+impl Offers {
+    /// The values of a label that a node may have that is bought as one offering.
+    fn values_of(&self, offering: &OfferingKey, key: &str) -> Vec<Arc<str>> {
         let same = |c: &&Candidate| c.instance.facts.name == offering.size && c.capacity_type == offering.capacity_type;
         let bit = self.zones.iter().position(|zone| *zone == offering.zone);
         let candidate = self.candidates.iter().find(same);
         candidate.zip(bit).map(|(candidate, bit)| self.values(candidate, 1 << bit, key)).unwrap_or_default()
     }
-}
-
-/// The first label of which offerings do not have as many values as a pool asks for, with how many there are and how many
-/// are asked for.
-pub(crate) fn lacks_variety<'k>(
-    snapshot: &Snapshot,
-    pool: &NodePool,
-    offerings: impl Iterator<Item = &'k OfferingKey> + Clone,
-) -> Option<(Arc<str>, u32, u32)> {
-    let types = snapshot.instance_types.get(&pool.class)?;
-    least_of(pool).into_iter().find_map(|(key, least)| {
-        let value = |offering: &OfferingKey| match &*key {
-            labels::ZONE => Some(offering.zone.text()),
-            labels::CAPACITY_TYPE => Some(Arc::from(offering.capacity_type.as_str())),
-            key if pool.labels.contains_key(key) => pool.labels.get(key).cloned(),
-            key => {
-                let instance = types.iter().find(|instance| instance.facts.name == offering.size)?;
-                instance.requirements.get(key)?.single().cloned()
-            }
-        };
-        let values: BTreeSet<Arc<str>> = offerings.clone().filter_map(value).collect();
-        let found = values.len() as u32;
-        (found < least).then_some((key, found, least))
-    })
 }

@@ -60,7 +60,6 @@ impl fmt::Display for StepWhat {
             Self::Offered => f.write_str("on offer"),
             Self::Taint(key) => write!(f, "taint {key}"),
             Self::Label(key, asked) => write!(f, "{key} {asked}"),
-            Self::Alternatives(1) => f.write_str("node affinity or a volume's place"),
             Self::Alternatives(number) => write!(f, "one of {number} terms of node affinity or places of a volume"),
             Self::Room => f.write_str("room for the pod"),
             Self::Limits => f.write_str("the pool's limits"),

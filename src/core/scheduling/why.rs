@@ -5,9 +5,8 @@ use super::candidates::{Candidate, Offers};
 use super::kinds::KindId;
 use super::outcome::WhyNot;
 use super::solve::Solver;
-use super::variety::{Load, MinValues};
+use super::variety::Load;
 use crate::names::NodePoolName;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Why each pool buys nothing for pods of a kind; `None` stands for all pools.
@@ -17,25 +16,17 @@ pub(super) fn why_not(solver: &mut Solver, kind: KindId) -> Vec<(Option<NodePool
         let why = if solver.shop.allowance.nodes == 0 { WhyNot::NewNodes } else { WhyNot::NoPool };
         return vec![(None, why)];
     }
-    let order: Vec<NodePoolName> = (0..pools).map(|pool| solver.shop.choices.offers(pool).pool.name.clone()).collect();
-    let each = (0..pools).map(|pool| {
-        let name = solver.shop.choices.offers(pool).pool.name.clone();
-        (Some(name), of_pool(solver, kind, pool))
-    });
-    let mut each: Vec<(Option<NodePoolName>, Option<WhyNot>)> = each.collect();
-    // Of the variants of a pool the one that gets furthest speaks for it.
-    each.sort_by_key(|(_, why)| std::cmp::Reverse(why.as_ref().map_or(usize::MAX, depth)));
-    let mut told = BTreeSet::new();
-    each.retain(|(pool, _)| told.insert(pool.clone()));
-    each.sort_by_key(|(pool, _)| order.iter().position(|known| Some(known) == pool.as_ref()));
-    let first = |name: &Option<NodePoolName>| order.iter().position(|known| Some(known) == name.as_ref()).unwrap_or(0);
-    let told: Vec<(Option<NodePoolName>, WhyNot)> = each
-        .into_iter()
-        .map(|(pool, why)| {
-            let why = why.unwrap_or_else(|| solver.unmet(kind, first(&pool)));
-            (pool, why)
-        })
-        .collect();
+    let mut told: Vec<(Option<NodePoolName>, WhyNot)> = Vec::new();
+    for pool in 0..pools {
+        let name = Some(solver.shop.choices.offers(pool).pool.name.clone());
+        let why = of_pool(solver, kind, pool).unwrap_or_else(|| solver.unmet(kind, pool));
+        match told.last_mut().filter(|(known, _)| *known == name) {
+            // Variants of a pool follow each other, and the one that gets furthest speaks for it.
+            Some((_, before)) if depth(before) < depth(&why) => *before = why,
+            Some(_) => {}
+            None => told.push((name, why)),
+        }
+    }
     match told.split_first() {
         // What all say is said once, where it is no matter of the pools.
         Some(((_, why), rest)) if depth(why) > 7 && rest.iter().all(|(_, other)| other == why) => {
@@ -109,7 +100,7 @@ pub(super) fn of_pool(solver: &mut Solver, kind: KindId, pool: usize) -> Option<
         return Some(WhyNot::Quota(short));
     }
     let suiting = offers.candidates.iter().zip(accepted.iter().copied()).filter(|(_, zones)| *zones != 0);
-    let needed = if solver.shop.min_values == MinValues::Strict { offers.needed() } else { Vec::new() };
+    let needed = offers.needed(solver.shop.min_values);
     let load = Load { requests, disks: 0, needed: &needed };
     if large.iter().any(|chosen| offers.has_variety(suiting.clone(), chosen, load, allowance)) {
         return None;

@@ -63,9 +63,7 @@ impl Autoscaler {
 
     /// Pods that wait for a node, in kube-scheduler's order.
     fn pending(&self) -> Vec<Arc<Pod>> {
-        let state = self.cluster.state();
-        let mut pods: Vec<Arc<Pod>> =
-            state.pending().values().flatten().filter_map(|key| state.pods().get(key)).map(Arc::clone).collect();
+        let mut pods: Vec<Arc<Pod>> = self.cluster.state().pending_pods().cloned().collect();
         pods.sort_by(|a, b| {
             let order = |p: &Pod| (Reverse(p.shape.priority), p.created_at);
             order(a).cmp(&order(b)).then_with(|| a.key.cmp(&b.key))

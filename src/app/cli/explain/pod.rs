@@ -1,6 +1,6 @@
 //! `napkeeper explain pod`: where does a pod go and why, or what keeps it from a place?
 
-use super::scene::{Basis, Scene, facts};
+use super::scene::{Basis, Scene};
 use super::who::{Chosen, Name};
 use super::{cluster, files};
 use crate::cli::Outcome;
@@ -108,7 +108,7 @@ fn scene(args: &Args, name: &Name) -> anyhow::Result<Option<Scene>> {
     let sheet = crate::sheet::asked(args.price_sheet.as_deref(), args.path.as_deref(), args.cluster.as_deref())?;
     let catalog = Catalog::embedded()?;
     let region = args.region.as_deref().map(|text| crate::region::known(text, &catalog)).transpose()?;
-    let mut published = args.facts.as_deref().map(facts).transpose()?;
+    let mut published = args.facts.as_deref().map(crate::published::read).transpose()?.map(|(published, _)| published);
     let basis = |published| Basis { catalog: &catalog, region: region.as_ref(), published, sheet: &sheet };
     if let Some(path) = &args.path {
         let priced = catalog.clone().priced_by(sheet.clone());
@@ -249,8 +249,7 @@ const MOST: usize = 10;
 
 /// The pods that are placed together: all that wait, and those that are asked about.
 fn pending(snapshot: &Snapshot, chosen: &Chosen) -> Vec<Arc<Pod>> {
-    let all = snapshot.pending().values().flatten().filter_map(|key| snapshot.pods().get(key));
-    let known: BTreeSet<&ObjectKey> = snapshot.pending().values().flatten().collect();
+    let known: BTreeSet<&ObjectKey> = snapshot.pending_pods().map(|pod| &pod.key).collect();
     let asked = chosen.waiting.iter().filter(|pod| !known.contains(&pod.key));
-    all.chain(asked).cloned().collect()
+    snapshot.pending_pods().chain(asked).cloned().collect()
 }

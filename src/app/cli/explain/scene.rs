@@ -3,16 +3,12 @@
 use anyhow::{Context, bail};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_api::facts::Published;
-use napkeeper_api::yaml;
 use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, RegionCatalog, instance_types};
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::facts::{PriceSheet, Quota, catalog_of};
 use napkeeper_core::labels;
 use napkeeper_core::names::Region;
 use napkeeper_core::scheduling::Unavailable;
-use serde::Deserialize;
-use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 /// All that a placement follows from.
@@ -73,19 +69,4 @@ impl Basis<'_> {
 
 fn region_of(snapshot: &Snapshot) -> Option<Region> {
     snapshot.nodes().values().find_map(|node| Region::new(node.label(labels::REGION)?).ok())
-}
-
-/// What a file of the ConfigMap `napkeeper-facts` says.
-pub(super) fn facts(file: &Path) -> anyhow::Result<Published> {
-    let shown = file.display().to_string();
-    let text = std::fs::read_to_string(file).with_context(|| format!("--facts: reading {shown}"))?;
-    let documents = yaml::read(&shown, &text);
-    let data = documents.documents.first().map(|document| &document.value["data"]);
-    let data = data.and_then(|data| BTreeMap::<String, String>::deserialize(data).ok());
-    let data = data.with_context(|| format!("--facts: {shown} is no ConfigMap with data"))?;
-    let published = Published::read(&data).with_context(|| format!("--facts: {shown}"))?;
-    match published.broken.first() {
-        Some(broken) => bail!("--facts: {shown}: {broken}"),
-        None => Ok(published),
-    }
 }

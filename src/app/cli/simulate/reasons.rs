@@ -87,8 +87,7 @@ fn dearest(world: &World) -> Vec<&Bought> {
 /// What would become of the pods that wait.
 fn waiting(world: &World) -> Accounts {
     let snapshot = world.known();
-    let pending = snapshot.pending().values().flatten().filter_map(|key| snapshot.pods().get(key));
-    let pods: Vec<Arc<Pod>> = pending.cloned().collect();
+    let pods: Vec<Arc<Pod>> = snapshot.pending_pods().cloned().collect();
     if pods.is_empty() {
         return Accounts::default();
     }

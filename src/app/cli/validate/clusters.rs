@@ -6,18 +6,15 @@ use crate::controller::settings::node_options;
 use anyhow::{Context, anyhow, bail};
 use jiff::Timestamp;
 use napkeeper_api::config::{self, Cluster};
-use napkeeper_api::facts::Published;
 use napkeeper_api::manifests::{Problem, Source};
 use napkeeper_api::path::Path as Field;
-use napkeeper_api::yaml::{self, Document};
+use napkeeper_api::yaml::Document;
 use napkeeper_core::catalog::{Catalog, RegionCatalog};
 use napkeeper_core::facts::{PriceSheet, catalog_of};
 use napkeeper_core::names::Region;
 use napkeeper_core::suggest::nearest;
 use napkeeper_verdict::rules::sweeps::FACTS_ELSEWHERE;
 use napkeeper_verdict::{Facts, Finding};
-use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -148,25 +145,15 @@ fn published(
     sheet: &PriceSheet,
 ) -> anyhow::Result<(Facts, Option<Apart>)> {
     let Some(file) = &args.facts else { return Ok((facts, None)) };
-    let shown = file.display().to_string();
-    let text = std::fs::read_to_string(file).with_context(|| format!("--facts: reading {shown}"))?;
-    let documents = yaml::read(&shown, &text);
-    let data = documents.documents.first().map(|document| &document.value["data"]);
-    let data = data.and_then(|data| BTreeMap::<String, String>::deserialize(data).ok());
-    let data = data.with_context(|| format!("--facts: {shown} is no ConfigMap with data"))?;
-    let published = Published::read(&data).with_context(|| format!("--facts: {shown}"))?;
-    if let Some(broken) = published.broken.first() {
-        bail!("--facts: {shown}: {broken}");
-    }
+    let (published, document) = crate::published::read(file)?;
     if let Some(region) = region.filter(|region| **region != published.region) {
-        let at = documents.documents.first().map(|document| document.position(&Field::of("data.region")));
-        let (line, column) = at.map_or((1, 1), |at| (at.line, at.column));
+        let at = document.position(&Field::of("data.region"));
         let finding = Finding {
             rule: FACTS_ELSEWHERE.id,
             severity: FACTS_ELSEWHERE.severity,
-            file: shown,
-            line,
-            column,
+            file: file.display().to_string(),
+            line: at.line,
+            column: at.column,
             path: "data.region".to_owned(),
             message: format!(
                 "these facts are of {}, and what is judged lies in {region}: none is used",

@@ -4,7 +4,7 @@ use super::*;
 use crate::cluster::pod::{HostPort, PodAffinity, PodShape, PodTerm, Preferences, Spread};
 use crate::names::Namespace;
 use crate::requirements::Requirements;
-use crate::scheduling::explain;
+use crate::scheduling::{Fate, account};
 
 fn term(key: &str, app: &str) -> PodTerm {
     PodTerm {
@@ -215,8 +215,8 @@ fn the_waterfall_says_what_is_left_after_each_thing() {
     let market = Market::new(&snapshot, &Unavailable::default(), start());
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
     let input = Input { snapshot: &snapshot, market: &market, without: &without, new_nodes: 10, promised: &promised };
-    let outcome = explain(input, &pods("p", asked, 2));
-    let group = &outcome.unplaced[0];
+    let told = account(input, &pods("p", asked, 2), |_| true);
+    let Fate::Nowhere(group) = &told.accounts[0].fate else { panic!("{told:?}") };
     let told: Vec<String> = group.waterfalls.iter().map(ToString::to_string).collect();
     let zone = zone(1);
     let expected =

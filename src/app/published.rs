@@ -1,0 +1,26 @@
+//! Published facts: what does a file of the ConfigMap `napkeeper-facts` say?
+
+use anyhow::{Context, bail};
+use napkeeper_api::facts::Published;
+use napkeeper_api::yaml::{self, Document};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Reads the file that `--facts` names, and says where it stands what it says.
+///
+/// # Errors
+/// When the file cannot be read, is no ConfigMap with data, or says what cannot be understood.
+pub(crate) fn read(file: &Path) -> anyhow::Result<(Published, Document)> {
+    let shown = file.display().to_string();
+    let text = std::fs::read_to_string(file).with_context(|| format!("--facts: reading {shown}"))?;
+    let document = yaml::read(&shown, &text).documents.into_iter().next();
+    let data = document.as_ref().map(|document| &document.value["data"]);
+    let data = data.and_then(|data| BTreeMap::<String, String>::deserialize(data).ok());
+    let (data, document) = data.zip(document).with_context(|| format!("--facts: {shown} is no ConfigMap with data"))?;
+    let published = Published::read(&data).with_context(|| format!("--facts: {shown}"))?;
+    match published.broken.first() {
+        Some(broken) => bail!("--facts: {shown}: {broken}"),
+        None => Ok((published, document)),
+    }
+}
