@@ -50,7 +50,9 @@ pub enum StepWhat {
     Limits,
     /// Azure's quotas.
     Quota,
-    /// Constraints on the pods in the same domain, or the variety that the pool asks for.
+    /// The variety that the pool asks for by `minValues`.
+    Variety,
+    /// Constraints on the pods in the same domain.
     Topology(WhyNot),
 }
 
@@ -64,6 +66,7 @@ impl fmt::Display for StepWhat {
             Self::Room => f.write_str("room for the pod"),
             Self::Limits => f.write_str("the pool's limits"),
             Self::Quota => f.write_str("Azure's quotas"),
+            Self::Variety => f.write_str("minValues"),
             Self::Topology(why) => write!(f, "{why}"),
         }
     }
@@ -89,8 +92,10 @@ pub(super) fn waterfalls(solver: &mut Solver, kind: KindId) -> Vec<PoolWaterfall
     let mut falls: Vec<PoolWaterfall> = Vec::new();
     for pool in 0..solver.shop.choices.pools() {
         // What is left when all is looked at that the pool says itself is lost to variety or to neighbours.
-        let last = why_not_of(solver, kind, pool).filter(|why| matches!(why, WhyNot::MinValues { .. }));
-        let last = last.unwrap_or_else(|| solver.unmet(kind, pool));
+        let last = match why_not_of(solver, kind, pool) {
+            Some(WhyNot::MinValues { .. }) => StepWhat::Variety,
+            _ => StepWhat::Topology(solver.unmet(kind, pool)),
+        };
         let fall = of_pool(solver, kind, solver.shop.choices.offers(pool), last);
         match falls.last_mut().filter(|before| before.pool == fall.pool) {
             // Of the variants of a pool the one that gets furthest speaks for it.
@@ -102,7 +107,7 @@ pub(super) fn waterfalls(solver: &mut Solver, kind: KindId) -> Vec<PoolWaterfall
     falls
 }
 
-fn of_pool(solver: &Solver, kind: KindId, offers: &Offers, last: WhyNot) -> PoolWaterfall {
+fn of_pool(solver: &Solver, kind: KindId, offers: &Offers, last: StepWhat) -> PoolWaterfall {
     let filter = solver.known.filters.get(solver.known.kinds.get(kind).filter);
     let left = offers.candidates.iter().map(|candidate| candidate.zones).collect();
     let mut fall = Fall { offers, steps: Vec::new(), left };
@@ -126,7 +131,7 @@ fn of_pool(solver: &Solver, kind: KindId, offers: &Offers, last: WhyNot) -> Pool
     fall.keep(StepWhat::Room, |c| c.holds(requests, disks));
     fall.keep(StepWhat::Limits, |c| allowance.within_limits(&offers.pool, &c.instance.capacity, None));
     fall.keep(StepWhat::Quota, |c| allowance.quota_allows(c));
-    fall.keep(StepWhat::Topology(last), |_| false);
+    fall.keep(last, |_| false);
     PoolWaterfall { pool: offers.pool.name.clone(), steps: fall.steps }
 }
 

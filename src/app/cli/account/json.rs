@@ -112,6 +112,7 @@ fn steps(waterfall: &PoolWaterfall) -> Vec<Value> {
         StepWhat::Room => "room",
         StepWhat::Limits => "limits",
         StepWhat::Quota => "quota",
+        StepWhat::Variety => "minValues",
         StepWhat::Topology(_) => "topology",
     };
     let all = waterfall.steps.iter();

@@ -17,12 +17,13 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// What a placement depends on.
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 12] = [
     Kind::Pods,
     Kind::Nodes,
     Kind::NodePools,
     Kind::NodeClasses,
     Kind::NodeClaims,
+    Kind::NodeOverlays,
     Kind::DaemonSets,
     Kind::Volumes,
     Kind::VolumeClaims,

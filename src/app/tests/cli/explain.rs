@@ -356,3 +356,21 @@ fn what_was_bought_is_told_with_how_much_dearer_it_is_than_the_least() {
     let planned = |field: &str| json["reasons"]["planned"][field].as_i64().unwrap();
     assert!(0 < planned("bound") && planned("bound") <= planned("price"), "{}", json["reasons"]["planned"]);
 }
+
+#[test]
+fn prices_are_those_of_the_overlays() {
+    let overlay = json!({
+        "apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay", "metadata": meta("contract"),
+        "spec": { "price": "0.0123", "requirements": [
+            { "key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["Standard_D4s_v5"] },
+        ] },
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let file = saved(folder.path(), vec![general(), overlay, pod("web-0", "1", json!({}))]);
+    let output = explain(&["web-0", "-n", "shop", "--from", file.to_str().unwrap()]);
+    assert!(
+        stdout(&output).contains("Standard_D4s_v5") && stdout(&output).contains("$0.0123/h"),
+        "{}",
+        stdout(&output)
+    );
+}

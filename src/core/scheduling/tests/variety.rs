@@ -3,7 +3,7 @@
 use super::*;
 use crate::cluster::pool::Limits;
 use crate::requirements::Requirement;
-use crate::scheduling::{MinValues, NewNode};
+use crate::scheduling::{Fate, MinValues, NewNode, StepWhat, account};
 use proptest::prelude::*;
 
 /// A pool that asks for so many values of a label.
@@ -61,6 +61,12 @@ fn pods_that_leave_too_little_variety_have_no_place_and_are_told_so() {
         why[0].1.to_string(),
         "the offerings that would do have 8 values of node.kubernetes.io/instance-type, and minValues asks for 40"
     );
+    let market = Market::new(&snapshot, &Unavailable::default(), start());
+    let (without, promised) = (BTreeSet::new(), BTreeMap::new());
+    let input = Input { snapshot: &snapshot, market: &market, without: &without, new_nodes: 9, promised: &promised };
+    let told = account(input, &pods, |_| true);
+    let Fate::Nowhere(stuck) = &told.accounts[0].fate else { panic!("{told:?}") };
+    assert_eq!(stuck.waterfalls[0].steps.last().map(|step| &step.what), Some(&StepWhat::Variety));
     let relaxed = solve_as(MinValues::BestEffort, &snapshot, &pods);
     assert_eq!(relaxed.unplaced_pods(), 0);
     // Two of them on one node would leave fewer sizes than one of them has.
