@@ -16,7 +16,7 @@ use crate::disruption::{BUDGET_RETRY, budget_left};
 use crate::names::{ClaimName, NodePoolName};
 use crate::plan::{Command, CommandKey, Plan, Switch};
 use crate::provisioning::{ProvisionMemory, creating, draft};
-use crate::scheduling::{Input, Lack, MOST_NEW_NODES, Market, NewNode, stock};
+use crate::scheduling::{Input, Lack, MOST_NEW_NODES, Market, MinValues, NewNode, stock};
 use crate::settings::{Mode, Settings};
 use jiff::{SignedDuration, Timestamp};
 use member::{Member, members};
@@ -91,7 +91,8 @@ pub fn keep(
     if settings.mode == Mode::Companion || !snapshot.pools().values().any(|pool| pool.replicas.is_some()) {
         return plan;
     }
-    let mut keeper = Keeper { snapshot, memory, provision, now, plan: &mut plan };
+    let min_values = settings.min_values;
+    let mut keeper = Keeper { snapshot, memory, provision, min_values, now, plan: &mut plan };
     let mut fleets: Vec<Fleet<'_>> = snapshot.pools().values().filter_map(|pool| keeper.fleet(pool)).collect();
     if !snapshot.pause.holds(Switch::Disrupt) {
         for fleet in &mut fleets {
@@ -115,6 +116,8 @@ struct Keeper<'a, 'p> {
     snapshot: &'a Snapshot,
     memory: &'p mut FleetMemory,
     provision: &'a ProvisionMemory,
+    /// What becomes of pools for which there is less variety than they ask for.
+    min_values: MinValues,
     now: Timestamp,
     plan: &'p mut Plan,
 }
@@ -229,7 +232,8 @@ impl<'a> Keeper<'a, '_> {
             return;
         }
         let of_wanted = |pool: &NodePool| wanted.contains_key(&pool.name);
-        let market = Market::of_pools(self.snapshot, &self.provision.unavailable, self.now, of_wanted);
+        let market = Market::of_pools(self.snapshot, &self.provision.unavailable, self.now, of_wanted)
+            .with_min_values(self.min_values);
         let (without, promised) = (BTreeSet::new(), BTreeMap::new());
         let (snapshot, new_nodes) = (self.snapshot, MOST_NEW_NODES);
         let input = Input { snapshot, market: &market, without: &without, new_nodes, promised: &promised };

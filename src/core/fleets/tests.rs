@@ -11,6 +11,7 @@ use crate::fixtures::{at, claim, cluster, managed, node, offering, only, pods, p
 use crate::labels;
 use crate::plan::{ClaimDraft, Pause};
 use crate::provisioning::provision;
+use crate::requirements::Requirement;
 use proptest::prelude::*;
 
 const SMALL: &str = "Standard_D2s_v5";
@@ -471,4 +472,17 @@ fn an_unmanaged_node_is_nobody_s_member() {
     let (mut snapshot, _) = standing(&fleet(1), 1);
     snapshot.put_node(node("unmanaged", 1, 4));
     assert!(pass(&snapshot, &mut FleetMemory::default(), 0).commands.is_empty());
+}
+
+#[test]
+fn variety_that_is_not_to_be_had_keeps_a_fleet_small_or_is_done_without() {
+    let mut pool = fleet(2);
+    pool.requirements.add(labels::INSTANCE_TYPE, Requirement::exists().with_min_values(Some(40)));
+    let snapshot = cluster([pool]);
+    let (mut memory, provision) = (FleetMemory::default(), ProvisionMemory::default());
+    let strict = keep(&snapshot, &mut memory, &provision, &settings(), at(0), 1);
+    assert_eq!((drafts(&strict).len(), memory.short.len()), (0, 1));
+    let settings = Settings { min_values: MinValues::BestEffort, ..settings() };
+    let relaxed = keep(&snapshot, &mut FleetMemory::default(), &provision, &settings, at(0), 1);
+    assert_eq!(drafts(&relaxed).len(), 2);
 }
