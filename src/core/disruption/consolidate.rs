@@ -21,7 +21,7 @@ const MOST_SIMULATIONS: usize = 20;
 /// A replacement that is not ready after this time is given up; the old node stays.
 const REPLACEMENT_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
 /// A spot node is only replaced by spot where at least this many cheaper sizes are on offer, as in Karpenter: fewer
-/// would walk down to the size that is evicted next.
+/// would walk down to the size that is evicted next. But where half of its price is saved, that walk is soon over.
 const SPOT_FLEXIBILITY: usize = 15;
 
 /// What consolidation looks at.
@@ -131,7 +131,8 @@ fn simulate(context: &Context<'_>, market: &Market, candidate: &Candidate<'_>) -
     let spot = crate::catalog::CapacityType::Spot;
     if candidate.capacity_type == spot && best.key.capacity_type == spot {
         let sizes: BTreeSet<_> = node.offerings.iter().map(|o| &o.key.size).collect();
-        if sizes.len() < SPOT_FLEXIBILITY {
+        let saves_half = best.price.nanos().saturating_mul(2) <= candidate.price.nanos();
+        if sizes.len() < SPOT_FLEXIBILITY && !saves_half {
             return None;
         }
     }

@@ -80,6 +80,15 @@ impl Allowance {
         self.nodes = self.nodes.saturating_sub(1);
     }
 
+    /// Counts one less that has been counted.
+    pub(super) fn give_back(&mut self, offers: &Offers, candidate: &Candidate) {
+        let used = self.pools.entry(offers.pool.name.clone()).or_default();
+        used.capacity.sub(&candidate.instance.capacity);
+        used.nodes -= 1;
+        self.room.give_back(&candidate.instance.facts, candidate.capacity_type);
+        self.nodes += 1;
+    }
+
     /// Counts one in place of another.
     pub(super) fn swap(&mut self, offers: &Offers, candidate: &Candidate, of: &Candidate) {
         let used = self.pools.entry(offers.pool.name.clone()).or_default();

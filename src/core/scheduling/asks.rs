@@ -2,7 +2,7 @@
 //!
 //! Each constraint of a pod is an [`Ask`] of a group that [`Topology`] counts.
 
-use super::axes::{AxisId, Domain};
+use super::axes::{AxisId, Domain, HOST};
 use super::group::GroupId;
 use super::kinds::KindId;
 use super::topology::Topology;
@@ -147,6 +147,23 @@ impl Topology {
                     }
             })
         })
+    }
+
+    /// How many of so many pods of a kind may come to one new node, as far as its neighbours tell: those that are to be even
+    /// over domains come to all of them alike.
+    pub(super) fn in_view(&self, kind: usize, pods: usize) -> u32 {
+        let links = &self.links[kind];
+        let pods = u32::try_from(pods).unwrap_or(u32::MAX);
+        let shares = links.asks.iter().map(|ask| match (*ask, self.axis_of(ask.group())) {
+            (Ask::Even { skew, itself: true, .. }, HOST) => skew,
+            (Ask::Even { itself: true, .. }, axis) => {
+                pods.div_ceil(links.offered.get(&axis).map_or(1, |offered| offered.len().max(1) as u32))
+            }
+            (Ask::Apart { .. }, HOST) => 1,
+            (Ask::Even { .. } | Ask::Near { .. } | Ask::Apart { .. }, _) => pods,
+        });
+        let ports = if links.own.ports.is_empty() { pods } else { 1 };
+        shares.fold(ports, u32::min).max(1)
     }
 
     /// True when a kind asks for the neighbourhood of other pods on an axis.

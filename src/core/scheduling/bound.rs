@@ -72,6 +72,29 @@ fn least_price<'r>(
     demand: &Resources,
     rooms: impl Iterator<Item = (&'r Resources, HourlyPrice)> + Clone,
 ) -> HourlyPrice {
+    let all: f64 = worths(demand, rooms).by.iter().map(|(_, worth, _)| worth).sum();
+    HourlyPrice::from_nanos(all.floor().max(0.0) as i64)
+}
+
+/// What resources are worth.
+pub(super) struct Worths {
+    /// Of each that is asked for: what the whole demand for it is worth, in nano-USD per hour, and how much that is.
+    by: Vec<(Arc<str>, f64, f64)>,
+}
+
+impl Worths {
+    /// What such a request is worth, in nano-USD per hour.
+    pub(super) fn of(&self, requests: &Resources) -> i128 {
+        let each = self.by.iter().map(|(name, worth, whole)| amount(requests, name) as f64 * worth / whole);
+        each.sum::<f64>() as i128
+    }
+}
+
+/// The prices of resources by which a demand is worth the most while no room is worth more than it costs.
+pub(super) fn worths<'r>(
+    demand: &Resources,
+    rooms: impl Iterator<Item = (&'r Resources, HourlyPrice)> + Clone,
+) -> Worths {
     let names = names(demand);
     let wanted: Vec<f64> = names.iter().map(|name| amount(demand, name) as f64).collect();
     // In shares of what is wanted, so that cores and bytes weigh alike.
@@ -85,7 +108,8 @@ fn least_price<'r>(
     // Rounding may have made some size worth a little more than it costs: by prices that much lower none is.
     let value = |shares: &[f64]| shares.iter().zip(&worth).map(|(share, worth)| share * worth).sum::<f64>();
     let over = rows.iter().map(|(shares, price)| value(shares) / price.max(1.0)).fold(1.0, f64::max);
-    HourlyPrice::from_nanos((worth.iter().sum::<f64>() / over).floor().max(0.0) as i64)
+    let by = names.into_iter().zip(worth).zip(wanted).map(|((name, worth), whole)| (name, worth / over, whole));
+    Worths { by: by.collect() }
 }
 
 /// Names of what is asked for at all.

@@ -10,6 +10,7 @@ use super::candidates::{Candidate, Offers, Place};
 use super::filter::{FilterId, Filters};
 use super::variety::Load;
 use crate::cluster::pool::NodePool;
+use crate::resources::Resources;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -25,6 +26,23 @@ pub(super) enum Narrowing {
     Zones(u32),
     /// A value of a label.
     Label(AxisId, Domain),
+}
+
+/// Pods that are in view when a node is chosen for the first of them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Next<'a> {
+    /// Of one.
+    pub(super) requests: &'a Resources,
+    /// How many may come to the node, the first included.
+    pub(super) pods: u32,
+}
+
+impl Next<'_> {
+    /// What each pod pays of a price where the first has its place and there is so much room for the others.
+    pub(super) fn price_each(&self, price: i64, room: &Resources) -> i64 {
+        let more = self.requests.times_in(room).unwrap_or(i64::MAX).clamp(0, i64::from(self.pods.max(1)) - 1);
+        price / (more + 1)
+    }
 }
 
 /// Candidates of one pool.
@@ -91,6 +109,14 @@ impl Choices {
     pub(super) fn each(&self, choice: ChoiceId) -> impl Iterator<Item = (&Candidate, u32)> + Clone {
         let candidates = &self.offers[self.get(choice).offers].candidates;
         self.get(choice).all.iter().map(|(place, zones)| (&candidates[*place as usize], *zones))
+    }
+
+    /// The zones that each candidate of the pool of a choice has there, by its place; none where it is not among them.
+    pub(super) fn zones_by_place(&self, choice: ChoiceId) -> Vec<u32> {
+        let Choice { offers, all, .. } = self.get(choice);
+        let mut zones = vec![0; self.offers[*offers].candidates.len()];
+        all.iter().for_each(|(place, of)| zones[*place as usize] = *of);
+        zones
     }
 
     /// The zones of each candidate of a pool that a filter lets through.
@@ -188,7 +214,38 @@ impl Choices {
         }
     }
 
-    /// The same for what takes disks or must keep its variety, which the front does not look at.
+    /// The candidate at which a pod costs least if as many come as are in view: those that follow share what it is dearer.
+    /// Like [`Self::cheapest`] where there is only the one.
+    pub(super) fn best_value(
+        &mut self,
+        choice: ChoiceId,
+        from: Place,
+        (load, next): (Load<'_>, Next<'_>),
+        (allowance, own): (&Allowance, Option<Place>),
+    ) -> Option<Place> {
+        if next.pods <= 1 || load.disks > 0 || !load.needed.is_empty() {
+            return self.cheapest(choice, from, load, (allowance, own));
+        }
+        loop {
+            let Choice { offers, front, .. } = &self.all[choice as usize];
+            let Offers { candidates, pool, .. } = &*self.offers[*offers];
+            let own = own.map(|own| &candidates[own as usize]);
+            let paid = own.map_or(0, |own| own.price.nanos());
+            let start = front.partition_point(|place| *place < from);
+            let each = |place: &Place| {
+                let candidate = &candidates[*place as usize];
+                next.price_each(candidate.price.nanos() - paid, &candidate.room.minus(load.requests))
+            };
+            let holding = front[start..].iter().filter(|place| load.requests.fits(&candidates[**place as usize].room));
+            let found = *holding.min_by_key(|place| (each(place), **place))?;
+            if is_allowed(allowance, pool, &candidates[found as usize], own) {
+                return Some(found);
+            }
+            self.renew_front(choice, allowance);
+        }
+    }
+
+    /// The same as [`Self::cheapest`] for what takes disks or must keep its variety, which the front does not look at.
     fn cheapest_of_all(
         &self,
         choice: ChoiceId,

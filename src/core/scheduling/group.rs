@@ -127,6 +127,17 @@ impl Group {
         self.total += pods;
     }
 
+    /// Gives the domains other numbers; those that get none are gone.
+    pub(super) fn renumber(&mut self, number: impl Fn(Domain) -> Option<Domain>) {
+        let counts = std::mem::take(&mut self.counts);
+        self.total = 0;
+        for (domain, pods) in counts.into_iter().enumerate().filter(|(_, pods)| *pods > 0) {
+            if let Some(domain) = number(domain as Domain) {
+                self.add(domain, pods);
+            }
+        }
+    }
+
     pub(super) fn see(&mut self, domain: Domain) {
         let domain = domain as usize;
         if self.domains.len() <= domain {

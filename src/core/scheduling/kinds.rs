@@ -123,8 +123,12 @@ pub(super) fn order(demands: &mut [Demand], kinds: &Kinds, topology: &Topology) 
         let host = asked.contains(&HOST) || wish || !shape.ports.is_empty();
         let zone = asked.iter().any(|axis| *axis >= ZONE);
         let zones = shape.selector.get(labels::ZONE).and_then(|r| r.values()).map_or(usize::MAX, |zones| zones.len());
-        let r = &shape.requests;
-        let size = (Reverse(r.extended.len()), Reverse(r.cpu_millis), Reverse(r.memory));
-        (Reverse(shape.priority), Reverse(host), Reverse(zone), zones, size, Arc::clone(shape))
+        (Reverse(shape.priority), Reverse(host), Reverse(zone), zones, largest_first(shape))
     });
+}
+
+/// By what larger pods come first; of equals it is told by what they ask for, never by where in memory that is.
+pub(super) fn largest_first(shape: &Arc<PodShape>) -> impl Ord + use<> {
+    let r = &shape.requests;
+    (Reverse(r.extended.len()), Reverse(r.cpu_millis), Reverse(r.memory), Arc::clone(shape))
 }

@@ -5,7 +5,7 @@
 use super::allowance::Allowance;
 use super::axes::{Axes, AxisId, Domain, ZONE};
 use super::candidates::{MOST_ZONES, Place};
-use super::choice::{ChoiceId, Choices};
+use super::choice::{ChoiceId, Choices, Next};
 use super::variety::{Load, MinValues};
 use crate::cluster::pod::HostPort;
 use crate::resources::Resources;
@@ -28,12 +28,14 @@ pub(super) struct OpenNode {
     pub(super) needed: Arc<[u32]>,
     /// Grows with every pod.
     pub(super) version: u32,
+    /// It is not thought of any more.
+    pub(super) is_closed: bool,
 }
 
 /// What would become of an open node with one more pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Growth {
-    /// How much dearer it becomes, in nano-USD per hour.
+    /// How much dearer it becomes for each of the pods in view that then have room, in nano-USD per hour.
     pub(super) cost: i64,
     /// How full it would be, in thousandths of the resource that is scarcest.
     pub(super) load: u32,
@@ -60,9 +62,15 @@ pub(super) struct Want<'a> {
     pub(super) requests: &'a Resources,
     pub(super) ports: &'a [HostPort],
     pub(super) disks: u32,
+    /// How many such pods may come to the same node, this one included.
+    pub(super) in_view: u32,
 }
 
 impl<'a> Want<'a> {
+    fn next(&self) -> Next<'a> {
+        Next { requests: self.requests, pods: self.in_view }
+    }
+
     /// What a node must hold that has one such pod and nothing else, whatever remains on offer.
     pub(super) fn load(&self) -> Load<'a> {
         Load { requests: self.requests, disks: self.disks, needed: &[] }
@@ -71,7 +79,7 @@ impl<'a> Want<'a> {
 
 /// A node more is a VM more to run and to look after: it is thought of only where it saves more than this part of its
 /// price. Without it, prices that are rounded would decide.
-const NODE_MORE: i64 = 32;
+pub(super) const NODE_MORE: i64 = 32;
 
 impl Growth {
     /// True when it is better than a node of its own at this price.
@@ -98,10 +106,11 @@ impl Shop {
         let fits = choice == before
             && self.choices.candidate(choice, best).holds(&requests, disks)
             && self.choices.has_variety(choice, best, load, &self.allowance);
+        let all = (load, want.next());
         let grown =
-            if fits { best } else { self.choices.cheapest(choice, best, load, (&self.allowance, Some(best)))? };
+            if fits { best } else { self.choices.best_value(choice, best, all, (&self.allowance, Some(best)))? };
         let [old, new] = [best, grown].map(|place| self.choices.candidate(choice, place));
-        let cost = new.price.nanos() - old.price.nanos();
+        let cost = want.next().price_each(new.price.nanos() - old.price.nanos(), &new.room.minus(&requests));
         Some(Growth { cost, load: fullness(&requests, &new.room), choice, best: grown })
     }
 
@@ -113,9 +122,10 @@ impl Shop {
         }
         let needed = offers.needed(self.min_values);
         let load = Load { needed: &needed, ..want.load() };
-        let best = self.choices.cheapest(choice, 0, load, (&self.allowance, None))?;
+        let best = self.choices.best_value(choice, 0, (load, want.next()), (&self.allowance, None))?;
         let candidate = self.choices.candidate(choice, best);
-        Some(Growth { cost: candidate.price.nanos(), load: fullness(want.requests, &candidate.room), choice, best })
+        let cost = want.next().price_each(candidate.price.nanos(), &candidate.room.minus(want.requests));
+        Some(Growth { cost, load: fullness(want.requests, &candidate.room), choice, best })
     }
 
     /// Thinks of one more node, for such a pod.
@@ -126,24 +136,79 @@ impl Shop {
         let all = self.choices.each(choice);
         let needed = offers.needed_from(self.min_values, all, (chosen, first.load()), &self.allowance).into();
         self.allowance.take(offers, chosen);
-        self.nodes.push(OpenNode { choice, best, requests: Resources::default(), disks: 0, needed, version: 0 });
+        self.nodes.push(OpenNode {
+            choice,
+            best,
+            requests: Resources::default(),
+            disks: 0,
+            needed,
+            version: 0,
+            is_closed: false,
+        });
         self.settled(choice);
         self.nodes.len() - 1
+    }
+
+    /// Thinks of an open node no more: its pods go elsewhere.
+    pub(super) fn close(&mut self, node: NodeId) {
+        let OpenNode { choice, best, .. } = self.nodes[node];
+        let offers = Arc::clone(self.choices.offers(self.choices.get(choice).offers));
+        self.allowance.give_back(&offers, &offers.candidates[best as usize]);
+        if let Some(zone) = self.zone(node) {
+            self.in_zone[zone as usize] -= 1;
+        }
+        self.nodes[node].is_closed = true;
+    }
+
+    /// Forgets nodes that are closed: the new number of each, if it is still there.
+    pub(super) fn forget_closed(&mut self) -> Vec<Option<NodeId>> {
+        let mut left = 0..;
+        let numbers: Vec<Option<NodeId>> =
+            self.nodes.iter().map(|node| if node.is_closed { None } else { left.next() }).collect();
+        self.nodes.retain(|node| !node.is_closed);
+        self.ports.retain_mut(|(node, _)| {
+            let number = numbers[*node];
+            *node = number.unwrap_or_default();
+            number.is_some()
+        });
+        numbers
+    }
+
+    /// The cheapest candidate that holds the pods of an open node, if that is not what it is: those that were in view may not
+    /// have come.
+    pub(super) fn too_large(&mut self, node: NodeId) -> Option<Place> {
+        let OpenNode { choice, best, requests, disks, needed, .. } = &self.nodes[node];
+        let load = Load { requests, disks: *disks, needed };
+        let least = self.choices.cheapest(*choice, 0, load, (&self.allowance, Some(*best)));
+        least.filter(|least| least < best)
+    }
+
+    /// Makes an open node smaller.
+    pub(super) fn shrink(&mut self, node: NodeId, to: Place) {
+        self.turn_into(node, self.nodes[node].choice, to);
+        self.nodes[node].version += 1;
+    }
+
+    /// Makes an open node another candidate.
+    fn turn_into(&mut self, node: NodeId, choice: ChoiceId, best: Place) {
+        let open = &mut self.nodes[node];
+        let before = open.best;
+        (open.choice, open.best) = (choice, best);
+        if before != best {
+            let offers = self.choices.offers(self.choices.get(choice).offers);
+            let [old, new] = [before, best].map(|place| &offers.candidates[place as usize]);
+            self.allowance.swap(offers, new, old);
+        }
     }
 
     /// Puts pods on an open node, which becomes what it must for them.
     pub(super) fn put(&mut self, node: NodeId, growth: Growth, want: Want<'_>, pods: u32) {
         let open = &mut self.nodes[node];
-        let (was, before) = (open.choice, open.best);
+        let was = open.choice;
         open.requests.add(&want.requests.times(i64::from(pods)));
         open.disks += want.disks * pods;
         open.version += 1;
-        (open.choice, open.best) = (growth.choice, growth.best);
-        if before != growth.best {
-            let offers = self.choices.offers(self.choices.get(growth.choice).offers);
-            let [old, new] = [before, growth.best].map(|place| &offers.candidates[place as usize]);
-            self.allowance.swap(offers, new, old);
-        }
+        self.turn_into(node, growth.choice, growth.best);
         if self.choices.get(was).zones != self.choices.get(growth.choice).zones {
             self.settled(growth.choice);
         }
@@ -199,7 +264,7 @@ fn only(zones: u32) -> Option<Domain> {
 }
 
 /// The greatest share of a room that is asked for, in thousandths.
-fn fullness(requests: &Resources, room: &Resources) -> u32 {
+pub(super) fn fullness(requests: &Resources, room: &Resources) -> u32 {
     let share = |need: i64, room: i64| if need > 0 { need.saturating_mul(1_000) / room.max(1) } else { 0 };
     let shares = [share(requests.cpu_millis, room.cpu_millis), share(requests.memory, room.memory)];
     shares.into_iter().max().and_then(|share| u32::try_from(share).ok()).unwrap_or(u32::MAX)

@@ -8,21 +8,40 @@ use super::open::{Growth, NodeId};
 use super::search::Search;
 use super::solve::{Known, Seat, Solver};
 use super::topology::{Topology, bit, zones};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// What one kind knows of the open nodes, by zone.
-type Searches = BTreeMap<(KindId, Option<Domain>), Search>;
+/// What kinds know of the open nodes, by zone.
+struct Searches {
+    by: BTreeMap<(KindId, Option<Domain>), Search>,
+    /// How many pods were to be placed when they were begun.
+    pods: usize,
+}
 /// By zone: the first bin that may still have room.
 type Cursors = BTreeMap<Option<Domain>, usize>;
+
+impl Searches {
+    fn new(pods: usize) -> Self {
+        Self { by: BTreeMap::new(), pods }
+    }
+
+    /// Begins anew when only half of the pods are left: there are fewer in view.
+    fn left(&mut self, pods: usize) {
+        if pods * 2 <= self.pods {
+            *self = Self::new(pods);
+        }
+    }
+}
 
 impl Solver {
     /// Places pods one by one, since the place of each matters to the next.
     pub(super) fn place_singly(&mut self, demand: &mut Demand) {
         self.offer(&demand.family);
-        let (mut searches, mut from) = (Searches::new(), Cursors::new());
+        let (mut searches, mut from) = (Searches::new(demand.pods.len()), Cursors::new());
         let pods = std::mem::take(&mut demand.pods);
         let mut pods = pods.into_iter();
-        for pod in pods.by_ref() {
+        let first = self.placed.len();
+        while let Some(pod) = pods.next() {
+            searches.left(pods.len() + 1);
             let mut seat = self.seat(&demand.family, &mut from, &mut searches);
             // Where no node can be had, that nobody is there is no reason to go nowhere else. Every turn but the last takes a
             // domain from those on offer.
@@ -37,6 +56,25 @@ impl Solver {
             self.placed.push((pod, kind, seat));
         }
         demand.pods.extend(pods);
+        self.shrink(first);
+    }
+
+    /// Makes open nodes that took a pod, of those placed from `first` on, no larger than they must be.
+    fn shrink(&mut self, first: usize) {
+        let seats = self.placed[first..].iter().filter_map(|(_, _, seat)| match seat {
+            Seat::Open(node) => Some(*node),
+            Seat::Bin(_) => None,
+        });
+        let nodes: BTreeSet<NodeId> = seats.collect();
+        for node in nodes {
+            let Some(place) = self.shop.too_large(node) else { continue };
+            let open = &self.shop.nodes[node];
+            let (choice, best) = (self.shop.choices.get(open.choice), open.best);
+            let (pool, zones) = (choice.offers, choice.zones);
+            if self.counted_as(pool, place, zones) == self.counted_as(pool, best, zones) {
+                self.shop.shrink(node, place);
+            }
+        }
     }
 
     /// A place for one pod, which is taken: where there is room, or else on a new node with as much of what it prefers as can
@@ -66,7 +104,8 @@ impl Solver {
             self.take_bin(site, kind, taken as u32);
             self.placed.extend(waiting.by_ref().take(taken).map(|pod| (pod, kind, Seat::Bin(site))));
         }
-        let mut search = Search::new(kind, None, &self.known);
+        let (first, pods) = (self.placed.len(), waiting.len());
+        let mut search = Search::new(kind, None, &self.known, pods);
         let alone = search.alone(&mut self.shop, &self.known).map(|growth| growth.cost);
         while waiting.peek().is_some() {
             let best = search.best(&mut self.shop, &self.known);
@@ -76,6 +115,7 @@ impl Solver {
             self.placed.extend(waiting.next().map(|pod| (pod, kind, Seat::Open(node))));
         }
         demand.pods.extend(waiting);
+        self.shrink(first);
     }
 
     /// A bin for one pod, which is taken.
@@ -93,7 +133,10 @@ impl Solver {
     /// An open node for one pod, which is taken; opened for it, where that is cheaper.
     fn seat_on_new(&mut self, kind: KindId, searches: &mut Searches) -> Option<Seat> {
         for zone in self.zones_in_order(kind, zones(self.all_zones())) {
-            let search = searches.entry((kind, zone)).or_insert_with(|| Search::new(kind, zone, &self.known));
+            let search = {
+                let (by, pods) = (&mut searches.by, searches.pods);
+                by.entry((kind, zone)).or_insert_with(|| Search::new(kind, zone, &self.known, pods))
+            };
             let best = search.best(&mut self.shop, &self.known);
             let alone = search.alone(&mut self.shop, &self.known);
             let opened = match (best, alone) {
@@ -114,7 +157,7 @@ impl Solver {
     /// The cheapest node of its own for a pod of a kind, in one zone if one is given.
     pub(super) fn alone(&mut self, kind: KindId, zone: Option<Domain>) -> Option<Growth> {
         let open = self.known.topology.allows(kind, HOST, Some(self.empty_host()));
-        open.then(|| Search::new(kind, zone, &self.known).alone(&mut self.shop, &self.known)).flatten()
+        open.then(|| Search::new(kind, zone, &self.known, 1).alone(&mut self.shop, &self.known)).flatten()
     }
 
     /// Thinks of a new node for a pod of a kind, if its constraints allow it an empty host.

@@ -27,14 +27,18 @@ pub(super) struct Search {
     labelled: Vec<AxisId>,
     /// Room alone does not tell which nodes are open to the next pod.
     fickle: bool,
+    /// How many pods of the kind may come to one node.
+    in_view: u32,
 }
 
 impl Search {
-    pub(super) fn new(kind: KindId, zone: Option<Domain>, known: &Known) -> Self {
+    /// `pods` of the kind are to be placed, as far as that is known.
+    pub(super) fn new(kind: KindId, zone: Option<Domain>, known: &Known, pods: usize) -> Self {
         let axes = ZONE + 1..known.topology.axes.len();
         let labelled: Vec<AxisId> = axes.filter(|axis| known.topology.matters(kind, *axis)).collect();
         let fickle = !labelled.is_empty() || known.topology.wants_company(kind, HOST);
-        Self { kind, zone, heap: BinaryHeap::new(), seen: 0, narrowed: Vec::new(), labelled, fickle }
+        let in_view = known.topology.in_view(kind, pods);
+        Self { kind, zone, heap: BinaryHeap::new(), seen: 0, narrowed: Vec::new(), labelled, fickle, in_view }
     }
 
     /// The open node that takes a pod at the least cost.
@@ -63,7 +67,7 @@ impl Search {
 
     /// The cheapest new node, of the first pool that has one.
     pub(super) fn alone(&mut self, shop: &mut Shop, known: &Known) -> Option<Growth> {
-        let want = known.want(self.kind);
+        let want = self.want(known);
         (0..shop.choices.pools()).find_map(|pool| {
             let root = shop.choices.root(pool);
             let choice = self.narrow(root, shop, known)?;
@@ -88,7 +92,11 @@ impl Search {
             return None;
         }
         let choice = self.narrow(shop.nodes[node].choice, shop, known)?;
-        shop.growth(node, choice, known.want(self.kind))
+        shop.growth(node, choice, self.want(known))
+    }
+
+    fn want<'k>(&self, known: &'k Known) -> Want<'k> {
+        Want { in_view: self.in_view, ..known.want(self.kind) }
     }
 
     /// What a choice becomes with a pod of this kind.
@@ -120,9 +128,9 @@ impl Search {
 }
 
 impl Known {
-    /// What a pod of a kind takes of a node.
+    /// What a pod of a kind takes of a node, whoever comes after it.
     pub(super) fn want(&self, kind: KindId) -> Want<'_> {
         let Kind { shape, disks, .. } = self.kinds.get(kind);
-        Want { requests: &shape.requests, ports: &shape.ports, disks: *disks }
+        Want { requests: &shape.requests, ports: &shape.ports, disks: *disks, in_view: 1 }
     }
 }

@@ -7,13 +7,14 @@
 
 use super::Input;
 use super::allowance::Allowance;
-use super::axes::{Axes, AxisId, Domain, ZONE};
+use super::axes::{Axes, AxisId, Domain, HOST, ZONE};
 use super::bins::Bins;
 use super::buy::buy;
-use super::candidates::{Candidate, Offers};
+use super::candidates::{Candidate, Offers, Place};
 use super::choice::Choices;
-use super::filter::Filters;
+use super::filter::{FilterId, Filters, NodeFilter};
 use super::ground::Ground;
+use super::improve::improve;
 use super::kinds::{Demand, Family, KindId, Kinds, Volumes, order};
 use super::open::{NodeId, Shop};
 use super::topology::{Surprises, Topology};
@@ -35,6 +36,8 @@ pub(super) struct Known {
     taught: BTreeSet<AxisId>,
     /// Sites below this are bins, and the others open nodes.
     bins: usize,
+    /// Filters of groups, by which a node counts or does not, and of how many groups they are.
+    counted_by: (BTreeSet<FilterId>, usize),
 }
 
 /// Where a pod was put.
@@ -57,6 +60,22 @@ impl Known {
     /// The filters and axes by which choices are narrowed.
     pub(super) fn names(&self) -> (&Filters, &Axes) {
         (&self.filters, &self.topology.axes)
+    }
+
+    /// True when it is all the same to pods of a kind, and to all others, on which of several nodes they are.
+    pub(super) fn is_free(&self, kind: KindId) -> bool {
+        let want = self.want(kind);
+        want.ports.is_empty() && want.disks == 0 && !self.topology.matters(kind, HOST)
+    }
+
+    /// Filters of groups, by which a node counts or does not.
+    fn counted_by(&mut self) -> &BTreeSet<FilterId> {
+        let (known, groups) = &mut self.counted_by;
+        for filter in self.topology.filters_from(*groups) {
+            known.insert(self.filters.number(NodeFilter::clone(filter)));
+        }
+        *groups = self.topology.groups.len();
+        known
     }
 
     /// The site of an open node.
@@ -84,7 +103,14 @@ impl Solver {
         let topology = Topology::new(axes, ground, input.snapshot.namespaces().clone(), &bins, foreseen);
         let shop = Shop::new(Choices::new(&input.market.offers), Allowance::new(input), input.market.min_values);
         let (kinds, filters) = (Kinds::default(), Filters::default());
-        let known = Known { kinds, filters, topology, taught: BTreeSet::new(), bins: bins.len() };
+        let known = Known {
+            kinds,
+            filters,
+            topology,
+            taught: BTreeSet::new(),
+            bins: bins.len(),
+            counted_by: Default::default(),
+        };
         Self { known, bins, shop, placed: Vec::new() }
     }
 
@@ -119,6 +145,10 @@ impl Solver {
             if self.placed.len() == before {
                 break;
             }
+        }
+        if improve(self) && !left.is_empty() {
+            // Cheaper nodes may have left room below a limit.
+            left = self.round(left);
         }
         left
     }
@@ -189,6 +219,30 @@ impl Solver {
             }
             topology.learn(asked, own, bins);
         })
+    }
+
+    /// Which groups count a node of a pool that becomes a candidate in one of some zones: those that are made for some of its
+    /// pods may not count them when it becomes another.
+    pub(super) fn counted_as(&mut self, pool: usize, place: Place, zones: u32) -> Vec<bool> {
+        let filters: Vec<FilterId> = self.known.counted_by().iter().copied().collect();
+        let (choices, known) = (&mut self.shop.choices, &self.known.filters);
+        let lets = |filter| choices.accepted(pool, filter, known)[place as usize] & zones != 0;
+        filters.into_iter().map(lets).collect()
+    }
+
+    /// Forgets open nodes that are thought of no more: the others get new numbers.
+    pub(super) fn forget_closed(&mut self) {
+        let numbers = self.shop.forget_closed();
+        for (_, _, seat) in &mut self.placed {
+            if let Seat::Open(node) = seat {
+                *node = numbers[*node].unwrap_or_default();
+            }
+        }
+        let bins = self.known.bins;
+        self.known.topology.renumber(HOST, |host| match (host as usize).checked_sub(bins) {
+            Some(node) => numbers[node].map(|node| (bins + node) as Domain),
+            None => Some(host),
+        });
     }
 
     /// Adds a node that is as good as bought: a bin from now on.

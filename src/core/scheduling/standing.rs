@@ -266,6 +266,7 @@ impl Standing {
             disks: 0,
             needed: Arc::from([]),
             version: 0,
+            is_closed: false,
         };
         let offerings = offerings(shop, &open, &[]);
         let counter = shop.choices.get(open.choice).offers;

@@ -85,7 +85,7 @@ fn fill(shop: &mut Shop, place: usize, count: usize, mut in_zone: Vec<u32>) -> (
     let root = shop.choices.root(place);
     let mut nodes = Vec::new();
     while nodes.len() < count {
-        let want = Want { requests: &nothing, ports: &[], disks: 0 };
+        let want = Want { requests: &nothing, ports: &[], disks: 0, in_view: 1 };
         let Some(growth) = shop.alone(root, want) else { return (nodes, Some(lack(shop, place))) };
         let open = shop.open(growth.choice, growth.best, want);
         let new = new_node(shop, open, Vec::new(), &in_zone);

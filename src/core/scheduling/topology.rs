@@ -158,6 +158,18 @@ impl Topology {
         }
     }
 
+    /// Filters by which some groups, from one on, count only part of the nodes: those of more than one host.
+    pub(super) fn filters_from(&self, group: usize) -> impl Iterator<Item = &Arc<NodeFilter>> {
+        self.groups.iter().skip(group).filter_map(|group| group.identity.filter.as_ref())
+    }
+
+    /// Gives the domains of an axis other numbers; those that get none are gone.
+    pub(super) fn renumber(&mut self, axis: AxisId, number: impl Fn(Domain) -> Option<Domain>) {
+        for group in self.groups.iter_mut().filter(|group| group.identity.axis == axis) {
+            group.renumber(&number);
+        }
+    }
+
     pub(super) fn axis_of(&self, group: GroupId) -> AxisId {
         self.groups[group as usize].identity.axis
     }

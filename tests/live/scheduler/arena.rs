@@ -24,7 +24,7 @@ const SAID_WITHIN: Duration = Duration::from_secs(60);
 /// So many requests are under way at once where the order does not matter.
 const AT_ONCE: usize = 8;
 /// How long pods may wait for another turn: kube-scheduler backs off by a second first.
-const ANOTHER_TURN: Duration = Duration::from_secs(4);
+const ANOTHER_TURN: Duration = Duration::from_millis(2_500);
 /// The namespace of pods that only ask how many nodes kube-scheduler sees.
 const PROBES: &str = "probes";
 

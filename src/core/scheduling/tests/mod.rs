@@ -3,6 +3,7 @@
 mod account;
 mod checker;
 mod cost;
+mod improve;
 mod monotone;
 mod neighbours;
 mod quota;

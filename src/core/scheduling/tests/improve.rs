@@ -1,0 +1,44 @@
+//! How far from the least that any fluid mix of sizes would cost are plans for mixed pods? Over drawn workloads.
+
+use super::random::Dice;
+use super::*;
+use crate::scheduling::schedule_with_cost;
+
+/// Between two and eleven sorts of pods, up to so many of each; half of them spread over zones, if that is asked for.
+fn workload(seed: u64, most: usize, zonal: bool) -> Vec<Arc<Pod>> {
+    let mut dice = Dice(seed * 7919);
+    let mut all = Vec::new();
+    for sort in 0..2 + dice.roll(10) {
+        let cpu = [100, 250, 500, 900, 1000, 1500, 2000, 3000, 6000][dice.roll(9)];
+        let gib = [1, 1, 2, 4, 6, 8, 12, 16, 24][dice.roll(9)];
+        let app = format!("app{sort}");
+        let mut shape = shape(&app, cpu, gib);
+        if zonal && dice.roll(2) == 0 {
+            shape.spread.push(spread(labels::ZONE, &app, 1));
+        }
+        all.extend(pods(&format!("p{sort}"), shape, 1 + dice.roll(most)));
+    }
+    all
+}
+
+#[test]
+fn mixed_pods_cost_little_more_than_any_mix_of_nodes_could() {
+    let on_demand = only(&[(labels::CAPACITY_TYPE, &["on-demand"])]);
+    let snapshot = cluster([NodePool { requirements: on_demand, ..pool("general") }]);
+    let market = Market::new(&snapshot, &Unavailable::default(), start());
+    let (without, promised) = (BTreeSet::new(), BTreeMap::new());
+    let new_nodes = MOST_NEW_NODES;
+    let input = Input { snapshot: &snapshot, market: &market, without: &without, new_nodes, promised: &promised };
+    // The bound is that of a fluid: how much of the distance no packing could avoid is not known.
+    let means = [(6, false), (60, false), (6, true), (60, true)].map(|(most, zonal)| {
+        let above = |seed| {
+            let (outcome, cost) = schedule_with_cost(input, &workload(seed, most, zonal));
+            assert_eq!(outcome.unplaced_pods(), 0);
+            cost.above_bound().unwrap()
+        };
+        (1..=60).map(above).sum::<i64>() / 60
+    });
+    // Measured, in thousandths above the bound; without improving it is 262, 225, 319 and 257.
+    let measured = [217, 194, 293, 213];
+    assert!(means.iter().zip(measured).all(|(mean, most)| *mean <= most), "{means:?}");
+}
