@@ -26,6 +26,8 @@ pub(super) enum Narrowing {
     Zones(u32),
     /// A value of a label.
     Label(AxisId, Domain),
+    /// What a filter lets through in the zones that are left, or what it does not.
+    Counted(FilterId, bool),
 }
 
 /// Pods that are in view when a node is chosen for the first of them.
@@ -146,6 +148,10 @@ impl Choices {
             Narrowing::Label(axis, domain) => {
                 let has = |place: Place| self.domain_of(pool, place, axis, axes) == Some(domain);
                 kept(&all, |place| if has(place) { u32::MAX } else { 0 })
+            }
+            Narrowing::Counted(filter, counted) => {
+                let (accepted, zones) = (self.accepted(pool, filter, filters), self.get(choice).zones);
+                kept(&all, |place| if (accepted[place as usize] & zones != 0) == counted { u32::MAX } else { 0 })
             }
         };
         let narrowed = if kept.is_empty() {

@@ -30,13 +30,12 @@ const TOGETHER: [usize; 6] = [16, 2, 8, 3, 4, 6];
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Likeness {
     pool: usize,
-    /// Bits of the zones in which they may be.
-    zones: u32,
+    /// What they may become, by the zones in which they may be and the constraints that count them.
+    base: ChoiceId,
     /// Their domains on other axes.
     domains: Vec<(AxisId, Domain)>,
-    /// Which groups count them.
-    counted: Vec<bool>,
 }
+
 /// How many pods of each kind, the largest first: kinds by their rank.
 type Pods = BTreeMap<usize, usize>;
 
@@ -106,13 +105,17 @@ fn alike(solver: &mut Solver, ranked: &[KindId]) -> BTreeMap<Likeness, Vec<(Node
 }
 
 fn likeness(solver: &mut Solver, node: NodeId) -> Option<Likeness> {
-    let (open, shop) = (&solver.shop.nodes[node], &solver.shop);
+    let (shop, axes) = (&solver.shop, &solver.known.topology.axes);
+    let open = &shop.nodes[node];
     let (choice, best) = (shop.choices.get(open.choice), open.best);
     let (pool, zones) = (choice.offers, choice.zones);
-    let axes = &solver.known.topology.axes;
+    if !open.needed.is_empty() || !shop.choices.offers(pool).least.is_empty() {
+        return None;
+    }
     let domains = (ZONE + 1..axes.len()).filter_map(|axis| Some((axis, shop.domain(node, axis, axes)?))).collect();
-    let is_free = open.needed.is_empty() && shop.choices.offers(pool).least.is_empty();
-    is_free.then(|| Likeness { pool, zones, domains, counted: solver.counted_as(pool, best, zones) })
+    let root = shop.choices.root(pool);
+    let there = solver.shop.choices.narrow(root, Narrowing::Zones(zones), solver.known.names())?;
+    Some(Likeness { pool, base: solver.counted_alike(there, best), domains })
 }
 
 /// How much of a node is used, in thousandths of its scarcest resource.
@@ -193,19 +196,12 @@ struct Stock {
 }
 
 impl Stock {
-    fn of(solver: &mut Solver, Likeness { pool, zones, domains, counted }: &Likeness) -> Option<Self> {
-        let labels = domains.iter().map(|(axis, domain)| Narrowing::Label(*axis, *domain));
-        let mut by = [Narrowing::Zones(*zones)].into_iter().chain(labels);
-        let root = solver.shop.choices.root(*pool);
-        let narrowed = by.try_fold(root, |choice, by| solver.shop.choices.narrow(choice, by, solver.known.names()));
-        let base = narrowed?;
-        let mut open = solver.shop.choices.zones_by_place(base);
-        for (place, open) in open.iter_mut().enumerate().filter(|(_, open)| **open != 0) {
-            if solver.counted_as(*pool, place as Place, *zones) != *counted {
-                *open = 0;
-            }
-        }
-        Some(Self { pool: *pool, offers: Arc::clone(solver.shop.choices.offers(*pool)), base, zones: open })
+    fn of(solver: &mut Solver, Likeness { pool, base, domains }: &Likeness) -> Option<Self> {
+        let mut labels = domains.iter().map(|(axis, domain)| Narrowing::Label(*axis, *domain));
+        let narrowed =
+            labels.try_fold(*base, |choice, by| solver.shop.choices.narrow(choice, by, solver.known.names()));
+        let (base, offers) = (narrowed?, Arc::clone(solver.shop.choices.offers(*pool)));
+        Some(Self { pool: *pool, offers, base, zones: solver.shop.choices.zones_by_place(base) })
     }
 }
 

@@ -174,19 +174,16 @@ impl Shop {
         numbers
     }
 
-    /// The cheapest candidate that holds the pods of an open node, if that is not what it is: those that were in view may not
-    /// have come.
-    pub(super) fn too_large(&mut self, node: NodeId) -> Option<Place> {
+    /// Makes an open node no larger than its pods ask for: those that were in view may not have come.
+    pub(super) fn shrink(&mut self, node: NodeId) {
         let OpenNode { choice, best, requests, disks, needed, .. } = &self.nodes[node];
+        let (choice, best) = (*choice, *best);
         let load = Load { requests, disks: *disks, needed };
-        let least = self.choices.cheapest(*choice, 0, load, (&self.allowance, Some(*best)));
-        least.filter(|least| least < best)
-    }
-
-    /// Makes an open node smaller.
-    pub(super) fn shrink(&mut self, node: NodeId, to: Place) {
-        self.turn_into(node, self.nodes[node].choice, to);
-        self.nodes[node].version += 1;
+        let least = self.choices.cheapest(choice, 0, load, (&self.allowance, Some(best)));
+        if let Some(least) = least.filter(|least| *least < best) {
+            self.turn_into(node, choice, least);
+            self.nodes[node].version += 1;
+        }
     }
 
     /// Makes an open node another candidate.

@@ -66,15 +66,7 @@ impl Solver {
             Seat::Bin(_) => None,
         });
         let nodes: BTreeSet<NodeId> = seats.collect();
-        for node in nodes {
-            let Some(place) = self.shop.too_large(node) else { continue };
-            let open = &self.shop.nodes[node];
-            let (choice, best) = (self.shop.choices.get(open.choice), open.best);
-            let (pool, zones) = (choice.offers, choice.zones);
-            if self.counted_as(pool, place, zones) == self.counted_as(pool, best, zones) {
-                self.shop.shrink(node, place);
-            }
-        }
+        nodes.into_iter().for_each(|node| self.shop.shrink(node));
     }
 
     /// A place for one pod, which is taken: where there is room, or else on a new node with as much of what it prefers as can
@@ -216,7 +208,8 @@ impl Solver {
         self.known.topology.count(kind, pods, |axis| axes[axis], |filter| pool.lets(filter, best, zone));
     }
 
-    /// A node is one domain of every label that pods spread or gather by; of zones where that matters to its pods.
+    /// A node is one domain of every label that pods spread or gather by, of zones where that matters to its pods, and counts
+    /// or does not.
     pub(super) fn settled(&mut self, node: NodeId, growth: Growth, kind: KindId) -> Growth {
         let mut growth = self.in_one_zone(node, growth, kind);
         for axis in ZONE + 1..self.known.topology.axes.len() {
@@ -227,6 +220,7 @@ impl Solver {
             let narrowed = choices.narrow(growth.choice, Narrowing::Label(axis, domain), self.known.names());
             growth.choice = narrowed.unwrap_or(growth.choice);
         }
+        growth.choice = self.counted_alike(growth.choice, growth.best);
         growth
     }
 

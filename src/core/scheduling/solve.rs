@@ -11,7 +11,7 @@ use super::axes::{Axes, AxisId, Domain, HOST, ZONE};
 use super::bins::Bins;
 use super::buy::buy;
 use super::candidates::{Candidate, Offers, Place};
-use super::choice::Choices;
+use super::choice::{ChoiceId, Choices, Narrowing};
 use super::filter::{FilterId, Filters, NodeFilter};
 use super::ground::Ground;
 use super::improve::improve;
@@ -36,8 +36,8 @@ pub(super) struct Known {
     taught: BTreeSet<AxisId>,
     /// Sites below this are bins, and the others open nodes.
     bins: usize,
-    /// Filters of groups, by which a node counts or does not, and of how many groups they are.
-    counted_by: (BTreeSet<FilterId>, usize),
+    /// By pool: filters of groups, by which some of its candidates count and others do not.
+    counted_by: Vec<Vec<FilterId>>,
 }
 
 /// Where a pod was put.
@@ -66,16 +66,6 @@ impl Known {
     pub(super) fn is_free(&self, kind: KindId) -> bool {
         let want = self.want(kind);
         want.ports.is_empty() && want.disks == 0 && !self.topology.matters(kind, HOST)
-    }
-
-    /// Filters of groups, by which a node counts or does not.
-    fn counted_by(&mut self) -> &BTreeSet<FilterId> {
-        let (known, groups) = &mut self.counted_by;
-        for filter in self.topology.filters_from(*groups) {
-            known.insert(self.filters.number(NodeFilter::clone(filter)));
-        }
-        *groups = self.topology.groups.len();
-        known
     }
 
     /// The site of an open node.
@@ -131,6 +121,7 @@ impl Solver {
     /// Places what has a place. The rest comes back.
     pub(super) fn solve(&mut self, pods: Vec<(Arc<Pod>, Volumes)>) -> Vec<Demand> {
         let mut demands = self.demands(pods);
+        self.learn_counted();
         order(&mut demands, &self.known.kinds, &self.known.topology);
         let mut left: Vec<Demand> = Vec::new();
         for tier in tiers(demands, &self.known.kinds) {
@@ -221,13 +212,34 @@ impl Solver {
         })
     }
 
-    /// Which groups count a node of a pool that becomes a candidate in one of some zones: those that are made for some of its
-    /// pods may not count them when it becomes another.
-    pub(super) fn counted_as(&mut self, pool: usize, place: Place, zones: u32) -> Vec<bool> {
-        let filters: Vec<FilterId> = self.known.counted_by().iter().copied().collect();
-        let (choices, known) = (&mut self.shop.choices, &self.known.filters);
-        let lets = |filter| choices.accepted(pool, filter, known)[place as usize] & zones != 0;
-        filters.into_iter().map(lets).collect()
+    /// Finds out for which groups it matters what a node of each pool becomes.
+    fn learn_counted(&mut self) {
+        let Self { known: Known { topology, filters, counted_by, .. }, shop: Shop { choices, .. }, .. } = self;
+        let all: BTreeSet<FilterId> = topology.filters().map(|f| filters.number(NodeFilter::clone(f))).collect();
+        *counted_by = (0..choices.pools())
+            .map(|pool| {
+                let mut splits = |filter: FilterId| {
+                    let accepted = choices.accepted(pool, filter, filters);
+                    accepted.contains(&0) && accepted.iter().any(|zones| *zones != 0)
+                };
+                all.iter().copied().filter(|filter| splits(*filter)).collect()
+            })
+            .collect();
+    }
+
+    /// What a choice becomes when a node is a candidate of it: a group that counts the one, or does not, does so whatever it
+    /// becomes.
+    pub(super) fn counted_alike(&mut self, choice: ChoiceId, best: Place) -> ChoiceId {
+        let Self { known: Known { counted_by, .. }, shop: Shop { choices, .. }, .. } = self;
+        let pool = choices.get(choice).offers;
+        let Some(filters) = counted_by.get(pool).filter(|filters| !filters.is_empty()).cloned() else { return choice };
+        filters.into_iter().fold(choice, |choice, filter| {
+            let names = self.known.names();
+            let choices = &mut self.shop.choices;
+            let zones = choices.get(choice).zones;
+            let counted = choices.accepted(pool, filter, names.0)[best as usize] & zones != 0;
+            choices.narrow(choice, Narrowing::Counted(filter, counted), names).unwrap_or(choice)
+        })
     }
 
     /// Forgets open nodes that are thought of no more: the others get new numbers.

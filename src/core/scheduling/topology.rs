@@ -158,9 +158,9 @@ impl Topology {
         }
     }
 
-    /// Filters by which some groups, from one on, count only part of the nodes: those of more than one host.
-    pub(super) fn filters_from(&self, group: usize) -> impl Iterator<Item = &Arc<NodeFilter>> {
-        self.groups.iter().skip(group).filter_map(|group| group.identity.filter.as_ref())
+    /// Filters by which some groups count only part of the nodes.
+    pub(super) fn filters(&self) -> impl Iterator<Item = &Arc<NodeFilter>> {
+        self.groups.iter().filter_map(|group| group.identity.filter.as_ref())
     }
 
     /// Gives the domains of an axis other numbers; those that get none are gone.
