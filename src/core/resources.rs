@@ -106,6 +106,18 @@ impl Resources {
         self.asked_of(room).map(|(need, room)| room.max(0) / need).min()
     }
 
+    /// How many times this vector fits into a room beside what is used of it; none at all where that is too much.
+    #[must_use]
+    pub fn times_beside(&self, used: &Self, room: &Self) -> i64 {
+        let fits = |need: i64, used: i64, room: i64| if need > 0 { (room - used).max(0) / need } else { i64::MAX };
+        let extended = self.extended.iter().map(|(name, need)| fits(*need, used.extended(name), room.extended(name)));
+        fits(self.cpu_millis, used.cpu_millis, room.cpu_millis)
+            .min(fits(self.memory, used.memory, room.memory))
+            .min(fits(self.ephemeral_storage, used.ephemeral_storage, room.ephemeral_storage))
+            .min(fits(self.pods, used.pods, room.pods))
+            .min(extended.min().unwrap_or(i64::MAX))
+    }
+
     /// Each amount that is asked for, with what a room has of it.
     pub fn asked_of<'a>(&'a self, room: &'a Self) -> impl Iterator<Item = (i64, i64)> + 'a {
         let extended = self.extended.iter().map(|(name, need)| (*need, room.extended(name)));
@@ -160,6 +172,7 @@ mod tests {
         let room = Resources { pods: 250, ..Resources::cpu_memory(7820, 28 << 30) };
         assert_eq!(pod.times_in(&room), Some(7));
         assert_eq!(Resources::default().times_in(&room), None);
+        assert_eq!([1, 3, 9].map(|used| pod.times_beside(&pod.times(used), &room)), [6, 4, 0]);
     }
 
     #[test]

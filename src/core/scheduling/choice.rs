@@ -40,10 +40,12 @@ pub(super) struct Next<'a> {
 }
 
 impl Next<'_> {
-    /// What each pod pays of a price where the first has its place and there is so much room for the others.
-    pub(super) fn price_each(&self, price: i64, room: &Resources) -> i64 {
-        let more = self.requests.times_in(room).unwrap_or(i64::MAX).clamp(0, i64::from(self.pods.max(1)) - 1);
-        price / (more + 1)
+    /// What each pod pays of a price where the first has its place, so much of a room being used.
+    pub(super) fn price_each(&self, price: i64, used: &Resources, room: &Resources) -> i64 {
+        if price == 0 || self.pods <= 1 {
+            return price;
+        }
+        price / (self.requests.times_beside(used, room).clamp(0, i64::from(self.pods) - 1) + 1)
     }
 }
 
@@ -238,12 +240,20 @@ impl Choices {
             let own = own.map(|own| &candidates[own as usize]);
             let paid = own.map_or(0, |own| own.price.nanos());
             let start = front.partition_point(|place| *place < from);
-            let each = |place: &Place| {
+            let mut best: Option<(i64, Place)> = None;
+            for place in &front[start..] {
                 let candidate = &candidates[*place as usize];
-                next.price_each(candidate.price.nanos() - paid, &candidate.room.minus(load.requests))
-            };
-            let holding = front[start..].iter().filter(|place| load.requests.fits(&candidates[**place as usize].room));
-            let found = *holding.min_by_key(|place| (each(place), **place))?;
+                let more = candidate.price.nanos() - paid;
+                // Those that follow are dearer, and shared by no more pods than are in view.
+                if best.is_some_and(|(each, _)| more / i64::from(next.pods) > each) {
+                    break;
+                }
+                if load.requests.fits(&candidate.room) {
+                    let each = next.price_each(more, load.requests, &candidate.room);
+                    best = best.filter(|(least, _)| *least <= each).or(Some((each, *place)));
+                }
+            }
+            let (_, found) = best?;
             if is_allowed(allowance, pool, &candidates[found as usize], own) {
                 return Some(found);
             }
@@ -274,6 +284,13 @@ impl Choices {
     pub(super) fn has_variety(&self, choice: ChoiceId, place: Place, load: Load<'_>, allowance: &Allowance) -> bool {
         let offers = &self.offers[self.get(choice).offers];
         load.needed.is_empty() || offers.has_variety(self.each(choice), self.candidate(choice, place), load, allowance)
+    }
+
+    /// The lowest price from a candidate of a choice on.
+    pub(super) fn next_price(&self, choice: ChoiceId, from: Place) -> Option<i64> {
+        let Choice { offers, all, .. } = self.get(choice);
+        let next = all.get(all.partition_point(|(place, _)| *place < from))?;
+        Some(self.offers[*offers].candidates[next.0 as usize].price.nanos())
     }
 
     /// Drops what may no longer be bought from the front, and those that it beat come to the fore.

@@ -53,11 +53,13 @@ pub(super) struct Counter {
     front: Vec<usize>,
     /// Of one pod of each lot.
     values: Vec<i128>,
+    /// How often a lot was looked at beside a candidate.
+    pub(super) looks: u64,
 }
 
 impl Counter {
     pub(super) fn new(offers: &Arc<Offers>, lots: Vec<Lot>, style: Style, min_values: MinValues) -> Self {
-        Self { offers: Arc::clone(offers), lots, style, min_values, front: Vec::new(), values: Vec::new() }
+        Self { offers: Arc::clone(offers), lots, style, min_values, front: Vec::new(), values: Vec::new(), looks: 0 }
     }
 
     /// The candidate that is best bought now, filled; its pods wait no longer.
@@ -144,23 +146,26 @@ impl Counter {
     }
 
     /// The candidate that is best bought now.
-    fn best(&self, allowance: &Allowance) -> Option<(usize, Fill)> {
+    fn best(&mut self, allowance: &Allowance) -> Option<(usize, Fill)> {
         let mut best: Option<(usize, Fill)> = None;
+        let mut looks = 0;
         for &c in &self.front {
             let filled = match self.style {
                 Style::Largest => self.fill_with_largest(c),
-                Style::Even => self.fill_evenly(c),
+                Style::Even => self.fill_evenly(c, &mut looks),
             };
-            let filled = filled.filter(|fill| fill.value > 0 && self.has_variety(c, fill, allowance));
+            looks += self.lots.len() as u64;
+            let filled = Some(filled).filter(|fill| fill.value > 0 && self.has_variety(c, fill, allowance));
             let Some(fill) = filled else { continue };
             if best.as_ref().is_none_or(|(b, best)| self.beats((c, &fill), (*b, best))) {
                 best = Some((c, fill));
             }
         }
+        self.looks += looks;
         best
     }
 
-    fn fill_with_largest(&self, c: usize) -> Option<Fill> {
+    fn fill_with_largest(&self, c: usize) -> Fill {
         let (mut fill, mut room) = self.empty(c);
         for d in 0..self.lots.len() {
             let fits = self.fits(c, d, &fill, &room);
@@ -168,19 +173,20 @@ impl Counter {
                 self.take(d, fits, &mut fill, (c, &mut room));
             }
         }
-        Some(fill)
+        fill
     }
 
-    fn fill_evenly(&self, c: usize) -> Option<Fill> {
+    fn fill_evenly(&self, c: usize, looks: &mut u64) -> Fill {
         let whole = &self.offers.candidates[c].room;
         let (mut fill, mut room) = self.empty(c);
         let mut open: Vec<usize> = (0..self.lots.len()).collect();
         loop {
+            *looks += open.len() as u64;
             open.retain(|d| self.fits(c, *d, &fill, &room) > 0);
             let likeness = |d: usize| likeness(&self.lots[d].requests, &room, whole);
             let Some(best) = open.iter().copied().max_by(|a, b| likeness(*a).total_cmp(&likeness(*b)).then(b.cmp(a)))
             else {
-                return Some(fill);
+                return fill;
             };
             // A quarter of what would fit, so that few steps fill the node, and what is left is looked at again.
             let pods = self.fits(c, best, &fill, &room).div_ceil(4);

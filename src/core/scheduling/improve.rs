@@ -18,9 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How many looks at a kind of pods beside a candidate are spent for each pod that is placed: some microseconds.
-const WORK_PER_POD: u64 = 40;
-/// And this many at the least, some hundredths of a second: a few pods are worth a good look.
-const LEAST_WORK: u64 = 200_000;
+const WORK_PER_POD: u64 = 100;
+/// And this many at the least, a few hundredths of a second: a few pods are worth a good look.
+const LEAST_WORK: u64 = 500_000;
 /// How often some nodes are emptied of those that are alike.
 const ROUNDS: usize = 60;
 /// And how many together, by turns.
@@ -49,7 +49,7 @@ pub(super) fn improve(solver: &mut Solver) -> bool {
         let mut tried: BTreeSet<Vec<NodeId>> = BTreeSet::new();
         let turns = (0..ROUNDS).map(|round| (TOGETHER[round % TOGETHER.len()], 1 + round / TOGETHER.len()));
         for (together, stride) in [(nodes.len(), 1)].into_iter().chain(turns) {
-            if nodes.len() < 2 {
+            if nodes.len() < 2 || work == 0 {
                 break;
             }
             nodes.sort_by_cached_key(|(node, _)| (fullness_of(solver, *node), *node));
@@ -146,10 +146,13 @@ fn pack(
     for style in [Style::Largest, Style::Even] {
         let lots = lots(solver, stock, (&all, ranked));
         let mut counter = Counter::new(&stock.offers, lots, style, solver.shop.min_values);
-        let looks = (counter.width(&allowance) * all.len() * nodes.len()) as u64;
-        *work = work.checked_sub(looks)?;
         let most = best.as_ref().map_or(before, |best| best.price);
-        let packing = Packing::below(most, counter, allowance.clone(), &stock.offers);
+        let looks = (counter.width(&allowance) * all.len() * nodes.len()) as u64;
+        if looks > *work {
+            return None;
+        }
+        let packing = Packing::below(most, &mut counter, allowance.clone(), &stock.offers);
+        *work = work.saturating_sub(counter.looks + stock.zones.len() as u64);
         best = packing.filter(|packing| packing.is_better(before, nodes.len())).or(best);
     }
     Some(adopt(solver, stock.base, (nodes, best?), (&all, ranked)))
@@ -164,7 +167,7 @@ struct Packing {
 
 impl Packing {
     /// Nodes for all that waits, if they cost less than so much.
-    fn below(most: i64, mut counter: Counter, mut allowance: Allowance, offers: &Offers) -> Option<Self> {
+    fn below(most: i64, counter: &mut Counter, mut allowance: Allowance, offers: &Offers) -> Option<Self> {
         let mut packing = Self { fills: Vec::new(), price: 0 };
         while packing.price < most {
             let Some((candidate, fill)) = counter.next(&allowance) else {

@@ -84,13 +84,36 @@ pub(super) const NODE_MORE: i64 = 32;
 impl Growth {
     /// True when it is better than a node of its own at this price.
     pub(super) fn is_worth_it(&self, alone: i64) -> bool {
-        self.cost <= alone.saturating_add(alone / NODE_MORE)
+        self.cost <= Self::most_worth(alone)
+    }
+
+    /// The most that it may cost beside a node of its own at this price.
+    pub(super) fn most_worth(alone: i64) -> i64 {
+        alone.saturating_add(alone / NODE_MORE)
     }
 }
 
 impl Shop {
     pub(super) fn new(choices: Choices, allowance: Allowance, min_values: MinValues) -> Self {
         Self { choices, allowance, min_values, nodes: Vec::new(), ports: Vec::new(), in_zone: vec![0; MOST_ZONES] }
+    }
+
+    /// True when an open node of a choice takes one more pod without becoming another candidate, whatever ports it wants.
+    pub(super) fn fits(&self, node: NodeId, choice: ChoiceId, want: Want<'_>) -> bool {
+        let OpenNode { choice: before, best, requests, disks, .. } = &self.nodes[node];
+        let candidate = self.choices.candidate(choice, *best);
+        *before == choice
+            && want.requests.times_beside(requests, &candidate.room) > 0
+            && disks + want.disks <= candidate.instance.facts.max_data_disks
+    }
+
+    /// What it would cost at the least to make an open node larger for one more pod.
+    pub(super) fn least_growth(&self, node: NodeId, choice: ChoiceId, want: Want<'_>) -> Option<i64> {
+        let OpenNode { choice: before, best, .. } = self.nodes[node];
+        // One that is narrowed may become a candidate at the same price.
+        let from = if before == choice { best + 1 } else { best };
+        let more = self.choices.next_price(choice, from)? - self.choices.candidate(choice, best).price.nanos();
+        Some((more / i64::from(want.in_view)).max(0))
     }
 
     /// What an open node would become with one more pod, narrowed to `choice` for it; `None` when it cannot take it.
@@ -110,7 +133,7 @@ impl Shop {
         let grown =
             if fits { best } else { self.choices.best_value(choice, best, all, (&self.allowance, Some(best)))? };
         let [old, new] = [best, grown].map(|place| self.choices.candidate(choice, place));
-        let cost = want.next().price_each(new.price.nanos() - old.price.nanos(), &new.room.minus(&requests));
+        let cost = want.next().price_each(new.price.nanos() - old.price.nanos(), &requests, &new.room);
         Some(Growth { cost, load: fullness(&requests, &new.room), choice, best: grown })
     }
 
@@ -124,7 +147,7 @@ impl Shop {
         let load = Load { needed: &needed, ..want.load() };
         let best = self.choices.best_value(choice, 0, (load, want.next()), (&self.allowance, None))?;
         let candidate = self.choices.candidate(choice, best);
-        let cost = want.next().price_each(candidate.price.nanos(), &candidate.room.minus(want.requests));
+        let cost = want.next().price_each(candidate.price.nanos(), want.requests, &candidate.room);
         Some(Growth { cost, load: fullness(want.requests, &candidate.room), choice, best })
     }
 

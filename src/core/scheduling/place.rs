@@ -100,7 +100,7 @@ impl Solver {
         let mut search = Search::new(kind, None, &self.known, pods);
         let alone = search.alone(&mut self.shop, &self.known).map(|growth| growth.cost);
         while waiting.peek().is_some() {
-            let best = search.best(&mut self.shop, &self.known);
+            let best = search.best(&mut self.shop, &self.known, alone.map_or(i64::MAX, Growth::most_worth));
             let worth = |growth: &Growth| alone.is_none_or(|alone| growth.is_worth_it(alone));
             let Some((node, growth)) = best.filter(|(_, growth)| worth(growth)) else { break };
             self.take_open(node, growth, kind);
@@ -129,8 +129,9 @@ impl Solver {
                 let (by, pods) = (&mut searches.by, searches.pods);
                 by.entry((kind, zone)).or_insert_with(|| Search::new(kind, zone, &self.known, pods))
             };
-            let best = search.best(&mut self.shop, &self.known);
             let alone = search.alone(&mut self.shop, &self.known);
+            let most = alone.map_or(i64::MAX, |alone| Growth::most_worth(alone.cost));
+            let best = search.best(&mut self.shop, &self.known, most);
             let opened = match (best, alone) {
                 (Some((node, growth)), alone) if alone.is_none_or(|alone| growth.is_worth_it(alone.cost)) => {
                     Some((node, growth))

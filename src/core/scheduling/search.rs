@@ -14,11 +14,18 @@ use std::collections::BinaryHeap;
 /// By cost, then by load, then by number; with the version of the node that it was worked out for.
 type Entry = Reverse<(i64, u32, NodeId, u32)>;
 
+/// For how many nodes at the most it is worked out, for one pod, what it would cost to make them larger: those of which it
+/// may be least.
+const MOST_WORKED_OUT: usize = 16;
+
 /// One kind's look at the open nodes, in one zone if one is given.
 pub(super) struct Search {
     kind: KindId,
     zone: Option<Domain>,
-    heap: BinaryHeap<Entry>,
+    /// Nodes whose cost is worked out.
+    exact: BinaryHeap<Entry>,
+    /// Nodes that would have to be larger, by the least that this may cost.
+    rough: BinaryHeap<Entry>,
     /// Open nodes that have been looked at.
     seen: usize,
     /// What a choice is narrowed to for this kind, by number, where that was asked.
@@ -38,11 +45,21 @@ impl Search {
         let labelled: Vec<AxisId> = axes.filter(|axis| known.topology.matters(kind, *axis)).collect();
         let fickle = !labelled.is_empty() || known.topology.wants_company(kind, HOST);
         let in_view = known.topology.in_view(kind, pods);
-        Self { kind, zone, heap: BinaryHeap::new(), seen: 0, narrowed: Vec::new(), labelled, fickle, in_view }
+        Self {
+            kind,
+            zone,
+            exact: BinaryHeap::new(),
+            rough: BinaryHeap::new(),
+            seen: 0,
+            narrowed: Vec::new(),
+            labelled,
+            fickle,
+            in_view,
+        }
     }
 
-    /// The open node that takes a pod at the least cost.
-    pub(super) fn best(&mut self, shop: &mut Shop, known: &Known) -> Option<(NodeId, Growth)> {
+    /// The open node that takes a pod at the least cost; none where each is certain to cost more than `most`.
+    pub(super) fn best(&mut self, shop: &mut Shop, known: &Known, most: i64) -> Option<(NodeId, Growth)> {
         if self.fickle {
             return self.best_of_all(shop, known);
         }
@@ -50,17 +67,35 @@ impl Search {
             self.look_at(self.seen, shop, known);
             self.seen += 1;
         }
+        let mut worked_out = 0;
         loop {
-            let Reverse((_, _, node, version)) = *self.heap.peek()?;
+            let known_cost = self.exact.peek().map_or(i64::MAX, |Reverse((cost, ..))| *cost);
+            match self.rough.peek() {
+                Some(Reverse((least, ..))) if *least <= most && *least < known_cost && worked_out < MOST_WORKED_OUT => {
+                    let Reverse((_, _, node, version)) = self.rough.pop()?;
+                    if shop.nodes[node].version == version {
+                        worked_out += 1;
+                        self.work_out(node, shop, known);
+                    } else {
+                        self.look_at(node, shop, known);
+                    }
+                    continue;
+                }
+                _ => {}
+            }
+            let Reverse((cost, _, node, version)) = *self.exact.peek()?;
+            if cost > most {
+                return None;
+            }
             if shop.nodes[node].version != version {
-                self.heap.pop();
+                self.exact.pop();
                 self.look_at(node, shop, known);
                 continue;
             }
             // What keeps a pod from a host stays in its way: counts only grow.
             match self.growth(node, shop, known) {
                 Some(growth) => return Some((node, growth)),
-                None => drop(self.heap.pop()),
+                None => drop(self.exact.pop()),
             }
         }
     }
@@ -80,9 +115,24 @@ impl Search {
         growths.min_by_key(|(node, growth)| (growth.cost, growth.load, *node))
     }
 
+    /// Notes a node. What it would cost to make it larger is worked out when no node takes the pod as it is.
     fn look_at(&mut self, node: NodeId, shop: &mut Shop, known: &Known) {
+        let host = known.site_of(node);
+        if !known.topology.allows(self.kind, HOST, Some(host)) {
+            return;
+        }
+        let Some(choice) = self.narrow(shop.nodes[node].choice, shop, known) else { return };
+        if shop.fits(node, choice, self.want(known)) {
+            self.work_out(node, shop, known);
+        } else {
+            let least = shop.least_growth(node, choice, self.want(known));
+            self.rough.extend(least.map(|cost| Reverse((cost, 0, node, shop.nodes[node].version))));
+        }
+    }
+
+    fn work_out(&mut self, node: NodeId, shop: &mut Shop, known: &Known) {
         if let Some(Growth { cost, load, .. }) = self.growth(node, shop, known) {
-            self.heap.push(Reverse((cost, load, node, shop.nodes[node].version)));
+            self.exact.push(Reverse((cost, load, node, shop.nodes[node].version)));
         }
     }
 
