@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What kinds know of the open nodes, by zone.
 struct Searches {
     by: BTreeMap<(KindId, Option<Domain>), Search>,
-    /// How many pods were to be placed when they were begun.
+    /// How many pods they reckon with.
     pods: usize,
 }
 /// By zone: the first bin that may still have room.
@@ -24,10 +24,11 @@ impl Searches {
         Self { by: BTreeMap::new(), pods }
     }
 
-    /// Begins anew when only half of the pods are left: there are fewer in view.
-    fn left(&mut self, pods: usize) {
+    /// Reckons with fewer when only half of the pods are left.
+    fn left(&mut self, pods: usize, known: &Known) {
         if pods * 2 <= self.pods {
-            *self = Self::new(pods);
+            self.pods = pods;
+            self.by.values_mut().for_each(|search| search.reckon_with(pods, known));
         }
     }
 }
@@ -41,7 +42,7 @@ impl Solver {
         let mut pods = pods.into_iter();
         let first = self.placed.len();
         while let Some(pod) = pods.next() {
-            searches.left(pods.len() + 1);
+            searches.left(pods.len() + 1, &self.known);
             let mut seat = self.seat(&demand.family, &mut from, &mut searches);
             // Where no node can be had, that nobody is there is no reason to go nowhere else. Every turn but the last takes a
             // domain from those on offer.

@@ -58,6 +58,11 @@ impl Search {
         }
     }
 
+    /// Reckons with so many pods from now on, which are fewer: costs that were worked out for more are low estimates.
+    pub(super) fn reckon_with(&mut self, pods: usize, known: &Known) {
+        self.in_view = known.topology.in_view(self.kind, pods);
+    }
+
     /// The open node that takes a pod at the least cost; none where each is certain to cost more than `most`.
     pub(super) fn best(&mut self, shop: &mut Shop, known: &Known, most: i64) -> Option<(NodeId, Growth)> {
         if self.fickle {
