@@ -2,10 +2,11 @@
 //!
 //! Pools go by weight. Within a pool, nodes are bought one after another, each the one that is [best filled](super::fill).
 
-use super::choice::Narrowing;
+use super::candidates::Place;
+use super::choice::{ChoiceId, Narrowing};
 use super::fill::{Counter, Fill, Lot, Style};
 use super::kinds::{Demand, KindId};
-use super::open::Growth;
+use super::open::{Growth, NodeId};
 use super::solve::{Seat, Solver};
 use std::sync::Arc;
 
@@ -34,15 +35,9 @@ fn lot(solver: &mut Solver, pool: usize, demand: &Demand) -> Lot {
 fn take(solver: &mut Solver, pool: usize, (candidate, fill): (usize, &Fill), rest: &mut [Demand]) {
     let taken: Vec<(usize, usize)> = fill.taken.iter().copied().enumerate().filter(|(_, taken)| *taken > 0).collect();
     let kinds: Vec<KindId> = taken.iter().map(|(d, _)| rest[*d].family.bare).collect();
-    let filters = kinds.iter().map(|kind| Narrowing::Filter(solver.known.kinds.get(*kind).filter));
-    let mut narrowings = filters.chain([Narrowing::Zones(fill.zones)]);
     let root = solver.shop.choices.root(pool);
-    let narrowed = narrowings.try_fold(root, |choice, by| solver.shop.choices.narrow(choice, by, solver.known.names()));
-    // The candidate suits all of them: the fill has seen to it.
-    let Some(choice) = narrowed else { return };
-    let best = candidate as u32;
-    let Some(first) = kinds.first() else { return };
-    let node = solver.shop.open(choice, best, solver.known.want(*first));
+    let Some(node) = open(solver, root, (candidate, fill.zones), &kinds) else { return };
+    let best = solver.shop.nodes[node].best;
     for ((demand, pods), kind) in taken.into_iter().zip(kinds) {
         let choice = solver.shop.nodes[node].choice;
         let growth = solver.settled(node, Growth { cost: 0, load: 0, choice, best }, kind);
@@ -51,4 +46,18 @@ fn take(solver: &mut Solver, pool: usize, (candidate, fill): (usize, &Fill), res
         let bound = rest[demand].pods.drain(..pods);
         solver.placed.extend(bound.map(|pod| (pod, kind, Seat::Open(node))));
     }
+}
+
+/// Thinks of a node that is a candidate of a choice in some zones, and that may become whatever suits pods of these kinds. The
+/// candidate suits all of them: whoever filled it has seen to it.
+pub(super) fn open(
+    solver: &mut Solver,
+    from: ChoiceId,
+    (candidate, zones): (usize, u32),
+    kinds: &[KindId],
+) -> Option<NodeId> {
+    let filters = kinds.iter().map(|kind| Narrowing::Filter(solver.known.kinds.get(*kind).filter));
+    let mut by = filters.chain([Narrowing::Zones(zones)]);
+    let choice = by.try_fold(from, |choice, by| solver.shop.choices.narrow(choice, by, solver.known.names()))?;
+    Some(solver.shop.open(choice, candidate as Place, solver.known.want(*kinds.first()?)))
 }

@@ -202,28 +202,13 @@ impl Choices {
         choice: ChoiceId,
         from: Place,
         load: Load<'_>,
-        (allowance, own): (&Allowance, Option<Place>),
+        own: (&Allowance, Option<Place>),
     ) -> Option<Place> {
-        if load.disks > 0 || !load.needed.is_empty() {
-            return self.cheapest_of_all(choice, from, load, (allowance, own));
-        }
-        loop {
-            let Choice { offers, front, .. } = &self.all[choice as usize];
-            let Offers { candidates, pool, .. } = &*self.offers[*offers];
-            let start = front.partition_point(|place| *place < from);
-            let holds = |place: &&Place| load.requests.fits(&candidates[**place as usize].room);
-            let found = *front[start..].iter().find(holds)?;
-            let own = own.map(|own| &candidates[own as usize]);
-            if is_allowed(allowance, pool, &candidates[found as usize], own) {
-                return Some(found);
-            }
-            // It beats others that may be bought: they come to the fore without it, and of those all are allowed.
-            self.renew_front(choice, allowance);
-        }
+        self.best_value(choice, from, (load, Next { requests: load.requests, pods: 1 }), own)
     }
 
-    /// The candidate at which a pod costs least if as many come as are in view: those that follow share what it is dearer.
-    /// Like [`Self::cheapest`] where there is only the one.
+    /// The same where more pods are in view: the candidate at which each pays least, since those that follow share what it
+    /// is dearer. Disks and variety are not shared.
     pub(super) fn best_value(
         &mut self,
         choice: ChoiceId,
@@ -231,8 +216,8 @@ impl Choices {
         (load, next): (Load<'_>, Next<'_>),
         (allowance, own): (&Allowance, Option<Place>),
     ) -> Option<Place> {
-        if next.pods <= 1 || load.disks > 0 || !load.needed.is_empty() {
-            return self.cheapest(choice, from, load, (allowance, own));
+        if load.disks > 0 || !load.needed.is_empty() {
+            return self.cheapest_of_all(choice, from, load, (allowance, own));
         }
         loop {
             let Choice { offers, front, .. } = &self.all[choice as usize];
@@ -244,8 +229,8 @@ impl Choices {
             for place in &front[start..] {
                 let candidate = &candidates[*place as usize];
                 let more = candidate.price.nanos() - paid;
-                // Those that follow are dearer, and shared by no more pods than are in view.
-                if best.is_some_and(|(each, _)| more / i64::from(next.pods) > each) {
+                // Those that follow are no cheaper, and shared by no more pods than are in view.
+                if best.is_some_and(|(each, _)| more / i64::from(next.pods) >= each) {
                     break;
                 }
                 if load.requests.fits(&candidate.room) {
@@ -257,6 +242,7 @@ impl Choices {
             if is_allowed(allowance, pool, &candidates[found as usize], own) {
                 return Some(found);
             }
+            // It beats others that may be bought: they come to the fore without it, and of those all are allowed.
             self.renew_front(choice, allowance);
         }
     }

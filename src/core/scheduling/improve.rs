@@ -8,11 +8,12 @@
 
 use super::allowance::Allowance;
 use super::axes::{AxisId, Domain, ZONE};
-use super::candidates::{Offers, Place};
+use super::buy::open;
+use super::candidates::Offers;
 use super::choice::{ChoiceId, Narrowing};
 use super::fill::{Counter, Fill, Lot, Style};
 use super::kinds::{KindId, largest_first};
-use super::open::{Growth, NODE_MORE, NodeId, fullness};
+use super::open::{Growth, NODE_MORE, NodeId, OpenNode, fullness};
 use super::solve::{Seat, Solver};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -235,16 +236,12 @@ fn adopt(
     for (candidate, fill) in packing.fills {
         let taken = all.iter().map(|(rank, _)| *rank).zip(fill.taken);
         let pods: Pods = taken.filter(|(_, pods)| *pods > 0).collect();
-        let filters = pods.keys().map(|rank| Narrowing::Filter(solver.known.kinds.get(ranked[*rank]).filter));
-        let mut by = filters.chain([Narrowing::Zones(fill.zones)]);
-        let choice = by.try_fold(base, |choice, by| solver.shop.choices.narrow(choice, by, solver.known.names()));
-        // The candidate suits all of them: the fill has seen to it.
-        let (Some(choice), Some(first)) = (choice, pods.keys().next()) else { continue };
-        let best = candidate as Place;
-        let node = solver.shop.open(choice, best, solver.known.want(ranked[*first]));
-        for (rank, pods) in &pods {
+        let kinds: Vec<KindId> = pods.keys().map(|rank| ranked[*rank]).collect();
+        let Some(node) = open(solver, base, (candidate, fill.zones), &kinds) else { continue };
+        let OpenNode { choice, best, .. } = solver.shop.nodes[node];
+        for (kind, pods) in kinds.iter().zip(pods.values()) {
             let growth = Growth { cost: 0, load: 0, choice, best };
-            solver.shop.put(node, growth, solver.known.want(ranked[*rank]), *pods as u32);
+            solver.shop.put(node, growth, solver.known.want(*kind), *pods as u32);
         }
         new.push((node, pods));
     }

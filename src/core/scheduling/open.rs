@@ -82,14 +82,9 @@ impl<'a> Want<'a> {
 pub(super) const NODE_MORE: i64 = 32;
 
 impl Growth {
-    /// True when it is better than a node of its own at this price.
-    pub(super) fn is_worth_it(&self, alone: i64) -> bool {
-        self.cost <= Self::most_worth(alone)
-    }
-
-    /// The most that it may cost beside a node of its own at this price.
-    pub(super) fn most_worth(alone: i64) -> i64 {
-        alone.saturating_add(alone / NODE_MORE)
+    /// The most that another may cost if it is to be better than this one, a node of its own; anything is where there is none.
+    pub(super) fn most_beside(alone: Option<&Self>) -> i64 {
+        alone.map_or(i64::MAX, |alone| alone.cost.saturating_add(alone.cost / NODE_MORE))
     }
 }
 
@@ -119,16 +114,14 @@ impl Shop {
     /// What an open node would become with one more pod, narrowed to `choice` for it; `None` when it cannot take it.
     pub(super) fn growth(&mut self, node: NodeId, choice: ChoiceId, want: Want<'_>) -> Option<Growth> {
         let open = &self.nodes[node];
-        let (before, best, mut requests) = (open.choice, open.best, open.requests.clone());
+        let (best, mut requests) = (open.best, open.requests.clone());
         requests.add(want.requests);
         if !self.ports_are_free(node, want.ports) {
             return None;
         }
         let disks = self.nodes[node].disks + want.disks;
         let load = Load { requests: &requests, disks, needed: &self.nodes[node].needed };
-        let fits = choice == before
-            && self.choices.candidate(choice, best).holds(&requests, disks)
-            && self.choices.has_variety(choice, best, load, &self.allowance);
+        let fits = self.fits(node, choice, want) && self.choices.has_variety(choice, best, load, &self.allowance);
         let all = (load, want.next());
         let grown =
             if fits { best } else { self.choices.best_value(choice, best, all, (&self.allowance, Some(best)))? };

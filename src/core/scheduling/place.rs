@@ -99,11 +99,9 @@ impl Solver {
         }
         let (first, pods) = (self.placed.len(), waiting.len());
         let mut search = Search::new(kind, None, &self.known, pods);
-        let alone = search.alone(&mut self.shop, &self.known).map(|growth| growth.cost);
+        let most = Growth::most_beside(search.alone(&mut self.shop, &self.known).as_ref());
         while waiting.peek().is_some() {
-            let best = search.best(&mut self.shop, &self.known, alone.map_or(i64::MAX, Growth::most_worth));
-            let worth = |growth: &Growth| alone.is_none_or(|alone| growth.is_worth_it(alone));
-            let Some((node, growth)) = best.filter(|(_, growth)| worth(growth)) else { break };
+            let Some((node, growth)) = search.best(&mut self.shop, &self.known, most) else { break };
             self.take_open(node, growth, kind);
             self.placed.extend(waiting.next().map(|pod| (pod, kind, Seat::Open(node))));
         }
@@ -131,15 +129,8 @@ impl Solver {
                 by.entry((kind, zone)).or_insert_with(|| Search::new(kind, zone, &self.known, pods))
             };
             let alone = search.alone(&mut self.shop, &self.known);
-            let most = alone.map_or(i64::MAX, |alone| Growth::most_worth(alone.cost));
-            let best = search.best(&mut self.shop, &self.known, most);
-            let opened = match (best, alone) {
-                (Some((node, growth)), alone) if alone.is_none_or(|alone| growth.is_worth_it(alone.cost)) => {
-                    Some((node, growth))
-                }
-                (_, Some(alone)) => self.open(kind, alone),
-                (_, None) => None,
-            };
+            let best = search.best(&mut self.shop, &self.known, Growth::most_beside(alone.as_ref()));
+            let opened = best.or_else(|| self.open(kind, alone?));
             if let Some((node, growth)) = opened {
                 self.take_open(node, growth, kind);
                 return Some(Seat::Open(node));

@@ -63,11 +63,13 @@ impl Search {
         self.in_view = known.topology.in_view(self.kind, pods);
     }
 
-    /// The open node that takes a pod at the least cost; none where each is certain to cost more than `most`.
+    /// The open node that takes a pod at the least cost, if that is at most so much.
     pub(super) fn best(&mut self, shop: &mut Shop, known: &Known, most: i64) -> Option<(NodeId, Growth)> {
-        if self.fickle {
-            return self.best_of_all(shop, known);
-        }
+        let best = if self.fickle { self.best_of_all(shop, known) } else { self.best_known(shop, known, most) };
+        best.filter(|(_, growth)| growth.cost <= most)
+    }
+
+    fn best_known(&mut self, shop: &mut Shop, known: &Known, most: i64) -> Option<(NodeId, Growth)> {
         while self.seen < shop.nodes.len() {
             self.look_at(self.seen, shop, known);
             self.seen += 1;

@@ -215,7 +215,8 @@ impl Solver {
     /// Finds out for which groups it matters what a node of each pool becomes.
     fn learn_counted(&mut self) {
         let Self { known: Known { topology, filters, counted_by, .. }, shop: Shop { choices, .. }, .. } = self;
-        let all: BTreeSet<FilterId> = topology.filters().map(|f| filters.number(NodeFilter::clone(f))).collect();
+        let distinct: BTreeSet<&Arc<NodeFilter>> = topology.filters().collect();
+        let all: BTreeSet<FilterId> = distinct.into_iter().map(|f| filters.number(NodeFilter::clone(f))).collect();
         *counted_by = (0..choices.pools())
             .map(|pool| {
                 let mut splits = |filter: FilterId| {
