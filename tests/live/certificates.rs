@@ -16,6 +16,7 @@ use napkeeper_api::yaml;
 use napkeeper_tests::control_plane::{ControlPlane, Mode, Process};
 use napkeeper_tests::lab::{NAMESPACE, install};
 use napkeeper_tests::webhook::{self, Listening};
+use rustls::server::Acceptor;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -72,14 +73,28 @@ async fn pass(mut from: TcpStream, to: SocketAddr, offered: &[AtomicUsize; 2]) -
     let mut to = TcpStream::connect(to).await?;
     from.set_nodelay(true)?;
     to.set_nodelay(true)?;
-    // What a client offers in its first message is not yet encrypted.
-    let mut hello = vec![0; 4096];
-    let length = from.read(&mut hello).await?;
-    let http2 = hello[..length].windows(3).any(|bytes| bytes == b"\x02h2");
+    let (hello, http2) = first_message(&mut from).await?;
     offered[usize::from(!http2)].fetch_add(1, Ordering::SeqCst);
-    to.write_all(&hello[..length]).await?;
+    to.write_all(&hello).await?;
     copy_bidirectional(&mut from, &mut to).await?;
     Ok(())
+}
+
+/// A client's first message, which is not yet encrypted, and whether it offers HTTP/2. It is read as what it is: among the
+/// random bytes of thousands of keys, those of `h2` are found too.
+async fn first_message(from: &mut TcpStream) -> Result<(Vec<u8>, bool)> {
+    let mut acceptor = Acceptor::default();
+    let mut hello = Vec::with_capacity(4096);
+    loop {
+        let start = hello.len();
+        ensure!(from.read_buf(&mut hello).await? > 0, "the client ended before its first message did");
+        acceptor.read_tls(&mut &hello[start..])?;
+        let accepted = acceptor.accept().map_err(|(error, _)| error)?;
+        if let Some(accepted) = accepted {
+            let http2 = accepted.client_hello().alpn().is_some_and(|mut all| all.any(|protocol| protocol == b"h2"));
+            return Ok((hello, http2));
+        }
+    }
 }
 
 struct Replica {

@@ -108,14 +108,7 @@ async fn pods_get_nodes_and_nothing_of_them_is_left_behind() -> Result<()> {
     let made = claims(&lab).await?;
     ensure!(!made.is_empty(), "pods run, but without NodeClaims");
     ensure!(vms_created(&lab).await? == made.len(), "not one VM for each NodeClaim: {:?}", lab.azure("ledger").await?);
-    for claim in &made {
-        let name = claim.metadata.name.clone().unwrap_or_default();
-        let ready = |kind: &str| {
-            let all = claim.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            all.iter().any(|c| c["type"] == kind && c["status"] == "True")
-        };
-        ensure!(ready("Launched") && ready("Registered"), "{name}: {}", claim.data["status"]);
-    }
+    all_registered(&lab).await?;
 
     scale(&lab, "inflate", 0).await?;
     all_gone(&mut lab).await?;
@@ -127,6 +120,24 @@ async fn pods_get_nodes_and_nothing_of_them_is_left_behind() -> Result<()> {
     let status = controller.exited(Duration::from_secs(30)).await?;
     ensure!(status.success(), "the controller ended with {status}: {}", controller.tail(20));
     Ok(())
+}
+
+/// Waits until every NodeClaim says that its Node is there: that is written after the taint is taken off the Node, so that
+/// pods may run there a little before.
+async fn all_registered(lab: &Lab) -> Result<()> {
+    let end = Instant::now() + STEP;
+    loop {
+        let claims = claims(lab).await?;
+        let is = |claim: &DynamicObject, kind: &str| {
+            let conditions = claim.data["status"]["conditions"].as_array();
+            conditions.is_some_and(|all| all.iter().any(|c| c["type"] == kind && c["status"] == "True"))
+        };
+        let Some(late) = claims.iter().find(|claim| !(is(claim, "Launched") && is(claim, "Registered"))) else {
+            return Ok(());
+        };
+        ensure!(Instant::now() < end, "{:?}: {}", late.metadata.name, late.data["status"]);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
 }
 
 /// From a pod's creation to the request that creates its VM.
