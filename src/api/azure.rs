@@ -36,7 +36,10 @@ wire! {
         category = "karpenter",
         category = "nap",
         status = "AKSNodeClassStatus",
+        derive = "Default",
         derive = "PartialEq",
+        // The API server takes one without a spec; the macro has no word for that.
+        attr = "cfg_attr(all(), serde(default))",
         printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
         printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
         printcolumn(name = "ImageFamily", type_ = "string", json_path = ".spec.imageFamily", priority = 1)

@@ -56,6 +56,9 @@ fn finish(mut definition: Value) -> Result<Crd, serde_json::Error> {
     if kind == "AKSNodeClass" || kind == "OrphanSweep" {
         // Every field of theirs has a default or may be absent, and so may the spec.
         drop(schema.as_object_mut().and_then(|s| s.shift_remove("required")));
+        for field in ["spec", "status"] {
+            drop(schema["properties"][field].as_object_mut().and_then(|of| of.shift_remove("default")));
+        }
     }
     if kind == "AKSNodeClass" {
         add_older_version(&mut definition["spec"]["versions"]);

@@ -7,8 +7,8 @@
 use jiff::Timestamp;
 use napkeeper_core::catalog::{Arch, EphemeralDisk, Gpu, OfferedSize, SizeFacts};
 use napkeeper_core::facts::{
-    Fact, FactKind, Failure, ImageVersion, Known, Listed, Lock, LockLevel, PriceList, Prices, Quota, SizeListing,
-    SubnetRoom, Usage,
+    Fact, FactKind, Failure, ImageVersion, Known, Listed, Lock, LockLevel, PriceList, Prices, Quota, ReservationRoom,
+    SizeListing, SubnetRoom, Usage,
 };
 use napkeeper_core::money::HourlyPrice;
 use napkeeper_core::names::{ArmId, Region, VmSize, Zone};
@@ -103,6 +103,19 @@ struct Subnet {
     id: ArmId,
     used: u64,
     usable: u64,
+    /// Nodes are in it whose AKSNodeClass names none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    default: bool,
+}
+
+/// VMs of a size that a group has reserved, in a zone or in none.
+#[derive(Debug, Serialize, Deserialize)]
+struct Reservation {
+    group: ArmId,
+    size: VmSize,
+    zone: Zone,
+    capacity: u64,
+    used: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -149,9 +162,13 @@ impl Published {
         let images =
             images.map(|f| (f.as_of, f.value.iter().map(|(n, v)| (&**n, image(v))).collect::<BTreeMap<_, _>>()));
         self.put(&mut data, FactKind::Images, images);
-        let subnet = |s: &SubnetRoom| Subnet { id: s.id.clone(), used: s.used, usable: s.usable };
+        let subnet =
+            |s: &SubnetRoom| Subnet { id: s.id.clone(), used: s.used, usable: s.usable, default: s.is_default };
         let subnets = known.subnets.as_ref().map(|f| (f.as_of, f.value.iter().map(subnet).collect::<Vec<_>>()));
         self.put(&mut data, FactKind::Subnets, subnets);
+        let reservations = known.reservations.as_ref();
+        let reservations = reservations.map(|f| (f.as_of, f.value.iter().map(reservation_row).collect::<Vec<_>>()));
+        self.put(&mut data, FactKind::Reservations, reservations);
         let locks = known.locks.as_ref().map(|f| (f.as_of, f.value.iter().map(lock_row).collect::<Vec<_>>()));
         self.put(&mut data, FactKind::Locks, locks);
         data
@@ -182,8 +199,11 @@ impl Published {
                 rows.into_iter().map(|(name, image)| (name, version(image))).collect()
             }),
             subnets: read.fact(FactKind::Subnets, |rows: Vec<Subnet>| {
-                rows.into_iter().map(|s| SubnetRoom { id: s.id, used: s.used, usable: s.usable }).collect()
+                let room = |s: Subnet| SubnetRoom { id: s.id, used: s.used, usable: s.usable, is_default: s.default };
+                rows.into_iter().map(room).collect()
             }),
+            reservations: read
+                .fact(FactKind::Reservations, |rows: Vec<Reservation>| rows.into_iter().map(reservation).collect()),
             locks: read.fact(FactKind::Locks, |rows: Vec<WireLock>| rows.into_iter().map(lock).collect()),
         };
         let Reading { failing, broken, .. } = read;
@@ -295,6 +315,16 @@ fn usage((name, (used, limit)): (Arc<str>, (u64, u64))) -> Usage {
     Usage { name, used, limit }
 }
 
+fn reservation_row(room: &ReservationRoom) -> Reservation {
+    let ReservationRoom { group, size, zone, capacity, used } = room.clone();
+    Reservation { group, size, zone, capacity, used }
+}
+
+fn reservation(row: Reservation) -> ReservationRoom {
+    let Reservation { group, size, zone, capacity, used } = row;
+    ReservationRoom { group, size, zone, capacity, used }
+}
+
 fn lock_row(lock: &Lock) -> WireLock {
     WireLock { id: lock.id.clone(), level: lock.level.as_str().to_owned(), notes: lock.notes.clone() }
 }
@@ -332,7 +362,14 @@ mod tests {
         let usages = sizes.values().map(|l| Usage { name: Arc::clone(&l.size.facts.family), used: 100, limit: 350 });
         let quota = Arc::new(Quota::new(as_of, usages.collect::<Vec<_>>()));
         let id = |n: usize| ArmId::new(format!("/subscriptions/s/resourceGroups/g/providers/a/b/{n}")).unwrap();
-        let subnets = (0..50).map(|n| SubnetRoom { id: id(n), used: 4, usable: 251 }).collect();
+        let subnets = (0..50).map(|n| SubnetRoom { id: id(n), used: 4, usable: 251, is_default: true }).collect();
+        let reserved = |n: u8| ReservationRoom {
+            group: id(0),
+            size: VmSize::new("Standard_D4s_v5").unwrap(),
+            zone: if n == 0 { Zone::regional() } else { Zone::of(&region, n) },
+            capacity: 9,
+            used: 4,
+        };
         let lock = |n| Lock { id: id(n), level: LockLevel::ReadOnly, notes: Some(Arc::from("by finance")) };
         let version = ImageVersion { version: Arc::from("202608.01.0"), published_at: Some(as_of) };
         let known = Known {
@@ -341,6 +378,7 @@ mod tests {
             prices: Some(Fact { as_of, value: Arc::new(prices) }),
             images: Some(Fact { as_of, value: [(Arc::from("2204gen2containerd"), version)].into() }),
             subnets: Some(Fact { as_of, value: subnets }),
+            reservations: Some(Fact { as_of, value: (0..200).map(reserved).collect() }),
             locks: Some(Fact { as_of, value: (0..20).map(lock).collect() }),
         };
         let failing = Failure { at: as_of, why: Arc::from("the price list answered 500"), times: 3 };

@@ -5,6 +5,7 @@
 
 pub mod azure;
 pub mod bootstrap;
+pub mod buffer;
 pub mod cel_rules;
 pub mod config;
 pub mod convert;
@@ -17,6 +18,7 @@ pub mod overlay;
 pub mod path;
 pub mod placement;
 pub mod record;
+pub mod scheduler;
 pub mod sweep;
 pub mod wire;
 pub mod yaml;

@@ -145,6 +145,16 @@ mod tests {
     }
 
     #[test]
+    fn what_the_api_server_takes_without_a_spec_is_read_without_one() {
+        let class =
+            json!({ "apiVersion": "karpenter.azure.com/v1beta1", "kind": "AKSNodeClass", "metadata": { "name": "a" } });
+        assert_eq!(round_trip::<AKSNodeClass>(&class)["spec"], json!({}));
+        let sweep =
+            json!({ "apiVersion": "napkeeper.io/v1alpha1", "kind": "OrphanSweep", "metadata": { "name": "a" } });
+        assert_eq!(round_trip::<OrphanSweep>(&sweep)["spec"], json!({}));
+    }
+
+    #[test]
     fn fields_that_we_do_not_know_survive_a_round_trip() {
         let reference = json!({ "group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "a", "new": 1 });
         let claim_spec = json!({

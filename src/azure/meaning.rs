@@ -7,7 +7,7 @@
 use napkeeper_core::ports::{CloudErrorCode, QuotaTold};
 
 /// Codes that mean one thing whatever the text says.
-const BY_CODE: [(&str, CloudErrorCode); 57] = [
+const BY_CODE: [(&str, CloudErrorCode); 56] = [
     ("SkuNotAvailable", CloudErrorCode::SkuNotAvailable),
     ("VMSizeNotSupported", CloudErrorCode::SkuNotAvailable),
     ("NotAvailableForSubscription", CloudErrorCode::SkuNotAvailable),
@@ -31,7 +31,6 @@ const BY_CODE: [(&str, CloudErrorCode); 57] = [
     ("SubscriptionRequestsThrottled", CloudErrorCode::Throttled),
     ("ResourceRequestsThrottled", CloudErrorCode::Throttled),
     ("ResourceCollectionRequestsThrottled", CloudErrorCode::Throttled),
-    ("ResourceNotFound", CloudErrorCode::NotFound),
     // Without its group nothing can be said of a resource; the bare word says not even what was not found.
     ("ResourceGroupNotFound", CloudErrorCode::Unavailable),
     ("NotFound", CloudErrorCode::Unavailable),
@@ -79,6 +78,11 @@ const QUOTAS: ByText = &[
     ("cores quota", CloudErrorCode::FamilyQuota),
 ];
 
+/// A VM names a group of capacity reservations that is not there, may not be used, or has nothing for it. Azure has no
+/// code of its own for that; its texts name the group, or the reservation.
+const RESERVATIONS: ByText =
+    &[("capacityreservation", CloudErrorCode::Reservation), ("capacity reservation", CloudErrorCode::Reservation)];
+
 /// `OperationNotAllowed` besides quotas.
 const NOT_ALLOWED: ByText = &[("attached to vm", CloudErrorCode::InUse), ("", CloudErrorCode::Invalid)];
 
@@ -106,17 +110,20 @@ const PARAMETERS: ByText = &[
 ];
 
 /// Codes that stand for several things.
-const BY_TEXT: [(&str, &[ByText]); 8] = [
-    ("OperationNotAllowed", &[QUOTAS, NOT_ALLOWED]),
+const BY_TEXT: [(&str, &[ByText]); 11] = [
+    ("OperationNotAllowed", &[QUOTAS, RESERVATIONS, NOT_ALLOWED]),
+    ("ResourceNotFound", &[RESERVATIONS, &[("", CloudErrorCode::NotFound)]]),
+    ("NotSupported", &[RESERVATIONS, &[("", CloudErrorCode::Invalid)]]),
+    ("ParentResourceNotFound", &[RESERVATIONS, &[("", CloudErrorCode::Invalid)]]),
     ("QuotaExceeded", &[QUOTAS, &[("", CloudErrorCode::FamilyQuota)]]),
-    ("AuthorizationFailed", &[AUTHORIZATION]),
-    ("LinkedAuthorizationFailed", &[AUTHORIZATION]),
-    ("InvalidParameter", &[PARAMETERS]),
+    ("AuthorizationFailed", &[RESERVATIONS, AUTHORIZATION]),
+    ("LinkedAuthorizationFailed", &[RESERVATIONS, AUTHORIZATION]),
+    ("InvalidParameter", &[RESERVATIONS, PARAMETERS]),
     ("InvalidTemplateDeployment", &[PARAMETERS]),
-    ("BadRequest", &[PARAMETERS]),
+    ("BadRequest", &[RESERVATIONS, PARAMETERS]),
     (
         "InvalidResourceReference",
-        &[&[("diskencryptionsets", CloudErrorCode::Encryption), ("", CloudErrorCode::Invalid)]],
+        &[RESERVATIONS, &[("diskencryptionsets", CloudErrorCode::Encryption), ("", CloudErrorCode::Invalid)]],
     ),
 ];
 

@@ -25,9 +25,15 @@ pub(crate) fn vm(vm: models::VirtualMachine) -> Result<CloudResource, CloudError
     let data_disks = storage.data_disks.into_iter().filter_map(|d| disk(d.managed_disk));
     let nics = properties.network_profile.map(|n| n.network_interfaces).unwrap_or_default();
     let spot = matches!(properties.priority, Some(models::Priority::Spot | models::Priority::Low));
+    let group = properties.capacity_reservation.and_then(|c| c.capacity_reservation_group).and_then(|g| g.id);
+    let capacity_type = match group {
+        Some(_) => CapacityType::Reserved,
+        None if spot => CapacityType::Spot,
+        None => CapacityType::OnDemand,
+    };
     let detail = Vm {
         size: VmSize::new(size).map_err(|e| head.unreadable(&e))?,
-        capacity_type: if spot { CapacityType::Spot } else { CapacityType::OnDemand },
+        capacity_type,
         state: state(properties.provisioning_state.as_deref()),
         nics: head.ids(nics.into_iter().filter_map(|nic| nic.sub_resource.id))?,
         os_disk: storage.os_disk.and_then(|d| disk(d.managed_disk)).map(|id| head.id(&id)).transpose()?,

@@ -6,7 +6,7 @@ use azure_mgmt_compute::package_2024_07_01::models;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use models::network_interface_reference_properties::DeleteOption as NicDeleteOption;
 use napkeeper_core::catalog::CapacityType;
-use napkeeper_core::names::{Region, Zone};
+use napkeeper_core::names::{ArmId, Region, Zone};
 use napkeeper_core::plan::{Security, VmSpec};
 use napkeeper_core::ports::CloudError;
 use serde_json::json;
@@ -39,6 +39,7 @@ pub(crate) fn vm(
         security_profile: security(spec.security),
         priority: Some(priority),
         eviction_policy: spot.then_some(models::EvictionPolicy::Delete),
+        capacity_reservation: spec.reservation.as_ref().map(reservation),
         // Up to the full price: never evicted for its price.
         billing_profile: spot.then_some(models::BillingProfile { max_price: Some(-1.0) }),
         ..models::VirtualMachineProperties::default()
@@ -53,6 +54,12 @@ pub(crate) fn vm(
 pub(crate) fn zone_number(zone: &Zone) -> Option<String> {
     let number = zone.as_str().rsplit('-').next()?;
     (!zone.is_regional()).then(|| number.to_owned())
+}
+
+/// The VM takes what the group has reserved of its size, in its zone.
+fn reservation(group: &ArmId) -> models::CapacityReservationProfile {
+    let group = models::SubResource { id: Some(group.to_string()) };
+    models::CapacityReservationProfile { capacity_reservation_group: Some(group) }
 }
 
 /// Nothing is said where nothing is asked for: then Azure's own defaults hold.
@@ -137,7 +144,7 @@ mod tests {
     use crate::nic;
     use napkeeper_core::catalog::OfferingKey;
     use napkeeper_core::cluster::cloud::Tags;
-    use napkeeper_core::names::{ArmId, ClaimName, VmSize};
+    use napkeeper_core::names::{ClaimName, VmSize};
     use napkeeper_core::plan::{KubeletSpec, NicSpec};
     use serde_json::Value;
     use std::sync::Arc;
@@ -155,11 +162,16 @@ mod tests {
     }
 
     fn body(security: Security, set: Option<&str>) -> Value {
+        reserved_body(None, security, set)
+    }
+
+    fn reserved_body(group: Option<&str>, security: Security, set: Option<&str>) -> Value {
+        let capacity_type = if group.is_some() { CapacityType::Reserved } else { CapacityType::OnDemand };
         let id = |name: &str| ArmId::new(format!("{GROUP}/{name}")).unwrap();
         let size = VmSize::new("Standard_D2s_v5").unwrap();
         let spec = VmSpec {
             id: id("aks-a"),
-            offering: OfferingKey { size, zone: Zone::regional(), capacity_type: CapacityType::OnDemand },
+            offering: OfferingKey { size, zone: Zone::regional(), capacity_type },
             nic: id("nic"),
             os_disk: id("disk"),
             os_disk_gb: 128,
@@ -168,6 +180,7 @@ mod tests {
             kubelet: KubeletSpec::default(),
             premium_disk: true,
             security,
+            reservation: group.map(|id| ArmId::new(id).unwrap()),
             fresh: true,
         };
         let region = Region::new("westeurope").unwrap();
@@ -184,6 +197,17 @@ mod tests {
         let uefi = json!({ "secureBootEnabled": true, "vTpmEnabled": false });
         let wanted = json!({ "securityType": "TrustedLaunch", "uefiSettings": uefi });
         assert_eq!(body(trusted, None)["securityProfile"], wanted);
+    }
+
+    #[test]
+    fn a_reserved_vm_names_its_group_and_is_no_spot_vm() {
+        let group = "/subscriptions/o/resourceGroups/r/providers/Microsoft.Compute/capacityReservationGroups/paid";
+        let body = |group| reserved_body(group, Security::default(), None);
+        let reserved = body(Some(group));
+        assert_eq!(reserved["capacityReservation"], json!({ "capacityReservationGroup": { "id": group } }));
+        assert_eq!(reserved["priority"], "Regular");
+        assert_eq!((reserved.get("evictionPolicy"), reserved.get("billingProfile")), (None, None));
+        assert_eq!(body(None).get("capacityReservation"), None);
     }
 
     #[test]

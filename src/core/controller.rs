@@ -4,14 +4,17 @@
 //! decision is asked as a [`Question`], which may be answered on another thread while changes keep coming in; what it
 //! decided about objects that have moved since is dropped, and asked anew.
 
-use crate::catalog::{InstanceTypeOptions, InstanceTypes, RegionCatalog, SizeFacts, instance_types};
+use crate::catalog::{
+    InstanceTypeOptions, InstanceTypes, RegionCatalog, ReservedPlaces, SizeFacts, instance_types, with_reserved,
+};
 use crate::cluster::Snapshot;
+use crate::cluster::buffer::Buffer;
 use crate::cluster::delta::{Delta, apply};
 use crate::cluster::pool::NodeClass;
 use crate::decide::{Memory, decide};
 use crate::executor::Executor;
 use crate::facts::{Quota, Surroundings};
-use crate::names::{NodeClassName, VmSize};
+use crate::names::{NodeClassName, ObjectKey, VmSize};
 use crate::plan::{CommandKey, Effect, Plan, Planned, Reply, Report};
 use crate::ports::PortError;
 use crate::settings::Settings;
@@ -44,12 +47,20 @@ pub struct Controller {
     memory: Memory,
     executor: Executor,
     planned: BTreeMap<CommandKey, Planned>,
-    types: BTreeMap<NodeClassName, (Arc<NodeClass>, InstanceTypes)>,
+    types: BTreeMap<NodeClassName, Made>,
     wake: Option<Timestamp>,
     /// A question is open: the memory is with it.
     deciding: bool,
     /// Reports that came while a question was open.
     unread: Vec<Report>,
+}
+
+/// Instance types, and what they were made from.
+#[derive(Debug)]
+struct Made {
+    class: Arc<NodeClass>,
+    places: ReservedPlaces,
+    types: InstanceTypes,
 }
 
 /// All that a decision depends on, frozen.
@@ -104,7 +115,7 @@ impl Controller {
     /// The instance types of a class.
     #[must_use]
     pub fn types_of(&self, class: &NodeClassName) -> Option<&InstanceTypes> {
-        self.types.get(class).map(|(_, types)| types)
+        self.types.get(class).map(|made| &made.types)
     }
 
     /// Learns of a change.
@@ -115,22 +126,27 @@ impl Controller {
     /// Loses everything that is not durable, as in a crash, and starts from what a source of objects holds.
     pub fn restart(&mut self, snapshot: Snapshot) {
         // Instance types are worked out from their class alone: keeping them saves time and remembers nothing.
-        // So are Azure's quota and what is around the group, which come from elsewhere.
+        // So are Azure's quota, what is around the group, and CapacityBuffers, which come from elsewhere.
         let quota = self.snapshot.quota.take();
         let surroundings = std::mem::take(&mut self.snapshot.surroundings);
+        let (buffers, buffers_unread) = (self.snapshot.buffers().clone(), self.snapshot.buffers_unread);
         *self = Self { snapshot, types: std::mem::take(&mut self.types), ..Self::default() };
         self.snapshot.quota = quota;
         self.snapshot.surroundings = surroundings;
+        self.snapshot.buffers_unread = buffers_unread;
+        buffers.values().for_each(|buffer| self.snapshot.put_buffer(buffer.key.clone(), Arc::clone(buffer)));
     }
 
-    /// Works out the instance types of classes that are new or have changed.
+    /// Works out the instance types of classes that are new or have changed, or of whose sizes others are reserved.
     pub fn refresh_types(&mut self, catalog: &RegionCatalog, options: &InstanceTypeOptions) {
         let classes: Vec<_> = self.snapshot.classes().iter().map(|(n, c)| (n.clone(), Arc::clone(c))).collect();
         for (name, class) in classes {
-            let known = self.types.get(&name).filter(|(of, _)| *of == class).map(|(_, types)| Arc::clone(types));
-            let types = known.unwrap_or_else(|| Arc::new(instance_types(catalog, &class, options)));
-            self.types.insert(name.clone(), (class, Arc::clone(&types)));
-            self.snapshot.instance_types.insert(name, types);
+            let places = self.snapshot.surroundings.reserved_for(&class);
+            let known = self.types.get(&name).filter(|known| known.class == class && known.places == places);
+            let made = || Arc::new(with_reserved(instance_types(catalog, &class, options), &places));
+            let types = known.map_or_else(made, |known| Arc::clone(&known.types));
+            self.snapshot.instance_types.insert(name.clone(), Arc::clone(&types));
+            self.types.insert(name, Made { class, places, types });
         }
     }
 
@@ -147,7 +163,27 @@ impl Controller {
 
     /// Learns what is around the node resource group.
     pub fn learn_surroundings(&mut self, surroundings: Arc<Surroundings>) {
-        self.snapshot.surroundings = surroundings;
+        self.snapshot.learn_surroundings(surroundings);
+    }
+
+    /// Waits with disruption until it is known which room CapacityBuffers ask for.
+    pub fn await_buffers(&mut self) {
+        self.snapshot.buffers_unread = true;
+    }
+
+    /// Learns of all CapacityBuffers there are.
+    pub fn learn_buffers(&mut self, buffers: &BTreeMap<ObjectKey, Arc<Buffer>>) {
+        self.snapshot.buffers_unread = false;
+        let known: Vec<(ObjectKey, Arc<Buffer>)> =
+            self.snapshot.buffers().iter().map(|(key, buffer)| (key.clone(), Arc::clone(buffer))).collect();
+        for (key, _) in known.iter().filter(|(key, _)| !buffers.contains_key(key)) {
+            self.snapshot.take_buffer(key);
+        }
+        for (key, buffer) in buffers {
+            if self.snapshot.buffers().get(key) != Some(buffer) {
+                self.snapshot.put_buffer(key.clone(), Arc::clone(buffer));
+            }
+        }
     }
 
     /// When it wants to do something by itself; `None` is only on change.

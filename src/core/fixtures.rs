@@ -1,14 +1,17 @@
 //! A small cluster for tests: a dozen sizes in three zones, and what one needs to fill it.
 
-use crate::catalog::{CapacityType, Catalog, InstanceTypeOptions, InstanceTypes, OfferingKey, instance_types};
+use crate::catalog::{
+    CapacityType, Catalog, InstanceTypeOptions, InstanceTypes, OfferingKey, instance_types, reserved_price,
+    with_reserved,
+};
 use crate::cluster::Snapshot;
 use crate::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
 use crate::cluster::naming::resource_ids;
 use crate::cluster::node::Node;
 use crate::cluster::pod::{Labels, Pod, PodOwner, PodPhase, PodShape, Spread};
 use crate::cluster::pool::{Budget, BudgetNodes, ConsolidationPolicy, Disruption, Limits, NodeClass, NodePool};
+use crate::facts::{Fact, ReservationRoom, Surroundings};
 use crate::labels;
-use crate::money::HourlyPrice;
 use crate::names::{
     ArmId, ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId, Region, Uid,
     VmSize, Zone,
@@ -43,6 +46,26 @@ static TYPES: LazyLock<InstanceTypes> = LazyLock::new(|| {
     assert_eq!(types.len(), SIZES.len(), "a size of the fixtures is not sold in westeurope any more");
     Arc::new(types)
 });
+
+/// Numbers from a seed (xorshift), enough to mix tests with.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % sides
+    }
+
+    pub(crate) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.roll(from.len())].clone()
+    }
+
+    pub(crate) fn one_in(&mut self, n: usize) -> bool {
+        self.roll(n) == 0
+    }
+}
 
 pub(crate) fn region() -> Region {
     Region::new("westeurope").unwrap()
@@ -137,23 +160,9 @@ pub(crate) fn spread(topology_key: &str, app: &str, max_skew: u32) -> Spread {
 
 /// A waiting pod.
 pub(crate) fn pod(name: &str, shape: &Arc<PodShape>) -> Pod {
-    Pod {
-        key: ObjectKey { namespace: shape.namespace.clone(), name: ObjectName::new(name).unwrap() },
-        uid: Uid::new(format!("uid-{name}")).unwrap(),
-        shape: Arc::clone(shape),
-        owner: PodOwner::Controller,
-        created_at: start(),
-        started_at: None,
-        deleting_at: None,
-        node: None,
-        phase: PodPhase::Pending,
-        unschedulable: true,
-        do_not_disrupt: None,
-        volumes: Vec::new(),
-        nominated: None,
-        claims_devices: false,
-        opaque: false,
-    }
+    let key = ObjectKey { namespace: shape.namespace.clone(), name: ObjectName::new(name).unwrap() };
+    let uid = Uid::new(format!("uid-{name}")).unwrap();
+    Pod { created_at: start(), ..Pod::waiting(key, uid, shape, PodOwner::Controller) }
 }
 
 /// Waiting pods of one shape, `<prefix>-<n>`.
@@ -201,8 +210,39 @@ pub(crate) fn node(name: &str, zone_number: u8, cores: i64) -> Node {
 pub(crate) fn offering(size: &str, zone_number: u8, capacity_type: CapacityType) -> PlannedOffering {
     let instance = TYPES.iter().find(|t| t.facts.name.as_str() == size).unwrap();
     let key = OfferingKey { size: VmSize::new(size).unwrap(), zone: zone(zone_number), capacity_type };
-    let bought = instance.offerings.iter().find(|o| o.zone == key.zone && o.capacity_type == capacity_type);
-    PlannedOffering { price: bought.map_or(HourlyPrice::ZERO, |o| o.price), key }
+    let price = |of| instance.offerings.iter().find(|o| o.zone == key.zone && o.capacity_type == of).map(|o| o.price);
+    let is_reserved = capacity_type == CapacityType::Reserved;
+    let price = if is_reserved { price(CapacityType::OnDemand).map(reserved_price) } else { price(capacity_type) };
+    PlannedOffering { price: price.unwrap_or_default(), key }
+}
+
+/// The group of reservations that [`reserve`] gives the class.
+pub(crate) fn reservation_group() -> ArmId {
+    ArmId::new(format!("/subscriptions/s/resourceGroups/r/providers/{}/paid", crate::facts::GROUPS)).unwrap()
+}
+
+/// Lets the class have reserved capacity: size, zone, VMs used and VMs reserved.
+pub(crate) fn reserve(snapshot: &mut Snapshot, as_of: Timestamp, reserved: &[(&str, u8, u64, u64)]) {
+    let room = |&(size, n, used, capacity): &(&str, u8, u64, u64)| ReservationRoom {
+        group: reservation_group(),
+        size: VmSize::new(size).unwrap(),
+        zone: if n == 0 { Zone::regional() } else { zone(n) },
+        capacity,
+        used,
+    };
+    let reservations = Some(Fact { as_of, value: reserved.iter().map(room).collect() });
+    snapshot.learn_surroundings(Arc::new(Surroundings { reservations, ..Surroundings::default() }));
+    let class = NodeClass { reservations: Some(reservation_group()), ..class() };
+    let types = with_reserved(TYPES.to_vec(), &snapshot.surroundings.reserved_for(&class));
+    snapshot.instance_types.insert(class.name.clone(), Arc::new(types));
+    snapshot.put_class(class.name.clone(), class);
+}
+
+/// A pool that may buy in these ways.
+pub(crate) fn pool_of(name: &str, ways: &[&str]) -> NodePool {
+    let mut pool = pool(name);
+    pool.requirements.add_all(&only(&[(labels::CAPACITY_TYPE, ways)]));
+    pool
 }
 
 /// A claim of a pool that has just been created.
@@ -237,7 +277,17 @@ pub(crate) fn claim(name: &str, pool: &NodePool, planned: Vec<PlannedOffering>) 
 pub(crate) fn intent(claim: &Claim, offering: PlannedOffering) -> LaunchIntent {
     let ids = resource_ids(&group(), &claim.name);
     let (vm, nic, os_disk) = (ids.vm, ids.nic, ids.os_disk);
-    LaunchIntent { offering, vm, nic, os_disk, machine: None, written_at: start(), refused: 0, operation: None }
+    LaunchIntent {
+        offering,
+        vm,
+        nic,
+        os_disk,
+        machine: None,
+        reservation: None,
+        written_at: start(),
+        refused: 0,
+        operation: None,
+    }
 }
 
 /// A claim whose node has run since the start, and that node, registered and initialised.

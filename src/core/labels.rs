@@ -147,6 +147,8 @@ pub const TAINT_UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitia
 pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 /// Annotation of a Job: how long each of its pods runs in a simulation, for example `45m`.
 pub const SIMULATED_DURATION: &str = "napkeeper.io/simulated-duration";
+/// Annotation of an AKSNodeClass: the group of capacity reservations that its nodes may lie on, by its id.
+pub const RESERVATION_GROUP: &str = "napkeeper.io/capacity-reservation-group";
 /// Annotation on a NodeClaim: what we are about to create in Azure for it.
 pub const LAUNCH_INTENT: &str = "napkeeper.io/launch-intent";
 /// Annotation on a NodeClaim: the offerings it was planned for, cheapest first.

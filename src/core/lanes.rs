@@ -94,6 +94,7 @@ mod tests {
             nic: ids.nic,
             os_disk: ids.os_disk,
             machine: None,
+            reservation: None,
             written_at: start(),
             refused: 0,
             operation: None,
@@ -108,6 +109,7 @@ mod tests {
             os_disk_gb: 128,
             security: Default::default(),
             subnet: None,
+            reservation: None,
         };
         Planned { command: Command::Launch(Box::new(launch)), reason: "".into() }
     }

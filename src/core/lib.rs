@@ -3,11 +3,13 @@
 //! Everything here is a pure function of its arguments. Time, chance and ids come in as arguments; there is no I/O,
 //! no clock and no async. [`cluster::Snapshot`] is what is known, [`plan::Plan`] is what is decided.
 
+mod ahead;
 pub mod catalog;
 pub mod certificates;
 pub mod clock;
 pub mod cluster;
 pub mod controller;
+pub mod cushion;
 pub mod decide;
 pub mod disruption;
 pub mod executor;

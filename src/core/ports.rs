@@ -125,6 +125,8 @@ pub enum CloudErrorCode {
     Overconstrained,
     /// Nothing in the zone fits all that was asked for together.
     OverconstrainedZonal,
+    /// The group of capacity reservations is not there, may not be used, or has nothing for such a VM.
+    Reservation,
     /// The subnet has no free address.
     SubnetFull,
     /// A NIC is reserved for a VM whose creation failed.
@@ -171,6 +173,7 @@ impl CloudErrorCode {
             Self::ZonalAllocationFailed => "zonal_allocation_failed",
             Self::Overconstrained => "overconstrained",
             Self::OverconstrainedZonal => "overconstrained_zonal",
+            Self::Reservation => "reservation",
             Self::SubnetFull => "subnet_full",
             Self::NicReserved => "nic_reserved",
             Self::InUse => "in_use",
@@ -202,6 +205,7 @@ impl CloudErrorCode {
             | Self::ZonalAllocationFailed
             | Self::Overconstrained
             | Self::OverconstrainedZonal
+            | Self::Reservation
             | Self::SizeUnfit
             // Many a policy names the sizes that are allowed.
             | Self::Policy => Retry::Elsewhere,

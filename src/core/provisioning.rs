@@ -6,10 +6,13 @@
 use crate::cluster::Snapshot;
 use crate::cluster::claim::ClaimSpec;
 use crate::cluster::pod::Pod;
+use crate::cushion::{Cushion, chunks, cushions};
+use crate::facts::STALE_AFTER;
 use crate::names::{ClaimName, NodeName, NodePoolName, ObjectKey, Uid};
 use crate::plan::{ClaimDraft, Command, CommandKey, Plan, Switch};
 use crate::scheduling::{
-    Cost, Input, MOST_NEW_NODES, Market, NewNode, Outcome, Target, Unavailable, claim_requirements, schedule_with_cost,
+    Cost, Input, MOST_NEW_NODES, Market, NewNode, Outcome, Target, Unavailable, WhyNot, claim_requirements,
+    schedule_with_cost,
 };
 use crate::settings::{Mode, Settings};
 use jiff::{SignedDuration, Timestamp};
@@ -35,6 +38,8 @@ pub struct ProvisionMemory {
     /// The NodeClaims in flight that waiting pods were planned for. Lost: pods are planned anew, and may be planned for
     /// each other's claims, at the worst for one claim more.
     promised: BTreeMap<ObjectKey, ClaimName>,
+    /// What the last pass found for the chunks of each CapacityBuffer.
+    pub buffers: BTreeMap<ObjectKey, Cushion>,
     /// Pods that the last pass found no place for, with the reasons.
     pub unplaced: Vec<crate::scheduling::Unplaced>,
     /// Offerings that Azure has refused lately.
@@ -51,7 +56,7 @@ struct Window {
 
 /// Generations of all that a placement depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Generations([u64; 9]);
+pub(crate) struct Generations([u64; 10]);
 
 impl Generations {
     pub(crate) fn of(snapshot: &Snapshot, unavailable: &Unavailable) -> Self {
@@ -65,6 +70,7 @@ impl Generations {
             unavailable.generation(),
             snapshot.facts_generation(),
             snapshot.needs_generation(),
+            snapshot.buffers().generation(),
         ])
     }
 }
@@ -83,11 +89,12 @@ pub fn provision(
     }
     memory.unavailable.expire(now);
     memory.nominated.retain(|_, until| *until > now);
-    let pods = waiting(snapshot);
+    let pods: Vec<Arc<Pod>> = waiting(snapshot).into_iter().chain(chunks(snapshot)).collect();
     if pods.is_empty() {
         memory.window = None;
         memory.considered.clear();
         memory.unplaced.clear();
+        memory.buffers.clear();
         return plan;
     }
     let due = memory.batch(&pods, settings, now).or_else(|| memory.retry(snapshot, now));
@@ -114,7 +121,7 @@ pub fn provision(
     let (outcome, cost) = schedule_with_cost(input, &pods);
     memory.planned = memory.planned.plus(cost);
     memory.remember(snapshot, &outcome, &pods, now);
-    if !memory.unplaced.is_empty() {
+    if !memory.unplaced.is_empty() || memory.buffers.values().any(|cushion| cushion.nowhere > 0) {
         plan.wake_at(now + RETRY);
     }
     for (i, node) in outcome.new.into_iter().enumerate() {
@@ -173,10 +180,29 @@ impl ProvisionMemory {
     fn retry(&self, snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
         let Some((seen, at)) = self.last else { return Some(now) };
         let changed = seen != Generations::of(snapshot, &self.unavailable);
-        if changed {
+        if changed || self.counts_are_newer(snapshot, at) {
             return Some(at + RETRY);
         }
-        self.unavailable.next_expiry()
+        [self.unavailable.next_expiry(), self.counts_say_nothing_from(snapshot)].into_iter().flatten().min()
+    }
+
+    /// True when Azure has counted again since a pass that found pods without a place by its counts: the same numbers may
+    /// have what was counted beside them then.
+    fn counts_are_newer(&self, snapshot: &Snapshot, than: Timestamp) -> bool {
+        self.lacks_what_is_counted() && counted_at(snapshot).is_some_and(|at| at > than)
+    }
+
+    /// When Azure's counts are so old that they keep nobody away.
+    fn counts_say_nothing_from(&self, snapshot: &Snapshot) -> Option<Timestamp> {
+        let old = counted_at(snapshot).filter(|_| self.lacks_what_is_counted())?;
+        old.checked_add(STALE_AFTER + SignedDuration::from_secs(1)).ok()
+    }
+
+    fn lacks_what_is_counted(&self) -> bool {
+        let mut why = self.unplaced.iter().flat_map(|group| &group.why);
+        why.any(|(_, why)| {
+            matches!(why, WhyNot::Quota(_) | WhyNot::Subnet(_) | WhyNot::Reservation(_) | WhyNot::NoReservation(_))
+        })
     }
 
     fn remember(&mut self, snapshot: &Snapshot, outcome: &Outcome, pods: &[Arc<Pod>], now: Timestamp) {
@@ -185,20 +211,39 @@ impl ProvisionMemory {
         self.promised.retain(|pod, claim| snapshot.claims().get(claim).is_some() && waiting.contains(pod));
         self.considered = pods.iter().map(|p| p.uid.clone()).collect();
         self.last = Some((Generations::of(snapshot, &self.unavailable), now));
+        self.buffers = cushions(snapshot, outcome);
         self.unplaced = outcome.unplaced.clone();
-        for target in outcome.targets().into_keys().filter(|t| !matches!(t, Target::New(_))) {
+        self.unplaced.iter_mut().for_each(|group| group.pods.retain(|pod| !pod.is_chunk()));
+        self.unplaced.retain(|group| !group.pods.is_empty());
+        // A chunk is nobody's claim to a node: how long it is wanted is asked when it is to go.
+        let chunks: BTreeSet<&ObjectKey> = pods.iter().filter(|pod| pod.is_chunk()).map(|pod| &pod.key).collect();
+        let placed = outcome.placements.iter().filter(|placement| !chunks.contains(&placement.pod));
+        for target in placed.map(|placement| &placement.target).filter(|t| !matches!(t, Target::New(_))) {
             let until = self.nominated.entry(target.clone()).or_insert(now);
             *until = (*until).max(now + NOMINATION);
         }
     }
 }
 
+/// When Azure last counted what it has sold: cores, addresses or what is reserved.
+fn counted_at(snapshot: &Snapshot) -> Option<Timestamp> {
+    let quota = snapshot.quota.as_ref().map(|quota| quota.as_of);
+    let subnets = snapshot.surroundings.subnets.as_ref().map(|fact| fact.as_of);
+    let reservations = snapshot.surroundings.reservations.as_ref().map(|fact| fact.as_of);
+    quota.into_iter().chain(subnets).chain(reservations).max()
+}
+
 fn reason_for(node: &NewNode) -> String {
-    let pods = node.pods.len();
-    let s = if pods == 1 { "" } else { "s" };
+    let chunks = node.pods.iter().filter(|pod| pod.is_chunk()).count();
+    let told = |count: usize, what: &str, of: &str| {
+        let s = if count == 1 { "" } else { "s" };
+        (count > 0).then(|| format!("{count} {what}{s}{of}"))
+    };
+    let parts = [told(node.pods.len() - chunks, "waiting pod", ""), told(chunks, "chunk", " of CapacityBuffers")];
+    let why = parts.into_iter().flatten().collect::<Vec<_>>().join(" and ");
     match node.offerings.first() {
-        Some(best) => format!("{pods} waiting pod{s}; cheapest of {} offerings is {}", node.offerings.len(), best.key),
-        None => format!("{pods} waiting pod{s}"),
+        Some(best) => format!("{why}; cheapest of {} offerings is {}", node.offerings.len(), best.key),
+        None => why,
     }
 }
 
@@ -218,7 +263,11 @@ pub(crate) fn draft(snapshot: &Snapshot, node: NewNode, seed: u64, now: Timestam
         planned: node.offerings,
     };
     let name = claim_name(&node.pool, seed, now, index)?;
-    Some(ClaimDraft { name, spec, pods: node.pods.iter().map(|p| p.key.clone()).collect() })
+    Some(ClaimDraft {
+        name,
+        spec,
+        pods: node.pods.iter().filter(|pod| !pod.is_chunk()).map(|pod| pod.key.clone()).collect(),
+    })
 }
 
 /// `<pool>-<5 letters>`, as Kubernetes' `generateName` makes them, from the seed and the instant. Two passes at

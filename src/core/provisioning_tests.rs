@@ -178,3 +178,28 @@ fn a_pod_keeps_the_claim_that_was_made_for_it() {
     assert!(drafts(run(&snapshot, &mut memory, 20_000)).is_empty());
     assert!(!drafts(run(&snapshot, &mut forgetful, 20_000)).is_empty(), "the test would show nothing otherwise");
 }
+
+#[test]
+fn pods_that_lack_an_address_are_looked_at_again_when_azure_has_counted_again() {
+    let subnets = |at: Timestamp| {
+        let id = crate::names::ArmId::new("/subscriptions/s/resourceGroups/n/providers/a/b/c/subnets/nodes").unwrap();
+        let full = crate::facts::SubnetRoom { id, used: 251, usable: 251, is_default: true };
+        let subnets = Some(crate::facts::Fact { as_of: at, value: vec![full] });
+        Arc::new(crate::facts::Surroundings { subnets, ..Default::default() })
+    };
+    let mut snapshot = cluster([pool("general")]);
+    let mut memory = ProvisionMemory::default();
+    snapshot.learn_surroundings(subnets(at(0)));
+    put(&mut snapshot, "p", shape("a", 100, 1), 0);
+    let _ = run(&snapshot, &mut memory, 0);
+    assert!(run(&snapshot, &mut memory, 1_000).commands.is_empty() && memory.unplaced.len() == 1);
+    // Nothing has changed: it is looked at when the count is too old to keep it away.
+    let old = STALE_AFTER + SignedDuration::from_secs(1);
+    assert_eq!(run(&snapshot, &mut memory, 60_000).next, Some(at(0) + old));
+    // The same numbers, but of later: what was counted beside them may be in them now.
+    snapshot.learn_surroundings(subnets(at(180)));
+    assert_eq!(run(&snapshot, &mut memory, 181_000).next, Some(at(191)), "it is looked at, in vain");
+    assert_eq!(memory.last.map(|(_, at)| at), Some(at(181)));
+    // Numbers of nobody knows when keep nobody away.
+    assert_eq!(drafts(run(&snapshot, &mut memory, 181_000 + old.as_millis() as i64)).len(), 1);
+}

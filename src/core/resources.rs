@@ -100,10 +100,19 @@ impl Resources {
             && self.extended.iter().all(|(name, need)| fits(*need, room.extended(name)))
     }
 
+    /// Takes another vector away so many times.
+    pub fn sub_times(&mut self, other: &Self, times: i64) {
+        self.combine(other, |mine, each| mine.saturating_sub(each.saturating_mul(times)));
+    }
+
     /// How many times this vector fits into a room; `None` when it asks for nothing.
     #[must_use]
     pub fn times_in(&self, room: &Self) -> Option<i64> {
-        self.asked_of(room).map(|(need, room)| room.max(0) / need).min()
+        // Mostly it does not fit at all, which takes no division to see.
+        if !self.fits(room) {
+            return Some(0);
+        }
+        self.asked_of(room).map(|(need, room)| room / need).min()
     }
 
     /// How many times this vector fits into a room beside what is used of it; none at all where that is too much.
@@ -172,6 +181,10 @@ mod tests {
         let room = Resources { pods: 250, ..Resources::cpu_memory(7820, 28 << 30) };
         assert_eq!(pod.times_in(&room), Some(7));
         assert_eq!(Resources::default().times_in(&room), None);
+        assert_eq!(pod.times_in(&Resources { pods: 250, ..Resources::cpu_memory(7820, -1) }), Some(0));
+        let mut left = room.clone();
+        left.sub_times(&pod, 7);
+        assert_eq!((left.clone(), pod.times_in(&left)), (room.minus(&pod.times(7)), Some(0)));
         assert_eq!([1, 3, 9].map(|used| pod.times_beside(&pod.times(used), &room)), [6, 4, 0]);
     }
 

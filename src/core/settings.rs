@@ -4,6 +4,7 @@ use crate::names::{ArmId, Region};
 use crate::orphans::Law;
 use crate::scheduling::MinValues;
 use jiff::SignedDuration;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 /// Settings of the deciders.
@@ -21,6 +22,8 @@ pub struct Settings {
     pub min_values: MinValues,
     /// How often disruption is considered.
     pub disruption_every: SignedDuration,
+    /// Threads that look for a node to consolidate. However many there are, they find the same one.
+    pub threads: NonZeroUsize,
     /// A NodeClaim whose VM is not there after this time is given up.
     pub launch_timeout: SignedDuration,
     /// A NodeClaim whose Node has not joined after this time is given up.
@@ -67,6 +70,7 @@ impl Settings {
             batch_max: SignedDuration::from_secs(10),
             min_values: MinValues::Strict,
             disruption_every: SignedDuration::from_secs(10),
+            threads: NonZeroUsize::MIN,
             launch_timeout: SignedDuration::from_mins(5),
             registration_timeout: SignedDuration::from_mins(15),
             machines: None,

@@ -4,6 +4,7 @@
 //! API server stamped into ours ([`napkeeper_core::clock`]). [`Writer`] performs what the executor asks for. It decides
 //! nothing.
 
+mod buffers;
 pub mod client;
 mod error;
 mod events;
@@ -26,6 +27,7 @@ mod tokens;
 pub mod watch;
 mod write;
 
+pub use buffers::{capacity_buffers, resolve_buffer, tell_buffer};
 pub use client::{ConnectError, connect};
 pub use events::{Events, Regarding};
 pub use facts::{follow_facts, publish_facts, read_facts};
@@ -55,6 +57,8 @@ pub enum FieldManager {
     Sweeps,
     /// The ConfigMap `napkeeper-facts`.
     Facts,
+    /// Status of CapacityBuffers.
+    Buffers,
     /// `caBundle` of the hooks, and the Secret with the certificates.
     WebhookCa,
 }
@@ -70,6 +74,7 @@ impl FieldManager {
             Self::Records => "napkeeper-records",
             Self::Sweeps => "napkeeper-sweeps",
             Self::Facts => "napkeeper-facts",
+            Self::Buffers => "napkeeper-buffers",
             Self::WebhookCa => "napkeeper-webhook-ca",
         }
     }

@@ -19,6 +19,8 @@ use napkeeper_core::cluster::claim::Claim;
 use napkeeper_core::cluster::inventory::{ListFailure, Listing};
 use napkeeper_core::cluster::node::Node;
 use napkeeper_core::cluster::volume::{Attachment, DiskUse, Volume};
+use napkeeper_core::facts::group_of;
+use napkeeper_core::labels;
 use napkeeper_core::names::{ArmId, ClaimName, NodeName, ObjectName, ProviderId};
 use napkeeper_core::plan::Reply;
 use napkeeper_core::ports::{ClusterError, PortError};
@@ -76,10 +78,27 @@ pub async fn list_for_inventory(client: &Client, clock: &dyn Clock) -> ClusterLi
 /// # Errors
 /// [`ListFailure`] where any page cannot be read.
 pub async fn subnets_of_classes(client: &Client, most: usize) -> Result<Vec<ArmId>, ListFailure> {
+    named_by_classes(client, most, |class| class.spec.vnet_subnet_id.and_then(|id| ArmId::new(id).ok())).await
+}
+
+/// Groups of capacity reservations that AKSNodeClasses name by their annotation, in the same way.
+///
+/// # Errors
+/// [`ListFailure`] where any page cannot be read.
+pub async fn reservation_groups_of_classes(client: &Client, most: usize) -> Result<Vec<ArmId>, ListFailure> {
+    let group = |class: AKSNodeClass| group_of(class.metadata.annotations?.get(labels::RESERVATION_GROUP)?).ok();
+    named_by_classes(client, most, group).await
+}
+
+/// Ids that AKSNodeClasses name, each once, at most this many.
+async fn named_by_classes(
+    client: &Client,
+    most: usize,
+    named: impl Fn(AKSNodeClass) -> Option<ArmId>,
+) -> Result<Vec<ArmId>, ListFailure> {
     let api = Api::<AKSNodeClass>::all(client.clone());
-    let subnet = |class: AKSNodeClass| Ok(class.spec.vnet_subnet_id.and_then(|id| ArmId::new(id).ok()));
-    match pages(&api, subnet).await {
-        Ok(subnets) => Ok(subnets.into_iter().collect::<BTreeSet<_>>().into_iter().take(most).collect()),
+    match pages(&api, |class| Ok(named(class))).await {
+        Ok(ids) => Ok(ids.into_iter().collect::<BTreeSet<_>>().into_iter().take(most).collect()),
         Err(Failure::Refused(error)) if is_not_served(&error) => Ok(Vec::new()),
         Err(failure) => Err(failure.of(&AKSNodeClass::plural(&()))),
     }
@@ -339,6 +358,19 @@ mod tests {
         );
         assert_eq!(subnets_of_classes(&fake.client(), 0).await.unwrap().len(), 0);
         assert_eq!(subnets_of_classes(&Fake::serving(&[]).client(), 32).await, Ok(vec![]), "the kind is not installed");
+    }
+
+    #[tokio::test]
+    async fn groups_of_reservations_are_those_of_the_annotation() {
+        const CLASSES: &str = "/apis/karpenter.azure.com/v1beta1/aksnodeclasses";
+        let group = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/capacityReservationGroups/paid";
+        let fake = Fake::serving(&[CLASSES]);
+        for (name, id) in [("a", Some(group)), ("b", Some("paid")), ("c", None)] {
+            let annotations = id.map_or(json!({}), |id| json!({ labels::RESERVATION_GROUP: id }));
+            fake.put(CLASSES, json!({ "metadata": { "name": name, "annotations": annotations }, "spec": {} }));
+        }
+        let found = reservation_groups_of_classes(&fake.client(), 9).await.unwrap();
+        assert_eq!(found.iter().map(ArmId::as_str).collect::<Vec<_>>(), [group]);
     }
 
     #[tokio::test]

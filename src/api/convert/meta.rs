@@ -3,7 +3,7 @@
 use super::violations::Violations;
 use crate::karpenter::{RequirementEntry, Taint as WireTaint};
 use crate::path::Path;
-use crate::wire::{Amount, ResourceList};
+use crate::wire::{Amount, Condition, ResourceList};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use napkeeper_core::cluster::pod::{Labels, Taint, TaintEffect};
@@ -155,6 +155,19 @@ pub(super) fn set_amount(resources: &mut Resources, name: &str, amount: i64) {
     }
 }
 
+/// Amounts by resource name, those of zero too.
+pub(super) fn amounts<'a, T: ToString + 'a>(
+    list: impl IntoIterator<Item = (&'a String, &'a T)>,
+    path: &Path,
+    found: &mut Violations,
+) -> Vec<(Arc<str>, i64)> {
+    let read = |(name, quantity): (&'a String, &'a T)| {
+        let amount = found.take(&path.key(name), amount(name, &quantity.to_string()))?;
+        Some((Arc::from(name.as_str()), amount))
+    };
+    list.into_iter().filter_map(read).collect()
+}
+
 /// Amounts by resource name.
 pub(super) fn resources<'a, T: ToString + 'a>(
     list: impl IntoIterator<Item = (&'a String, &'a T)>,
@@ -162,12 +175,30 @@ pub(super) fn resources<'a, T: ToString + 'a>(
     found: &mut Violations,
 ) -> Resources {
     let mut all = Resources::default();
-    for (name, quantity) in list {
-        if let Some(n) = found.take(&path.key(name), amount(name, &quantity.to_string())) {
-            set_amount(&mut all, name, n);
-        }
-    }
+    amounts(list, path, found).into_iter().for_each(|(name, amount)| set_amount(&mut all, &name, amount));
     all
+}
+
+/// Longest message of a condition that the API server takes.
+pub(super) const MAX_MESSAGE: usize = 32_768;
+
+/// A condition, which has its status since the time at which the known one of its kind got that.
+pub(super) fn condition(
+    known: &[Condition],
+    (kind, status, reason, message): (&str, &str, &str, &str),
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Condition {
+    let before = known.iter().find(|c| c.kind == kind && c.status == status);
+    Condition {
+        kind: kind.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: message.chars().take(MAX_MESSAGE).collect(),
+        observed_generation: generation,
+        last_transition_time: before.map_or_else(|| now.to_string(), |c| c.last_transition_time.clone()),
+        ..Condition::default()
+    }
 }
 
 /// Amounts as the wire has them; absent when there are none.

@@ -4,6 +4,7 @@
 //! server would have put in. A manifest that no API server has seen has no UID; it gets `unsaved-<name>`.
 
 mod budget;
+mod buffer;
 mod claim;
 mod meta;
 mod namespace;
@@ -19,6 +20,7 @@ mod pod_spread;
 mod pool;
 mod record;
 mod report;
+mod scheduler;
 mod step;
 mod storage;
 mod sweep;
@@ -30,6 +32,7 @@ mod workload;
 mod tests;
 
 pub use budget::{BudgetLimit, PodDisruptionBudget, disruption_budget};
+pub use buffer::{Resolved, buffer_status, capacity_buffer};
 pub use claim::{claim, claim_draft, claim_object};
 pub use namespace::namespace;
 pub use node::node;
@@ -39,6 +42,7 @@ pub use pod::{PodTemplate, pod, pod_or_opaque, pod_template};
 pub use pool::{node_class, node_pool};
 pub use record::{record_objects, records};
 pub use report::sweep_status;
+pub use scheduler::{scheduler_profiles, service};
 pub use step::advance;
 pub use storage::{attach_limits, attachment, inline_disks, storage_class, volume_claim};
 pub use sweep::sweep;

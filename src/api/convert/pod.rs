@@ -11,8 +11,9 @@ use crate::duration;
 use crate::path::Path;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod as WirePod, PodSpec, PodTemplateSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use napkeeper_core::cluster::pod::{DoNotDisrupt, Pod, PodAffinity, PodOwner, PodPhase, PodShape, Preferences};
+use napkeeper_core::cluster::spread_defaults::DEFAULT_SCHEDULER;
 use napkeeper_core::labels::DO_NOT_DISRUPT;
 use napkeeper_core::names::{Namespace, NodeName, ObjectName};
 use std::sync::Arc;
@@ -165,6 +166,8 @@ fn as_far_as_readable(object: &WirePod, found: &mut Violations) -> Option<Pod> {
         do_not_disrupt: template.do_not_disrupt,
         volumes: template.volumes,
         nominated,
+        scheduler: scheduler(spec),
+        of_set: of_set(metadata),
         claims_devices: spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()),
         opaque: false,
     })
@@ -202,12 +205,31 @@ fn phase(object: &WirePod, found: &mut Violations) -> Option<PodPhase> {
     found.take(&Path::of("status.phase"), phase)
 }
 
+/// The profile that places it, if that is another than the default.
+fn scheduler(spec: &PodSpec) -> Option<Arc<str>> {
+    spec.scheduler_name.as_deref().filter(|name| !name.is_empty() && *name != DEFAULT_SCHEDULER).map(Arc::from)
+}
+
+/// Its controller is one of those whose selector kube-scheduler looks up.
+fn of_set(metadata: &ObjectMeta) -> bool {
+    controller(metadata).is_some_and(|o| {
+        matches!(
+            (o.api_version.as_str(), o.kind.as_str()),
+            ("apps/v1", "ReplicaSet" | "StatefulSet") | ("v1", "ReplicationController")
+        )
+    })
+}
+
+/// Whoever keeps as many of such pods as there should be.
+fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true))
+}
+
 fn owner(metadata: &ObjectMeta) -> PodOwner {
     if metadata.annotations.as_ref().is_some_and(|a| a.contains_key(MIRROR)) {
         return PodOwner::Static;
     }
-    let controller = metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true));
-    match controller.map(|o| o.kind.as_str()) {
+    match controller(metadata).map(|o| o.kind.as_str()) {
         None => PodOwner::Nobody,
         Some("DaemonSet") => PodOwner::DaemonSet,
         Some("Node") => PodOwner::Static,

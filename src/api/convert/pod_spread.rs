@@ -12,17 +12,26 @@ pub(super) fn spread(spec: &PodSpec, labels: &Labels, at: &Path, found: &mut Vio
     let (mut hard, mut soft) = (Vec::new(), Vec::new());
     for (i, wire) in spec.topology_spread_constraints.iter().flatten().enumerate() {
         let at = at.key("topologySpreadConstraints").index(i);
-        let list = match wire.when_unsatisfiable.as_str() {
-            "DoNotSchedule" => &mut hard,
-            "ScheduleAnyway" => &mut soft,
-            _ => {
-                found.add(&at.key("whenUnsatisfiable"), "must be DoNotSchedule or ScheduleAnyway");
-                continue;
-            }
-        };
-        list.extend(constraint(wire, labels, &at, found));
+        let Some((is_hard, constraint)) = one(wire, labels, &at, found) else { continue };
+        if is_hard { &mut hard } else { &mut soft }.push(constraint);
     }
     (hard, soft)
+}
+
+/// One of them, and whether it must hold.
+pub(super) fn one(
+    wire: &TopologySpreadConstraint,
+    labels: &Labels,
+    at: &Path,
+    found: &mut Violations,
+) -> Option<(bool, Spread)> {
+    let is_hard = match wire.when_unsatisfiable.as_str() {
+        "DoNotSchedule" => Ok(true),
+        "ScheduleAnyway" => Ok(false),
+        _ => Err("must be DoNotSchedule or ScheduleAnyway"),
+    };
+    let is_hard = found.take(&at.key("whenUnsatisfiable"), is_hard)?;
+    Some((is_hard, constraint(wire, labels, at, found)?))
 }
 
 fn constraint(wire: &TopologySpreadConstraint, labels: &Labels, at: &Path, found: &mut Violations) -> Option<Spread> {

@@ -14,6 +14,8 @@ use kube::core::Resource;
 use napkeeper_core::cluster::pool::{
     Budget, BudgetNodes, ConsolidationPolicy, Disruption, DisruptionReason, Limits, NodeClass, NodePool,
 };
+use napkeeper_core::facts::group_of;
+use napkeeper_core::labels;
 use napkeeper_core::names::{NodeClassName, NodePoolName};
 use napkeeper_core::requirements::Requirements;
 use napkeeper_core::schedule::Schedule;
@@ -86,12 +88,10 @@ pub(super) fn class_name(reference: &NodeClassRef, path: &Path, found: &mut Viol
 fn limits(list: Option<&ResourceList>, found: &mut Violations) -> Limits {
     let path = Path::of("spec.limits");
     let mut limits = Limits::default();
-    for (name, quantity) in list.into_iter().flatten() {
-        let amount = meta::amount(name, &quantity.to_string());
-        match found.take(&path.key(name), amount) {
-            Some(n) if name == "nodes" => limits.nodes = Some(n),
-            Some(n) => drop(limits.resources.insert(Arc::from(name.as_str()), n)),
-            None => {}
+    for (name, amount) in meta::amounts(list.into_iter().flatten(), &path, found) {
+        match &*name {
+            "nodes" => limits.nodes = Some(amount),
+            _ => drop(limits.resources.insert(name, amount)),
         }
     }
     limits
@@ -163,6 +163,10 @@ pub fn node_class(object: &AKSNodeClass) -> Result<NodeClass, Violations> {
     let pods = found.take_some(&Path::of("spec.maxPods"), spec.max_pods.as_ref(), |n| {
         u32::try_from(*n).map_err(|_| "must be 10 to 250")
     });
+    let annotations = object.metadata.annotations.as_ref();
+    let group = annotations.and_then(|all| all.get(labels::RESERVATION_GROUP)).map(String::as_str);
+    let at = Path::of("metadata.annotations").key(labels::RESERVATION_GROUP);
+    let reservations = found.take_some(&at, group, group_of);
     let launch = spec.security.as_ref().and_then(|s| s.trusted_launch.as_ref());
     let asks = |what: fn(&TrustedLaunch) -> Option<bool>| launch.and_then(what) == Some(true);
     let built = name.zip(uid).zip(disk).map(|((name, uid), os_disk_gb)| NodeClass {
@@ -172,6 +176,7 @@ pub fn node_class(object: &AKSNodeClass) -> Result<NodeClass, Violations> {
         os_disk_gb,
         max_pods: pods,
         subnet: spec.vnet_subnet_id.as_deref().map(Arc::from),
+        reservations,
         encryption_at_host: spec.security.as_ref().and_then(|s| s.encryption_at_host) == Some(true),
         trusted_launch: asks(|l| l.vtpm) || asks(|l| l.secure_boot),
         secure_boot: asks(|l| l.secure_boot),
@@ -224,6 +229,22 @@ fn unhonoured(spec: &AKSNodeClassSpec) -> Vec<Arc<str>> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_class_names_a_group_of_reservations_or_is_wrong() {
+        let class = |group: &str| {
+            let annotations = json!({ "napkeeper.io/capacity-reservation-group": group });
+            let object = json!({ "metadata": { "name": "a", "uid": "u", "annotations": annotations }, "spec": {} });
+            node_class(&serde_json::from_value(object).unwrap())
+        };
+        let id = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/capacityReservationGroups/paid";
+        assert_eq!(class(id).unwrap().reservations.unwrap().as_str(), id);
+        let wrong = class("paid").unwrap_err().to_string();
+        assert!(
+            wrong.contains("metadata.annotations") && wrong.contains("capacityReservationGroups/<name>"),
+            "{wrong}"
+        );
+    }
 
     #[test]
     fn what_our_nodes_do_not_get_is_named() {

@@ -4,6 +4,7 @@
 //! nothing is swept at all, and why; `Degraded` whether Azure denies what the mode asks for, so that the sweep only
 //! reports there.
 
+use super::meta;
 use crate::sweep::{
     ApprovalStatus, KeptCount, KindCount, LastRun, MAX_APPROVALS, OrphanSweep, OrphanSweepStatus, SweepDiscrepancy,
     SweepFinding, SweepReportOnly,
@@ -23,8 +24,6 @@ const MAX_LIST: usize = 20;
 const MONTH: SignedDuration = SignedDuration::from_hours(730);
 /// Longest text from Azure in a message.
 const MAX_QUOTE: usize = 1024;
-/// Longest message of a condition.
-const MAX_MESSAGE: usize = 32_768;
 
 /// The status of a sweep after a report, written at `now`. A condition's time moves only when its status does.
 #[must_use]
@@ -67,16 +66,7 @@ pub fn sweep_status(sweep: &OrphanSweep, report: &SweepReport, now: Timestamp) -
 
 fn conditions(report: &SweepReport, known: &[Condition], generation: Option<i64>, now: Timestamp) -> Vec<Condition> {
     let condition = |kind: &str, status: &str, reason: &str, message: &str| {
-        let before = known.iter().find(|c| c.kind == kind && c.status == status);
-        Condition {
-            kind: kind.to_owned(),
-            status: status.to_owned(),
-            reason: reason.to_owned(),
-            message: message.chars().take(MAX_MESSAGE).collect(),
-            observed_generation: generation,
-            last_transition_time: before.map_or_else(|| now.to_string(), |c| c.last_transition_time.clone()),
-            ..Condition::default()
-        }
+        meta::condition(known, (kind, status, reason, message), generation, now)
     };
     // With a listing that is not whole nothing is known; where nothing at all was listed, there is no finding either.
     let blind = report.totals.is_empty() || report.totals.keys().any(|(_, s)| *s == Standing::Unknown);

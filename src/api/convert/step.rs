@@ -10,9 +10,8 @@ use napkeeper_core::plan::ClaimStep;
 
 /// The steps that lead to a node which runs pods.
 const STEPS: [&str; 3] = ["Launched", "Registered", "Initialized"];
-/// Longest reason and message that a condition may have.
+/// Longest reason that a condition may have.
 const MAX_REASON: usize = 1024;
-const MAX_MESSAGE: usize = 32_768;
 
 /// The status of a NodeClaim after a step that was done at `now`. Doing a step twice changes nothing.
 #[must_use]
@@ -33,7 +32,7 @@ pub fn advance(claim: &NodeClaim, step: &ClaimStep, now: Timestamp) -> NodeClaim
         }
         ClaimStep::LaunchFailed(failure) => {
             let failed = condition("Launched", "False", &reason(&failure.code), failure.at);
-            let message: String = failure.message.chars().take(MAX_MESSAGE).collect();
+            let message: String = failure.message.chars().take(meta::MAX_MESSAGE).collect();
             set(ClaimCondition { message: Some(message), ..failed });
         }
         ClaimStep::Registered { node } => {

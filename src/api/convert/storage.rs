@@ -20,6 +20,8 @@ const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Annotations of the class of claims that name none; the second is the first's name of old.
 const DEFAULT_CLASS: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+/// The access mode of a claim that only one pod may have.
+const FOR_ONE_POD: &str = "ReadWriteOncePod";
 /// Annotation of a claim with its class, from before there was a field.
 const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
@@ -53,6 +55,9 @@ pub fn volume_claim(object: &PersistentVolumeClaim) -> Result<VolumeClaim, Viola
         class,
         lost: object.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Lost"),
         deleting: metadata.deletion_timestamp.is_some(),
+        for_one_pod: spec
+            .and_then(|s| s.access_modes.as_ref())
+            .is_some_and(|modes| modes.iter().any(|m| m == FOR_ONE_POD)),
         selected_node,
     });
     found.finish(built)

@@ -250,6 +250,7 @@ fn full_claim() -> Claim {
             planned: vec![offering.clone()],
         },
         intent: Some(LaunchIntent {
+            reservation: None,
             offering,
             vm: arm("virtualMachines/v"),
             nic: arm("networkInterfaces/n"),

@@ -94,9 +94,12 @@ fn a_claim_tells_how_far_its_binding_is() {
         let metadata = json!({ "name": "c", "namespace": "x", "uid": "u", "annotations": annotations });
         volume_claim(&wire(json!({ "metadata": metadata, "spec": spec, "status": status })))
     };
-    let free = claim(json!({}), json!({ "storageClassName": "fast" }), json!({ "phase": "Pending" })).unwrap();
+    let modes = json!(["ReadWriteOnce"]);
+    let free =
+        claim(json!({}), json!({ "storageClassName": "fast", "accessModes": modes }), json!({ "phase": "Pending" }))
+            .unwrap();
     assert_eq!((free.volume, free.bound, free.lost, free.selected_node), (None, false, false, None));
-    assert_eq!((free.class.unwrap().as_str(), free.uid.as_str()), ("fast", "u"));
+    assert_eq!((free.class.as_ref().unwrap().as_str(), free.uid.as_str(), free.for_one_pod), ("fast", "u", false));
     let selected = claim(json!({ "volume.kubernetes.io/selected-node": "n" }), json!({}), json!({})).unwrap();
     assert_eq!((selected.selected_node.unwrap().as_str(), selected.class), ("n", None));
     let bound = json!({ "pv.kubernetes.io/bind-completed": "yes" });
@@ -105,6 +108,8 @@ fn a_claim_tells_how_far_its_binding_is() {
     let old = json!({ "volume.beta.kubernetes.io/storage-class": "old" });
     let old = claim(old, json!({ "storageClassName": "fast" }), json!({})).unwrap();
     assert_eq!(old.class.unwrap().as_str(), "old");
+    let one = claim(json!({}), json!({ "accessModes": ["ReadWriteOncePod"] }), json!({})).unwrap();
+    assert!(one.for_one_pod);
     let wrong = claim(json!({ "volume.kubernetes.io/selected-node": "Not OK" }), json!({}), json!({})).unwrap_err();
     assert!(wrong.to_string().contains("selected-node"), "{wrong}");
 }

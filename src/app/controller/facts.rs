@@ -11,8 +11,8 @@ use napkeeper_azure::{Azure, RetailPrices};
 use napkeeper_core::catalog::{Catalog, RegionCatalog};
 use napkeeper_core::clock::Clock;
 use napkeeper_core::facts::{
-    Book, Fact, FactKind, ImageDefinition, Known, PriceSheet, Quota, SizeListing, SubnetRoom, Surroundings, age_of,
-    catalog_of, price_list,
+    Book, Fact, FactKind, ImageDefinition, Known, PriceSheet, Quota, ReservationRoom, SizeListing, SubnetRoom,
+    Surroundings, age_of, catalog_of, price_list,
 };
 use napkeeper_core::names::{ArmId, VmSize};
 use napkeeper_core::ports::{CloudError, CloudErrorCode};
@@ -40,6 +40,8 @@ const LEASE_LEFT: Duration = Duration::from_secs(5);
 const PRICES_AT_LEAST: usize = 90;
 /// Most subnets of AKSNodeClasses that are asked for; each is a request.
 const MOST_SUBNETS: usize = 32;
+/// Most groups of capacity reservations that are asked for; each is a request.
+const MOST_GROUPS: usize = 16;
 /// Minor versions of Kubernetes whose images are asked for: those on both sides of each change of definitions.
 const MINORS: [u32; 3] = [31, 33, 34];
 
@@ -65,6 +67,8 @@ pub(super) struct Asked {
     pub(super) sheet: PriceSheet,
     /// Subnets that nodes are in, besides those that AKSNodeClasses name.
     pub(super) subnets: Vec<ArmId>,
+    /// Nodes are VMs of our own making, which may lie on reserved capacity. AKS makes none there.
+    pub(super) reserves: bool,
 }
 
 /// What facts are taken and told with.
@@ -113,6 +117,7 @@ impl FactKeeper {
         let (live, receiver) = watch::channel(Arc::new(Live { catalog, quota: None, surroundings: Arc::default() }));
         let asked = FactKind::ALL.into_iter().filter(|kind| match kind {
             FactKind::Prices => sources.asked.prices.is_some(),
+            FactKind::Reservations => sources.asked.reserves,
             _ => true,
         });
         let seed = u64::from(uuid::Uuid::new_v4().as_fields().0);
@@ -206,6 +211,9 @@ impl FactKeeper {
                 known.images = Some(Fact { as_of: at, value: azure.images(&definitions).await? });
             }
             FactKind::Subnets => known.subnets = self.subnets().await?.map(|value| Fact { as_of: at, value }),
+            FactKind::Reservations => {
+                known.reservations = self.reservations().await?.map(|value| Fact { as_of: at, value });
+            }
             FactKind::Locks => known.locks = Some(Fact { as_of: at, value: azure.group_locks().await? }),
         }
         Ok(known)
@@ -218,6 +226,7 @@ impl FactKeeper {
         let named = list::subnets_of_classes(client, MOST_SUBNETS).await;
         let named = named.map_err(|failure| Failed { why: failure.to_string(), wait: None })?;
         let mut rooms = azure.subnets(subnets).await?;
+        rooms.iter_mut().for_each(|room| room.is_default = true);
         for subnet in named.into_iter().filter(|id| !subnets.contains(id)) {
             match azure.subnets(std::slice::from_ref(&subnet)).await {
                 Ok(room) => rooms.extend(room),
@@ -226,6 +235,30 @@ impl FactKeeper {
             }
         }
         Ok((!rooms.is_empty()).then_some(rooms))
+    }
+
+    /// What the groups have reserved that AKSNodeClasses name; none where nobody names one. A group that is not there, or
+    /// may not be read, is left out: it must not hide the others.
+    async fn reservations(&self) -> Result<Option<Vec<ReservationRoom>>, Failed> {
+        let Sources { azure, client, asked: Asked { embedded, .. }, .. } = &self.sources;
+        let groups = list::reservation_groups_of_classes(client, MOST_GROUPS).await;
+        let groups = groups.map_err(|failure| Failed { why: failure.to_string(), wait: None })?;
+        let (mut rooms, mut failed) = (Vec::new(), None);
+        for group in &groups {
+            match azure.reservations(group, &embedded.region).await {
+                Ok(room) => rooms.extend(room),
+                Err(error) if error.code == CloudErrorCode::Throttled => return Err(error.into()),
+                Err(error) => {
+                    tracing::warn!(%group, %error, "what a class's group has reserved cannot be told");
+                    failed = failed.or_else(|| error.code.is_transient().then_some(error));
+                }
+            }
+        }
+        match failed {
+            // Where nothing could be read what is known already stays, until it is too old.
+            Some(error) if rooms.is_empty() => Err(error.into()),
+            _ => Ok((!groups.is_empty()).then_some(rooms)),
+        }
     }
 
     async fn sizes(&self, at: Timestamp) -> Result<SizeListing, Failed> {
@@ -331,6 +364,7 @@ fn ages(known: &Known) -> Vec<(FactKind, Timestamp)> {
         (FactKind::Prices, known.prices.as_ref().map(|fact| fact.as_of)),
         (FactKind::Images, known.images.as_ref().map(|fact| fact.as_of)),
         (FactKind::Subnets, known.subnets.as_ref().map(|fact| fact.as_of)),
+        (FactKind::Reservations, known.reservations.as_ref().map(|fact| fact.as_of)),
         (FactKind::Locks, known.locks.as_ref().map(|fact| fact.as_of)),
     ];
     all.into_iter().filter_map(|(kind, as_of)| Some((kind, as_of?))).collect()
@@ -350,5 +384,6 @@ fn same(a: &Known, b: &Known) -> bool {
         && value(&a.prices) == value(&b.prices)
         && value(&a.images) == value(&b.images)
         && value(&a.subnets) == value(&b.subnets)
+        && value(&a.reservations) == value(&b.reservations)
         && value(&a.locks) == value(&b.locks)
 }

@@ -2,7 +2,10 @@
 //!
 //! One task owns the state. Decisions run on a thread of their own, effects as tasks; both come back as messages.
 
+mod learning;
+
 use super::Watch;
+use super::buffers::{Buffers, Cushions};
 use super::facts::Live;
 use super::ports::{Ports, patience};
 use super::settling::Settling;
@@ -11,12 +14,11 @@ use jiff::Timestamp;
 use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog};
 use napkeeper_core::clock::Clock;
 use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::cluster::delta::Delta;
 use napkeeper_core::controller::{Answer, Controller, Rules};
 use napkeeper_core::names::ClaimName;
 use napkeeper_core::plan::{Command, CommandKey, Effect, Pause, Reply, Report};
 use napkeeper_core::ports::{ClusterError, PortError};
-use napkeeper_core::settings::Settings;
+use napkeeper_core::settings::{Mode, Settings};
 use napkeeper_kube::watch::{Kind, WatchEvent};
 use napkeeper_serve::{Check, Lifecycle};
 use std::collections::BTreeMap;
@@ -49,6 +51,8 @@ pub(super) struct Fixed {
     pub(super) ports: Arc<dyn Ports>,
     /// Where the pause switch is told to those who write.
     pub(super) pause: watch::Sender<Pause>,
+    /// Where it is told where the chunks of CapacityBuffers have their room.
+    pub(super) cushions: watch::Sender<Arc<Cushions>>,
 }
 
 impl Fixed {
@@ -65,6 +69,8 @@ pub(super) struct Inlets {
     pub(super) leading: watch::Receiver<bool>,
     /// What Azure offers.
     pub(super) facts: watch::Receiver<Arc<Live>>,
+    /// The CapacityBuffers there are.
+    pub(super) buffers: watch::Receiver<Option<Arc<Buffers>>>,
 }
 
 /// A term of leadership: it begins with a fresh listing of everything, after all effects of the term before have ended.
@@ -114,9 +120,13 @@ impl Keeper {
     pub(super) fn new(fixed: Fixed, teller: Teller, watches: Check) -> Self {
         // A replica that stands by is ready to take over.
         watches.pass();
+        let mut controller = Controller::default();
+        if fixed.settings.mode == Mode::Provisioner {
+            controller.await_buffers();
+        }
         Self {
             fixed,
-            controller: Controller::default(),
+            controller,
             settling: Settling::default(),
             teller,
             watches,
@@ -149,6 +159,7 @@ impl Keeper {
                     let leads = *inlets.leading.borrow_and_update();
                     self.lead(leads);
                 }
+                Ok(()) = inlets.buffers.changed() => self.learn_buffers(inlets.buffers.borrow_and_update().clone().as_deref()),
                 Ok(()) = inlets.facts.changed() => self.learn_facts(&inlets.facts.borrow_and_update().clone()),
                 Some(Ok((key, reply))) = self.effects.join_next() => self.replied(&key, reply),
                 Some(_) = self.stale.join_next() => {}
@@ -188,73 +199,6 @@ impl Keeper {
         let mut effects = std::mem::take(&mut self.effects);
         self.stale.spawn(async move { while effects.join_next().await.is_some() {} });
         self.watches.pass();
-    }
-
-    /// Takes in an event, and all that wait behind it.
-    fn take_in(&mut self, event: Option<WatchEvent>) {
-        let Some(event) = event else {
-            tracing::error!("the watches have ended, which is a bug; beginning anew");
-            self.end_term();
-            self.hold = Some(Instant::now() + AFTER_BREAKING);
-            return;
-        };
-        self.learn(event);
-        for _ in 0..MOST_CHANGES {
-            let Some(Ok(event)) = self.term.as_mut().map(|term| term.changes.try_recv()) else { break };
-            self.learn(event);
-        }
-    }
-
-    /// Takes in an event of the watches.
-    fn learn(&mut self, event: WatchEvent) {
-        match event {
-            WatchEvent::Synced => {
-                self.synced = true;
-                tracing::info!("the cluster has been listed");
-            }
-            WatchEvent::Changed(delta) => {
-                self.settling.seen(&delta);
-                if let Delta::Pause(pause) = &delta {
-                    let before = self.fixed.pause.send_replace(pause.clone());
-                    if before != *pause {
-                        tracing::warn!(held_back = %pause, "the pause switch has changed");
-                    }
-                }
-                self.controller.apply(&delta);
-                self.changed = true;
-            }
-            WatchEvent::Trouble { kind, error } => {
-                tracing::warn!(
-                    kind = kind.resource(),
-                    error,
-                    "watching fails: nothing is decided until it works again"
-                );
-                self.troubled.insert(kind, error);
-            }
-            WatchEvent::Recovered { kind } => {
-                tracing::info!(kind = kind.resource(), "watching works again");
-                self.troubled.remove(&kind);
-                self.changed = true;
-            }
-            WatchEvent::Unreadable { kind, name, why } => self.teller.unreadable(kind.resource(), &name, &why),
-        }
-        match self.troubled.iter().next() {
-            Some((kind, why)) => self.watches.fail(format!("watching {} fails: {why}", kind.resource())),
-            None if self.synced => self.watches.pass(),
-            None => {}
-        }
-    }
-
-    /// Azure offers something else than before. A decision that is under way goes on with what it began with.
-    fn learn_facts(&mut self, live: &Live) {
-        if !Arc::ptr_eq(&self.fixed.catalog, &live.catalog) {
-            self.fixed.catalog = Arc::clone(&live.catalog);
-            self.controller.forget_types();
-            tracing::info!(sizes = live.catalog.sizes.len(), "the catalogue has changed");
-        }
-        self.controller.learn_quota(live.quota.clone());
-        self.controller.learn_surroundings(Arc::clone(&live.surroundings));
-        self.changed = true;
     }
 
     /// Leadership was won or lost.
@@ -309,6 +253,10 @@ impl Keeper {
         self.teller.decided(self.decided.map(|at| at.elapsed()).unwrap_or_default());
         let started = self.controller.follow(answer, self.fixed.rules(), self.fixed.clock.now());
         self.teller.waiting(self.controller.snapshot(), self.controller.memory());
+        let cushions = &self.controller.memory().provision.buffers;
+        if **self.fixed.cushions.borrow() != *cushions {
+            self.fixed.cushions.send_replace(Arc::new(cushions.clone()));
+        }
         for planned in &started {
             self.teller.started(planned, self.controller.snapshot());
         }

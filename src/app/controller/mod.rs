@@ -1,5 +1,6 @@
 //! `napkeeper controller`: which parts does the live controller have, and how are they joined?
 
+mod buffers;
 mod facts;
 mod keeper;
 mod ports;
@@ -10,6 +11,7 @@ mod telling;
 
 use crate::azure::{self, AzureArgs};
 use anyhow::{Context, Result, ensure};
+use buffers::BufferKeeper;
 use facts::{Asked, FactKeeper, Sources};
 use keeper::{Fixed, Inlets, Keeper};
 use kube::Client;
@@ -21,7 +23,7 @@ use napkeeper_core::catalog::Catalog;
 use napkeeper_core::clock::Clock;
 use napkeeper_core::names::ArmId;
 use napkeeper_core::plan::Pause;
-use napkeeper_core::settings::Mode;
+use napkeeper_core::settings::{Mode, Settings};
 use napkeeper_kube::watch::{WatchEvent, WatchOptions, watch as watch_cluster};
 use napkeeper_kube::{Events, Gate, JoinTokens, Writer, connect, foreign_definitions, stand};
 use napkeeper_serve::prometheus_client::registry::Registry;
@@ -90,9 +92,10 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     let (events, writing) = Events::start(client.clone(), &identity);
     let watching = WatchOptions::new(Arc::clone(&clock), options.namespace.clone());
     let watch = watch_anew(options.mode, client.clone(), watching, health.check("definitions"));
-    let inlets = Inlets { watch, leading: lease.leads(), facts: live };
+    let (buffer_keeper, (buffers, cushions)) = BufferKeeper::new(client.clone(), Arc::clone(&clock), lease.clone());
+    let inlets = Inlets { watch, leading: lease.leads(), facts: live, buffers };
     // A simulated VM joins nothing, and a Machine's is counted by AKS itself.
-    let counted = join.is_some();
+    let settings = Arc::new(Settings { billing: join.is_some(), ..known.settings });
     let ports = LivePorts {
         mode: options.mode,
         writer: Writer::new(client.clone(), Arc::clone(&clock)),
@@ -103,9 +106,8 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         clock: Arc::clone(&clock),
     };
     let seed = u64::from_le_bytes(uuid::Uuid::new_v4().as_bytes()[..8].try_into()?);
-    let Known { mut settings, options, .. } = known;
-    settings.billing = counted;
-    let fixed = Fixed { settings: Arc::new(settings), catalog, options, seed, clock, ports: Arc::new(ports), pause };
+    let ports = Arc::new(ports);
+    let fixed = Fixed { settings, catalog, options: known.options, seed, clock, ports, pause, cushions };
     let keeper = Keeper::new(fixed, Teller::new(events, &mut registry), health.check("watches"));
     lifecycle.ready();
     let keeping = keep(keeper, inlets, lifecycle.clone(), work_ended);
@@ -118,6 +120,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
             Ok::<_, PartError>(())
         }),
         Part::new("the keeper of facts", keep_facts(fact_keeper, lifecycle.clone())),
+        Part::new("the keeper of buffers", buffer_keeper.run(options.mode, lifecycle.clone())),
         Part::new("the health server", serve_health(lifecycle.clone(), health, registry, listener)),
     ];
     Ok(napkeeper_serve::run(&lifecycle, parts).await?)
@@ -206,6 +209,7 @@ fn asked(options: &Options, known: &Known) -> Result<Asked> {
         embedded: catalog.region(&region).context("the catalogue lost the region")?,
         sheet: known.sheet.clone(),
         subnets: subnets.collect::<Result<_>>()?,
+        reserves: options.mode == Mode::Provisioner && options.machines.is_none(),
         catalog,
     })
 }

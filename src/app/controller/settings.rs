@@ -12,8 +12,13 @@ use napkeeper_core::facts::PriceSheet;
 use napkeeper_core::names::{ArmId, Region};
 use napkeeper_core::scheduling::MinValues;
 use napkeeper_core::settings::{ClusterIdentity, Mode, Settings};
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::available_parallelism;
+
+/// More threads than this find no node to consolidate sooner: hardly ever must so many be looked at.
+const MOST_THREADS: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
 /// Default name of the nodes' administrator, as AKS has it.
 const ADMIN: &str = "azureuser";
@@ -73,6 +78,7 @@ fn known(cluster: &Cluster, mode: Mode, sheet: PriceSheet) -> anyhow::Result<Kno
     let identity = ClusterIdentity { tag: Arc::from(id.name()), cluster: id, group, region: Region::new(region)? };
     let mut settings = Settings::new(identity);
     settings.mode = mode;
+    settings.threads = available_parallelism().map_or(NonZeroUsize::MIN, |threads| threads.min(MOST_THREADS));
     provisioning(cluster.provisioning.as_ref(), &mut settings).context("provisioning")?;
     ensure!(
         mode == Mode::Companion || cluster.nodes.is_some(),

@@ -80,12 +80,7 @@ impl Teller {
         self.nodes.set(count(snapshot.nodes().len()));
         let mut told = BTreeSet::new();
         for group in unplaced {
-            let why: Vec<String> = group
-                .why
-                .iter()
-                .map(|(pool, why)| pool.as_ref().map_or_else(|| why.to_string(), |pool| format!("{pool}: {why}")))
-                .collect();
-            let why = why.join("; ");
+            let why = group.reason();
             if let Some(pod) = group.pods.first().filter(|_| !self.told.contains(&why)) {
                 tracing::info!(pod = %pod.key, pods = group.pods.len(), why, "no place");
                 let regarding = pod_of(&pod.key, &pod.uid);

@@ -41,7 +41,7 @@ const WARMING: Duration = Duration::from_secs(30);
 const ASKING: Duration = Duration::from_secs(2);
 
 /// What a hint depends on. kustomize/base/webhook-rbac.yaml lets the webhook read no more.
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 10] = [
     Kind::Pods,
     Kind::Nodes,
     Kind::NodeClaims,
@@ -50,6 +50,8 @@ const KINDS: [Kind; 8] = [
     Kind::NodeOverlays,
     Kind::DaemonSets,
     Kind::Namespaces,
+    Kind::Services,
+    Kind::Schedulers,
 ];
 
 /// Since when what is known has not been looked at, as metrics.
@@ -234,6 +236,7 @@ impl Source {
         let Some((Published { known, .. }, embedded)) = found else {
             tracing::info!("no facts are published for this region: the embedded catalogue serves");
             seen.learn_quota(None);
+            seen.learn_surroundings(Arc::default());
             if self.basis.borrow().is_of(&Known::default(), catalog.as_of()) {
                 return Ok(None);
             }
@@ -243,6 +246,7 @@ impl Source {
         // A hint is no promise: old numbers are no reason to say that there is no place.
         let fresh = |quota: &&Arc<Quota>| Timestamp::now().duration_since(quota.as_of) <= STALE_AFTER;
         seen.learn_quota(known.quota.as_ref().filter(fresh).cloned());
+        seen.learn_surroundings(Arc::new(known.surroundings()));
         if self.basis.borrow().is_of(known, catalog.as_of()) {
             return Ok(None);
         }

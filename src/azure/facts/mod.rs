@@ -1,10 +1,11 @@
-//! Facts: how is Azure asked for sizes, quotas, images, subnets, locks and prices?
+//! Facts: how is Azure asked for sizes, quotas, images, subnets, capacity reservations, locks and prices?
 //!
 //! Each is one whole answer or a failure: whatever goes wrong on any page fails the fact, and the last good one stays.
 //! What the answers mean is the domain's to say.
 
 mod images;
 mod locks;
+mod reservations;
 mod retail;
 mod sizes;
 mod subnets;

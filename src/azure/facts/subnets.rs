@@ -41,7 +41,8 @@ impl Azure {
                 let entry =
                     entries.iter().find(|e| e.id.as_deref().is_some_and(|e| e.eq_ignore_ascii_case(id.as_str())));
                 let entry = entry.ok_or_else(|| unavailable(format!("{network} names no subnet {}", id.name())))?;
-                rooms.push(SubnetRoom { id: id.clone(), used: count(entry.current_value), usable: count(entry.limit) });
+                let (used, usable) = (count(entry.current_value), count(entry.limit));
+                rooms.push(SubnetRoom { id: id.clone(), used, usable, is_default: false });
             }
         }
         Ok(rooms)

@@ -2,6 +2,7 @@
 
 use crate::money::HourlyPrice;
 use crate::names::{VmSize, Zone};
+use crate::requirements::Requirement;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -10,6 +11,8 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CapacityType {
+    /// From a capacity reservation, which is paid for whether or not it is used.
+    Reserved,
     /// Cheap, and evicted when Azure wants it back.
     Spot,
     /// At the full price.
@@ -18,17 +21,20 @@ pub enum CapacityType {
 
 /// The text names no capacity type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("capacity type {0:?}: must be on-demand or spot")]
+#[error("capacity type {0:?}: must be on-demand, reserved or spot")]
 pub struct CapacityTypeError(pub String);
 
 impl CapacityType {
-    /// Both, spot first.
-    pub const ALL: [Self; 2] = [Self::Spot, Self::OnDemand];
+    /// All of them, the cheapest first.
+    pub const ALL: [Self; 3] = [Self::Reserved, Self::Spot, Self::OnDemand];
+    /// Those that are for sale to anybody, spot first.
+    pub const FOR_SALE: [Self; 2] = [Self::Spot, Self::OnDemand];
 
     /// As the label `karpenter.sh/capacity-type` has it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Reserved => "reserved",
             Self::Spot => "spot",
             Self::OnDemand => "on-demand",
         }
@@ -39,10 +45,28 @@ impl CapacityType {
     pub fn priority(self) -> &'static str {
         match self {
             Self::Spot => "spot",
-            Self::OnDemand => "regular",
+            Self::Reserved | Self::OnDemand => "regular",
         }
     }
 }
+
+/// What a node on reserved capacity is reckoned at: it costs nothing more than is paid anyway. That is a part of the full
+/// price and not nothing, so that of two reserved sizes the smaller one is the cheaper and prices have ratios. The part is
+/// small enough that no spot price is below it and, in whole nano-USD, large enough to tell sizes apart.
+#[must_use]
+pub fn reserved_price(on_demand: HourlyPrice) -> HourlyPrice {
+    HourlyPrice::from_nanos((on_demand.nanos() / RESERVED_PART).max(1))
+}
+
+/// True when a requirement on the capacity type has `reserved` among its values. One that merely does not exclude it does
+/// not ask for it: what a class reserves is for the pools that say so.
+#[must_use]
+pub fn names_reserved(asked: &Requirement) -> bool {
+    asked.values().is_some() && asked.allows(Some(CapacityType::Reserved.as_str()))
+}
+
+/// The full price is so many times what reserved capacity is reckoned at. Karpenter divides by ten million, in floats.
+const RESERVED_PART: i64 = 100_000;
 
 impl fmt::Display for CapacityType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

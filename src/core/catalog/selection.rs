@@ -5,7 +5,7 @@
 
 use super::supply::PLACES;
 use super::types::os_sku;
-use super::{CapacityType, Dropped, SizeIndex, SizeSet, Supply};
+use super::{CapacityType, Dropped, SizeIndex, SizeSet, Supply, names_reserved};
 use crate::cluster::pool::NodeClass;
 use crate::labels;
 use crate::names::Zone;
@@ -47,8 +47,8 @@ pub(super) enum Effect<'a> {
     Keep(SizeSet),
     /// Drops these sizes.
     Drop(&'a SizeSet),
-    /// Keeps these capacity types: spot, on demand.
-    Capacity([bool; 2]),
+    /// Keeps these capacity types, in the order of [`CapacityType::ALL`].
+    Capacity([bool; 3]),
     /// Keeps offers in no zone, and in a zone.
     Scope([bool; 2]),
     /// Keeps zones.
@@ -108,7 +108,10 @@ fn effect<'a>(index: &SizeIndex, class: &NodeClass, entry: &AskedEntry<'a>) -> E
 #[derive(Debug, Clone)]
 pub struct Selection<'a> {
     sizes: SizeSet,
-    capacity: [bool; 2],
+    capacity: [bool; 3],
+    /// The pool names reserved capacity, and its class a group of it. Which sizes are in that is not known here: any may
+    /// be.
+    reserves: bool,
     scope: [bool; 2],
     zones: Vec<&'a Requirement>,
     regions: Vec<&'a Requirement>,
@@ -121,21 +124,26 @@ impl<'a> Selection<'a> {
     /// to, see [`Supply::sure`].
     #[must_use]
     pub fn new(index: &'a SizeIndex, asked: Asked<'a>) -> Self {
-        steps(index, asked, false).iter().fold(Self::everything(index), |all, (_, effect)| all.after(effect))
+        let all = Self::everything(index, asked);
+        steps(index, asked, false).iter().fold(all, |all, (_, effect)| all.after(effect))
     }
 
     /// What the NodePool itself asks for, whatever its class and AKS make of it.
     #[must_use]
     pub fn of_entries(index: &'a SizeIndex, asked: Asked<'a>) -> Self {
         let of_entry = |entry| effect(index, asked.class, entry);
-        asked.entries.iter().map(of_entry).fold(Self::everything(index), |all, effect| all.after(&effect))
+        let all = Self::everything(index, asked);
+        asked.entries.iter().map(of_entry).fold(all, |all, effect| all.after(&effect))
     }
 
     /// No condition at all.
-    pub(super) fn everything(index: &SizeIndex) -> Self {
+    pub(super) fn everything(index: &SizeIndex, asked: Asked<'_>) -> Self {
+        let named = |entry: &AskedEntry<'_>| entry.key == labels::CAPACITY_TYPE && names_reserved(entry.requirement);
+        let reserves = asked.class.reservations.is_some() && asked.entries.iter().any(named);
         Self {
             sizes: index.all().clone(),
-            capacity: [true; 2],
+            capacity: [true; 3],
+            reserves,
             scope: [true; 2],
             zones: Vec::new(),
             regions: Vec::new(),
@@ -146,7 +154,6 @@ impl<'a> Selection<'a> {
 
     /// What is left after one more step.
     pub(super) fn after(mut self, effect: &Effect<'a>) -> Self {
-        let both = |a: [bool; 2], b: [bool; 2]| [a[0] && b[0], a[1] && b[1]];
         match effect {
             Effect::Keep(sizes) => self.sizes.keep(sizes),
             Effect::Drop(sizes) => self.sizes.drop_all(sizes),
@@ -193,14 +200,14 @@ impl<'a> Selection<'a> {
     #[must_use]
     pub fn distinct_offers(&self, key: &str, supply: &Supply) -> Option<usize> {
         let mut places = [false; PLACES];
-        let mut types = [false; 2];
+        let mut types = [false; 3];
         let sizes = self.in_region(supply);
         for (place, capacity_type, sold) in self.allowed(supply) {
             let any = sold.meets(&sizes);
             if let Some(seen) = places.get_mut(place) {
                 *seen |= any;
             }
-            if let Some(seen) = types.get_mut(usize::from(capacity_type == CapacityType::OnDemand)) {
+            if let Some(seen) = types.get_mut(capacity_type as usize) {
                 *seen |= any;
             }
         }
@@ -228,7 +235,12 @@ impl<'a> Selection<'a> {
 
     fn each_offer(&self, supply: &Supply, mut each: impl FnMut(&SizeSet)) {
         let [spot_price, _] = &supply.priced;
+        let [_, _, on_demand] = self.capacity;
         for (_, capacity_type, sold) in self.allowed(supply) {
+            // What may be reserved is not counted beside what can be bought for certain.
+            if capacity_type == CapacityType::Reserved && on_demand {
+                continue;
+            }
             if self.priced && capacity_type == CapacityType::Spot {
                 let mut sold = sold.clone();
                 sold.keep(spot_price);
@@ -248,10 +260,20 @@ impl<'a> Selection<'a> {
             here && scope && self.zones.iter().all(|asked| asked.allows(Some(zone.as_str())))
         };
         let places = supply.zones.each_ref().map(allows);
-        let [spot, on_demand] = self.capacity;
+        let [reserved, spot, on_demand] = self.capacity;
+        let reserved = reserved && self.reserves;
         supply.sold().filter(move |(place, capacity_type, _)| {
-            let capacity = if *capacity_type == CapacityType::Spot { spot } else { on_demand };
+            let capacity = match capacity_type {
+                CapacityType::Reserved => reserved,
+                CapacityType::Spot => spot,
+                CapacityType::OnDemand => on_demand,
+            };
             capacity && places.get(*place).is_some_and(|allowed| *allowed)
         })
     }
+}
+
+/// What holds in both.
+fn both<const N: usize>(a: [bool; N], b: [bool; N]) -> [bool; N] {
+    std::array::from_fn(|n| a[n] && b[n])
 }

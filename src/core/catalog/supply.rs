@@ -72,7 +72,9 @@ impl Supply {
     /// What is sold, with place and capacity type.
     pub(super) fn sold(&self) -> impl Iterator<Item = (usize, CapacityType, &SizeSet)> {
         self.sold.iter().enumerate().flat_map(|(place, [spot, on_demand])| {
-            [(place, CapacityType::Spot, spot), (place, CapacityType::OnDemand, on_demand)]
+            let of = |capacity_type, sold| (place, capacity_type, sold);
+            // What can be reserved is what is sold at the full price.
+            [of(CapacityType::Reserved, on_demand), of(CapacityType::Spot, spot), of(CapacityType::OnDemand, on_demand)]
         })
     }
 

@@ -3,12 +3,14 @@
 use super::filter::is_azure_linux;
 use super::{
     CapacityType, InstanceType, OfferedSize, Offering, RegionCatalog, SizeFacts, SizeName, capacity, dropped, overhead,
+    reserved_price,
 };
 use crate::cluster::pod::Labels;
 use crate::cluster::pool::NodeClass;
 use crate::labels;
-use crate::names::{Region, Zone};
+use crate::names::{Region, VmSize, Zone};
 use crate::requirements::{Requirement, Requirements};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What the cluster decides about its nodes, whatever their class.
@@ -61,6 +63,32 @@ pub fn instance_types(
         .collect()
 }
 
+/// Where some of each size is reserved.
+pub type ReservedPlaces = BTreeMap<VmSize, BTreeSet<Zone>>;
+
+/// Instance types with an offering of reserved capacity for each size and place of which some is reserved. What a class
+/// cannot have as a node is not made one by a reservation.
+#[must_use]
+pub fn with_reserved(types: Vec<Arc<InstanceType>>, places: &ReservedPlaces) -> Vec<Arc<InstanceType>> {
+    let reserve = |instance: Arc<InstanceType>| match places.get(&instance.facts.name) {
+        Some(zones) => Arc::new(reserved(&instance, zones)),
+        None => instance,
+    };
+    types.into_iter().map(reserve).collect()
+}
+
+fn reserved(instance: &InstanceType, zones: &BTreeSet<Zone>) -> InstanceType {
+    let mut instance = instance.clone();
+    let full = instance.offerings.iter().find(|o| o.capacity_type == CapacityType::OnDemand).map(|o| o.price);
+    let price = reserved_price(full.unwrap_or_default());
+    let capacity_type = CapacityType::Reserved;
+    instance.offerings.extend(zones.iter().map(|zone| Offering { zone: zone.clone(), capacity_type, price }));
+    sort(&mut instance.offerings);
+    OFFERED.iter().for_each(|key| drop(instance.requirements.remove(key)));
+    add_offered(&mut instance.requirements, &instance.offerings);
+    instance
+}
+
 /// The labels of a node of an offering, beside those of its NodePool and NodeClaim. The mode is `user`, which a
 /// NodeClaim that asks for `system` overrides.
 #[must_use]
@@ -97,8 +125,25 @@ fn offerings(size: &OfferedSize) -> Vec<Offering> {
             zones.iter().map(move |zone| Offering { zone: zone.clone(), capacity_type, price })
         })
         .collect();
-    offerings.sort_by(|a, b| (a.price, a.capacity_type, &a.zone).cmp(&(b.price, b.capacity_type, &b.zone)));
+    sort(&mut offerings);
     offerings
+}
+
+fn sort(offerings: &mut [Offering]) {
+    offerings.sort_by(|a, b| (a.price, a.capacity_type, &a.zone).cmp(&(b.price, b.capacity_type, &b.zone)));
+}
+
+/// Labels whose values are those of a size's offerings.
+const OFFERED: [&str; 5] =
+    [labels::ZONE, labels::CAPACITY_TYPE, labels::PRIORITY, labels::SCALE_SET_PRIORITY, labels::PLACEMENT_SCOPE];
+
+fn add_offered(all: &mut Requirements, offerings: &[Offering]) {
+    let priorities = || offerings.iter().map(|o| o.capacity_type.priority());
+    all.add(labels::ZONE, Requirement::any_of(offerings.iter().map(|o| o.zone.as_str())));
+    all.add(labels::CAPACITY_TYPE, Requirement::any_of(offerings.iter().map(|o| o.capacity_type.as_str())));
+    all.add(labels::PRIORITY, Requirement::any_of(priorities()));
+    all.add(labels::SCALE_SET_PRIORITY, Requirement::any_of(priorities()));
+    all.add(labels::PLACEMENT_SCOPE, Requirement::any_of(offerings.iter().map(|o| placement_scope(&o.zone))));
 }
 
 /// The labels that nodes of a size may have. Those that a size never has are required to be absent, so that no pod
@@ -110,12 +155,7 @@ pub(super) fn requirements(
     class: &NodeClass,
 ) -> Requirements {
     let mut all = Requirements::new();
-    let priorities = || offerings.iter().map(|o| o.capacity_type.priority());
-    all.add(labels::ZONE, Requirement::any_of(offerings.iter().map(|o| o.zone.as_str())));
-    all.add(labels::CAPACITY_TYPE, Requirement::any_of(offerings.iter().map(|o| o.capacity_type.as_str())));
-    all.add(labels::PRIORITY, Requirement::any_of(priorities()));
-    all.add(labels::SCALE_SET_PRIORITY, Requirement::any_of(priorities()));
-    all.add(labels::PLACEMENT_SCOPE, Requirement::any_of(offerings.iter().map(|o| placement_scope(&o.zone))));
+    add_offered(&mut all, offerings);
     all.add(labels::MODE, Requirement::any_of(["system", "user"]));
 
     all.add(labels::REGION, Requirement::any_of([region.as_str()]));

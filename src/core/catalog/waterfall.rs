@@ -66,7 +66,8 @@ impl Waterfall {
     #[must_use]
     pub fn new(index: &SizeIndex, supply: &Supply, asked: Asked<'_>, sure: bool) -> Self {
         let steps = steps(index, asked, sure);
-        let mut left = Selection::everything(index);
+        let all = Selection::everything(index, asked);
+        let mut left = all.clone();
         let (sizes, offerings) = left.count(supply);
         let mut shown = vec![WaterfallStep { what: StepKind::Offered, sizes, offerings }];
         let mut place = vec![None; steps.len()];
@@ -80,7 +81,7 @@ impl Waterfall {
             }
         }
         let nothing = shown.last().is_some_and(|s| s.sizes == 0);
-        let culprit = nothing.then(|| culprit(index, supply, &steps, &place)).flatten();
+        let culprit = nothing.then(|| culprit(&all, supply, &steps, &place)).flatten();
         Self { region: supply.region.clone(), steps: shown, culprit }
     }
 
@@ -121,7 +122,7 @@ impl Waterfall {
 /// Leaves out one step after the other. Nobody can change what AKS refuses or what a subscription may buy, so only
 /// entries, and what a class asks for, count.
 fn culprit(
-    index: &SizeIndex,
+    all: &Selection<'_>,
     supply: &Supply,
     steps: &[(Origin, Effect<'_>)],
     shown: &[Option<usize>],
@@ -133,7 +134,7 @@ fn culprit(
         };
         let step = shown.get(i).copied().flatten().filter(|_| removable)?;
         let others = steps.iter().enumerate().filter(|(j, _)| *j != i);
-        let left = others.fold(Selection::everything(index), |left, (_, (_, effect))| left.after(effect));
+        let left = others.fold(all.clone(), |left, (_, (_, effect))| left.after(effect));
         let (sizes, offerings) = left.count(supply);
         (sizes > 0).then_some(Culprit { step, sizes, offerings })
     };

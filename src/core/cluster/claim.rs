@@ -84,6 +84,9 @@ pub struct LaunchIntent {
     /// The Machine that AKS makes these for, where we ask for one; then their names are AKS's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<ArmId>,
+    /// The group of capacity reservations that the VM is to name, where the offering is reserved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<ArmId>,
     /// When this intent was written.
     pub written_at: Timestamp,
     /// Offerings of `planned` that have been refused before this one.

@@ -6,6 +6,7 @@ use super::node::Node;
 use super::pod::{Labels, Pod};
 use super::pool::{DaemonSet, NodeClass, NodePool};
 use super::record::Records;
+use super::spread_defaults::SchedulerProfiles;
 use super::sweep::Sweep;
 use super::volume::{AttachLimits, StorageClass, Volume, VolumeClaim};
 use crate::catalog::overlay::Overlay;
@@ -64,6 +65,14 @@ pub enum Delta {
     Namespace(Namespace, Arc<Labels>),
     /// A Namespace is gone.
     NamespaceGone(Namespace),
+    /// A Service is new, or its selector has changed.
+    Service(ObjectKey, Arc<Labels>),
+    /// A Service is gone.
+    ServiceGone(ObjectKey),
+    /// A SchedulerConfiguration is new or has changed.
+    Scheduler(ObjectName, Arc<SchedulerProfiles>),
+    /// A SchedulerConfiguration is gone.
+    SchedulerGone(ObjectName),
     /// A NodeOverlay is new or has changed.
     Overlay(Arc<Overlay>),
     /// A NodeOverlay is gone.
@@ -101,6 +110,10 @@ pub fn apply(delta: &Delta, to: &mut Snapshot) {
         Delta::AttachLimitsGone(node) => to.take_attach_limits(node),
         Delta::Namespace(name, labels) => to.put_namespace(name.clone(), Arc::clone(labels)),
         Delta::NamespaceGone(name) => to.take_namespace(name),
+        Delta::Service(key, selector) => to.put_service(key.clone(), Arc::clone(selector)),
+        Delta::ServiceGone(key) => to.take_service(key),
+        Delta::Scheduler(name, profiles) => to.put_scheduler(name.clone(), Arc::clone(profiles)),
+        Delta::SchedulerGone(name) => to.take_scheduler(name),
         Delta::Overlay(overlay) => to.put_overlay(overlay.name.clone(), Arc::clone(overlay)),
         Delta::OverlayGone(name) => to.take_overlay(name),
         Delta::Records(records) => to.records = Arc::clone(records),

@@ -2,6 +2,7 @@
 //!
 //! Every type here is a value, parsed once at the edge. [`Snapshot`] holds them with their indexes.
 
+pub mod buffer;
 pub mod bystander;
 pub mod claim;
 pub mod cloud;
@@ -12,12 +13,15 @@ pub mod node;
 pub mod pod;
 pub mod pool;
 pub mod record;
+pub mod spread_defaults;
 pub mod sweep;
 pub mod topology;
 pub mod volume;
 pub mod volume_needs;
 
+mod index;
 mod pending;
 mod snapshot;
 
-pub use snapshot::{NodeUsage, PendingShapes, Snapshot, Table};
+pub use index::{NodeUsage, PendingShapes};
+pub use snapshot::{Snapshot, Table};

@@ -164,6 +164,8 @@ pub enum PodOwner {
     Controller,
     /// The kubelet, from a file (mirror pod).
     Static,
+    /// Nobody: it is a chunk of room that a CapacityBuffer asks for, in a simulation.
+    Buffer,
 }
 
 /// Phase of a pod.
@@ -217,6 +219,10 @@ pub struct Pod {
     pub volumes: Vec<ObjectName>,
     /// The node that kube-scheduler makes room on for it by preemption.
     pub nominated: Option<NodeName>,
+    /// The profile of kube-scheduler that places it; `None` is the default one.
+    pub scheduler: Option<Arc<str>>,
+    /// A ReplicaSet, ReplicationController or StatefulSet made it, whose pods have the same labels.
+    pub of_set: bool,
     /// It asks for devices by ResourceClaims, which are not simulated.
     pub claims_devices: bool,
     /// Not all of it could be understood. It keeps its node in use, is never disrupted, and no node is made for it.
@@ -224,6 +230,36 @@ pub struct Pod {
 }
 
 impl Pod {
+    /// A pod without volumes that waits, as kube-scheduler has said, and is as old as time.
+    #[must_use]
+    pub fn waiting(key: ObjectKey, uid: Uid, shape: &Arc<PodShape>, owner: PodOwner) -> Self {
+        Self {
+            key,
+            uid,
+            shape: Arc::clone(shape),
+            owner,
+            created_at: Timestamp::UNIX_EPOCH,
+            started_at: None,
+            deleting_at: None,
+            node: None,
+            phase: PodPhase::Pending,
+            unschedulable: true,
+            do_not_disrupt: None,
+            volumes: Vec::new(),
+            nominated: None,
+            scheduler: None,
+            of_set: false,
+            claims_devices: false,
+            opaque: false,
+        }
+    }
+
+    /// The PersistentVolumeClaims that it uses.
+    pub fn claims(&self) -> impl Iterator<Item = ObjectKey> {
+        let namespace = &self.key.namespace;
+        self.volumes.iter().map(|name| ObjectKey { namespace: namespace.clone(), name: name.clone() })
+    }
+
     /// It has ended: it uses nothing.
     #[must_use]
     pub fn is_terminal(&self) -> bool {

@@ -1,7 +1,7 @@
 //! NodePools and AKSNodeClasses: which nodes may be made, and how?
 
 use super::pod::{Labels, Taint};
-use crate::names::{NodeClassName, NodePoolName, Uid};
+use crate::names::{ArmId, NodeClassName, NodePoolName, Uid};
 use crate::requirements::Requirements;
 use crate::resources::Resources;
 use jiff::SignedDuration;
@@ -132,6 +132,8 @@ pub struct NodeClass {
     pub max_pods: Option<u32>,
     /// Subnet for the nodes; `None` is the cluster's.
     pub subnet: Option<Arc<str>>,
+    /// Group of capacity reservations that its nodes may lie on.
+    pub reservations: Option<ArmId>,
     /// Encryption at the host is asked for.
     pub encryption_at_host: bool,
     /// vTPM or secure boot is asked for.
@@ -165,6 +167,7 @@ impl NodeClass {
             os_disk_gb: 128,
             max_pods: None,
             subnet: None,
+            reservations: None,
             encryption_at_host: false,
             trusted_launch: false,
             secure_boot: false,

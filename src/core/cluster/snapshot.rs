@@ -4,20 +4,22 @@
 //! decision after one event does not read twenty thousand pods; [`Snapshot::reindexed`] builds them anew, and a test
 //! holds the two against each other.
 
+use super::buffer::Buffer;
 use super::claim::Claim;
+use super::index::{Index, NodeUsage, PendingShapes, forget_name, learn_name};
 use super::inventory::Inventory;
 use super::node::Node;
-use super::pod::{Labels, Pod, PodShape};
+use super::pod::{Labels, Pod};
 use super::pool::{DaemonSet, NodeClass, NodePool};
 use super::record::Records;
+use super::spread_defaults::SchedulerProfiles;
 use super::sweep::Sweep;
 use super::volume::{AttachLimits, StorageClass, Volume, VolumeClaim};
 use crate::catalog::InstanceTypes;
 use crate::catalog::overlay::Overlay;
-use crate::facts::{Quota, Surroundings};
+use crate::facts::{Fact, Quota, Surroundings};
 use crate::names::{ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId};
 use crate::plan::{CommandKey, Pause};
-use crate::resources::Resources;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -88,19 +90,16 @@ impl<K: Ord + Clone, V> Table<K, V> {
     }
 }
 
-/// What the pods on a node use.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct NodeUsage {
-    /// Sum of requests of pods that have not ended.
-    pub requested: Resources,
-    /// Sum of requests of DaemonSet pods among them.
-    pub daemons: Resources,
-    /// The pods that have not ended.
-    pub pods: BTreeSet<ObjectKey>,
+impl<V> Table<ObjectKey, V> {
+    /// The rows of a namespace, in the order of their names.
+    pub fn of_namespace(&self, namespace: &Namespace) -> impl Iterator<Item = &Arc<V>> {
+        // No name comes before it.
+        let first = ObjectName::new("0").ok().map(|name| ObjectKey { namespace: namespace.clone(), name });
+        let from = first.into_iter().flat_map(|first| self.rows.range(first..));
+        let namespace = namespace.clone();
+        from.take_while(move |(key, _)| key.namespace == namespace).map(|(_, row)| row)
+    }
 }
-
-/// Provisionable pods by shape.
-pub type PendingShapes = BTreeMap<Arc<PodShape>, BTreeSet<ObjectKey>>;
 
 /// All that the deciders know at one instant.
 #[derive(Debug, Clone, Default)]
@@ -117,7 +116,10 @@ pub struct Snapshot {
     storage_classes: Table<ObjectName, StorageClass>,
     attach_limits: Table<NodeName, AttachLimits>,
     namespaces: Table<Namespace, Labels>,
+    services: Table<ObjectKey, Labels>,
+    schedulers: Table<ObjectName, SchedulerProfiles>,
     overlays: Table<ObjectName, Overlay>,
+    buffers: Table<ObjectKey, Buffer>,
     /// Instance types by AKSNodeClass, computed where class or catalogue changes.
     pub instance_types: BTreeMap<NodeClassName, InstanceTypes>,
     /// The durable records of sweeps.
@@ -130,22 +132,13 @@ pub struct Snapshot {
     pub pause: Pause,
     /// Azure's quotas of cores; `None` where they are not known, and then they stop nobody.
     pub quota: Option<Arc<Quota>>,
-    /// Room in subnets, and locks, as last known.
+    /// CapacityBuffers have not been read yet: which room is to be kept is not known.
+    pub buffers_unread: bool,
+    /// Room in subnets and reservations, and locks, as last known.
     pub surroundings: Arc<Surroundings>,
-    /// Grows when quota or instance types change: what had no place before may have one now.
+    /// Grows when quota, subnets, reservations or instance types change: what had no place before may have one now.
     facts_generation: u64,
     index: Index,
-}
-
-/// Names by provider id. For a while two may have the same: a Node that came back under another name.
-type ByProvider<N> = Arc<BTreeMap<ProviderId, BTreeSet<N>>>;
-
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Index {
-    usage: Arc<BTreeMap<NodeName, Arc<NodeUsage>>>,
-    pending: Arc<PendingShapes>,
-    node_by_provider: ByProvider<NodeName>,
-    claim_by_provider: ByProvider<ClaimName>,
 }
 
 /// Read access to a table, and its upsert and removal, for kinds without an index.
@@ -172,6 +165,7 @@ macro_rules! plain_table {
 impl Snapshot {
     plain_table!(pools, NodePoolName, NodePool, put_pool, take_pool, "NodePools");
     plain_table!(classes, NodeClassName, NodeClass, put_class, take_class, "AKSNodeClasses");
+    plain_table!(buffers, ObjectKey, Buffer, put_buffer, take_buffer, "CapacityBuffers");
     plain_table!(daemon_sets, ObjectKey, DaemonSet, put_daemon_set, take_daemon_set, "DaemonSets");
     plain_table!(sweeps, ObjectName, Sweep, put_sweep, take_sweep, "OrphanSweeps");
     plain_table!(volumes, ObjectName, Volume, put_volume, take_volume, "PersistentVolumes");
@@ -179,13 +173,17 @@ impl Snapshot {
     plain_table!(storage_classes, ObjectName, StorageClass, put_storage_class, take_storage_class, "StorageClasses");
     plain_table!(attach_limits, NodeName, AttachLimits, put_attach_limits, take_attach_limits, "CSINodes");
     plain_table!(namespaces, Namespace, Labels, put_namespace, take_namespace, "Namespaces, by their labels");
+    plain_table!(services, ObjectKey, Labels, put_service, take_service, "Services, by their selectors");
+    plain_table!(schedulers, ObjectName, SchedulerProfiles, put_scheduler, take_scheduler, "SchedulerConfigurations");
     plain_table!(overlays, ObjectName, Overlay, put_overlay, take_overlay, "NodeOverlays");
 
-    /// Grows with every change of what the needs of pods are read in: volumes and all about them, and namespaces.
+    /// Grows with every change of what the needs of pods are read in: volumes and all about them, namespaces, and what
+    /// default spread constraints are made of.
     #[must_use]
     pub fn needs_generation(&self) -> u64 {
         let volumes = self.volumes.generation + self.volume_claims.generation + self.storage_classes.generation;
-        volumes + self.attach_limits.generation + self.namespaces.generation
+        let spread = self.services.generation + self.schedulers.generation;
+        volumes + spread + self.attach_limits.generation + self.namespaces.generation
     }
 
     /// All pods.
@@ -196,11 +194,7 @@ impl Snapshot {
 
     /// The pods of a namespace.
     pub fn pods_of(&self, namespace: &Namespace) -> impl Iterator<Item = &Arc<Pod>> {
-        // No name comes before it.
-        let first = ObjectName::new("0").ok().map(|name| ObjectKey { namespace: namespace.clone(), name });
-        let from = first.into_iter().flat_map(|first| self.pods.rows.range(first..));
-        let namespace = namespace.clone();
-        from.take_while(move |(key, _)| key.namespace == namespace).map(|(_, pod)| pod)
+        self.pods.of_namespace(namespace)
     }
 
     /// All nodes, those that nobody manages too.
@@ -249,13 +243,25 @@ impl Snapshot {
         self.quota = quota;
     }
 
+    /// Learns what is around the node resource group.
+    pub fn learn_surroundings(&mut self, surroundings: Arc<Surroundings>) {
+        fn same<T: PartialEq>(old: Option<&Fact<T>>, new: Option<&Fact<T>>) -> bool {
+            old.map(|fact| &fact.value) == new.map(|fact| &fact.value)
+        }
+        let (old, new) = (&self.surroundings, &surroundings);
+        let same = same(old.subnets.as_ref(), new.subnets.as_ref())
+            && same(old.reservations.as_ref(), new.reservations.as_ref());
+        self.facts_generation += u64::from(!same);
+        self.surroundings = surroundings;
+    }
+
     /// Forgets the instance types of all classes, because the catalogue that they were made of has changed.
     pub fn forget_types(&mut self) {
         self.facts_generation += 1;
         self.instance_types.clear();
     }
 
-    /// Grows with every change of quota, catalogue or overlays.
+    /// Grows with every change of quota, room in subnets and reservations, catalogue or overlays.
     #[must_use]
     pub fn facts_generation(&self) -> u64 {
         self.facts_generation + self.overlays.generation
@@ -334,62 +340,6 @@ impl Snapshot {
     #[must_use]
     pub fn same_indexes(&self, other: &Self) -> bool {
         self.index == other.index
-    }
-}
-
-fn learn_name<N: Ord + Clone>(index: &mut ByProvider<N>, id: &ProviderId, name: &N) {
-    Arc::make_mut(index).entry(id.clone()).or_default().insert(name.clone());
-}
-
-fn forget_name<N: Ord + Clone>(index: &mut ByProvider<N>, id: &ProviderId, name: &N) {
-    let all = Arc::make_mut(index);
-    if let Some(names) = all.get_mut(id) {
-        names.remove(name);
-        if names.is_empty() {
-            all.remove(id);
-        }
-    }
-}
-
-impl Index {
-    fn learn_pod(&mut self, pod: &Pod) {
-        if let Some(node) = pod.node.as_ref().filter(|_| !pod.is_terminal()) {
-            let usage = Arc::make_mut(Arc::make_mut(&mut self.usage).entry(node.clone()).or_default());
-            usage.requested.add(&pod.shape.requests);
-            if pod.owner == super::pod::PodOwner::DaemonSet {
-                usage.daemons.add(&pod.shape.requests);
-            }
-            usage.pods.insert(pod.key.clone());
-        }
-        if pod.is_provisionable() {
-            let pending = Arc::make_mut(&mut self.pending);
-            pending.entry(Arc::clone(&pod.shape)).or_default().insert(pod.key.clone());
-        }
-    }
-
-    fn forget_pod(&mut self, pod: &Pod) {
-        if let Some(node) = pod.node.as_ref().filter(|_| !pod.is_terminal()) {
-            let all = Arc::make_mut(&mut self.usage);
-            if let Some(usage) = all.get_mut(node).map(Arc::make_mut) {
-                usage.requested.sub(&pod.shape.requests);
-                if pod.owner == super::pod::PodOwner::DaemonSet {
-                    usage.daemons.sub(&pod.shape.requests);
-                }
-                usage.pods.remove(&pod.key);
-                if usage.pods.is_empty() {
-                    all.remove(node);
-                }
-            }
-        }
-        if pod.is_provisionable() {
-            let pending = Arc::make_mut(&mut self.pending);
-            if let Some(keys) = pending.get_mut(&pod.shape) {
-                keys.remove(&pod.key);
-                if keys.is_empty() {
-                    pending.remove(&pod.shape);
-                }
-            }
-        }
     }
 }
 

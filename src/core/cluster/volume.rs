@@ -70,6 +70,8 @@ pub struct VolumeClaim {
     pub lost: bool,
     /// It is asked to go: no new pod gets it.
     pub deleting: bool,
+    /// Only one pod at a time may have it (access mode `ReadWriteOncePod`).
+    pub for_one_pod: bool,
     /// The node that kube-scheduler has chosen for its first pod, while the volume is being made.
     pub selected_node: Option<NodeName>,
 }

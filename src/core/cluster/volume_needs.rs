@@ -8,7 +8,7 @@ use super::Snapshot;
 use super::pod::Pod;
 use super::volume::{StorageClass, Volume, VolumeClaim};
 use crate::labels;
-use crate::names::{Namespace, NodeName, ObjectKey, ObjectName};
+use crate::names::{NodeName, ObjectKey, ObjectName};
 use crate::requirements::{Requirement, Requirements};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -72,6 +72,12 @@ pub enum VolumeTrouble {
          are there: name topology.kubernetes.io/zone in allowedTopologies"
     )]
     Topology(ObjectKey, ObjectName, Arc<str>),
+    /// Only one pod may have the claim, and another has it or comes before this one.
+    #[error(
+        "PersistentVolumeClaim {0} is for one pod (ReadWriteOncePod), and pod {1} has it or comes first: \
+         let that one end, or give each pod a claim of its own"
+    )]
+    InUse(ObjectKey, ObjectKey),
     /// The claim's volume can be used where those of the other claims cannot.
     #[error(
         "the volume of PersistentVolumeClaim {0} can be used nowhere that the pod's other volumes can: \
@@ -128,11 +134,7 @@ fn claims_of<'s>(
     snapshot: &'s Snapshot,
     pod: &'s Pod,
 ) -> impl Iterator<Item = Result<&'s VolumeClaim, VolumeTrouble>> + 's {
-    let key = |namespace: &Namespace, name: &ObjectName| ObjectKey { namespace: namespace.clone(), name: name.clone() };
-    pod.volumes.iter().map(move |name| {
-        let key = key(&pod.key.namespace, name);
-        snapshot.volume_claims().get(&key).map(Arc::as_ref).ok_or(VolumeTrouble::ClaimMissing(key))
-    })
+    pod.claims().map(|key| snapshot.volume_claims().get(&key).map(Arc::as_ref).ok_or(VolumeTrouble::ClaimMissing(key)))
 }
 
 /// Where the volume of a claim comes from.

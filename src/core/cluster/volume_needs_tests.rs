@@ -3,6 +3,7 @@
 use super::super::volume::{DISK_DRIVER, FILE_DRIVER, ReclaimPolicy, driver};
 use super::*;
 use crate::fixtures::{node, pod, running, shape};
+use crate::names::Namespace;
 use crate::names::Uid;
 
 fn name(text: &str) -> ObjectName {
@@ -28,6 +29,7 @@ fn claim(text: &str) -> VolumeClaim {
         class: None,
         lost: false,
         deleting: false,
+        for_one_pod: false,
         selected_node: None,
     }
 }

@@ -89,7 +89,7 @@ fn pods_to_move(snapshot: &Snapshot, node: &Node, now: Timestamp) -> Option<Vec<
             return None;
         }
         match pod.owner {
-            PodOwner::DaemonSet | PodOwner::Static => {}
+            PodOwner::DaemonSet | PodOwner::Static | PodOwner::Buffer => {}
             PodOwner::Nobody => return None,
             PodOwner::Controller => pods.push(Arc::clone(pod)),
         }

@@ -6,15 +6,19 @@
 
 use super::candidate::Candidate;
 use super::{BUDGET_RETRY, Budgets, DisruptionMemory, consolidates};
+use crate::ahead::ahead;
+use crate::catalog::CapacityType;
 use crate::cluster::Snapshot;
 use crate::cluster::pool::DisruptionReason;
+use crate::cushion::Kept;
 use crate::money::HourlyPrice;
-use crate::names::ClaimName;
+use crate::names::{ClaimName, NodeName};
 use crate::plan::{ClaimDraft, Command, Plan};
 use crate::provisioning::{Generations, ProvisionMemory, draft};
-use crate::scheduling::{Input, Market, MinValues, NewNode, schedule};
+use crate::scheduling::{Input, Market, NewNode, schedule};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
 
 /// Most simulations of one pass.
 const MOST_SIMULATIONS: usize = 20;
@@ -32,8 +36,12 @@ pub(super) struct Context<'a> {
     pub(super) seed: u64,
     /// How often disruption is considered.
     pub(super) every: SignedDuration,
-    /// What becomes of pods for which there is less variety than a pool asks for.
-    pub(super) min_values: MinValues,
+    /// How many candidates are looked at at once.
+    pub(super) threads: NonZeroUsize,
+    /// What may be bought, for whoever asks: it is made once.
+    pub(super) market: &'a dyn Fn() -> &'a Market,
+    /// The room that CapacityBuffers have.
+    pub(super) kept: &'a Kept,
 }
 
 /// What would become of a candidate.
@@ -46,7 +54,7 @@ enum Move {
 
 pub(super) fn consolidate(
     context: &Context<'_>,
-    found: &[Candidate<'_>],
+    (found, used): (&[Candidate<'_>], &[&Candidate<'_>]),
     memory: &mut DisruptionMemory,
     budgets: &mut Budgets<'_>,
     plan: &mut Plan,
@@ -59,16 +67,20 @@ pub(super) fn consolidate(
         return;
     }
     let sight = Generations::of(context.snapshot, &context.provision.unavailable);
-    let order = in_turn(context, found, memory, sight);
+    let gone = gone(found, plan);
+    let order = in_turn(context, used, memory, sight).into_iter().filter(|c| !gone.contains(&c.node.name));
+    let mut order: Vec<&Candidate<'_>> = order.collect();
     if order.is_empty() {
         return;
     }
     let more = order.len() > MOST_SIMULATIONS;
-    let market =
-        Market::new(context.snapshot, &context.provision.unavailable, context.now).with_min_values(context.min_values);
+    order.truncate(MOST_SIMULATIONS);
+    let market = (context.market)();
+    let (snapshot, kept) = (context.snapshot, context.kept);
+    let choices = ahead(context.threads, &order, |candidate| simulate(snapshot, kept, (market, &gone), candidate));
     let mut blocked = false;
-    for candidate in order.into_iter().take(MOST_SIMULATIONS) {
-        let Some(choice) = simulate(context, &market, candidate) else {
+    for (candidate, choice) in order.iter().zip(choices) {
+        let Some(choice) = choice else {
             memory.in_vain.insert(candidate.claim.name.clone(), (context.now, sight));
             continue;
         };
@@ -88,25 +100,36 @@ pub(super) fn consolidate(
     }
 }
 
+/// Nodes that go by this very pass: nobody's pods are moved there.
+fn gone(found: &[Candidate<'_>], plan: &Plan) -> BTreeSet<NodeName> {
+    let goes = |c: &&Candidate<'_>| {
+        plan.commands.iter().any(|planned| match &planned.command {
+            Command::DeleteClaim { claim, .. } => claim.name == c.claim.name,
+            _ => false,
+        })
+    };
+    found.iter().filter(goes).map(|c| c.node.name.clone()).collect()
+}
+
 /// No pod waits, but those that the last pass of provisioning found no place for: room that is free is no use to them.
 fn all_placed_or_hopeless(context: &Context<'_>) -> bool {
     let hopeless: BTreeSet<_> = context.provision.unplaced.iter().flat_map(|u| &u.pods).map(|p| &p.key).collect();
     context.snapshot.pending().values().flatten().all(|key| hopeless.contains(key))
 }
 
-/// Nodes with pods, those that have waited longest for their turn first, and then those with the most money per pod.
+/// Nodes with pods or with room that is kept, those that have waited longest for their turn first, and then those with the most money per pod.
 /// Those that this very sight has no use for are left out.
 fn in_turn<'c, 'a>(
     context: &Context<'_>,
-    found: &'c [Candidate<'a>],
+    used: &[&'c Candidate<'a>],
     memory: &mut DisruptionMemory,
     sight: Generations,
 ) -> Vec<&'c Candidate<'a>> {
     memory.in_vain.retain(|name, _| context.snapshot.claims().get(name).is_some());
     let last = |c: &Candidate<'_>| memory.in_vain.get(&c.claim.name);
     let open = |c: &&Candidate<'_>| last(c).is_none_or(|(_, seen)| *seen != sight);
-    let with_pods = found.iter().filter(|c| !c.is_empty() && consolidates(c.pool.disruption.policy));
-    let mut order: Vec<&Candidate<'_>> = with_pods.filter(open).collect();
+    let movable = used.iter().copied().filter(|c| consolidates(c.pool.disruption.policy));
+    let mut order: Vec<&Candidate<'_>> = movable.filter(open).collect();
     order.sort_by_key(|c| {
         let per_pod = i128::from(c.price.nanos()) / (1 + c.pods.len() as i128);
         (last(c).map(|(at, _)| *at), std::cmp::Reverse(per_pod), c.claim.name.clone())
@@ -114,21 +137,32 @@ fn in_turn<'c, 'a>(
     order
 }
 
-fn simulate(context: &Context<'_>, market: &Market, candidate: &Candidate<'_>) -> Option<Move> {
-    let without = BTreeSet::from([candidate.node.name.clone()]);
+fn simulate(
+    snapshot: &Snapshot,
+    kept: &Kept,
+    (market, gone): (&Market, &BTreeSet<NodeName>),
+    candidate: &Candidate<'_>,
+) -> Option<Move> {
+    let mut without = gone.clone();
+    without.insert(candidate.node.name.clone());
     let promised = BTreeMap::new();
-    let input = Input { snapshot: context.snapshot, market, without: &without, new_nodes: 1, promised: &promised };
-    let mut outcome = schedule(input, &candidate.pods);
-    if outcome.unplaced_pods() > 0 {
+    let input = Input { snapshot, market, without: &without, new_nodes: 1, promised: &promised };
+    let pods: Vec<_> = candidate.pods.iter().chain(&kept.chunks).cloned().collect();
+    let mut outcome = schedule(input, &pods);
+    if !kept.is_whole(&outcome) {
         return None;
     }
     let Some(mut node) = outcome.new.pop() else { return Some(Move::Delete) };
+    if candidate.capacity_type == CapacityType::Reserved {
+        // It is paid for: nothing saves money in its place.
+        return None;
+    }
     node.offerings.retain(|o| o.price < candidate.price);
     let best = node.offerings.first()?;
     if !market.has_variety(&node) {
         return None;
     }
-    let spot = crate::catalog::CapacityType::Spot;
+    let spot = CapacityType::Spot;
     if candidate.capacity_type == spot && best.key.capacity_type == spot {
         let sizes: BTreeSet<_> = node.offerings.iter().map(|o| &o.key.size).collect();
         let saves_half = best.price.nanos().saturating_mul(2) <= candidate.price.nanos();
@@ -145,7 +179,11 @@ fn act(context: &Context<'_>, candidate: &Candidate<'_>, choice: Move, memory: &
     match choice {
         Move::Delete => {
             let command = Command::DeleteClaim { claim: candidate.claim.reference(), category: "underutilized" };
-            plan.push(command, format!("its {pods} pods fit on other nodes, which saves {}/h", candidate.price));
+            let gain = match candidate.capacity_type {
+                CapacityType::Reserved => "leaves what is reserved to others".to_owned(),
+                CapacityType::Spot | CapacityType::OnDemand => format!("saves {}/h", candidate.price),
+            };
+            plan.push(command, format!("its {pods} pods fit on other nodes, which {gain}"));
         }
         Move::Replace(node, saving) => {
             let best = node.offerings.first().map(|o| o.key.to_string()).unwrap_or_default();

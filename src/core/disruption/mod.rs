@@ -14,12 +14,16 @@ pub use budget::{active, allowed};
 use crate::cluster::Snapshot;
 use crate::cluster::claim::Claim;
 use crate::cluster::pool::{ConsolidationPolicy, DisruptionReason};
+use crate::cushion::Kept;
 use crate::names::{ClaimName, NodePoolName};
 use crate::plan::{Command, CommandKey, Plan, Switch};
 use crate::provisioning::{Generations, ProvisionMemory};
+use crate::scheduling::Market;
 use crate::settings::{Mode, Settings};
 use candidate::{Candidate, candidates};
+use consolidate::{Context, consolidate};
 use jiff::{SignedDuration, Timestamp};
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How long a finding must hold before it is acted on, as in Karpenter.
@@ -64,12 +68,22 @@ pub fn disrupt(
         return plan;
     }
     memory.last = Some(now);
+    if snapshot.buffers_unread {
+        // A node without pods may be somebody's room.
+        plan.wake_at(now + settings.disruption_every);
+        return plan;
+    }
     let found = candidates(snapshot, provision, now, &mut plan);
     let mut budgets = Budgets::new(snapshot, now);
-    empty(&found, memory, &mut budgets, now, &mut plan);
-    let (every, min_values) = (settings.disruption_every, settings.min_values);
-    let context = consolidate::Context { snapshot, provision, now, seed, every, min_values };
-    consolidate::consolidate(&context, &found, memory, &mut budgets, &mut plan);
+    let market = OnceCell::new();
+    let new_market = || Market::new(snapshot, &provision.unavailable, now).with_min_values(settings.min_values);
+    let market = || market.get_or_init(new_market);
+    let kept = Kept::of(snapshot, market);
+    let (idle, used): (Vec<_>, Vec<_>) = found.iter().partition(|c| c.is_empty() && !kept.hosts.contains(&c.node.name));
+    empty(&idle, memory, &mut budgets, now, &mut plan);
+    let (every, threads) = (settings.disruption_every, settings.threads);
+    let context = Context { snapshot, provision, now, seed, every, threads, market: &market, kept: &kept };
+    consolidate(&context, (&found, &used), memory, &mut budgets, &mut plan);
     let touched = std::mem::take(&mut memory.touched);
     memory.found.retain(|name, _| touched.contains(name));
     plan
@@ -91,13 +105,13 @@ fn expire(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan) {
 
 /// Empty nodes go, within budgets.
 fn empty(
-    found: &[Candidate<'_>],
+    idle: &[&Candidate<'_>],
     memory: &mut DisruptionMemory,
     budgets: &mut Budgets<'_>,
     now: Timestamp,
     plan: &mut Plan,
 ) {
-    for candidate in found.iter().filter(|c| c.is_empty()) {
+    for candidate in idle {
         if !memory.holds(&candidate.claim.name, DisruptionReason::Empty, now, plan) {
             continue;
         }

@@ -1,17 +1,22 @@
 //! Disruption: which nodes go, when, and which are spared?
 
 use super::{DisruptionMemory, disrupt};
-use crate::catalog::CapacityType::{OnDemand, Spot};
+use crate::catalog::CapacityType::{OnDemand, Reserved, Spot};
 use crate::cluster::Snapshot;
 use crate::cluster::node::Node;
 use crate::cluster::pod::{DoNotDisrupt, PodOwner};
 use crate::cluster::pool::{Budget, BudgetNodes, DisruptionReason, NodePool};
-use crate::fixtures::{at, cluster, managed, node, offering, pod, pool, put, running, settings, shape};
+use crate::fixtures::{
+    Dice, at, cluster, managed, node, offering, only, pod, pool, pool_of, put, reserve, running, settings, shape,
+};
+use crate::labels;
 use crate::names::ClaimName;
 use crate::plan::{Command, Plan};
 use crate::provisioning::ProvisionMemory;
 use crate::scheduling::Target;
+use crate::settings::Settings;
 use jiff::SignedDuration;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 const SMALL: &str = "Standard_D2s_v5";
@@ -101,6 +106,14 @@ fn a_break_in_the_finding_starts_the_15_seconds_anew() {
 }
 
 #[test]
+fn no_pods_are_moved_to_a_node_that_goes_by_the_same_pass() {
+    let requirements = only(&[(labels::INSTANCE_TYPE, &[SMALL]), (labels::CAPACITY_TYPE, &["on-demand"])]);
+    let (mut snapshot, nodes) = nodes(&NodePool { requirements, ..pool("general") }, SMALL, 2);
+    snapshot.put_pod(running("p", &Arc::new(shape("a", 1000, 1)), &nodes[0]));
+    assert_eq!(wait(&snapshot, &mut DisruptionMemory::default(), 60).1, ["empty c01"]);
+}
+
+#[test]
 fn one_budget_counts_all_reasons_of_a_pass() {
     let mut careful = pool("general");
     careful.disruption.budgets = vec![Budget { nodes: BudgetNodes::Count(2), reasons: None, window: None }];
@@ -183,6 +196,23 @@ fn spot_is_replaced_by_spot_only_where_many_sizes_are_on_offer_or_half_is_saved(
 }
 
 #[test]
+fn what_is_reserved_takes_the_place_of_what_is_bought_and_nothing_takes_its_place() {
+    let both = pool_of("general", &["reserved", "on-demand"]);
+    for (own, left, replaced) in [(OnDemand, 1, true), (OnDemand, 0, false), (Reserved, 1, false)] {
+        let mut snapshot = cluster([both.clone()]);
+        // A smaller one would save money where money is saved at all; here the same size is all that holds the pod.
+        let (size, cpu) = if own == Reserved { (LARGE, 500) } else { (SMALL, 1_500) };
+        reserve(&mut snapshot, at(0), &[(SMALL, 1, 0, left)]);
+        let (claim, node) = managed("c00", &both, offering(size, 1, own));
+        snapshot.put_pod(running("p", &Arc::new(shape("a", cpu, 1)), &node));
+        put(&mut snapshot, (claim, node));
+        let found = wait(&snapshot, &mut DisruptionMemory::default(), 60).1;
+        let expected: Vec<String> = replaced.then(|| format!("create {SMALL}")).into_iter().collect();
+        assert_eq!(found, expected, "{own}, {left} left");
+    }
+}
+
+#[test]
 fn pods_that_refuse_or_that_nobody_brings_back_keep_their_node() {
     for refusing in [false, true] {
         let (mut snapshot, nodes) = nodes(&pool("general"), SMALL, 1);
@@ -232,4 +262,47 @@ fn every_node_has_its_turn_however_many_cannot_go() {
         seen.extend(words(&pass(&snapshot, &mut memory, now)));
     }
     assert!(seen.iter().any(|w| w == "underutilized small"), "{seen:?}");
+}
+
+/// Nodes of many sizes, full, half full and nearly empty; the pods of most may run nowhere else.
+fn worn(seed: u64) -> Snapshot {
+    let sizes = [SMALL, "Standard_D4s_v5", "Standard_D8s_v5", LARGE];
+    let general = pool("general");
+    let mut snapshot = cluster([general.clone()]);
+    let mut dice = Dice(seed + 1);
+    for n in 0..6 + dice.roll(20) {
+        let size = sizes[dice.roll(4)];
+        let (claim, node) = managed(&format!("c{n:02}"), &general, offering(size, 1 + dice.roll(3) as u8, OnDemand));
+        let mut shape = shape("a", 100 + 300 * dice.roll(6) as i64, 1);
+        if !dice.one_in(5) {
+            shape.selector = only(&[(labels::HOSTNAME, &[node.name.as_str()])]);
+        }
+        let shape = Arc::new(shape);
+        let pods: Vec<_> = (0..1 + dice.roll(4)).map(|p| running(&format!("p{n}-{p}"), &shape, &node)).collect();
+        put(&mut snapshot, (claim, node));
+        pods.into_iter().for_each(|pod| snapshot.put_pod(pod));
+    }
+    snapshot
+}
+
+#[test]
+fn however_many_threads_there_are_the_same_nodes_go() {
+    let (mut acted, mut in_vain) = (0, 0);
+    for seed in 0..40 {
+        let snapshot = worn(seed);
+        let passes = |threads| {
+            let settings = Settings { threads: NonZeroUsize::new(threads).unwrap(), ..settings() };
+            let mut memory = DisruptionMemory::default();
+            let mut pass = |now| disrupt(&snapshot, &mut memory, &ProvisionMemory::default(), &settings, at(now), 1);
+            let plans = [0, 10, 20].map(&mut pass);
+            (plans, memory)
+        };
+        let alone = passes(1);
+        acted += usize::from(alone.0.iter().any(|plan| !plan.commands.is_empty()));
+        in_vain += alone.1.in_vain.len();
+        for threads in [2, 3, 8, 64] {
+            assert_eq!(passes(threads), alone, "seed {seed}, {threads} threads");
+        }
+    }
+    assert!(acted > 20 && in_vain > 100, "{acted} clusters changed, {in_vain} nodes looked at in vain");
 }

@@ -18,13 +18,16 @@ pub enum FactKind {
     Images,
     /// Addresses of subnets.
     Subnets,
+    /// Capacity reservations.
+    Reservations,
     /// Locks.
     Locks,
 }
 
 impl FactKind {
     /// All of them, those that decisions need most first.
-    pub const ALL: [Self; 6] = [Self::Sizes, Self::Quota, Self::Prices, Self::Subnets, Self::Locks, Self::Images];
+    pub const ALL: [Self; 7] =
+        [Self::Sizes, Self::Quota, Self::Prices, Self::Subnets, Self::Reservations, Self::Locks, Self::Images];
 
     /// A word for metrics, logs and the published object.
     #[must_use]
@@ -35,19 +38,21 @@ impl FactKind {
             Self::Prices => "prices",
             Self::Images => "images",
             Self::Subnets => "subnets",
+            Self::Reservations => "reservations",
             Self::Locks => "locks",
         }
     }
 
     /// How often it is asked. Sizes and prices: as karpenter-provider-azure does (12 h each). Quota: there 10 min; here
-    /// 2 min, because a VM that runs is counted twice until Azure is asked again. Subnets: there 3 min. Locks: 5 min,
+    /// 2 min, because a VM that runs is counted twice until Azure is asked again; reservations as often, for the same
+    /// reason. Subnets: there 3 min. Locks: 5 min,
     /// so that a lock that a person lifts is seen soon. Images: AKS publishes weekly, there they are cached for 3 days;
     /// here 12 h.
     #[must_use]
     pub fn period(self) -> SignedDuration {
         match self {
             Self::Sizes | Self::Prices | Self::Images => SignedDuration::from_hours(12),
-            Self::Quota => SignedDuration::from_mins(2),
+            Self::Quota | Self::Reservations => SignedDuration::from_mins(2),
             Self::Subnets => SignedDuration::from_mins(3),
             Self::Locks => SignedDuration::from_mins(5),
         }
@@ -166,7 +171,7 @@ mod tests {
         assert_eq!(asked.len(), FactKind::ALL.len());
         assert_eq!(asked[0], FactKind::Sizes);
         let next = book.next().unwrap();
-        assert_eq!(book.due(next), Some(FactKind::Quota));
+        assert!(matches!(book.due(next), Some(FactKind::Quota | FactKind::Reservations)));
         let wait = next.duration_since(start());
         let period = FactKind::Quota.period();
         assert!(wait >= period && wait <= period + period / 10, "{wait:?}");

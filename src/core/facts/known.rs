@@ -1,6 +1,6 @@
 //! What is known: all facts of one region together, and the catalogue that they make.
 
-use super::{ImageVersion, PriceList, PriceSheet, Quota, SizeListing};
+use super::{ImageVersion, PriceList, PriceSheet, Quota, ReservationRoom, SizeListing, SubnetRoom};
 use crate::catalog::{Month, OfferedSize, RegionCatalog};
 use crate::names::{ArmId, VmSize};
 use jiff::Timestamp;
@@ -30,47 +30,33 @@ pub struct Known {
     pub images: Option<Fact<BTreeMap<Arc<str>, ImageVersion>>>,
     /// Subnets that nodes are in.
     pub subnets: Option<Fact<Vec<SubnetRoom>>>,
+    /// Reservations of the groups that AKSNodeClasses name.
+    pub reservations: Option<Fact<Vec<ReservationRoom>>>,
     /// Locks of the node resource group, and of what is in it.
     pub locks: Option<Fact<Vec<Lock>>>,
 }
 
-/// Addresses of a subnet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SubnetRoom {
-    /// The subnet.
-    pub id: ArmId,
-    /// Addresses in use.
-    pub used: u64,
-    /// Addresses that can be used: without the five of each range that Azure keeps.
-    pub usable: u64,
-}
-
-/// What is known around the node resource group that a sweep goes by. Nothing of it proves anything: where it is not
-/// known, or old, a sweep keeps more or takes another order.
+/// What is known around the node resource group. Nothing of it proves anything: where it is not known, or old, a sweep
+/// keeps more or takes another order, and nodes are launched that Azure may refuse.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Surroundings {
     /// Addresses of the subnets that nodes are in.
-    pub subnets: Vec<SubnetRoom>,
+    pub subnets: Option<Fact<Vec<SubnetRoom>>>,
+    /// Reservations of the groups that AKSNodeClasses name.
+    pub reservations: Option<Fact<Vec<ReservationRoom>>>,
     /// Locks of the node resource group, and of what is in it.
     pub locks: Vec<Lock>,
 }
 
 impl Known {
-    /// What a sweep goes by.
+    /// What is around the node resource group.
     #[must_use]
     pub fn surroundings(&self) -> Surroundings {
         Surroundings {
-            subnets: self.subnets.as_ref().map(|fact| fact.value.clone()).unwrap_or_default(),
+            subnets: self.subnets.clone(),
+            reservations: self.reservations.clone(),
             locks: self.locks.as_ref().map(|fact| fact.value.clone()).unwrap_or_default(),
         }
-    }
-}
-
-impl SubnetRoom {
-    /// Addresses that are free.
-    #[must_use]
-    pub fn free(&self) -> u64 {
-        self.usable.saturating_sub(self.used)
     }
 }
 

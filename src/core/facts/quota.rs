@@ -169,6 +169,8 @@ impl Room {
     /// The quotas that a VM counts against: spot against its own alone, all others against family and region.
     fn places(&self, facts: &SizeFacts, capacity_type: CapacityType) -> [Option<usize>; 2] {
         match capacity_type {
+            // The reservation has taken its cores already.
+            CapacityType::Reserved => [None, None],
             CapacityType::Spot => [self.spot, None],
             CapacityType::OnDemand => [self.families.get(&facts.family).copied(), self.regional],
         }
@@ -178,7 +180,7 @@ impl Room {
 /// A NodeClaim of ours whose VM may be asked for, or was asked for, after Azure counted. One that was asked for just
 /// before, and does not run yet, is counted twice until Azure is asked again: that refuses a VM for a while, where the
 /// other way would send one into a refusal.
-fn is_in_flight(claim: &Claim, as_of: Timestamp) -> bool {
+pub(super) fn is_in_flight(claim: &Claim, as_of: Timestamp) -> bool {
     let asked_long_ago =
         claim.intent.as_ref().is_some_and(|intent| as_of.duration_since(intent.written_at) > COUNTED_AFTER);
     let uncounted = claim.status.launched.is_none_or(|at| at > as_of) && !asked_long_ago;

@@ -192,8 +192,14 @@ fn read_line(line: &SheetLine, columns: &[Option<usize>; 5]) -> Result<(Key, Ter
     };
     let region = named(0).and_then(|f| Region::new(f).map_err(|e| note(0, e.to_string())).ok());
     let size = named(1).and_then(|f| VmSize::new(f).map_err(|e| note(1, e.to_string())).ok());
-    let capacity_type =
-        named(2).and_then(|f| f.parse().map_err(|e: crate::catalog::CapacityTypeError| note(2, e.to_string())).ok());
+    // What is reserved has no price of its own: it is reckoned by the full one.
+    let capacity_type = named(2).and_then(|f| {
+        let found = CapacityType::FOR_SALE.into_iter().find(|c| c.as_str() == f);
+        if found.is_none() {
+            note(2, format!("capacity type {f:?}: must be on-demand or spot"));
+        }
+        found
+    });
     let filled = |column: usize| field(column).filter(|f| !f.is_empty());
     let term = match (filled(3), filled(4)) {
         (Some(price), None) => match HourlyPrice::parse_usd(price) {
@@ -296,13 +302,13 @@ mod tests {
     #[test]
     fn all_that_is_wrong_has_its_line_and_column() {
         let errors = sheet(
-            "West Europe,a,on-demand,0.1,\n*,*,cheap,0.1,\n*,*,spot,-1,\n*,*,spot,0,\n*,*,spot,,100\n*,*,spot,1,1\n\
+            "West Europe,a,on-demand,0.1,\n*,*,reserved,0.1,\n*,*,spot,-1,\n*,*,spot,0,\n*,*,spot,,100\n*,*,spot,1,1\n\
              *,*,spot,,\n*,*,spot,1,,x\n*,b,spot,1,\n*,b,spot,2,\n",
         )
         .unwrap_err();
         let expected = [
             "2: region: region \"West Europe\": must be lower-case letters and digits",
-            "3: capacityType: capacity type \"cheap\": must be on-demand or spot",
+            "3: capacityType: capacity type \"reserved\": must be on-demand or spot",
             "4: usdPerHour: amount \"-1\"",
             "5: usdPerHour: a price of nothing",
             "6: discountPercent: \"100\": must be at least 0 and below 100",

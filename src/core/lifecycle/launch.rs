@@ -125,9 +125,9 @@ impl LaunchScript {
         self.wanted.offering().is_some_and(|o| is_refused(&self.report.refused, &o.key))
     }
 
-    /// True when the size of the offering being tried is known. Of another nothing can be told to its kubelet.
+    /// True when the offering being tried is known. Of another nothing can be told to its kubelet.
     fn is_known(&self) -> bool {
-        self.wanted.offering().is_some_and(|o| self.wanted.size(&o.key.size).is_some())
+        self.wanted.offering().is_some_and(|o| self.wanted.is_known(o))
     }
 
     /// The VM of an earlier run, if there is one.

@@ -35,6 +35,7 @@ fn script(offerings: Vec<PlannedOffering>) -> MachineScript {
         os_disk_gb: 128,
         security: Default::default(),
         subnet: None,
+        reservation: None,
     };
     let sizes = cluster([pool("general")]).instance_types.values().next().unwrap().clone();
     MachineScript::new(launch, sizes, machine_id(&ArmId::new(POOL).unwrap(), &claim().name))
@@ -202,6 +203,7 @@ fn terminating_deletes_the_machine_of_this_claim_and_of_no_other() {
         nic: ArmId::new("/subscriptions/s/n").unwrap(),
         os_disk: ArmId::new("/subscriptions/s/d").unwrap(),
         machine: Some(machine_id(&ArmId::new(POOL).unwrap(), &claim().name)),
+        reservation: None,
         written_at: start(),
         refused: 0,
         operation: None,

@@ -141,6 +141,8 @@ impl Stepper<'_> {
                 vtpm: class.vtpm,
             },
             subnet: class.subnet.as_deref().and_then(|id| ArmId::new(id).ok()),
+            // A Machine of AKS lies on none.
+            reservation: class.reservations.clone().filter(|_| self.settings.machines.is_none()),
         };
         self.plan.push(Command::Launch(Box::new(launch)), format!("{again}{best}"));
     }

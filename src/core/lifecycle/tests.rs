@@ -1,14 +1,15 @@
 //! Lifecycle: phases as a table, scripts stepped by hand, and draining.
 
 use super::{LaunchScript, LifecycleMemory, Phase, TerminateScript, lifecycle};
-use crate::catalog::CapacityType::{OnDemand, Spot};
+use crate::catalog::CapacityType::{OnDemand, Reserved, Spot};
 use crate::cluster::Snapshot;
 use crate::cluster::claim::{Claim, LaunchFailure};
 use crate::cluster::cloud::{CloudResource, Detail, Nic, ProvisioningState, ResourceKind, Tags, Vm};
 use crate::cluster::naming::resource_ids;
 use crate::cluster::pod::DoNotDisrupt;
 use crate::fixtures::{
-    at, claim, cluster, group, intent, managed, node, offering, pool, put, running, settings, shape, start,
+    at, claim, cluster, group, intent, managed, node, offering, pool, put, reservation_group, running, settings, shape,
+    start,
 };
 use crate::labels;
 use crate::names::ArmId;
@@ -36,6 +37,7 @@ fn script(claim: &Claim) -> LaunchScript {
         os_disk_gb: 128,
         security: Default::default(),
         subnet: None,
+        reservation: None,
     };
     let sizes = cluster([pool("general")]).instance_types.values().next().unwrap().clone();
     LaunchScript::new(launch, sizes, Law::whole())

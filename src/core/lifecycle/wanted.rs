@@ -1,7 +1,7 @@
 //! What a launch wants: which of the planned offerings is being tried, and what follows from it for VM, kubelet and claim?
 
 use super::Sizes;
-use crate::catalog::{InstanceType, Offering, OfferingKey, node_labels};
+use crate::catalog::{CapacityType, InstanceType, Offering, OfferingKey, node_labels};
 use crate::cluster::claim::{LaunchFailure, LaunchIntent, PlannedOffering};
 use crate::cluster::cloud::Tags;
 use crate::cluster::naming::resource_ids;
@@ -39,9 +39,9 @@ impl Wanted {
         self.sizes.iter().find(|t| t.facts.name == *name).map(Arc::as_ref)
     }
 
-    /// The first offering from this place on of a known size that fits.
+    /// The first offering from this place on that is known and fits.
     pub(super) fn next(&self, from: usize, fits: impl Fn(&PlannedOffering) -> bool) -> Option<usize> {
-        let open = |o: &PlannedOffering| self.size(&o.key.size).is_some() && fits(o);
+        let open = |o: &PlannedOffering| self.is_known(o) && fits(o);
         self.launch.offerings.iter().enumerate().skip(from).find(|(_, o)| open(o)).map(|(place, _)| place)
     }
 
@@ -59,6 +59,26 @@ impl Wanted {
         KubeletSpec { labels, max_pods: u32::try_from(size.capacity.pods).unwrap_or(u32::MAX) }
     }
 
+    /// The group whose capacity the offering being tried is; where an earlier run has written one for it, that one.
+    pub(super) fn reservation(&self) -> Option<&ArmId> {
+        self.reservation_of(self.offering()?)
+    }
+
+    fn reservation_of(&self, offering: &PlannedOffering) -> Option<&ArmId> {
+        if offering.key.capacity_type != CapacityType::Reserved {
+            return None;
+        }
+        let intended = self.launch.intent.as_ref().filter(|intent| intent.offering.key == offering.key);
+        intended.and_then(|intent| intent.reservation.as_ref()).or(self.launch.reservation.as_ref())
+    }
+
+    /// True when an offering can be asked for: its size is known, and its group if it is reserved. Without the group it
+    /// would be bought at the full price.
+    pub(super) fn is_known(&self, offering: &PlannedOffering) -> bool {
+        let has_group = offering.key.capacity_type != CapacityType::Reserved || self.reservation_of(offering).is_some();
+        has_group && self.size(&offering.key.size).is_some()
+    }
+
     /// Writes the intent for the offering being tried; `None` where there is none.
     pub(super) fn intend(
         &self,
@@ -73,6 +93,7 @@ impl Wanted {
             nic: ids.nic,
             os_disk: ids.os_disk,
             machine,
+            reservation: self.reservation().cloned(),
             written_at,
             refused: u32::try_from(self.place).unwrap_or(u32::MAX),
             operation,

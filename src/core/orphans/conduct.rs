@@ -5,7 +5,7 @@ use super::*;
 use crate::cluster::cloud::{CloudResource, Detail, DiskState, ResourceKind};
 use crate::cluster::sweep::{Approval, Sweep, SweepMode};
 use crate::cluster::volume::ReclaimPolicy;
-use crate::facts::{SubnetRoom, Surroundings};
+use crate::facts::{Fact, SubnetRoom, Surroundings};
 use crate::labels;
 use crate::names::{ArmId, ObjectName};
 use crate::ports::CloudErrorCode;
@@ -85,10 +85,11 @@ fn nics_of_the_subnet_with_the_fewest_free_addresses_go_first() {
     }
     let room = |name: &str, used| {
         let Detail::Nic(nic) = nic_in("x", Some(name)).detail else { panic!("a NIC") };
-        SubnetRoom { id: nic.subnet.unwrap(), used, usable: 251 }
+        SubnetRoom { id: nic.subnet.unwrap(), used, usable: 251, is_default: false }
     };
-    let subnets = vec![room("wide", 100), room("tight", 240), room("full", 251)];
-    world.snapshot.surroundings = Arc::new(Surroundings { subnets, locks: Vec::new() });
+    let value = vec![room("wide", 100), room("tight", 240), room("full", 251)];
+    let subnets = Some(Fact { as_of: world.now, value });
+    world.snapshot.surroundings = Arc::new(Surroundings { subnets, ..Default::default() });
     world.run(MINUTES(40));
     assert_eq!(world.deleted_names(), ["d-full", "c-tight", "a-wide-0", "a-wide-1", "a-wide-2", "b-unknown"]);
 }

@@ -267,7 +267,7 @@ const PARTS: [Part; 11] = [
     ("lone-nic", |w, [_, card, _]| {
         let id = ArmId::new(format!("{}/providers/Microsoft.Authorization/locks/keep", card.id)).unwrap();
         let locks = vec![Lock { id, level: LockLevel::CanNotDelete, notes: None }];
-        w.snapshot.surroundings = Arc::new(Surroundings { subnets: Vec::new(), locks });
+        w.snapshot.surroundings = Arc::new(Surroundings { locks, ..Default::default() });
     }),
 ];
 

@@ -182,6 +182,7 @@ pub(super) fn intent(vm: &ArmId, nic: &ArmId, os_disk: &ArmId) -> LaunchIntent {
         nic: nic.clone(),
         os_disk: os_disk.clone(),
         machine: None,
+        reservation: None,
         written_at: start(),
         refused: 0,
         operation: None,

@@ -38,7 +38,8 @@ impl<'a> Order<'a> {
     /// The order for an inventory.
     pub(super) fn of(case: &Case<'a>) -> Self {
         let Case { inventory, records, surroundings, .. } = *case;
-        let free = surroundings.subnets.iter().map(|room| (&room.id, room.free())).collect();
+        let free =
+            surroundings.subnets.iter().flat_map(|fact| &fact.value).map(|room| (&room.id, room.free())).collect();
         let mut held = BTreeMap::new();
         for resource in super::links::rows(&inventory.cloud) {
             if let Detail::Nic(nic) = &resource.detail

@@ -117,6 +117,8 @@ pub struct Launch {
     pub security: Security,
     /// Subnet of its class; `None` is that of all nodes.
     pub subnet: Option<ArmId>,
+    /// Group of capacity reservations of its class.
+    pub reservation: Option<ArmId>,
 }
 
 /// Delete what was created for a NodeClaim that is being deleted.

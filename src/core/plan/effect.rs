@@ -199,6 +199,8 @@ pub struct VmSpec {
     pub premium_disk: bool,
     /// How it is protected.
     pub security: Security,
+    /// Group of capacity reservations whose capacity it takes, where its offering is reserved.
+    pub reservation: Option<ArmId>,
     /// Only where none of that name exists (`If-None-Match: *`); else `Conflict`.
     pub fresh: bool,
 }

@@ -3,7 +3,7 @@
 //! Each constraint of a pod is an [`Ask`] of a group that [`Topology`] counts.
 
 use super::axes::{AxisId, Domain, HOST};
-use super::group::GroupId;
+use super::group::{Counting, GroupId};
 use super::kinds::KindId;
 use super::topology::Topology;
 use crate::cluster::pod::PodShape;
@@ -55,6 +55,8 @@ pub(super) enum Unmet {
     Spread,
     Affinity,
     AntiAffinity,
+    /// The zone of a volume that they share.
+    Volume,
 }
 
 impl Topology {
@@ -122,6 +124,9 @@ impl Topology {
                 Ask::Near { .. } if here.is_some_and(|here| here > 0) => {}
                 // The first of its sort may go anywhere where there is a domain at all.
                 Ask::Near { group, want } if here.is_some() && self.may_begin(links, group, want) => {}
+                Ask::Near { .. } if matches!(group.identity.counting, Counting::Sharing(_)) => {
+                    return Some(Unmet::Volume);
+                }
                 Ask::Near { .. } => return Some(Unmet::Affinity),
                 Ask::Apart { .. } if here.is_none_or(|here| here == 0) => {}
                 Ask::Apart { .. } => return Some(Unmet::AntiAffinity),
@@ -166,10 +171,21 @@ impl Topology {
         shares.fold(ports, u32::min).max(1)
     }
 
-    /// True when a kind asks for the neighbourhood of other pods on an axis.
-    pub(super) fn wants_company(&self, kind: usize, axis: AxisId) -> bool {
-        let near = |ask: &&Ask| matches!(ask, Ask::Near { .. });
-        self.links[kind].asks.iter().filter(near).any(|ask| self.axis_of(ask.group()) == axis)
+    /// The domains where the pods are that a kind asks to be near to; `None` where there are none that it asks for, or where
+    /// it may be the first.
+    pub(super) fn company(&self, kind: usize, axis: AxisId) -> Option<Vec<Domain>> {
+        let links = &self.links[kind];
+        let near = links.asks.iter().filter_map(|ask| match *ask {
+            Ask::Near { group, want } if self.axis_of(group) == axis && !self.may_begin(links, group, want) => {
+                Some(&self.groups[group as usize])
+            }
+            _ => None,
+        });
+        // Only domains of the smallest group may be in all of them.
+        let smallest = near.clone().min_by_key(|group| group.counts.len())?;
+        let there =
+            (0..smallest.counts.len() as Domain).filter(|domain| near.clone().all(|group| group.at(*domain) > 0));
+        Some(there.collect())
     }
 
     /// The domains of `among` that a pod of a kind may go to, those with the fewest pods that its constraints count first;

@@ -8,6 +8,7 @@ use super::outcome::{Outcome, Target};
 use super::relax::{Wish, given_up, wishes};
 use super::size::{Size, SizeChoice};
 use super::solve::{Seat, Solver};
+use super::volumes::More;
 use super::why::of_pool;
 use crate::catalog::CapacityType;
 use crate::cluster::claim::Claim;
@@ -142,7 +143,9 @@ fn without(solver: &Solver, node: NodeId, kind: KindId, pods: usize) -> Option<S
     let (open, want) = (&solver.shop.nodes[node], solver.known.want(kind));
     let times = i64::try_from(pods).unwrap_or(i64::MAX);
     let requests = open.requests.minus(&want.requests.times(times));
-    let disks = open.disks.saturating_sub(want.disks.saturating_mul(u32::try_from(pods).unwrap_or(u32::MAX)));
+    // What others have too stays.
+    let own = want.disks - want.more.map_or(0, More::shared_disks);
+    let disks = open.disks.saturating_sub(own.saturating_mul(u32::try_from(pods).unwrap_or(u32::MAX)));
     let mut suiting = solver.shop.choices.each(open.choice).map(|(candidate, _)| candidate);
     suiting.find(|candidate| candidate.holds(&requests, disks)).map(Size::of)
 }
@@ -158,9 +161,13 @@ fn relaxed(solver: &Solver, kind: KindId) -> (usize, Vec<Wish>) {
 /// The labels of the places of pods that their neighbours or volumes decided.
 fn bonds(solver: &Solver, over: Over<'_>, kind: KindId, seats: &[(Seat, usize)]) -> Vec<Bond> {
     let shape = &solver.known.kinds.get(kind).shape;
-    let volumes = solver.known.kinds.told(kind).map(|told| told.volumes.places.as_slice()).unwrap_or_default();
     let mut asked = ties(shape);
-    asked.extend(volumes.iter().flat_map(|place| place.iter().map(|(key, _)| (Tie::Volume, Arc::clone(key)))));
+    if let Some(told) = solver.known.kinds.told(kind) {
+        let keys = told.volumes.places.iter().flat_map(|place| place.iter().map(|(key, _)| Arc::clone(key)));
+        let shares = told.volumes.more.iter().any(|more| !more.to_be_made.is_empty());
+        let zone = shares.then(|| labels::shared(labels::ZONE));
+        asked.extend(keys.chain(zone).map(|key| (Tie::Volume, key)));
+    }
     asked.sort();
     asked.dedup();
     let bond = |(tie, key): (Tie, Arc<str>)| {

@@ -6,13 +6,12 @@ use super::candidates::{Candidate, Offers, daemon_overhead, node_labels_accept};
 use super::filter::{FilterId, Filters, NodeFilter};
 use super::open::Want;
 use super::outcome::Target;
+use super::volumes::{Attached, Book, More};
 use crate::catalog::{InstanceType, OfferingKey};
 use crate::cluster::Snapshot;
 use crate::cluster::claim::Claim;
 use crate::cluster::node::Node;
 use crate::cluster::pod::HostPort;
-use crate::cluster::volume::DISK_DRIVER;
-use crate::cluster::volume_needs::disks_on;
 use crate::labels;
 use crate::names::{ClaimName, NodeName};
 use crate::resources::Resources;
@@ -28,6 +27,8 @@ struct Bin {
     ports: Vec<HostPort>,
     /// How many more data disks may be attached, where there is a limit.
     disks: Option<i64>,
+    /// What else of volumes there is to say of it.
+    attached: Attached,
     /// Pods placed here in this pass, by kind.
     placed: Vec<(u32, u32)>,
 }
@@ -55,7 +56,7 @@ pub(super) struct Bins {
 }
 
 impl Bins {
-    pub(super) fn new(input: Input<'_>, axes: &mut Axes) -> Self {
+    pub(super) fn new((input, book): (Input<'_>, &Book), axes: &mut Axes) -> Self {
         let snapshot = input.snapshot;
         let in_flight: Vec<&Arc<Claim>> = snapshot.claims().values().filter(|c| is_in_flight(c)).collect();
         let settling: BTreeSet<_> = in_flight.iter().filter_map(|c| c.status.provider_id.as_ref()).collect();
@@ -70,8 +71,8 @@ impl Bins {
             n.ready && !n.cordoned && n.deleting_at.is_none() && !moving && !input.without.contains(&n.name)
         };
         let nodes = snapshot.nodes().values().filter(usable);
-        let mut bins: Vec<Bin> = nodes.map(|n| node_bin(n, snapshot, axes)).collect();
-        bins.extend(in_flight.iter().filter_map(|c| claim_bin(c, input, axes)));
+        let mut bins: Vec<Bin> = nodes.map(|n| node_bin(n, (snapshot, book), axes)).collect();
+        bins.extend(in_flight.iter().filter_map(|c| claim_bin(c, (input, book), axes)));
         let zones = bins.iter().filter_map(|bin| bin.zone).collect();
         let mut all = Self { bins, zones, ..Self::default() };
         for (site, bin) in all.bins.iter().enumerate() {
@@ -189,9 +190,11 @@ impl Bins {
     pub(super) fn room_for(&self, site: usize, want: Want<'_>) -> i64 {
         let bin = &self.bins[site];
         let most = want.requests.times_in(&bin.free).unwrap_or(i64::MAX);
-        let most = match bin.disks.filter(|_| want.disks > 0) {
-            Some(left) => most.min(left.max(0) / i64::from(want.disks)),
-            None => most,
+        let most = match (bin.disks, want.more) {
+            (Some(left), None) if want.disks > 0 => most.min(left.max(0) / i64::from(want.disks)),
+            (_, None) => most,
+            (_, Some(more)) if bin.has_room_for(want.disks, more) => most.min(1),
+            (_, Some(_)) => 0,
         };
         match want.ports {
             [] => most,
@@ -205,7 +208,9 @@ impl Bins {
         let bin = &mut self.bins[site];
         bin.free.sub(&want.requests.times(i64::from(pods)));
         bin.ports.extend(want.ports.iter().cloned());
-        bin.disks = bin.disks.map(|left| left - i64::from(want.disks) * i64::from(pods));
+        let disks = want.more.map_or(want.disks, |more| want.disks - bin.attached.disks_of(more));
+        bin.disks = bin.disks.map(|left| left - i64::from(disks) * i64::from(pods));
+        want.more.into_iter().for_each(|more| bin.attached.take(more));
         match bin.placed.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, there)) => *there += pods,
             None => bin.placed.push((kind, pods)),
@@ -223,12 +228,19 @@ impl Bins {
             free: of.room.clone(),
             ports: offers.daemon_ports.clone(),
             disks: Some(i64::from(of.instance.facts.max_data_disks)),
+            attached: Attached::default(),
             placed: Vec::new(),
         });
     }
 }
 
 impl Bin {
+    /// True when volumes may be attached of which there is more to say than how many data disks.
+    fn has_room_for(&self, disks: u32, more: &More) -> bool {
+        let new = i64::from(disks - self.attached.disks_of(more));
+        (new == 0 || self.disks.is_none_or(|left| new <= left)) && self.attached.has_room_for(more)
+    }
+
     fn lets(&self, filter: &NodeFilter) -> bool {
         let (labels, taints) = match &self.promise {
             Promise::Node(node) => (filter.accepts_labels(&node.labels), &node.taints),
@@ -264,10 +276,9 @@ fn is_in_flight(claim: &Claim) -> bool {
     claim.deleting_at.is_none() && claim.status.launch_failed.is_none() && claim.status.initialized.is_none()
 }
 
-fn node_bin(node: &Arc<Node>, snapshot: &Snapshot, axes: &mut Axes) -> Bin {
+fn node_bin(node: &Arc<Node>, (snapshot, book): (&Snapshot, &Book), axes: &mut Axes) -> Bin {
     let usage = snapshot.usage(&node.name);
-    let limit = snapshot.attach_limits().get(&node.name).and_then(|limits| limits.of(DISK_DRIVER));
-    let attached = || disks_on(snapshot, &node.name).get(DISK_DRIVER).map_or(0, |disks| disks.len() as i64);
+    let (disks, attached) = book.on(snapshot, Some(&node.name), None);
     let free = usage.map_or_else(|| node.allocatable.clone(), |u| node.allocatable.minus(&u.requested));
     Bin {
         target: Target::Node(node.name.clone()),
@@ -275,14 +286,15 @@ fn node_bin(node: &Arc<Node>, snapshot: &Snapshot, axes: &mut Axes) -> Bin {
         zone: node.labels.get(labels::ZONE).map(|zone| axes.domain(ZONE, zone)),
         promise: Promise::Node(Arc::clone(node)),
         ports: Vec::new(),
-        disks: limit.map(|limit| i64::from(limit) - attached()),
+        disks,
+        attached,
         placed: Vec::new(),
     }
 }
 
 /// The bin of a claim in flight: the least room that any offering it may end on has, less daemons and pods that are
 /// bound to its node already. `None` when none of its offerings is known any more.
-fn claim_bin(claim: &Arc<Claim>, input: Input<'_>, axes: &mut Axes) -> Option<Bin> {
+fn claim_bin(claim: &Arc<Claim>, (input, book): (Input<'_>, &Book), axes: &mut Axes) -> Option<Bin> {
     let snapshot = input.snapshot;
     let changed = input.market.overlaid.changed(claim.spec.pool.as_ref());
     let types = changed.or_else(|| snapshot.instance_types.get(&claim.spec.class))?;
@@ -307,7 +319,8 @@ fn claim_bin(claim: &Arc<Claim>, input: Input<'_>, axes: &mut Axes) -> Option<Bi
     if let Some(usage) = node.and_then(|n| snapshot.usage(&n.name)) {
         free.sub(&usage.requested.minus(&usage.daemons));
     }
-    let least_disks = offerings.iter().map(|(instance, _)| instance.facts.max_data_disks).min();
+    let most = offerings.iter().map(|(instance, _)| instance.facts.max_data_disks).min();
+    let (disks, attached) = book.on(snapshot, node.map(|node| &node.name), most);
     let first = wanted.first().map(|key| &key.zone);
     let zone = first.filter(|z| wanted.iter().all(|key| key.zone == **z));
     Some(Bin {
@@ -316,7 +329,8 @@ fn claim_bin(claim: &Arc<Claim>, input: Input<'_>, axes: &mut Axes) -> Option<Bi
         free,
         zone: zone.map(|zone| axes.domain(ZONE, &zone.text())),
         ports: Vec::new(),
-        disks: least_disks.map(i64::from),
+        disks,
+        attached,
         placed: Vec::new(),
     })
 }

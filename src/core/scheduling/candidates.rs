@@ -2,14 +2,15 @@
 
 use super::Unavailable;
 use super::filter::NodeFilter;
+use super::outcome::NoReservation;
 use super::overlaid::Overlaid;
 use super::variants::{named, variants};
 use super::variety::{MinValues, least_of};
-use crate::catalog::{CapacityType, InstanceType, Offering, OfferingKey, SizeFacts};
+use crate::catalog::{CapacityType, InstanceType, Offering, OfferingKey, SizeFacts, names_reserved};
 use crate::cluster::Snapshot;
 use crate::cluster::pod::{HostPort, Labels, Taint};
 use crate::cluster::pool::NodePool;
-use crate::facts::Room;
+use crate::facts::{Addresses, Reservations, Room};
 use crate::labels;
 use crate::money::HourlyPrice;
 use crate::names::Zone;
@@ -26,11 +27,13 @@ pub(super) const MOST_ZONES: usize = 32;
 /// Place of a candidate among those of its pool.
 pub(super) type Place = u32;
 
-/// A VM size at a capacity type, in all zones where the pool may buy it.
+/// A VM size at a capacity type, in all zones where the pool may buy it; of what is reserved, in the one place where it is.
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) instance: Arc<InstanceType>,
     pub(super) capacity_type: CapacityType,
+    /// The place of its reservation among those that are counted.
+    pub(super) reserved: Option<usize>,
     /// Bits of the zones, by their place in [`Offers::zones`].
     pub(super) zones: u32,
     /// The lowest price over the zones.
@@ -64,6 +67,8 @@ pub(super) struct Offers {
     pub(super) daemon_ports: Vec<HostPort>,
     /// Fields of the class for which the pool buys nothing at all.
     pub(super) unhonoured: Option<Arc<str>>,
+    /// Why the pool has nothing, where it is to have nothing but what is reserved.
+    pub(super) unreserved: Option<NoReservation>,
 }
 
 /// What every pool may buy now, by weight, once for each variant of its labels: the same for all simulations of one Snapshot at one instant.
@@ -74,6 +79,10 @@ pub struct Market {
     pub(super) zones: Arc<[Zone]>,
     /// What Azure's quotas leave.
     pub(super) room: Room,
+    /// What is left of the subnets.
+    pub(super) addresses: Addresses,
+    /// What is left of reservations.
+    pub(super) reservations: Reservations,
     /// What becomes of pods for which there is less variety than a pool asks for.
     pub(super) min_values: MinValues,
     /// What NodeOverlays make of instance types.
@@ -95,6 +104,8 @@ impl Market {
         chosen: impl Fn(&NodePool) -> bool,
     ) -> Self {
         let (zones, named, overlaid) = (zones_of(snapshot), named(snapshot), Overlaid::of(snapshot));
+        let reservations = Reservations::of(snapshot, now);
+        let known = (snapshot, &reservations);
         let pools = snapshot.pools().values().filter(|pool| chosen(pool));
         let mut offers: Vec<Arc<Offers>> = pools
             .filter_map(|pool| Some((pool, overlaid.types(snapshot, pool)?)))
@@ -103,13 +114,14 @@ impl Market {
                     !unavailable.blocks(facts, &offering.zone, offering.capacity_type, now)
                 };
                 let offers =
-                    move |labels, zones| Arc::new(Offers::new((pool, labels), (types, zones), snapshot, available));
+                    move |labels, zones| Arc::new(Offers::new((pool, labels), (types, zones), known, available));
                 variants(pool, &named).into_iter().map(|labels| offers(labels, &zones)).collect::<Vec<_>>()
             })
             .collect();
         // Stable: the variants of a pool stay in their order.
         offers.sort_by_key(|o| (Reverse(o.pool.weight), o.pool.name.clone()));
-        Self { offers, zones, room: Room::of(snapshot, now), min_values: MinValues::default(), overlaid }
+        let (room, addresses) = (Room::of(snapshot, now), Addresses::of(snapshot, now));
+        Self { offers, zones, room, addresses, reservations, min_values: MinValues::default(), overlaid }
     }
 
     /// The same, where pods for which there is less variety than a pool asks for are dealt with in this way.
@@ -125,10 +137,11 @@ impl Offers {
     fn new(
         (pool, labels): (&Arc<NodePool>, Labels),
         (types, zones): (&[Arc<InstanceType>], &Arc<[Zone]>),
-        snapshot: &Snapshot,
+        (snapshot, reservations): (&Snapshot, &Reservations),
         available: impl Fn(&SizeFacts, &Offering) -> bool,
     ) -> Self {
         let mut candidates = Vec::new();
+        let may_reserve = pool.requirements.get(labels::CAPACITY_TYPE).is_some_and(names_reserved);
         for instance in types {
             if !pool.requirements.admits(&instance.requirements, |_| true) || !pool_keys_hold(pool, instance, &labels) {
                 continue;
@@ -138,19 +151,27 @@ impl Offers {
                 continue;
             }
             let room = instance.allocatable.minus(&daemons);
-            for capacity_type in CapacityType::ALL {
-                let of_type = instance.offerings.iter().filter(|o| o.capacity_type == capacity_type);
-                let bought = of_type.filter(|o| allowed(pool, o) && available(&instance.facts, o));
-                let mut mask = 0;
-                let mut price: Option<HourlyPrice> = None;
-                for offering in bought {
-                    mask |= zones.iter().position(|z| *z == offering.zone).map_or(0, |bit| 1 << bit);
+            let bit = |zone: &Zone| zones.iter().position(|z| z == zone).map_or(0, |bit| 1 << bit);
+            let bought = |o: &&Offering| allowed(pool, o) && available(&instance.facts, o);
+            let mut add = |capacity_type, reserved, zones, price| {
+                let (instance, room) = (Arc::clone(instance), room.clone());
+                candidates.push(Candidate { instance, capacity_type, reserved, zones, price, room });
+            };
+            // So many are reserved in each place: each is a candidate of its own.
+            let reserved = |o: &&Offering| may_reserve && o.capacity_type == CapacityType::Reserved;
+            for offering in instance.offerings.iter().filter(reserved).filter(bought) {
+                if let Some(place) = reservations.place(&pool.class, &instance.facts.name, &offering.zone) {
+                    add(CapacityType::Reserved, Some(place), bit(&offering.zone), offering.price);
+                }
+            }
+            for capacity_type in CapacityType::FOR_SALE {
+                let of_type = instance.offerings.iter().filter(|o| o.capacity_type == capacity_type).filter(bought);
+                let (mut mask, mut price): (u32, Option<HourlyPrice>) = (0, None);
+                for offering in of_type {
+                    mask |= bit(&offering.zone);
                     price = Some(price.map_or(offering.price, |p| p.min(offering.price)));
                 }
-                if let Some(price) = price {
-                    let (instance, room) = (Arc::clone(instance), room.clone());
-                    candidates.push(Candidate { instance, capacity_type, zones: mask, price, room });
-                }
+                price.into_iter().for_each(|price| add(capacity_type, None, mask, price));
             }
         }
         candidates.sort_by(|a, b| {
@@ -159,10 +180,11 @@ impl Offers {
         let class =
             snapshot.classes().get(&pool.class).filter(|class| types.is_empty() && !class.unhonoured.is_empty());
         let unhonoured = class.map(|class| Arc::from(class.unhonoured.join(", ")));
+        let unreserved = candidates.is_empty().then(|| unreserved(pool, snapshot, reservations)).flatten();
         let daemon_ports = daemon_ports(snapshot, &labels, &pool.taints);
         let (least, front) = (least_of(pool), Vec::new());
         let (pool, zones) = (Arc::clone(pool), Arc::clone(zones));
-        let mut offers = Self { pool, labels, zones, candidates, front, least, daemon_ports, unhonoured };
+        let mut offers = Self { pool, labels, zones, candidates, front, least, daemon_ports, unhonoured, unreserved };
         offers.front = offers.front_of(&offers.all(), |_| true);
         offers
     }
@@ -230,6 +252,22 @@ impl Offers {
     fn mask_of(&self, holds: impl Fn(&Zone) -> bool) -> u32 {
         self.zones.iter().enumerate().filter(|(_, z)| holds(z)).fold(0, |mask, (bit, _)| mask | 1 << bit)
     }
+}
+
+/// Why a pool that is to have nothing but what is reserved has nothing.
+fn unreserved(pool: &NodePool, snapshot: &Snapshot, reservations: &Reservations) -> Option<NoReservation> {
+    let asked = pool.requirements.get(labels::CAPACITY_TYPE)?;
+    let others = CapacityType::FOR_SALE.iter().any(|other| asked.allows(Some(other.as_str())));
+    if others || !names_reserved(asked) {
+        return None;
+    }
+    Some(match reservations.group(&pool.class) {
+        None => NoReservation::NoGroup(pool.class.clone()),
+        Some(group) if !reservations.knows(group) => NoReservation::Unknown(group.clone()),
+        // It is there: then something of it is refused, or is not what the pool asks for.
+        Some(_) if snapshot.instance_types.get(&pool.class).is_none_or(|types| types.is_empty()) => return None,
+        Some(group) => NoReservation::Unlike(group.clone()),
+    })
 }
 
 /// Requirements of the pool on well-known keys that this size does not have (a GPU name on a size without GPUs).

@@ -219,6 +219,9 @@ impl Choices {
         if load.disks > 0 || !load.needed.is_empty() {
             return self.cheapest_of_all(choice, from, load, (allowance, own));
         }
+        if own.is_none() && !allowance.has_place(&self.offers[self.get(choice).offers].pool) {
+            return None;
+        }
         loop {
             let Choice { offers, front, .. } = &self.all[choice as usize];
             let Offers { candidates, pool, .. } = &*self.offers[*offers];
@@ -279,11 +282,12 @@ impl Choices {
         Some(self.offers[*offers].candidates[next.0 as usize].price.nanos())
     }
 
-    /// Drops what may no longer be bought from the front, and those that it beat come to the fore.
+    /// Drops what there is no room for any more from the front, and those that it beat come to the fore. Whether there is a
+    /// place for one node more is not asked: nodes that have one may still become another candidate.
     fn renew_front(&mut self, choice: ChoiceId, allowance: &Allowance) {
         let Choice { offers, all, .. } = &self.all[choice as usize];
         let offers = &self.offers[*offers];
-        let front = offers.front_of(all, |candidate| allowance.allows(&offers.pool, candidate));
+        let front = offers.front_of(all, |candidate| allowance.has_room(&offers.pool, candidate));
         self.all[choice as usize].front = front;
     }
 

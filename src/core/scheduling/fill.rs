@@ -26,10 +26,13 @@ pub(super) enum Style {
 }
 
 /// A candidate filled with lots: pods taken of each.
+#[derive(Default)]
 pub(super) struct Fill {
     pub(super) taken: Vec<usize>,
     pub(super) zones: u32,
     value: i128,
+    /// What is left.
+    room: Resources,
 }
 
 /// Waiting pods that are alike.
@@ -145,74 +148,78 @@ impl Counter {
         self.lots.iter().map(|lot| worths.of(&lot.requests).max(1)).collect()
     }
 
-    /// The candidate that is best bought now.
+    /// The candidate that is best bought now. Two fills are made use of again and again: there may be thousands of nodes.
     fn best(&mut self, allowance: &Allowance) -> Option<(usize, Fill)> {
-        let mut best: Option<(usize, Fill)> = None;
+        let (mut best, mut fill, mut found) = (Fill::default(), Fill::default(), None);
         let mut looks = 0;
+        let waiting: Vec<usize> = (0..self.lots.len()).filter(|d| self.lots[*d].waiting > 0).collect();
         for &c in &self.front {
-            let filled = match self.style {
-                Style::Largest => self.fill_with_largest(c),
-                Style::Even => self.fill_evenly(c, &mut looks),
-            };
+            self.empty(c, &mut fill);
+            match self.style {
+                Style::Largest => self.fill_with_largest(c, &waiting, &mut fill),
+                Style::Even => self.fill_evenly(c, &mut fill, &mut looks),
+            }
             looks += self.lots.len() as u64;
-            let filled = Some(filled).filter(|fill| fill.value > 0 && self.has_variety(c, fill, allowance));
-            let Some(fill) = filled else { continue };
-            if best.as_ref().is_none_or(|(b, best)| self.beats((c, &fill), (*b, best))) {
-                best = Some((c, fill));
+            if fill.value > 0
+                && found.is_none_or(|b| self.beats((c, &fill), (b, &best)))
+                && self.has_variety(c, &fill, allowance)
+            {
+                std::mem::swap(&mut best, &mut fill);
+                found = Some(c);
             }
         }
         self.looks += looks;
-        best
+        Some((found?, best))
     }
 
-    fn fill_with_largest(&self, c: usize) -> Fill {
-        let (mut fill, mut room) = self.empty(c);
-        for d in 0..self.lots.len() {
-            let fits = self.fits(c, d, &fill, &room);
+    fn fill_with_largest(&self, c: usize, waiting: &[usize], fill: &mut Fill) {
+        for d in waiting {
+            let fits = self.fits(c, *d, fill);
             if fits > 0 {
-                self.take(d, fits, &mut fill, (c, &mut room));
+                self.take(*d, fits, fill, c);
             }
         }
-        fill
     }
 
-    fn fill_evenly(&self, c: usize, looks: &mut u64) -> Fill {
+    fn fill_evenly(&self, c: usize, fill: &mut Fill, looks: &mut u64) {
         let whole = &self.offers.candidates[c].room;
-        let (mut fill, mut room) = self.empty(c);
         let mut open: Vec<usize> = (0..self.lots.len()).collect();
         loop {
             *looks += open.len() as u64;
-            open.retain(|d| self.fits(c, *d, &fill, &room) > 0);
-            let likeness = |d: usize| likeness(&self.lots[d].requests, &room, whole);
+            open.retain(|d| self.fits(c, *d, fill) > 0);
+            let likeness = |d: usize| likeness(&self.lots[d].requests, &fill.room, whole);
             let Some(best) = open.iter().copied().max_by(|a, b| likeness(*a).total_cmp(&likeness(*b)).then(b.cmp(a)))
             else {
-                return fill;
+                return;
             };
             // A quarter of what would fit, so that few steps fill the node, and what is left is looked at again.
-            let pods = self.fits(c, best, &fill, &room).div_ceil(4);
-            self.take(best, pods, &mut fill, (c, &mut room));
+            let pods = self.fits(c, best, fill).div_ceil(4);
+            self.take(best, pods, fill, c);
         }
     }
 
-    fn empty(&self, c: usize) -> (Fill, Resources) {
+    /// Makes a fill that of a candidate with nothing on it.
+    fn empty(&self, c: usize, fill: &mut Fill) {
         let candidate = &self.offers.candidates[c];
-        let fill = Fill { taken: vec![0; self.lots.len()], zones: candidate.zones, value: 0 };
-        (fill, candidate.room.clone())
+        fill.taken.clear();
+        fill.taken.resize(self.lots.len(), 0);
+        fill.room.clone_from(&candidate.room);
+        (fill.zones, fill.value) = (candidate.zones, 0);
     }
 
     /// How many pods of a lot would go to a candidate that is filled so far.
-    fn fits(&self, c: usize, d: usize, fill: &Fill, room: &Resources) -> usize {
+    fn fits(&self, c: usize, d: usize, fill: &Fill) -> usize {
         let lot = &self.lots[d];
         let left = lot.waiting - fill.taken[d];
         if left == 0 || fill.zones & lot.accepted[c] == 0 {
             return 0;
         }
-        usize::try_from(lot.requests.times_in(room).unwrap_or(i64::MAX)).unwrap_or(0).min(left)
+        usize::try_from(lot.requests.times_in(&fill.room).unwrap_or(i64::MAX)).unwrap_or(0).min(left)
     }
 
-    fn take(&self, d: usize, pods: usize, fill: &mut Fill, (c, room): (usize, &mut Resources)) {
+    fn take(&self, d: usize, pods: usize, fill: &mut Fill, c: usize) {
         let lot = &self.lots[d];
-        room.sub(&lot.requests.times(pods as i64));
+        fill.room.sub_times(&lot.requests, pods as i64);
         fill.taken[d] += pods;
         fill.zones &= lot.accepted[c];
         fill.value += self.values[d] * pods as i128;

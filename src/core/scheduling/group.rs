@@ -2,6 +2,7 @@
 
 use super::axes::{AxisId, Domain, HOST};
 use super::filter::NodeFilter;
+use super::volumes::SharedId;
 use crate::cluster::Table;
 use crate::cluster::pod::{Labels, PodShape, PodTerm};
 use crate::names::Namespace;
@@ -23,6 +24,8 @@ pub(super) enum Counting {
     Meant(PodTerm),
     /// Pods that have this term of anti-affinity themselves.
     Owners(PodTerm),
+    /// Pods that have a volume which is still to be made, whatever they are.
+    Sharing(SharedId),
 }
 
 /// What tells one group from another.
@@ -65,6 +68,8 @@ pub(super) fn counts(namespaces: &Table<Namespace, Labels>, counting: &Counting,
         Counting::MeantByAll(terms) => terms.iter().all(means),
         Counting::Meant(term) => means(term),
         Counting::Owners(term) => shape.affinity.as_ref().is_some_and(|affinity| affinity.apart.contains(term)),
+        // A shape does not tell.
+        Counting::Sharing(_) => false,
     }
 }
 
@@ -76,6 +81,7 @@ impl Counting {
             Self::Selected(_, selector) => selector,
             Self::MeantByAll(terms) => terms.first().map_or(&ALL, |term| &term.selector),
             Self::Meant(term) | Self::Owners(term) => &term.selector,
+            Self::Sharing(_) => &ALL,
         }
     }
 }

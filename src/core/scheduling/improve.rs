@@ -13,7 +13,7 @@ use super::candidates::Offers;
 use super::choice::{ChoiceId, Narrowing};
 use super::fill::{Counter, Fill, Lot, Style};
 use super::kinds::{KindId, largest_first};
-use super::open::{Growth, NODE_MORE, NodeId, OpenNode, fullness};
+use super::open::{Growth, NODE_MORE, NodeId, OpenNode};
 use super::solve::{Seat, Solver};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub(super) fn improve(solver: &mut Solver) -> bool {
             if nodes.len() < 2 || work == 0 {
                 break;
             }
-            nodes.sort_by_cached_key(|(node, _)| (fullness_of(solver, *node), *node));
+            nodes.sort_by_cached_key(|(node, _)| solver.shop.spot(*node));
             let (some, rest) = every(nodes, stride, together);
             let is_new = tried.insert(some.iter().map(|(node, _)| *node).collect());
             let packed = is_new.then(|| pack(solver, &stock, (&some, &ranked), &mut work)).flatten();
@@ -117,12 +117,6 @@ fn likeness(solver: &mut Solver, node: NodeId) -> Option<Likeness> {
     let root = shop.choices.root(pool);
     let there = solver.shop.choices.narrow(root, Narrowing::Zones(zones), solver.known.names())?;
     Some(Likeness { pool, base: solver.counted_alike(there, best), domains })
-}
-
-/// How much of a node is used, in thousandths of its scarcest resource.
-fn fullness_of(solver: &Solver, node: NodeId) -> u32 {
-    let open = &solver.shop.nodes[node];
-    fullness(&open.requests, &solver.shop.choices.candidate(open.choice, open.best).room)
 }
 
 /// Packs the pods of some nodes anew, if that is cheaper and there is enough work left for it: the nodes that hold them

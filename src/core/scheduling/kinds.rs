@@ -7,9 +7,9 @@ use super::axes::{HOST, ZONE};
 use super::filter::{FilterId, Filters, NodeFilter};
 use super::relax::{Step, steps};
 use super::topology::Topology;
+use super::volumes::{More, Volumes};
 use crate::cluster::pod::{Pod, PodShape};
 use crate::labels;
-use crate::requirements::Requirements;
 use crate::resources::Resources;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -26,15 +26,8 @@ pub(super) struct Kind {
     pub(super) filter: FilterId,
     /// Data disks that are attached to its node.
     pub(super) disks: u32,
-}
-
-/// What the volumes of a pod ask of its node.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(super) struct Volumes {
-    /// One of these, if there are any.
-    pub(super) places: Vec<Requirements>,
-    /// Data disks that are attached to the node.
-    pub(super) disks: u32,
+    /// What more there is to say of its volumes.
+    pub(super) more: Option<Arc<More>>,
 }
 
 /// Kinds by number.
@@ -102,7 +95,8 @@ impl Kinds {
             learn(&step, shape);
             numbers.push(self.all.len());
             let filter = NodeFilter { avoids, ..NodeFilter::of(&step, &key.1.places) };
-            self.all.push(Kind { shape: step, filter: filters.number(filter), disks: key.1.disks });
+            let (disks, more) = (key.1.disks, key.1.more.clone());
+            self.all.push(Kind { shape: step, filter: filters.number(filter), disks, more });
         }
         let bare = numbers.last().copied().unwrap_or_default();
         let family = Family { bare, steps: numbers.into() };

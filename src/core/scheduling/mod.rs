@@ -33,6 +33,7 @@ mod place;
 mod relax;
 mod remedy;
 mod search;
+mod shelves;
 mod size;
 mod solve;
 mod standing;
@@ -41,6 +42,7 @@ mod topology;
 mod unavailable;
 mod variants;
 mod variety;
+mod volumes;
 mod waterfall;
 mod why;
 mod words;
@@ -49,7 +51,7 @@ pub use account::{Account, Accounts, Because, Bond, Fate, Place, Purchase, Stuck
 pub use bound::Cost;
 pub use candidates::Market;
 pub(crate) use candidates::claim_requirements;
-pub use outcome::{NewNode, Outcome, Placement, Target, Unplaced, WhyNot};
+pub use outcome::{NewNode, NoReservation, Outcome, Placement, Target, Unplaced, WhyNot};
 pub use overlaid::{Conflict, Overlaid, OverlayMemory};
 pub use relax::Wish;
 pub use remedy::{Change, Remedy};
@@ -63,14 +65,14 @@ pub use waterfall::{PoolStep, PoolWaterfall, StepWhat};
 
 use crate::cluster::Snapshot;
 use crate::cluster::pod::Pod;
-use crate::cluster::volume::DISK_DRIVER;
-use crate::cluster::volume_needs::{VolumeTrouble, volume_needs};
+use crate::cluster::spread_defaults::SpreadDefaults;
 use crate::names::{ClaimName, NodeName, ObjectKey};
-use kinds::{Demand, Volumes};
+use kinds::Demand;
 use solve::Solver;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use topology::Surprises;
+use volumes::{Book, Volumes};
 
 /// What is to be simulated.
 #[derive(Debug, Clone, Copy)]
@@ -115,18 +117,29 @@ struct Solved {
 }
 
 fn solve(input: Input<'_>, pods: &[Arc<Pod>]) -> Solved {
+    match SpreadDefaults::of(input.snapshot) {
+        Some(defaults) => {
+            let complete = |pod: &Arc<Pod>| defaults.complete(pod).unwrap_or_else(|| Arc::clone(pod));
+            attempt(input, &pods.iter().map(complete).collect::<Vec<_>>())
+        }
+        None => attempt(input, pods),
+    }
+}
+
+fn attempt(input: Input<'_>, pods: &[Arc<Pod>]) -> Solved {
     // Pods that are to be placed anew leave the place where they run now.
     let leaving: BTreeSet<&ObjectKey> = pods.iter().filter(|p| p.node.is_some()).map(|p| &p.key).collect();
     let is_topological = pods.iter().any(|pod| {
         let shape = &pod.shape;
         shape.affinity.is_some() || shape.preferences.is_some() || !shape.spread.is_empty()
     });
+    let book = Book::of(input, pods);
     let mut foreseen = Surprises::new();
     let mut attempts = 1..=MOST_ATTEMPTS;
     loop {
         attempts.next();
-        let mut solver = Solver::new(input, &leaving, is_topological, foreseen);
-        let (waiting, refused) = waiting(input, pods, &mut solver);
+        let mut solver = Solver::new((input, &book), &leaving, is_topological, foreseen);
+        let (waiting, refused) = waiting((input, &book), pods, &mut solver);
         let homeless = solver.solve(waiting);
         match solver.known.topology.surprises().filter(|_| !attempts.is_empty()) {
             Some(surprises) => foreseen = surprises,
@@ -151,10 +164,14 @@ type Refused = (Arc<Pod>, WhyNot);
 
 /// Pods that are to be placed, with what their volumes ask for, without those that keep the claim they were promised; and
 /// those that no node helps.
-fn waiting(input: Input<'_>, pods: &[Arc<Pod>], solver: &mut Solver) -> (Vec<(Arc<Pod>, Volumes)>, Vec<Refused>) {
+fn waiting(
+    (input, book): (Input<'_>, &Book),
+    pods: &[Arc<Pod>],
+    solver: &mut Solver,
+) -> (Vec<(Arc<Pod>, Volumes)>, Vec<Refused>) {
     let (mut waiting, mut refused) = (Vec::with_capacity(pods.len()), Vec::new());
     for pod in pods {
-        match volumes_of(input.snapshot, pod) {
+        match book.volumes_of(input.snapshot, pod) {
             _ if pod.claims_devices => refused.push((Arc::clone(pod), WhyNot::Devices)),
             Err(trouble) => refused.push((Arc::clone(pod), WhyNot::Volume(trouble))),
             Ok(volumes) => {
@@ -166,16 +183,6 @@ fn waiting(input: Input<'_>, pods: &[Arc<Pod>], solver: &mut Solver) -> (Vec<(Ar
         }
     }
     (waiting, refused)
-}
-
-/// What the volumes of a pod ask of its node, as far as nodes differ in it.
-fn volumes_of(snapshot: &Snapshot, pod: &Pod) -> Result<Volumes, VolumeTrouble> {
-    if pod.volumes.is_empty() {
-        return Ok(Volumes::default());
-    }
-    let needs = volume_needs(snapshot, pod)?;
-    let disks = needs.disks.get(DISK_DRIVER).map_or(0, |disks| disks.len() as u32);
-    Ok(Volumes { places: needs.alternatives, disks })
 }
 
 #[cfg(test)]

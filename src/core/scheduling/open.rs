@@ -6,9 +6,12 @@ use super::allowance::Allowance;
 use super::axes::{Axes, AxisId, Domain, ZONE};
 use super::candidates::{MOST_ZONES, Place};
 use super::choice::{ChoiceId, Choices, Next};
+use super::shelves::{Shelf, ShelfId, Shelves, Spot};
 use super::variety::{Load, MinValues};
+use super::volumes::{Attached, More};
 use crate::cluster::pod::HostPort;
 use crate::resources::Resources;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Number of an open node, in the order in which they were thought of.
@@ -50,8 +53,13 @@ pub(super) struct Shop {
     /// What becomes of pods for which there is less variety than a pool asks for.
     pub(super) min_values: MinValues,
     pub(super) nodes: Vec<OpenNode>,
+    /// Those that are not closed.
+    pub(super) shelves: Shelves,
     /// Ports that pods take on open nodes, where there are any.
     ports: Vec<(NodeId, HostPort)>,
+    /// What is attached to open nodes, of which there is more to say than how many data disks; and to any other.
+    attached: BTreeMap<NodeId, Attached>,
+    fresh: Attached,
     /// Open nodes that lie in each zone for certain.
     in_zone: Vec<u32>,
 }
@@ -61,12 +69,20 @@ pub(super) struct Shop {
 pub(super) struct Want<'a> {
     pub(super) requests: &'a Resources,
     pub(super) ports: &'a [HostPort],
+    /// Data disks, where no pod has them yet.
     pub(super) disks: u32,
+    /// What more there is to say of its volumes.
+    pub(super) more: Option<&'a More>,
     /// How many such pods may come to the same node, this one included.
     pub(super) in_view: u32,
 }
 
 impl<'a> Want<'a> {
+    /// True when it is nothing but what it asks for that decides whether there is room for a pod.
+    pub(super) fn is_plain(&self) -> bool {
+        self.ports.is_empty() && self.disks == 0 && self.more.is_none()
+    }
+
     fn next(&self) -> Next<'a> {
         Next { requests: self.requests, pods: self.in_view }
     }
@@ -90,7 +106,22 @@ impl Growth {
 
 impl Shop {
     pub(super) fn new(choices: Choices, allowance: Allowance, min_values: MinValues) -> Self {
-        Self { choices, allowance, min_values, nodes: Vec::new(), ports: Vec::new(), in_zone: vec![0; MOST_ZONES] }
+        Self {
+            choices,
+            allowance,
+            min_values,
+            nodes: Vec::new(),
+            shelves: Shelves::default(),
+            ports: Vec::new(),
+            attached: BTreeMap::new(),
+            fresh: Attached::default(),
+            in_zone: vec![0; MOST_ZONES],
+        }
+    }
+
+    /// The same, where new nodes take so many volumes.
+    pub(super) fn with_volumes(self, fresh: Attached) -> Self {
+        Self { fresh, ..self }
     }
 
     /// True when an open node of a choice takes one more pod without becoming another candidate, whatever ports it wants.
@@ -99,12 +130,24 @@ impl Shop {
         let candidate = self.choices.candidate(choice, *best);
         *before == choice
             && want.requests.times_beside(requests, &candidate.room) > 0
-            && disks + want.disks <= candidate.instance.facts.max_data_disks
+            && disks + self.new_disks(node, want) <= candidate.instance.facts.max_data_disks
     }
 
-    /// What it would cost at the least to make an open node larger for one more pod.
-    pub(super) fn least_growth(&self, node: NodeId, choice: ChoiceId, want: Want<'_>) -> Option<i64> {
-        let OpenNode { choice: before, best, .. } = self.nodes[node];
+    /// How full a node of a shelf would be at the least with one more pod; `None` when it cannot take it as it is.
+    pub(super) fn least_load(&self, shelf: ShelfId, (load, _): Spot, want: Want<'_>) -> Option<u32> {
+        let Shelf { choice, best, .. } = self.shelves.all[shelf];
+        let share = least_share(want.requests, &self.choices.candidate(choice, best).room);
+        load.checked_add(share).filter(|load| *load <= WHOLE)
+    }
+
+    /// What it would cost at the least to make an open node larger for one more pod, which is one candidate of a choice and
+    /// narrowed to another.
+    pub(super) fn least_growth(
+        &self,
+        (before, best): (ChoiceId, Place),
+        choice: ChoiceId,
+        want: Want<'_>,
+    ) -> Option<i64> {
         // One that is narrowed may become a candidate at the same price.
         let from = if before == choice { best + 1 } else { best };
         let more = self.choices.next_price(choice, from)? - self.choices.candidate(choice, best).price.nanos();
@@ -116,10 +159,12 @@ impl Shop {
         let open = &self.nodes[node];
         let (best, mut requests) = (open.best, open.requests.clone());
         requests.add(want.requests);
-        if !self.ports_are_free(node, want.ports) {
+        if !self.ports_are_free(node, want.ports)
+            || want.more.is_some_and(|more| !self.attached(node).has_room_for(more))
+        {
             return None;
         }
-        let disks = self.nodes[node].disks + want.disks;
+        let disks = self.nodes[node].disks + self.new_disks(node, want);
         let load = Load { requests: &requests, disks, needed: &self.nodes[node].needed };
         let fits = self.fits(node, choice, want) && self.choices.has_variety(choice, best, load, &self.allowance);
         let all = (load, want.next());
@@ -133,7 +178,8 @@ impl Shop {
     /// The cheapest new node of a pool for one pod, narrowed to `choice` for it: what it would be, and its price.
     pub(super) fn alone(&mut self, choice: ChoiceId, want: Want<'_>) -> Option<Growth> {
         let offers = self.choices.offers(self.choices.get(choice).offers);
-        if self.allowance.nodes == 0 || !HostPort::all_free(want.ports, &offers.daemon_ports) {
+        let has_room = want.more.is_none_or(|more| self.fresh.has_room_for(more));
+        if self.allowance.nodes == 0 || !has_room || !HostPort::all_free(want.ports, &offers.daemon_ports) {
             return None;
         }
         let needed = offers.needed(self.min_values);
@@ -162,11 +208,14 @@ impl Shop {
             is_closed: false,
         });
         self.settled(choice);
-        self.nodes.len() - 1
+        let node = self.nodes.len() - 1;
+        self.shelve(node);
+        node
     }
 
     /// Thinks of an open node no more: its pods go elsewhere.
     pub(super) fn close(&mut self, node: NodeId) {
+        self.unshelve(node);
         let OpenNode { choice, best, .. } = self.nodes[node];
         let offers = Arc::clone(self.choices.offers(self.choices.get(choice).offers));
         self.allowance.give_back(&offers, &offers.candidates[best as usize]);
@@ -187,6 +236,10 @@ impl Shop {
             *node = number.unwrap_or_default();
             number.is_some()
         });
+        let attached = std::mem::take(&mut self.attached).into_iter();
+        self.attached = attached.filter_map(|(node, attached)| Some((numbers[node]?, attached))).collect();
+        self.shelves = Shelves::default();
+        (0..self.nodes.len()).for_each(|node| self.shelve(node));
         numbers
     }
 
@@ -197,9 +250,27 @@ impl Shop {
         let load = Load { requests, disks: *disks, needed };
         let least = self.choices.cheapest(choice, 0, load, (&self.allowance, Some(best)));
         if let Some(least) = least.filter(|least| *least < best) {
+            self.unshelve(node);
             self.turn_into(node, choice, least);
             self.nodes[node].version += 1;
+            self.shelve(node);
         }
+    }
+
+    /// How full an open node is, and which.
+    pub(super) fn spot(&self, node: NodeId) -> Spot {
+        let OpenNode { choice, best, requests, .. } = &self.nodes[node];
+        (fullness(requests, &self.choices.candidate(*choice, *best).room), node)
+    }
+
+    fn shelve(&mut self, node: NodeId) {
+        let OpenNode { choice, best, .. } = self.nodes[node];
+        self.shelves.put((choice, best), self.spot(node));
+    }
+
+    fn unshelve(&mut self, node: NodeId) {
+        let OpenNode { choice, best, .. } = self.nodes[node];
+        self.shelves.take((choice, best), self.spot(node));
     }
 
     /// Makes an open node another candidate.
@@ -216,16 +287,22 @@ impl Shop {
 
     /// Puts pods on an open node, which becomes what it must for them.
     pub(super) fn put(&mut self, node: NodeId, growth: Growth, want: Want<'_>, pods: u32) {
+        self.unshelve(node);
+        let disks = self.new_disks(node, want);
+        if let Some(more) = want.more {
+            self.attached.entry(node).or_insert_with(|| self.fresh.clone()).take(more);
+        }
         let open = &mut self.nodes[node];
         let was = open.choice;
         open.requests.add(&want.requests.times(i64::from(pods)));
-        open.disks += want.disks * pods;
+        open.disks += disks * pods;
         open.version += 1;
         self.turn_into(node, growth.choice, growth.best);
         if self.choices.get(was).zones != self.choices.get(growth.choice).zones {
             self.settled(growth.choice);
         }
         self.ports.extend(want.ports.iter().map(|port| (node, port.clone())));
+        self.shelve(node);
     }
 
     /// The zone of an open node, once it has only one.
@@ -257,6 +334,20 @@ impl Shop {
         domains.first().copied().filter(|_| domains.len() == 1)
     }
 
+    /// What a new node takes of volumes, so far as its size does not decide.
+    pub(super) fn fresh(&self) -> &Attached {
+        &self.fresh
+    }
+
+    fn attached(&self, node: NodeId) -> &Attached {
+        self.attached.get(&node).unwrap_or(&self.fresh)
+    }
+
+    /// How many data disks would have to be attached to an open node for such a pod.
+    fn new_disks(&self, node: NodeId, want: Want<'_>) -> u32 {
+        want.more.map_or(want.disks, |more| want.disks - self.attached(node).disks_of(more))
+    }
+
     fn ports_are_free(&self, node: NodeId, ports: &[HostPort]) -> bool {
         let pool = self.choices.get(self.nodes[node].choice).offers;
         let daemons = self.choices.offers(pool).daemon_ports.iter();
@@ -276,9 +367,22 @@ fn only(zones: u32) -> Option<Domain> {
     zones.is_power_of_two().then(|| zones.trailing_zeros())
 }
 
-/// The greatest share of a room that is asked for, in thousandths.
-pub(super) fn fullness(requests: &Resources, room: &Resources) -> u32 {
-    let share = |need: i64, room: i64| if need > 0 { need.saturating_mul(1_000) / room.max(1) } else { 0 };
-    let shares = [share(requests.cpu_millis, room.cpu_millis), share(requests.memory, room.memory)];
-    shares.into_iter().max().and_then(|share| u32::try_from(share).ok()).unwrap_or(u32::MAX)
+/// What shares of a room are parts of.
+const WHOLE: u32 = 1_000;
+
+/// The greater share of a room that is asked for, of CPU and memory, in thousandths.
+fn fullness(requests: &Resources, room: &Resources) -> u32 {
+    shares(requests, room).into_iter().fold(0, u32::max)
+}
+
+/// The lesser share.
+fn least_share(requests: &Resources, room: &Resources) -> u32 {
+    shares(requests, room).into_iter().fold(u32::MAX, u32::min)
+}
+
+fn shares(requests: &Resources, room: &Resources) -> [u32; 2] {
+    [(requests.cpu_millis, room.cpu_millis), (requests.memory, room.memory)].map(|(need, room)| {
+        let share = if need > 0 { need.saturating_mul(WHOLE.into()) / room.max(1) } else { 0 };
+        u32::try_from(share).unwrap_or(u32::MAX)
+    })
 }

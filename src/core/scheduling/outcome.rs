@@ -3,8 +3,8 @@
 use crate::cluster::claim::PlannedOffering;
 use crate::cluster::pod::{Labels, Pod};
 use crate::cluster::volume_needs::VolumeTrouble;
-use crate::facts::QuotaShort;
-use crate::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, Zone};
+use crate::facts::{QuotaShort, ReservationShort, SubnetShort};
+use crate::names::{ArmId, ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, Zone};
 use crate::requirements::Incompatible;
 use crate::resources::Resources;
 use std::collections::BTreeMap;
@@ -88,6 +88,12 @@ pub enum WhyNot {
     Limit,
     /// Azure's quotas leave no room for any offering that would do; the one of the cheapest.
     Quota(QuotaShort),
+    /// What is reserved for the pool's nodes is used up, and it may buy nothing else; the cheapest.
+    Reservation(ReservationShort),
+    /// The pool may have nothing but what is reserved, and has nothing.
+    NoReservation(NoReservation),
+    /// The subnet of the pool's nodes has no address left.
+    Subnet(SubnetShort),
     /// The pool asks for so many values of a label (`minValues`), and of the offerings that would do there are fewer.
     MinValues {
         /// The label.
@@ -105,12 +111,70 @@ pub enum WhyNot {
     AntiAffinity,
     /// No node has this label, by which they spread or gather.
     TopologyKey(Arc<str>),
+    /// They have more volumes of a CSI driver than new nodes are known to take.
+    Attach {
+        /// The driver.
+        driver: Arc<str>,
+        /// How many each of them has.
+        asked: i64,
+        /// The least that a node of the cluster takes.
+        most: i64,
+    },
+    /// Other pods have a disk of theirs that is still to be made, and no node would be theirs in the zone where it will be.
+    SharedVolume,
     /// Something is wrong with their volumes that no node cures.
     Volume(VolumeTrouble),
     /// They claim devices, which are not simulated.
     Devices,
     /// The number of new nodes is limited, and used up.
     NewNodes,
+}
+
+/// Why a pool that may have nothing but what is reserved has nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoReservation {
+    /// Its AKSNodeClass names no group of reservations.
+    NoGroup(NodeClassName),
+    /// Nothing is known of the group, or what is known is old.
+    Unknown(ArmId),
+    /// Nothing in the group is what the pool asks for, or Azure has refused it lately.
+    Unlike(ArmId),
+}
+
+impl fmt::Display for NoReservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it may have reserved capacity alone, and ")?;
+        match self {
+            Self::NoGroup(class) => {
+                let key = crate::labels::RESERVATION_GROUP;
+                write!(f, "AKSNodeClass {class} names no group of it by the annotation {key}")
+            }
+            Self::Unknown(group) => {
+                write!(f, "nothing is known of group {}: is it there, and may napkeeper read it?", group.name())
+            }
+            Self::Unlike(group) => write!(
+                f,
+                "nothing in group {} satisfies its requirements, or Azure has lately refused what does",
+                group.name()
+            ),
+        }
+    }
+}
+
+impl Unplaced {
+    /// Why they have no place, for each pool.
+    pub fn reasons(&self) -> impl Iterator<Item = String> {
+        self.why.iter().map(|(pool, why)| match pool {
+            Some(pool) => format!("{pool}: {why}"),
+            None => why.to_string(),
+        })
+    }
+
+    /// The same in one line.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        self.reasons().collect::<Vec<_>>().join("; ")
+    }
 }
 
 impl fmt::Display for WhyNot {
@@ -130,6 +194,9 @@ impl fmt::Display for WhyNot {
             Self::TooLarge => f.write_str("no available offering is large enough"),
             Self::Limit => f.write_str("the pool's limits are reached"),
             Self::Quota(short) => write!(f, "{short}"),
+            Self::Reservation(short) => write!(f, "{short}"),
+            Self::NoReservation(why) => write!(f, "{why}"),
+            Self::Subnet(short) => write!(f, "{short}"),
             Self::MinValues { key, found, least } => {
                 write!(f, "the offerings that would do have {found} values of {key}, and minValues asks for {least}")
             }
@@ -137,6 +204,12 @@ impl fmt::Display for WhyNot {
             Self::Affinity => f.write_str("no node would be near to the pods that their affinity asks for"),
             Self::AntiAffinity => f.write_str("pod anti-affinity leaves no node and no zone"),
             Self::TopologyKey(key) => write!(f, "no node has the label {key}, by which they spread or gather"),
+            Self::Attach { driver, asked, most } => {
+                write!(f, "each has {asked} volumes of {driver}, and a node of this cluster takes {most} (CSINode)")
+            }
+            Self::SharedVolume => f.write_str(
+                "they share a disk that is still to be made with pods in another zone, and no node would be theirs there",
+            ),
             Self::Volume(trouble) => write!(f, "{trouble}"),
             Self::Devices => {
                 f.write_str("they claim devices (resourceClaims), which are not simulated: no node is made for them")

@@ -3,14 +3,14 @@
 //! Every pool is asked for all that stands in the way, one thing after the other as if those before it were settled. The
 //! pool where that is least is the nearest.
 
-use super::allowance::Allowance;
+use super::allowance::{Allowance, Barred};
 use super::candidates::{Candidate, Offers};
 use super::filter::NodeFilter;
 use super::open::Shop;
 use super::outcome::WhyNot;
 use crate::cluster::pod::{PodShape, Taint, TaintEffect, Toleration};
 use crate::cluster::pool::amount;
-use crate::facts::QuotaShort;
+use crate::facts::{QuotaShort, ReservationShort, SubnetShort};
 use crate::names::NodePoolName;
 use crate::requirements::Requirements;
 use crate::resources::Resources;
@@ -41,6 +41,10 @@ pub enum Change {
     RaiseLimit(Arc<str>, i64),
     /// Azure raises a quota.
     RaiseQuota(QuotaShort),
+    /// More is reserved, or the pool may buy on-demand too.
+    RaiseReservation(ReservationShort),
+    /// The subnet of the pool's nodes is widened, or addresses of it are freed.
+    WidenSubnet(SubnetShort),
     /// The pool may make nodes with this label, which the pod's volume needs: what is asked of it.
     Offer(Arc<str>, String),
     /// The pod prefers what it requires of its neighbours; which of it leaves no place.
@@ -55,7 +59,7 @@ impl Change {
             Self::Drop(_) | Self::RaiseLimit(..) | Self::Offer(..) => 2,
             Self::DropAffinity | Self::Soften(_) => 3,
             Self::AskAtMost(_, most) if *most > 0 => 4,
-            Self::RaiseQuota(_) => 8,
+            Self::RaiseQuota(_) | Self::RaiseReservation(_) | Self::WidenSubnet(_) => 8,
             Self::AskAtMost(..) => 16,
         }
     }
@@ -161,7 +165,7 @@ fn too_much(requests: &Resources, room: &Resources) -> Vec<Change> {
     short.map(|name| (amount(room, &name).max(0), name)).map(|(most, name)| Change::AskAtMost(name, most)).collect()
 }
 
-/// What limits and quotas would have to allow for the cheapest candidate, where they allow none.
+/// What limits, quotas, reservations and the subnet would have to allow for the cheapest candidate, where they allow none.
 fn beyond(offers: &Offers, allowance: &Allowance, candidates: &[&Candidate]) -> Vec<Change> {
     let pool = &offers.pool;
     if candidates.iter().any(|candidate| allowance.allows(pool, candidate)) {
@@ -178,6 +182,12 @@ fn beyond(offers: &Offers, allowance: &Allowance, candidates: &[&Candidate]) -> 
             changes.push(Change::RaiseLimit(Arc::clone(name), amount(&used.capacity, name).saturating_add(needed)));
         }
     }
-    changes.extend(allowance.room().short(&cheapest.instance.facts, cheapest.capacity_type).map(Change::RaiseQuota));
+    // What is reserved may be used up as long as something else can be bought.
+    let most = if cheapest.reserved.is_some() { candidates.len() } else { 1 };
+    changes.extend(allowance.barred(candidates.iter().copied().take(most)).map(|barred| match barred {
+        Barred::Quota(short) => Change::RaiseQuota(short),
+        Barred::Reservation(short) => Change::RaiseReservation(short),
+    }));
+    changes.extend(allowance.addresses().short(&pool.class).map(Change::WidenSubnet));
     changes
 }

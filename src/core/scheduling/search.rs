@@ -1,18 +1,29 @@
 //! Search: which open node takes the next pod of a kind at the least cost?
 //!
-//! All pods of a kind ask the same, and between two of them only the node that took the last one has changed. So every
-//! open node is looked at once for a kind, and then only those again that took a pod.
+//! All pods of a kind ask the same, and between two of them only nodes have changed that took a pod since. So every
+//! [shelf](super::shelves) is gone through once, the emptiest node first, as far as it may hold the best; and then only
+//! nodes that have changed are looked at.
 
 use super::axes::{AxisId, Domain, HOST, ZONE};
 use super::choice::{ChoiceId, Narrowing};
 use super::kinds::{Kind, KindId};
 use super::open::{Growth, NodeId, Shop, Want};
+use super::shelves::{ShelfId, Spot};
 use super::solve::Known;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// By cost, then by load, then by number; with the version of the node that it was worked out for.
 type Entry = Reverse<(i64, u32, NodeId, u32)>;
+
+/// What a place in a search leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Lead {
+    /// A node, as long as it is of this version.
+    Node(NodeId, u32),
+    /// What comes on a shelf, after this if that is given, narrowed to a choice.
+    Shelf(ShelfId, Option<Spot>, ChoiceId),
+}
 
 /// For how many nodes at the most it is worked out, for one pod, what it would cost to make them larger: those of which it
 /// may be least.
@@ -24,16 +35,16 @@ pub(super) struct Search {
     zone: Option<Domain>,
     /// Nodes whose cost is worked out.
     exact: BinaryHeap<Entry>,
-    /// Nodes that would have to be larger, by the least that this may cost.
-    rough: BinaryHeap<Entry>,
-    /// Open nodes that have been looked at.
-    seen: usize,
+    /// Shelves whose nodes may take a pod as they are, by how full the next one would be at the least.
+    fitting: BinaryHeap<Reverse<(u32, Lead)>>,
+    /// Nodes that would have to be larger, by the least that this may cost, the emptiest first.
+    rough: BinaryHeap<Reverse<(i64, u32, Lead)>>,
+    /// How much of the news of nodes has been looked at; nothing yet.
+    seen: Option<usize>,
     /// What a choice is narrowed to for this kind, by number, where that was asked.
     narrowed: Vec<Option<Option<ChoiceId>>>,
     /// Axes, other than hosts and zones, on which the place of these pods matters.
     labelled: Vec<AxisId>,
-    /// Room alone does not tell which nodes are open to the next pod.
-    fickle: bool,
     /// How many pods of the kind may come to one node.
     in_view: u32,
 }
@@ -43,17 +54,16 @@ impl Search {
     pub(super) fn new(kind: KindId, zone: Option<Domain>, known: &Known, pods: usize) -> Self {
         let axes = ZONE + 1..known.topology.axes.len();
         let labelled: Vec<AxisId> = axes.filter(|axis| known.topology.matters(kind, *axis)).collect();
-        let fickle = !labelled.is_empty() || known.topology.wants_company(kind, HOST);
         let in_view = known.topology.in_view(kind, pods);
         Self {
             kind,
             zone,
             exact: BinaryHeap::new(),
+            fitting: BinaryHeap::new(),
             rough: BinaryHeap::new(),
-            seen: 0,
+            seen: None,
             narrowed: Vec::new(),
             labelled,
-            fickle,
             in_view,
         }
     }
@@ -65,45 +75,47 @@ impl Search {
 
     /// The open node that takes a pod at the least cost, if that is at most so much.
     pub(super) fn best(&mut self, shop: &mut Shop, known: &Known, most: i64) -> Option<(NodeId, Growth)> {
-        let best = if self.fickle { self.best_of_all(shop, known) } else { self.best_known(shop, known, most) };
+        let hosts = known.topology.company(self.kind, HOST);
+        let best = match hosts {
+            Some(hosts) => self.best_of(hosts.into_iter().filter_map(|host| known.node_at(host)), shop, known),
+            // Room alone does not tell which nodes are open to the next pod.
+            None if !self.labelled.is_empty() => self.best_of(0..shop.nodes.len(), shop, known),
+            None => self.best_known(shop, known, most),
+        };
         best.filter(|(_, growth)| growth.cost <= most)
     }
 
     fn best_known(&mut self, shop: &mut Shop, known: &Known, most: i64) -> Option<(NodeId, Growth)> {
-        while self.seen < shop.nodes.len() {
-            self.look_at(self.seen, shop, known);
-            self.seen += 1;
-        }
+        self.catch_up(shop, known);
         let mut worked_out = 0;
         loop {
-            let known_cost = self.exact.peek().map_or(i64::MAX, |Reverse((cost, ..))| *cost);
-            match self.rough.peek() {
-                Some(Reverse((least, ..))) if *least <= most && *least < known_cost && worked_out < MOST_WORKED_OUT => {
-                    let Reverse((_, _, node, version)) = self.rough.pop()?;
-                    if shop.nodes[node].version == version {
-                        worked_out += 1;
-                        self.work_out(node, shop, known);
-                    } else {
-                        self.look_at(node, shop, known);
-                    }
-                    continue;
-                }
-                _ => {}
-            }
-            let Reverse((cost, _, node, version)) = *self.exact.peek()?;
-            if cost > most {
-                return None;
-            }
-            if shop.nodes[node].version != version {
-                self.exact.pop();
-                self.look_at(node, shop, known);
+            let (cost, load) = self.exact.peek().map_or((i64::MAX, 0), |Reverse((cost, load, ..))| (*cost, *load));
+            if let Some(Reverse((emptiest, _))) = self.fitting.peek()
+                && (0, *emptiest) <= (cost, load)
+            {
+                self.next_fitting(shop, known);
                 continue;
             }
-            // What keeps a pod from a host stays in its way: counts only grow.
-            match self.growth(node, shop, known) {
-                Some(growth) => return Some((node, growth)),
-                None => drop(self.exact.pop()),
+            if let Some(Reverse((least, ..))) = self.rough.peek()
+                && *least <= most
+                && *least < cost
+                && worked_out < MOST_WORKED_OUT
+            {
+                worked_out += usize::from(self.next_rough(shop, known));
+                continue;
             }
+            let Reverse((cost, _, node, version)) = *self.exact.peek()?;
+            if shop.nodes[node].version == version {
+                if cost > most {
+                    return None;
+                }
+                // What keeps a pod from a host stays in its way: counts only grow.
+                if let Some(growth) = self.growth(node, shop, known) {
+                    return Some((node, growth));
+                }
+            }
+            // It is gone, or it has changed and was looked at as news.
+            self.exact.pop();
         }
     }
 
@@ -117,23 +129,82 @@ impl Search {
         })
     }
 
-    fn best_of_all(&mut self, shop: &mut Shop, known: &Known) -> Option<(NodeId, Growth)> {
-        let growths = (0..shop.nodes.len()).filter_map(|node| Some((node, self.growth(node, shop, known)?)));
+    fn best_of(
+        &mut self,
+        nodes: impl Iterator<Item = NodeId>,
+        shop: &mut Shop,
+        known: &Known,
+    ) -> Option<(NodeId, Growth)> {
+        let growths = nodes.filter_map(|node| Some((node, self.growth(node, shop, known)?)));
         growths.min_by_key(|(node, growth)| (growth.cost, growth.load, *node))
     }
 
-    /// Notes a node. What it would cost to make it larger is worked out when no node takes the pod as it is.
-    fn look_at(&mut self, node: NodeId, shop: &mut Shop, known: &Known) {
-        let host = known.site_of(node);
-        if !known.topology.allows(self.kind, HOST, Some(host)) {
+    /// Looks at all shelves the first time, and then at the nodes that have changed since.
+    fn catch_up(&mut self, shop: &mut Shop, known: &Known) {
+        let from = self.seen.replace(shop.shelves.news.len());
+        let Some(from) = from else {
+            (0..shop.shelves.all.len()).for_each(|shelf| self.begin(shelf, shop, known));
             return;
+        };
+        for news in from..shop.shelves.news.len() {
+            let node = shop.shelves.news[news];
+            let Some(choice) = self.narrow(shop.nodes[node].choice, shop, known) else { continue };
+            if shop.fits(node, choice, self.want(known)) {
+                self.work_out(node, shop, known);
+            } else if self.is_open(node, known) {
+                let (load, lead) = (shop.spot(node).0, Lead::Node(node, shop.nodes[node].version));
+                let like = (shop.nodes[node].choice, shop.nodes[node].best);
+                let least = shop.least_growth(like, choice, self.want(known));
+                self.rough.extend(least.map(|cost| Reverse((cost, load, lead))));
+            }
         }
-        let Some(choice) = self.narrow(shop.nodes[node].choice, shop, known) else { return };
-        if shop.fits(node, choice, self.want(known)) {
-            self.work_out(node, shop, known);
-        } else {
-            let least = shop.least_growth(node, choice, self.want(known));
-            self.rough.extend(least.map(|cost| Reverse((cost, 0, node, shop.nodes[node].version))));
+    }
+
+    /// Begins with the emptiest node of a shelf.
+    fn begin(&mut self, shelf: ShelfId, shop: &mut Shop, known: &Known) {
+        let (before, best) = (shop.shelves.all[shelf].choice, shop.shelves.all[shelf].best);
+        let (Some(choice), Some(first)) = (self.narrow(before, shop, known), shop.shelves.all[shelf].after(None))
+        else {
+            return;
+        };
+        let lead = Lead::Shelf(shelf, None, choice);
+        let load = shop.least_load(shelf, first, self.want(known)).filter(|_| choice == before);
+        self.fitting.extend(load.map(|load| Reverse((load, lead))));
+        let least = shop.least_growth((before, best), choice, self.want(known));
+        self.rough.extend(least.map(|cost| Reverse((cost, first.0, lead))));
+    }
+
+    /// Looks at the next node of the shelf that may have the emptiest which takes a pod as it is.
+    fn next_fitting(&mut self, shop: &mut Shop, known: &Known) {
+        let Some(Reverse((_, Lead::Shelf(shelf, last, choice)))) = self.fitting.pop() else { return };
+        let Some(spot) = shop.shelves.all[shelf].after(last) else { return };
+        let Some(load) = shop.least_load(shelf, spot, self.want(known)) else { return };
+        self.fitting.push(Reverse((load, Lead::Shelf(shelf, Some(spot), choice))));
+        if shop.fits(spot.1, choice, self.want(known)) {
+            self.work_out(spot.1, shop, known);
+        }
+    }
+
+    /// Works out the next of the nodes that would have to be larger; says whether there was one.
+    fn next_rough(&mut self, shop: &mut Shop, known: &Known) -> bool {
+        match self.rough.pop() {
+            Some(Reverse((_, _, Lead::Node(node, version)))) => {
+                let is_open = shop.nodes[node].version == version && self.is_open(node, known);
+                if is_open {
+                    self.work_out(node, shop, known);
+                }
+                is_open
+            }
+            Some(Reverse((least, _, Lead::Shelf(shelf, last, choice)))) => {
+                let Some(spot) = shop.shelves.all[shelf].after(last) else { return false };
+                self.rough.push(Reverse((least, spot.0, Lead::Shelf(shelf, Some(spot), choice))));
+                let is_larger = self.is_open(spot.1, known) && !shop.fits(spot.1, choice, self.want(known));
+                if is_larger {
+                    self.work_out(spot.1, shop, known);
+                }
+                is_larger
+            }
+            None => false,
         }
     }
 
@@ -143,9 +214,13 @@ impl Search {
         }
     }
 
+    /// True when the pods there leave the host to this kind.
+    fn is_open(&self, node: NodeId, known: &Known) -> bool {
+        known.topology.allows(self.kind, HOST, Some(known.site_of(node)))
+    }
+
     fn growth(&mut self, node: NodeId, shop: &mut Shop, known: &Known) -> Option<Growth> {
-        let host = known.site_of(node);
-        if !known.topology.allows(self.kind, HOST, Some(host)) {
+        if !self.is_open(node, known) {
             return None;
         }
         let choice = self.narrow(shop.nodes[node].choice, shop, known)?;
@@ -187,7 +262,7 @@ impl Search {
 impl Known {
     /// What a pod of a kind takes of a node, whoever comes after it.
     pub(super) fn want(&self, kind: KindId) -> Want<'_> {
-        let Kind { shape, disks, .. } = self.kinds.get(kind);
-        Want { requests: &shape.requests, ports: &shape.ports, disks: *disks, in_view: 1 }
+        let Kind { shape, disks, more, .. } = self.kinds.get(kind);
+        Want { requests: &shape.requests, ports: &shape.ports, disks: *disks, more: more.as_deref(), in_view: 1 }
     }
 }

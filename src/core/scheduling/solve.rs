@@ -15,9 +15,10 @@ use super::choice::{ChoiceId, Choices, Narrowing};
 use super::filter::{FilterId, Filters, NodeFilter};
 use super::ground::Ground;
 use super::improve::improve;
-use super::kinds::{Demand, Family, KindId, Kinds, Volumes, order};
+use super::kinds::{Demand, Family, KindId, Kinds, order};
 use super::open::{NodeId, Shop};
 use super::topology::{Surprises, Topology};
+use super::volumes::{Book, Volumes};
 use crate::catalog::OfferingKey;
 use crate::cluster::pod::{Pod, PodShape, Taint, TaintEffect, Toleration};
 use crate::names::{ClaimName, ObjectKey};
@@ -65,7 +66,12 @@ impl Known {
     /// True when it is all the same to pods of a kind, and to all others, on which of several nodes they are.
     pub(super) fn is_free(&self, kind: KindId) -> bool {
         let want = self.want(kind);
-        want.ports.is_empty() && want.disks == 0 && !self.topology.matters(kind, HOST)
+        want.is_plain() && !self.topology.matters(kind, HOST)
+    }
+
+    /// The open node at a site, if one is there.
+    pub(super) fn node_at(&self, site: Domain) -> Option<NodeId> {
+        (site as usize).checked_sub(self.bins)
     }
 
     /// The site of an open node.
@@ -78,20 +84,21 @@ impl Solver {
     /// A simulation before its first pod. `leaving` are pods that run and are to be placed anew; `foreseen` are domains that
     /// an earlier attempt came upon.
     pub(super) fn new(
-        input: Input<'_>,
+        (input, book): (Input<'_>, &Book),
         leaving: &BTreeSet<&ObjectKey>,
         is_topological: bool,
         foreseen: Surprises,
     ) -> Self {
         let mut axes = Axes::new(&input.market.zones);
-        let bins = Bins::new(input, &mut axes);
+        let bins = Bins::new((input, book), &mut axes);
         let ground = if is_topological || Ground::has_apart(input.snapshot) {
             Ground::of(input.snapshot, input.without, leaving)
         } else {
             Ground::default()
         };
         let topology = Topology::new(axes, ground, input.snapshot.namespaces().clone(), &bins, foreseen);
-        let shop = Shop::new(Choices::new(&input.market.offers), Allowance::new(input), input.market.min_values);
+        let shop = Shop::new(Choices::new(&input.market.offers), Allowance::new(input), input.market.min_values)
+            .with_volumes(book.fresh.clone());
         let (kinds, filters) = (Kinds::default(), Filters::default());
         let known = Known {
             kinds,
@@ -120,6 +127,16 @@ impl Solver {
 
     /// Places what has a place. The rest comes back.
     pub(super) fn solve(&mut self, pods: Vec<(Arc<Pod>, Volumes)>) -> Vec<Demand> {
+        let (chunks, pods): (Vec<_>, Vec<_>) = pods.into_iter().partition(|(pod, _)| pod.is_chunk());
+        let mut left = self.place_all(pods);
+        if !chunks.is_empty() {
+            // After all pods, which are not tried again: a chunk is nobody's neighbour.
+            left.extend(self.place_all(chunks));
+        }
+        left
+    }
+
+    fn place_all(&mut self, pods: Vec<(Arc<Pod>, Volumes)>) -> Vec<Demand> {
         let mut demands = self.demands(pods);
         self.learn_counted();
         order(&mut demands, &self.known.kinds, &self.known.topology);
@@ -173,8 +190,7 @@ impl Solver {
     fn is_plain(&self, demand: &Demand) -> bool {
         let kind = demand.family.bare;
         demand.family.steps.len() == 1
-            && self.known.want(kind).ports.is_empty()
-            && self.known.want(kind).disks == 0
+            && self.known.want(kind).is_plain()
             && self.known.topology.asked_axes(kind).next().is_none()
     }
 
@@ -201,6 +217,7 @@ impl Solver {
         let Known { kinds, filters, topology, taught, .. } = &mut self.known;
         let (bins, choices) = (&self.bins, &self.shop.choices);
         let avoids = (0..choices.pools()).any(|pool| prefers_none(&choices.offers(pool).pool.taints, shape));
+        let to_be_made = volumes.more.as_ref().map_or_else(Vec::new, |more| more.to_be_made.clone());
         kinds.of(shape, (volumes, avoids), filters, |asked, own| {
             for key in keys(asked) {
                 let axis = topology.axes.axis(key);
@@ -208,7 +225,7 @@ impl Solver {
                     choices.teach(axis, &mut topology.axes);
                 }
             }
-            topology.learn(asked, own, bins);
+            topology.learn(asked, own, (&to_be_made, bins));
         })
     }
 

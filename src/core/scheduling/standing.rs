@@ -9,18 +9,21 @@ use super::Input;
 use super::axes::{Domain, ZONE};
 use super::candidates::{Candidate, Offers};
 use super::finish::offerings;
-use super::kinds::{Family, KindId, Volumes};
+use super::kinds::{Family, KindId};
 use super::open::OpenNode;
 use super::outcome::{Target, WhyNot};
 use super::place::find_bin;
 use super::remedy::{Remedy, remedy};
 use super::solve::Solver;
 use super::topology::{Surprises, zones};
+use super::volumes::{Book, Volumes};
 use super::why::why_not;
 use crate::catalog::OfferingKey;
 use crate::cluster::claim::PlannedOffering;
 use crate::cluster::pod::{Pod, PodShape};
+use crate::cluster::spread_defaults::SpreadDefaults;
 use crate::names::{ClaimName, NodeName, NodePoolName};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -81,6 +84,7 @@ enum Unknown {
 /// The room that is left in a cluster.
 pub struct Standing {
     solver: Solver,
+    defaults: Option<SpreadDefaults>,
     bought: Vec<Arc<Bought>>,
     known: BTreeMap<Arc<PodShape>, State>,
 }
@@ -89,8 +93,8 @@ impl Standing {
     /// All the room that there is. Promises of the input do not count.
     #[must_use]
     pub fn new(input: Input<'_>) -> Self {
-        let solver = Solver::new(input, &BTreeSet::new(), true, Surprises::new());
-        Self { solver, bought: Vec::new(), known: BTreeMap::new() }
+        let solver = Solver::new((input, &Book::default()), &BTreeSet::new(), true, Surprises::new());
+        Self { solver, defaults: SpreadDefaults::of(input.snapshot), bought: Vec::new(), known: BTreeMap::new() }
     }
 
     /// Where a pod would go now. Nothing is taken.
@@ -98,6 +102,7 @@ impl Standing {
     /// # Errors
     /// [`Nowhere`], where there is no place.
     pub fn find(&mut self, pod: &Arc<Pod>) -> Result<Spot, Nowhere> {
+        let pod = &*self.complete(pod);
         // Every turn finds out one thing more, and there is one for the shape and one for each zone.
         loop {
             match self.look_up(pod) {
@@ -110,7 +115,8 @@ impl Standing {
     /// The same, where that is a matter of looking it up: where nothing has to be bought first, and where pods of this shape
     /// have been here before.
     pub fn find_at_once(&mut self, pod: &Arc<Pod>) -> Option<Result<Spot, Nowhere>> {
-        self.look_up(pod).ok()
+        let pod = self.complete(pod);
+        self.look_up(&pod).ok()
     }
 
     /// True for a new node that pods have been placed on.
@@ -122,6 +128,7 @@ impl Standing {
     /// Where a pod would go now without another node than those that exist or are thought of already.
     #[must_use]
     pub fn find_room(&mut self, pod: &Arc<Pod>) -> Option<Spot> {
+        let pod = &*self.complete(pod);
         if !self.known.contains_key(&pod.shape) {
             self.learn(&pod.shape);
         }
@@ -132,7 +139,8 @@ impl Standing {
     }
 
     /// Takes the room for a pod. False when its place is no more.
-    pub fn take(&mut self, pod: &Pod, spot: &Spot) -> bool {
+    pub fn take(&mut self, pod: &Arc<Pod>, spot: &Spot) -> bool {
+        let pod = self.complete(pod);
         let target = match spot {
             Spot::Node(name) => Target::Node(name.clone()),
             Spot::Claim(name) => Target::Claim(name.clone()),
@@ -145,6 +153,12 @@ impl Standing {
         let kind = self.solver.learn(&pod.shape, Volumes::default()).bare;
         self.solver.take_bin(site, kind, 1);
         true
+    }
+
+    /// The pod with the spread constraints that the cluster gives it.
+    fn complete<'p>(&self, pod: &'p Arc<Pod>) -> Cow<'p, Arc<Pod>> {
+        let completed = self.defaults.as_ref().and_then(|defaults| defaults.complete(pod));
+        completed.map_or(Cow::Borrowed(pod), Cow::Owned)
     }
 
     /// The number of a new node, which is added when it is not known yet.

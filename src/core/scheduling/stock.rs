@@ -1,19 +1,19 @@
 //! Stock: which nodes are bought for a pool that is to have so many, whatever pods there are?
 //!
-//! Each is bought as for a pod that asks for nothing: the cheapest offering first, within the pool's limits and Azure's
-//! quotas, and of equally cheap ones that of the zone with the fewest nodes of the pool.
+//! Each is bought as for a pod that asks for nothing: the cheapest offering first, within the pool's limits, Azure's
+//! quotas and the addresses of its subnet, and of equally cheap ones that of the zone with the fewest nodes of the pool.
 
 use super::Input;
-use super::allowance::Allowance;
+use super::allowance::{Allowance, Barred};
 use super::candidates::{Offers, offered_by_class};
 use super::choice::Choices;
 use super::finish::new_node;
 use super::open::{Shop, Want};
-use super::outcome::NewNode;
+use super::outcome::{NewNode, NoReservation};
 use crate::catalog::{InstanceType, OfferingKey};
 use crate::cluster::pod::Labels;
 use crate::cluster::pool::NodePool;
-use crate::facts::QuotaShort;
+use crate::facts::{QuotaShort, ReservationShort, SubnetShort};
 use crate::labels;
 use crate::names::NodePoolName;
 use crate::resources::Resources;
@@ -42,6 +42,12 @@ pub enum Lack {
     Limit,
     /// Azure's quotas leave no room for any of its offerings; the one of the cheapest.
     Quota(QuotaShort),
+    /// What is reserved for its nodes is used up, and it may buy nothing else; the cheapest.
+    Reservation(ReservationShort),
+    /// The pool may have nothing but what is reserved, and has nothing.
+    NoReservation(NoReservation),
+    /// The subnet of its nodes has no address left.
+    Subnet(SubnetShort),
     /// As many nodes as one pass makes are made.
     NewNodes,
 }
@@ -59,6 +65,9 @@ impl fmt::Display for Lack {
             }
             Self::Limit => f.write_str("its limits leave no room: raise limits, or lower replicas"),
             Self::Quota(short) => short.fmt(f),
+            Self::Reservation(short) => short.fmt(f),
+            Self::NoReservation(why) => why.fmt(f),
+            Self::Subnet(short) => short.fmt(f),
             Self::NewNodes => f.write_str("the rest is made in the next pass"),
         }
     }
@@ -85,7 +94,7 @@ fn fill(shop: &mut Shop, place: usize, count: usize, mut in_zone: Vec<u32>) -> (
     let root = shop.choices.root(place);
     let mut nodes = Vec::new();
     while nodes.len() < count {
-        let want = Want { requests: &nothing, ports: &[], disks: 0, in_view: 1 };
+        let want = Want { requests: &nothing, ports: &[], disks: 0, more: None, in_view: 1 };
         let Some(growth) = shop.alone(root, want) else { return (nodes, Some(lack(shop, place))) };
         let open = shop.open(growth.choice, growth.best, want);
         let new = new_node(shop, open, Vec::new(), &in_zone);
@@ -108,13 +117,17 @@ fn lack(shop: &Shop, place: usize) -> Lack {
     if allowance.nodes == 0 {
         return Lack::NewNodes;
     }
-    let mut within =
-        offers.candidates.iter().filter(|c| allowance.within_limits(&offers.pool, &c.instance.capacity, None));
+    let mut within = offers.candidates.iter().filter(|c| allowance.within_limits(&offers.pool, &c.instance.capacity));
     match within.next() {
-        None if offers.candidates.is_empty() => Lack::NoOffering,
+        None if offers.candidates.is_empty() => offers.unreserved.clone().map_or(Lack::NoOffering, Lack::NoReservation),
         None => Lack::Limit,
         Some(first) => {
-            allowance.room().short(&first.instance.facts, first.capacity_type).map_or(Lack::NoOffering, Lack::Quota)
+            let barred = allowance.barred(std::iter::once(first).chain(within)).map(|barred| match barred {
+                Barred::Quota(short) => Lack::Quota(short),
+                Barred::Reservation(short) => Lack::Reservation(short),
+            });
+            let subnet = || allowance.addresses().short(&offers.pool.class).map(Lack::Subnet);
+            barred.or_else(subnet).unwrap_or(Lack::NoOffering)
         }
     }
 }

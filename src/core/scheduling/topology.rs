@@ -11,8 +11,10 @@ use super::candidates::MOST_ZONES;
 use super::filter::NodeFilter;
 use super::ground::Ground;
 use super::group::{ByLabel, Counting, Group, GroupId, Identity, counts, exact};
+use super::volumes::SharedId;
 use crate::cluster::Table;
 use crate::cluster::pod::{Labels, PodShape, PodTerm, Spread};
+use crate::labels;
 use crate::names::Namespace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -67,8 +69,9 @@ impl Topology {
         topology
     }
 
-    /// Ties the next kind of pods to the groups: `shape` with what is asked for, of pods that are `own`.
-    pub(super) fn learn(&mut self, shape: &PodShape, own: &Arc<PodShape>, bins: &Bins) {
+    /// Ties the next kind of pods to the groups: `shape` with what is asked for, of pods that are `own` and that share
+    /// volumes which are still `to_be_made`.
+    pub(super) fn learn(&mut self, shape: &PodShape, own: &Arc<PodShape>, (to_be_made, bins): (&[SharedId], &Bins)) {
         let kind = self.links.len() as u32;
         let (mut asks, mut counted) = (Vec::new(), Vec::new());
         for spread in &shape.spread {
@@ -95,6 +98,12 @@ impl Topology {
         }
         for term in own.affinity.iter().flat_map(|affinity| &affinity.apart) {
             counted.push(self.group(&term.topology_key, Counting::Owners(term.clone()), None, bins));
+        }
+        for shared in to_be_made {
+            // Such a volume is made in the zone of the first that has it; it is not asked for by any other.
+            let group = self.group(&labels::shared(labels::ZONE), Counting::Sharing(*shared), None, bins);
+            asks.push(Ask::Near { group, want: Degree::Preferred { itself: true } });
+            counted.push(group);
         }
         let near_itself = near.iter().all(|term| self.means(term, own));
         self.links.push(Links { own: Arc::clone(own), asks, counted, near_itself, offered: BTreeMap::new() });
@@ -177,7 +186,7 @@ impl Topology {
     fn even(&mut self, shape: &PodShape, spread: &Spread, bins: &Bins) -> Ask {
         let counting = Counting::Selected(shape.namespace.clone(), spread.selector.clone());
         // On one host nothing but that host counts, and whoever may go there is let through.
-        let filter = (*spread.topology_key != *crate::labels::HOSTNAME).then(|| NodeFilter::counted(shape, spread));
+        let filter = (*spread.topology_key != *labels::HOSTNAME).then(|| NodeFilter::counted(shape, spread));
         let group = self.group(&spread.topology_key, counting, filter.flatten(), bins);
         self.groups[group as usize].even.push(self.links.len() as u32);
         let itself = spread.selector.satisfied_by(&shape.labels);

@@ -51,12 +51,18 @@ fn quota_lasts(error: &CloudError) -> SignedDuration {
     }
 }
 
+/// True when what a VM on reserved capacity was refused for may lie in the reservation, and does not surely meet every VM.
+fn is_of_reservation(code: CloudErrorCode) -> bool {
+    code.is_capacity() && !matches!(code, CloudErrorCode::SizeUnfit | CloudErrorCode::Policy)
+        || matches!(code, CloudErrorCode::Invalid | CloudErrorCode::NotFound | CloudErrorCode::Permission)
+}
+
 impl Unavailable {
     /// Remembers a refusal. `facts` are those of the size, for its quota family and its cores.
     pub fn note(&mut self, refusal: &LaunchRefusal, facts: Option<&SizeFacts>) {
         let key = &refusal.offering;
         let own = [key.capacity_type];
-        let both = &CapacityType::ALL[..];
+        let (all, both) = (&CapacityType::ALL[..], &CapacityType::FOR_SALE[..]);
         let size = |c| Scope::Size(key.size.clone(), c);
         let in_zone = |c| Scope::SizeInZone(key.size.clone(), key.zone.clone(), c);
         let lasts = quota_lasts(&refusal.error);
@@ -67,7 +73,11 @@ impl Unavailable {
         if refusal.of_all && !refusal.error.code.is_transient() {
             // Other offerings would meet the same, until a person lifts it or an address is freed.
             let is_full = refusal.error.code == CloudErrorCode::SubnetFull;
-            return self.mark(both, Scope::All, at, if is_full { MINUTES_5 } else { MINUTE });
+            return self.mark(all, Scope::All, at, if is_full { MINUTES_5 } else { MINUTE });
+        }
+        if key.capacity_type == CapacityType::Reserved && is_of_reservation(refusal.error.code) {
+            // It may be the group, and says nothing of what is for sale.
+            return self.mark(&own, in_zone, at, MINUTES_10);
         }
         match refusal.error.code {
             CloudErrorCode::SpotQuota => {
@@ -92,12 +102,13 @@ impl Unavailable {
             | CloudErrorCode::Locked
             | CloudErrorCode::Lockdown
             | CloudErrorCode::Encryption
-            | CloudErrorCode::NotFound => self.mark(both, Scope::All, at, MINUTE),
+            | CloudErrorCode::NotFound => self.mark(all, Scope::All, at, MINUTE),
             // A sweep or a scale-down frees addresses, seldom within a minute.
-            CloudErrorCode::SubnetFull => self.mark(both, Scope::All, at, MINUTES_5),
+            CloudErrorCode::SubnetFull => self.mark(all, Scope::All, at, MINUTES_5),
+            CloudErrorCode::Reservation => self.mark(&own, in_zone, at, MINUTES_10),
             // Azure does not want this size as we ask for it, and perhaps no other.
             CloudErrorCode::Invalid | CloudErrorCode::Image | CloudErrorCode::SizeUnfit | CloudErrorCode::Policy => {
-                self.mark(both, size, at, MINUTES_10);
+                self.mark(all, size, at, MINUTES_10);
             }
             CloudErrorCode::NicReserved
             | CloudErrorCode::InUse
@@ -234,6 +245,25 @@ mod tests {
         }
         let of_all = LaunchRefusal { of_all: true, ..refusal(C::Policy, None, false) };
         assert_eq!(minutes(&of_all), [1, 1, 1], "a NIC is not of a size");
+    }
+
+    #[test]
+    fn what_a_reservation_is_refused_for_keeps_out_nothing_that_is_for_sale_and_the_other_way_round() {
+        use CloudErrorCode as C;
+        let blocked = |own, code| {
+            let mut memory = Unavailable::default();
+            let refusal = LaunchRefusal { offering: offering(SIZE, 1, own).key, ..refusal(code, None, false) };
+            memory.note(&refusal, Some(&facts(SIZE)));
+            CapacityType::ALL.map(|c| memory.blocks(&facts(SIZE), &zone(1), c, at(30)))
+        };
+        for code in
+            [C::Reservation, C::AllocationFailed, C::FamilyQuota, C::RegionalQuota, C::SkuNotAvailable, C::Invalid]
+        {
+            assert_eq!(blocked(CapacityType::Reserved, code), [true, false, false], "{code:?}");
+        }
+        assert_eq!(blocked(CapacityType::OnDemand, C::AllocationFailed), [false, true, true]);
+        assert_eq!(blocked(CapacityType::Reserved, C::SizeUnfit), [true; 3], "the size is the same however it is paid");
+        assert_eq!(blocked(CapacityType::OnDemand, C::SubnetFull), [true; 3]);
     }
 
     #[test]

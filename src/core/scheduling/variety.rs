@@ -110,7 +110,9 @@ impl Offers {
             return true;
         }
         let (more, capacity) = (&candidate.instance.capacity, &chosen.instance.capacity);
-        candidate.holds(load.requests, load.disks)
+        // What is reserved stands in for nothing: the plan counts it for the node that is to have it.
+        candidate.reserved.is_none()
+            && candidate.holds(load.requests, load.disks)
             && self.pool.limits.resources.keys().all(|name| amount(more, name) <= amount(capacity, name))
             && allowance.quota_allows(candidate)
     }

@@ -50,6 +50,10 @@ pub enum StepWhat {
     Limits,
     /// Azure's quotas.
     Quota,
+    /// What is left of reservations.
+    Reservation,
+    /// Addresses of the subnet of its nodes.
+    Subnet,
     /// The variety that the pool asks for by `minValues`.
     Variety,
     /// Constraints on the pods in the same domain.
@@ -66,6 +70,8 @@ impl fmt::Display for StepWhat {
             Self::Room => f.write_str("room for the pod"),
             Self::Limits => f.write_str("the pool's limits"),
             Self::Quota => f.write_str("Azure's quotas"),
+            Self::Reservation => f.write_str("what is left of reservations"),
+            Self::Subnet => f.write_str("addresses of the subnet"),
             Self::Variety => f.write_str("minValues"),
             Self::Topology(why) => write!(f, "{why}"),
         }
@@ -129,8 +135,10 @@ fn of_pool(solver: &Solver, kind: KindId, offers: &Offers, last: StepWhat) -> Po
     let disks = solver.known.kinds.get(kind).disks;
     let allowance = &solver.shop.allowance;
     fall.keep(StepWhat::Room, |c| c.holds(requests, disks));
-    fall.keep(StepWhat::Limits, |c| allowance.within_limits(&offers.pool, &c.instance.capacity, None));
-    fall.keep(StepWhat::Quota, |c| allowance.quota_allows(c));
+    fall.keep(StepWhat::Limits, |c| allowance.within_limits(&offers.pool, &c.instance.capacity));
+    fall.keep(StepWhat::Quota, |c| c.reserved.is_some() || allowance.quota_allows(c));
+    fall.keep(StepWhat::Reservation, |c| allowance.quota_allows(c));
+    fall.keep(StepWhat::Subnet, |_| allowance.addresses().allows(&offers.pool.class));
     fall.keep(last, |_| false);
     PoolWaterfall { pool: offers.pool.name.clone(), steps: fall.steps }
 }

@@ -1,8 +1,9 @@
 //! Why not: what keeps pods of a kind from a new node of each pool?
 
+use super::allowance::Barred;
 use super::asks::Unmet;
 use super::candidates::{Candidate, Offers};
-use super::kinds::KindId;
+use super::kinds::{Kind, KindId};
 use super::outcome::WhyNot;
 use super::solve::Solver;
 use super::variety::Load;
@@ -29,7 +30,7 @@ pub(super) fn why_not(solver: &mut Solver, kind: KindId) -> Vec<(Option<NodePool
     }
     match told.split_first() {
         // What all say is said once, where it is no matter of the pools.
-        Some(((_, why), rest)) if depth(why) > 7 && rest.iter().all(|(_, other)| other == why) => {
+        Some(((_, why), rest)) if depth(why) > 8 && rest.iter().all(|(_, other)| other == why) => {
             vec![(None, why.clone())]
         }
         _ => told,
@@ -42,21 +43,23 @@ pub(super) fn topology_of(unmet: Unmet) -> WhyNot {
         Unmet::Affinity => WhyNot::Affinity,
         Unmet::AntiAffinity => WhyNot::AntiAffinity,
         Unmet::Spread => WhyNot::Spread,
+        Unmet::Volume => WhyNot::SharedVolume,
     }
 }
 
 /// How many other things of the pool itself are as asked for before this one is looked at.
 fn depth(why: &WhyNot) -> usize {
     match why {
-        WhyNot::Class(_) => 0,
+        WhyNot::Class(_) | WhyNot::NoReservation(_) => 0,
         WhyNot::Taint(_) => 1,
         WhyNot::Labels(_) => 2,
         WhyNot::NoOffering => 3,
         WhyNot::TooLarge => 4,
         WhyNot::Limit => 5,
-        WhyNot::Quota(_) => 6,
-        WhyNot::MinValues { .. } => 7,
-        _ => 8,
+        WhyNot::Quota(_) | WhyNot::Reservation(_) => 6,
+        WhyNot::Subnet(_) => 7,
+        WhyNot::MinValues { .. } => 8,
+        _ => 9,
     }
 }
 
@@ -71,7 +74,8 @@ pub(super) fn of_pool(solver: &mut Solver, kind: KindId, pool: usize) -> Option<
         return Some(WhyNot::Class(fields.clone()));
     }
     if offers.candidates.is_empty() {
-        return Some(WhyNot::NothingOnOffer);
+        let unreserved = offers.unreserved.clone().map(WhyNot::NoReservation);
+        return unreserved.or(Some(WhyNot::NothingOnOffer));
     }
     if let Some(taint) = filter.untolerated(&offers.pool.taints) {
         return Some(WhyNot::Taint(taint.key.clone()));
@@ -86,22 +90,28 @@ pub(super) fn of_pool(solver: &mut Solver, kind: KindId, pool: usize) -> Option<
     if labels.is_empty() {
         return Some(WhyNot::NoOffering);
     }
-    let large: Vec<&Candidate> = labels.into_iter().filter(|c| requests.fits(&c.room)).collect();
+    let Kind { disks, more, .. } = solver.known.kinds.get(kind);
+    if let Some((driver, asked, most)) = more.as_ref().and_then(|more| solver.shop.fresh().too_many(more)) {
+        return Some(WhyNot::Attach { driver: Arc::clone(driver), asked, most });
+    }
+    let large: Vec<&Candidate> = labels.into_iter().filter(|c| c.holds(requests, *disks)).collect();
     if large.is_empty() {
         return Some(WhyNot::TooLarge);
     }
-    let within = |c: &&&Candidate| allowance.within_limits(&offers.pool, &c.instance.capacity, None);
-    let mut in_limits = large.iter().filter(within);
-    let Some(first) = in_limits.next() else { return Some(WhyNot::Limit) };
-    let first = *first;
-    if let Some(short) = allowance.room().short(&first.instance.facts, first.capacity_type)
-        && in_limits.all(|c| !allowance.quota_allows(c))
-    {
-        return Some(WhyNot::Quota(short));
+    let within = |c: &&&Candidate| allowance.within_limits(&offers.pool, &c.instance.capacity);
+    let in_limits = large.iter().filter(within).copied();
+    let Some(first) = in_limits.clone().next() else { return Some(WhyNot::Limit) };
+    match allowance.barred(in_limits) {
+        Some(Barred::Quota(short)) => return Some(WhyNot::Quota(short)),
+        Some(Barred::Reservation(short)) => return Some(WhyNot::Reservation(short)),
+        None => {}
+    }
+    if let Some(short) = allowance.addresses().short(&offers.pool.class) {
+        return Some(WhyNot::Subnet(short));
     }
     let suiting = offers.candidates.iter().zip(accepted.iter().copied()).filter(|(_, zones)| *zones != 0);
     let needed = offers.needed(solver.shop.min_values);
-    let load = Load { requests, disks: 0, needed: &needed };
+    let load = Load { requests, disks: *disks, needed: &needed };
     if large.iter().any(|chosen| offers.has_variety(suiting.clone(), chosen, load, allowance)) {
         return None;
     }

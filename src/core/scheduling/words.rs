@@ -28,6 +28,10 @@ impl fmt::Display for Change {
                 write!(f, "raise the limit of {name} to {} or more", amount(name, *to, Round::Up))
             }
             Self::RaiseQuota(short) => write!(f, "have Azure raise the {short}"),
+            Self::RaiseReservation(short) => {
+                write!(f, "raise the capacity of the {short}; or let the pool buy on-demand too")
+            }
+            Self::WidenSubnet(short) => write!(f, "widen the {short}; or free addresses of it"),
             Self::Offer(key, asked) => {
                 write!(f, "let the pool make nodes with {key} {asked}, where the pod's volume is")
             }

@@ -148,6 +148,8 @@ impl Feed {
             Row::VolumeClaim(claim) => Some(Delta::VolumeClaim(Arc::clone(claim))),
             Row::StorageClass(class) => Some(Delta::StorageClass(Arc::clone(class))),
             Row::AttachLimits(limits) => Some(Delta::AttachLimits(Arc::clone(limits))),
+            Row::Service(service) => Some(Delta::Service(service.0.clone(), Arc::clone(&service.1))),
+            Row::Scheduler(profiles) => Some(Delta::Scheduler(profiles.0.clone(), Arc::clone(&profiles.1))),
             Row::Namespace(space) => Some(Delta::Namespace(space.0.clone(), Arc::clone(&space.1))),
             Row::Record(_) | Row::Pause(_) => None,
         };
@@ -169,6 +171,8 @@ impl Feed {
             Row::VolumeClaim(claim) => Some(Delta::VolumeClaimGone(claim.key.clone())),
             Row::StorageClass(class) => Some(Delta::StorageClassGone(class.name.clone())),
             Row::AttachLimits(limits) => Some(Delta::AttachLimitsGone(limits.node.clone())),
+            Row::Service(service) => Some(Delta::ServiceGone(service.0.clone())),
+            Row::Scheduler(profiles) => Some(Delta::SchedulerGone(profiles.0.clone())),
             Row::Namespace(space) => Some(Delta::NamespaceGone(space.0.clone())),
             Row::Record(_) | Row::Pause(_) => None,
         };

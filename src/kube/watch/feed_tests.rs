@@ -10,7 +10,7 @@ use napkeeper_core::requirements::Requirements;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 10] = [
     Kind::NodeOverlays,
     Kind::Pods,
     Kind::Nodes,
@@ -19,6 +19,8 @@ const KINDS: [Kind; 8] = [
     Kind::StorageClasses,
     Kind::CsiNodes,
     Kind::Namespaces,
+    Kind::Services,
+    Kind::Schedulers,
 ];
 
 fn wire<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -69,10 +71,7 @@ fn row(kind: Kind, name: &str, variant: u8) -> Option<Row> {
             let node = json!({ "metadata": bare, "spec": { "drivers": [driver] } });
             convert::attach_limits(&wire(node)).ok().map(|l| Row::AttachLimits(l.into()))
         }
-        Kind::Namespaces => {
-            let metadata = json!({ "name": name, "labels": { "variant": variant.to_string() } });
-            convert::namespace(&wire(metadata)).ok().map(|(n, l)| Row::Namespace(Arc::new((n, l.into()))))
-        }
+        Kind::Services | Kind::Schedulers | Kind::Namespaces => row_of_kin(kind, name, variant),
         _ => {
             let mode = if variant.is_multiple_of(2) { "WaitForFirstConsumer" } else { "Immediate" };
             let zone = json!({ "key": "topology.kubernetes.io/zone", "values": [format!("z{variant}")] });
@@ -80,6 +79,33 @@ fn row(kind: Kind, name: &str, variant: u8) -> Option<Row> {
                 "allowedTopologies": [{ "matchLabelExpressions": [zone] }] });
             convert::storage_class(&wire(class)).ok().map(|c| Row::StorageClass(c.into()))
         }
+    }
+}
+
+/// The same, of kinds by which pods know each other.
+fn row_of_kin(kind: Kind, name: &str, variant: u8) -> Option<Row> {
+    let meta = json!({ "name": name, "namespace": "default", "uid": name });
+    let bare = json!({ "name": name, "uid": name });
+    match kind {
+        Kind::Services => {
+            let service = json!({ "metadata": meta, "spec": { "selector": { "variant": variant.to_string() } } });
+            convert::service(&wire(service)).ok().map(|(key, s)| Row::Service(Arc::new((key, s.into()))))
+        }
+        Kind::Schedulers => {
+            let skew = variant + 1;
+            let raw = format!(
+                "profiles: [{{ pluginConfig: [{{ name: PodTopologySpread, args: {{ defaultingType: List, \
+                 defaultConstraints: [{{ maxSkew: {skew}, topologyKey: k, whenUnsatisfiable: DoNotSchedule }}] }} }}] }}]"
+            );
+            let object = json!({ "metadata": bare, "spec": { "rawConfig": raw } });
+            let read = convert::scheduler_profiles(&wire(object));
+            read.ok().map(|(name, s)| Row::Scheduler(Arc::new((name, s.into()))))
+        }
+        Kind::Namespaces => {
+            let metadata = json!({ "name": name, "labels": { "variant": variant.to_string() } });
+            convert::namespace(&wire(metadata)).ok().map(|(n, l)| Row::Namespace(Arc::new((n, l.into()))))
+        }
+        _ => None,
     }
 }
 
@@ -132,7 +158,11 @@ fn rows(snapshot: &Snapshot) -> String {
     let classes: Vec<_> = snapshot.storage_classes().values().collect();
     let limits: Vec<_> = snapshot.attach_limits().values().collect();
     let spaces: Vec<_> = snapshot.namespaces().iter().collect();
-    format!("{pods:#?} {nodes:#?} {volumes:#?} {claims:#?} {classes:#?} {limits:#?} {spaces:#?}")
+    let services: Vec<_> = snapshot.services().iter().collect();
+    let schedulers: Vec<_> = snapshot.schedulers().iter().collect();
+    format!(
+        "{services:#?} {schedulers:#?} {pods:#?} {nodes:#?} {volumes:#?} {claims:#?} {classes:#?} {limits:#?} {spaces:#?}"
+    )
 }
 
 proptest! {
@@ -229,5 +259,5 @@ fn a_kind_that_need_not_be_there_is_listed_without_being_there() {
     assert_eq!(snapshot.overlays().len(), 1);
     feed.take(Kind::NodeOverlays, Step::Absent).iter().for_each(|event| fold(event, &mut snapshot));
     assert_eq!(snapshot.overlays().len(), 0);
-    assert!(Kind::ALL.into_iter().filter(|kind| kind.is_optional()).eq([Kind::NodeOverlays]));
+    assert!(Kind::ALL.into_iter().filter(|kind| kind.is_optional()).eq([Kind::NodeOverlays, Kind::Schedulers]));
 }

@@ -33,13 +33,17 @@ pub enum Kind {
     CsiNodes,
     /// Namespaces.
     Namespaces,
+    /// Services.
+    Services,
+    /// SchedulerConfigurations.
+    Schedulers,
     /// The pause switch: the ConfigMap `napkeeper-pause` in our namespace.
     Pause,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Pods,
         Self::Nodes,
         Self::NodeClaims,
@@ -54,6 +58,8 @@ impl Kind {
         Self::StorageClasses,
         Self::CsiNodes,
         Self::Namespaces,
+        Self::Services,
+        Self::Schedulers,
         Self::Pause,
     ];
 
@@ -75,19 +81,22 @@ impl Kind {
             Self::StorageClasses => "storageclasses.storage.k8s.io",
             Self::CsiNodes => "csinodes.storage.k8s.io",
             Self::Namespaces => "namespaces",
+            Self::Services => "services",
+            Self::Schedulers => "schedulerconfigurations.aks.azure.com",
             Self::Pause => "configmaps",
         }
     }
 
     /// True for kinds that a cluster may do without: where their definition is not installed there are none of them.
     pub(super) fn is_optional(self) -> bool {
-        self == Self::NodeOverlays
+        matches!(self, Self::NodeOverlays | Self::Schedulers)
     }
 
     /// True for kinds of which the last good version of an object stays when it cannot be understood any more: to
-    /// take them for gone would forget machines, what runs on them, deletions or trips of the breaker.
+    /// take them for gone would forget machines, what runs on them, deletions or trips of the breaker. Of kube-scheduler's
+    /// configuration AKS itself goes on with the last one that it could use.
     pub(super) fn keeps_last_good(self) -> bool {
-        matches!(self, Self::Pods | Self::NodeClaims | Self::Nodes | Self::OrphanRecords)
+        matches!(self, Self::Pods | Self::NodeClaims | Self::Nodes | Self::OrphanRecords | Self::Schedulers)
     }
 }
 

@@ -19,6 +19,7 @@ use napkeeper_api::convert::{self, Violations};
 use napkeeper_api::karpenter::NodePool;
 use napkeeper_api::overlay::NodeOverlay;
 use napkeeper_api::record::OrphanRecord;
+use napkeeper_api::scheduler::SchedulerConfiguration;
 use napkeeper_api::sweep::OrphanSweep;
 use napkeeper_core::clock::Clock;
 use napkeeper_core::cluster::pool::DaemonSet;
@@ -61,7 +62,13 @@ pub(super) fn steps(kind: Kind, client: &Client, options: &WatchOptions) -> BoxS
         }
         // Of a Namespace only metadata are read.
         Kind::Namespaces => reflector().all(|o: &PartialObjectMeta<core::v1::Namespace>| {
-            read(convert::namespace(&o.metadata), |(name, labels)| Row::Namespace(Arc::new((name, labels.into()))))
+            read(convert::namespace(&o.metadata), |space| Row::Namespace(Arc::new(keyed(space))))
+        }),
+        Kind::Services => {
+            reflector().all(|o: &core::v1::Service| read(convert::service(o), |s| Row::Service(Arc::new(keyed(s)))))
+        }
+        Kind::Schedulers => reflector().all(|o: &SchedulerConfiguration| {
+            read(convert::scheduler_profiles(o), |s| Row::Scheduler(Arc::new(keyed(s))))
         }),
         Kind::Pause => reflector().named(&options.namespace, PAUSE_CONFIG_MAP, |o: &core::v1::ConfigMap| {
             let (held, wrong) = pause(o);
@@ -94,6 +101,11 @@ fn pod(clock: Arc<dyn Clock>) -> impl Fn(&core::v1::Pod) -> Reading + Send + 'st
         Ok((pod, wrong)) => (Some(Row::Pod(pod)), wrong.map(|why| why.to_string())),
         Err(violations) => (None, Some(violations.to_string())),
     }
+}
+
+/// The key of an object, and what is kept of it, to be shared.
+fn keyed<K, V>((key, value): (K, V)) -> (K, Arc<V>) {
+    (key, Arc::new(value))
 }
 
 fn daemon_set(set: convert::DaemonSet) -> Row {

@@ -6,9 +6,10 @@ use napkeeper_core::cluster::claim::Claim;
 use napkeeper_core::cluster::node::Node;
 use napkeeper_core::cluster::pod::{Labels, Pod};
 use napkeeper_core::cluster::pool::{DaemonSet, NodeClass, NodePool};
+use napkeeper_core::cluster::spread_defaults::SchedulerProfiles;
 use napkeeper_core::cluster::sweep::Sweep;
 use napkeeper_core::cluster::volume::{AttachLimits, StorageClass, Volume, VolumeClaim};
-use napkeeper_core::names::{Namespace, ObjectKey};
+use napkeeper_core::names::{Namespace, ObjectKey, ObjectName};
 use napkeeper_core::plan::Pause;
 use std::fmt;
 use std::sync::Arc;
@@ -53,6 +54,8 @@ pub(super) enum Row {
     StorageClass(Arc<StorageClass>),
     AttachLimits(Arc<AttachLimits>),
     Namespace(Arc<(Namespace, Arc<Labels>)>),
+    Service(Arc<(ObjectKey, Arc<Labels>)>),
+    Scheduler(Arc<(ObjectName, Arc<SchedulerProfiles>)>),
     Pause(Arc<Pause>),
 }
 

@@ -164,7 +164,7 @@ fn error(code: &str, message: &str) -> Value {
 /// Status and code that the provider sends for a refusal.
 fn code_of(refusal: &Refusal) -> (u16, &'static str) {
     match refusal {
-        Refusal::Quota { .. } | Refusal::DiskInUse { .. } => (409, "OperationNotAllowed"),
+        Refusal::Quota { .. } | Refusal::DiskInUse { .. } | Refusal::Unreserved { .. } => (409, "OperationNotAllowed"),
         Refusal::SkuNotAvailable { .. } => (409, "SkuNotAvailable"),
         Refusal::Allocation => (409, "AllocationFailed"),
         Refusal::ZonalAllocation => (409, "ZonalAllocationFailed"),

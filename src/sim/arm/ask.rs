@@ -10,6 +10,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use napkeeper_api::bootstrap;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::cluster::cloud::Tags;
+use napkeeper_core::facts::group_of;
 use napkeeper_core::labels;
 use napkeeper_core::names::{ArmId, ClaimName, VmSize, Zone};
 use napkeeper_core::plan::{Effect, KubeletSpec, MachineSpec, NicSpec, Security, VmSpec};
@@ -42,6 +43,7 @@ pub(super) fn vm(body: &Value, id: ArmId, cloud: &Cloud) -> Result<VmSpec, Respo
         claim: claim(&tags, properties)?,
         kubelet: kubelet(&properties["osProfile"]["customData"])?,
         security: security(&properties["securityProfile"])?,
+        reservation: reservation(properties)?,
         fresh: false,
         tags,
     })
@@ -138,8 +140,13 @@ fn security(profile: &Value) -> Result<Security, Response> {
 fn offering(body: &Value, cloud: &Cloud) -> Result<OfferingKey, Response> {
     let properties = &body["properties"];
     let size = text("hardwareProfile.vmSize", &properties["hardwareProfile"]["vmSize"])?;
+    let reserved = reservation(properties)?.is_some();
     let capacity_type = match properties["priority"].as_str() {
+        None | Some("Regular") if reserved => CapacityType::Reserved,
         None | Some("Regular") => CapacityType::OnDemand,
+        Some("Spot") if reserved => {
+            return Err(invalid("capacityReservation", "must be absent where priority is Spot"));
+        }
         Some("Spot") => {
             must_be("evictionPolicy", &properties["evictionPolicy"], "Delete")?;
             CapacityType::Spot
@@ -152,6 +159,16 @@ fn offering(body: &Value, cloud: &Cloud) -> Result<OfferingKey, Response> {
         zone,
         capacity_type,
     })
+}
+
+/// The group of capacity reservations that a VM names.
+fn reservation(properties: &Value) -> Result<Option<ArmId>, Response> {
+    let path = "capacityReservation.capacityReservationGroup.id";
+    let group = &properties["capacityReservation"]["capacityReservationGroup"]["id"];
+    if group.is_null() {
+        return Ok(None);
+    }
+    group_of(text(path, group)?).map(Some).map_err(|reason| invalid(path, reason))
 }
 
 fn zone(body: &Value, cloud: &Cloud) -> Result<Zone, Response> {

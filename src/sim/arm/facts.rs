@@ -1,14 +1,15 @@
-//! Facts beside offers: prices, room in subnets and versions of images, as Azure's own endpoints say them?
+//! Facts beside offers: prices, room in subnets, capacity reservations and versions of images, as Azure's own endpoints say them?
 //!
 //! The simulated Azure has one subnet, `aks-subnet`, in whichever virtual network is asked for.
 
 use super::answer::{ok, wrong};
+use super::offers::number;
 use super::{Request, Response, route::Query};
 use crate::cloud::Cloud;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
-use napkeeper_core::facts::ImageDefinition;
+use napkeeper_core::facts::{ImageDefinition, ReservationRoom};
 use napkeeper_core::money::HourlyPrice;
-use napkeeper_core::names::VmSize;
+use napkeeper_core::names::{ArmId, VmSize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -28,6 +29,10 @@ const WINDOWS: i64 = 46_000_000;
 pub(super) enum Fact {
     /// Usages of a virtual network, by its id.
     Network(String),
+    /// A group of capacity reservations.
+    Group(ArmId),
+    /// The reservations of a group.
+    Reservations(ArmId),
     /// Versions of an image of a community gallery.
     ImageVersions {
         /// The gallery's public name.
@@ -36,6 +41,20 @@ pub(super) enum Fact {
         image: String,
     },
 }
+
+/// Versions of `Microsoft.Compute/capacityReservationGroups`.
+const RESERVATION_VERSIONS: [&str; 10] = [
+    "2021-04-01",
+    "2021-07-01",
+    "2021-11-01",
+    "2022-03-01",
+    "2022-08-01",
+    "2022-11-01",
+    "2023-03-01",
+    "2023-07-01",
+    "2024-03-01",
+    "2024-07-01",
+];
 
 /// Versions of `Microsoft.Compute/locations/communityGalleries`.
 const GALLERY_VERSIONS: [&str; 7] =
@@ -59,6 +78,16 @@ impl Fact {
                 ],
                 [network @ .., _],
             ) => Some(Self::Network(format!("/{}", network.join("/")))),
+            (["subscriptions", _, "resourcegroups", _, "providers", "microsoft.compute", groups, _, rest @ ..], _)
+                if *groups == "capacityreservationgroups" =>
+            {
+                let group = ArmId::new(format!("/{}", names[..8].join("/"))).ok()?;
+                match rest {
+                    [] => Some(Self::Group(group)),
+                    ["capacityreservations"] => Some(Self::Reservations(group)),
+                    _ => None,
+                }
+            }
             (
                 [
                     "subscriptions",
@@ -83,6 +112,7 @@ impl Fact {
     pub(super) fn versions(&self) -> Option<(&'static str, &'static [&'static str])> {
         match self {
             Self::Network(_) => None,
+            Self::Group(_) | Self::Reservations(_) => Some(("capacityReservationGroups", &RESERVATION_VERSIONS)),
             Self::ImageVersions { .. } => Some(("locations/communityGalleries/images/versions", &GALLERY_VERSIONS)),
         }
     }
@@ -90,9 +120,42 @@ impl Fact {
     pub(super) fn answer(&self, cloud: &Cloud) -> Result<Response, Response> {
         match self {
             Self::Network(id) => Ok(ok(network(cloud, id))),
+            Self::Group(group) => reservations(cloud, group).map(|members| {
+                let ids: Vec<Value> = members.iter().map(|member| json!({ "id": member["id"] })).collect();
+                ok(json!({
+                    "id": group.as_str(), "name": group.name(), "type": "Microsoft.Compute/capacityReservationGroups",
+                    "location": cloud.settings().region.as_str(), "properties": { "capacityReservations": ids },
+                }))
+            }),
+            Self::Reservations(group) => reservations(cloud, group).map(|members| ok(json!({ "value": members }))),
             Self::ImageVersions { gallery, image } => versions(gallery, image),
         }
     }
+}
+
+/// What a group has reserved, each under the name of its size and place.
+fn reservations(cloud: &Cloud, group: &ArmId) -> Result<Vec<Value>, Response> {
+    let rooms: Vec<ReservationRoom> = cloud.reserved().into_iter().filter(|room| room.group == *group).collect();
+    if rooms.is_empty() {
+        let name = format!("Microsoft.Compute/capacityReservationGroups/{}", group.name());
+        return Err(wrong(404, "ResourceNotFound", &format!("The Resource '{name}' was not found.")));
+    }
+    let member = |ReservationRoom { size, zone, capacity, .. }: &ReservationRoom| {
+        let name = format!("{size}-{zone}");
+        let vms: Vec<Value> = cloud.on(group, size, zone).map(|id| json!({ "id": id.as_str() })).collect();
+        let mut member = json!({
+            "id": format!("{group}/capacityReservations/{name}"), "name": name,
+            "type": "Microsoft.Compute/capacityReservationGroups/capacityReservations",
+            "location": cloud.settings().region.as_str(),
+            "sku": { "name": size.as_str(), "capacity": capacity },
+            "properties": { "provisioningState": "Succeeded", "virtualMachinesAssociated": vms },
+        });
+        if !zone.is_regional() {
+            member["zones"] = json!([number(zone)]);
+        }
+        member
+    };
+    Ok(rooms.iter().map(member).collect())
 }
 
 fn network(cloud: &Cloud, id: &str) -> Value {

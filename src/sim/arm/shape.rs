@@ -42,7 +42,13 @@ pub(super) fn summary(cloud: &Cloud, resource: &CloudResource, expand: &str) -> 
 pub(super) fn resource(cloud: &Cloud, resource: &CloudResource) -> Value {
     let mut whole = head(cloud, resource);
     let mut properties = match &resource.detail {
-        Detail::Vm(vm) => vm_properties(resource, vm),
+        Detail::Vm(vm) => {
+            let mut properties = vm_properties(resource, vm);
+            if let Some(group) = cloud.group_of(&resource.id) {
+                properties["capacityReservation"] = json!({ "capacityReservationGroup": { "id": group.as_str() } });
+            }
+            properties
+        }
         Detail::Nic(nic) => nic_properties(resource, nic),
         Detail::Disk(disk) => {
             holders(&mut whole, disk);

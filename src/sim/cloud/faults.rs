@@ -220,6 +220,8 @@ impl Usage {
     /// Counts one more VM.
     pub(crate) fn count(&mut self, facts: &SizeFacts, capacity_type: CapacityType) {
         match capacity_type {
+            // The reservation has taken its cores, whatever becomes of it.
+            CapacityType::Reserved => {}
             CapacityType::Spot => self.spot += facts.vcpus,
             CapacityType::OnDemand => {
                 self.regional += facts.vcpus;
@@ -240,6 +242,7 @@ impl Limits {
     ) -> Result<(), Refusal> {
         let family = usage.families.get(&facts.family).copied().unwrap_or(0);
         let limited = match capacity_type {
+            CapacityType::Reserved => Vec::new(),
             CapacityType::Spot => vec![(Quota::Spot, self.spot, usage.spot)],
             CapacityType::OnDemand => vec![
                 (Quota::Regional, self.regional, usage.regional),

@@ -44,6 +44,7 @@ impl Cloud {
                 // AKS chooses what the size takes.
                 premium_disk: self.settings.sizes.get(&spec.offering.size).is_some_and(|facts| facts.premium_io),
                 security: spec.security,
+                reservation: None,
                 fresh: true,
             },
             now,

@@ -17,6 +17,7 @@ mod listing;
 mod machine;
 mod operation;
 mod refusal;
+mod reserved;
 mod settings;
 mod staging;
 #[cfg(test)]
@@ -68,6 +69,7 @@ pub struct Cloud {
     resources: BTreeMap<ArmId, Arc<CloudResource>>,
     machines: BTreeMap<ArmId, Machine>,
     reservations: BTreeMap<ArmId, Reservation>,
+    reserved: reserved::Reserved,
     operations: Operations,
     agenda: BTreeSet<(Timestamp, Due)>,
     gone: Vec<(Timestamp, Arc<CloudResource>)>,
@@ -88,6 +90,8 @@ struct Machine {
     kubelet: KubeletSpec,
     /// Its creation failed: its NIC does not go with it.
     failed: bool,
+    /// The group of capacity reservations that it names.
+    reservation: Option<ArmId>,
 }
 
 /// A NIC is kept for a VM whose creation failed.
@@ -122,6 +126,7 @@ impl Cloud {
             resources: BTreeMap::new(),
             machines: BTreeMap::new(),
             reservations: BTreeMap::new(),
+            reserved: BTreeMap::new(),
             operations: Operations::default(),
             agenda: BTreeSet::new(),
             gone: Vec::new(),

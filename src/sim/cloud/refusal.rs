@@ -4,6 +4,7 @@
 //! (`OperationNotAllowed` is all of the quotas).
 
 use jiff::SignedDuration;
+use napkeeper_core::catalog::OfferingKey;
 use napkeeper_core::names::{ArmId, Region, VmSize};
 use napkeeper_core::ports::{CloudError, CloudErrorCode, QuotaTold};
 use std::sync::Arc;
@@ -49,6 +50,17 @@ pub enum Refusal {
     /// There is no hardware for a VM in its zone.
     #[error("Allocation failed. We do not have sufficient capacity for the requested VM size in this zone.")]
     ZonalAllocation,
+    /// The group has nothing reserved that such a VM could have.
+    #[error(
+        "The VM cannot be associated with capacity reservation group '{group}': it has no capacity reservation of VM size \
+         '{}' in '{}'.", offering.size, offering.zone
+    )]
+    Unreserved {
+        /// The group.
+        group: ArmId,
+        /// What was asked for.
+        offering: Box<OfferingKey>,
+    },
     /// The subnet has no address left.
     #[error("Subnet aks-subnet does not have enough capacity for {need} IP addresses.")]
     SubnetFull {
@@ -231,6 +243,8 @@ impl Refusal {
             Self::Denied { .. } => CloudErrorCode::Lockdown,
             Self::Policy { .. } => CloudErrorCode::Policy,
             Self::Throttled { .. } => CloudErrorCode::Throttled,
+            Self::Unreserved { .. } => CloudErrorCode::Reservation,
+            Self::NotFound(id) if id.folded().contains("/capacityreservationgroups/") => CloudErrorCode::Reservation,
             Self::NotFound(_) | Self::OperationNotFound(_) => CloudErrorCode::NotFound,
             Self::PropertyChange { .. }
             | Self::Taken(_)

@@ -127,7 +127,7 @@ impl Cloud {
             }),
         };
         self.create(vm, Author::Outside, now);
-        let machine = Machine { claim: None, kubelet: KubeletSpec::default(), failed: false };
+        let machine = Machine { claim: None, kubelet: KubeletSpec::default(), failed: false, reservation: None };
         self.machines.insert(id.clone(), machine);
         self.attach_nic(&nic, &id);
         self.take_disk(&disk, &id, now);

@@ -2,6 +2,7 @@
 
 use super::operation::Work;
 use super::refusal::Refusal;
+use super::reserved::sold_as;
 use super::{Author, Cloud, CloudEvent, Machine, Reservation};
 use jiff::Timestamp;
 use napkeeper_core::catalog::{OfferingKey, SizeFacts};
@@ -21,7 +22,7 @@ impl Cloud {
             return self.put_vm_again(&present, spec, now);
         }
         let facts = self.check_vm(spec, now)?;
-        if let Err(refusal) = self.sell(&spec.offering, &facts, now) {
+        if let Err(refusal) = self.sell(spec, &facts, now) {
             self.reserve(&spec.nic, &spec.id, now);
             return Err(refusal);
         }
@@ -30,7 +31,8 @@ impl Cloud {
         self.create(disk, Author::Cascade, now);
         let vm = self.new_vm(spec, now);
         self.create(vm, Author::Request, now);
-        let machine = Machine { claim: Some(spec.claim.clone()), kubelet: spec.kubelet.clone(), failed: false };
+        let (claim, kubelet) = (Some(spec.claim.clone()), spec.kubelet.clone());
+        let machine = Machine { claim, kubelet, failed: false, reservation: spec.reservation.clone() };
         self.machines.insert(spec.id.clone(), machine);
         self.attach_nic(&spec.nic, &spec.id);
         Ok(Reply::Accepted(self.begin_creation(&spec.id, &spec.offering, now)))
@@ -112,7 +114,12 @@ impl Cloud {
     }
 
     /// Refuses what Azure does not sell to this subscription now.
-    fn sell(&mut self, offering: &OfferingKey, facts: &SizeFacts, now: Timestamp) -> Result<(), Refusal> {
+    fn sell(&mut self, spec: &VmSpec, facts: &SizeFacts, now: Timestamp) -> Result<(), Refusal> {
+        let reserved = spec.reservation.as_ref().map(|group| self.has_reserved(group, &spec.offering)).transpose()?;
+        if reserved == Some(true) {
+            return Ok(());
+        }
+        let offering = &sold_as(&spec.offering, false);
         if self.faults.refuses(offering, now) {
             return Err(self.not_sold(offering));
         }
@@ -131,7 +138,9 @@ impl Cloud {
     }
 
     fn begin_creation(&mut self, id: &ArmId, offering: &OfferingKey, now: Timestamp) -> OperationId {
-        let outcome = match (self.faults.starves(offering, now), offering.zone.is_regional()) {
+        let reserved = self.is_reserved(id, offering);
+        let starves = !reserved && self.faults.starves(&sold_as(offering, false), now);
+        let outcome = match (starves, offering.zone.is_regional()) {
             (false, _) if self.faults.fails_late(false, now) => Err(Refusal::FailedLate),
             (false, _) => Ok(()),
             (true, true) => Err(Refusal::Allocation),
@@ -168,6 +177,7 @@ impl Cloud {
             zone: resource.zone.clone().unwrap_or_else(Zone::regional),
             capacity_type: vm.capacity_type,
         };
+        let reserved = self.is_reserved(id, &offering);
         let machine = self.machines.get(id);
         let event = CloudEvent::VmRunning {
             at,
@@ -175,7 +185,7 @@ impl Cloud {
             incarnation: Arc::clone(&resource.incarnation),
             claim: machine.and_then(|m| m.claim.clone()),
             kubelet: machine.map(|m| m.kubelet.clone()).unwrap_or_default(),
-            price: self.settings.prices.get(&offering).copied().unwrap_or_default(),
+            price: self.settings.prices.get(&sold_as(&offering, reserved)).copied().unwrap_or_default(),
             offering,
         };
         self.events.push(event);

@@ -96,21 +96,11 @@ impl Cluster {
         volumes: Vec<ObjectName>,
     ) -> Pod {
         Pod {
-            key,
-            uid: self.ids.uid(),
-            shape: Arc::clone(&template.shape),
-            owner,
             created_at: self.now,
-            started_at: None,
-            deleting_at: None,
-            node: None,
-            phase: PodPhase::Pending,
             unschedulable: false,
             do_not_disrupt: template.do_not_disrupt,
             volumes,
-            nominated: None,
-            claims_devices: false,
-            opaque: false,
+            ..Pod::waiting(key, self.ids.uid(), &template.shape, owner)
         }
     }
 

@@ -141,6 +141,7 @@ impl Cluster {
             class: Some(class.name.clone()),
             lost: false,
             deleting,
+            for_one_pod: false,
             selected_node: None,
         };
         if self.store.storage_classes().get(&class.name).is_none() {

@@ -348,7 +348,7 @@ impl Pen {
 
     /// The faults end, so that everything can come to rest.
     fn mend(&mut self) {
-        for capacity_type in CapacityType::ALL {
+        for capacity_type in CapacityType::FOR_SALE {
             self.write(FAULTS, Deed::Quota { family: None, capacity_type: Some(capacity_type), cores: None });
         }
         self.mischief(FAULTS, Mischief::ListLag(SignedDuration::ZERO));

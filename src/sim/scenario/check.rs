@@ -36,6 +36,11 @@ pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, ca
             Deed::Quota { family: Some(family), .. } => {
                 missing("VM family", family, &there.families).map(|m| ("quota.family", m))
             }
+            Deed::Reserve { size, zone, .. } => {
+                let zone = zone.as_ref().and_then(|zone| missing("zone", zone.as_str(), &there.zones));
+                let size = missing("size", size.as_str(), &there.sizes).map(|m| ("reserve.size", m));
+                size.or_else(|| zone.map(|m| ("reserve.zone", m)))
+            }
             Deed::Refuse(scarce) => there.scarce(scarce, "refuse"),
             Deed::NoCapacity(scarce) => there.scarce(scarce, "noCapacity"),
             Deed::LoseVolume { name } => missing("volume", name.as_str(), &there.volumes)

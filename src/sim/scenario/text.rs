@@ -2,7 +2,8 @@
 
 use jiff::SignedDuration;
 use napkeeper_api::duration;
-use napkeeper_core::names::{Namespace, ObjectKey, ObjectName};
+use napkeeper_core::facts::group_of;
+use napkeeper_core::names::{ArmId, Namespace, ObjectKey, ObjectName};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -15,6 +16,12 @@ pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Sig
 /// As [`duration`], for a field that may be absent.
 pub(crate) fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SignedDuration>, D::Error> {
     duration(deserializer).map(Some)
+}
+
+/// The id of a group of capacity reservations.
+pub(crate) fn group<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ArmId, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    group_of(&text).map_err(D::Error::custom)
 }
 
 /// `default/inflate`, or `inflate` in the namespace `default`.

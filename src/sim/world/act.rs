@@ -6,11 +6,9 @@ use super::{Violation, World};
 use crate::cluster::Cluster;
 use napkeeper_core::cluster::cloud::ResourceKind;
 use napkeeper_core::cluster::inventory::Inventory;
-use napkeeper_core::names::NodePoolName;
 use napkeeper_core::orphans::{Clause, Refusal};
 use napkeeper_core::plan::{Command, CommandKey, Effect, Planned, Reply, Report, SweepReport};
 use napkeeper_core::ports::PortError;
-use napkeeper_core::scheduling::WhyNot;
 use napkeeper_core::settings::Mode;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -187,12 +185,7 @@ impl World {
         let unplaced = self.controller.inner.memory().provision.unplaced.clone();
         let mut told = BTreeSet::new();
         for group in &unplaced {
-            let why = |(pool, why): &(Option<NodePoolName>, WhyNot)| match pool {
-                Some(pool) => format!("{pool}: {why}"),
-                None => why.to_string(),
-            };
-            let why: Vec<String> = group.why.iter().map(why).collect();
-            let why = why.join("; ");
+            let why = group.reason();
             if let Some(pod) = group.pods.first().filter(|_| !self.told_waiting.contains(&why)) {
                 let others = group.pods.len() - 1;
                 let subject = if others == 0 { pod.key.to_string() } else { format!("{} and {others} more", pod.key) };

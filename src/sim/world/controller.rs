@@ -6,10 +6,12 @@ use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog};
 use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::controller::{Controller, Rules};
+use napkeeper_core::facts::{Fact, FactKind, Surroundings};
 use napkeeper_core::labels;
 use napkeeper_core::plan::{CommandKey, Report};
 use napkeeper_core::settings::Settings;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// The controller, and how it fares.
 #[derive(Debug, Default)]
@@ -100,6 +102,7 @@ impl World {
     /// Brings the controller's Snapshot up to date; true when something has changed.
     pub(super) fn watch(&mut self) -> bool {
         let deltas = self.cluster.watch();
+        self.look_at_reservations();
         let keeper = &mut self.controller;
         if keeper.is_up() {
             deltas.iter().for_each(|delta| keeper.inner.apply(delta));
@@ -111,6 +114,26 @@ impl World {
             keeper.inner.refresh_types(&self.catalog, &InstanceTypeOptions::default());
         }
         !deltas.is_empty()
+    }
+
+    /// Asks Azure what is reserved, as often as the keeper of facts does. Without any that costs nothing.
+    fn look_at_reservations(&mut self) {
+        if self.reservations_due().is_none_or(|at| at > self.now) {
+            return;
+        }
+        let reservations = Some(Fact { as_of: self.now, value: self.cloud.reserved() });
+        let surroundings = Surroundings { reservations, ..Surroundings::default() };
+        let keeper = &mut self.controller.inner;
+        keeper.learn_surroundings(Arc::new(surroundings));
+        keeper.refresh_types(&self.catalog, &InstanceTypeOptions::default());
+        keeper.wake_at(self.now);
+    }
+
+    /// When Azure is asked what is reserved; never where nothing is.
+    pub(super) fn reservations_due(&self) -> Option<Timestamp> {
+        let known = self.controller.inner.snapshot().surroundings.reservations.as_ref();
+        let next = known.map(|fact| fact.as_of + FactKind::Reservations.period());
+        next.or_else(|| self.cloud.reserves().then_some(self.now))
     }
 
     /// Lets the deciders decide, if something has changed or their time has come.

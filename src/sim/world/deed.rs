@@ -11,7 +11,7 @@ use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::cluster::cloud::ResourceKind;
 use napkeeper_core::cluster::sweep::SweepMode;
 use napkeeper_core::cluster::volume::ReclaimPolicy;
-use napkeeper_core::names::{NodePoolName, ObjectKey, ObjectName, VmSize, Zone};
+use napkeeper_core::names::{ArmId, NodePoolName, ObjectKey, ObjectName, VmSize, Zone};
 use napkeeper_core::plan::Switch;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -72,6 +72,20 @@ pub enum Deed {
         /// Cores; absent lifts the quota.
         #[serde(default)]
         cores: Option<u32>,
+    },
+    /// A group of capacity reservations has VMs of a size in one place from now on.
+    Reserve {
+        /// The group, by its id; an AKSNodeClass names it.
+        #[serde(deserialize_with = "text::group")]
+        group: ArmId,
+        /// The size.
+        size: VmSize,
+        /// The zone; absent is none.
+        #[serde(default)]
+        zone: Option<Zone>,
+        /// How many; absent gives them back.
+        #[serde(default)]
+        capacity: Option<u64>,
     },
     /// Azure refuses some offerings at once (`SkuNotAvailable`).
     Refuse(Scarce),
@@ -210,7 +224,7 @@ pub struct Scarce {
 
 impl Deed {
     /// How the steps of a scenario file are called.
-    pub const NAMES: [&str; 29] = [
+    pub const NAMES: [&str; 30] = [
         "scale",
         "startJob",
         "delete",
@@ -218,6 +232,7 @@ impl Deed {
         "labelPool",
         "evictSpot",
         "quota",
+        "reserve",
         "refuse",
         "noCapacity",
         "throttle",

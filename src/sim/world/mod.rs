@@ -199,7 +199,8 @@ impl World {
     /// When something happens next.
     fn next_instant(&self) -> Option<Timestamp> {
         let deed = self.agenda.keys().next().map(|(at, _)| *at);
-        [deed, self.cloud.next_event(), self.cluster.next_event(), self.controller.next_wake()]
+        let facts = self.reservations_due();
+        [deed, facts, self.cloud.next_event(), self.cluster.next_event(), self.controller.next_wake()]
             .into_iter()
             .flatten()
             .min()

@@ -8,7 +8,7 @@ use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::cluster::cloud::{ResourceKind, Tags};
 use napkeeper_core::cluster::pod::PodPhase;
 use napkeeper_core::labels;
-use napkeeper_core::names::{ArmId, ObjectName};
+use napkeeper_core::names::{ArmId, ObjectName, Zone};
 use std::sync::Arc;
 
 impl World {
@@ -49,6 +49,12 @@ impl World {
                 return self.note(Kind::Scenario, "API server", "cannot be reached");
             }
             Deed::Quota { family, capacity_type, cores } => return self.set_quota(family, capacity_type, cores),
+            Deed::Reserve { group, size, zone, capacity } => {
+                let zone = zone.unwrap_or_else(Zone::regional);
+                self.cloud.reserve_vms(&group, &size, &zone, capacity);
+                let told = format!("{} VMs of {size} are reserved in {zone}", capacity.unwrap_or(0));
+                return self.note(Kind::Scenario, group.name(), told);
+            }
             Deed::EvictSpot { count } => return self.evict_spot(count),
             Deed::LeakNic { name } => return self.leak_nic(&name),
             Deed::ForeignVm { name } => return self.add_foreign_vm(&name),

@@ -5,6 +5,7 @@ use crate::azure_sim::faults::{Matching, Mishap};
 use crate::azure_sim::server::Inner;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::CapacityType;
+use napkeeper_core::facts::group_of;
 use napkeeper_core::names::{VmSize, Zone};
 use napkeeper_sim::cloud::{Faults, Lasting, Limits, ListedKind, ListingFault, Shortage, Throttling};
 use regex::Regex;
@@ -36,6 +37,8 @@ pub(super) enum Fault {
     Quota(Quota),
     /// Room in the subnet.
     Subnet(Subnet),
+    /// A group of capacity reservations has so many VMs.
+    Reserve(Reserve),
     /// A lock forbids deletes.
     Lock(ForAWhile),
     /// VMs leave their NIC and OS disk behind.
@@ -101,6 +104,17 @@ pub(super) struct Hang {
 enum When {
     Before,
     After,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Reserve {
+    group: String,
+    size: VmSize,
+    #[serde(default)]
+    zone: Option<Zone>,
+    #[serde(default)]
+    capacity: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -243,6 +257,11 @@ fn inject_inside(inner: &mut Inner, fault: Fault, now: Timestamp) -> Result<(), 
         Fault::Shortage(draft) => add_shortage(faults, draft, now)?,
         Fault::Quota(quota) => set_quota(limits, &quota),
         Fault::Subnet(subnet) => limits.subnet = subnet.addresses,
+        Fault::Reserve(Reserve { group, size, zone, capacity }) => {
+            let group =
+                group_of(&group).map_err(|expected| ControlError::Value(format!("group {group:?}: {expected}")))?;
+            inner.cloud.reserve_vms(&group, &size, &zone.unwrap_or_else(Zone::regional), capacity);
+        }
         Fault::KeepChildren(Switch { on }) => faults.keep_children = on,
         Fault::ShoutingIds(Switch { on }) => faults.shouting_ids = on,
         Fault::Throttle(_) | Fault::Fail(_) | Fault::Hang(_) | Fault::Garbage(_) => {}

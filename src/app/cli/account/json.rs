@@ -112,6 +112,8 @@ fn steps(waterfall: &PoolWaterfall) -> Vec<Value> {
         StepWhat::Room => "room",
         StepWhat::Limits => "limits",
         StepWhat::Quota => "quota",
+        StepWhat::Reservation => "reservation",
+        StepWhat::Subnet => "subnet",
         StepWhat::Variety => "minValues",
         StepWhat::Topology(_) => "topology",
     };
@@ -130,6 +132,8 @@ fn change(change: &Change) -> Value {
         Change::AskAtMost(name, _) => ("askAtMost", Some(name.to_string())),
         Change::RaiseLimit(name, _) => ("raiseLimit", Some(name.to_string())),
         Change::RaiseQuota(short) => ("raiseQuota", Some(short.usage.name.to_string())),
+        Change::RaiseReservation(short) => ("raiseReservation", Some(short.room.group.to_string())),
+        Change::WidenSubnet(short) => ("widenSubnet", Some(short.room.id.to_string())),
         Change::Offer(key, _) => ("offerLabel", Some(key.to_string())),
         Change::Soften(_) => ("soften", None),
     };

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// What a placement depends on.
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 14] = [
     Kind::Pods,
     Kind::Nodes,
     Kind::NodePools,
@@ -30,6 +30,8 @@ const KINDS: [Kind; 12] = [
     Kind::StorageClasses,
     Kind::CsiNodes,
     Kind::Namespaces,
+    Kind::Services,
+    Kind::Schedulers,
 ];
 
 /// Without these nothing can be said.
@@ -43,7 +45,7 @@ const UNREADABLE: usize = 5;
 
 /// The command that lists all that is needed.
 const LIST: &str = "kubectl get pods,nodes,nodepools,aksnodeclasses,nodeclaims,daemonsets,pv,pvc,storageclasses,\
-csinodes,namespaces --all-namespaces -o json";
+csinodes,namespaces,services --all-namespaces -o json";
 
 /// What a cluster holds, and what is not known of it.
 pub(super) struct Listed {

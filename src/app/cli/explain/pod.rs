@@ -29,7 +29,7 @@ Examples:
   napkeeper explain pod web clusters/prod -n shop              in a folder of manifests, without any cluster
   napkeeper explain pod training manifests/quickstart          with its scenario, as soon as such pods wait
   napkeeper explain pod web clusters/prod --at 36h -o json     at that time of the scenario
-  kubectl get pods,nodes,nodepools,aksnodeclasses,nodeclaims,daemonsets,pv,pvc,storageclasses,csinodes,namespaces \\
+  kubectl get pods,nodes,nodepools,aksnodeclasses,nodeclaims,daemonsets,pv,pvc,storageclasses,csinodes,namespaces,services \\
       --all-namespaces -o json > cluster.json && napkeeper explain pod web-0 -n shop --from cluster.json
 
 It changes nothing. Pods that wait are placed together, as the controller places them.

@@ -145,7 +145,7 @@ impl Chosen {
             _ if pod.node.is_some() => None,
             _ if pod.deleting_at.is_some() => Some(LEAVING),
             _ if pod.opaque => Some(OPAQUE),
-            PodOwner::Nobody | PodOwner::Controller => None,
+            PodOwner::Nobody | PodOwner::Controller | PodOwner::Buffer => None,
         };
         match beside {
             Some(why) => self.beside.push((pod.key.clone(), why)),

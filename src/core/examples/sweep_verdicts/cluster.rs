@@ -120,6 +120,7 @@ fn node_of(n: usize, settings: &Settings, at: Timestamp) -> Result<(Claim, [Clou
         nic: ids.nic,
         os_disk: ids.os_disk,
         machine: None,
+        reservation: None,
         written_at: at,
         refused: 0,
         operation: None,

@@ -46,6 +46,7 @@ impl LaunchScript {
             kubelet: self.wanted.kubelet(),
             premium_disk: self.wanted.size(&offering.key.size).is_some_and(|t| t.facts.premium_io),
             security: launch.security,
+            reservation: self.wanted.reservation().cloned(),
             fresh: true,
         };
         self.go(State::Vm, Effect::PutVm(Box::new(vm)))

@@ -326,6 +326,7 @@ fn w14_a_claim_is_launched_or_deleted_by_one_command_at_a_time() {
             os_disk_gb: 128,
             security: Default::default(),
             subnet: None,
+            reservation: None,
         };
         [Command::Terminate(Box::new(terminate)), Command::Launch(Box::new(launch))]
     };
@@ -403,4 +404,67 @@ fn an_intent_is_looked_at_once_after_a_restart_or_a_pause_before_it_is_given_up(
     assert_eq!(decide(&snapshot, &mut memory, 3_680), ["delete"]);
     snapshot.put_claim(a_claim());
     assert_eq!(decide(&snapshot, &mut LifecycleMemory::default(), 3_600), ["delete"], "nothing was asked for");
+}
+
+#[test]
+fn the_group_of_a_reserved_vm_is_written_before_it_is_asked_for_and_stays_that_of_the_intent() {
+    let group = |name: &str| {
+        let id = reservation_group().as_str().replace("paid", name);
+        ArmId::new(id).unwrap()
+    };
+    let claim = claim("general-a", &pool("general"), vec![offering(SMALL, 1, Reserved), offering(LARGE, 2, OnDemand)]);
+    // The group of the class, of an intent that an earlier run has written, and of the VM that is asked for.
+    for (class, intended, asked) in [
+        (Some("paid"), None, Some("paid")),
+        (Some("other"), Some("paid"), Some("paid")),
+        (None, Some("paid"), Some("paid")),
+        (None, None, None),
+    ] {
+        let mut claim = claim.clone();
+        claim.intent = intended.map(|name| LaunchIntent {
+            reservation: Some(group(name)),
+            ..intent(&claim, offering(SMALL, 1, Reserved))
+        });
+        let mut script = script(&claim);
+        script.wanted.launch.reservation = class.map(group);
+        let (mut written, mut put) = (None, None);
+        play_whole(&mut script, |effect| {
+            match effect {
+                Effect::WriteIntent(_, intent) => {
+                    written = Some((intent.offering.key.clone(), intent.reservation.clone()))
+                }
+                Effect::PutVm(vm) => {
+                    assert!(written.is_some() || intended.is_some(), "the intent comes first");
+                    put = Some((vm.offering.clone(), vm.reservation.clone()));
+                }
+                _ => {}
+            }
+            fine(effect)
+        });
+        let expected = match asked {
+            Some(name) => (offering(SMALL, 1, Reserved).key, Some(group(name))),
+            // Without its group it would be bought at the full price, and be called reserved.
+            None => (offering(LARGE, 2, OnDemand).key, None),
+        };
+        assert_eq!(put, Some(expected.clone()));
+        assert_eq!(written, Some(expected));
+    }
+}
+
+#[test]
+fn a_reservation_that_is_refused_leads_on_to_what_is_for_sale() {
+    let claim = claim("general-a", &pool("general"), vec![offering(SMALL, 1, Reserved), offering(SMALL, 1, OnDemand)]);
+    let mut script = script(&claim);
+    script.wanted.launch.reservation = Some(reservation_group());
+    let mut asked = Vec::new();
+    let (words, report) = play_whole(&mut script, |effect| match effect {
+        Effect::PutVm(vm) => {
+            asked.push((vm.offering.capacity_type, vm.reservation.is_some()));
+            if vm.reservation.is_some() { Err(refused(CloudErrorCode::Reservation, None)) } else { fine(effect) }
+        }
+        other => fine(other),
+    });
+    assert_eq!(asked, [(Reserved, true), (OnDemand, false)]);
+    assert_eq!(words.last(), Some(&"launched"));
+    assert_eq!(report.refused.len(), 1);
 }

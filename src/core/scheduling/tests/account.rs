@@ -198,6 +198,7 @@ fn with_volume(snapshot: &mut Snapshot, asked: PodShape, zone_number: u8) -> Vec
         class: None,
         lost: false,
         deleting: false,
+        for_one_pod: false,
         selected_node: None,
     };
     snapshot.put_volume_claim(key, claim);

@@ -1,6 +1,6 @@
 //! An independent judge of outcomes: it shares no code with the scheduler, and looks at every pod and node anew.
 
-use super::random::{Dice, scene};
+use super::random::scene;
 use super::{solve, solve_with};
 use crate::catalog::OfferingKey;
 use crate::catalog::{InstanceType, Offering, node_labels};
@@ -9,6 +9,7 @@ use crate::cluster::claim::Claim;
 use crate::cluster::node::Node;
 use crate::cluster::pod::{HostPort, Labels, Pod, PodOwner, PodShape, PodTerm, Spread};
 use crate::cluster::pool::{NodePool, amount};
+use crate::fixtures::Dice;
 use crate::labels;
 use crate::names::{NodePoolName, ObjectKey, Zone};
 use crate::resources::Resources;

@@ -1,7 +1,7 @@
 //! How far from the least that any fluid mix of sizes would cost are plans for mixed pods? Over drawn workloads.
 
-use super::random::Dice;
 use super::*;
+use crate::fixtures::Dice;
 use crate::scheduling::schedule_with_cost;
 
 /// Between two and eleven sorts of pods, up to so many of each; half of them spread over zones, if that is asked for.

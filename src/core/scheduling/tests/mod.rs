@@ -8,17 +8,23 @@ mod monotone;
 mod neighbours;
 mod quota;
 mod random;
+mod reservation;
 mod standing;
+mod subnet;
+mod topology_table;
 mod variants;
 mod variety;
+mod volumes;
 
-use super::{Input, MOST_NEW_NODES, Market, Outcome, Target, Unavailable, WhyNot, schedule};
+use super::{Input, MOST_NEW_NODES, Market, Outcome, Standing, Target, Unavailable, WhyNot, schedule};
 use crate::catalog::CapacityType::{OnDemand, Spot};
 use crate::cluster::Snapshot;
 use crate::cluster::pod::{Pod, Taint, TaintEffect};
 use crate::cluster::pool::NodePool;
+use crate::cluster::spread_defaults::{DEFAULT_SCHEDULER, DefaultSpread, SchedulerProfiles};
 use crate::fixtures::{GIB, cluster, node, offering, only, pod, pods, pool, running, shape, spread, start, zone};
 use crate::labels;
+use crate::names::ObjectName;
 use crate::resources::Resources;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -239,4 +245,30 @@ fn daemons_take_their_room_on_new_nodes() {
     let outcome = solve(&snapshot, &pods("p", shape("a", 1000, 1), 1));
     let wanted = Resources { pods: 2, ..Resources::cpu_memory(1500, 2 * GIB) };
     assert_eq!(outcome.new[0].requests, wanted);
+}
+
+#[test]
+fn pods_without_constraints_are_spread_as_the_cluster_says() {
+    let mut snapshot = cluster([pool("general")]);
+    let of_set = |pod: &Arc<Pod>| Arc::new(Pod { of_set: true, ..Pod::clone(pod) });
+    let pods: Vec<_> = pods("p", shape("a", 500, 1), 6).iter().map(of_set).collect();
+    assert_eq!(by_zone(&solve(&snapshot, &pods)).len(), 1, "one node is cheapest where nobody asks for more");
+    let zones = DefaultSpread { spread: spread(labels::ZONE, "a", 1), is_hard: true };
+    let defaults = BTreeMap::from([(Arc::from(DEFAULT_SCHEDULER), vec![zones])]);
+    snapshot.put_scheduler(ObjectName::new("upstream").unwrap(), SchedulerProfiles { defaults });
+    let outcome = solve(&snapshot, &pods);
+    assert_eq!(by_zone(&outcome).into_values().collect::<Vec<_>>(), [2, 2, 2], "{outcome:?}");
+    // So are pods that come one at a time.
+    let market = Market::new(&snapshot, &Unavailable::default(), start());
+    let (without, promised) = (BTreeSet::new(), BTreeMap::new());
+    let input = Input { snapshot: &snapshot, market: &market, without: &without, new_nodes: 10, promised: &promised };
+    let mut standing = Standing::new(input);
+    let mut zones = BTreeMap::new();
+    for pod in &pods {
+        let spot = standing.find(pod).unwrap();
+        let crate::scheduling::Spot::New(bought) = &spot else { panic!("{spot:?}") };
+        *zones.entry(bought.best.key.zone.to_string()).or_insert(0) += 1;
+        assert!(standing.take(pod, &spot));
+    }
+    assert_eq!(zones.into_values().collect::<Vec<_>>(), [2, 2, 2]);
 }

@@ -258,6 +258,7 @@ fn a_disk_decides_the_zone_and_a_node_takes_only_so_many() {
             class: None,
             lost: false,
             deleting: false,
+            for_one_pod: false,
             selected_node,
         };
         snapshot.put_volume_claim(key, claim);

@@ -2,7 +2,7 @@
 
 use super::solve;
 use crate::catalog::CapacityType;
-use crate::catalog::CapacityType::{OnDemand, Spot};
+use crate::catalog::CapacityType::{OnDemand, Reserved, Spot};
 use crate::cluster::Snapshot;
 use crate::cluster::claim::{Claim, PlannedOffering};
 use crate::facts::{Quota, STALE_AFTER, Usage};
@@ -151,6 +151,7 @@ proptest! {
             let facts = &types.iter().find(|t| t.facts.name == key.size).unwrap().facts;
             let cores = u64::from(facts.vcpus);
             let names = match key.capacity_type {
+                Reserved => vec![],
                 Spot => vec!["lowprioritycores".to_owned()],
                 OnDemand => vec!["cores".to_owned(), facts.family.to_lowercase()],
             };

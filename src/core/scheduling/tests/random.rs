@@ -7,31 +7,12 @@ use crate::cluster::pod::{
 };
 use crate::cluster::pool::{DaemonSet, NodePool};
 use crate::fixtures::{
-    GPU, claim, cluster, intent, managed, node, offering, only, pod, pool, put, running, shape, spread, start, zone,
+    Dice, GPU, claim, cluster, intent, managed, node, offering, only, pod, pool, put, running, shape, spread, start,
+    zone,
 };
 use crate::labels;
 use crate::names::Namespace;
 use std::sync::Arc;
-
-/// Numbers from a seed (xorshift), enough to mix tests with.
-pub(super) struct Dice(pub(super) u64);
-
-impl Dice {
-    pub(super) fn roll(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % sides
-    }
-
-    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
-        from[self.roll(from.len())].clone()
-    }
-
-    fn one_in(&mut self, n: usize) -> bool {
-        self.roll(n) == 0
-    }
-}
 
 fn taint(key: &str) -> Taint {
     Taint { key: Arc::from(key), value: Arc::from(""), effect: TaintEffect::NoSchedule }
@@ -161,7 +142,7 @@ fn put_nodes(dice: &mut Dice, snapshot: &mut Snapshot, shapes: &[Arc<PodShape>])
 fn put_claims(dice: &mut Dice, snapshot: &mut Snapshot, pool: &NodePool) {
     const SIZES: [&str; 3] = ["Standard_D2s_v5", "Standard_D4s_v5", "Standard_D8s_v5"];
     for n in 0..dice.roll(4) {
-        let capacity_type = dice.pick(&CapacityType::ALL);
+        let capacity_type = dice.pick(&CapacityType::FOR_SALE);
         let (first, second) =
             (offering(dice.pick(&SIZES), 1, capacity_type), offering(dice.pick(&SIZES), 2, capacity_type));
         let name = format!("{}-{n}", pool.name);

@@ -156,6 +156,8 @@ fn remedy_of(pools: Vec<NodePool>, shape: PodShape) -> String {
             Change::AskAtMost(name, most) => format!("ask {name} {most}"),
             Change::RaiseLimit(name, to) => format!("raise {name} {to}"),
             Change::RaiseQuota(short) => short.to_string(),
+            Change::RaiseReservation(short) => short.to_string(),
+            Change::WidenSubnet(short) => short.to_string(),
             Change::Offer(..) | Change::Soften(_) => change.to_string(),
         })
         .collect();

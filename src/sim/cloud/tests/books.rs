@@ -20,7 +20,7 @@ fn deeds(verbs: u8) -> impl Strategy<Value = Vec<Deed>> {
 
 fn variant(n: u8) -> OfferingKey {
     let size = ["Standard_D2s_v5", "Standard_D4s_v5", "Standard_E4s_v5"][usize::from(n % 3)];
-    let capacity_type = CapacityType::ALL[usize::from(n / 3)];
+    let capacity_type = CapacityType::FOR_SALE[usize::from(n / 3)];
     offering(size, n % 2, capacity_type)
 }
 
@@ -125,6 +125,7 @@ fn limits_hold(cloud: &Cloud) -> Result<(), TestCaseError> {
             Detail::Vm(vm) => {
                 let facts = &cloud.settings().sizes[&vm.size];
                 match vm.capacity_type {
+                    CapacityType::Reserved => {}
                     CapacityType::Spot => spot += facts.vcpus,
                     CapacityType::OnDemand => regular += facts.vcpus,
                 }

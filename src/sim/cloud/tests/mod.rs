@@ -1,6 +1,7 @@
 //! The state machine, by sentences.
 
 mod books;
+mod reserved;
 
 use super::testing::{at, cloud, offering};
 use super::*;
@@ -24,9 +25,15 @@ fn put_nic(cloud: &mut Cloud, name: &str, now: Timestamp) -> Result<Reply, Cloud
 }
 
 fn put_vm(cloud: &mut Cloud, name: &str, offering: &OfferingKey, now: Timestamp) -> Result<Reply, CloudErrorCode> {
-    let spec = VmSpec {
+    let spec = vm_spec(cloud, name, offering.clone());
+    code(cloud.request(&Effect::PutVm(Box::new(spec)), now))
+}
+
+/// A VM of this name as it is asked for, where it may be there already.
+fn vm_spec(cloud: &Cloud, name: &str, offering: OfferingKey) -> VmSpec {
+    VmSpec {
         id: cloud.vm_id(name),
-        offering: offering.clone(),
+        offering,
         nic: cloud.nic_id(name),
         os_disk: cloud.disk_id(name),
         os_disk_gb: 128,
@@ -34,10 +41,10 @@ fn put_vm(cloud: &mut Cloud, name: &str, offering: &OfferingKey, now: Timestamp)
         claim: ClaimName::new(name).unwrap(),
         kubelet: KubeletSpec::default(),
         security: Default::default(),
+        reservation: None,
         fresh: false,
         premium_disk: true,
-    };
-    code(cloud.request(&Effect::PutVm(Box::new(spec)), now))
+    }
 }
 
 fn code(result: Result<Reply, Refusal>) -> Result<Reply, CloudErrorCode> {
@@ -151,6 +158,7 @@ fn quota_messages_say_what_the_adapter_reads() {
         claim: ClaimName::new("a").unwrap(),
         kubelet: KubeletSpec::default(),
         security: Default::default(),
+        reservation: None,
         fresh: false,
         premium_disk: true,
     };
@@ -453,6 +461,7 @@ fn only_the_group_itself_is_written_to() {
         claim: ClaimName::new("a").unwrap(),
         kubelet: KubeletSpec::default(),
         security: Default::default(),
+        reservation: None,
         fresh: false,
         premium_disk: true,
     };

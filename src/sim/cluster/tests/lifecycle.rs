@@ -277,6 +277,7 @@ fn intent() -> LaunchIntent {
         nic: vm("nic"),
         os_disk: disk("os"),
         machine: None,
+        reservation: None,
         written_at: at(0),
         refused: 0,
         operation: None,

@@ -4,6 +4,7 @@ use super::*;
 use crate::world::Kind;
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::cluster::volume::ReclaimPolicy;
+use napkeeper_core::names::{ArmId, VmSize, Zone};
 
 fn told(world: &World, kind: Kind, subject: &str, words: &str) -> usize {
     let fits = |e: &&crate::world::Entry| e.kind == kind && e.subject.contains(subject) && e.text.contains(words);
@@ -289,4 +290,59 @@ fn an_overlay_turns_what_is_bought_and_one_that_is_left_out_is_told() {
     let world = run(start, 1);
     assert!(versions(&world).iter().all(|size| size.ends_with("_v3")), "{:?}", versions(&world));
     assert_eq!(told(&world, Kind::Kept, "again", "NodeOverlay old has the same weight and sets price"), 1);
+}
+
+/// Nodes by their capacity type.
+fn bought(world: &World) -> BTreeMap<String, usize> {
+    let mut bought = BTreeMap::new();
+    for node in world.cluster().state().nodes().values() {
+        if let Some(way) = node.label(labels::CAPACITY_TYPE) {
+            *bought.entry(way.to_owned()).or_default() += 1;
+        }
+    }
+    bought
+}
+
+#[test]
+fn what_is_reserved_is_used_first_and_again_once_it_is_free() {
+    let group = "/subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/capacityReservationGroups/paid";
+    let group = ArmId::new(group).unwrap();
+    let mut start = mk_start(9);
+    let mut pool = mk_pool("paid", 0, &["reserved", "on-demand"], 1_000);
+    pool.requirements.add_entry(labels::INSTANCE_TYPE, Operator::In, &["Standard_D4s_v5"]).unwrap();
+    start.pools = vec![pool];
+    start.classes = vec![NodeClass { reservations: Some(group.clone()), ..mk_class() }];
+    // Three pods on a node.
+    start.workloads = vec![mk_deployment("inflate", 6, 1_000, 1_024)];
+    let size = VmSize::new("Standard_D4s_v5").unwrap();
+    let zone = Some(Zone::of(&start.region, 2));
+    let reserve = |capacity| Deed::Reserve { group: group.clone(), size: size.clone(), zone: zone.clone(), capacity };
+    // A reservation wants no quota: what is bought beyond it waits for some.
+    let quota = |cores| Deed::Quota { family: None, capacity_type: None, cores };
+    start.deeds = vec![
+        after(0, reserve(Some(3))),
+        after(0, quota(Some(0))),
+        after(20, Deed::Scale { workload: key("inflate"), replicas: 15 }),
+        after(30, quota(None)),
+        after(90, Deed::Scale { workload: key("inflate"), replicas: 3 }),
+        after(150, Deed::Scale { workload: key("inflate"), replicas: 9 }),
+    ];
+    let mut world = World::begin(catalog(), start).unwrap();
+    let begun = world.now();
+    let mut until = |mins: i64| {
+        world.run_until(begun + SignedDuration::from_mins(mins)).unwrap();
+        assert!(world.cloud().reserved().iter().all(|room| room.used <= room.capacity), "no more than are reserved");
+        (bought(&world), world.cluster().state().pending().len())
+    };
+    let ways = |reserved: usize, on_demand: usize| -> BTreeMap<String, usize> {
+        let all = [("reserved".to_owned(), reserved), ("on-demand".to_owned(), on_demand)];
+        all.into_iter().filter(|(_, count)| *count > 0).collect()
+    };
+    assert_eq!(until(19), (ways(2, 0), 0), "no quota is needed");
+    let (there, waiting) = until(29);
+    assert_eq!((there, waiting > 0), (ways(3, 0), true), "the third is used, and beyond it there is no quota");
+    assert_eq!(until(89), (ways(3, 2), 0));
+    assert_eq!(until(149), (ways(1, 0), 0), "one node holds the pods, and it is a reserved one");
+    assert_eq!(until(200), (ways(3, 0), 0), "what was freed is used again");
+    assert_eq!(told(&world, Kind::Refused, "", "reserved"), 0, "nothing of it was asked for in vain");
 }

@@ -9,13 +9,14 @@ use crate::semantic::{Digest, Render};
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
 use napkeeper_core::catalog::{
-    Asked, AskedAt, AskedEntry, Dropped, Selection, SizeIndex, SizeSet, StepKind, Supply, Waterfall, no_arm64_image,
-    retirement,
+    Asked, AskedAt, AskedEntry, CapacityType, Dropped, Selection, SizeIndex, SizeSet, StepKind, Supply, Waterfall,
+    names_reserved, no_arm64_image, retirement,
 };
 use napkeeper_core::cluster::pod::TaintEffect;
 use napkeeper_core::cluster::pool::{NodeClass, NodePool};
+use napkeeper_core::facts::GROUPS;
 use napkeeper_core::labels;
-use napkeeper_core::names::{NodeClassName, Uid};
+use napkeeper_core::names::{ArmId, NodeClassName, Uid};
 use napkeeper_core::requirements::Requirement;
 use napkeeper_core::suggest::nearest;
 use std::collections::BTreeMap;
@@ -140,7 +141,8 @@ impl Pool<'_> {
         };
         let some = facts.supplies.regions().map(|supply| (supply, sold(supply))).find(|(_, sizes)| !sizes.is_empty());
         let Some((supply, sizes)) = some else {
-            if !self.said_already(facts) && !self.suits_another_class(facts) && !self.asks_uncounted_gpus(facts) {
+            let uncounted = !self.lacks_reservations() && self.asks_uncounted_gpus(facts);
+            if !self.said_already(facts) && !self.suits_another_class(facts) && !uncounted {
                 found.push(self.nothing(facts));
             }
             return;
@@ -175,11 +177,17 @@ impl Pool<'_> {
     /// The class is elsewhere, and could be one with which the pool works. `default` is known even when it is not in the
     /// input: node auto-provisioning makes it, with the defaults.
     fn suits_another_class(&self, facts: &Facts) -> bool {
-        if self.class_is_known || self.pool.class.as_str() == DEFAULT_CLASS {
+        if self.class_is_known {
             return false;
         }
-        let changes: [fn(&mut NodeClass); 3] =
-            [|c| c.gpu_drivers = false, |c| c.image_family = "AzureLinux".into(), |c| c.fips = true];
+        // The annotation of a class is for napkeeper alone: node auto-provisioning's own may have been given it.
+        let changes: [fn(&mut NodeClass); 4] = [
+            |c| c.reservations = ArmId::new(format!("/subscriptions/any/providers/{GROUPS}/any")).ok(),
+            |c| c.gpu_drivers = false,
+            |c| c.image_family = "AzureLinux".into(),
+            |c| c.fips = true,
+        ];
+        let changes = if self.pool.class.as_str() == DEFAULT_CLASS { &changes[..1] } else { &changes };
         (1..1_u8 << changes.len()).any(|some| {
             let mut class = self.class.clone();
             let chosen = changes.iter().enumerate().filter(|(i, _)| some & (1 << i) != 0);
@@ -188,6 +196,15 @@ impl Pool<'_> {
             let selection = Selection::new(facts.supplies.index(), asked);
             facts.supplies.regions().any(|supply| selection.sold_in(supply))
         })
+    }
+
+    /// The pool may have reserved capacity alone, and its class names none.
+    fn lacks_reservations(&self) -> bool {
+        let asked = self.pool.requirements.get(labels::CAPACITY_TYPE);
+        let alone = |asked: &Requirement| {
+            names_reserved(asked) && !CapacityType::FOR_SALE.iter().any(|other| asked.allows(Some(other.as_str())))
+        };
+        self.class.reservations.is_none() && asked.is_some_and(alone)
     }
 
     /// The embedded catalogue does not have the number of GPUs of these sizes, so it takes them for undriven; AKS does
@@ -227,6 +244,12 @@ impl Pool<'_> {
         let step = fall.culprit_step().map(|step| &step.what);
         let back = fall.culprit.map_or(0, |c| c.sizes);
         let (path, fix) = match step {
+            Some(StepKind::Requirement { index, .. }) if self.lacks_reservations() => {
+                let (class, key) = (&self.pool.class, labels::RESERVATION_GROUP);
+                let fix =
+                    format!("name a group of capacity reservations by the annotation {key} of AKSNodeClass {class}");
+                (path.index(*index), format!("{fix}, or allow on-demand"))
+            }
             Some(StepKind::Requirement { index, .. }) => {
                 (path.index(*index), format!("widen requirements[{index}]: without it {back} sizes are left"))
             }

@@ -339,3 +339,36 @@ fn a_pool_uses_the_class_of_its_own_cluster() {
         "{found:?}"
     );
 }
+
+#[test]
+fn reserved_capacity_is_had_where_the_class_names_a_group_of_it() {
+    const GROUP: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/capacityReservationGroups/paid";
+    let class = |name: &str, group: &str| {
+        let annotations = if group.is_empty() {
+            String::new()
+        } else {
+            format!(", annotations: {{napkeeper.io/capacity-reservation-group: {group}}}")
+        };
+        format!(
+            "---\napiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata: {{name: {name}{annotations}}}\nspec: {{}}\n"
+        )
+    };
+    let reserved = ["key: karpenter.sh/capacity-type, operator: In, values: [reserved]"];
+    let both = ["key: karpenter.sh/capacity-type, operator: In, values: [reserved, on-demand]"];
+    let told =
+        |requirements: &[&str], class: &str| judge(&format!("{}{class}", pool(requirements)), Some("westeurope"), None);
+    assert_eq!(told(&reserved, &class("default", GROUP)), []);
+    assert_eq!(told(&reserved, ""), [], "the class is elsewhere");
+    assert_eq!(told(&both, &class("default", "")), [], "on-demand is left");
+    let all = told(&reserved, &class("default", ""));
+    let [finding] = &all[..] else { panic!("{all:#?}") };
+    assert_eq!((finding.rule, &*finding.path), ("NK2001", "spec.template.spec.requirements[0]"));
+    let fix = finding.fix.as_deref().unwrap();
+    assert!(fix.contains("annotation napkeeper.io/capacity-reservation-group of AKSNodeClass default"), "{fix}");
+    // What is wrong with the class itself is a matter of form.
+    let source = load_text("t.yaml", class("default", "paid"));
+    let all = Verdict::embedded().unwrap().judge(&[source]).remove(0).findings;
+    let wrong = all.iter().find(|f| f.path.starts_with("metadata.annotations")).unwrap_or_else(|| panic!("{all:#?}"));
+    assert!(wrong.message.contains("capacityReservationGroups/<name>"), "{wrong:#?}");
+    assert_eq!(wrong.severity, Severity::Error);
+}

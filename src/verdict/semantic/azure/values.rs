@@ -34,7 +34,7 @@ const ULTRA_SSD: &str = "karpenter.azure.com/sku-storage-ultra-ssd";
 /// its issue 1679 asked for.
 pub(super) fn domain(key: &str) -> Domain {
     match key {
-        labels::CAPACITY_TYPE => Domain::Closed(&["on-demand", "spot"]),
+        labels::CAPACITY_TYPE => Domain::Closed(&["on-demand", "reserved", "spot"]),
         labels::ARCH => Domain::Closed(&["amd64", "arm64"]),
         labels::SKU_ACCELERATED_NETWORKING | labels::SKU_PREMIUM_STORAGE | ULTRA_SSD => Domain::Closed(YES_NO),
         labels::SKU_GPU_MANUFACTURER => Domain::Closed(&["nvidia", "amd"]),

@@ -9,12 +9,15 @@ use crate::rules::pods as rules;
 use crate::semantic::Render;
 use jiff::Timestamp;
 use napkeeper_api::manifests::Object;
-use napkeeper_core::catalog::{InstanceType, RegionCatalog, instance_types};
+use napkeeper_core::catalog::{
+    CapacityType, InstanceType, RegionCatalog, ReservedPlaces, instance_types, with_reserved,
+};
 use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::cluster::pod::{Pod, PodOwner, PodPhase};
+use napkeeper_core::cluster::pod::{Pod, PodOwner};
 use napkeeper_core::cluster::pool::{DaemonSet, NodeClass, NodePool};
+use napkeeper_core::facts::{Fact, ReservationRoom, Surroundings};
 use napkeeper_core::labels;
-use napkeeper_core::names::{NodeClassName, ObjectKey, ObjectName, Uid};
+use napkeeper_core::names::{ArmId, NodeClassName, ObjectKey, ObjectName, Uid};
 use napkeeper_core::requirements::{Requirement, Requirements};
 use napkeeper_core::scheduling::{Input, Market, Unavailable, Unplaced, WhyNot, schedule};
 use std::collections::{BTreeMap, BTreeSet};
@@ -161,10 +164,16 @@ fn cluster(render: &Render, part: &str) -> Option<Snapshot> {
 fn simulate(base: &Snapshot, region: &RegionCatalog, facts: &Facts, pods: Vec<Arc<Pod>>) -> Vec<Unplaced> {
     let mut snapshot = base.clone();
     let classes: Vec<_> = snapshot.classes().values().cloned().collect();
+    let mut reserved = Vec::new();
     for class in classes {
-        let types = Arc::new(instance_types(region, &class, &facts.nodes));
-        snapshot.instance_types.insert(class.name.clone(), types);
+        let mut types = instance_types(region, &class, &facts.nodes);
+        if let Some(group) = &class.reservations {
+            types = reserve(types, group, pods.len() as u64, &mut reserved);
+        }
+        snapshot.instance_types.insert(class.name.clone(), Arc::new(types));
     }
+    let reservations = Some(Fact { as_of: Timestamp::UNIX_EPOCH, value: reserved });
+    snapshot.learn_surroundings(Arc::new(Surroundings { reservations, ..Surroundings::default() }));
     let market = Market::new(&snapshot, &Unavailable::default(), Timestamp::UNIX_EPOCH);
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
     let input =
@@ -172,34 +181,33 @@ fn simulate(base: &Snapshot, region: &RegionCatalog, facts: &Facts, pods: Vec<Ar
     schedule(input, &pods).unplaced
 }
 
+/// Of which sizes a group has reserved some stands in no manifest: any that is sold may be among them.
+fn reserve(
+    types: Vec<Arc<InstanceType>>,
+    group: &ArmId,
+    capacity: u64,
+    reserved: &mut Vec<ReservationRoom>,
+) -> Vec<Arc<InstanceType>> {
+    let mut places = ReservedPlaces::new();
+    for instance in &types {
+        for sold in instance.offerings.iter().filter(|o| o.capacity_type == CapacityType::OnDemand) {
+            let (size, zone) = (instance.facts.name.clone(), sold.zone.clone());
+            places.entry(size.clone()).or_default().insert(zone.clone());
+            reserved.push(ReservationRoom { group: group.clone(), size, zone, capacity, used: 0 });
+        }
+    }
+    with_reserved(types, &places)
+}
+
 /// One pod of a workload, waiting. A Deployment and a StatefulSet may share a name, so the pod has one of its own.
 fn pod(index: usize, workload: &Workload<'_>) -> Option<Arc<Pod>> {
     let name = format!("pod-{index}");
-    Some(Arc::new(Pod {
-        key: ObjectKey { namespace: workload.key.namespace.clone(), name: ObjectName::new(&name).ok()? },
-        uid: Uid::new(&name).ok()?,
-        shape: Arc::clone(workload.shape),
-        owner: PodOwner::Controller,
-        created_at: Timestamp::UNIX_EPOCH,
-        started_at: None,
-        deleting_at: None,
-        node: None,
-        phase: PodPhase::Pending,
-        unschedulable: true,
-        do_not_disrupt: None,
-        volumes: Vec::new(),
-        nominated: None,
-        claims_devices: false,
-        opaque: false,
-    }))
+    let key = ObjectKey { namespace: workload.key.namespace.clone(), name: ObjectName::new(&name).ok()? };
+    Some(Arc::new(Pod::waiting(key, Uid::new(&name).ok()?, workload.shape, PodOwner::Controller)))
 }
 
 fn reasons(unplaced: &Unplaced) -> String {
-    let one = |(pool, why): &(Option<_>, _)| match pool {
-        Some(pool) => format!("{pool}: {why}"),
-        None => format!("{why}"),
-    };
-    let mut shown: Vec<String> = unplaced.why.iter().take(REASONS).map(one).collect();
+    let mut shown: Vec<String> = unplaced.reasons().take(REASONS).collect();
     if let Some(more) = unplaced.why.len().checked_sub(REASONS).filter(|n| *n > 0) {
         shown.push(format!("and {more} more NodePools"));
     }

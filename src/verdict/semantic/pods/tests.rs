@@ -57,6 +57,32 @@ fn a_taint_that_is_not_tolerated_is_named_for_each_pool() {
 }
 
 #[test]
+fn what_a_group_has_reserved_is_taken_to_suit() {
+    let class = |annotation: &str| {
+        format!(
+            "{{apiVersion: karpenter.azure.com/v1beta1, kind: AKSNodeClass, metadata: {{name: a, annotations: \
+             {{{annotation}}}}}, spec: {{}}}}\n---\n"
+        )
+    };
+    let group = class(
+        "napkeeper.io/capacity-reservation-group: /subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/r/\
+         providers/Microsoft.Compute/capacityReservationGroups/g",
+    );
+    let only = |values: &str| {
+        pool("a", "").replace(
+            "values: [D]}",
+            &format!("values: [D]}}, {{key: karpenter.sh/capacity-type, operator: In, values: [{values}]}}"),
+        )
+    };
+    let picky = format!("nodeSelector: {{karpenter.sh/capacity-type: reserved}}, {}", asking("cpu: 1"));
+    for (pool, pod) in [(only("reserved"), asking("cpu: 1")), (only("reserved, on-demand"), picky.clone())] {
+        assert_eq!(found(&[group.clone(), pool, workload(&pod, 1)].concat()), [] as [&str; 0]);
+    }
+    let nothing = found(&[class(""), only("reserved, on-demand"), workload(&picky, 1)].concat());
+    assert!(nothing.len() == 1 && nothing[0].starts_with("NK6003"), "{nothing:?}");
+}
+
+#[test]
 fn what_the_input_cannot_know_is_not_reported() {
     let elsewhere = format!("nodeSelector: {{kubernetes.io/arch: arm64}}, {}", asking("cpu: 1"));
     assert_eq!(found(&workload(&elsewhere, 1)), [] as [&str; 0], "there is no pool in the input");

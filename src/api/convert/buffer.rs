@@ -1,0 +1,129 @@
+//! CapacityBuffers: how much room is asked for, and what is told of it?
+
+use super::meta;
+use super::pod::pod_template;
+use super::violations::Violations;
+use crate::buffer::{ACTIVE_CAPACITY, CapacityBuffer, CapacityBufferStatus, LocalObjectRef};
+use crate::path::Path;
+use crate::wire::Condition;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use napkeeper_core::cluster::buffer::{Buffer, ChunksAsked, MOST_CHUNKS};
+use napkeeper_core::cushion::Cushion;
+
+/// What a CapacityBuffer was resolved to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Resolved {
+    /// Room for these chunks; the name and generation of the PodTemplate, where it names one.
+    Ready(Buffer, Option<(String, Option<i64>)>),
+    /// Nothing yet: the reason of the condition, and what is wrong.
+    Unready(&'static str, String),
+}
+
+impl Resolved {
+    /// Nothing, for any reason but that what it names is not there.
+    #[must_use]
+    pub fn failed(why: impl Into<String>) -> Self {
+        Self::Unready("ResolutionFailed", why.into())
+    }
+}
+
+/// Reads a CapacityBuffer whose template has been found; `replicas` are those of its workload, `at` is the path by which the
+/// template is named.
+///
+/// # Errors
+/// [`Violations`]: all that is wrong with it.
+pub fn capacity_buffer(
+    object: &CapacityBuffer,
+    (template, at): (&PodTemplateSpec, &str),
+    replicas: Option<i32>,
+) -> Result<Buffer, Violations> {
+    let mut found = Violations::default();
+    let key = meta::key(&object.metadata, &mut found);
+    let uid = meta::uid(&object.metadata, &mut found);
+    let spec = &object.spec;
+    let shape = key.as_ref().and_then(|key| pod_template(template, &key.namespace, &Path::of(at), &mut found));
+    if template.spec.as_ref().is_some_and(|pod| pod.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty())) {
+        let at = Path::of(at).key("spec").key("resourceClaims");
+        found.add(&at, "no node is made for pods that claim devices: name a template without them");
+    }
+    let limits = spec.limits.iter().flatten();
+    let limits = meta::amounts(limits, &Path::of("spec.limits"), &mut found);
+    let count = |number: Option<i32>| number.map(|number| u32::try_from(number).unwrap_or(0));
+    let asked = ChunksAsked { replicas: count(spec.replicas), percentage: count(spec.percentage), limits };
+    let built = key.zip(uid).zip(shape).map(|((key, uid), template)| {
+        let chunks = asked.count(&template.shape.requests, count(replicas));
+        Buffer::new(key, &uid, &template.shape, chunks)
+    });
+    found.finish(built)
+}
+
+/// The status of a CapacityBuffer: what it was resolved to, and where its chunks have their room, as far as that is known.
+#[must_use]
+pub fn buffer_status(
+    object: &CapacityBuffer,
+    resolved: &Resolved,
+    cushion: Option<&Cushion>,
+    now: Timestamp,
+) -> CapacityBufferStatus {
+    let known = object.status.clone().unwrap_or_default();
+    let mut status = CapacityBufferStatus {
+        provisioning_strategy: Some(ACTIVE_CAPACITY.to_owned()),
+        conditions: known.conditions.clone(),
+        ..CapacityBufferStatus::default()
+    };
+    let ready = match resolved {
+        Resolved::Ready(buffer, template) => {
+            let chunks = buffer.pods.len();
+            status.replicas = i32::try_from(chunks).ok();
+            status.pod_template_ref = template.as_ref().map(|(name, _)| LocalObjectRef { name: name.clone() });
+            status.pod_template_generation = template.as_ref().and_then(|(_, generation)| *generation);
+            let most = if chunks == MOST_CHUNKS as usize { ", the most of one buffer" } else { "" };
+            ("True", "Resolved", format!("{chunks} chunks{most}"))
+        }
+        Resolved::Unready(reason, why) => ("False", *reason, why.clone()),
+    };
+    let generation = object.metadata.generation;
+    let standing = standing(resolved, cushion).map(|standing| ("Provisioning", standing));
+    for (kind, (state, reason, message)) in [("ReadyForProvisioning", ready)].into_iter().chain(standing) {
+        let said = meta::condition(&known.conditions, (kind, state, reason, &message), generation, now);
+        set(&mut status.conditions, said);
+    }
+    status
+}
+
+/// A condition's status, reason and message.
+type Said = (&'static str, &'static str, String);
+
+/// Where the chunks have their room; `None` while no pass has looked at them.
+fn standing(resolved: &Resolved, cushion: Option<&Cushion>) -> Option<Said> {
+    let chunks = match resolved {
+        Resolved::Unready(..) => {
+            return Some(("False", "NotReadyForProvisioning", "the buffer is not ReadyForProvisioning".to_owned()));
+        }
+        Resolved::Ready(buffer, _) if buffer.pods.is_empty() => {
+            return Some(("False", "BufferEmpty", "no chunks are asked for".to_owned()));
+        }
+        Resolved::Ready(buffer, _) => buffer.pods.len(),
+    };
+    let Cushion { there, coming, nowhere, why } = cushion?;
+    if there + coming + nowhere != chunks {
+        return None;
+    }
+    if *there == chunks {
+        return Some(("True", "FitsExistingCapacity", format!("all {chunks} chunks have room on nodes that exist")));
+    }
+    let mut said = format!("of {chunks} chunks: {there} on nodes that exist, {coming} on nodes that are being made");
+    if *nowhere > 0 {
+        let why = why.as_deref().unwrap_or_default();
+        said.push_str(&format!(", {nowhere} without room: {why}"));
+    }
+    Some(("False", "RequiresNewCapacity", said))
+}
+
+fn set(conditions: &mut Vec<Condition>, condition: Condition) {
+    match conditions.iter_mut().find(|known| known.kind == condition.kind) {
+        Some(known) => *known = condition,
+        None => conditions.push(condition),
+    }
+}

@@ -1,0 +1,119 @@
+//! Reservations: which VMs does a group have reserved, and how many of them are taken?
+//!
+//! One listing tells for each reservation of a group its size, its zone, how many VMs are reserved, and which VMs name the
+//! group and are of that size and place. Those of them that are stopped may come back, so they count too.
+
+use crate::azure::Azure;
+use crate::error::{invalid, unavailable};
+use napkeeper_core::facts::ReservationRoom;
+use napkeeper_core::names::{ArmId, Region, VmSize, Zone};
+use napkeeper_core::ports::CloudError;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use std::collections::BTreeMap;
+
+/// Of `Microsoft.Compute/capacityReservationGroups`.
+const VERSION: &str = "2024-07-01";
+
+#[derive(Debug, Deserialize)]
+struct Row {
+    location: String,
+    #[serde(default)]
+    zones: Vec<String>,
+    sku: Sku,
+    #[serde(default)]
+    properties: Properties,
+}
+
+#[derive(Debug, Deserialize)]
+struct Sku {
+    name: String,
+    #[serde(default)]
+    capacity: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Properties {
+    #[serde(default)]
+    provisioning_state: String,
+    #[serde(default)]
+    virtual_machines_associated: Vec<IgnoredAny>,
+}
+
+impl Azure {
+    /// What a group has reserved. One whose change has failed is of no use until it is mended, and has nothing then.
+    ///
+    /// # Errors
+    /// [`CloudError`] where the group cannot be read, is not there, or lies in another region.
+    pub async fn reservations(&self, group: &ArmId, region: &Region) -> Result<Vec<ReservationRoom>, CloudError> {
+        let rows: Vec<Row> = self.whole_list(&format!("{group}/capacityReservations"), VERSION, &[]).await?;
+        let mut rooms: BTreeMap<(VmSize, Zone), ReservationRoom> = BTreeMap::new();
+        for row in rows {
+            let room = room(row, group, region)?;
+            let key = (room.size.clone(), room.zone.clone());
+            let sum = rooms.entry(key).or_insert_with(|| ReservationRoom { capacity: 0, used: 0, ..room.clone() });
+            sum.capacity += room.capacity;
+            sum.used += room.used;
+        }
+        Ok(rooms.into_values().collect())
+    }
+}
+
+fn room(row: Row, group: &ArmId, region: &Region) -> Result<ReservationRoom, CloudError> {
+    let Row { location, zones, sku, properties } = row;
+    if location.to_ascii_lowercase().replace(' ', "") != region.as_str() {
+        return Err(invalid(format!("group {group} reserves in {location}, and nodes are made in {region}")));
+    }
+    let unreadable = |what: &str| unavailable(format!("a reservation of {group} cannot be read: {what}"));
+    let zone = match &zones[..] {
+        [] => Zone::regional(),
+        [zone] => Zone::of(region, zone.parse().map_err(|_| unreadable("its zone is no number"))?),
+        _ => return Err(unreadable("it is in several zones")),
+    };
+    let size = VmSize::new(&sku.name).map_err(|error| unreadable(&error.to_string()))?;
+    let capacity = if properties.provisioning_state == "Succeeded" { sku.capacity } else { 0 };
+    let used = properties.virtual_machines_associated.len() as u64;
+    Ok(ReservationRoom { group: group.clone(), size, zone, capacity, used })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn read(row: Value) -> Result<ReservationRoom, CloudError> {
+        let group = "/subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/capacityReservationGroups/g";
+        let region = Region::new("westeurope").unwrap();
+        room(serde_json::from_value(row).unwrap(), &ArmId::new(group).unwrap(), &region)
+    }
+
+    /// As the pages of Azure's API show it.
+    fn row(state: &str, zones: &[&str]) -> Value {
+        let vm = "/subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/virtualMachines/a";
+        json!({
+            "name": "one", "id": "/…/capacityReservations/one", "location": "West Europe", "zones": zones,
+            "type": "Microsoft.Compute/CapacityReservationGroups/CapacityReservations",
+            "sku": { "name": "Standard_D4s_v5", "capacity": 4 },
+            "properties": {
+                "reservationId": "{GUID}", "provisioningState": state, "virtualMachinesAssociated": [{ "id": vm }],
+            },
+        })
+    }
+
+    #[test]
+    fn a_reservation_is_read_with_what_is_taken_of_it() {
+        let zonal = read(row("Succeeded", &["1"])).unwrap();
+        assert_eq!((zonal.size.as_str(), zonal.zone.as_str()), ("Standard_D4s_v5", "westeurope-1"));
+        assert_eq!((zonal.capacity, zonal.used, zonal.free()), (4, 1, 3));
+        assert!(read(row("Succeeded", &[])).unwrap().zone.is_regional());
+        let failed = read(row("Failed", &["1"])).unwrap();
+        assert_eq!((failed.capacity, failed.free()), (0, 0), "it is of no use until it is mended");
+        assert!(read(row("Succeeded", &["1", "2"])).is_err());
+        let mut elsewhere = row("Succeeded", &["1"]);
+        elsewhere["location"] = "northeurope".into();
+        assert!(read(elsewhere).unwrap_err().message.contains("nodes are made in westeurope"));
+        let bare = json!({ "location": "westeurope", "sku": { "name": "Standard_D4s_v5" } });
+        assert_eq!(read(bare).unwrap().free(), 0);
+    }
+}

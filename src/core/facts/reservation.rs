@@ -1,0 +1,210 @@
+//! Reservations: how many more nodes may lie on capacity that is reserved, counting those that are under way?
+//!
+//! A group of on-demand capacity reservations has so many VMs of some sizes, each in one zone or in none. They are paid for
+//! whether or not they are used. Azure takes a VM beyond them too, at the full price and without any promise: no node is
+//! planned there that would be one of those.
+
+use super::Surroundings;
+use super::quota::{STALE_AFTER, is_in_flight};
+use crate::catalog::{CapacityType, ReservedPlaces};
+use crate::cluster::Snapshot;
+use crate::cluster::claim::Claim;
+use crate::cluster::pool::NodeClass;
+use crate::names::{ArmId, NodeClassName, VmSize, Zone};
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// What the ids of groups of reservations have between resource group and name.
+pub const GROUPS: &str = "Microsoft.Compute/capacityReservationGroups";
+
+/// The group of capacity reservations that a text names.
+///
+/// # Errors
+/// What the id of such a group looks like, where this is none.
+pub fn group_of(text: &str) -> Result<ArmId, &'static str> {
+    const EXPECTED: &str = "must be /subscriptions/<id>/resourceGroups/<name>/providers/Microsoft.Compute/\
+                            capacityReservationGroups/<name>";
+    let words: Vec<&str> = text.split('/').collect();
+    let [_, _, subscription, _, resources, _, _, _, name] = words[..] else { return Err(EXPECTED) };
+    let named = [subscription, resources, name].iter().all(|word| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '(' | ')'))
+    });
+    let (Ok(id), Ok(within)) =
+        (ArmId::new(text), ArmId::new(format!("/subscriptions/{subscription}/resourceGroups/{resources}")))
+    else {
+        return Err(EXPECTED);
+    };
+    (named && id == within.resource(GROUPS, name)).then_some(id).ok_or(EXPECTED)
+}
+
+/// VMs of one size in one place that a group has reserved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReservationRoom {
+    /// The group.
+    pub group: ArmId,
+    /// The size.
+    pub size: VmSize,
+    /// The zone, or `0`.
+    pub zone: Zone,
+    /// VMs that are reserved.
+    pub capacity: u64,
+    /// VMs that name the group and are of that size and place, running or not.
+    pub used: u64,
+}
+
+impl ReservationRoom {
+    /// VMs that may still be had.
+    #[must_use]
+    pub fn free(&self) -> u64 {
+        self.capacity.saturating_sub(self.used)
+    }
+}
+
+/// Which reservation is used up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReservationShort {
+    /// The reservation, with Azure's numbers.
+    pub room: ReservationRoom,
+    /// Nodes that are under way and not in Azure's numbers.
+    pub in_flight: u64,
+}
+
+impl fmt::Display for ReservationShort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { room: ReservationRoom { group, size, zone, capacity, used }, in_flight } = self;
+        let place = if zone.is_regional() { String::new() } else { format!(" in {zone}") };
+        let name = group.name();
+        write!(f, "reservation of {size}{place} in group {name}: {used} of {capacity} VMs used, {in_flight} in flight")
+    }
+}
+
+impl Surroundings {
+    /// The sizes and places that the group of a class has reserved, whatever is left of them. They are the same while
+    /// numbers change or grow old: what runs there keeps its labels and its price.
+    #[must_use]
+    pub fn reserved_for(&self, class: &NodeClass) -> ReservedPlaces {
+        let mut places = ReservedPlaces::new();
+        let rooms = self.reservations.iter().flat_map(|fact| &fact.value);
+        for room in rooms.filter(|room| class.reservations.as_ref() == Some(&room.group)) {
+            places.entry(room.size.clone()).or_default().insert(room.zone.clone());
+        }
+        places
+    }
+}
+
+/// What is left of reservations. Without numbers, or with stale ones, nothing is: what is not known to be reserved is
+/// bought as everything else is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reservations {
+    /// Each reservation with the nodes that are under way beside Azure's numbers.
+    rooms: Vec<(ReservationRoom, u64)>,
+    /// The group of each class that names one.
+    groups: Arc<BTreeMap<NodeClassName, ArmId>>,
+}
+
+impl Reservations {
+    /// What Azure's numbers leave beside the NodeClaims of a Snapshot that are under way.
+    #[must_use]
+    pub fn of(snapshot: &Snapshot, now: Timestamp) -> Self {
+        let classes = snapshot.classes().values();
+        let groups = classes.filter_map(|class| Some((class.name.clone(), class.reservations.clone()?)));
+        let groups: Arc<BTreeMap<NodeClassName, ArmId>> = Arc::new(groups.collect());
+        let known = snapshot.surroundings.reservations.as_ref();
+        let Some(known) = known.filter(|fact| now.duration_since(fact.as_of) <= STALE_AFTER) else {
+            return Self { rooms: Vec::new(), groups };
+        };
+        let rooms = known.value.iter().map(|room| (room.clone(), 0)).collect();
+        let mut all = Self { rooms, groups };
+        let in_flight = snapshot.claims().values().filter(|claim| is_in_flight(claim, known.as_of));
+        in_flight.filter_map(|claim| all.asked_by(claim)).collect::<Vec<_>>().into_iter().for_each(|at| all.take(at));
+        all
+    }
+
+    /// The reservation that a claim takes a VM of, or will try to.
+    fn asked_by(&self, claim: &Claim) -> Option<usize> {
+        let trying = claim.intent.as_ref().map(|intent| &intent.offering);
+        let key = &trying.or_else(|| claim.spec.planned.first())?.key;
+        let group = claim.intent.as_ref().and_then(|intent| intent.reservation.as_ref());
+        let group =
+            group.or_else(|| self.group(&claim.spec.class)).filter(|_| key.capacity_type == CapacityType::Reserved);
+        self.place_in(group?, &key.size, &key.zone)
+    }
+
+    /// The group that a class names.
+    #[must_use]
+    pub fn group(&self, class: &NodeClassName) -> Option<&ArmId> {
+        self.groups.get(class)
+    }
+
+    /// True when numbers of a group are known that are not too old.
+    #[must_use]
+    pub fn knows(&self, group: &ArmId) -> bool {
+        self.rooms.iter().any(|(room, _)| room.group == *group)
+    }
+
+    /// The reservation of a size in a zone for nodes of a class. It is looked up once; then its place serves.
+    #[must_use]
+    pub fn place(&self, class: &NodeClassName, size: &VmSize, zone: &Zone) -> Option<usize> {
+        self.place_in(self.group(class)?, size, zone)
+    }
+
+    fn place_in(&self, group: &ArmId, size: &VmSize, zone: &Zone) -> Option<usize> {
+        self.rooms.iter().position(|(room, _)| room.group == *group && room.size == *size && room.zone == *zone)
+    }
+
+    /// True when one more node may take a VM of a reservation.
+    #[must_use]
+    pub fn allows(&self, place: usize) -> bool {
+        self.rooms.get(place).is_some_and(|(room, in_flight)| *in_flight < room.free())
+    }
+
+    /// The reservation of which nothing is left; `None` where something is.
+    #[must_use]
+    pub fn short(&self, place: usize) -> Option<ReservationShort> {
+        let (room, in_flight) = self.rooms.get(place)?;
+        (!self.allows(place)).then(|| ReservationShort { room: room.clone(), in_flight: *in_flight })
+    }
+
+    /// Counts one more node.
+    pub fn take(&mut self, place: usize) {
+        if let Some((_, in_flight)) = self.rooms.get_mut(place) {
+            *in_flight = in_flight.saturating_add(1);
+        }
+    }
+
+    /// Counts one less that has been counted.
+    pub fn give_back(&mut self, place: usize) {
+        if let Some((_, in_flight)) = self.rooms.get_mut(place) {
+            *in_flight = in_flight.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_id_of_a_group_is_one() {
+        let id = "/subscriptions/s-1/resourceGroups/rg_1/providers/Microsoft.Compute/capacityReservationGroups/g";
+        assert_eq!(group_of(id).unwrap().name(), "g");
+        assert_eq!(group_of(&id.to_lowercase()).unwrap(), group_of(id).unwrap(), "case is no difference");
+        let wrong = [
+            "",
+            "g",
+            &id[1..],
+            &id.replace("Groups/g", "Groups/"),
+            &id.replace("s-1", ""),
+            &id.replace("Compute", "Network"),
+            &format!("{id}/"),
+            &format!("{id}/capacityReservations/a"),
+            &format!("{id}?x=1"),
+            &format!(" {id}"),
+        ];
+        for text in wrong {
+            assert!(group_of(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Reserved capacity: it comes first, no more of it is planned than there is, and the reason is given.
+
+use super::solve;
+use crate::catalog::CapacityType;
+use crate::catalog::CapacityType::{OnDemand, Reserved, Spot};
+use crate::cluster::Snapshot;
+use crate::cluster::claim::PlannedOffering;
+use crate::cluster::pod::PodShape;
+use crate::facts::{Quota, STALE_AFTER, Usage};
+use crate::fixtures::{
+    at, claim, cluster, intent, offering, pods, pool, pool_of, reservation_group, reserve, shape, spread, start, zone,
+};
+use crate::labels;
+use crate::scheduling::{Input, Market, Unavailable, account};
+use jiff::SignedDuration;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const D2: &str = "Standard_D2s_v5";
+const D4: &str = "Standard_D4s_v5";
+const D8: &str = "Standard_D8s_v5";
+const EVERY: &[&str] = &["reserved", "spot", "on-demand"];
+
+/// One pod on each node, which wants most of two cores.
+fn apart() -> PodShape {
+    PodShape { spread: vec![spread(labels::HOSTNAME, "a", 1)], ..shape("a", 1500, 1) }
+}
+
+/// What the nodes are tried as first.
+fn firsts(snapshot: &Snapshot, shape: PodShape, count: usize) -> Vec<PlannedOffering> {
+    let outcome = solve(snapshot, &pods("p", shape, count));
+    assert_eq!(outcome.unplaced_pods(), 0, "{:?}", outcome.unplaced);
+    outcome.new.iter().map(|node| node.offerings[0].clone()).collect()
+}
+
+/// How many nodes are tried first in each way.
+fn ways(snapshot: &Snapshot, shape: PodShape, count: usize) -> BTreeMap<CapacityType, usize> {
+    let mut ways = BTreeMap::new();
+    firsts(snapshot, shape, count).iter().for_each(|o| *ways.entry(o.key.capacity_type).or_default() += 1);
+    ways
+}
+
+/// Why one pod has no place.
+fn reason(snapshot: &Snapshot) -> String {
+    let outcome = solve(snapshot, &pods("p", apart(), 1));
+    let why = outcome.unplaced.iter().flat_map(|u| &u.why).map(|(_, why)| why.to_string());
+    why.collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn reserved_comes_first_and_the_rest_is_bought_in_the_same_pass() {
+    let mut snapshot = cluster([pool_of("general", EVERY)]);
+    reserve(&mut snapshot, start(), &[(D2, 1, 1, 3), (D2, 2, 0, 1)]);
+    assert_eq!(ways(&snapshot, apart(), 3), [(Reserved, 3)].into());
+    assert_eq!(ways(&snapshot, apart(), 5), [(Reserved, 3), (Spot, 2)].into());
+    let mut snapshot = cluster([pool_of("general", &["reserved", "on-demand"])]);
+    reserve(&mut snapshot, start(), &[(D2, 1, 1, 3), (D2, 2, 0, 1)]);
+    let bought = firsts(&snapshot, apart(), 5);
+    let reserved: Vec<_> = bought.iter().filter(|o| o.key.capacity_type == Reserved).map(|o| &o.key.zone).collect();
+    assert_eq!(reserved.iter().filter(|z| ***z == zone(1)).count(), 2, "each zone has its own: {reserved:?}");
+    assert_eq!((reserved.len(), bought.len()), (3, 5));
+}
+
+#[test]
+fn a_node_is_planned_for_one_reservation_and_for_what_is_for_sale() {
+    let mut snapshot = cluster([pool_of("general", EVERY)]);
+    reserve(&mut snapshot, start(), &[(D2, 1, 0, 1), (D4, 1, 0, 1), (D8, 2, 0, 1)]);
+    let outcome = solve(&snapshot, &pods("p", apart(), 1));
+    let planned = &outcome.new[0].offerings;
+    assert_eq!(planned[0].key, offering(D2, 1, Reserved).key, "the smallest costs least");
+    assert!(planned[0].price < planned[1].price && planned[0].price > Default::default());
+    assert!(
+        planned[1..].iter().all(|o| o.key.capacity_type != Reserved),
+        "the others are counted for nobody: {planned:?}"
+    );
+    assert!(planned.len() > 5);
+}
+
+#[test]
+fn a_pool_has_what_is_reserved_only_if_it_says_so() {
+    for (pool, group) in [(pool("general"), true), (pool_of("general", EVERY), false)] {
+        let mut snapshot = cluster([pool]);
+        reserve(&mut snapshot, start(), &[(D2, 1, 0, 9)]);
+        if !group {
+            snapshot.put_class(crate::fixtures::class().name, crate::fixtures::class());
+        }
+        let ways = ways(&snapshot, apart(), 3);
+        assert!(!ways.contains_key(&Reserved), "{ways:?}");
+    }
+}
+
+#[test]
+fn what_is_used_up_is_named_with_what_is_in_flight() {
+    let paid = pool_of("paid", &["reserved"]);
+    let mut snapshot = cluster([paid.clone()]);
+    reserve(&mut snapshot, start(), &[(D2, 1, 2, 5)]);
+    let bought = |snapshot: &Snapshot| {
+        let outcome = solve(snapshot, &pods("p", apart(), 9));
+        (outcome.new.len(), outcome.unplaced[0].reason())
+    };
+    let short = "paid: reservation of Standard_D2s_v5 in westeurope-1 in group paid: 2 of 5 VMs used, 3 in flight";
+    assert_eq!(bought(&snapshot), (3, short.to_owned()));
+    // One of the pods goes to it; two more are left.
+    let mut flying = claim("paid-a", &paid, vec![offering(D2, 1, Reserved)]);
+    flying.status.node_name = None;
+    let mut with = |flying: &crate::cluster::claim::Claim| {
+        snapshot.put_claim(flying.clone());
+        bought(&snapshot).0
+    };
+    assert_eq!(with(&flying), 2);
+    // Its group is that of its intent, whatever its class names now.
+    flying.intent = Some(intent(&flying, offering(D2, 1, Reserved)));
+    assert_eq!(with(&flying), 2);
+    let elsewhere = crate::facts::group_of(&reservation_group().as_str().replace("paid", "free")).unwrap();
+    flying.intent.as_mut().unwrap().reservation = Some(elsewhere);
+    assert_eq!(with(&flying), 3);
+    // It has come to be an on-demand node, or one that Azure has counted.
+    flying.intent = Some(intent(&flying, offering(D2, 1, OnDemand)));
+    assert_eq!(with(&flying), 3);
+    flying.intent = Some(intent(&flying, offering(D2, 1, Reserved)));
+    flying.status.launched = Some(start());
+    assert_eq!(with(&flying), 3);
+}
+
+#[test]
+fn the_waterfall_and_the_remedy_tell_of_reservations() {
+    let mut snapshot = cluster([pool_of("paid", &["reserved"])]);
+    reserve(&mut snapshot, start(), &[(D2, 1, 3, 3)]);
+    let market = Market::new(&snapshot, &Unavailable::default(), start());
+    let (without, promised) = Default::default();
+    let input = Input { snapshot: &snapshot, market: &market, without: &without, new_nodes: 9, promised: &promised };
+    let told = account(input, &pods("p", apart(), 1), |_| true);
+    let crate::scheduling::Fate::Nowhere(stuck) = &told.accounts[0].fate else { panic!("{told:?}") };
+    assert_eq!(stuck.waterfalls[0].to_string(), "paid: 1 size on offer, 0 after what is left of reservations");
+    assert_eq!(
+        stuck.remedy.as_ref().unwrap().to_string(),
+        "for a node of NodePool paid: raise the capacity of the reservation of Standard_D2s_v5 in westeurope-1 in group \
+         paid: 3 of 3 VMs used, 0 in flight; or let the pool buy on-demand too"
+    );
+}
+
+#[test]
+fn a_pool_of_reserved_capacity_without_any_says_why() {
+    let mut snapshot = cluster([pool_of("paid", &["reserved"])]);
+    let told = reason(&snapshot);
+    assert!(told.contains("AKSNodeClass default names no group") && told.contains(labels::RESERVATION_GROUP), "{told}");
+    reserve(&mut snapshot, start() - STALE_AFTER - SignedDuration::from_secs(1), &[(D2, 1, 0, 3)]);
+    assert!(reason(&snapshot).contains("nothing is known of group paid"), "old numbers are none");
+    reserve(&mut snapshot, start() - STALE_AFTER, &[(D2, 1, 0, 3)]);
+    assert_eq!(reason(&snapshot), "");
+    reserve(&mut snapshot, start(), &[("Standard_D2ps_v5", 1, 0, 3)]);
+    assert!(reason(&snapshot).contains("nothing in group paid satisfies"), "the pool is for amd64");
+}
+
+#[test]
+fn reserved_capacity_takes_no_quota() {
+    let mut snapshot = cluster([pool_of("general", &["reserved", "on-demand"])]);
+    reserve(&mut snapshot, start(), &[(D2, 1, 0, 2)]);
+    let full = Usage { name: Arc::from("cores"), used: 100, limit: 100 };
+    snapshot.quota = Some(Arc::new(Quota::new(start(), [full])));
+    assert_eq!(ways(&snapshot, apart(), 2), [(Reserved, 2)].into());
+    let outcome = solve(&snapshot, &pods("p", apart(), 3));
+    let why = outcome.unplaced[0].reason();
+    assert!(why.contains("quota of the region: 100 of 100"), "more of what anybody may buy would help: {why}");
+}
+
+#[test]
+fn a_reservation_in_no_zone_serves_and_new_numbers_are_news() {
+    let mut snapshot = cluster([pool_of("paid", &["reserved"])]);
+    reserve(&mut snapshot, start(), &[(D4, 0, 1, 1)]);
+    assert!(reason(&snapshot).contains("reservation of Standard_D4s_v5 in group paid: 1 of 1"));
+    let before = snapshot.facts_generation();
+    reserve(&mut snapshot, at(120), &[(D4, 0, 1, 1)]);
+    assert_eq!(snapshot.facts_generation(), before);
+    reserve(&mut snapshot, at(120), &[(D4, 0, 0, 1)]);
+    assert!(snapshot.facts_generation() > before, "what had no place is looked at again");
+    assert!(firsts(&snapshot, apart(), 1)[0].key.zone.is_regional());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever waits, and whatever is left: nothing is planned beyond that, and what is planned is in the place where it
+    /// is reserved.
+    #[test]
+    fn no_more_is_planned_than_is_reserved(
+        rooms in proptest::collection::btree_map((0..4_usize, 1..4_u8), (0..3_u64, 0..5_u64), 1..5),
+        demand in proptest::collection::vec((1..7_i64, 1..9_usize, 0..3_u8), 1..4),
+        alone in any::<bool>(),
+    ) {
+        const SIZES: [&str; 4] = [D2, D4, D8, "Standard_E4s_v5"];
+        let ways = if alone { &["reserved"] } else { EVERY };
+        let mut snapshot = cluster([pool_of("general", ways)]);
+        let reserved: Vec<_> = rooms.iter().map(|((s, z), (used, most))| (SIZES[*s], *z, *used, *most)).collect();
+        reserve(&mut snapshot, start(), &reserved);
+        let waiting: Vec<_> = demand.iter().enumerate().flat_map(|(i, (cpus, n, how))| {
+            let name = format!("a{i}");
+            let by = match how { 0 => vec![], 1 => vec![spread(labels::ZONE, &name, 1)], _ => vec![spread(labels::HOSTNAME, &name, 1)] };
+            pods(&format!("p{i}"), PodShape { spread: by, ..shape(&name, cpus * 900, 1) }, *n)
+        }).collect();
+        let outcome = solve(&snapshot, &waiting);
+        let mut taken: BTreeMap<(String, String), u64> = BTreeMap::new();
+        for node in &outcome.new {
+            let reserved: Vec<_> = node.offerings.iter().filter(|o| o.key.capacity_type == Reserved).collect();
+            prop_assert!(reserved.len() <= 1, "{:?}", node.offerings);
+            for o in reserved {
+                *taken.entry((o.key.size.to_string(), o.key.zone.to_string())).or_default() += 1;
+            }
+        }
+        for ((size, place), taken) in taken {
+            let room = &snapshot.surroundings.reservations.as_ref().unwrap().value;
+            let room = room.iter().find(|r| r.size.as_str() == size && r.zone.as_str() == place).unwrap();
+            prop_assert!(taken <= room.free(), "{size} {place}: {taken} of {}", room.free());
+        }
+        if !alone {
+            prop_assert_eq!(outcome.unplaced_pods(), 0, "{:?}", outcome.unplaced);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Topology by table: which zones are open to one more pod, by what it asks of its neighbours and where those run?
+//!
+//! The table (`topology.txt`) is read by people; that it is right is checked by the sentences of the Kubernetes
+//! documentation, zone by zone, with nothing but the numbers of pods. A zone is open when the simulation places the pod
+//! there although only the node of that zone has room.
+
+use super::*;
+use crate::cluster::pod::{PodAffinity, PodShape, PodTerm, Spread};
+use crate::cluster::topology::Preferences;
+use std::fmt::Write as _;
+
+const TABLE: &str = include_str!("topology.txt");
+/// Pods of the app that run in the zones 1, 2 and 3; of those without a node nothing is said.
+const COUNTS: [[Option<u32>; 3]; 11] = [
+    [Some(0), Some(0), Some(0)],
+    [Some(1), Some(0), Some(0)],
+    [Some(0), Some(1), Some(1)],
+    [Some(1), Some(1), Some(1)],
+    [Some(2), Some(1), Some(0)],
+    [Some(2), Some(1), Some(1)],
+    [Some(3), Some(1), Some(0)],
+    [Some(5), Some(3), Some(2)],
+    [Some(1), Some(0), None],
+    [Some(1), Some(1), None],
+    [Some(2), None, None],
+];
+
+/// What the pod asks of the pods of the app.
+#[derive(Clone, Copy)]
+enum Asked {
+    Even {
+        skew: u32,
+        min_domains: u32,
+    },
+    Near,
+    Apart,
+    /// The pods of the app ask to be apart from this one, which asks for nothing.
+    Shunned,
+    /// It would like to be apart: nodes that exist are taken all the same.
+    WouldBeApart,
+}
+
+/// Which zones are the pod's own to choose from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Own {
+    All,
+    /// Its selector names the zones 1 and 2, and by the policy other zones are no domains.
+    Selects,
+    /// The same, where the policy ignores what it selects.
+    SelectsIgnored,
+    /// The node of zone 3 has a taint; by the policy its zone is a domain.
+    Tainted,
+    /// The same, where the policy honours taints.
+    TaintedHonoured,
+}
+
+struct Case {
+    counts: [Option<u32>; 3],
+    asked: Asked,
+    /// The pod is of the app itself.
+    itself: bool,
+    own: Own,
+}
+
+fn cases() -> Vec<Case> {
+    let mut asked = vec![Asked::Near, Asked::Apart, Asked::Shunned, Asked::WouldBeApart];
+    let even = |skew| [1, 2, 3].map(|min_domains| Asked::Even { skew, min_domains });
+    asked.extend([1, 2, 3].into_iter().flat_map(even));
+    let mut cases = Vec::new();
+    for asked in asked {
+        let owns: &[Own] = match asked {
+            Asked::Even { min_domains: 1, .. } => {
+                &[Own::All, Own::Selects, Own::SelectsIgnored, Own::Tainted, Own::TaintedHonoured]
+            }
+            _ => &[Own::All, Own::Selects, Own::Tainted],
+        };
+        for own in owns {
+            for itself in [true, false] {
+                cases.extend(COUNTS.map(|counts| Case { counts, asked, itself, own: *own }));
+            }
+        }
+    }
+    cases
+}
+
+impl Case {
+    fn shape(&self) -> PodShape {
+        let mut shape = shape(if self.itself { "a" } else { "other" }, 2_000, 1);
+        let term = |app: &str| PodTerm {
+            topology_key: labels::shared(labels::ZONE),
+            namespaces: [shape.namespace.clone()].into(),
+            namespace_selector: None,
+            selector: only(&[("app", &[app])]),
+        };
+        match self.asked {
+            Asked::Even { skew, min_domains } => {
+                let honors_affinity = self.own != Own::SelectsIgnored;
+                let honors_taints = self.own == Own::TaintedHonoured;
+                shape.spread =
+                    vec![Spread { min_domains, honors_affinity, honors_taints, ..spread(labels::ZONE, "a", skew) }];
+            }
+            Asked::Near => shape.affinity = Some(Box::new(PodAffinity { near: vec![term("a")], apart: Vec::new() })),
+            Asked::Apart => shape.affinity = Some(Box::new(PodAffinity { near: Vec::new(), apart: vec![term("a")] })),
+            Asked::WouldBeApart => {
+                shape.preferences =
+                    Some(Box::new(Preferences { apart: vec![(100, term("a"))], ..Preferences::default() }));
+            }
+            Asked::Shunned => {}
+        }
+        if matches!(self.own, Own::Selects | Own::SelectsIgnored) {
+            shape.selector = only(&[(labels::ZONE, &[zone(1).as_str(), zone(2).as_str()])]);
+        }
+        shape
+    }
+
+    /// What runs: in each zone a node, on which only the pods of the app run.
+    fn cluster(&self, roomy: usize) -> Snapshot {
+        let mut snapshot = cluster([]);
+        let me = if self.itself { "a" } else { "other" };
+        let mut running_shape = shape("a", 1, 0);
+        if matches!(self.asked, Asked::Shunned) {
+            let term = PodTerm {
+                topology_key: labels::shared(labels::ZONE),
+                namespaces: [running_shape.namespace.clone()].into(),
+                namespace_selector: None,
+                selector: only(&[("app", &[me])]),
+            };
+            running_shape.affinity = Some(Box::new(PodAffinity { near: Vec::new(), apart: vec![term] }));
+        }
+        let running_shape = Arc::new(running_shape);
+        for (n, pods) in self.counts.iter().enumerate() {
+            let Some(pods) = pods else { continue };
+            let mut node = node(&format!("n{}", n + 1), n as u8 + 1, if n == roomy { 4 } else { 1 });
+            if n == 2 && matches!(self.own, Own::Tainted | Own::TaintedHonoured) {
+                node.taints.push(Taint { key: "k".into(), value: "".into(), effect: TaintEffect::NoSchedule });
+            }
+            for pod in 0..*pods {
+                snapshot.put_pod(running(&format!("a-{n}-{pod}"), &running_shape, &node));
+            }
+            snapshot.put_node(node);
+        }
+        snapshot
+    }
+
+    /// The zones that the simulation finds open.
+    fn found(&self) -> Vec<usize> {
+        let places = |zone: &usize| {
+            let outcome = solve(&self.cluster(*zone), &pods("p", self.shape(), 1));
+            outcome.unplaced_pods() == 0
+        };
+        (0..3).filter(places).collect()
+    }
+
+    /// The zones that are open by the documentation.
+    fn expected(&self) -> Vec<usize> {
+        let mine = |zone: usize| match self.own {
+            Own::All => true,
+            // Neither would be let in there whatever its neighbours.
+            Own::Selects | Own::SelectsIgnored | Own::Tainted | Own::TaintedHonoured => zone != 2,
+        };
+        let is_domain = |zone: usize| match self.own {
+            Own::Selects | Own::TaintedHonoured => zone != 2,
+            Own::All | Own::SelectsIgnored | Own::Tainted => true,
+        };
+        let domains: Vec<u32> = (0..3).filter(|zone| is_domain(*zone)).filter_map(|zone| self.counts[zone]).collect();
+        // "When the number of eligible domains is less than minDomains, the global minimum is treated as 0."
+        let global_minimum = |least: u32| {
+            if (domains.len() as u32) < least { 0 } else { domains.iter().min().copied().unwrap_or(0) }
+        };
+        let anywhere: u32 = self.counts.iter().flatten().sum();
+        let open = |zone: &usize| {
+            let Some(here) = self.counts[*zone] else { return false };
+            mine(*zone)
+                && match self.asked {
+                    // The skew of a zone, with this pod if it counts itself, must not exceed maxSkew.
+                    Asked::Even { skew, min_domains } => {
+                        here + u32::from(self.itself) <= skew + global_minimum(min_domains)
+                    }
+                    // The first of a group that is near to itself may go anywhere.
+                    Asked::Near => here > 0 || self.itself && anywhere == 0,
+                    Asked::Apart | Asked::Shunned => here == 0,
+                    Asked::WouldBeApart => true,
+                }
+        };
+        (0..3).filter(open).collect()
+    }
+}
+
+impl std::fmt::Display for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let counts = self.counts.map(|count| count.map_or_else(|| "-".to_owned(), |count| count.to_string()));
+        write!(f, "{} | ", counts.join(" "))?;
+        match self.asked {
+            Asked::Even { skew, min_domains: 1 } => write!(f, "even, maxSkew {skew}")?,
+            Asked::Even { skew, min_domains } => write!(f, "even, maxSkew {skew}, minDomains {min_domains}")?,
+            Asked::Near => f.write_str("near")?,
+            Asked::Apart => f.write_str("apart")?,
+            Asked::Shunned => f.write_str("they want to be apart from it")?,
+            Asked::WouldBeApart => f.write_str("apart, preferred")?,
+        }
+        f.write_str(if self.itself { ", is one of them" } else { ", is another" })?;
+        f.write_str(match self.own {
+            Own::All => "",
+            Own::Selects => ", selects zones 1 and 2",
+            Own::SelectsIgnored => ", selects zones 1 and 2, nodeAffinityPolicy Ignore",
+            Own::Tainted => ", taint in zone 3",
+            Own::TaintedHonoured => ", taint in zone 3, nodeTaintsPolicy Honor",
+        })
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "asked to, the test writes its table anew")]
+fn the_zones_are_open_that_the_documentation_says() {
+    let (mut text, mut wrong) = (String::new(), Vec::new());
+    for case in cases() {
+        let (found, expected) = (case.found(), case.expected());
+        let told = |zones: &[usize]| match zones {
+            [] => "none".to_owned(),
+            zones => zones.iter().map(|zone| (zone + 1).to_string()).collect::<Vec<_>>().join(" "),
+        };
+        writeln!(text, "{case} -> {}", told(&found)).unwrap();
+        if found != expected {
+            wrong.push(format!("{case}: open are {}, and should be {}", told(&found), told(&expected)));
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    if std::env::var_os("NAPKEEPER_BLESS").is_some() {
+        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/scheduling/tests/topology.txt"), &text).unwrap();
+    } else {
+        let lines = text.lines().zip(TABLE.lines()).find(|(ours, theirs)| ours != theirs);
+        assert!(text == TABLE, "the first that differs from the table: {lines:?}");
+    }
+    assert_eq!(text.lines().count(), cases().len());
+}

@@ -1,0 +1,209 @@
+//! Volumes: which of them count against what a node takes?
+//!
+//! As kube-scheduler has it (NodeVolumeLimits), a node takes so many volumes of each CSI driver, and one that several of
+//! its pods have is attached once. Mostly a pod has data disks of Azure that nobody else has: those are a number. What
+//! else there is stands beside it, and pods that have it are placed one at a time.
+
+use super::Input;
+use crate::cluster::Snapshot;
+use crate::cluster::pod::Pod;
+use crate::cluster::volume::DISK_DRIVER;
+use crate::cluster::volume_needs::{VolumeTrouble, disks_on, volume_needs};
+use crate::names::{NodeName, ObjectKey};
+use crate::requirements::Requirements;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Number of a claim that several pods have.
+pub(super) type SharedId = u32;
+
+/// What the volumes of a pod ask of its node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) struct Volumes {
+    /// One of these, if there are any.
+    pub(super) places: Vec<Requirements>,
+    /// Data disks that must be attached to the node where no pod has them yet.
+    pub(super) disks: u32,
+    /// What more there is to say of its volumes; mostly nothing.
+    pub(super) more: Option<Arc<More>>,
+}
+
+/// Volumes that are more than a number of data disks.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) struct More {
+    /// By driver that limits its volumes, other than the one of Azure's disks: those that nobody else has.
+    own: BTreeMap<Arc<str>, u32>,
+    /// Those that others have too, by the driver.
+    shared: BTreeMap<Arc<str>, BTreeSet<SharedId>>,
+    /// Data disks among these that are still to be made: in the zone of the first pod that has them.
+    pub(super) to_be_made: Vec<SharedId>,
+}
+
+/// What is attached to a node, and what may be.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Attached {
+    /// How many more volumes of each driver, other than the one of Azure's disks; any number where it is not named.
+    left: BTreeMap<Arc<str>, i64>,
+    /// Volumes that several pods have and that are there.
+    shared: BTreeSet<SharedId>,
+}
+
+/// The volumes of the pods that are to be placed.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    /// Pods that are to be placed have volumes.
+    any: bool,
+    /// Claims that several pods have.
+    shared: BTreeMap<ObjectKey, SharedId>,
+    /// Who has those of them that only one pod may have.
+    holders: BTreeMap<ObjectKey, ObjectKey>,
+    /// A new node: it takes no more of other drivers than any node that there is.
+    pub(super) fresh: Attached,
+}
+
+impl More {
+    /// Data disks that others have too.
+    pub(super) fn shared_disks(&self) -> u32 {
+        self.shared.get(DISK_DRIVER).map_or(0, |shared| shared.len() as u32)
+    }
+}
+
+impl Attached {
+    /// How many of a pod's data disks are there already.
+    pub(super) fn disks_of(&self, more: &More) -> u32 {
+        more.shared.get(DISK_DRIVER).map_or(0, |shared| shared.intersection(&self.shared).count() as u32)
+    }
+
+    /// True when there is room for a pod's volumes, so far as data disks do not decide.
+    pub(super) fn has_room_for(&self, more: &More) -> bool {
+        self.too_many(more).is_none()
+    }
+
+    /// A driver of which there would be too many volumes, how many, and how many more there may be.
+    pub(super) fn too_many(&self, more: &More) -> Option<(&Arc<str>, i64, i64)> {
+        let mut new = self.left.iter().map(|(driver, left)| (driver, self.new_of(more, driver), *left));
+        new.find(|(_, new, left)| *new > 0 && new > left)
+    }
+
+    /// Takes the room for a pod's volumes.
+    pub(super) fn take(&mut self, more: &More) {
+        let taken: Vec<i64> = self.left.keys().map(|driver| self.new_of(more, driver)).collect();
+        self.left.values_mut().zip(taken).for_each(|(left, taken)| *left -= taken);
+        self.shared.extend(more.shared.values().flatten());
+    }
+
+    /// How many of a pod's volumes of a driver would have to be attached.
+    fn new_of(&self, more: &More, driver: &str) -> i64 {
+        let shared = more.shared.get(driver).map_or(0, |shared| shared.difference(&self.shared).count() as i64);
+        i64::from(more.own.get(driver).copied().unwrap_or(0)) + shared
+    }
+}
+
+impl Book {
+    /// The volumes of these pods.
+    pub(super) fn of(input: Input<'_>, pods: &[Arc<Pod>]) -> Self {
+        if pods.iter().all(|pod| pod.volumes.is_empty()) {
+            return Self::default();
+        }
+        let snapshot = input.snapshot;
+        let mut users: BTreeMap<ObjectKey, BTreeSet<_>> = BTreeMap::new();
+        // Who has a claim: who runs, and then who goes first.
+        let user = |pod: &Pod| (pod.node.is_none(), Reverse(pod.shape.priority), pod.created_at, pod.key.clone());
+        for pod in pods {
+            for claim in pod.claims() {
+                users.entry(claim).or_default().insert(user(pod));
+            }
+        }
+        for pod in snapshot.pods().values().filter(|pod| !pod.is_terminal()) {
+            for claim in pod.claims() {
+                if let Some(users) = users.get_mut(&claim) {
+                    users.insert(user(pod));
+                }
+            }
+        }
+        let mut book =
+            Self { any: true, fresh: Attached { left: least(snapshot), ..Attached::default() }, ..Self::default() };
+        for (claim, users) in users {
+            let Some((.., first)) = users.first() else { continue };
+            if users.iter().any(|(.., user)| user != first) {
+                let number = book.shared.len() as SharedId;
+                if snapshot.volume_claims().get(&claim).is_some_and(|claim| claim.for_one_pod) {
+                    book.holders.insert(claim.clone(), first.clone());
+                }
+                book.shared.insert(claim, number);
+            }
+        }
+        book
+    }
+
+    /// What the volumes of a pod ask of its node, as far as nodes differ in it.
+    pub(super) fn volumes_of(&self, snapshot: &Snapshot, pod: &Pod) -> Result<Volumes, VolumeTrouble> {
+        if pod.volumes.is_empty() {
+            return Ok(Volumes::default());
+        }
+        let needs = volume_needs(snapshot, pod)?;
+        for claim in pod.claims() {
+            if let Some(holder) = self.holders.get(&claim).filter(|holder| **holder != pod.key) {
+                return Err(VolumeTrouble::InUse(claim, holder.clone()));
+            }
+        }
+        let disks = needs.disks.get(DISK_DRIVER).map_or(0, |disks| disks.len() as u32);
+        let mut more = More::default();
+        for (driver, claims) in needs.disks {
+            let is_disk = &*driver == DISK_DRIVER;
+            if !is_disk && !self.fresh.left.contains_key(&driver) {
+                continue;
+            }
+            let shared = claims.iter().filter_map(|claim| Some((claim, *self.shared.get(claim)?)));
+            let unmade = |claim: &ObjectKey| snapshot.volume_claims().get(claim).is_some_and(|c| c.volume.is_none());
+            more.to_be_made.extend(shared.clone().filter(|(claim, _)| is_disk && unmade(claim)).map(|(_, id)| id));
+            let shared: BTreeSet<SharedId> = shared.map(|(_, id)| id).collect();
+            let own = (claims.len() - shared.len()) as u32;
+            if own > 0 && !is_disk {
+                more.own.insert(Arc::clone(&driver), own);
+            }
+            if !shared.is_empty() {
+                more.shared.insert(driver, shared);
+            }
+        }
+        let more = (more != More::default()).then(|| Arc::new(more));
+        Ok(Volumes { places: needs.alternatives, disks, more })
+    }
+
+    /// How many more data disks a node takes, where there is a limit, and what else of volumes there is to say of it; `most` is
+    /// how many data disks the size has that is being made, where one is.
+    pub(super) fn on(
+        &self,
+        snapshot: &Snapshot,
+        node: Option<&NodeName>,
+        most: Option<u32>,
+    ) -> (Option<i64>, Attached) {
+        if !self.any {
+            return (None, Attached::default());
+        }
+        let held = node.map(|node| disks_on(snapshot, node)).unwrap_or_default();
+        let limits = node.and_then(|node| snapshot.attach_limits().get(node));
+        let limit = |driver: &str| limits.and_then(|limits| limits.of(driver)).map(i64::from);
+        let left = |driver: &str, limit: i64| limit - held.get(driver).map_or(0, |held| held.len() as i64);
+        let disks = limit(DISK_DRIVER).or_else(|| most.map(i64::from)).map(|limit| left(DISK_DRIVER, limit));
+        let others = self.fresh.left.iter().filter_map(|(driver, least)| {
+            let limit = limit(driver).or_else(|| most.map(|_| *least))?;
+            Some((Arc::clone(driver), left(driver, limit)))
+        });
+        let shared = held.values().flatten().filter_map(|claim| self.shared.get(claim).copied());
+        (disks, Attached { left: others.collect(), shared: shared.collect() })
+    }
+}
+
+/// The least that any node takes of each driver but the one of Azure's disks, which sizes tell.
+fn least(snapshot: &Snapshot) -> BTreeMap<Arc<str>, i64> {
+    let mut least = BTreeMap::new();
+    let limits = snapshot.attach_limits().values().flat_map(|node| node.limits.iter());
+    for (driver, limit) in limits.filter(|(driver, _)| &**driver != DISK_DRIVER) {
+        let limit = i64::from(*limit);
+        let known = least.entry(Arc::clone(driver)).or_insert(limit);
+        *known = (*known).min(limit);
+    }
+    least
+}

@@ -1,0 +1,155 @@
+//! CapacityBuffers: which are there, what do they come to, and what is told of them?
+
+use crate::FieldManager;
+use crate::error::{What, call};
+use crate::list::{Failure, is_not_served, pages};
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::core::v1::{PodTemplate, PodTemplateSpec};
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client, Resource, ResourceExt};
+use napkeeper_api::buffer::{ACTIVE_CAPACITY, CapacityBuffer, CapacityBufferStatus, ScalableRef};
+use napkeeper_api::convert::{Resolved, Violations, buffer_status, capacity_buffer};
+use napkeeper_core::cluster::buffer::Buffer;
+use napkeeper_core::cluster::inventory::ListFailure;
+use napkeeper_core::cushion::Cushion;
+use napkeeper_core::ports::ClusterError;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::fmt::Debug;
+
+/// Reason of a condition where a PodTemplate is not there.
+const NO_TEMPLATE: &str = "PodTemplateNotFound";
+/// Where a workload is not there.
+const NO_SCALABLE: &str = "ScalableRefNotFound";
+
+/// All CapacityBuffers whose strategy is followed; none where the kind is not installed.
+///
+/// # Errors
+/// [`ListFailure`] where any page cannot be read.
+pub async fn capacity_buffers(client: &Client) -> Result<Vec<CapacityBuffer>, ListFailure> {
+    let followed = |buffer: CapacityBuffer| {
+        let strategy = buffer.spec.provisioning_strategy.as_deref();
+        let is_followed = strategy.is_none_or(|strategy| strategy == ACTIVE_CAPACITY);
+        Ok((is_followed && buffer.metadata.deletion_timestamp.is_none()).then_some(buffer))
+    };
+    match pages(&Api::<CapacityBuffer>::all(client.clone()), followed).await {
+        Ok(buffers) => Ok(buffers),
+        Err(Failure::Refused(error)) if is_not_served(&error) => Ok(Vec::new()),
+        Err(failure) => Err(failure.of(&CapacityBuffer::plural(&()))),
+    }
+}
+
+/// Finds what a CapacityBuffer names, and works out its chunks.
+///
+/// # Errors
+/// [`ClusterError`] where that cannot be read: nothing is known then.
+pub async fn resolve_buffer(client: &Client, buffer: &CapacityBuffer) -> Result<Resolved, ClusterError> {
+    let namespace = buffer.namespace().unwrap_or_default();
+    let spec = &buffer.spec;
+    match (&spec.pod_template_ref, &spec.scalable_ref) {
+        (Some(named), None) => {
+            let at = format!("PodTemplate {namespace}/{}: template", named.name);
+            let Some(found) = get::<PodTemplate>(client, &namespace, &named.name).await? else {
+                return Ok(Resolved::Unready(
+                    NO_TEMPLATE,
+                    format!("there is no PodTemplate {namespace}/{}", named.name),
+                ));
+            };
+            let template = found.template.unwrap_or_default();
+            let named = Some((named.name.clone(), found.metadata.generation));
+            Ok(read(capacity_buffer(buffer, (&template, &at), None), named))
+        }
+        (None, Some(named)) => scalable(client, buffer, (&namespace, named)).await,
+        (None, None) => Ok(Resolved::failed("it names neither a podTemplateRef nor a scalableRef: add one")),
+        (Some(_), Some(_)) => {
+            Ok(Resolved::failed("podTemplateRef and scalableRef exclude each other: remove one of them"))
+        }
+    }
+}
+
+fn read(buffer: Result<Buffer, Violations>, template: Option<(String, Option<i64>)>) -> Resolved {
+    match buffer {
+        Ok(buffer) => Resolved::Ready(buffer, template),
+        Err(why) => Resolved::failed(why.to_string()),
+    }
+}
+
+async fn scalable(
+    client: &Client,
+    buffer: &CapacityBuffer,
+    (namespace, named): (&str, &ScalableRef),
+) -> Result<Resolved, ClusterError> {
+    let ScalableRef { api_group, kind, name } = named;
+    type Scaled = (PodTemplateSpec, Option<i32>);
+    let found: Option<Scaled> = match (&**api_group, &**kind) {
+        ("apps" | "", "Deployment") => {
+            let found = get::<Deployment>(client, namespace, name).await?;
+            found.and_then(|found| found.spec).map(|spec| (spec.template, spec.replicas))
+        }
+        ("apps" | "", "StatefulSet") => {
+            let found = get::<StatefulSet>(client, namespace, name).await?;
+            found.and_then(|found| found.spec).map(|spec| (spec.template, spec.replicas))
+        }
+        ("apps" | "", "ReplicaSet") => {
+            let found = get::<ReplicaSet>(client, namespace, name).await?;
+            found.and_then(|found| found.spec).map(|spec| (spec.template.unwrap_or_default(), spec.replicas))
+        }
+        _ => {
+            let why =
+                format!("{kind} of {api_group:?} is not read: name a Deployment, StatefulSet or ReplicaSet of apps");
+            return Ok(Resolved::failed(why));
+        }
+    };
+    let Some((template, replicas)) = found else {
+        return Ok(Resolved::Unready(NO_SCALABLE, format!("there is no {kind} {namespace}/{name}")));
+    };
+    let at = format!("{kind} {namespace}/{name}: spec.template");
+    // One is the API's own default.
+    Ok(read(capacity_buffer(buffer, (&template, &at), Some(replicas.unwrap_or(1))), None))
+}
+
+async fn get<K>(client: &Client, namespace: &str, name: &str) -> Result<Option<K>, ClusterError>
+where
+    K: k8s_openapi::Resource
+        + Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), namespace);
+    call(What { verb: "get", kind: K::KIND, name }, api.get_opt(name)).await
+}
+
+/// Writes what came of a CapacityBuffer into its status, if that is news. Whoever calls holds the Lease.
+///
+/// # Errors
+/// [`ClusterError`] where the API server refuses or cannot be reached.
+pub async fn tell_buffer(
+    client: &Client,
+    buffer: &CapacityBuffer,
+    (resolved, cushion): (&Resolved, Option<&Cushion>),
+    now: Timestamp,
+) -> Result<(), ClusterError> {
+    let status = buffer_status(buffer, resolved, cushion, now);
+    if buffer.status.as_ref() == Some(&status) {
+        return Ok(());
+    }
+    let (namespace, name) = (buffer.namespace().unwrap_or_default(), buffer.name_any());
+    let api: Api<CapacityBuffer> = Api::namespaced(client.clone(), &namespace);
+    // No apply: that leaves fields which another autoscaler has written before us. With the UID, only this very object.
+    let merge = json!({ "metadata": { "uid": buffer.metadata.uid }, "status": whole(&status) });
+    let params =
+        PatchParams { field_manager: Some(FieldManager::Buffers.as_str().to_owned()), ..PatchParams::default() };
+    let what = What { verb: "patch status", kind: "CapacityBuffer", name: &name };
+    call(what, api.patch_status(&name, &params, &Patch::Merge(&merge))).await.map(drop)
+}
+
+/// A status with what is absent said to be so.
+fn whole(status: &CapacityBufferStatus) -> Value {
+    let mut all = json!({ "podTemplateRef": null, "podTemplateGeneration": null, "replicas": null });
+    if let (Some(all), Ok(Value::Object(known))) = (all.as_object_mut(), serde_json::to_value(status)) {
+        all.extend(known);
+    }
+    all
+}
