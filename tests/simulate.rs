@@ -92,3 +92,18 @@ fn a_pool_of_fixed_size_follows_git() -> Result<(), Box<dyn Error>> {
     assert_eq!(world.orphans().found, 0, "nothing is left behind");
     Ok(())
 }
+
+#[test]
+fn what_is_reserved_comes_first_and_what_is_bought_gives_way_to_it() -> Result<(), Box<dyn Error>> {
+    let world = run("scenarios/reserved")?;
+    assert!(told(&world, Kind::Provision, "Standard_D4s_v5 westeurope-1 reserved") >= 8, "four, and four again");
+    assert!(told(&world, Kind::Provision, "on-demand") > 0, "the sale wants more than is reserved");
+    let nodes = world.cluster().state().nodes();
+    let bought = |way: &str| nodes.values().filter(|n| n.label("karpenter.sh/capacity-type") == Some(way)).count();
+    assert_eq!((bought("on-demand"), bought("spot")), (0, 0), "all of it fits on what is reserved now");
+    let rooms = world.cloud().reserved();
+    let reserved = u64::try_from(bought("reserved"))?;
+    assert!(rooms.iter().all(|room| room.used == reserved && room.used <= room.capacity), "{rooms:?}");
+    assert_eq!(told(&world, Kind::Refused, ""), 0);
+    Ok(())
+}

@@ -103,22 +103,15 @@ pub fn shape(app: &str, cpu_millis: i64, memory_mib: i64, zone_spread: bool) -> 
 
 /// A waiting pod, or one that runs on a node.
 pub fn pod(shape: &Arc<PodShape>, name: &str, node: Option<&NodeName>) -> Pod {
+    let key = ObjectKey { namespace: shape.namespace.clone(), name: named!(ObjectName, name) };
+    let waiting = Pod::waiting(key, named!(Uid, name), shape, PodOwner::Controller);
     Pod {
-        key: ObjectKey { namespace: shape.namespace.clone(), name: named!(ObjectName, name) },
-        uid: named!(Uid, name),
-        shape: Arc::clone(shape),
-        owner: PodOwner::Controller,
         created_at: instant(),
         started_at: node.map(|_| instant()),
-        deleting_at: None,
         node: node.cloned(),
         phase: if node.is_some() { PodPhase::Running } else { PodPhase::Pending },
         unschedulable: node.is_none(),
-        do_not_disrupt: None,
-        nominated: None,
-        claims_devices: false,
-        opaque: false,
-        volumes: Vec::new(),
+        ..waiting
     }
 }
 

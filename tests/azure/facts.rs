@@ -3,12 +3,13 @@
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_azure::{Azure, AzureSettings, RetailPrices};
 use napkeeper_core::catalog::{CapacityType, Catalog, OfferingKey, RegionCatalog};
-use napkeeper_core::cluster::cloud::Tags;
+use napkeeper_core::cluster::cloud::{Detail, Tags};
 use napkeeper_core::facts::{Fact, Usage};
 use napkeeper_core::facts::{
-    ImageDefinition, Known, LockLevel, PriceSheet, Quota, SizeListing, catalog_of, price_list,
+    ImageDefinition, Known, LockLevel, PriceSheet, Quota, ReservationRoom, SizeListing, catalog_of, price_list,
 };
-use napkeeper_core::names::{ArmId, Region, VmSize, Zone};
+use napkeeper_core::names::{ArmId, ClaimName, Region, VmSize, Zone};
+use napkeeper_core::plan::{Effect, KubeletSpec, NicSpec, Reply, VmSpec};
 use napkeeper_core::ports::CloudErrorCode;
 use napkeeper_core::settings::ClusterIdentity;
 use napkeeper_sim::cloud::{Cloud, CloudSettings, ListingFault};
@@ -158,4 +159,62 @@ async fn the_simulated_azure_knows_which_versions_there_are() {
         assert_eq!(ask(&format!("{path}?api-version=2020-01-32")), 400, "{path}");
         assert_eq!(ask(&path), 400, "{path}");
     }
+}
+
+#[tokio::test]
+async fn what_a_group_has_reserved_is_read_with_what_is_taken_and_a_vm_on_it_is_reserved() {
+    let lab = lab();
+    let region = lab.region.region.clone();
+    let id = |name: &str| {
+        let group = "/subscriptions/s/resourceGroups/other/providers/Microsoft.Compute/capacityReservationGroups";
+        ArmId::new(format!("{group}/{name}")).unwrap()
+    };
+    let (size, zone, group) = (VmSize::new("Standard_D4s_v5").unwrap(), Zone::of(&region, 2), id("paid"));
+    lab.wire.with(|cloud, _| {
+        cloud.reserve_vms(&group, &size, &zone, Some(3));
+        cloud.reserve_vms(&group, &size, &Zone::regional(), Some(1));
+        cloud.limits.regional = Some(0);
+    });
+    let rooms = |found: Vec<ReservationRoom>| -> Vec<(String, u64, u64)> {
+        found.into_iter().map(|room| (room.zone.to_string(), room.used, room.capacity)).collect()
+    };
+    let found = lab.azure.reservations(&id("PAID"), &region).await.unwrap();
+    assert_eq!(rooms(found), [("0".to_owned(), 0, 1), ("westeurope-2".to_owned(), 0, 3)]);
+
+    let (vm, nic, os_disk) =
+        lab.wire.with(|cloud, _| (cloud.vm_id("aks-a"), cloud.nic_id("aks-a"), cloud.disk_id("aks-a")));
+    let offering = OfferingKey { size: size.clone(), zone: zone.clone(), capacity_type: CapacityType::Reserved };
+    let nic_spec = NicSpec { id: nic.clone(), tags: Tags::new(), accelerated: true, subnet: None, fresh: true };
+    let spec = |group: &ArmId| VmSpec {
+        id: vm.clone(),
+        offering: offering.clone(),
+        nic: nic.clone(),
+        os_disk: os_disk.clone(),
+        os_disk_gb: 64,
+        tags: Tags::new(),
+        claim: ClaimName::new("a").unwrap(),
+        kubelet: KubeletSpec::default(),
+        premium_disk: true,
+        security: Default::default(),
+        reservation: Some(group.clone()),
+        fresh: true,
+    };
+    lab.azure.perform(&Effect::PutNic(Box::new(nic_spec))).await.unwrap();
+    for unknown in [id("gone"), ArmId::new(id("paid").as_str().replace("/other/", "/another/")).unwrap()] {
+        let refused = lab.azure.perform(&Effect::PutVm(Box::new(spec(&unknown)))).await.unwrap_err();
+        assert_eq!(refused.category(), "reservation", "{refused}");
+    }
+    lab.wire.set_now(lab.now + SignedDuration::from_mins(5));
+    let put = lab.azure.perform(&Effect::PutVm(Box::new(spec(&group)))).await;
+    assert!(matches!(put, Ok(Reply::Accepted(_))), "it takes no quota: {put:?}");
+    let found = lab.azure.reservations(&group, &region).await.unwrap();
+    assert_eq!(rooms(found), [("0".to_owned(), 0, 1), ("westeurope-2".to_owned(), 1, 3)]);
+    let Ok(Reply::Resource(Some(read))) = lab.azure.perform(&Effect::Get(vm.clone())).await else { panic!("no VM") };
+    let Detail::Vm(read) = &read.detail else { panic!("{read:?}") };
+    assert_eq!((read.capacity_type, &read.size), (CapacityType::Reserved, &size));
+
+    let missing = lab.azure.reservations(&id("gone"), &region).await.unwrap_err();
+    assert!(!missing.code.is_transient(), "it does not hide the groups that are there: {missing}");
+    let elsewhere = Region::new("northeurope").unwrap();
+    assert!(lab.azure.reservations(&group, &elsewhere).await.unwrap_err().message.contains("nodes are made in"));
 }

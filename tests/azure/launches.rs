@@ -218,6 +218,7 @@ impl Bench {
             os_disk_gb: 64,
             security: Default::default(),
             subnet: None,
+            reservation: None,
         }
     }
 

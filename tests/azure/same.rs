@@ -166,6 +166,7 @@ impl Twins {
             claim: ClaimName::new(name).unwrap(),
             kubelet: KubeletSpec { labels: Labels::from([label("pool", name), label("empty", "")]), max_pods: 30 },
             security: Default::default(),
+            reservation: None,
             fresh: false,
             premium_disk: true,
         }))

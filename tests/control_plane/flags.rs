@@ -1,8 +1,9 @@
 //! With which flags does each program of a control plane start?
 
 use super::pki::Pki;
-use super::{Mode, ports};
-use anyhow::Result;
+use super::{Mode, Options, ports};
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// Ports and places of one control plane.
@@ -13,13 +14,15 @@ pub(crate) struct Layout {
     etcd_peers: u16,
     kwok: u16,
     more: Vec<String>,
+    scheduler_profiles: Vec<Value>,
 }
 
 impl Layout {
-    /// Free ports for programs that keep their files in `folder`; `more` are flags of kube-apiserver.
-    pub(crate) fn new(folder: &Path, more: Vec<String>) -> Result<Self> {
+    /// Free ports for programs that keep their files in `folder`.
+    pub(crate) fn new(folder: &Path, options: &Options) -> Result<Self> {
         let [apiserver, etcd, etcd_peers, kwok] = ports::free()?;
-        Ok(Self { folder: folder.to_owned(), apiserver, etcd, etcd_peers, kwok, more })
+        let (more, scheduler_profiles) = (options.apiserver_flags.clone(), options.scheduler_profiles.clone());
+        Ok(Self { folder: folder.to_owned(), apiserver, etcd, etcd_peers, kwok, more, scheduler_profiles })
     }
 
     /// The port of kube-apiserver.
@@ -29,11 +32,12 @@ impl Layout {
 
     /// Adds what the mode asks of kube-apiserver.
     pub(crate) fn mode_flags(&mut self, mode: Mode) {
-        // Where nobody makes ServiceAccounts no pod could be made, for want of the one named default; and where nobody
-        // looks after Nodes, none would ever lose the taint of those that are not ready.
+        // Where nobody makes ServiceAccounts no pod could be made, for want of the one named default; where nobody looks
+        // after Nodes, none would ever lose the taint of those that are not ready; and where nobody takes their finalizers
+        // off volumes, none would ever go.
         let without = match mode {
             Mode::Api => "ServiceAccount",
-            Mode::Scheduling => "ServiceAccount,TaintNodesByCondition",
+            Mode::Scheduling => "ServiceAccount,TaintNodesByCondition,StorageObjectInUseProtection",
             Mode::Full => return,
         };
         self.more.insert(0, format!("--disable-admission-plugins={without}"));
@@ -95,10 +99,19 @@ impl Layout {
         ]
     }
 
-    pub(crate) fn scheduler(&self) -> Vec<String> {
-        // Without rates of its own it binds as fast as the API server takes it.
-        let rates = ["--kube-api-qps=2000", "--kube-api-burst=2000"];
-        ["--secure-port=0", "--leader-elect=false"].iter().chain(&rates).map(|flag| (*flag).to_owned()).collect()
+    /// Writes the configuration too: flags that say the same are ignored beside one.
+    pub(crate) fn scheduler(&self, kubeconfig: &Path) -> Result<Vec<String>> {
+        let configuration = json!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            // Without rates of its own it binds as fast as the API server takes it.
+            "clientConnection": { "kubeconfig": kubeconfig, "qps": 2000, "burst": 2000 },
+            "leaderElection": { "leaderElect": false },
+            "profiles": self.scheduler_profiles,
+        });
+        let file = self.folder.join("kube-scheduler.json");
+        std::fs::write(&file, configuration.to_string()).with_context(|| format!("writing {}", file.display()))?;
+        Ok(vec![format!("--config={}", file.display()), "--secure-port=0".to_owned()])
     }
 
     pub(crate) fn kwok(&self, stages: &Path) -> Vec<String> {

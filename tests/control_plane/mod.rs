@@ -21,6 +21,7 @@ use anyhow::{Context, Result, bail};
 use flags::Layout;
 use kubeconfig::Credential;
 use pki::Pki;
+use serde_json::Value;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -52,6 +53,16 @@ pub struct Options {
     pub mode: Mode,
     /// Flags of kube-apiserver after those that it gets anyway.
     pub apiserver_flags: Vec<String>,
+    /// Profiles of kube-scheduler (`profiles` of a KubeSchedulerConfiguration); none is the usual one alone.
+    pub scheduler_profiles: Vec<Value>,
+}
+
+impl Options {
+    /// Those that most are started with.
+    #[must_use]
+    pub fn of(mode: Mode) -> Self {
+        Self { mode, apiserver_flags: Vec::new(), scheduler_profiles: Vec::new() }
+    }
 }
 
 /// A running control plane.
@@ -81,7 +92,7 @@ impl ControlPlane {
     /// # Errors
     /// When a program is missing, cannot be built, or does not become ready; with the end of its log.
     pub async fn start(mode: Mode) -> Result<Self> {
-        Self::start_with(Options { mode, apiserver_flags: Vec::new() }).await
+        Self::start_with(Options::of(mode)).await
     }
 
     /// As [`ControlPlane::start`], with more to choose.
@@ -104,7 +115,7 @@ impl ControlPlane {
     async fn attempt(binaries: &Binaries, options: &Options) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("control-plane-").tempdir().context("making a folder")?;
         let pki = Pki::new(&folder.path().join("pki"))?;
-        let layout = Layout::new(folder.path(), options.apiserver_flags.clone())?;
+        let layout = Layout::new(folder.path(), options)?;
         let etcd = Program::new(binaries.path("etcd")?).args(layout.etcd()).removing(folder.path());
         let etcd = Process::spawn("etcd", &etcd)?;
         let binaries = binaries.clone();
@@ -184,7 +195,7 @@ impl ControlPlane {
         let mut flags = vec![format!("--kubeconfig={}", kubeconfig.display())];
         flags.extend(match name {
             "kube-controller-manager" => self.layout.controller_manager(&self.pki),
-            "kube-scheduler" => self.layout.scheduler(),
+            "kube-scheduler" => self.layout.scheduler(&kubeconfig)?,
             _ => self.layout.kwok(&self.binaries.path("kwok-stages.yaml")?),
         });
         let program = Program::new(self.binaries.path(name)?).args(flags);

@@ -2,6 +2,7 @@
 
 use super::requests::Requests;
 use super::selector::{Labels, NodeTerm, RequiredNode, Selector};
+use super::volumes::{ClaimKey, claims_of};
 use k8s_openapi::api::core::v1::{
     Affinity, Container, Pod, PodAffinityTerm, PodSpec, Taint, Toleration as WireToleration, TopologySpreadConstraint,
 };
@@ -102,6 +103,8 @@ pub(super) struct Kind {
     pub(super) requests: Requests,
     pub(super) fixed: Fixed,
     pub(super) ports: Vec<Port>,
+    /// PersistentVolumeClaims.
+    pub(super) claims: Vec<ClaimKey>,
     /// Spread constraints that must hold.
     pub(super) spread: Vec<Constraint>,
     /// Spread constraints that are preferred.
@@ -125,6 +128,7 @@ impl Kind {
             requests: Requests::read(spec),
             fixed: fixed(spec),
             ports: ports(spec),
+            claims: claims_of(pod),
             spread: spread(spec, &labels, "DoNotSchedule"),
             soft_spread: spread(spec, &labels, "ScheduleAnyway"),
             near: Vec::new(),

@@ -5,15 +5,16 @@
 //! other, and it can itself be held against the real program.
 //!
 //! Filters: NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit, PodTopologySpread,
-//! InterPodAffinity. Scores: NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation at weight 1,
-//! TaintToleration at 3, NodeAffinity, PodTopologySpread and InterPodAffinity at 2; ImageLocality is the same for all
-//! nodes, as where none has the image. All nodes are looked at for every pod (`percentageOfNodesToScore: 100`), one of
+//! InterPodAffinity, VolumeRestrictions, NodeVolumeLimits, VolumeBinding. Scores: NodeResourcesFit (LeastAllocated) and
+//! NodeResourcesBalancedAllocation at weight 1, TaintToleration at 3, NodeAffinity, PodTopologySpread and InterPodAffinity
+//! at 2; ImageLocality is the same for all nodes, as where none has the image. All nodes are looked at for every pod (`percentageOfNodesToScore: 100`), one of
 //! those with the highest score is taken at random.
 //!
-//! Not emulated: volumes, devices, preemption, the default spread constraints of pods that a Service or a controller
-//! selects, in-place resizing, batches of equal pods.
+//! Profiles may give pods spread constraints (`defaultingType: List`); the built-in ones, for pods of the other profiles that
+//! a Service or a controller selects, are not emulated. Nor are devices, preemption, in-place resizing, batches of equal pods.
 
 mod counters;
+mod defaults;
 mod kind;
 mod nodes;
 mod requests;
@@ -22,9 +23,17 @@ mod score;
 mod selector;
 #[cfg(test)]
 mod tests;
+mod volumes;
+#[cfg(test)]
+mod volumes_tests;
 
 use counters::Counters;
-use k8s_openapi::api::core::v1::{Node as WireNode, Pod};
+use defaults::Defaults;
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::{
+    Node as WireNode, PersistentVolume, PersistentVolumeClaim, Pod, Service, TopologySpreadConstraint,
+};
+use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use kind::{Fixed, Kind};
 use napkeeper_sim::chance::Chance;
 use nodes::{FixedAnswers, LoadScores, NO_ROOM, Node};
@@ -32,6 +41,7 @@ use requests::Requests;
 use rules::{Bound, Ground, Rules};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use volumes::Storage;
 
 /// A node, by its place in the order in which nodes were added.
 pub type NodeIndex = usize;
@@ -51,6 +61,12 @@ pub enum Reason {
     Ports,
     /// There is not enough room.
     Resources,
+    /// Another pod has a claim that is for one pod.
+    VolumeInUse,
+    /// The driver of a volume takes no more of them there.
+    VolumeLimit,
+    /// A volume cannot be used there, or is not there.
+    Volume,
     /// It does not have the label of a spread constraint.
     SpreadLabel,
     /// A spread constraint would be broken.
@@ -72,6 +88,9 @@ impl fmt::Display for Reason {
             Self::NodeAffinity => "does not have the labels that are asked for",
             Self::Ports => "has a port taken",
             Self::Resources => "has not enough room",
+            Self::VolumeInUse => "does not help while another pod has the claim",
+            Self::VolumeLimit => "takes no more volumes",
+            Self::Volume => "is not where a volume can be used",
             Self::SpreadLabel => "does not have the label of a spread constraint",
             Self::Spread => "would break a spread constraint",
             Self::Affinity => "is not near the pods that are asked for",
@@ -97,6 +116,8 @@ pub struct Cluster {
     fixed_ids: HashMap<Fixed, usize>,
     loads: Vec<LoadScores>,
     load_ids: HashMap<Requests, usize>,
+    storage: Storage,
+    defaults: Defaults,
     chance: Chance,
 }
 
@@ -116,6 +137,8 @@ impl Cluster {
             fixed_ids: HashMap::new(),
             loads: Vec::new(),
             load_ids: HashMap::new(),
+            storage: Storage::default(),
+            defaults: Defaults::default(),
             chance: Chance::new(seed),
         }
     }
@@ -123,6 +146,41 @@ impl Cluster {
     /// Says which labels a namespace has. To be said before any pod: what is known of pods is not asked again.
     pub fn add_namespace(&mut self, name: &str, labels: BTreeMap<String, String>) {
         self.counters.add_namespace(name, labels);
+    }
+
+    /// Says which spread constraints a profile gives pods that have none.
+    pub fn add_profile(&mut self, name: &str, constraints: Vec<TopologySpreadConstraint>) {
+        self.defaults.add_profile(name, constraints);
+    }
+
+    /// Adds a Service, by which pods that belong together are known.
+    pub fn add_service(&mut self, service: &Service) {
+        self.defaults.add_service(service);
+    }
+
+    /// Adds a ReplicaSet, by which pods that belong together are known.
+    pub fn add_set(&mut self, set: &ReplicaSet) {
+        self.defaults.add_set(set);
+    }
+
+    /// Adds a StorageClass.
+    pub fn add_class(&mut self, class: &StorageClass) {
+        self.storage.add_class(class);
+    }
+
+    /// Adds a PersistentVolume.
+    pub fn add_volume(&mut self, volume: &PersistentVolume) {
+        self.storage.add_volume(volume);
+    }
+
+    /// Adds a PersistentVolumeClaim.
+    pub fn add_claim(&mut self, claim: &PersistentVolumeClaim) {
+        self.storage.add_claim(claim);
+    }
+
+    /// Says how many volumes a node takes.
+    pub fn add_csi_node(&mut self, node: &CSINode) {
+        self.storage.add_csi_node(node);
     }
 
     /// Adds a node.
@@ -153,7 +211,7 @@ impl Cluster {
     /// # Errors
     /// When no node does: for each reason, how many nodes it keeps the pod from.
     pub fn schedule(&mut self, pod: &Pod) -> Result<NodeIndex, BTreeMap<Reason, usize>> {
-        let id = self.learn(Kind::read(pod));
+        let id = self.learn(Kind::read(&self.defaults.complete(pod)));
         let scored = self.scored(id);
         match score::best(scored.into_iter(), &mut self.chance) {
             Some(node) => {
@@ -166,7 +224,7 @@ impl Cluster {
 
     /// The nodes that would do for a pod, with their scores; nothing is bound. ImageLocality is left out.
     pub fn scores(&mut self, pod: &Pod) -> Vec<(NodeIndex, i64)> {
-        let id = self.learn(Kind::read(pod));
+        let id = self.learn(Kind::read(&self.defaults.complete(pod)));
         self.scored(id)
     }
 
@@ -195,6 +253,7 @@ impl Cluster {
     fn take(&mut self, id: usize, node: NodeIndex) {
         let kind = &self.kinds[id];
         self.nodes[node].take(kind);
+        self.storage.bind(&kind.claims, &self.nodes[node]);
         self.counters.bind(id, kind, node);
         self.bound.push((id, node));
         self.changes.push(node);
@@ -219,6 +278,7 @@ impl Cluster {
                 && fixed.refused[*node].is_none()
                 && bounds.iter().all(|b| b.refuses(*node).is_none())
                 && (kind.ports.is_empty() || self.nodes[*node].has_ports_for(kind))
+                && (kind.claims.is_empty() || self.storage.refuses(&kind.claims, &self.nodes[*node]).is_none())
         };
         let nodes: Vec<NodeIndex> = (0..self.nodes.len()).filter(does).collect();
         let mut scored: Vec<(NodeIndex, i64)> = nodes.iter().map(|n| (*n, i64::from(load[*n]))).collect();
@@ -250,6 +310,7 @@ impl Cluster {
             fixed.refused[node]
                 .or_else(|| (!self.nodes[node].has_ports_for(kind)).then_some(Reason::Ports))
                 .or_else(|| (load[node] == NO_ROOM).then_some(Reason::Resources))
+                .or_else(|| self.storage.refuses(&kind.claims, &self.nodes[node]))
                 .or_else(|| bounds.iter().find_map(|b| b.refuses(node)))
         };
         let mut reasons = BTreeMap::new();

@@ -4,6 +4,7 @@ use super::Reason;
 use super::kind::{Fixed, Kind, Port, Toleration};
 use super::requests::{Amounts, Requests};
 use super::selector::Labels;
+use super::volumes::ClaimKey;
 use k8s_openapi::api::core::v1::{Node as WireNode, Taint};
 
 /// The best score of one scoring rule.
@@ -27,6 +28,8 @@ pub(super) struct Node {
     /// As [`Requests::scored_memory`], of all pods.
     scored_memory: i64,
     ports: Vec<Port>,
+    /// Claims of the pods, some more than once.
+    pub(super) claims: Vec<ClaimKey>,
 }
 
 impl Node {
@@ -46,6 +49,7 @@ impl Node {
             scored_cpu: 0,
             scored_memory: 0,
             ports: Vec::new(),
+            claims: Vec::new(),
         }
     }
 
@@ -55,6 +59,7 @@ impl Node {
         self.scored_cpu += kind.requests.scored_cpu;
         self.scored_memory += kind.requests.scored_memory;
         self.ports.extend(kind.ports.iter().cloned());
+        self.claims.extend(kind.claims.iter().cloned());
     }
 
     pub(super) fn has_ports_for(&self, kind: &Kind) -> bool {

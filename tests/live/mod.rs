@@ -10,6 +10,7 @@ mod alerts;
 mod audit;
 mod audit_scale;
 mod bad_hooks;
+mod buffers;
 mod certificates;
 mod companion;
 mod crowd;

@@ -5,6 +5,7 @@
 //! one of those with the highest score.
 
 mod arena;
+mod provisioner;
 
 use super::a_lab;
 use crate::scheduling::{Tally, Workload, judge, namespaces, seeds};

@@ -117,6 +117,7 @@ async fn claims(client: &Client, writer: &Writer) {
         nic: arm("networkInterfaces/a"),
         os_disk: arm("disks/a"),
         machine: None,
+        reservation: None,
         written_at: Timestamp::now(),
         refused: 0,
         operation: None,

@@ -1,9 +1,12 @@
 //! The emulated stage: what does the emulation of kube-scheduler do with the pods of a workload?
 
 use super::asks::{SANDBOXED, URGENT, USEFUL, overhead};
+use super::kin::{Kin, SPREADING, constraints};
 use super::stage::{Namespaces, Stage, Verdict};
+use super::storage::{Storage, classes};
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::storage::v1::CSINode;
 use napkeeper_tests::kube_scheduler::Cluster;
 use std::collections::BTreeMap;
 
@@ -15,6 +18,9 @@ pub(super) struct Emulated {
     seed: u64,
     namespaces: Namespaces,
     nodes: Vec<Node>,
+    csi_nodes: Vec<CSINode>,
+    storage: Storage,
+    kin: Kin,
     /// Pods with the node of each that has one, in the order in which they came.
     pods: Vec<(Pod, Option<String>)>,
     cluster: Cluster,
@@ -23,7 +29,8 @@ pub(super) struct Emulated {
 impl Emulated {
     /// An empty cluster.
     pub(super) fn new(seed: u64, namespaces: Namespaces) -> Self {
-        Self { seed, namespaces, nodes: Vec::new(), pods: Vec::new(), cluster: Cluster::new(seed) }
+        let (nodes, csi_nodes, pods, storage, kin) = Default::default();
+        Self { seed, namespaces, nodes, csi_nodes, storage, kin, pods, cluster: Cluster::new(seed) }
     }
 
     /// An emulation that has seen just what there is.
@@ -32,6 +39,8 @@ impl Emulated {
         for (name, labels) in &self.namespaces {
             self.cluster.add_namespace(name, labels.clone());
         }
+        show_kin(&mut self.cluster, &self.kin)?;
+        show(&mut self.cluster, &self.storage, &self.csi_nodes)?;
         let mut places = BTreeMap::new();
         for node in &self.nodes {
             places.insert(node.metadata.name.clone().unwrap_or_default(), self.cluster.add_node(node));
@@ -66,6 +75,21 @@ impl Emulated {
 
 impl Stage for Emulated {
     const IS_REAL: bool = false;
+
+    async fn add_kin(&mut self, kin: &Kin) -> Result<()> {
+        self.kin = kin.clone();
+        Ok(())
+    }
+
+    async fn add_storage(&mut self, storage: &Storage) -> Result<()> {
+        self.storage = storage.clone();
+        Ok(())
+    }
+
+    async fn add_csi_nodes(&mut self, nodes: &[CSINode]) -> Result<()> {
+        self.csi_nodes.extend_from_slice(nodes);
+        Ok(())
+    }
 
     async fn add_nodes(&mut self, nodes: &[Node], _: usize) -> Result<()> {
         self.nodes.extend_from_slice(nodes);
@@ -120,10 +144,31 @@ impl Stage for Emulated {
         self.renew()
     }
 
-    async fn remove_nodes(&mut self) -> Result<()> {
+    async fn remove_nodes(&mut self, _: &[&str]) -> Result<()> {
         self.nodes.clear();
+        self.csi_nodes.clear();
+        (self.storage, self.kin) = Default::default();
         self.renew()
     }
+}
+
+/// Shows volumes, and how many nodes take of them, to an emulation.
+pub(super) fn show(cluster: &mut Cluster, storage: &Storage, nodes: &[CSINode]) -> Result<()> {
+    for class in classes()?.iter().filter(|_| storage.exists()) {
+        cluster.add_class(class);
+    }
+    storage.volumes.iter().for_each(|volume| cluster.add_volume(volume));
+    storage.claims.iter().for_each(|claim| cluster.add_claim(claim));
+    nodes.iter().for_each(|node| cluster.add_csi_node(node));
+    Ok(())
+}
+
+/// Shows an emulation its second profile, and who tells which pods belong together.
+pub(super) fn show_kin(cluster: &mut Cluster, kin: &Kin) -> Result<()> {
+    cluster.add_profile(SPREADING, serde_json::from_value(constraints())?);
+    kin.services.iter().for_each(|service| cluster.add_service(service));
+    kin.sets.iter().for_each(|set| cluster.add_set(set));
+    Ok(())
 }
 
 /// The pod with what the API server's own admission adds to it, so far as it matters here: priority, overhead, and requests

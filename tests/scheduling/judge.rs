@@ -1,9 +1,12 @@
 //! Judging: does kube-scheduler do with a workload what we plan, and the real one what the emulation says?
 
 use super::asks::TIER;
+use super::emulated::{show, show_kin};
+use super::kin::is_spreading;
 use super::market::pin;
 use super::plan::{Plan, plan};
 use super::stage::{Stage, Verdict};
+use super::storage::claims_of;
 use super::workload::{WAITING, Workload};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -26,6 +29,12 @@ const STUCK: usize = 100;
 pub(crate) struct Tally {
     pub(super) workloads: usize,
     pub(super) pods: usize,
+    /// Those of them that have volumes.
+    pub(super) with_volumes: usize,
+    /// Those of them that a profile may give spread constraints.
+    pub(super) with_defaults: usize,
+    /// Pods of DaemonSets beside them.
+    pub(super) daemons: usize,
     pub(super) placed: usize,
     pub(super) unplaced: usize,
     /// A planned place that kube-scheduler refuses, or a place for a pod that has none by our plan.
@@ -46,13 +55,13 @@ pub(crate) struct Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { workloads, pods, placed, unplaced, scored, .. } = self;
+        let Self { workloads, pods, with_volumes, with_defaults, daemons, placed, unplaced, scored, .. } = self;
         let (filter, order, emulation) = (self.filter.len(), self.by_order.len(), self.emulation.len());
         let (missed, stuck, scores) = (self.missed.len(), self.stuck.len(), self.scores.len());
         write!(
             f,
-            "workloads={workloads} pods={pods} placed={placed} unplaced={unplaced} filter_disagreements={filter} \
-             missed={missed} by_order={order} stuck={stuck} emulation_disagreements={emulation} other_scores={scores} of {scored}"
+            "workloads={workloads} pods={pods} with_volumes={with_volumes} with_defaults={with_defaults} daemons={daemons} \
+             placed={placed} unplaced={unplaced} filter_disagreements={filter} missed={missed} by_order={order} stuck={stuck} emulation_disagreements={emulation} other_scores={scores} of {scored}"
         )
     }
 }
@@ -94,17 +103,27 @@ struct Trial<'a, S> {
 
 /// Plans a workload and plays it twice, first with every pod tied to its planned node.
 pub(crate) async fn judge<S: Stage>(stage: &mut S, work: &Workload, tally: &mut Tally) -> Result<()> {
+    stage.add_kin(&work.kin).await?;
+    stage.add_storage(&work.storage).await?;
+    stage.add_csi_nodes(&work.storage.csi_nodes(&work.market, &work.standing)?).await?;
     stage.add_nodes(&work.standing, work.standing.len()).await?;
     let mut running = Vec::new();
     for pod in &work.running {
         running.push(stage.add_pod(pod).await?);
     }
     let waiting = stage.admitted(&work.waiting).await?;
-    let plan = plan(work, &work.standing, &running, &waiting)?;
+    let plan = plan((work, &work.storage), &work.standing, &running, &waiting)?;
     let nodes: Vec<Node> = work.standing.iter().chain(&plan.new).cloned().collect();
+    stage.add_csi_nodes(&work.storage.csi_nodes(&work.market, &plan.new)?).await?;
     stage.add_nodes(&plan.new, nodes.len()).await?;
+    for pod in &work.daemons.pods(&plan.new)? {
+        running.push(stage.add_pod(pod).await?);
+    }
+    tally.daemons += running.iter().filter(|pod| pod.metadata.owner_references.is_some()).count();
     tally.workloads += 1;
     tally.pods += work.waiting.len();
+    tally.with_volumes += work.waiting.iter().filter(|pod| !claims_of(pod).is_empty()).count();
+    tally.with_defaults += work.waiting.iter().filter(|pod| is_spreading(pod)).count();
     tally.placed += plan.goes.len();
     tally.unplaced += plan.unplaced.len();
     let namespaces: Vec<&str> = work.namespaces.iter().map(|(name, _)| name.as_str()).collect();
@@ -113,7 +132,7 @@ pub(crate) async fn judge<S: Stage>(stage: &mut S, work: &Workload, tally: &mut 
     trial.stage.remove_pods(&namespaces, WAITING).await?;
     trial.free().await.context("with every pod free")?;
     stage.remove_pods(&namespaces, "").await?;
-    stage.remove_nodes().await
+    stage.remove_nodes(&namespaces).await
 }
 
 impl<S: Stage> Trial<'_, S> {
@@ -123,11 +142,14 @@ impl<S: Stage> Trial<'_, S> {
     }
 
     /// The emulation with these nodes and these pods that run.
-    fn emulation_of<'n>(&self, nodes: impl IntoIterator<Item = &'n Node>, running: &[Pod]) -> Result<Cluster> {
+    fn emulation_of<'n>(&self, nodes: impl IntoIterator<Item = &'n Node> + Clone, running: &[Pod]) -> Result<Cluster> {
         let mut cluster = Cluster::new(self.work.seed);
         for (name, labels) in &self.work.namespaces {
             cluster.add_namespace(name, labels.clone());
         }
+        let storage = &self.work.storage;
+        show_kin(&mut cluster, &self.work.kin)?;
+        show(&mut cluster, storage, &storage.csi_nodes(&self.work.market, nodes.clone())?)?;
         let mut places = BTreeMap::new();
         for node in nodes {
             places.insert(node.metadata.name.as_deref(), cluster.add_node(node));
@@ -143,7 +165,8 @@ impl<S: Stage> Trial<'_, S> {
     /// The labels of a node that could be bought beside these and that would do for a pod, if there is one.
     fn cure(&self, nodes: &[Node], running: &[Pod], pod: &Pod) -> Result<Option<String>> {
         for node in &self.work.market.greatest("greatest")? {
-            let mut cluster = self.emulation_of(nodes.iter().chain([node]), running)?;
+            let running = [running, &self.work.daemons.pods([node])?].concat();
+            let mut cluster = self.emulation_of(nodes.iter().chain([node]), &running)?;
             if cluster.scores(pod).iter().any(|(place, _)| *place == nodes.len()) {
                 return Ok(Some(serde_json::to_string(&node.metadata.labels)?));
             }
@@ -207,7 +230,7 @@ impl<S: Stage> Trial<'_, S> {
         let placed = self.plan.goes.iter().map(|(pod, node)| (*pod, Ok(node)));
         let unplaced = self.plan.unplaced.iter().map(|(pod, why)| (*pod, Err(why)));
         for (pod, ours) in placed.chain(unplaced) {
-            let (made, verdict) = self.turn(self.work.waiting[pod].clone()).await?;
+            let (made, verdict) = self.turn(self.work.storage.again(&self.work.waiting[pod])).await?;
             // A pod that waits may get its turn between any others: what comes after cannot be told from here.
             if waits.is_empty() {
                 self.compare(&mut cluster, &made, &verdict)?;
@@ -242,11 +265,13 @@ impl<S: Stage> Trial<'_, S> {
     /// Whether pods that were left without a place would have one once more is bought. Those that have none then are stuck:
     /// what was bound keeps them from every node, of whatever make.
     fn plan_again(&mut self, bound: &[Pod], left: &[usize]) -> Result<()> {
-        let waiting: Vec<Pod> = left.iter().map(|pod| self.waiting[*pod].clone()).collect();
-        let again = plan(self.work, &self.nodes, bound, &waiting)?;
+        let storage = &self.work.storage;
+        let waiting: Vec<Pod> = left.iter().map(|pod| storage.again(&self.waiting[*pod])).collect();
+        let again = plan((self.work, &storage.after(&self.nodes, bound)?), &self.nodes, bound, &waiting)?;
         let nodes = [&self.nodes[..], &again.new].concat();
         let placed = again.goes.iter().map(|(pod, node)| on(waiting[*pod].clone(), node.clone()));
-        let running: Vec<Pod> = bound.iter().cloned().chain(placed).collect();
+        let daemons = self.work.daemons.pods(&again.new)?;
+        let running: Vec<Pod> = bound.iter().cloned().chain(placed).chain(daemons).collect();
         for (pod, why) in again.unplaced {
             let said = format!("{} has no place in the second plan: {why}", self.told(left[pod]));
             match self.cure(&nodes, &running, &waiting[pod])? {

@@ -1,6 +1,7 @@
 //! The market: which pools are there, and what does a node look like that is bought?
 
 use super::asks::{DEDICATED, TIER};
+use super::storage::DRIVER_ZONE;
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Node as WireNode;
 use napkeeper_core::catalog::{
@@ -10,7 +11,7 @@ use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::cluster::pod::{Taint, TaintEffect};
 use napkeeper_core::cluster::pool::{NodeClass, NodePool};
 use napkeeper_core::labels::{
-    CAPACITY_TYPE, HOSTNAME, NODECLASS, NODEPOOL, SKU_CPU, SKU_FAMILY, SKU_GPU_MANUFACTURER, ZONE,
+    CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODECLASS, NODEPOOL, SKU_CPU, SKU_FAMILY, SKU_GPU_MANUFACTURER, ZONE,
 };
 use napkeeper_core::names::Region;
 use napkeeper_core::requirements::Operator;
@@ -87,7 +88,8 @@ impl Market {
             let cpu = all.iter().max_by_key(|t| t.allocatable.cpu_millis);
             let memory = all.iter().max_by_key(|t| t.allocatable.memory);
             let gpus = all.iter().max_by_key(|t| t.allocatable.extended("nvidia.com/gpu"));
-            for instance in cpu.into_iter().chain(memory).chain(gpus) {
+            let disks = all.iter().max_by_key(|t| (t.facts.max_data_disks, t.allocatable.cpu_millis));
+            for instance in cpu.into_iter().chain(memory).chain(gpus).chain(disks) {
                 for offering in instance.offerings.iter().filter(|o| allows(pool, instance, o)) {
                     let (zone, capacity_type) = (offering.zone.clone(), offering.capacity_type);
                     let key = OfferingKey { size: instance.facts.name.clone(), zone, capacity_type };
@@ -100,6 +102,12 @@ impl Market {
             }
         }
         Ok(nodes)
+    }
+
+    /// How many data disks the size of a node has.
+    pub(super) fn most_disks(&self, node: &WireNode) -> Option<u32> {
+        let size = node.metadata.labels.as_ref()?.get(INSTANCE_TYPE)?;
+        self.types.iter().find(|t| t.facts.name.as_str() == size).map(|t| t.facts.max_data_disks)
     }
 
     /// Any offering of a size of 2 to 8 cores.
@@ -119,6 +127,9 @@ impl Bought {
             .collect();
         labels.extend(self.labels.clone());
         labels.insert(HOSTNAME.to_owned(), name.to_owned());
+        if let Some(zone) = labels.get(ZONE).cloned() {
+            labels.insert(DRIVER_ZONE.to_owned(), zone);
+        }
         let wire = json!({
             "metadata": { "name": name, "labels": labels },
             "spec": { "taints": self.taints },

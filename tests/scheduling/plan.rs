@@ -1,14 +1,20 @@
 //! The plan: what do we say is to be bought, and which pod goes where?
 
+use super::kin::{Kin, profiles};
+use super::storage::{Storage, classes};
 use super::workload::Workload;
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::{Node as WireNode, Pod as WirePod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use napkeeper_api::convert;
+use napkeeper_api::scheduler::{SchedulerConfiguration, SchedulerConfigurationSpec};
+use napkeeper_core::cluster::Snapshot;
 use napkeeper_core::cluster::pod::Pod;
+use napkeeper_core::cluster::pool::DaemonSet;
 use napkeeper_core::names::ObjectKey;
 use napkeeper_core::scheduling::{Input, MOST_NEW_NODES, Market, Outcome, Target, Unavailable, schedule};
 use napkeeper_tests::worlds;
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -23,8 +29,13 @@ pub(super) struct Plan {
     pub(super) unplaced: Vec<(usize, String)>,
 }
 
-/// Plans for pods as the API server has them.
-pub(super) fn plan(work: &Workload, nodes: &[WireNode], running: &[WirePod], waiting: &[WirePod]) -> Result<Plan> {
+/// Plans for pods as the API server has them, whose volumes these are.
+pub(super) fn plan(
+    (work, storage): (&Workload, &Storage),
+    nodes: &[WireNode],
+    running: &[WirePod],
+    waiting: &[WirePod],
+) -> Result<Plan> {
     let mut snapshot = work.market.snapshot();
     for (name, labels) in &work.namespaces {
         let metadata = ObjectMeta { name: Some(name.clone()), labels: Some(labels.clone()), ..ObjectMeta::default() };
@@ -36,6 +47,12 @@ pub(super) fn plan(work: &Workload, nodes: &[WireNode], running: &[WirePod], wai
     }
     for pod in running {
         snapshot.put_pod(read(pod)?);
+    }
+    put_storage(&mut snapshot, (work, storage), nodes)?;
+    put_kin(&mut snapshot, &work.kin)?;
+    for set in &work.daemons.sets {
+        let set = convert::daemon_set(set).map_err(|v| anyhow::anyhow!("{v}"))?;
+        snapshot.put_daemon_set(set.key, DaemonSet { shape: set.template.shape });
     }
     let pods = waiting.iter().map(|pod| read(pod).map(Arc::new)).collect::<Result<Vec<_>>>()?;
     pods.iter().for_each(|pod| snapshot.put_pod(Arc::clone(pod)));
@@ -49,6 +66,39 @@ pub(super) fn plan(work: &Workload, nodes: &[WireNode], running: &[WirePod], wai
         promised: &promised,
     };
     told(&schedule(input, &pods), work, &pods, nodes.len())
+}
+
+fn put_storage(snapshot: &mut Snapshot, (work, storage): (&Workload, &Storage), nodes: &[WireNode]) -> Result<()> {
+    for class in classes()?.iter().filter(|_| storage.exists()) {
+        let class = convert::storage_class(class).map_err(|v| anyhow::anyhow!("{v}"))?;
+        snapshot.put_storage_class(class.name.clone(), class);
+    }
+    for volume in &storage.volumes {
+        let volume = convert::volume(volume).map_err(|v| anyhow::anyhow!("{v}"))?;
+        snapshot.put_volume(volume.name.clone(), volume);
+    }
+    for claim in &storage.claims {
+        let claim = convert::volume_claim(claim).map_err(|v| anyhow::anyhow!("{v}"))?;
+        snapshot.put_volume_claim(claim.key.clone(), claim);
+    }
+    for node in storage.csi_nodes(&work.market, nodes)? {
+        let limits = convert::attach_limits(&node).map_err(|v| anyhow::anyhow!("{v}"))?;
+        snapshot.put_attach_limits(limits.node.clone(), limits);
+    }
+    Ok(())
+}
+
+/// The profiles of kube-scheduler, as AKS is told of them, and the Services; sets are known by their pods alone.
+fn put_kin(snapshot: &mut Snapshot, kin: &Kin) -> Result<()> {
+    let raw_config = json!({ "profiles": profiles() }).to_string();
+    let upstream = SchedulerConfiguration::new("upstream", SchedulerConfigurationSpec { raw_config });
+    let (name, profiles) = convert::scheduler_profiles(&upstream).map_err(|v| anyhow::anyhow!("{v}"))?;
+    snapshot.put_scheduler(name, profiles);
+    for service in &kin.services {
+        let (key, selector) = convert::service(service).map_err(|v| anyhow::anyhow!("{v}"))?;
+        snapshot.put_service(key, selector);
+    }
+    Ok(())
 }
 
 fn read(pod: &WirePod) -> Result<Pod> {

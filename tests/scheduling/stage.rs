@@ -1,7 +1,10 @@
 //! The stage: who binds the pods of a workload?
 
+use super::kin::Kin;
+use super::storage::Storage;
 use anyhow::Result;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::storage::v1::CSINode;
 use std::collections::BTreeMap;
 
 /// Namespaces with their labels.
@@ -21,6 +24,15 @@ pub(crate) trait Stage {
     /// The scheduler is not the emulation itself: each is held against the other.
     const IS_REAL: bool;
 
+    /// Makes Services and sets.
+    async fn add_kin(&mut self, kin: &Kin) -> Result<()>;
+
+    /// Makes volumes and claims, but for those that are made for a pod once that is there.
+    async fn add_storage(&mut self, storage: &Storage) -> Result<()>;
+
+    /// Says how many volumes nodes take that will be made.
+    async fn add_csi_nodes(&mut self, nodes: &[CSINode]) -> Result<()>;
+
     /// Makes nodes, and waits until the scheduler knows that there are so many.
     async fn add_nodes(&mut self, nodes: &[Node], in_all: usize) -> Result<()>;
 
@@ -39,6 +51,6 @@ pub(crate) trait Stage {
     /// Deletes the pods of these namespaces, or those alone that a selector names.
     async fn remove_pods(&mut self, namespaces: &[&str], selector: &str) -> Result<()>;
 
-    /// Deletes all nodes.
-    async fn remove_nodes(&mut self) -> Result<()>;
+    /// Deletes all nodes, and the Services, sets, volumes and claims of these namespaces.
+    async fn remove_nodes(&mut self, namespaces: &[&str]) -> Result<()>;
 }

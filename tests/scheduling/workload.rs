@@ -1,8 +1,11 @@
 //! Workloads: which pods wait, and what is there already, for a seed?
 
 use super::asks::{DEDICATED, Drawn, RACK, Scene, TIER, resources};
+use super::daemons::Daemons;
+use super::kin::Kin;
 use super::market::{Bought, Market};
 use super::stage::Namespaces;
+use super::storage::Storage;
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{Node as WireNode, Pod as WirePod};
 use napkeeper_core::labels::{HOSTNAME, ZONE};
@@ -26,6 +29,11 @@ pub(crate) struct Workload {
     /// Pods on those nodes.
     pub(super) running: Vec<WirePod>,
     pub(super) waiting: Vec<WirePod>,
+    /// The volumes of those pods.
+    pub(super) storage: Storage,
+    /// Who tells which of them belong together.
+    pub(super) kin: Kin,
+    pub(super) daemons: Daemons,
 }
 
 /// Namespaces of a seed, with their labels.
@@ -34,7 +42,7 @@ pub(crate) fn namespaces(seed: u64) -> Namespaces {
         let all = [("team", team), ("kubernetes.io/metadata.name", name)];
         all.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
     };
-    let names = [(format!("blue-{seed}"), "blue"), (format!("red-{seed}"), "red")];
+    let names = ["blue", "red", "daemons"].map(|team| (format!("{team}-{seed}"), team));
     names.into_iter().map(|(name, team)| (name.clone(), labels(&name, team))).collect()
 }
 
@@ -50,9 +58,14 @@ impl Workload {
         let both = [namespaces[0].0.clone(), namespaces[1].0.clone()];
         let scene = Scene { apps, namespaces: both, standing: names };
         let standing = standing_nodes(&mut chance, &scene, &market)?;
-        let running = running(&mut chance, &scene)?;
-        let waiting = waiting(&mut chance, &scene)?;
-        Ok(Self { seed, namespaces, market, standing, running, waiting })
+        let mut running = running(&mut chance, &scene)?;
+        let mut waiting = waiting(&mut chance, &scene)?;
+        let storage = Storage::give(seed, &standing, &mut running, &mut waiting)?;
+        let kin = Kin::give(seed, &mut waiting)?;
+        let others: Vec<&WirePod> = running.iter().chain(&waiting).collect();
+        let daemons = Daemons::draw(seed, &namespaces[2].0, &others)?;
+        running.extend(daemons.pods(&standing)?);
+        Ok(Self { seed, namespaces, market, standing, running, waiting, storage, kin, daemons })
     }
 }
 

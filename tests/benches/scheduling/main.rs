@@ -2,7 +2,7 @@
 //! benchmark, beside a packing as Karpenter does it and a bound that nothing can be below.
 //!
 //! `cargo bench -p napkeeper-tests --bench scheduling`, or with `-- 1000` and other numbers of pods, `-- preferences` for
-//! the mix with preferences, or `-- catalogue` for plans over the real catalogue. `--peer` measures nothing but the peer.
+//! the mix with preferences, or `-- catalogue` for plans over the real catalogue and a pass of consolidation. `--peer` measures nothing but the peer.
 //!
 //! What is timed is the one call on a fresh Snapshot and Market, on one thread. A plan is judged three times: by its
 //! price, by a checker that replays it, and by what it costs once kube-scheduler (see `napkeeper_tests::kube_scheduler`)
@@ -11,6 +11,7 @@
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
 mod catalogue;
+mod consolidation;
 mod market;
 mod ours;
 mod peer;
@@ -66,6 +67,7 @@ fn main() -> Result<()> {
     }
     if asked.catalogue {
         catalogue::measure();
+        consolidation::measure()?;
     }
     Ok(())
 }

@@ -1,20 +1,27 @@
 //! The arena: what does the real kube-scheduler do with a pod?
 
 use super::super::eventually;
-use crate::scheduling::{Namespaces, SANDBOXED, Stage, URGENT, USEFUL, Verdict, overhead};
+use super::provisioner::{Choice, Provisioner};
+use crate::scheduling::{
+    Kin, Namespaces, SANDBOXED, Stage, Storage, URGENT, USEFUL, Verdict, claims_of, classes, is_ephemeral, overhead,
+    profiles,
+};
 use anyhow::{Context, Result, bail};
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::serde::Serialize;
 use k8s_openapi::serde::de::DeserializeOwned;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
-use napkeeper_tests::control_plane::{ControlPlane, Mode};
+use napkeeper_tests::control_plane::{ControlPlane, Mode, Options};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Debug;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -25,6 +32,8 @@ const SAID_WITHIN: Duration = Duration::from_secs(60);
 const AT_ONCE: usize = 8;
 /// How long pods may wait for another turn: kube-scheduler backs off by a second first.
 const ANOTHER_TURN: Duration = Duration::from_millis(2_500);
+/// What kube-scheduler says of a pod whose own volumes have no claims yet: it looks again once they have.
+const NO_CLAIM_YET: &str = "waiting for ephemeral volume controller";
 /// The namespace of pods that only ask how many nodes kube-scheduler sees.
 const PROBES: &str = "probes";
 
@@ -34,6 +43,10 @@ pub(super) struct Arena {
     events: BoxStream<'static, watcher::Result<Event<Pod>>>,
     /// By UID, what was said last.
     said: HashMap<String, Verdict>,
+    provisioner: Provisioner,
+    /// Pods by their claims, and those of them whose node is known before they are bound.
+    by_claim: HashMap<(String, String), Vec<String>>,
+    early: HashSet<String>,
     probes: usize,
     // Ends with the arena.
     _plane: ControlPlane,
@@ -42,7 +55,8 @@ pub(super) struct Arena {
 impl Arena {
     /// A control plane with classes of pods and namespaces.
     pub(super) async fn new(namespaces: Namespaces) -> Result<Self> {
-        let plane = ControlPlane::start(Mode::Scheduling).await?;
+        let options = Options { scheduler_profiles: profiles(), ..Options::of(Mode::Scheduling) };
+        let plane = ControlPlane::start_with(options).await?;
         let client = plane.client().await?;
         for (name, value) in [URGENT, USEFUL] {
             let class = json!({ "metadata": { "name": name }, "value": value, "preemptionPolicy": "Never" });
@@ -51,12 +65,17 @@ impl Arena {
         let class =
             json!({ "metadata": { "name": SANDBOXED }, "handler": "none", "overhead": { "podFixed": overhead() } });
         create::<RuntimeClass>(&Api::all(client.clone()), class).await?;
+        for class in classes()? {
+            post::<StorageClass>(&Api::all(client.clone()), &class, false).await?;
+        }
         let api: Api<Namespace> = Api::all(client.clone());
         let all = namespaces.into_iter().chain([(PROBES.to_owned(), BTreeMap::new())]);
         let made = all.map(|(name, labels)| create(&api, json!({ "metadata": { "name": name, "labels": labels } })));
         futures::stream::iter(made).buffer_unordered(AT_ONCE).try_collect::<Vec<_>>().await?;
         let events = watcher(Api::<Pod>::all(client.clone()), watcher::Config::default()).boxed();
-        let mut arena = Self { client, events, said: HashMap::new(), probes: 0, _plane: plane };
+        let provisioner = Provisioner::start(client.clone());
+        let (said, by_claim, early) = Default::default();
+        let mut arena = Self { client, events, said, provisioner, by_claim, early, probes: 0, _plane: plane };
         arena.sees(0).await.context("waiting for kube-scheduler")?;
         Ok(arena)
     }
@@ -79,15 +98,64 @@ impl Arena {
 
     /// Takes in one event; false when the time is over.
     async fn listen(&mut self, until: Instant) -> Result<bool> {
-        let Ok(event) = tokio::time::timeout_at(until, self.events.next()).await else { return Ok(false) };
+        let event = tokio::select! {
+            event = self.events.next() => event,
+            Some(choice) = self.provisioner.choices.recv() => {
+                self.choose(choice);
+                return Ok(true);
+            }
+            () = tokio::time::sleep_until(until) => return Ok(false),
+        };
         // The watcher tries again by itself.
         let Ok(event) = event.context("the watch of pods has ended")? else { return Ok(true) };
         if let Event::Apply(pod) | Event::InitApply(pod) = event
             && let (Some(uid), Some(said)) = (pod.metadata.uid.clone(), said(&pod))
         {
-            self.said.insert(uid, said);
+            if matches!(said, Verdict::Bound(_)) {
+                self.early.remove(&uid);
+            }
+            // What was told of its claim is newer.
+            if !self.early.contains(&uid) {
+                self.said.insert(uid, said);
+            }
         }
         Ok(true)
+    }
+
+    /// A volume is made for a claim: where only one pod has that, its node is known.
+    fn choose(&mut self, (claim, node): Choice) {
+        if let Some([uid]) = self.by_claim.get(&claim).map(Vec::as_slice)
+            && !matches!(self.said.get(uid), Some(Verdict::Bound(_)))
+        {
+            self.early.insert(uid.clone());
+            self.said.insert(uid.clone(), Verdict::Bound(node));
+        }
+    }
+
+    /// Waits until the pods are bound whose nodes are known: until then their bindings may still fail.
+    async fn settle(&mut self) -> Result<()> {
+        let until = Instant::now() + SAID_WITHIN;
+        while !self.early.is_empty() {
+            if !self.listen(until).await? {
+                bail!("{} pods are not bound to the nodes that their volumes were made for", self.early.len());
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the claims of a pod's own volumes, as the controller of ephemeral volumes does.
+    async fn add_ephemeral(&self, pod: &Pod) -> Result<()> {
+        let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), namespace_of(pod));
+        for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+            let template = volume.ephemeral.as_ref().and_then(|source| source.volume_claim_template.as_ref());
+            let Some(template) = template else { continue };
+            let (pod_name, uid) = (&pod.metadata.name, &pod.metadata.uid);
+            let name = format!("{}-{}", pod_name.as_deref().unwrap_or_default(), volume.name);
+            let owner = json!({ "apiVersion": "v1", "kind": "Pod", "name": pod_name, "uid": uid, "controller": true });
+            let metadata = json!({ "name": name, "ownerReferences": [owner] });
+            create(&api, json!({ "metadata": metadata, "spec": template.spec })).await?;
+        }
+        Ok(())
     }
 
     /// Waits until kube-scheduler sees so many nodes.
@@ -120,10 +188,36 @@ impl Arena {
 impl Stage for Arena {
     const IS_REAL: bool = true;
 
+    async fn add_kin(&mut self, kin: &Kin) -> Result<()> {
+        let client = || self.client.clone();
+        for service in &kin.services {
+            post(&Api::namespaced(client(), of_namespace(&service.metadata)), service, false).await?;
+        }
+        for set in &kin.sets {
+            post(&Api::namespaced(client(), of_namespace(&set.metadata)), set, false).await?;
+        }
+        Ok(())
+    }
+
+    async fn add_storage(&mut self, storage: &Storage) -> Result<()> {
+        post_all(&Api::all(self.client.clone()), &storage.volumes).await?;
+        let mut by_namespace: BTreeMap<Option<&str>, Vec<PersistentVolumeClaim>> = BTreeMap::new();
+        for claim in storage.claims.iter().filter(|claim| !is_ephemeral(claim)) {
+            by_namespace.entry(claim.metadata.namespace.as_deref()).or_default().push(claim.clone());
+        }
+        for (namespace, claims) in by_namespace {
+            let api = Api::namespaced(self.client.clone(), namespace.unwrap_or("default"));
+            post_all(&api, &claims).await?;
+        }
+        Ok(())
+    }
+
+    async fn add_csi_nodes(&mut self, nodes: &[CSINode]) -> Result<()> {
+        post_all(&Api::all(self.client.clone()), nodes).await
+    }
+
     async fn add_nodes(&mut self, nodes: &[Node], in_all: usize) -> Result<()> {
-        let api = Api::all(self.client.clone());
-        let made = nodes.iter().map(|node| post(&api, node, false));
-        futures::stream::iter(made).buffer_unordered(AT_ONCE).try_collect::<Vec<_>>().await?;
+        post_all(&Api::all(self.client.clone()), nodes).await?;
         self.sees(in_all).await
     }
 
@@ -134,7 +228,13 @@ impl Stage for Arena {
     }
 
     async fn add_pod(&mut self, pod: &Pod) -> Result<Pod> {
-        post(&self.pods(pod.metadata.namespace.as_deref()), pod, false).await
+        let made = post(&self.pods(pod.metadata.namespace.as_deref()), pod, false).await?;
+        for claim in claims_of(&made) {
+            let users = self.by_claim.entry((namespace_of(&made).to_owned(), claim)).or_default();
+            users.extend(made.metadata.uid.clone());
+        }
+        self.add_ephemeral(&made).await?;
+        Ok(made)
     }
 
     async fn verdict(&mut self, pod: &Pod, nodes: usize) -> Result<Verdict> {
@@ -142,7 +242,7 @@ impl Stage for Arena {
         let until = Instant::now() + SAID_WITHIN;
         loop {
             match self.said.get(&uid) {
-                Some(Verdict::Waits(why)) if seen(why) != Some(nodes) => {}
+                Some(Verdict::Waits(why)) if seen(why) != Some(nodes) || why.contains(NO_CLAIM_YET) => {}
                 Some(said) => return Ok(said.clone()),
                 None => {}
             }
@@ -162,6 +262,7 @@ impl Stage for Arena {
     }
 
     async fn remove_pods(&mut self, namespaces: &[&str], selector: &str) -> Result<()> {
+        self.settle().await?;
         for namespace in namespaces {
             let api = self.pods(Some(namespace));
             let selected = ListParams::default().labels(selector);
@@ -170,14 +271,45 @@ impl Stage for Arena {
             eventually("end of the pods", SAID_WITHIN, gone).await?;
         }
         self.said.clear();
+        self.by_claim.clear();
         Ok(())
     }
 
-    async fn remove_nodes(&mut self) -> Result<()> {
-        let api: Api<Node> = Api::all(self.client.clone());
-        api.delete_collection(&DeleteParams::default().grace_period(0), &ListParams::default()).await?;
+    async fn remove_nodes(&mut self, namespaces: &[&str]) -> Result<()> {
+        for namespace in namespaces {
+            remove_all::<Service>(&Api::namespaced(self.client.clone(), namespace)).await?;
+            remove_all::<ReplicaSet>(&Api::namespaced(self.client.clone(), namespace)).await?;
+            remove_all::<PersistentVolumeClaim>(&Api::namespaced(self.client.clone(), namespace)).await?;
+        }
+        remove_all::<PersistentVolume>(&Api::all(self.client.clone())).await?;
+        remove_all::<CSINode>(&Api::all(self.client.clone())).await?;
+        remove_all::<Node>(&Api::all(self.client.clone())).await?;
         self.sees(0).await
     }
+}
+
+fn namespace_of(pod: &Pod) -> &str {
+    of_namespace(&pod.metadata)
+}
+
+fn of_namespace(metadata: &ObjectMeta) -> &str {
+    metadata.namespace.as_deref().unwrap_or("default")
+}
+
+async fn post_all<K>(api: &Api<K>, objects: &[K]) -> Result<()>
+where
+    K: Clone + DeserializeOwned + Serialize + Debug,
+{
+    let made = objects.iter().map(|object| post(api, object, false));
+    futures::stream::iter(made).buffer_unordered(AT_ONCE).try_collect::<Vec<_>>().await.map(drop)
+}
+
+async fn remove_all<K>(api: &Api<K>) -> Result<()>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let at_once = DeleteParams::default().grace_period(0);
+    api.delete_collection(&at_once, &ListParams::default()).await.map(drop).context("deleting what a workload left")
 }
 
 /// What is said of a pod in its own words.
