@@ -44,7 +44,7 @@ use std::time::Instant;
 /// Workloads of a plain run.
 const FEW: u64 = 100;
 /// Others that have found something: domains that only a preference rules out (274), where no node can be had (229), or
-/// where one was in an earlier attempt and is none in the end (249).
+/// where a shared volume is not (249).
 const FOUND: [u64; 3] = [229, 249, 274];
 
 /// `NAPKEEPER_WORKLOADS`: how many workloads, or from which seed to which, as in `17..18`.

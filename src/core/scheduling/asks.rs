@@ -147,6 +147,10 @@ impl Topology {
                             group.at(*domain) > 0 || self.may_begin(links, near, Degree::Required)
                         }
                         Ask::Apart { want: Degree::Required, .. } => group.at(*domain) == 0,
+                        // Where a shared volume is made, all others of its pods must go.
+                        Ask::Near { .. } if matches!(group.identity.counting, Counting::Sharing(_)) => {
+                            group.at(*domain) > 0 || group.total == 0
+                        }
                         // What is preferred is given up where it cannot be had.
                         Ask::Even { .. } | Ask::Near { .. } | Ask::Apart { .. } => true,
                     }
