@@ -79,9 +79,12 @@ const QUOTAS: ByText = &[
 ];
 
 /// A VM names a group of capacity reservations that is not there, may not be used, or has nothing for it. Azure has no
-/// code of its own for that; its texts name the group, or the reservation.
-const RESERVATIONS: ByText =
-    &[("capacityreservation", CloudErrorCode::Reservation), ("capacity reservation", CloudErrorCode::Reservation)];
+/// code of its own for that; its texts name the type of the group, or the reservation. Neither can be in the name of a
+/// resource, which texts have too.
+const RESERVATIONS: ByText = &[
+    ("microsoft.compute/capacityreservationgroups/", CloudErrorCode::Reservation),
+    ("capacity reservation", CloudErrorCode::Reservation),
+];
 
 /// `OperationNotAllowed` besides quotas.
 const NOT_ALLOWED: ByText = &[("attached to vm", CloudErrorCode::InUse), ("", CloudErrorCode::Invalid)];

@@ -2,7 +2,8 @@
 
 use crate::cluster::Snapshot;
 use crate::cluster::pod::Pod;
-use crate::names::{NodeName, ObjectKey};
+use crate::names::{ClaimName, NodeName, ObjectKey};
+use crate::provisioning::waiting;
 use crate::scheduling::{Input, Market, Outcome, Target, schedule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -64,20 +65,30 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// `market` is only asked for where there are chunks.
-    pub(crate) fn of<'m>(snapshot: &Snapshot, market: impl FnOnce() -> &'m Market) -> Self {
+    /// Whatever waits for room comes before them, as it does where nodes are made. `market` is only asked for where there are
+    /// chunks.
+    pub(crate) fn of<'m>(
+        snapshot: &Snapshot,
+        promised: &BTreeMap<ObjectKey, ClaimName>,
+        market: impl FnOnce() -> &'m Market,
+    ) -> Self {
         let chunks = chunks(snapshot);
         if chunks.is_empty() {
             return Self::default();
         }
-        let (market, without, promised) = (market(), BTreeSet::new(), BTreeMap::new());
-        let input = Input { snapshot, market, without: &without, new_nodes: 0, promised: &promised };
-        let outcome = schedule(input, &chunks);
-        let hosts = outcome.placements.iter().filter_map(|placement| match &placement.target {
+        let without = BTreeSet::new();
+        let input = Input { snapshot, market: market(), without: &without, new_nodes: 0, promised };
+        let pods: Vec<Arc<Pod>> = waiting(snapshot).into_iter().chain(chunks.iter().cloned()).collect();
+        let outcome = schedule(input, &pods);
+        let keys: BTreeSet<&ObjectKey> = chunks.iter().map(|chunk| &chunk.key).collect();
+        let of_chunks = outcome.placements.iter().filter(|placement| keys.contains(&placement.pod));
+        let hosts = of_chunks.filter_map(|placement| match &placement.target {
             Target::Node(node) => Some(node.clone()),
             Target::Claim(_) | Target::New(_) => None,
         });
-        Self { hosts: hosts.collect(), short: outcome.unplaced_pods(), chunks }
+        let hosts = hosts.collect();
+        let short = outcome.unplaced.iter().flat_map(|group| &group.pods).filter(|pod| pod.is_chunk()).count();
+        Self { hosts, short, chunks }
     }
 
     /// True when what a simulation left without a place is no pod, and no chunk that has room now.

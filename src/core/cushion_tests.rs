@@ -120,6 +120,24 @@ fn chunks_without_room_are_told_apart_from_pods() {
 }
 
 #[test]
+fn chunks_that_lack_an_address_are_looked_at_again_when_azure_has_counted_again() {
+    let subnets = |seconds: i64| {
+        let id = crate::names::ArmId::new("/subscriptions/s/resourceGroups/n/providers/a/b/c/subnets/nodes").unwrap();
+        let full = crate::facts::SubnetRoom { id, used: 251, usable: 251, is_default: true };
+        let subnets = Some(crate::facts::Fact { as_of: at(seconds), value: vec![full] });
+        Arc::new(crate::facts::Surroundings { subnets, ..Default::default() })
+    };
+    let mut snapshot = cluster([pool("general")]);
+    snapshot.learn_surroundings(subnets(0));
+    keep_room(&mut snapshot, 1, 1000);
+    let mut memory = ProvisionMemory::default();
+    assert_eq!(bought(&snapshot, &mut memory, 0), []);
+    assert_eq!(cushion(&memory), (0, 0, 1));
+    snapshot.learn_surroundings(subnets(180));
+    assert_eq!(provision(&snapshot, &mut memory, &settings(), at(185), 7).next, Some(at(195)), "looked at anew");
+}
+
+#[test]
 fn an_empty_node_stays_as_long_as_chunks_have_their_room_there() {
     let (mut snapshot, _) = nodes(SMALL, 3);
     keep_room(&mut snapshot, 2, 1000);
@@ -128,6 +146,19 @@ fn an_empty_node_stays_as_long_as_chunks_have_their_room_there() {
     assert_eq!(empty, ["empty c2"], "one chunk on each of two nodes");
     let_go(&mut snapshot);
     assert_eq!(disrupted(&snapshot).len(), 3);
+}
+
+#[test]
+fn what_waits_for_room_comes_before_chunks_here_too() {
+    let (mut snapshot, all) = nodes(SMALL, 3);
+    snapshot.put_pod(running("p", &Arc::new(shape("a", 1500, 1)), &all[0]));
+    let mut leaving = snapshot.claims().values().find(|claim| claim.name.as_str() == "c0").unwrap().as_ref().clone();
+    leaving.deleting_at = Some(at(0));
+    snapshot.put_claim(leaving);
+    keep_room(&mut snapshot, 1, 1000);
+    let mut memory = ProvisionMemory::default();
+    assert_eq!(bought(&snapshot, &mut memory, 0), [], "the pod of c0 goes to c1, and the chunk to c2");
+    assert!(!disrupted(&snapshot).contains(&"empty c2".to_owned()), "else it would be bought again");
 }
 
 #[test]

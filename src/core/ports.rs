@@ -4,6 +4,7 @@
 //! [`crate::plan::Reply`] or a [`PortError`]. Adapters turn every error of Azure and Kubernetes into one of these.
 
 use crate::catalog::OfferingKey;
+use crate::names::ArmId;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -275,6 +276,8 @@ impl ClusterError {
 pub struct LaunchRefusal {
     /// The offering.
     pub offering: OfferingKey,
+    /// The group of capacity reservations that it is of, if it is reserved.
+    pub reservation: Option<ArmId>,
     /// Why.
     pub error: CloudError,
     /// It was refused before a VM was asked for: every offering would have met the same.

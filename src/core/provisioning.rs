@@ -11,8 +11,8 @@ use crate::facts::STALE_AFTER;
 use crate::names::{ClaimName, NodeName, NodePoolName, ObjectKey, Uid};
 use crate::plan::{ClaimDraft, Command, CommandKey, Plan, Switch};
 use crate::scheduling::{
-    Cost, Input, MOST_NEW_NODES, Market, NewNode, Outcome, Target, Unavailable, WhyNot, claim_requirements,
-    schedule_with_cost,
+    Cost, Input, MOST_NEW_NODES, Market, NewNode, NoReservation, Outcome, Target, Unavailable, WhyNot,
+    claim_requirements, schedule_with_cost,
 };
 use crate::settings::{Mode, Settings};
 use jiff::{SignedDuration, Timestamp};
@@ -42,6 +42,8 @@ pub struct ProvisionMemory {
     pub buffers: BTreeMap<ObjectKey, Cushion>,
     /// Pods that the last pass found no place for, with the reasons.
     pub unplaced: Vec<crate::scheduling::Unplaced>,
+    /// Something, pod or chunk, had no place for want of what Azure counts.
+    lacks_what_is_counted: bool,
     /// Offerings that Azure has refused lately.
     pub unavailable: Unavailable,
     /// What the nodes of all passes cost when they were planned, and what they cost at the least. Lost: it is counted anew.
@@ -142,7 +144,7 @@ pub(crate) fn creating(snapshot: &Snapshot) -> bool {
 }
 
 /// Pods that wait for a node, and pods of nodes that are being removed, which soon will.
-fn waiting(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
+pub(crate) fn waiting(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
     let leaving = snapshot
         .claims()
         .values()
@@ -169,6 +171,11 @@ impl ProvisionMemory {
         Some((window.newest + settings.batch_idle).min(window.opened + settings.batch_max))
     }
 
+    /// The NodeClaims in flight that pods were planned for.
+    pub(crate) fn promised(&self) -> &BTreeMap<ObjectKey, ClaimName> {
+        &self.promised
+    }
+
     /// True when waiting pods were placed lately on a claim or on its node.
     pub(crate) fn wants(&self, claim: &ClaimName, node: Option<&NodeName>) -> bool {
         let node = node.map(|node| Target::Node(node.clone()));
@@ -183,26 +190,21 @@ impl ProvisionMemory {
         if changed || self.counts_are_newer(snapshot, at) {
             return Some(at + RETRY);
         }
-        [self.unavailable.next_expiry(), self.counts_say_nothing_from(snapshot)].into_iter().flatten().min()
+        // Once a pass has seen them as old as that, nothing new comes of it.
+        let too_old = self.counts_say_nothing_from(snapshot).filter(|due| *due > at);
+        [self.unavailable.next_expiry(), too_old].into_iter().flatten().min()
     }
 
     /// True when Azure has counted again since a pass that found pods without a place by its counts: the same numbers may
     /// have what was counted beside them then.
     fn counts_are_newer(&self, snapshot: &Snapshot, than: Timestamp) -> bool {
-        self.lacks_what_is_counted() && counted_at(snapshot).is_some_and(|at| at > than)
+        self.lacks_what_is_counted && counted_at(snapshot).is_some_and(|at| at > than)
     }
 
     /// When Azure's counts are so old that they keep nobody away.
     fn counts_say_nothing_from(&self, snapshot: &Snapshot) -> Option<Timestamp> {
-        let old = counted_at(snapshot).filter(|_| self.lacks_what_is_counted())?;
+        let old = counted_at(snapshot).filter(|_| self.lacks_what_is_counted)?;
         old.checked_add(STALE_AFTER + SignedDuration::from_secs(1)).ok()
-    }
-
-    fn lacks_what_is_counted(&self) -> bool {
-        let mut why = self.unplaced.iter().flat_map(|group| &group.why);
-        why.any(|(_, why)| {
-            matches!(why, WhyNot::Quota(_) | WhyNot::Subnet(_) | WhyNot::Reservation(_) | WhyNot::NoReservation(_))
-        })
     }
 
     fn remember(&mut self, snapshot: &Snapshot, outcome: &Outcome, pods: &[Arc<Pod>], now: Timestamp) {
@@ -212,6 +214,8 @@ impl ProvisionMemory {
         self.considered = pods.iter().map(|p| p.uid.clone()).collect();
         self.last = Some((Generations::of(snapshot, &self.unavailable), now));
         self.buffers = cushions(snapshot, outcome);
+        let mut why = outcome.unplaced.iter().flat_map(|group| &group.why);
+        self.lacks_what_is_counted = why.any(|(_, why)| is_counted(why));
         self.unplaced = outcome.unplaced.clone();
         self.unplaced.iter_mut().for_each(|group| group.pods.retain(|pod| !pod.is_chunk()));
         self.unplaced.retain(|group| !group.pods.is_empty());
@@ -223,6 +227,13 @@ impl ProvisionMemory {
             *until = (*until).max(now + NOMINATION);
         }
     }
+}
+
+/// True for a reason that other counts of Azure may do away with.
+fn is_counted(why: &WhyNot) -> bool {
+    // That a class names no group, or one without such sizes, is no matter of counts.
+    let unknown = matches!(why, WhyNot::NoReservation(NoReservation::Unknown(_)));
+    unknown || matches!(why, WhyNot::Quota(_) | WhyNot::Subnet(_) | WhyNot::Reservation(_))
 }
 
 /// When Azure last counted what it has sold: cores, addresses or what is reserved.

@@ -180,6 +180,24 @@ fn a_pod_keeps_the_claim_that_was_made_for_it() {
 }
 
 #[test]
+fn counts_that_have_grown_too_old_are_news_once() {
+    let mut snapshot = cluster([crate::fixtures::pool_of("paid", &["reserved"])]);
+    crate::fixtures::reserve(&mut snapshot, at(0), &[("Standard_D2s_v5", 1, 1, 1)]);
+    let mut memory = ProvisionMemory::default();
+    put(&mut snapshot, "p", shape("a", 100, 1), 0);
+    let _ = run(&snapshot, &mut memory, 0);
+    let _ = run(&snapshot, &mut memory, 1_000);
+    let looked_at = |memory: &ProvisionMemory| memory.last.map(|(_, at)| at);
+    assert_eq!(looked_at(&memory), Some(at(1)));
+    let old = STALE_AFTER + SignedDuration::from_secs(1);
+    assert_eq!(run(&snapshot, &mut memory, 60_000).next, Some(at(0) + old));
+    let _ = run(&snapshot, &mut memory, old.as_millis() as i64);
+    assert_eq!(looked_at(&memory), Some(at(0) + old), "nothing is known any more, and that is no reason to buy");
+    assert_eq!(run(&snapshot, &mut memory, old.as_millis() as i64 + 60_000).next, None);
+    assert_eq!(looked_at(&memory), Some(at(0) + old));
+}
+
+#[test]
 fn pods_that_lack_an_address_are_looked_at_again_when_azure_has_counted_again() {
     let subnets = |at: Timestamp| {
         let id = crate::names::ArmId::new("/subscriptions/s/resourceGroups/n/providers/a/b/c/subnets/nodes").unwrap();

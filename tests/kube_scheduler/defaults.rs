@@ -62,6 +62,6 @@ impl Defaults {
             self.sets.iter().filter(|set| set.metadata.namespace == pod.metadata.namespace).find(same)
         });
         kin.extend(set.and_then(|set| set.spec.as_ref()?.selector.match_labels.clone()).unwrap_or_default());
-        (!kin.is_empty()).then(|| LabelSelector { match_labels: Some(kin), match_expressions: None })
+        (!kin.is_empty()).then_some(LabelSelector { match_labels: Some(kin), match_expressions: None })
     }
 }

@@ -11,8 +11,8 @@ use napkeeper_azure::{Azure, RetailPrices};
 use napkeeper_core::catalog::{Catalog, RegionCatalog};
 use napkeeper_core::clock::Clock;
 use napkeeper_core::facts::{
-    Book, Fact, FactKind, ImageDefinition, Known, PriceSheet, Quota, ReservationRoom, SizeListing, SubnetRoom,
-    Surroundings, age_of, catalog_of, price_list,
+    Book, Fact, FactKind, ImageDefinition, Known, PriceSheet, Quota, ReservationRoom, STALE_AFTER, SizeListing,
+    SubnetRoom, Surroundings, age_of, catalog_of, price_list,
 };
 use napkeeper_core::names::{ArmId, VmSize};
 use napkeeper_core::ports::{CloudError, CloudErrorCode};
@@ -42,6 +42,9 @@ const PRICES_AT_LEAST: usize = 90;
 const MOST_SUBNETS: usize = 32;
 /// Most groups of capacity reservations that are asked for; each is a request.
 const MOST_GROUPS: usize = 16;
+/// How long what is known of all groups is kept because one of them cannot be read. Half of the time for which it serves at
+/// all, so that the others are never without numbers.
+const LAST_GOOD_FOR: SignedDuration = SignedDuration::from_secs(STALE_AFTER.as_secs() / 2);
 /// Minor versions of Kubernetes whose images are asked for: those on both sides of each change of definitions.
 const MINORS: [u32; 3] = [31, 33, 34];
 
@@ -212,7 +215,7 @@ impl FactKeeper {
             }
             FactKind::Subnets => known.subnets = self.subnets().await?.map(|value| Fact { as_of: at, value }),
             FactKind::Reservations => {
-                known.reservations = self.reservations().await?.map(|value| Fact { as_of: at, value });
+                known.reservations = self.reservations(at).await?.map(|value| Fact { as_of: at, value });
             }
             FactKind::Locks => known.locks = Some(Fact { as_of: at, value: azure.group_locks().await? }),
         }
@@ -237,28 +240,48 @@ impl FactKeeper {
         Ok((!rooms.is_empty()).then_some(rooms))
     }
 
-    /// What the groups have reserved that AKSNodeClasses name; none where nobody names one. A group that is not there, or
-    /// may not be read, is left out: it must not hide the others.
-    async fn reservations(&self) -> Result<Option<Vec<ReservationRoom>>, Failed> {
+    /// What the groups have reserved that AKSNodeClasses name; none where nobody names one. A group that is not there is
+    /// left out. Where one cannot be read, all that is known stays for a while; then it has nothing left, so that it does not
+    /// hide what others have, and what runs on it stays what it is.
+    async fn reservations(&self, at: Timestamp) -> Result<Option<Vec<ReservationRoom>>, Failed> {
         let Sources { azure, client, asked: Asked { embedded, .. }, .. } = &self.sources;
         let groups = list::reservation_groups_of_classes(client, MOST_GROUPS).await;
         let groups = groups.map_err(|failure| Failed { why: failure.to_string(), wait: None })?;
-        let (mut rooms, mut failed) = (Vec::new(), None);
+        let (mut rooms, mut was_read) = (Vec::new(), false);
+        let (mut keep, mut failed) = (None, None);
         for group in &groups {
             match azure.reservations(group, &embedded.region).await {
-                Ok(room) => rooms.extend(room),
+                Ok(room) => {
+                    rooms.extend(room);
+                    was_read = true;
+                }
                 Err(error) if error.code == CloudErrorCode::Throttled => return Err(error.into()),
                 Err(error) => {
                     tracing::warn!(%group, %error, "what a class's group has reserved cannot be told");
-                    failed = failed.or_else(|| error.code.is_transient().then_some(error));
+                    if matches!(error.code, CloudErrorCode::NotFound | CloudErrorCode::Reservation) {
+                        was_read = true;
+                        continue;
+                    }
+                    let known = self.reserved_in(group);
+                    let serves = self.known.reservations.as_ref().is_some_and(|fact| {
+                        known.iter().any(|room| room.capacity > 0) && at.duration_since(fact.as_of) <= LAST_GOOD_FOR
+                    });
+                    let slot = if serves { &mut keep } else { &mut failed };
+                    slot.get_or_insert(error);
+                    rooms.extend(known.into_iter().map(|room| ReservationRoom { capacity: 0, ..room }));
                 }
             }
         }
-        match failed {
-            // Where nothing could be read what is known already stays, until it is too old.
-            Some(error) if rooms.is_empty() => Err(error.into()),
-            _ => Ok((!groups.is_empty()).then_some(rooms)),
+        match keep.or_else(|| failed.filter(|_| !was_read)) {
+            Some(error) => Err(error.into()),
+            None => Ok((!groups.is_empty()).then_some(rooms)),
         }
+    }
+
+    /// What is known of a group.
+    fn reserved_in(&self, group: &ArmId) -> Vec<ReservationRoom> {
+        let known = self.known.reservations.iter().flat_map(|fact| fact.value.iter());
+        known.filter(|room| room.group == *group).cloned().collect()
     }
 
     async fn sizes(&self, at: Timestamp) -> Result<SizeListing, Failed> {

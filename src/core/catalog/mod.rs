@@ -29,5 +29,5 @@ pub use size_index::SizeIndex;
 pub use size_name::{SizeName, SizeNameError};
 pub use size_set::SizeSet;
 pub use supply::{Supplies, Supply};
-pub use types::{InstanceTypeOptions, ReservedPlaces, instance_types, node_labels, with_reserved};
+pub use types::{InstanceTypeOptions, ReservedPlaces, instance_types, node_labels, placement_scope, with_reserved};
 pub use waterfall::{Culprit, StepKind, Waterfall, WaterfallStep};

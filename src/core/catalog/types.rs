@@ -212,7 +212,9 @@ pub(super) fn ephemeral_os_disk_gb(facts: &SizeFacts, name: &SizeName<'_>) -> Op
     fits.then(|| u64::from(facts.vcpus) * BYTES_PER_VCPU / 1_000_000_000)
 }
 
-fn placement_scope(zone: &Zone) -> &'static str {
+/// Whether a node in a zone is in one at all: the value of [`labels::PLACEMENT_SCOPE`].
+#[must_use]
+pub fn placement_scope(zone: &Zone) -> &'static str {
     if zone.is_regional() { "regional" } else { "zonal" }
 }
 

@@ -78,7 +78,7 @@ pub fn disrupt(
     let market = OnceCell::new();
     let new_market = || Market::new(snapshot, &provision.unavailable, now).with_min_values(settings.min_values);
     let market = || market.get_or_init(new_market);
-    let kept = Kept::of(snapshot, market);
+    let kept = Kept::of(snapshot, provision.promised(), market);
     let (idle, used): (Vec<_>, Vec<_>) = found.iter().partition(|c| c.is_empty() && !kept.hosts.contains(&c.node.name));
     empty(&idle, memory, &mut budgets, now, &mut plan);
     let (every, threads) = (settings.disruption_every, settings.threads);

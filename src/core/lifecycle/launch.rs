@@ -12,7 +12,7 @@ mod recover;
 
 use super::patience::{POLL_EVERY, Patience};
 use super::wanted::{Wanted, is_refused};
-use crate::catalog::{InstanceTypes, OfferingKey};
+use crate::catalog::InstanceTypes;
 use crate::cluster::claim::PlannedOffering;
 use crate::cluster::cloud::{CloudResource, Detail, ProvisioningState, ResourceKind};
 use crate::cluster::naming::{ResourceIds, resource_ids};
@@ -174,7 +174,7 @@ impl LaunchScript {
 
     /// Writes the intent for the first offering from `from` on that no refusal of this launch rules out.
     fn try_next(&mut self, from: usize, now: Timestamp) -> Step {
-        let open = |o: &PlannedOffering| !is_refused(&self.report.refused, &o.key) && !self.is_ruled_out(&o.key, now);
+        let open = |o: &PlannedOffering| !is_refused(&self.report.refused, &o.key) && !self.is_ruled_out(o, now);
         let next = self.wanted.next(from, open);
         match (next, self.error.clone()) {
             (Some(i), _) if self.tries < MOST_TRIES => {
@@ -191,9 +191,10 @@ impl LaunchScript {
     }
 
     /// True when a refusal of one offering says that this one would be refused too.
-    fn is_ruled_out(&self, key: &OfferingKey, now: Timestamp) -> bool {
+    fn is_ruled_out(&self, offering: &PlannedOffering, now: Timestamp) -> bool {
+        let (key, group) = (&offering.key, self.wanted.reservation_of(offering));
         let size = self.wanted.size(&key.size);
-        size.is_some_and(|t| self.ruled_out.blocks(&t.facts, &key.zone, key.capacity_type, now))
+        size.is_some_and(|t| self.ruled_out.blocks(&t.facts, (&key.zone, key.capacity_type), group, now))
     }
 
     fn delete_failed_vm(&mut self) -> Step {

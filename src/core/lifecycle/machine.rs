@@ -168,8 +168,9 @@ impl MachineScript {
     /// What Azure refused is not asked for again at once.
     fn note(&mut self, error: &CloudError, now: Timestamp) {
         if let Some(offering) = self.wanted.offering() {
-            let (offering, error) = (offering.key.clone(), error.clone());
-            self.report.refused.push(LaunchRefusal { offering, error, of_all: false, at: now });
+            let (offering, reservation) = (offering.key.clone(), self.wanted.reservation().cloned());
+            let refusal = LaunchRefusal { offering, reservation, error: error.clone(), of_all: false, at: now };
+            self.report.refused.push(refusal);
         }
     }
 

@@ -64,7 +64,8 @@ impl Wanted {
         self.reservation_of(self.offering()?)
     }
 
-    fn reservation_of(&self, offering: &PlannedOffering) -> Option<&ArmId> {
+    /// The same of any planned offering.
+    pub(super) fn reservation_of(&self, offering: &PlannedOffering) -> Option<&ArmId> {
         if offering.key.capacity_type != CapacityType::Reserved {
             return None;
         }

@@ -6,7 +6,7 @@ use super::outcome::NoReservation;
 use super::overlaid::Overlaid;
 use super::variants::{named, variants};
 use super::variety::{MinValues, least_of};
-use crate::catalog::{CapacityType, InstanceType, Offering, OfferingKey, SizeFacts, names_reserved};
+use crate::catalog::{CapacityType, InstanceType, Offering, OfferingKey, SizeFacts, names_reserved, placement_scope};
 use crate::cluster::Snapshot;
 use crate::cluster::pod::{HostPort, Labels, Taint};
 use crate::cluster::pool::NodePool;
@@ -110,8 +110,9 @@ impl Market {
         let mut offers: Vec<Arc<Offers>> = pools
             .filter_map(|pool| Some((pool, overlaid.types(snapshot, pool)?)))
             .flat_map(|(pool, types)| {
+                let group = reservations.group(&pool.class);
                 let available = |facts: &SizeFacts, offering: &Offering| {
-                    !unavailable.blocks(facts, &offering.zone, offering.capacity_type, now)
+                    !unavailable.blocks(facts, (&offering.zone, offering.capacity_type), group, now)
                 };
                 let offers =
                     move |labels, zones| Arc::new(Offers::new((pool, labels), (types, zones), known, available));
@@ -213,16 +214,23 @@ impl Offers {
     /// taint that is not tolerated.
     pub(super) fn accepted(&self, filter: &NodeFilter) -> Vec<u32> {
         let untolerated = filter.untolerated(&self.pool.taints).is_some();
-        let allowed = self.mask_of(|zone| filter.selector.allows(labels::ZONE, Some(zone.as_str())));
-        let mask = if untolerated { 0 } else { allowed };
+        let mask = if untolerated { 0 } else { self.zones_for(filter) };
         self.candidates.iter().map(|candidate| self.accepts(filter, candidate, mask)).collect()
     }
 
     /// True when a filter lets a node of a candidate through that is in one of these zones; 0 stands for all of its zones.
     pub(super) fn lets(&self, filter: &NodeFilter, candidate: &Candidate, zones: u32) -> bool {
         let zones = if zones == 0 { candidate.zones } else { zones };
-        let allowed = self.mask_of(|zone| filter.selector.allows(labels::ZONE, Some(zone.as_str())));
-        filter.untolerated(&self.pool.taints).is_none() && self.accepts(filter, candidate, zones & allowed) != 0
+        let zones = zones & self.zones_for(filter);
+        filter.untolerated(&self.pool.taints).is_none() && self.accepts(filter, candidate, zones) != 0
+    }
+
+    /// Bits of the zones that a filter selects, by themselves or by their scope.
+    fn zones_for(&self, filter: &NodeFilter) -> u32 {
+        self.mask_of(|zone| {
+            filter.selector.allows(labels::ZONE, Some(zone.as_str()))
+                && filter.selector.allows(labels::PLACEMENT_SCOPE, Some(placement_scope(zone)))
+        })
     }
 
     /// Bits of those zones of `mask` in which a node of this candidate has the labels that a filter asks for.
@@ -245,6 +253,12 @@ impl Offers {
         match key {
             labels::CAPACITY_TYPE => Some(Arc::from(candidate.capacity_type.as_str())),
             labels::PRIORITY | labels::SCALE_SET_PRIORITY => Some(Arc::from(candidate.capacity_type.priority())),
+            // All zones of a candidate are of one scope: a size has no regional offering beside zonal ones, but for what is
+            // reserved, where each place is a candidate of its own.
+            labels::PLACEMENT_SCOPE => {
+                let first = self.zones.get(candidate.zones.trailing_zeros() as usize)?;
+                Some(Arc::from(placement_scope(first)))
+            }
             key => candidate.instance.requirements.get(key)?.single().map(Arc::clone),
         }
     }
@@ -296,6 +310,7 @@ fn allowed(pool: &NodePool, offering: &Offering) -> bool {
         && pool.requirements.allows(labels::CAPACITY_TYPE, Some(offering.capacity_type.as_str()))
         && pool.requirements.allows(labels::PRIORITY, Some(priority))
         && pool.requirements.allows(labels::SCALE_SET_PRIORITY, Some(priority))
+        && pool.requirements.allows(labels::PLACEMENT_SCOPE, Some(placement_scope(&offering.zone)))
 }
 
 fn zones_of(snapshot: &Snapshot) -> Arc<[Zone]> {
@@ -324,8 +339,9 @@ pub(super) fn labels_fit(
     own: &Labels,
 ) -> bool {
     asked.iter().all(|(key, asked)| match &**key {
-        labels::ZONE if zone.is_none() => true,
+        labels::ZONE | labels::PLACEMENT_SCOPE if zone.is_none() => true,
         labels::ZONE => asked.allows(zone.map(Zone::as_str)),
+        labels::PLACEMENT_SCOPE => asked.allows(zone.map(placement_scope)),
         labels::CAPACITY_TYPE => asked.allows(Some(capacity_type.as_str())),
         labels::PRIORITY | labels::SCALE_SET_PRIORITY => asked.allows(Some(capacity_type.priority())),
         key => match (own.get(key), instance.requirements.get(key)) {

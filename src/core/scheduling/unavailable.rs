@@ -6,7 +6,7 @@
 //! large size never prolongs the mark of a small one; and a quota of the whole region is remembered too.
 
 use crate::catalog::{CapacityType, SizeFacts};
-use crate::names::{VmSize, Zone};
+use crate::names::{ArmId, VmSize, Zone};
 use crate::ports::{CloudError, CloudErrorCode, LaunchRefusal};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
@@ -25,6 +25,8 @@ pub enum Scope {
     Size(VmSize, CapacityType),
     /// A size in one zone.
     SizeInZone(VmSize, Zone, CapacityType),
+    /// What a group of capacity reservations has of a size in one zone.
+    Reservation(ArmId, VmSize, Zone),
 }
 
 /// Offerings that Azure has refused lately. Disposable: lost in a crash, it is learnt again at the cost of one refusal
@@ -53,7 +55,7 @@ fn quota_lasts(error: &CloudError) -> SignedDuration {
 
 /// True when what a VM on reserved capacity was refused for may lie in the reservation, and does not surely meet every VM.
 fn is_of_reservation(code: CloudErrorCode) -> bool {
-    code.is_capacity() && !matches!(code, CloudErrorCode::SizeUnfit | CloudErrorCode::Policy)
+    code.is_capacity() && code != CloudErrorCode::SizeUnfit
         || matches!(code, CloudErrorCode::Invalid | CloudErrorCode::NotFound | CloudErrorCode::Permission)
 }
 
@@ -75,9 +77,10 @@ impl Unavailable {
             let is_full = refusal.error.code == CloudErrorCode::SubnetFull;
             return self.mark(all, Scope::All, at, if is_full { MINUTES_5 } else { MINUTE });
         }
-        if key.capacity_type == CapacityType::Reserved && is_of_reservation(refusal.error.code) {
-            // It may be the group, and says nothing of what is for sale.
-            return self.mark(&own, in_zone, at, MINUTES_10);
+        if let Some(group) = refusal.reservation.as_ref().filter(|_| is_of_reservation(refusal.error.code)) {
+            // It may be the group, and says nothing of other groups or of what is for sale.
+            let of_group = Scope::Reservation(group.clone(), key.size.clone(), key.zone.clone());
+            return self.block(of_group, at, MINUTES_10);
         }
         match refusal.error.code {
             CloudErrorCode::SpotQuota => {
@@ -137,12 +140,20 @@ impl Unavailable {
         self.generation += u64::from(self.until.len() != before);
     }
 
-    /// True when an offering is not worth asking for.
+    /// True when an offering is not worth asking for; one that is reserved, of this group.
     #[must_use]
-    pub fn blocks(&self, facts: &SizeFacts, zone: &Zone, capacity_type: CapacityType, now: Timestamp) -> bool {
+    pub fn blocks(
+        &self,
+        facts: &SizeFacts,
+        (zone, capacity_type): (&Zone, CapacityType),
+        group: Option<&ArmId>,
+        now: Timestamp,
+    ) -> bool {
         if self.until.is_empty() {
             return false;
         }
+        let group = group.filter(|_| capacity_type == CapacityType::Reserved);
+        let of_group = |group: &ArmId| Scope::Reservation(group.clone(), facts.name.clone(), zone.clone());
         let holds = |scope: &Scope| self.until.get(scope).is_some_and(|until| *until > now);
         // Marks of quotas into whose rest the size does not fit.
         let short = |least: Scope, most: Scope| self.until.range(least..most).any(|(_, until)| *until > now);
@@ -152,6 +163,7 @@ impl Unavailable {
             || short(family(0), family(facts.vcpus))
             || holds(&Scope::Size(facts.name.clone(), capacity_type))
             || holds(&Scope::SizeInZone(facts.name.clone(), zone.clone(), capacity_type))
+            || group.is_some_and(|group| holds(&of_group(group)))
     }
 
     /// What is unavailable, and until when.
@@ -182,6 +194,7 @@ impl Unavailable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::GROUPS;
     use crate::fixtures::{at, cluster, offering, pool, start, zone};
     use crate::ports::QuotaTold;
 
@@ -197,7 +210,8 @@ mod tests {
         let capacity_type = if spot { CapacityType::Spot } else { CapacityType::OnDemand };
         let quota = quota.map(|(limit, usage)| QuotaTold { limit, usage });
         let error = CloudError { quota, ..CloudError::new(code, "no") };
-        LaunchRefusal { offering: offering(SIZE, 1, capacity_type).key, error, of_all: false, at: start() }
+        let offering = offering(SIZE, 1, capacity_type).key;
+        LaunchRefusal { offering, reservation: None, error, of_all: false, at: start() }
     }
 
     /// Minutes for which the size itself is blocked: in its zone, in another, and for the other capacity type.
@@ -207,7 +221,7 @@ mod tests {
         let own = refusal.offering.capacity_type;
         let other = if own == CapacityType::Spot { CapacityType::OnDemand } else { CapacityType::Spot };
         [(1, own), (2, own), (1, other)].map(|(n, c)| {
-            let blocked = |m: &i64| memory.blocks(&facts(SIZE), &zone(n), c, at(m * 60));
+            let blocked = |m: &i64| memory.blocks(&facts(SIZE), (&zone(n), c), None, at(m * 60));
             i64::try_from((0..3_000).take_while(blocked).count()).unwrap()
         })
     }
@@ -250,16 +264,34 @@ mod tests {
     #[test]
     fn what_a_reservation_is_refused_for_keeps_out_nothing_that_is_for_sale_and_the_other_way_round() {
         use CloudErrorCode as C;
-        let blocked = |own, code| {
-            let mut memory = Unavailable::default();
-            let refusal = LaunchRefusal { offering: offering(SIZE, 1, own).key, ..refusal(code, None, false) };
-            memory.note(&refusal, Some(&facts(SIZE)));
-            CapacityType::ALL.map(|c| memory.blocks(&facts(SIZE), &zone(1), c, at(30)))
+        let group = |name: &str| {
+            let within = ArmId::new("/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rg").unwrap();
+            within.resource(GROUPS, name)
         };
-        for code in
-            [C::Reservation, C::AllocationFailed, C::FamilyQuota, C::RegionalQuota, C::SkuNotAvailable, C::Invalid]
-        {
+        let heard = |own, code| {
+            let mut memory = Unavailable::default();
+            let reservation = (own == CapacityType::Reserved).then(|| group("a"));
+            let offering = offering(SIZE, 1, own).key;
+            let refusal = LaunchRefusal { offering, reservation, ..refusal(code, None, false) };
+            memory.note(&refusal, Some(&facts(SIZE)));
+            memory
+        };
+        let blocks = |memory: &Unavailable, name: &str| {
+            CapacityType::ALL.map(|c| memory.blocks(&facts(SIZE), (&zone(1), c), Some(&group(name)), at(30)))
+        };
+        let blocked = |own, code| blocks(&heard(own, code), "a");
+        for code in [
+            C::Reservation,
+            C::AllocationFailed,
+            C::FamilyQuota,
+            C::RegionalQuota,
+            C::SkuNotAvailable,
+            C::Invalid,
+            C::Permission,
+            C::Policy,
+        ] {
             assert_eq!(blocked(CapacityType::Reserved, code), [true, false, false], "{code:?}");
+            assert_eq!(blocks(&heard(CapacityType::Reserved, code), "b"), [false; 3], "{code:?} of another group");
         }
         assert_eq!(blocked(CapacityType::OnDemand, C::AllocationFailed), [false, true, true]);
         assert_eq!(blocked(CapacityType::Reserved, C::SizeUnfit), [true; 3], "the size is the same however it is paid");
@@ -270,13 +302,13 @@ mod tests {
     fn a_quota_keeps_out_only_what_does_not_fit() {
         let mut memory = Unavailable::default();
         memory.note(&refusal(CloudErrorCode::FamilyQuota, Some((100, 97)), false), Some(&facts(SIZE)));
-        let blocks = |name: &str| memory.blocks(&facts(name), &zone(1), CapacityType::OnDemand, start());
+        let blocks = |name: &str| memory.blocks(&facts(name), (&zone(1), CapacityType::OnDemand), None, start());
         assert_eq!(facts("Standard_D2s_v5").family, facts(SIZE).family);
         assert!(!blocks("Standard_D2s_v5"), "two of the three cores that are left");
         assert!(blocks(SIZE));
         assert!(!blocks("Standard_E4s_v5"), "another family");
         memory.note(&refusal(CloudErrorCode::RegionalQuota, Some((100, 97)), false), Some(&facts(SIZE)));
-        let blocks = |name: &str| memory.blocks(&facts(name), &zone(1), CapacityType::OnDemand, start());
+        let blocks = |name: &str| memory.blocks(&facts(name), (&zone(1), CapacityType::OnDemand), None, start());
         assert!(blocks("Standard_E4s_v5") && !blocks("Standard_D2s_v5"));
     }
 
@@ -290,15 +322,19 @@ mod tests {
         let mut memory = Unavailable::default();
         note(&mut memory, CloudErrorCode::SkuNotAvailable, None, SIZE, 0);
         note(&mut memory, CloudErrorCode::Invalid, None, SIZE, 1);
-        assert!(memory.blocks(&facts(SIZE), &zone(1), CapacityType::OnDemand, at(22 * 3_600)), "23 h, not 10 min");
+        assert!(
+            memory.blocks(&facts(SIZE), (&zone(1), CapacityType::OnDemand), None, at(22 * 3_600)),
+            "23 h, not 10 min"
+        );
         // The larger size fails again and again; the small one comes back when its own ten minutes are over.
         let mut memory = Unavailable::default();
         note(&mut memory, CloudErrorCode::FamilyQuota, Some((10, 9)), "Standard_D2s_v5", 0);
         for minute in [3, 6, 9] {
             note(&mut memory, CloudErrorCode::FamilyQuota, Some((10, 6)), "Standard_D8s_v5", minute);
         }
-        let blocks =
-            |name: &str, minute: i64| memory.blocks(&facts(name), &zone(1), CapacityType::OnDemand, at(minute * 60));
+        let blocks = |name: &str, minute: i64| {
+            memory.blocks(&facts(name), (&zone(1), CapacityType::OnDemand), None, at(minute * 60))
+        };
         assert!(blocks("Standard_D2s_v5", 9) && !blocks("Standard_D2s_v5", 10));
         assert!(blocks("Standard_D8s_v5", 18) && !blocks("Standard_D8s_v5", 19));
     }

@@ -55,7 +55,8 @@ impl LaunchScript {
     fn note_refusal(&mut self, error: CloudError, now: Timestamp) {
         if let Some(offering) = self.wanted.offering() {
             let of_all = self.state == State::Nic;
-            let refusal = LaunchRefusal { offering: offering.key.clone(), error, of_all, at: now };
+            let (offering, reservation) = (offering.key.clone(), self.wanted.reservation().cloned());
+            let refusal = LaunchRefusal { offering, reservation, error, of_all, at: now };
             let facts = self.wanted.size(&refusal.offering.size).map(|t| Arc::clone(&t.facts));
             self.ruled_out.note(&refusal, facts.as_deref());
             self.report.refused.push(refusal);

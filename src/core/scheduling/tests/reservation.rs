@@ -11,7 +11,9 @@ use crate::fixtures::{
     at, claim, cluster, intent, offering, pods, pool, pool_of, reservation_group, reserve, shape, spread, start, zone,
 };
 use crate::labels;
-use crate::scheduling::{Input, Market, Unavailable, account};
+use crate::ports::{CloudError, CloudErrorCode, LaunchRefusal};
+use crate::requirements::Operator;
+use crate::scheduling::{Input, Market, Unavailable, account, schedule};
 use jiff::SignedDuration;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -176,6 +178,50 @@ fn a_reservation_in_no_zone_serves_and_new_numbers_are_news() {
     reserve(&mut snapshot, at(120), &[(D4, 0, 0, 1)]);
     assert!(snapshot.facts_generation() > before, "what had no place is looked at again");
     assert!(firsts(&snapshot, apart(), 1)[0].key.zone.is_regional());
+}
+
+#[test]
+fn what_is_reserved_in_no_zone_is_regional_and_makes_nothing_else_so() {
+    let scoped = |scope: &str, ways: &[&str]| {
+        let mut pool = pool_of("general", ways);
+        pool.requirements.add_entry(labels::PLACEMENT_SCOPE, Operator::In, &[scope]).unwrap();
+        let mut snapshot = cluster([pool]);
+        reserve(&mut snapshot, start(), &[(D4, 0, 0, 1)]);
+        snapshot
+    };
+    assert_eq!(ways(&scoped("zonal", &["reserved", "on-demand"]), apart(), 1), [(OnDemand, 1)].into());
+    assert_eq!(ways(&scoped("regional", EVERY), apart(), 1), [(Reserved, 1)].into());
+    let outcome = solve(&scoped("regional", EVERY), &pods("p", apart(), 2));
+    assert_eq!((outcome.new.len(), outcome.unplaced_pods()), (1, 1), "zonal offerings of the size are not regional");
+    let for_sale = ["spot", "on-demand"];
+    assert_eq!(solve(&scoped("regional", &for_sale), &pods("p", apart(), 1)).unplaced_pods(), 1);
+    // Pods ask for it too.
+    let asking =
+        |scope: &str| PodShape { selector: crate::fixtures::only(&[(labels::PLACEMENT_SCOPE, &[scope])]), ..apart() };
+    let mut snapshot = cluster([pool_of("general", EVERY)]);
+    reserve(&mut snapshot, start(), &[(D4, 0, 0, 1)]);
+    assert_eq!(ways(&snapshot, asking("regional"), 1), [(Reserved, 1)].into());
+    assert_eq!(ways(&snapshot, asking("zonal"), 1), [(Spot, 1)].into());
+}
+
+#[test]
+fn a_refusal_of_one_group_says_nothing_of_another() {
+    let mut snapshot = cluster([pool_of("general", &["reserved", "on-demand"])]);
+    reserve(&mut snapshot, start(), &[(D2, 1, 0, 1)]);
+    let elsewhere = crate::facts::group_of(&reservation_group().as_str().replace("paid", "free")).unwrap();
+    for (group, expected) in [(reservation_group(), OnDemand), (elsewhere, Reserved)] {
+        let error = CloudError::new(CloudErrorCode::Permission, "may not deploy");
+        let (offering, reservation) = (offering(D2, 1, Reserved).key, Some(group));
+        let refusal = LaunchRefusal { offering, reservation, error, of_all: false, at: start() };
+        let mut unavailable = Unavailable::default();
+        unavailable.note(&refusal, None);
+        let market = Market::new(&snapshot, &unavailable, start());
+        let (without, promised) = Default::default();
+        let input =
+            Input { snapshot: &snapshot, market: &market, without: &without, new_nodes: 9, promised: &promised };
+        let outcome = schedule(input, &pods("p", apart(), 1));
+        assert_eq!(outcome.new[0].offerings[0].key.capacity_type, expected, "{refusal:?}");
+    }
 }
 
 proptest! {
