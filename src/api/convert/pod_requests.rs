@@ -32,9 +32,30 @@ pub(super) fn requests(spec: &PodSpec, at: &Path, found: &mut Violations) -> Res
     total.raise_to(&starting);
     override_by_pod(&mut total, spec, &at.key("resources"), found);
     let overhead = spec.overhead.iter().flatten().map(|(k, q)| (k, &q.0));
-    total.add(&meta::resources(overhead, &at.key("overhead"), found));
+    total.add(&all_of(overhead, &at.key("overhead"), found));
     total.pods = 1;
     total
+}
+
+/// Amounts by resource name.
+fn all_of<'a>(
+    list: impl IntoIterator<Item = (&'a String, &'a String)>,
+    at: &Path,
+    found: &mut Violations,
+) -> Resources {
+    let mut all = Resources::default();
+    for (name, text) in list {
+        if let Some(amount) = found.take(&at.key(name), amount(name, text)) {
+            meta::set_amount(&mut all, name, amount);
+        }
+    }
+    all
+}
+
+/// An amount that a pod may ask for.
+fn amount(name: &str, text: &str) -> Result<i64, String> {
+    let amount = meta::amount(name, text).map_err(|error| error.to_string())?;
+    if amount < 0 { Err(format!("{text} is negative: nobody can ask for less than nothing")) } else { Ok(amount) }
 }
 
 /// A request that is absent is the limit, as the API server defaults it.
@@ -44,11 +65,11 @@ fn of_container(container: &Container, at: &Path, found: &mut Violations) -> Res
 
 fn requests_or_limits(resources: &ResourceRequirements, at: &Path, found: &mut Violations) -> Resources {
     let requests = resources.requests.iter().flatten().map(|(k, q)| (k, &q.0));
-    let mut all = meta::resources(requests, &at.key("requests"), found);
+    let mut all = all_of(requests, &at.key("requests"), found);
     let asked = |name: &String| resources.requests.as_ref().is_some_and(|r| r.contains_key(name));
     for (name, quantity) in resources.limits.iter().flatten().filter(|(name, _)| !asked(name)) {
         let path = at.key("limits").key(name);
-        if let Some(amount) = found.take(&path, meta::amount(name, &quantity.0)) {
+        if let Some(amount) = found.take(&path, amount(name, &quantity.0)) {
             meta::set_amount(&mut all, name, amount);
         }
     }
@@ -67,7 +88,7 @@ fn override_by_pod(total: &mut Resources, spec: &PodSpec, at: &Path, found: &mut
     let requests = resources.requests.iter().flatten().map(|request| ("requests", request));
     for (field, (name, quantity)) in requests.chain(limits).filter(|(_, (name, _))| is_of_pods(name)) {
         let path = at.key(field).key(name);
-        if let Some(amount) = found.take(&path, meta::amount(name, &quantity.0)) {
+        if let Some(amount) = found.take(&path, amount(name, &quantity.0)) {
             meta::set_amount(total, name, amount);
         }
     }

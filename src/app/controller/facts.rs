@@ -91,6 +91,12 @@ pub(super) struct Metrics {
     failures: Family<[(&'static str, &'static str); 1], Counter>,
 }
 
+/// A size as the catalogue spells it: Azure keeps what somebody has typed, and reads sizes without case.
+fn spelt(size: VmSize, catalog: &RegionCatalog) -> VmSize {
+    let mut known = catalog.sizes.iter().map(|size| &size.facts.name);
+    known.find(|name| name.as_str().eq_ignore_ascii_case(size.as_str())).cloned().unwrap_or(size)
+}
+
 impl Metrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
@@ -252,7 +258,9 @@ impl FactKeeper {
         for group in &groups {
             match azure.reservations(group, &embedded.region).await {
                 Ok(room) => {
-                    rooms.extend(room);
+                    rooms.extend(
+                        room.into_iter().map(|room| ReservationRoom { size: spelt(room.size, embedded), ..room }),
+                    );
                     was_read = true;
                 }
                 Err(error) if error.code == CloudErrorCode::Throttled => return Err(error.into()),

@@ -42,7 +42,7 @@ struct Properties {
 }
 
 impl Azure {
-    /// What a group has reserved. One whose change has failed is of no use until it is mended, and has nothing then.
+    /// What a group has reserved. One whose change is under way or has failed has nothing until that is over.
     ///
     /// # Errors
     /// [`CloudError`] where the group cannot be read, is not there, or lies in another region.

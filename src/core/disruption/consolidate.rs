@@ -183,7 +183,8 @@ fn act(context: &Context<'_>, candidate: &Candidate<'_>, choice: Move, memory: &
                 CapacityType::Reserved => "leaves what is reserved to others".to_owned(),
                 CapacityType::Spot | CapacityType::OnDemand => format!("saves {}/h", candidate.price),
             };
-            plan.push(command, format!("its {pods} pods fit on other nodes, which {gain}"));
+            let fit = if pods == 1 { "its pod fits".to_owned() } else { format!("its {pods} pods fit") };
+            plan.push(command, format!("{fit} on other nodes, which {gain}"));
         }
         Move::Replace(node, saving) => {
             let best = node.offerings.first().map(|o| o.key.to_string()).unwrap_or_default();

@@ -24,7 +24,7 @@ pub const GROUPS: &str = "Microsoft.Compute/capacityReservationGroups";
 /// # Errors
 /// What the id of such a group looks like, where this is none.
 pub fn group_of(text: &str) -> Result<ArmId, &'static str> {
-    const EXPECTED: &str = "must be /subscriptions/<id>/resourceGroups/<name>/providers/Microsoft.Compute/\
+    const EXPECTED: &str = "must be /subscriptions/<subscription id>/resourceGroups/<name>/providers/Microsoft.Compute/\
                             capacityReservationGroups/<name>";
     let words: Vec<&str> = text.split('/').collect();
     let [_, _, subscription, _, resources, _, _, _, name] = words[..] else { return Err(EXPECTED) };

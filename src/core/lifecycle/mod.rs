@@ -229,7 +229,7 @@ impl Stepper<'_> {
     fn confirm_gone(&mut self, claim: &Claim, node: Option<&Node>) {
         let Some(vm) = claim.status.provider_id.as_ref().map(|id| id.vm().clone()) else { return };
         if node.is_some_and(|n| n.deleting_at.is_some()) {
-            self.delete(claim, "node_deleted", "somebody deleted its node");
+            self.delete(claim, "node_deleted", "its node is gone: somebody deleted it, or its VM went first");
             return;
         }
         let due = self.memory.confirmed.get(&claim.name).map(|at| *at + CONFIRM_EVERY);

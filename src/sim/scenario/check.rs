@@ -1,6 +1,6 @@
 //! Checking: which steps of a scenario name nothing?
 
-use super::{Manifests, Scenario, problem};
+use super::{MOST_NODES, MOST_PODS, Manifests, Scenario, problem};
 use crate::world::{Deed, Scarce};
 use napkeeper_api::manifests::Problem;
 use napkeeper_api::path::Path;
@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 
 /// Most names in a message.
 const SHOWN: usize = 5;
+const OF_MANIFESTS: &str = " of the manifests";
 
 /// All steps that name what is not there: a NodePool or a workload that the manifests do not have, a VM size or zone that
 /// the region does not have, a VM family that nobody has, a volume that no step has added.
@@ -28,22 +29,28 @@ pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, ca
     let mut made: BTreeSet<&ObjectName> = BTreeSet::new();
     for step in &scenario.steps {
         let refusal = match &step.deed {
-            Deed::Scale { workload, .. } => there.running(workload).map(|m| ("scale.workload", m)),
+            Deed::Scale { workload, replicas } => {
+                let known = there.running(workload).map(|m| ("scale.workload", m));
+                known.or_else(|| too_many("pods", (*replicas).into(), MOST_PODS).map(|m| ("scale.replicas", m)))
+            }
             Deed::Delete { workload } => there.running(workload).map(|m| ("delete.workload", m)),
             Deed::StartJob { workload } => there.suspended(workload).map(|m| ("startJob.workload", m)),
-            Deed::ScalePool { pool, .. } => there.fleet(pool).map(|m| ("scalePool.pool", m)),
+            Deed::ScalePool { pool, replicas } => {
+                let known = there.fleet(pool).map(|m| ("scalePool.pool", m));
+                known.or_else(|| too_many("nodes", *replicas, MOST_NODES).map(|m| ("scalePool.replicas", m)))
+            }
             Deed::LabelPool { pool, .. } => there.pool(pool).map(|m| ("labelPool.pool", m)),
             Deed::Quota { family: Some(family), .. } => {
-                missing("VM family", family, &there.families).map(|m| ("quota.family", m))
+                missing("VM family", "", family, &there.families).map(|m| ("quota.family", m))
             }
             Deed::Reserve { size, zone, .. } => {
-                let zone = zone.as_ref().and_then(|zone| missing("zone", zone.as_str(), &there.zones));
-                let size = missing("size", size.as_str(), &there.sizes).map(|m| ("reserve.size", m));
+                let zone = zone.as_ref().and_then(|zone| missing("zone", &there.within, zone.as_str(), &there.zones));
+                let size = missing("VM size", &there.within, size.as_str(), &there.sizes).map(|m| ("reserve.size", m));
                 size.or_else(|| zone.map(|m| ("reserve.zone", m)))
             }
             Deed::Refuse(scarce) => there.scarce(scarce, "refuse"),
             Deed::NoCapacity(scarce) => there.scarce(scarce, "noCapacity"),
-            Deed::LoseVolume { name } => missing("volume", name.as_str(), &there.volumes)
+            Deed::LoseVolume { name } => missing("volume", "", name.as_str(), &there.volumes)
                 .map(|m| ("loseVolume.name", format!("{m}; a step addVolume makes one"))),
             Deed::AddVolume { name, .. } => there.again(name, step.every.is_some(), &mut made, "addVolume.name"),
             Deed::LeakNic { name } => there.again(name, step.every.is_some(), &mut made, "leakNic.name"),
@@ -60,7 +67,8 @@ pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, ca
 
 /// What there is to name.
 struct There {
-    region: String,
+    /// ` in ` the region.
+    within: String,
     pools: Vec<String>,
     fleets: Vec<String>,
     running: Vec<String>,
@@ -83,7 +91,7 @@ impl There {
             _ => None,
         };
         Self {
-            region: region.region.to_string(),
+            within: format!(" in {}", region.region),
             pools: manifests.pools.iter().map(|pool| pool.name.to_string()).collect(),
             fleets: manifests.pools.iter().filter(|p| p.replicas.is_some()).map(|p| p.name.to_string()).collect(),
             running: manifests.workloads.iter().map(|(key, _)| key.to_string()).collect(),
@@ -97,7 +105,7 @@ impl There {
     }
 
     fn pool(&self, name: &NodePoolName) -> Option<String> {
-        missing("NodePool", name.as_str(), &self.pools).map(|m| format!("{m} of the manifests"))
+        missing("NodePool", OF_MANIFESTS, name.as_str(), &self.pools)
     }
 
     fn fleet(&self, name: &NodePoolName) -> Option<String> {
@@ -111,7 +119,7 @@ impl There {
         if self.suspended.contains(&name) {
             return Some(format!("Job {name} is suspended: let a step startJob run it"));
         }
-        missing("workload", &name, &self.running).map(|m| format!("{m} of the manifests"))
+        missing("workload", OF_MANIFESTS, &name, &self.running)
     }
 
     fn suspended(&self, key: &ObjectKey) -> Option<String> {
@@ -119,18 +127,17 @@ impl There {
         if self.running.contains(&name) {
             return Some(format!("{name} runs from the start: only a Job with spec.suspend: true can be started"));
         }
-        missing("suspended Job", &name, &self.suspended).map(|m| format!("{m} of the manifests"))
+        missing("suspended Job", OF_MANIFESTS, &name, &self.suspended)
     }
 
     fn scarce(&self, scarce: &Scarce, step: &str) -> Option<Refusal> {
-        let in_region = |message: String| format!("{message} in {}", self.region);
-        let size = scarce.size.as_ref().and_then(|s| missing("VM size", s.as_str(), &self.sizes));
-        let zone = scarce.zone.as_ref().and_then(|z| missing("zone", z.as_str(), &self.zones));
+        let size = scarce.size.as_ref().and_then(|s| missing("VM size", &self.within, s.as_str(), &self.sizes));
+        let zone = scarce.zone.as_ref().and_then(|z| missing("zone", &self.within, z.as_str(), &self.zones));
         match (step, size, zone) {
-            ("refuse", Some(message), _) => Some(("refuse.size", in_region(message))),
-            ("refuse", None, Some(message)) => Some(("refuse.zone", in_region(message))),
-            (_, Some(message), _) => Some(("noCapacity.size", in_region(message))),
-            (_, None, Some(message)) => Some(("noCapacity.zone", in_region(message))),
+            ("refuse", Some(message), _) => Some(("refuse.size", message)),
+            ("refuse", None, Some(message)) => Some(("refuse.zone", message)),
+            (_, Some(message), _) => Some(("noCapacity.size", message)),
+            (_, None, Some(message)) => Some(("noCapacity.zone", message)),
             (_, None, None) => None,
         }
     }
@@ -150,16 +157,21 @@ impl There {
     }
 }
 
-/// Says that a name is not among those that there are.
-fn missing(what: &str, name: &str, there: &[String]) -> Option<String> {
+/// Says that a number is more than a simulation is made for.
+pub(super) fn too_many(what: &str, asked: u64, most: u32) -> Option<String> {
+    (asked > u64::from(most)).then(|| format!("{asked} {what} are more than a simulation holds: write at most {most}"))
+}
+
+/// Says that a name is not among those that there are, in that place.
+fn missing(what: &str, within: &str, name: &str, there: &[String]) -> Option<String> {
     if there.iter().any(|known| known == name) {
         return None;
     }
     let remedy = match nearest(name, there.iter().map(String::as_str)) {
         Some(meant) => format!("did you mean {meant}?"),
-        None if there.is_empty() => "there is none".to_owned(),
+        None if there.is_empty() => "there is none at all".to_owned(),
         None if there.len() <= SHOWN => format!("there is {}", there.join(", ")),
         None => format!("there are {}, for example {}", there.len(), there[..SHOWN].join(", ")),
     };
-    Some(format!("there is no {what} {name}: {remedy}"))
+    Some(format!("there is no {what} {name}{within}: {remedy}"))
 }

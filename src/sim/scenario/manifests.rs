@@ -1,6 +1,7 @@
 //! Manifests: what does a world begin with, by the objects of a folder?
 
-use super::problem;
+use super::check::too_many;
+use super::{MOST_NODES, MOST_PODS, problem};
 use crate::workload::{DiskRequest, PodBudget, PodTemplate, Workload, WorkloadKind};
 use jiff::SignedDuration;
 use napkeeper_api::convert;
@@ -90,6 +91,9 @@ impl<'d> Gathering<'d> {
     fn take(&mut self, object: Object, document: &'d Document) {
         match object {
             Object::NodePool(pool) => {
+                if let Some(message) = pool.replicas.and_then(|nodes| too_many("nodes", nodes, MOST_NODES)) {
+                    self.problems.push(problem(document, &Path::of("spec.replicas"), message));
+                }
                 if self.is_new("NodePool", &pool.name, document) {
                     self.manifests.pools.push(*pool);
                     self.pools.push(document);
@@ -164,6 +168,15 @@ impl<'d> Gathering<'d> {
             }
             _ => return,
         };
+        let (field, pods) = match &workload.kind {
+            WorkloadKind::Deployment { replicas } | WorkloadKind::StatefulSet { replicas, .. } => {
+                ("replicas", *replicas)
+            }
+            WorkloadKind::Job { parallelism, .. } => ("parallelism", *parallelism),
+        };
+        if let Some(message) = too_many("pods", pods.into(), MOST_PODS) {
+            self.problems.push(problem(document, &Path::of("spec").key(field), message));
+        }
         if self.is_new("workload", &key, document) {
             let list = if suspended { &mut self.manifests.suspended } else { &mut self.manifests.workloads };
             list.push((key, workload));

@@ -31,6 +31,10 @@ pub const KIND: &str = "Scenario";
 pub const LONGEST: SignedDuration = SignedDuration::from_hours(366 * 24);
 /// Nodes of AKS's own system pool where a scenario does not say how many: one per zone.
 const SYSTEM_NODES: u32 = 3;
+/// Most pods of a workload: a world is held in memory, and looked at every few seconds of its time.
+const MOST_PODS: u32 = 100_000;
+/// Most nodes of a pool of fixed size.
+const MOST_NODES: u32 = 5_000;
 
 /// What happens to a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -163,18 +163,18 @@ fn every_step_that_names_nothing_is_said() {
     let wrong: Vec<String> =
         check(&scenario, &document, &manifests, &catalog).iter().map(ToString::to_string).collect();
     let expected = [
-        "steps[0].scale.workload: there is no workload default/wbe: did you mean default/web?",
+        "steps[0].scale.workload: there is no workload default/wbe of the manifests: did you mean default/web?",
         "steps[1].scale.workload: Job default/night is suspended: let a step startJob run it",
         "steps[2].startJob.workload: default/web runs from the start",
-        "steps[4].refuse.size: there is no VM size Standard_D4s_v55: did you mean Standard_D4s_v5? in westeurope",
-        "steps[5].noCapacity.zone: there is no zone westeurope-9: did you mean westeurope-1? in westeurope",
+        "steps[4].refuse.size: there is no VM size Standard_D4s_v55 in westeurope: did you mean Standard_D4s_v5?",
+        "steps[5].noCapacity.zone: there is no zone westeurope-9 in westeurope: did you mean westeurope-1?",
         "steps[6].quota.family: there is no VM family standardDSv5family: did you mean standardDSv5Family?",
-        "steps[7].loseVolume.name: there is no volume gone: there is none; a step addVolume makes one",
+        "steps[7].loseVolume.name: there is no volume gone: there is none at all; a step addVolume makes one",
         "steps[9].leakNic.name: an earlier step makes nic already",
         "steps[10].leakNic.name: other can be made only once",
-        "steps[11].scalePool.pool: there is no NodePool genral: did you mean general?",
+        "steps[11].scalePool.pool: there is no NodePool genral of the manifests: did you mean general?",
         "steps[12].scalePool.pool: NodePool general has no replicas",
-        "steps[13].labelPool.pool: there is no NodePool none: there is general",
+        "steps[13].labelPool.pool: there is no NodePool none of the manifests: there is general",
     ];
     assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
     for (said, expected) in wrong.iter().zip(expected) {

@@ -90,7 +90,7 @@ fn absent(name: &Name, input: &Input, last: Option<&Scene>, world: &World) -> an
     let snapshot = last.map_or_else(|| world.known(), |scene| &scene.snapshot);
     match meant {
         Some(key) => anyhow!(
-            "{}: {key} has no pods{}: it has no replicas, or no step starts it; see docs/simulate.md, Steps",
+            "{}: {key} has no pods{}: it has no replicas then, no step has started it yet, or it is over; see docs/simulate.md, Steps",
             input.from,
             last.and_then(|scene| scene.at).map(|at| format!(" at {}", duration::format(at))).unwrap_or_default()
         ),

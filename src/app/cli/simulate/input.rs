@@ -57,10 +57,12 @@ pub(in crate::cli) fn read(
         output::problem(err, problem, "")?;
     }
     let Sound { documents, all } = sound_documents(&loaded, err)?;
-    let gathered = Manifests::gather(documents.iter().copied().filter(|d| !is_scenario(d)));
+    let is_whole = all && loaded.unreadable.is_empty();
     let mut problems: Vec<Problem> = Vec::new();
     let scenario = read_scenario(&documents, &mut problems)?;
-    let manifests = gathered.map_err(|wrong| problems.extend(wrong)).ok();
+    // What is wrong in itself may be what others name: they are held against each other once each of them is sound.
+    let gathered = is_whole.then(|| Manifests::gather(documents.iter().copied().filter(|d| !is_scenario(d))));
+    let manifests = gathered.and_then(|all| all.map_err(|wrong| problems.extend(wrong)).ok());
     let input = scenario.zip(manifests).map(|((mut scenario, document), manifests)| {
         change(&mut scenario);
         if let Some(document) = document {
@@ -72,7 +74,7 @@ pub(in crate::cli) fn read(
         let source = loaded.sources.iter().find(|s| s.file == problem.file);
         output::problem(err, problem, source.map_or("", |s| &s.text))?;
     }
-    if !all || !loaded.unreadable.is_empty() || !problems.is_empty() {
+    if !is_whole || !problems.is_empty() {
         return Ok(None);
     }
     if input.as_ref().is_some_and(|i| i.manifests.pools.is_empty()) {

@@ -109,7 +109,7 @@ fn what_cannot_run_is_refused_with_place_and_remedy() {
         (&[("class.yaml", &class), ("pool.yaml", "spec: [1\n")], "error[NK1001]"),
         (
             &[("class.yaml", &class), ("pool.yaml", &pool), ("s.yaml", &scenario)],
-            "there is no workload default/inflate: there is none",
+            "there is no workload default/inflate of the manifests: there is none at all",
         ),
         (
             &[("class.yaml", &class), ("pool.yaml", &pool), ("s.yaml", &scenario.replace("westeurope", "westeuorpe"))],

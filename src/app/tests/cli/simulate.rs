@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 
 fn simulate(args: &[&str]) -> Output {
@@ -46,8 +47,51 @@ fn bad_input_ends_with_2_a_message_and_nothing_on_stdout() {
     fs::write(&file, step).unwrap();
     refused(
         &["--scenario", file.to_str().unwrap()],
-        "steps.yaml:9:32: spec.steps[0].scale.workload: there is no workload default/inflat: did you mean default/inflate?",
+        "steps.yaml:9:32: spec.steps[0].scale.workload: there is no workload default/inflat of the manifests: did you mean default/inflate?",
     );
+}
+
+#[test]
+fn every_scenario_of_the_repository_is_taken_as_it_stands() {
+    let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/scenarios");
+    let folders: Vec<_> = fs::read_dir(scenarios).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(folders.len() >= 5, "{folders:?}");
+    for folder in folders {
+        let output = simulate(&[folder.to_str().unwrap(), "--for", "1m"]);
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8(output.stderr).unwrap());
+    }
+}
+
+/// The quickstart with a part of one file in other words: what is said of it.
+fn changed(file: &str, from: &str, to: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/quickstart")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let text = if name == file { text.replacen(from, to, 1) } else { text };
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    let output = simulate(&[folder.path().to_str().unwrap(), "--for", "1m"]);
+    assert_eq!(output.status.code(), Some(2));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn what_is_wrong_in_itself_is_not_called_absent_too() {
+    let said = changed("aksnodeclass.yaml", "imageFamily", "imageFamly");
+    assert!(said.contains("imageFamly") && !said.contains("no AKSNodeClass"), "{said}");
+    assert_eq!(said.matches("error").count(), 1, "{said}");
+}
+
+#[test]
+fn more_than_a_world_holds_and_less_than_nothing_are_refused() {
+    let said = changed("scenario.yaml", "replicas: 40", "replicas: 99999999");
+    assert!(said.contains("write at most 100000") && said.contains("scale.replicas"), "{said}");
+    let said = changed("inflate.yaml", "replicas: 10", "replicas: 2000000000");
+    assert!(said.contains("write at most 100000") && said.contains("spec.replicas"), "{said}");
+    let said = changed("inflate.yaml", "cpu: \"1\"", "cpu: \"-1\"");
+    assert!(said.contains("-1 is negative") && said.contains("requests.cpu"), "{said}");
 }
 
 #[test]
