@@ -5,7 +5,7 @@ use crate::catalog::CapacityType::OnDemand;
 use crate::cluster::buffer::Buffer;
 use crate::cluster::node::Node;
 use crate::disruption::{DisruptionMemory, disrupt};
-use crate::fixtures::{at, cluster, managed, offering, pod, pool, put, running, settings, shape};
+use crate::fixtures::{at, cluster, full_subnet, managed, offering, pod, pool, put, running, settings, shape};
 use crate::names::{Namespace, ObjectName, Uid};
 use crate::plan::{ClaimDraft, Command, Plan};
 use crate::provisioning::{ProvisionMemory, provision};
@@ -121,19 +121,13 @@ fn chunks_without_room_are_told_apart_from_pods() {
 
 #[test]
 fn chunks_that_lack_an_address_are_looked_at_again_when_azure_has_counted_again() {
-    let subnets = |seconds: i64| {
-        let id = crate::names::ArmId::new("/subscriptions/s/resourceGroups/n/providers/a/b/c/subnets/nodes").unwrap();
-        let full = crate::facts::SubnetRoom { id, used: 251, usable: 251, is_default: true };
-        let subnets = Some(crate::facts::Fact { as_of: at(seconds), value: vec![full] });
-        Arc::new(crate::facts::Surroundings { subnets, ..Default::default() })
-    };
     let mut snapshot = cluster([pool("general")]);
-    snapshot.learn_surroundings(subnets(0));
+    snapshot.learn_surroundings(full_subnet(at(0)));
     keep_room(&mut snapshot, 1, 1000);
     let mut memory = ProvisionMemory::default();
     assert_eq!(bought(&snapshot, &mut memory, 0), []);
     assert_eq!(cushion(&memory), (0, 0, 1));
-    snapshot.learn_surroundings(subnets(180));
+    snapshot.learn_surroundings(full_subnet(at(180)));
     assert_eq!(provision(&snapshot, &mut memory, &settings(), at(185), 7).next, Some(at(195)), "looked at anew");
 }
 

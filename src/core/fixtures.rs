@@ -10,7 +10,7 @@ use crate::cluster::naming::resource_ids;
 use crate::cluster::node::Node;
 use crate::cluster::pod::{Labels, Pod, PodOwner, PodPhase, PodShape, Spread};
 use crate::cluster::pool::{Budget, BudgetNodes, ConsolidationPolicy, Disruption, Limits, NodeClass, NodePool};
-use crate::facts::{Fact, ReservationRoom, Surroundings};
+use crate::facts::{Fact, ReservationRoom, SubnetRoom, Surroundings};
 use crate::labels;
 use crate::names::{
     ArmId, ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId, Region, Uid,
@@ -236,6 +236,14 @@ pub(crate) fn reserve(snapshot: &mut Snapshot, as_of: Timestamp, reserved: &[(&s
     let types = with_reserved(TYPES.to_vec(), &snapshot.surroundings.reserved_for(&class));
     snapshot.instance_types.insert(class.name.clone(), Arc::new(types));
     snapshot.put_class(class.name.clone(), class);
+}
+
+/// One subnet for all nodes, without a free address.
+pub(crate) fn full_subnet(as_of: Timestamp) -> Arc<Surroundings> {
+    let id = ArmId::new("/subscriptions/s/resourceGroups/n/providers/a/b/c/subnets/nodes").unwrap();
+    let full = SubnetRoom { id, used: 251, usable: 251, is_default: true };
+    let subnets = Some(Fact { as_of, value: vec![full] });
+    Arc::new(Surroundings { subnets, ..Surroundings::default() })
 }
 
 /// A pool that may buy in these ways.

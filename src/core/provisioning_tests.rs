@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cluster::pod::PodShape;
-use crate::fixtures::{at, cluster, pod, pool, settings, shape};
+use crate::fixtures::{at, cluster, full_subnet, pod, pool, settings, shape};
 use crate::plan::{Pause, Planned};
 
 fn put(snapshot: &mut Snapshot, name: &str, shape: PodShape, seconds: i64) {
@@ -199,15 +199,9 @@ fn counts_that_have_grown_too_old_are_news_once() {
 
 #[test]
 fn pods_that_lack_an_address_are_looked_at_again_when_azure_has_counted_again() {
-    let subnets = |at: Timestamp| {
-        let id = crate::names::ArmId::new("/subscriptions/s/resourceGroups/n/providers/a/b/c/subnets/nodes").unwrap();
-        let full = crate::facts::SubnetRoom { id, used: 251, usable: 251, is_default: true };
-        let subnets = Some(crate::facts::Fact { as_of: at, value: vec![full] });
-        Arc::new(crate::facts::Surroundings { subnets, ..Default::default() })
-    };
     let mut snapshot = cluster([pool("general")]);
     let mut memory = ProvisionMemory::default();
-    snapshot.learn_surroundings(subnets(at(0)));
+    snapshot.learn_surroundings(full_subnet(at(0)));
     put(&mut snapshot, "p", shape("a", 100, 1), 0);
     let _ = run(&snapshot, &mut memory, 0);
     assert!(run(&snapshot, &mut memory, 1_000).commands.is_empty() && memory.unplaced.len() == 1);
@@ -215,7 +209,7 @@ fn pods_that_lack_an_address_are_looked_at_again_when_azure_has_counted_again() 
     let old = STALE_AFTER + SignedDuration::from_secs(1);
     assert_eq!(run(&snapshot, &mut memory, 60_000).next, Some(at(0) + old));
     // The same numbers, but of later: what was counted beside them may be in them now.
-    snapshot.learn_surroundings(subnets(at(180)));
+    snapshot.learn_surroundings(full_subnet(at(180)));
     assert_eq!(run(&snapshot, &mut memory, 181_000).next, Some(at(191)), "it is looked at, in vain");
     assert_eq!(memory.last.map(|(_, at)| at), Some(at(181)));
     // Numbers of nobody knows when keep nobody away.

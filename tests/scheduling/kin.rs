@@ -3,10 +3,10 @@
 //! A second profile of kube-scheduler gives spread constraints to pods that have none, and counts their kin. In some
 //! workloads some apps are of that profile: with a Service, a ReplicaSet, both, or nobody who says what belongs together.
 
-use anyhow::{Context, Result};
+use super::storage::wire;
+use anyhow::Result;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Pod, Service};
-use k8s_openapi::serde::de::DeserializeOwned;
 use napkeeper_core::labels::{HOSTNAME, ZONE};
 use napkeeper_sim::chance::Chance;
 use serde_json::{Value, json};
@@ -110,9 +110,4 @@ pub(super) fn is_spreading(pod: &Pod) -> bool {
 
 fn label(pod: &Pod, key: &str) -> String {
     pod.metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned().unwrap_or_default()
-}
-
-fn wire<K: DeserializeOwned>(object: Value) -> Result<K> {
-    let told = object.to_string();
-    serde_json::from_value(object).with_context(|| format!("reading {told}"))
 }

@@ -102,7 +102,8 @@ pub(crate) fn claims_of(pod: &Pod) -> Vec<String> {
     volumes.filter_map(name).collect()
 }
 
-fn wire<K: DeserializeOwned>(object: Value) -> Result<K> {
+/// Reads what is written as the wire has it.
+pub(super) fn wire<K: DeserializeOwned>(object: Value) -> Result<K> {
     let told = object.to_string();
     serde_json::from_value(object).with_context(|| format!("reading {told}"))
 }
