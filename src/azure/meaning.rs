@@ -119,7 +119,8 @@ const BY_TEXT: [(&str, &[ByText]); 11] = [
     ("NotSupported", &[RESERVATIONS, &[("", CloudErrorCode::Invalid)]]),
     ("ParentResourceNotFound", &[RESERVATIONS, &[("", CloudErrorCode::Invalid)]]),
     ("QuotaExceeded", &[QUOTAS, &[("", CloudErrorCode::FamilyQuota)]]),
-    ("AuthorizationFailed", &[RESERVATIONS, AUTHORIZATION]),
+    // A VM on a group that may not be used is refused by the linked one: this is a group that may not be read.
+    ("AuthorizationFailed", &[AUTHORIZATION]),
     ("LinkedAuthorizationFailed", &[RESERVATIONS, AUTHORIZATION]),
     ("InvalidParameter", &[RESERVATIONS, PARAMETERS]),
     ("InvalidTemplateDeployment", &[PARAMETERS]),

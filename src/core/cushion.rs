@@ -58,7 +58,7 @@ pub(crate) fn cushions(snapshot: &Snapshot, outcome: &Outcome) -> BTreeMap<Objec
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     pub(crate) chunks: Vec<Arc<Pod>>,
-    /// Nodes that some of them are on, in thought.
+    /// Nodes that some of them are on, in thought, or what waits and would else have their room.
     pub(crate) hosts: BTreeSet<NodeName>,
     /// How many have no room there.
     short: usize,
@@ -80,9 +80,7 @@ impl Kept {
         let input = Input { snapshot, market: market(), without: &without, new_nodes: 0, promised };
         let pods: Vec<Arc<Pod>> = waiting(snapshot).into_iter().chain(chunks.iter().cloned()).collect();
         let outcome = schedule(input, &pods);
-        let keys: BTreeSet<&ObjectKey> = chunks.iter().map(|chunk| &chunk.key).collect();
-        let of_chunks = outcome.placements.iter().filter(|placement| keys.contains(&placement.pod));
-        let hosts = of_chunks.filter_map(|placement| match &placement.target {
+        let hosts = outcome.placements.iter().filter_map(|placement| match &placement.target {
             Target::Node(node) => Some(node.clone()),
             Target::Claim(_) | Target::New(_) => None,
         });

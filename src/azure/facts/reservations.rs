@@ -48,10 +48,11 @@ impl Azure {
     /// [`CloudError`] where the group cannot be read, is not there, or lies in another region.
     pub async fn reservations(&self, group: &ArmId, region: &Region) -> Result<Vec<ReservationRoom>, CloudError> {
         let rows: Vec<Row> = self.whole_list(&format!("{group}/capacityReservations"), VERSION, &[]).await?;
-        let mut rooms: BTreeMap<(VmSize, Zone), ReservationRoom> = BTreeMap::new();
+        // Azure keeps the size as somebody has typed it, and reads it without case.
+        let mut rooms: BTreeMap<(String, Zone), ReservationRoom> = BTreeMap::new();
         for row in rows {
             let room = room(row, group, region)?;
-            let key = (room.size.clone(), room.zone.clone());
+            let key = (room.size.as_str().to_ascii_lowercase(), room.zone.clone());
             let sum = rooms.entry(key).or_insert_with(|| ReservationRoom { capacity: 0, used: 0, ..room.clone() });
             sum.capacity += room.capacity;
             sum.used += room.used;

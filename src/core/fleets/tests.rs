@@ -1,13 +1,15 @@
 //! Fleets: how many nodes has a pool of fixed size, which go first, and how are drifted ones replaced?
 
 use super::*;
-use crate::catalog::CapacityType::OnDemand;
+use crate::catalog::CapacityType::{OnDemand, Reserved};
 use crate::cluster::claim::Claim;
 use crate::cluster::node::Node;
 use crate::cluster::pod::{DoNotDisrupt, PodOwner, Taint, TaintEffect};
 use crate::cluster::pool::{Budget, BudgetNodes};
 use crate::facts::{Quota, Usage};
-use crate::fixtures::{at, claim, cluster, managed, node, offering, only, pods, pool, put, running, settings, shape};
+use crate::fixtures::{
+    at, claim, cluster, managed, node, offering, only, pods, pool, put, reserve, running, settings, shape, start,
+};
 use crate::labels;
 use crate::plan::{ClaimDraft, Pause};
 use crate::provisioning::provision;
@@ -405,6 +407,9 @@ fn requirement() -> impl Strategy<Value = (&'static str, Vec<&'static str>)> {
         Just((labels::ZONE, vec!["westeurope-1", "westeurope-3"])),
         Just((labels::CAPACITY_TYPE, vec!["spot"])),
         Just((labels::CAPACITY_TYPE, vec!["spot", "on-demand"])),
+        Just((labels::CAPACITY_TYPE, vec!["reserved", "on-demand"])),
+        Just((labels::PLACEMENT_SCOPE, vec!["zonal"])),
+        Just((labels::PLACEMENT_SCOPE, vec!["regional"])),
         Just((labels::ARCH, vec!["arm64"])),
         Just((labels::ARCH, vec!["amd64", "arm64"])),
         Just((labels::MODE, vec!["system"])),
@@ -455,7 +460,8 @@ proptest! {
         }
         pool.requirements.add_entry("exists", crate::requirements::Operator::Exists, &[] as &[&str]).unwrap();
         pool.requirements.add_entry("absent", crate::requirements::Operator::DoesNotExist, &[] as &[&str]).unwrap();
-        let snapshot = cluster([pool.clone()]);
+        let mut snapshot = cluster([pool.clone()]);
+        reserve(&mut snapshot, start(), &[("Standard_D4s_v5", 0, 0, 1), ("Standard_D4s_v5", 1, 0, 1)]);
         for draft in drafts(&pass(&snapshot, &mut FleetMemory::default(), 0)) {
             for planned in &draft.spec.planned {
                 let mut made = claim("made", &pool, vec![planned.clone()]);
@@ -465,6 +471,30 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_node_of_another_scope_than_is_asked_for_has_drifted() {
+    let requirements =
+        only(&[(labels::CAPACITY_TYPE, &["reserved", "on-demand"]), (labels::PLACEMENT_SCOPE, &["regional"])]);
+    let pool = NodePool { requirements, ..fleet(1) };
+    let mut snapshot = cluster([pool.clone()]);
+    reserve(&mut snapshot, start(), &[("Standard_D4s_v5", 0, 0, 1)]);
+    let of = |n, capacity_type| {
+        let mut planned = offering("Standard_D4s_v5", 1, capacity_type);
+        if n == 0 {
+            planned.key.zone = crate::names::Zone::regional();
+        }
+        let mut made = claim("made", &pool, vec![planned.clone()]);
+        made.intent = Some(crate::fixtures::intent(&made, planned));
+        made
+    };
+    let zonal = drift(&of(1, OnDemand), &pool, &snapshot);
+    assert_eq!(zonal, Some(drift::Drift::Requirement(labels::shared(labels::PLACEMENT_SCOPE))));
+    let regional = of(0, Reserved);
+    assert_eq!(drift(&regional, &pool, &snapshot), None);
+    // The reservation is gone, and the node is where it was.
+    assert_eq!(drift(&regional, &pool, &cluster([pool.clone()])), None);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::Input;
 use super::axes::{Axes, AxisId, Domain, HOST, ZONE};
-use super::candidates::{Candidate, Offers, daemon_overhead, node_labels_accept};
+use super::candidates::{Candidate, Offers, daemon_overhead, node_labels_accept, offered_label};
 use super::filter::{FilterId, Filters, NodeFilter};
 use super::open::Want;
 use super::outcome::Target;
@@ -259,13 +259,18 @@ impl Bin {
 
     /// The value of a label, where it is the same whatever the node becomes.
     fn label(&self, key: &str) -> Option<Arc<str>> {
-        let of_size = |instance: &InstanceType| instance.requirements.get(key)?.single().map(Arc::clone);
+        let of = |instance: &InstanceType, offering: &OfferingKey| {
+            offered_label(instance, (offering.capacity_type, Some(&offering.zone)), key)
+        };
         match &self.promise {
             Promise::Node(node) => node.labels.get(key).cloned(),
-            Promise::Bought(offers, instance, _) => offers.labels.get(key).cloned().or_else(|| of_size(instance)),
+            Promise::Bought(offers, instance, offering) => {
+                offers.labels.get(key).cloned().or_else(|| of(instance, offering))
+            }
             Promise::Claim(claim, offerings) => claim.spec.labels.get(key).cloned().or_else(|| {
-                let first = of_size(&offerings.first()?.0)?;
-                offerings.iter().all(|(instance, _)| of_size(instance).as_ref() == Some(&first)).then_some(first)
+                let mut values = offerings.iter().map(|(instance, offering)| of(instance, offering));
+                let first = values.next()??;
+                values.all(|other| other.as_ref() == Some(&first)).then_some(first)
             }),
         }
     }

@@ -250,17 +250,10 @@ impl Offers {
     /// The value of a label that nodes of a candidate have, beside those that the pool gives them; `None` for zones, of
     /// which a candidate may have several.
     pub(super) fn label(&self, candidate: &Candidate, key: &str) -> Option<Arc<str>> {
-        match key {
-            labels::CAPACITY_TYPE => Some(Arc::from(candidate.capacity_type.as_str())),
-            labels::PRIORITY | labels::SCALE_SET_PRIORITY => Some(Arc::from(candidate.capacity_type.priority())),
-            // All zones of a candidate are of one scope: a size has no regional offering beside zonal ones, but for what is
-            // reserved, where each place is a candidate of its own.
-            labels::PLACEMENT_SCOPE => {
-                let first = self.zones.get(candidate.zones.trailing_zeros() as usize)?;
-                Some(Arc::from(placement_scope(first)))
-            }
-            key => candidate.instance.requirements.get(key)?.single().map(Arc::clone),
-        }
+        // All zones of a candidate are of one scope: a size has no regional offering beside zonal ones, but for what is
+        // reserved, where each place is a candidate of its own.
+        let any_zone = self.zones.get(candidate.zones.trailing_zeros() as usize);
+        offered_label(&candidate.instance, (candidate.capacity_type, any_zone), key)
     }
 
     fn mask_of(&self, holds: impl Fn(&Zone) -> bool) -> u32 {
@@ -317,6 +310,20 @@ fn zones_of(snapshot: &Snapshot) -> Arc<[Zone]> {
     let types = snapshot.instance_types.values().flat_map(|types| types.iter());
     let all: BTreeSet<&Zone> = types.flat_map(|t| &t.offerings).map(|offering| &offering.zone).collect();
     all.into_iter().take(MOST_ZONES).cloned().collect()
+}
+
+/// The value of a label that a node of an offering has by its size, its capacity type and the scope of its zone.
+pub(super) fn offered_label(
+    instance: &InstanceType,
+    (capacity_type, zone): (CapacityType, Option<&Zone>),
+    key: &str,
+) -> Option<Arc<str>> {
+    match key {
+        labels::CAPACITY_TYPE => Some(Arc::from(capacity_type.as_str())),
+        labels::PRIORITY | labels::SCALE_SET_PRIORITY => Some(Arc::from(capacity_type.priority())),
+        labels::PLACEMENT_SCOPE => zone.map(|zone| Arc::from(placement_scope(zone))),
+        key => instance.requirements.get(key)?.single().map(Arc::clone),
+    }
 }
 
 /// True when a node of this offering, with these labels of its pool, accepts the shape.

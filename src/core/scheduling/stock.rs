@@ -10,7 +10,7 @@ use super::choice::Choices;
 use super::finish::new_node;
 use super::open::{Shop, Want};
 use super::outcome::{NewNode, NoReservation};
-use crate::catalog::{InstanceType, OfferingKey};
+use crate::catalog::{InstanceType, OfferingKey, placement_scope};
 use crate::cluster::pod::Labels;
 use crate::cluster::pool::NodePool;
 use crate::facts::{QuotaShort, ReservationShort, SubnetShort};
@@ -163,6 +163,7 @@ pub(crate) fn unmet_requirement(
         labels::ZONE => !asked.allows(Some(offering.zone.as_str())),
         labels::CAPACITY_TYPE => !asked.allows(Some(offering.capacity_type.as_str())),
         labels::PRIORITY | labels::SCALE_SET_PRIORITY => !asked.allows(Some(priority)),
+        labels::PLACEMENT_SCOPE => !asked.allows(Some(placement_scope(&offering.zone))),
         key => match (own.get(key), instance.requirements.get(key)) {
             (Some(value), _) => !asked.allows(Some(value)),
             (None, Some(offered)) => !offered.intersects(asked),

@@ -26,6 +26,9 @@ pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, ca
     };
     let there = There::new(scenario, manifests, &region, catalog);
     let mut wrong = Vec::new();
+    let at = Path::of("spec.systemNodes");
+    let many = too_many("nodes", scenario.system_nodes.into(), MOST_NODES);
+    wrong.extend(many.map(|message| problem(document, &at, message)));
     let mut made: BTreeSet<&ObjectName> = BTreeSet::new();
     for step in &scenario.steps {
         let refusal = match &step.deed {

@@ -88,6 +88,8 @@ fn what_is_wrong_in_itself_is_not_called_absent_too() {
 fn more_than_a_world_holds_and_less_than_nothing_are_refused() {
     let said = changed("scenario.yaml", "replicas: 40", "replicas: 99999999");
     assert!(said.contains("write at most 100000") && said.contains("scale.replicas"), "{said}");
+    let said = changed("scenario.yaml", "  region:", "  systemNodes: 4000000000\n  region:");
+    assert!(said.contains("write at most 5000") && said.contains("spec.systemNodes"), "{said}");
     let said = changed("inflate.yaml", "replicas: 10", "replicas: 2000000000");
     assert!(said.contains("write at most 100000") && said.contains("spec.replicas"), "{said}");
     let said = changed("inflate.yaml", "cpu: \"1\"", "cpu: \"-1\"");

@@ -205,6 +205,19 @@ fn what_is_reserved_in_no_zone_is_regional_and_makes_nothing_else_so() {
 }
 
 #[test]
+fn a_claim_in_flight_has_the_scope_of_its_offerings() {
+    let general = pool_of("general", EVERY);
+    let mut snapshot = cluster([general.clone()]);
+    reserve(&mut snapshot, start(), &[(D4, 0, 0, 1)]);
+    snapshot.put_claim(claim("coming", &general, vec![offering(D4, 1, OnDemand), offering(D4, 2, OnDemand)]));
+    for key in [labels::PLACEMENT_SCOPE, labels::CAPACITY_TYPE] {
+        let shape = PodShape { spread: vec![spread(key, "a", 1)], ..shape("a", 1500, 1) };
+        let outcome = solve(&snapshot, &pods("p", shape, 1));
+        assert_eq!((outcome.new.len(), outcome.placements.len()), (0, 1), "{key}: {:?}", outcome.unplaced);
+    }
+}
+
+#[test]
 fn a_refusal_of_one_group_says_nothing_of_another() {
     let mut snapshot = cluster([pool_of("general", &["reserved", "on-demand"])]);
     reserve(&mut snapshot, start(), &[(D2, 1, 0, 1)]);
