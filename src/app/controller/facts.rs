@@ -11,8 +11,8 @@ use napkeeper_azure::{Azure, RetailPrices};
 use napkeeper_core::catalog::{Catalog, RegionCatalog};
 use napkeeper_core::clock::Clock;
 use napkeeper_core::facts::{
-    Book, Fact, FactKind, ImageDefinition, Known, PriceSheet, Quota, ReservationRoom, STALE_AFTER, SizeListing,
-    SubnetRoom, Surroundings, age_of, catalog_of, price_list,
+    Book, Fact, FactKind, ImageDefinition, Known, PriceSheet, Quota, ReservationRoom, SizeListing, SubnetRoom,
+    Surroundings, age_of, catalog_of, learn_reservations, price_list,
 };
 use napkeeper_core::names::{ArmId, VmSize};
 use napkeeper_core::ports::{CloudError, CloudErrorCode};
@@ -42,9 +42,6 @@ const PRICES_AT_LEAST: usize = 90;
 const MOST_SUBNETS: usize = 32;
 /// Most groups of capacity reservations that are asked for; each is a request.
 const MOST_GROUPS: usize = 16;
-/// How long what is known of all groups is kept because one of them cannot be read. Half of the time for which it serves at
-/// all, so that the others are never without numbers.
-const LAST_GOOD_FOR: SignedDuration = SignedDuration::from_secs(STALE_AFTER.as_secs() / 2);
 /// Minor versions of Kubernetes whose images are asked for: those on both sides of each change of definitions.
 const MINORS: [u32; 3] = [31, 33, 34];
 
@@ -91,10 +88,12 @@ pub(super) struct Metrics {
     failures: Family<[(&'static str, &'static str); 1], Counter>,
 }
 
-/// A size as the catalogue spells it: Azure keeps what somebody has typed, and reads sizes without case.
-fn spelt(size: VmSize, catalog: &RegionCatalog) -> VmSize {
+/// Spells a size as the catalogue does: Azure keeps what somebody has typed, and reads sizes without case.
+fn spell(size: &mut VmSize, catalog: &RegionCatalog) {
     let mut known = catalog.sizes.iter().map(|size| &size.facts.name);
-    known.find(|name| name.as_str().eq_ignore_ascii_case(size.as_str())).cloned().unwrap_or(size)
+    if let Some(name) = known.find(|name| name.as_str().eq_ignore_ascii_case(size.as_str())) {
+        size.clone_from(name);
+    }
 }
 
 impl Metrics {
@@ -246,50 +245,24 @@ impl FactKeeper {
         Ok((!rooms.is_empty()).then_some(rooms))
     }
 
-    /// What the groups have reserved that AKSNodeClasses name; none where nobody names one. A group that is not there is
-    /// left out. Where one cannot be read, all that is known stays for a while; then it has nothing left, so that it does not
-    /// hide what others have, and what runs on it stays what it is.
+    /// What the groups have reserved that AKSNodeClasses name; none where nobody names one.
     async fn reservations(&self, at: Timestamp) -> Result<Option<Vec<ReservationRoom>>, Failed> {
         let Sources { azure, client, asked: Asked { embedded, .. }, .. } = &self.sources;
         let groups = list::reservation_groups_of_classes(client, MOST_GROUPS).await;
         let groups = groups.map_err(|failure| Failed { why: failure.to_string(), wait: None })?;
-        let (mut rooms, mut was_read) = (Vec::new(), false);
-        let (mut keep, mut failed) = (None, None);
-        for group in &groups {
-            match azure.reservations(group, &embedded.region).await {
-                Ok(room) => {
-                    rooms.extend(
-                        room.into_iter().map(|room| ReservationRoom { size: spelt(room.size, embedded), ..room }),
-                    );
-                    was_read = true;
-                }
-                Err(error) if error.code == CloudErrorCode::Throttled => return Err(error.into()),
-                Err(error) => {
-                    tracing::warn!(%group, %error, "what a class's group has reserved cannot be told");
-                    if matches!(error.code, CloudErrorCode::NotFound | CloudErrorCode::Reservation) {
-                        was_read = true;
-                        continue;
-                    }
-                    let known = self.reserved_in(group);
-                    let serves = self.known.reservations.as_ref().is_some_and(|fact| {
-                        known.iter().any(|room| room.capacity > 0) && at.duration_since(fact.as_of) <= LAST_GOOD_FOR
-                    });
-                    let slot = if serves { &mut keep } else { &mut failed };
-                    slot.get_or_insert(error);
-                    rooms.extend(known.into_iter().map(|room| ReservationRoom { capacity: 0, ..room }));
-                }
+        let mut answers = Vec::with_capacity(groups.len());
+        for group in groups {
+            let mut answer = azure.reservations(&group, &embedded.region).await;
+            match &mut answer {
+                Ok(rooms) => rooms.iter_mut().for_each(|room| spell(&mut room.size, embedded)),
+                Err(error) if error.code == CloudErrorCode::Throttled => return Err(error.clone().into()),
+                Err(error) => tracing::warn!(%group, %error, "what a class's group has reserved cannot be told"),
             }
+            answers.push((group, answer));
         }
-        match keep.or_else(|| failed.filter(|_| !was_read)) {
-            Some(error) => Err(error.into()),
-            None => Ok((!groups.is_empty()).then_some(rooms)),
-        }
-    }
-
-    /// What is known of a group.
-    fn reserved_in(&self, group: &ArmId) -> Vec<ReservationRoom> {
-        let known = self.known.reservations.iter().flat_map(|fact| fact.value.iter());
-        known.filter(|room| room.group == *group).cloned().collect()
+        let is_asked = !answers.is_empty();
+        let rooms = learn_reservations(self.known.reservations.as_ref(), answers, at)?;
+        Ok(is_asked.then_some(rooms))
     }
 
     async fn sizes(&self, at: Timestamp) -> Result<SizeListing, Failed> {

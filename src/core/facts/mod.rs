@@ -19,7 +19,7 @@ pub use known::{Fact, Known, Lock, LockLevel, Source, Surroundings, age_of, cata
 pub use listing::{KEPT_FOR, Listed, SizeListing, TooShort};
 pub use price::{Meter, PriceList, Prices, price_list};
 pub use quota::{Quota, QuotaShort, Room, STALE_AFTER, Usage};
-pub use reservation::{GROUPS, ReservationRoom, ReservationShort, Reservations, group_of};
+pub use reservation::{GROUPS, ReservationRoom, ReservationShort, Reservations, group_of, learn_reservations};
 pub use sheet::{PriceSheet, SheetLine, SheetProblem};
 pub use sku::{SkuError, SkuRow};
 pub use subnet::{Addresses, SubnetRoom, SubnetShort};

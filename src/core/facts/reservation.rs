@@ -4,14 +4,15 @@
 //! whether or not they are used. Azure takes a VM beyond them too, at the full price and without any promise: no node is
 //! planned there that would be one of those.
 
-use super::Surroundings;
 use super::quota::{STALE_AFTER, is_in_flight};
+use super::{Fact, Surroundings};
 use crate::catalog::{CapacityType, ReservedPlaces};
 use crate::cluster::Snapshot;
 use crate::cluster::claim::Claim;
 use crate::cluster::pool::NodeClass;
 use crate::names::{ArmId, NodeClassName, VmSize, Zone};
-use jiff::Timestamp;
+use crate::ports::{CloudError, CloudErrorCode};
+use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -78,6 +79,45 @@ impl fmt::Display for ReservationShort {
         let name = group.name();
         write!(f, "reservation of {size}{place} in group {name}: {used} of {capacity} VMs used, {in_flight} in flight")
     }
+}
+
+/// How long what is known of all groups is kept because one of them cannot be read: half of the time for which it serves at
+/// all, so that the others are never without numbers.
+const LAST_GOOD_FOR: SignedDuration = SignedDuration::from_secs(STALE_AFTER.as_secs() / 2);
+
+/// What is known of groups once each has been asked. One that is not there is left out. Where one cannot be read, all that
+/// is known stays for a while; then it has nothing left, so that it does not hide what others have, and what runs on it stays
+/// what it is.
+///
+/// # Errors
+/// Why what is known stays as it is: a group cannot be read whose numbers still serve, or none can be.
+pub fn learn_reservations(
+    known: Option<&Fact<Vec<ReservationRoom>>>,
+    answers: Vec<(ArmId, Result<Vec<ReservationRoom>, CloudError>)>,
+    at: Timestamp,
+) -> Result<Vec<ReservationRoom>, CloudError> {
+    let (mut rooms, mut failed) = (Vec::new(), None);
+    let all_failed = !answers.is_empty() && answers.iter().all(|(_, answer)| answer.as_ref().is_err_and(is_no_answer));
+    for (group, answer) in answers {
+        match answer {
+            Ok(own) => rooms.extend(own),
+            Err(error) if is_no_answer(&error) => {
+                let own = known.iter().flat_map(|fact| &fact.value).filter(|room| room.group == group);
+                let is_fresh = known.is_some_and(|fact| at.duration_since(fact.as_of) <= LAST_GOOD_FOR);
+                if all_failed || is_fresh && own.clone().any(|room| room.capacity > 0) {
+                    failed.get_or_insert(error);
+                }
+                rooms.extend(own.map(|room| ReservationRoom { capacity: 0, ..room.clone() }));
+            }
+            Err(_) => {}
+        }
+    }
+    failed.map_or(Ok(rooms), Err)
+}
+
+/// Nothing is known from an error but that there was one; others say that a group is not there.
+fn is_no_answer(error: &CloudError) -> bool {
+    !matches!(error.code, CloudErrorCode::NotFound | CloudErrorCode::Reservation)
 }
 
 impl Surroundings {
@@ -185,6 +225,7 @@ impl Reservations {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::at;
 
     #[test]
     fn only_the_id_of_a_group_is_one() {
@@ -205,6 +246,53 @@ mod tests {
         ];
         for text in wrong {
             assert!(group_of(text).is_err(), "{text}");
+        }
+    }
+
+    /// What becomes of groups `a` and `b`, of which 4 and 6 VMs were reserved so many minutes ago.
+    fn learnt(known_since: Option<i64>, a: Result<u64, CloudErrorCode>, b: Result<u64, CloudErrorCode>) -> String {
+        let room = |group: &str, capacity| ReservationRoom {
+            group: ArmId::new(format!("/subscriptions/s/resourceGroups/r/providers/{GROUPS}/{group}")).unwrap(),
+            size: VmSize::new("Standard_D4s_v5").unwrap(),
+            zone: Zone::regional(),
+            capacity,
+            used: 1,
+        };
+        let known =
+            known_since.map(|minutes| Fact { as_of: at(-60 * minutes), value: vec![room("a", 4), room("b", 6)] });
+        let answer = |group: &str, answer: Result<u64, CloudErrorCode>| {
+            let id = room(group, 0).group;
+            (id, answer.map(|n| vec![room(group, n)]).map_err(|code| CloudError::new(code, "no")))
+        };
+        match learn_reservations(known.as_ref(), vec![answer("a", a), answer("b", b)], at(0)) {
+            Ok(rooms) => {
+                let told = rooms.iter().map(|room| format!("{} {}", room.group.name(), room.capacity));
+                told.collect::<Vec<_>>().join(", ")
+            }
+            Err(error) => format!("as it was: {:?}", error.code),
+        }
+    }
+
+    #[test]
+    fn one_group_that_cannot_be_read_neither_hides_the_others_nor_is_lost() {
+        use CloudErrorCode::{NotFound, Permission, Reservation, Unavailable};
+        for (since, a, b, expected) in [
+            (Some(2), Ok(5), Ok(7), "a 5, b 7"),
+            (Some(2), Err(NotFound), Ok(7), "b 7"),
+            (Some(2), Err(Reservation), Ok(7), "b 7"),
+            (Some(2), Err(NotFound), Err(NotFound), ""),
+            // Numbers of a while ago serve on, those of the others too.
+            (Some(2), Err(Unavailable), Ok(7), "as it was: Unavailable"),
+            (Some(7), Err(Permission), Ok(7), "as it was: Permission"),
+            // Then nothing is left there.
+            (Some(8), Err(Permission), Ok(7), "a 0, b 7"),
+            (Some(8), Err(Permission), Err(NotFound), "a 0"),
+            // Of what nobody has ever read nothing is known.
+            (None, Err(Unavailable), Ok(7), "b 7"),
+            (None, Err(Unavailable), Err(Permission), "as it was: Unavailable"),
+            (Some(8), Err(Unavailable), Err(Permission), "as it was: Unavailable"),
+        ] {
+            assert_eq!(learnt(since, a, b), expected, "{since:?} {a:?} {b:?}");
         }
     }
 }
