@@ -2,8 +2,9 @@
 
 use super::Input;
 use super::axes::{Axes, AxisId, Domain, HOST, ZONE};
-use super::candidates::{Candidate, Offers, daemon_overhead, node_labels_accept, offered_label};
+use super::candidates::{Candidate, Offers, daemon_overhead};
 use super::filter::{FilterId, Filters, NodeFilter};
+use super::fits::{node_labels_accept, offered_label};
 use super::open::Want;
 use super::outcome::Target;
 use super::volumes::{Attached, Book, More};

@@ -21,6 +21,7 @@ mod choice;
 mod fill;
 mod filter;
 mod finish;
+mod fits;
 mod ground;
 mod group;
 mod improve;

@@ -4,7 +4,7 @@
 //! have only what allows its absence does. Of several overlays the one of the greatest weight decides, for each price and
 //! each resource by itself. One that says something of its own at the same weight is left out whole, and told.
 
-use super::candidates::labels_fit;
+use super::fits::labels_fit;
 use crate::catalog::overlay::{Overlay, PriceChange};
 use crate::catalog::{InstanceType, InstanceTypes, Offering, OfferingKey};
 use crate::cluster::Snapshot;

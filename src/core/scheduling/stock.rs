@@ -5,9 +5,10 @@
 
 use super::Input;
 use super::allowance::{Allowance, Barred};
-use super::candidates::{Offers, offered_by_class};
+use super::candidates::Offers;
 use super::choice::Choices;
 use super::finish::new_node;
+use super::fits::offered_by_class;
 use super::open::{Shop, Want};
 use super::outcome::{NewNode, NoReservation};
 use crate::catalog::{InstanceType, OfferingKey, placement_scope};
