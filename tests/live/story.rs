@@ -125,19 +125,13 @@ async fn pods_get_nodes_and_nothing_of_them_is_left_behind() -> Result<()> {
 /// Waits until every NodeClaim says that its Node is there: that is written after the taint is taken off the Node, so that
 /// pods may run there a little before.
 async fn all_registered(lab: &Lab) -> Result<()> {
-    let end = Instant::now() + STEP;
-    loop {
-        let claims = claims(lab).await?;
-        let is = |claim: &DynamicObject, kind: &str| {
-            let conditions = claim.data["status"]["conditions"].as_array();
-            conditions.is_some_and(|all| all.iter().any(|c| c["type"] == kind && c["status"] == "True"))
-        };
-        let Some(late) = claims.iter().find(|claim| !(is(claim, "Launched") && is(claim, "Registered"))) else {
-            return Ok(());
-        };
-        ensure!(Instant::now() < end, "{:?}: {}", late.metadata.name, late.data["status"]);
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    let is = |claim: &DynamicObject, kind: &str| {
+        let conditions = claim.data["status"]["conditions"].as_array();
+        conditions.is_some_and(|all| all.iter().any(|c| c["type"] == kind && c["status"] == "True"))
+    };
+    let registered = |claim: &DynamicObject| is(claim, "Launched") && is(claim, "Registered");
+    let all = async || Ok(claims(lab).await?.iter().all(registered).then_some(()));
+    eventually("registration of all NodeClaims", STEP, all).await
 }
 
 /// From a pod's creation to the request that creates its VM.

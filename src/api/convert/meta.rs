@@ -168,15 +168,29 @@ pub(super) fn amounts<'a, T: ToString + 'a>(
     list.into_iter().filter_map(read).collect()
 }
 
+/// Amounts by resource name, each as `read` has it.
+pub(super) fn resources_by<'a, T: ToString + 'a, E: std::fmt::Display>(
+    read: impl Fn(&str, &str) -> Result<i64, E>,
+    list: impl IntoIterator<Item = (&'a String, &'a T)>,
+    path: &Path,
+    found: &mut Violations,
+) -> Resources {
+    let mut all = Resources::default();
+    for (name, quantity) in list {
+        if let Some(amount) = found.take(&path.key(name), read(name, &quantity.to_string())) {
+            set_amount(&mut all, name, amount);
+        }
+    }
+    all
+}
+
 /// Amounts by resource name.
 pub(super) fn resources<'a, T: ToString + 'a>(
     list: impl IntoIterator<Item = (&'a String, &'a T)>,
     path: &Path,
     found: &mut Violations,
 ) -> Resources {
-    let mut all = Resources::default();
-    amounts(list, path, found).into_iter().for_each(|(name, amount)| set_amount(&mut all, &name, amount));
-    all
+    resources_by(amount, list, path, found)
 }
 
 /// Longest message of a condition that the API server takes.

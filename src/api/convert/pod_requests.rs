@@ -32,24 +32,9 @@ pub(super) fn requests(spec: &PodSpec, at: &Path, found: &mut Violations) -> Res
     total.raise_to(&starting);
     override_by_pod(&mut total, spec, &at.key("resources"), found);
     let overhead = spec.overhead.iter().flatten().map(|(k, q)| (k, &q.0));
-    total.add(&all_of(overhead, &at.key("overhead"), found));
+    total.add(&meta::resources_by(amount, overhead, &at.key("overhead"), found));
     total.pods = 1;
     total
-}
-
-/// Amounts by resource name.
-fn all_of<'a>(
-    list: impl IntoIterator<Item = (&'a String, &'a String)>,
-    at: &Path,
-    found: &mut Violations,
-) -> Resources {
-    let mut all = Resources::default();
-    for (name, text) in list {
-        if let Some(amount) = found.take(&at.key(name), amount(name, text)) {
-            meta::set_amount(&mut all, name, amount);
-        }
-    }
-    all
 }
 
 /// An amount that a pod may ask for.
@@ -65,7 +50,7 @@ fn of_container(container: &Container, at: &Path, found: &mut Violations) -> Res
 
 fn requests_or_limits(resources: &ResourceRequirements, at: &Path, found: &mut Violations) -> Resources {
     let requests = resources.requests.iter().flatten().map(|(k, q)| (k, &q.0));
-    let mut all = all_of(requests, &at.key("requests"), found);
+    let mut all = meta::resources_by(amount, requests, &at.key("requests"), found);
     let asked = |name: &String| resources.requests.as_ref().is_some_and(|r| r.contains_key(name));
     for (name, quantity) in resources.limits.iter().flatten().filter(|(name, _)| !asked(name)) {
         let path = at.key("limits").key(name);

@@ -21,7 +21,10 @@ pub use capacity::{capacity, overhead};
 pub use embedded::{Catalog, CatalogError, Month};
 pub use filter::{Dropped, dropped, is_azure_linux, no_arm64_image};
 pub use instance::{Arch, EphemeralDisk, EphemeralPlace, Gpu, InstanceType, InstanceTypes, SizeFacts};
-pub use offering::{CapacityType, CapacityTypeError, Offering, OfferingKey, names_reserved, reserved_price};
+pub use offering::{
+    CapacityType, CapacityTypeError, OFFERED, Offering, OfferingKey, names_reserved, names_reserved_alone, offered,
+    reserved_price,
+};
 pub use region::{OfferedSize, RegionCatalog};
 pub use retired::{RETIREMENTS_AS_OF, Retirement, retirement};
 pub use selection::{Asked, AskedAt, AskedEntry, Selection};
@@ -29,5 +32,5 @@ pub use size_index::SizeIndex;
 pub use size_name::{SizeName, SizeNameError};
 pub use size_set::SizeSet;
 pub use supply::{Supplies, Supply};
-pub use types::{InstanceTypeOptions, ReservedPlaces, instance_types, node_labels, placement_scope, with_reserved};
+pub use types::{InstanceTypeOptions, ReservedPlaces, instance_types, node_labels, with_reserved};
 pub use waterfall::{Culprit, StepKind, Waterfall, WaterfallStep};

@@ -1,5 +1,6 @@
 //! Offerings: a VM size in a zone at a capacity type, with its price.
 
+use crate::labels;
 use crate::money::HourlyPrice;
 use crate::names::{VmSize, Zone};
 use crate::requirements::Requirement;
@@ -63,6 +64,29 @@ pub fn reserved_price(on_demand: HourlyPrice) -> HourlyPrice {
 #[must_use]
 pub fn names_reserved(asked: &Requirement) -> bool {
     asked.values().is_some() && asked.allows(Some(CapacityType::Reserved.as_str()))
+}
+
+/// True when it asks for `reserved` and for nothing that is for sale.
+#[must_use]
+pub fn names_reserved_alone(asked: &Requirement) -> bool {
+    names_reserved(asked) && !CapacityType::FOR_SALE.iter().any(|other| asked.allows(Some(other.as_str())))
+}
+
+/// Labels that an offering decides: nodes of one size may differ in them.
+pub const OFFERED: [&str; 5] =
+    [labels::ZONE, labels::CAPACITY_TYPE, labels::PRIORITY, labels::SCALE_SET_PRIORITY, labels::PLACEMENT_SCOPE];
+
+/// The value of one of the labels of [`OFFERED`] by capacity type and zone; `None` for any other label, and for those that
+/// only the zone decides where that is left open.
+#[must_use]
+pub fn offered<'z>(key: &str, capacity_type: CapacityType, zone: Option<&'z Zone>) -> Option<&'z str> {
+    match key {
+        labels::ZONE => zone.map(Zone::as_str),
+        labels::CAPACITY_TYPE => Some(capacity_type.as_str()),
+        labels::PRIORITY | labels::SCALE_SET_PRIORITY => Some(capacity_type.priority()),
+        labels::PLACEMENT_SCOPE => zone.map(|zone| if zone.is_regional() { "regional" } else { "zonal" }),
+        _ => None,
+    }
 }
 
 /// The full price is so many times what reserved capacity is reckoned at. Karpenter divides by ten million, in floats.

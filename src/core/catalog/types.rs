@@ -2,8 +2,8 @@
 
 use super::filter::is_azure_linux;
 use super::{
-    CapacityType, InstanceType, OfferedSize, Offering, RegionCatalog, SizeFacts, SizeName, capacity, dropped, overhead,
-    reserved_price,
+    CapacityType, InstanceType, OFFERED, OfferedSize, Offering, RegionCatalog, SizeFacts, SizeName, capacity, dropped,
+    offered, overhead, reserved_price,
 };
 use crate::cluster::pod::Labels;
 use crate::cluster::pool::NodeClass;
@@ -98,15 +98,8 @@ pub fn node_labels(instance: &InstanceType, offering: &Offering) -> Labels {
         .iter()
         .filter_map(|(key, requirement)| Some((Arc::clone(key), Arc::clone(requirement.single()?))))
         .collect();
-    let priority = offering.capacity_type.priority();
-    for (key, value) in [
-        (labels::ZONE, offering.zone.as_str()),
-        (labels::CAPACITY_TYPE, offering.capacity_type.as_str()),
-        (labels::PRIORITY, priority),
-        (labels::SCALE_SET_PRIORITY, priority),
-        (labels::PLACEMENT_SCOPE, placement_scope(&offering.zone)),
-        (labels::MODE, "user"),
-    ] {
+    let decided = |key| Some((key, offered(key, offering.capacity_type, Some(&offering.zone))?));
+    for (key, value) in OFFERED.into_iter().filter_map(decided).chain([(labels::MODE, "user")]) {
         all.insert(labels::shared(key), Arc::from(value));
     }
     all
@@ -133,17 +126,11 @@ fn sort(offerings: &mut [Offering]) {
     offerings.sort_by(|a, b| (a.price, a.capacity_type, &a.zone).cmp(&(b.price, b.capacity_type, &b.zone)));
 }
 
-/// Labels whose values are those of a size's offerings.
-const OFFERED: [&str; 5] =
-    [labels::ZONE, labels::CAPACITY_TYPE, labels::PRIORITY, labels::SCALE_SET_PRIORITY, labels::PLACEMENT_SCOPE];
-
 fn add_offered(all: &mut Requirements, offerings: &[Offering]) {
-    let priorities = || offerings.iter().map(|o| o.capacity_type.priority());
-    all.add(labels::ZONE, Requirement::any_of(offerings.iter().map(|o| o.zone.as_str())));
-    all.add(labels::CAPACITY_TYPE, Requirement::any_of(offerings.iter().map(|o| o.capacity_type.as_str())));
-    all.add(labels::PRIORITY, Requirement::any_of(priorities()));
-    all.add(labels::SCALE_SET_PRIORITY, Requirement::any_of(priorities()));
-    all.add(labels::PLACEMENT_SCOPE, Requirement::any_of(offerings.iter().map(|o| placement_scope(&o.zone))));
+    for key in OFFERED {
+        let values = offerings.iter().filter_map(|o| offered(key, o.capacity_type, Some(&o.zone)));
+        all.add(key, Requirement::any_of(values));
+    }
 }
 
 /// The labels that nodes of a size may have. Those that a size never has are required to be absent, so that no pod
@@ -210,12 +197,6 @@ pub(super) fn ephemeral_os_disk_gb(facts: &SizeFacts, name: &SizeName<'_>) -> Op
     }
     let fits = facts.ephemeral_os_disk && name.has_local_disk();
     fits.then(|| u64::from(facts.vcpus) * BYTES_PER_VCPU / 1_000_000_000)
-}
-
-/// Whether a node in a zone is in one at all: the value of [`labels::PLACEMENT_SCOPE`].
-#[must_use]
-pub fn placement_scope(zone: &Zone) -> &'static str {
-    if zone.is_regional() { "regional" } else { "zonal" }
 }
 
 fn yes_no(yes: bool) -> &'static str {

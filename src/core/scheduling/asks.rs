@@ -3,7 +3,7 @@
 //! Each constraint of a pod is an [`Ask`] of a group that [`Topology`] counts.
 
 use super::axes::{AxisId, Domain, HOST};
-use super::group::{Counting, GroupId};
+use super::group::GroupId;
 use super::kinds::KindId;
 use super::topology::Topology;
 use crate::cluster::pod::PodShape;
@@ -26,6 +26,8 @@ pub(super) enum Degree {
     Preferred {
         itself: bool,
     },
+    /// Required, to whoever has the same volume that is still to be made: it is one of those.
+    Shared,
 }
 
 impl Ask {
@@ -124,9 +126,7 @@ impl Topology {
                 Ask::Near { .. } if here.is_some_and(|here| here > 0) => {}
                 // The first of its sort may go anywhere where there is a domain at all.
                 Ask::Near { group, want } if here.is_some() && self.may_begin(links, group, want) => {}
-                Ask::Near { .. } if matches!(group.identity.counting, Counting::Sharing(_)) => {
-                    return Some(Unmet::Volume);
-                }
+                Ask::Near { want: Degree::Shared, .. } => return Some(Unmet::Volume),
                 Ask::Near { .. } => return Some(Unmet::Affinity),
                 Ask::Apart { .. } if here.is_none_or(|here| here == 0) => {}
                 Ask::Apart { .. } => return Some(Unmet::AntiAffinity),
@@ -143,14 +143,10 @@ impl Topology {
                 let group = &self.groups[ask.group() as usize];
                 group.identity.axis != axis
                     || match *ask {
-                        Ask::Near { group: near, want: Degree::Required } => {
-                            group.at(*domain) > 0 || self.may_begin(links, near, Degree::Required)
+                        Ask::Near { group: near, want: want @ (Degree::Required | Degree::Shared) } => {
+                            group.at(*domain) > 0 || self.may_begin(links, near, want)
                         }
                         Ask::Apart { want: Degree::Required, .. } => group.at(*domain) == 0,
-                        // Where a shared volume is made, all others of its pods must go.
-                        Ask::Near { .. } if matches!(group.identity.counting, Counting::Sharing(_)) => {
-                            group.at(*domain) > 0 || group.total == 0
-                        }
                         // What is preferred is given up where it cannot be had.
                         Ask::Even { .. } | Ask::Near { .. } | Ask::Apart { .. } => true,
                     }
@@ -220,6 +216,7 @@ impl Topology {
         let is_empty = |group: GroupId| self.groups[group as usize].total == 0;
         match want {
             Degree::Preferred { itself } => itself && is_empty(group),
+            Degree::Shared => is_empty(group),
             Degree::Required => {
                 let required = |ask: &Ask| match *ask {
                     Ask::Near { group, want: Degree::Required } => Some(group),

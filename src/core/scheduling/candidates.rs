@@ -7,7 +7,9 @@ use super::outcome::NoReservation;
 use super::overlaid::Overlaid;
 use super::variants::{named, variants};
 use super::variety::{MinValues, least_of};
-use crate::catalog::{CapacityType, InstanceType, Offering, OfferingKey, SizeFacts, names_reserved, placement_scope};
+use crate::catalog::{
+    CapacityType, InstanceType, Offering, OfferingKey, SizeFacts, names_reserved, names_reserved_alone, offered,
+};
 use crate::cluster::Snapshot;
 use crate::cluster::pod::{HostPort, Labels, Taint};
 use crate::cluster::pool::NodePool;
@@ -228,10 +230,10 @@ impl Offers {
 
     /// Bits of the zones that a filter selects, by themselves or by their scope.
     fn zones_for(&self, filter: &NodeFilter) -> u32 {
-        self.mask_of(|zone| {
-            filter.selector.allows(labels::ZONE, Some(zone.as_str()))
-                && filter.selector.allows(labels::PLACEMENT_SCOPE, Some(placement_scope(zone)))
-        })
+        // Neither is decided by the capacity type.
+        let any = CapacityType::OnDemand;
+        let keys = [labels::ZONE, labels::PLACEMENT_SCOPE];
+        self.mask_of(|zone| keys.iter().all(|key| filter.selector.allows(key, offered(key, any, Some(zone)))))
     }
 
     /// Bits of those zones of `mask` in which a node of this candidate has the labels that a filter asks for.
@@ -251,6 +253,9 @@ impl Offers {
     /// The value of a label that nodes of a candidate have, beside those that the pool gives them; `None` for zones, of
     /// which a candidate may have several.
     pub(super) fn label(&self, candidate: &Candidate, key: &str) -> Option<Arc<str>> {
+        if key == labels::ZONE {
+            return None;
+        }
         // All zones of a candidate are of one scope: a size has no regional offering beside zonal ones, but for what is
         // reserved, where each place is a candidate of its own.
         let any_zone = self.zones.get(candidate.zones.trailing_zeros() as usize);
@@ -265,8 +270,7 @@ impl Offers {
 /// Why a pool that is to have nothing but what is reserved has nothing.
 fn unreserved(pool: &NodePool, snapshot: &Snapshot, reservations: &Reservations) -> Option<NoReservation> {
     let asked = pool.requirements.get(labels::CAPACITY_TYPE)?;
-    let others = CapacityType::FOR_SALE.iter().any(|other| asked.allows(Some(other.as_str())));
-    if others || !names_reserved(asked) {
+    if !names_reserved_alone(asked) {
         return None;
     }
     Some(match reservations.group(&pool.class) {

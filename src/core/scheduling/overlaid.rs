@@ -6,7 +6,7 @@
 
 use super::fits::labels_fit;
 use crate::catalog::overlay::{Overlay, PriceChange};
-use crate::catalog::{InstanceType, InstanceTypes, Offering, OfferingKey};
+use crate::catalog::{InstanceType, InstanceTypes, OFFERED, Offering, OfferingKey};
 use crate::cluster::Snapshot;
 use crate::cluster::pod::Labels;
 use crate::cluster::pool::NodePool;
@@ -139,7 +139,7 @@ impl Overlaid {
 fn matches_of<'a>(overlay: &'a Overlay, snapshot: &'a Snapshot) -> Vec<Match<'a>> {
     // What only an offering settles is looked at for each of them.
     let mut of_type = overlay.requirements.clone();
-    for key in [labels::ZONE, labels::CAPACITY_TYPE, labels::PRIORITY, labels::SCALE_SET_PRIORITY] {
+    for key in OFFERED {
         of_type.remove(key);
     }
     let mut found = Vec::new();

@@ -11,11 +11,10 @@ use super::finish::new_node;
 use super::fits::offered_by_class;
 use super::open::{Shop, Want};
 use super::outcome::{NewNode, NoReservation};
-use crate::catalog::{InstanceType, OfferingKey, placement_scope};
+use crate::catalog::{InstanceType, OfferingKey, offered};
 use crate::cluster::pod::Labels;
 use crate::cluster::pool::NodePool;
 use crate::facts::{QuotaShort, ReservationShort, SubnetShort};
-use crate::labels;
 use crate::names::NodePoolName;
 use crate::resources::Resources;
 use std::collections::BTreeMap;
@@ -159,18 +158,16 @@ pub(crate) fn unmet_requirement(
     offering: &OfferingKey,
     own: &Labels,
 ) -> Option<Arc<str>> {
-    let priority = offering.capacity_type.priority();
-    let unmet = pool.requirements.iter().find(|(key, asked)| match &***key {
-        labels::ZONE => !asked.allows(Some(offering.zone.as_str())),
-        labels::CAPACITY_TYPE => !asked.allows(Some(offering.capacity_type.as_str())),
-        labels::PRIORITY | labels::SCALE_SET_PRIORITY => !asked.allows(Some(priority)),
-        labels::PLACEMENT_SCOPE => !asked.allows(Some(placement_scope(&offering.zone))),
-        key => match (own.get(key), instance.requirements.get(key)) {
+    let unmet = pool.requirements.iter().find(|(key, asked)| {
+        if let Some(value) = offered(key, offering.capacity_type, Some(&offering.zone)) {
+            return !asked.allows(Some(value));
+        }
+        match (own.get(*key), instance.requirements.get(key)) {
             (Some(value), _) => !asked.allows(Some(value)),
             (None, Some(offered)) => !offered.intersects(asked),
             // A key that the pool only wants to exist may have come after the node, and some the class settles.
             (None, None) => !asked.allows_absent() && asked.values().is_some() && !offered_by_class(key),
-        },
+        }
     });
     unmet.map(|(key, _)| Arc::clone(key))
 }

@@ -9,8 +9,8 @@ use crate::semantic::{Digest, Render};
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
 use napkeeper_core::catalog::{
-    Asked, AskedAt, AskedEntry, CapacityType, Dropped, Selection, SizeIndex, SizeSet, StepKind, Supply, Waterfall,
-    names_reserved, no_arm64_image, retirement,
+    Asked, AskedAt, AskedEntry, Dropped, Selection, SizeIndex, SizeSet, StepKind, Supply, Waterfall,
+    names_reserved_alone, no_arm64_image, retirement,
 };
 use napkeeper_core::cluster::pod::TaintEffect;
 use napkeeper_core::cluster::pool::{NodeClass, NodePool};
@@ -201,10 +201,7 @@ impl Pool<'_> {
     /// The pool may have reserved capacity alone, and its class names none.
     fn lacks_reservations(&self) -> bool {
         let asked = self.pool.requirements.get(labels::CAPACITY_TYPE);
-        let alone = |asked: &Requirement| {
-            names_reserved(asked) && !CapacityType::FOR_SALE.iter().any(|other| asked.allows(Some(other.as_str())))
-        };
-        self.class.reservations.is_none() && asked.is_some_and(alone)
+        self.class.reservations.is_none() && asked.is_some_and(names_reserved_alone)
     }
 
     /// The embedded catalogue does not have the number of GPUs of these sizes, so it takes them for undriven; AKS does
