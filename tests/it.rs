@@ -1,10 +1,8 @@
 //! One integration-test binary: each area of tests is a module.
 
-mod architecture;
 mod azure;
 mod errors;
 mod fuzz;
 mod live;
 mod scheduling;
 mod simulate;
-mod sources;

@@ -1,6 +1,7 @@
 //! `napkeeper.yaml`: what must be known of a repository's clusters that its manifests cannot say?
 
-use crate::manifests::{Problem, path_of};
+use crate::decode::decode;
+use crate::manifests::Problem;
 use crate::yaml::Document;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -151,13 +152,10 @@ pub fn schema() -> Value {
 /// # Errors
 /// [`Problem`]: the first thing that is wrong, with its place.
 pub fn read(document: &Document) -> Result<Config, Problem> {
-    serde_path_to_error::deserialize(&document.value).map_err(|error| {
-        let path = path_of(error.path());
-        Problem {
-            file: Arc::clone(&document.file),
-            at: Some(document.position(&path)),
-            message: format!("{path}: {}", error.inner()),
-        }
+    decode(&document.value).map_err(|error| Problem {
+        file: Arc::clone(&document.file),
+        at: Some(document.position(&error.path)),
+        message: error.to_string(),
     })
 }
 

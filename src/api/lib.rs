@@ -10,6 +10,7 @@ pub mod cel_rules;
 pub mod config;
 pub mod convert;
 pub mod crds;
+pub mod decode;
 pub mod duration;
 pub mod facts;
 pub mod karpenter;

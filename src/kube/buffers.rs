@@ -2,7 +2,7 @@
 
 use crate::FieldManager;
 use crate::error::{What, call};
-use crate::list::{Failure, is_not_served, pages};
+use crate::list::{Failure, all_of, is_not_served};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{PodTemplate, PodTemplateSpec};
@@ -28,12 +28,12 @@ const NO_SCALABLE: &str = "ScalableRefNotFound";
 /// # Errors
 /// [`ListFailure`] where any page cannot be read.
 pub async fn capacity_buffers(client: &Client) -> Result<Vec<CapacityBuffer>, ListFailure> {
-    let followed = |buffer: CapacityBuffer| {
+    let followed = |buffer: &CapacityBuffer| {
         let strategy = buffer.spec.provisioning_strategy.as_deref();
         let is_followed = strategy.is_none_or(|strategy| strategy == ACTIVE_CAPACITY);
-        Ok((is_followed && buffer.metadata.deletion_timestamp.is_none()).then_some(buffer))
+        Ok((is_followed && buffer.metadata.deletion_timestamp.is_none()).then(|| buffer.clone()))
     };
-    match pages(&Api::<CapacityBuffer>::all(client.clone()), followed).await {
+    match all_of(client, followed).await {
         Ok(buffers) => Ok(buffers),
         Err(Failure::Refused(error)) if is_not_served(&error) => Ok(Vec::new()),
         Err(failure) => Err(failure.of(&CapacityBuffer::plural(&()))),

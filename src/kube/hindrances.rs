@@ -5,8 +5,7 @@
 use crate::rows::{News, Rows, news};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client};
+use kube::Client;
 use napkeeper_api::azure::AKSNodeClass;
 use napkeeper_api::convert::disruption_budget;
 use napkeeper_core::hindrances::{Hindrances, NotReady, SpentBudget};
@@ -28,11 +27,8 @@ enum Either {
 
 /// Follows both kinds for as long as somebody listens. While one has not been listed it is as if there were none of it.
 pub async fn follow_hindrances(client: Client, sender: watch::Sender<Arc<Hindrances>>) {
-    let budgets: Api<PodDisruptionBudget> = Api::all(client.clone());
-    let classes: Api<AKSNodeClass> = Api::all(client);
-    let config = watcher::Config::default;
-    let budgets = news(watcher(budgets, config()).default_backoff(), spent).map(Either::Budget);
-    let classes = news(watcher(classes, config()).default_backoff(), unready).map(Either::Class);
+    let budgets = news(&client, spent).map(Either::Budget);
+    let classes = news(&client, unready).map(Either::Class);
     let mut all = pin!(stream::select(budgets, classes));
     let (mut budgets, mut classes) = (Rows::new("PodDisruptionBudgets"), Rows::new("the state of AKSNodeClasses"));
     while let Some(either) = all.next().await {

@@ -20,6 +20,7 @@ mod ours;
 mod owner;
 mod pause;
 mod placement;
+mod raw;
 mod rows;
 pub mod saved;
 mod tls_secret;

@@ -5,11 +5,12 @@
 
 use crate::error::{cluster_error, describe, says_absent};
 use crate::ours;
+use crate::raw::{self, RawObject};
 use futures::future::join5;
 use k8s_openapi::api::core::v1::{Node as WireNode, PersistentVolume, Pod};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::api::{Api, ListParams};
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind, ObjectList};
 use kube::{Client, Resource, ResourceExt};
 use napkeeper_api::azure::AKSNodeClass;
 use napkeeper_api::convert::{self, Violations};
@@ -26,7 +27,6 @@ use napkeeper_core::plan::Reply;
 use napkeeper_core::ports::{ClusterError, PortError};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -57,11 +57,10 @@ pub struct ClusterListing {
 
 /// Lists all that an inventory needs. Each listing is whole, or says why it is not.
 pub async fn list_for_inventory(client: &Client, clock: &dyn Clock) -> ClusterListing {
-    let claims = objects(Api::<NodeClaim>::all(client.clone()), |o| ours::claim(o, clock).map(Some));
-    let nodes = objects(Api::<WireNode>::all(client.clone()), |o| ours::node(o, clock).map(Some));
-    let volumes = Api::<PersistentVolume>::all(client.clone());
-    let volumes = objects(volumes, |o| convert::volume(o).map(|v| Some(Arc::new(v))));
-    let attached = objects(Api::<VolumeAttachment>::all(client.clone()), |o| convert::attachment(o).map(Some));
+    let claims = objects(client, |o: &NodeClaim| ours::claim(o, clock).map(Some));
+    let nodes = objects(client, |o: &WireNode| ours::node(o, clock).map(Some));
+    let volumes = objects(client, |o: &PersistentVolume| convert::volume(o).map(|v| Some(Arc::new(v))));
+    let attached = objects(client, |o: &VolumeAttachment| convert::attachment(o).map(Some));
     let (claims, nodes, volumes, attached, uses) = join5(claims, nodes, volumes, attached, disk_uses(client)).await;
     let disk_uses = uses.and_then(|mut uses| {
         let named = attached.as_ref().map_err(Clone::clone)?.iter().filter_map(|(_, disk)| disk.clone());
@@ -96,8 +95,7 @@ async fn named_by_classes(
     most: usize,
     named: impl Fn(AKSNodeClass) -> Option<ArmId>,
 ) -> Result<Vec<ArmId>, ListFailure> {
-    let api = Api::<AKSNodeClass>::all(client.clone());
-    match pages(&api, |class| Ok(named(class))).await {
+    match pages(&raw::all::<AKSNodeClass>(client), |class| Ok(named(read_as(class)?))).await {
         Ok(ids) => Ok(ids.into_iter().collect::<BTreeSet<_>>().into_iter().take(most).collect()),
         Err(Failure::Refused(error)) if is_not_served(&error) => Ok(Vec::new()),
         Err(failure) => Err(failure.of(&AKSNodeClass::plural(&()))),
@@ -106,7 +104,7 @@ async fn named_by_classes(
 
 /// Disks of pods and of snapshots in progress.
 async fn disk_uses(client: &Client) -> Result<Vec<DiskUse>, ListFailure> {
-    let pods = objects(Api::<Pod>::all(client.clone()), |o| {
+    let pods = objects(client, |o: &Pod| {
         let disks = convert::inline_disks(o);
         Ok((!disks.is_empty()).then_some(disks))
     });
@@ -122,8 +120,8 @@ async fn snapshots(client: &Client) -> Result<Vec<DiskUse>, ListFailure> {
     let kind = GroupVersionKind::gvk("snapshot.storage.k8s.io", "v1", "VolumeSnapshotContent");
     let resource = ApiResource::from_gvk(&kind);
     let what = resource.plural.clone();
-    let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
-    match pages(&api, |object| Ok(snapshot_in_progress(&object))).await {
+    let api = Api::<RawObject>::all_with(client.clone(), &resource);
+    match pages(&api, |object| Ok(snapshot_in_progress(&read_as(object)?))).await {
         Ok(uses) => Ok(uses),
         Err(Failure::Refused(error)) if is_not_served(&error) => Ok(Vec::new()),
         Err(failure) => Err(failure.of(&what)),
@@ -163,44 +161,62 @@ impl Failure {
     }
 }
 
+/// An object as its kind.
+fn read_as<K: DeserializeOwned>(object: RawObject) -> Result<K, Failure> {
+    let key = object.key();
+    object.read().map_err(|why| Failure::Other(format!("{key} cannot be understood: {why}")))
+}
+
 /// All objects of a kind, read. `Ok(None)` leaves one out.
-async fn objects<K, T>(api: Api<K>, read: impl Fn(&K) -> Result<Option<T>, Violations>) -> Result<Vec<T>, ListFailure>
+pub(crate) async fn objects<K, T>(
+    client: &Client,
+    read: impl Fn(&K) -> Result<Option<T>, Violations>,
+) -> Result<Vec<T>, ListFailure>
 where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    K: Resource<DynamicType = ()> + DeserializeOwned,
 {
-    let what = K::plural(&());
-    let read = |object: K| {
-        read(&object).map_err(|why| {
-            let name = object.meta().namespace.iter().chain(&object.meta().name).cloned().collect::<Vec<_>>().join("/");
-            Failure::Other(format!("{name} cannot be understood: {why}"))
-        })
-    };
-    pages(&api, read).await.map_err(|failure| failure.of(&what))
+    all_of::<K, T>(client, read).await.map_err(|failure| failure.of(&K::plural(&())))
+}
+
+/// As [`objects`], with the reason why it failed.
+pub(crate) async fn all_of<K, T>(
+    client: &Client,
+    read: impl Fn(&K) -> Result<Option<T>, Violations>,
+) -> Result<Vec<T>, Failure>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    pages(&raw::all::<K>(client), understood(read)).await
+}
+
+/// Reads an object as its kind, and says which one cannot be understood.
+fn understood<K: DeserializeOwned, T>(
+    read: impl Fn(&K) -> Result<Option<T>, Violations>,
+) -> impl Fn(RawObject) -> Result<Option<T>, Failure> {
+    move |object| {
+        let key = object.key();
+        read(&read_as(object)?).map_err(|why| Failure::Other(format!("{key} cannot be understood: {why}")))
+    }
 }
 
 /// Reads page after page.
-pub(crate) async fn pages<K, T>(api: &Api<K>, read: impl Fn(K) -> Result<Option<T>, Failure>) -> Result<Vec<T>, Failure>
-where
-    K: Clone + Debug + DeserializeOwned,
-{
+async fn pages<T>(
+    api: &Api<RawObject>,
+    read: impl Fn(RawObject) -> Result<Option<T>, Failure>,
+) -> Result<Vec<T>, Failure> {
     selected(api, ListParams::default(), read).await
 }
 
 /// Reads page after page of what a selection leaves.
-async fn selected<K, T>(
-    api: &Api<K>,
+async fn selected<T>(
+    api: &Api<RawObject>,
     selection: ListParams,
-    read: impl Fn(K) -> Result<Option<T>, Failure>,
-) -> Result<Vec<T>, Failure>
-where
-    K: Clone + Debug + DeserializeOwned,
-{
+    read: impl Fn(RawObject) -> Result<Option<T>, Failure>,
+) -> Result<Vec<T>, Failure> {
     let mut all = Vec::new();
     let mut params = selection.limit(PAGE);
     for _ in 0..MOST_PAGES {
-        let page = timeout(PAGE_TIMEOUT, api.list(&params)).await;
-        let page = page.map_err(|_| Failure::Other(format!("a page did not come within {} s", PAGE_TIMEOUT.as_secs())));
-        let page = page?.map_err(Failure::Refused)?;
+        let page = page(api, &params).await?;
         for object in page.items {
             all.extend(read(object)?);
         }
@@ -212,13 +228,18 @@ where
     Err(Failure::Other(format!("it has not ended after {MOST_PAGES} pages")))
 }
 
+async fn page(api: &Api<RawObject>, params: &ListParams) -> Result<ObjectList<RawObject>, Failure> {
+    let page = timeout(PAGE_TIMEOUT, api.list(params)).await;
+    let page = page.map_err(|_| Failure::Other(format!("a page did not come within {} s", PAGE_TIMEOUT.as_secs())));
+    page?.map_err(Failure::Refused)
+}
+
 /// Reads a NodeClaim: [`Reply::Claim`], with none only where the server says that there is none of that name.
 ///
 /// # Errors
 /// [`PortError::Cluster`] when it cannot be read or understood.
 pub async fn read_claim(client: &Client, clock: &dyn Clock, name: &ClaimName) -> Result<Reply, PortError> {
-    let api = Api::<NodeClaim>::all(client.clone());
-    single(api, name.as_str(), |o| ours::claim(o, clock)).await.map(Reply::Claim)
+    single(client, name.as_str(), |o: &NodeClaim| ours::claim(o, clock)).await.map(Reply::Claim)
 }
 
 /// Reads a PersistentVolume: [`Reply::Volume`], with none only where the server says that there is none of that name.
@@ -226,8 +247,7 @@ pub async fn read_claim(client: &Client, clock: &dyn Clock, name: &ClaimName) ->
 /// # Errors
 /// [`PortError::Cluster`] when it cannot be read or understood.
 pub async fn read_volume(client: &Client, name: &ObjectName) -> Result<Reply, PortError> {
-    let api = Api::<PersistentVolume>::all(client.clone());
-    single(api, name.as_str(), |o| convert::volume(o).map(Arc::new)).await.map(Reply::Volume)
+    single(client, name.as_str(), |o: &PersistentVolume| convert::volume(o).map(Arc::new)).await.map(Reply::Volume)
 }
 
 /// Reads the Node of a provider id, or else the one that has the VM's name, as before its provider id is set:
@@ -236,14 +256,9 @@ pub async fn read_volume(client: &Client, name: &ObjectName) -> Result<Reply, Po
 /// # Errors
 /// [`PortError::Cluster`] when they cannot all be read and understood.
 pub async fn read_node(client: &Client, clock: &dyn Clock, provider: &ProviderId) -> Result<Reply, PortError> {
-    let api = Api::<WireNode>::all(client.clone());
     let vm = provider.vm().name().to_ascii_lowercase();
-    let read = |object: WireNode| {
-        let node = ours::node(&object, clock)
-            .map_err(|why| Failure::Other(format!("node {} cannot be understood: {why}", object.name_any())))?;
-        Ok(Some(node).filter(|node| node.provider_id.as_ref() == Some(provider) || node.name.as_str() == vm))
-    };
-    match pages(&api, read).await {
+    let is_it = |node: &Arc<Node>| node.provider_id.as_ref() == Some(provider) || node.name.as_str() == vm;
+    match all_of(client, |object: &WireNode| Ok(Some(ours::node(object, clock)?).filter(is_it))).await {
         Ok(nodes) => {
             let exact = nodes.iter().find(|node| node.provider_id.as_ref() == Some(provider));
             Ok(Reply::Node(exact.or_else(|| nodes.first()).cloned()))
@@ -258,14 +273,9 @@ pub async fn read_node(client: &Client, clock: &dyn Clock, provider: &ProviderId
 /// # Errors
 /// [`PortError::Cluster`] when they cannot all be read.
 pub async fn read_pods(client: &Client, clock: &dyn Clock, node: &NodeName) -> Result<Reply, PortError> {
-    let api = Api::<Pod>::all(client.clone());
     let of_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
-    let read = |object: Pod| {
-        let (pod, _) = ours::pod(&object, clock)
-            .map_err(|why| Failure::Other(format!("pod {} cannot be understood: {why}", object.name_any())))?;
-        Ok(Some(pod))
-    };
-    match selected(&api, of_node, read).await {
+    let read = understood(|object: &Pod| ours::pod(object, clock).map(|(pod, _)| Some(pod)));
+    match selected(&raw::all::<Pod>(client), of_node, read).await {
         Ok(pods) => Ok(Reply::Pods(pods)),
         Err(Failure::Refused(error)) => Err(refused(&error)),
         Err(Failure::Other(why)) => Err(unreadable("pods", &why)),
@@ -273,15 +283,19 @@ pub async fn read_pods(client: &Client, clock: &dyn Clock, node: &NodeName) -> R
 }
 
 async fn single<K, T>(
-    api: Api<K>,
+    client: &Client,
     name: &str,
     read: impl Fn(&K) -> Result<T, Violations>,
 ) -> Result<Option<T>, PortError>
 where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    K: Resource<DynamicType = ()> + DeserializeOwned,
 {
+    let api = raw::all::<K>(client);
     match timeout(READ_TIMEOUT, api.get(name)).await {
-        Ok(Ok(object)) => read(&object).map(Some).map_err(|why| unreadable(name, &why.to_string())),
+        Ok(Ok(object)) => {
+            let object = object.read().map_err(|why| unreadable(name, &why.to_string()))?;
+            read(&object).map(Some).map_err(|why| unreadable(name, &why.to_string()))
+        }
         Ok(Err(error)) if says_absent(&error, name) => Ok(None),
         Ok(Err(error)) => Err(refused(&error)),
         Err(_) => Err(PortError::Cluster(ClusterError::Unavailable)),

@@ -1,8 +1,7 @@
 //! Memory: what do OrphanSweeps and OrphanRecords say, read once?
 
-use crate::list::{Failure, is_not_served, pages};
-use kube::api::Api;
-use kube::{Client, Resource, ResourceExt};
+use crate::list::{Failure, all_of, is_not_served};
+use kube::{Client, Resource};
 use napkeeper_api::convert::{self, Violations};
 use napkeeper_api::record::{OrphanRecord, OrphanRecordSpec};
 use napkeeper_api::sweep::OrphanSweep;
@@ -10,7 +9,6 @@ use napkeeper_core::cluster::inventory::ListFailure;
 use napkeeper_core::cluster::record::Records;
 use napkeeper_core::cluster::sweep::Sweep;
 use serde::de::DeserializeOwned;
-use std::fmt::Debug;
 use std::sync::Arc;
 
 /// All OrphanSweeps, by name; none where napkeeper's kinds are not installed.
@@ -37,13 +35,9 @@ pub async fn read_records(client: &Client) -> Result<Records, ListFailure> {
 
 async fn all<K, T>(client: &Client, read: impl Fn(&K) -> Result<T, Violations>) -> Result<Vec<T>, ListFailure>
 where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    K: Resource<DynamicType = ()> + DeserializeOwned,
 {
-    let read = |object: K| {
-        let understood = read(&object).map(Some);
-        understood.map_err(|why| Failure::Other(format!("{} cannot be understood: {why}", object.name_any())))
-    };
-    match pages(&Api::<K>::all(client.clone()), read).await {
+    match all_of(client, |object| read(object).map(Some)).await {
         Ok(found) => Ok(found),
         Err(Failure::Refused(error)) if is_not_served(&error) => Ok(Vec::new()),
         Err(failure) => Err(failure.of(&K::plural(&()))),

@@ -4,9 +4,7 @@ use crate::rows::{News, Rows, news};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::PartialObjectMeta;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher;
-use kube::{Api, Client, ResourceExt};
+use kube::{Client, ResourceExt};
 use napkeeper_api::convert::placement_policy;
 use napkeeper_api::placement::PlacementPolicy;
 use napkeeper_core::placement::{NamespaceFacts, PLACEMENT, Placement, Policy};
@@ -23,11 +21,8 @@ enum Either {
 /// Follows policies and namespaces for as long as somebody listens. While a kind has not been listed it is as if there
 /// were none of it.
 pub async fn follow_placement(client: Client, sender: watch::Sender<Arc<Placement>>) {
-    let policies: Api<PlacementPolicy> = Api::all(client.clone());
-    let namespaces: Api<PartialObjectMeta<Namespace>> = Api::all(client);
-    let config = watcher::Config::default;
-    let policies = news(watcher::watcher(policies, config()).default_backoff(), understood).map(Either::Policy);
-    let namespaces = news(watcher::watcher(namespaces, config()).default_backoff(), |object| Some(facts(object)));
+    let policies = news(&client, understood).map(Either::Policy);
+    let namespaces = news(&client, |object: &PartialObjectMeta<Namespace>| Some(facts(object)));
     let mut all = pin!(stream::select(policies, namespaces.map(Either::Namespace)));
     let (mut policies, mut namespaces) = (Rows::new("PlacementPolicies"), Rows::new("Namespaces"));
     while let Some(either) = all.next().await {

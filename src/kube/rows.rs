@@ -1,9 +1,13 @@
 //! Rows: what is known of a kind that is followed, while its watch comes and goes?
 
-use futures::{Stream, StreamExt};
+use crate::raw::{self, RawObject};
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use jiff::SignedDuration;
-use kube::ResourceExt;
-use kube::runtime::watcher::{self, Event};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -60,33 +64,34 @@ impl<V> Rows<V> {
     }
 }
 
-/// The events of a watch as news, of rows by namespace and name.
-pub(crate) fn news<K: ResourceExt, V>(
-    events: impl Stream<Item = Result<Event<K>, watcher::Error>>,
-    read: impl Fn(&K) -> Option<V>,
-) -> impl Stream<Item = News<V>> {
-    let row = move |object: &K| (key(object), read(object).map(Arc::new));
-    events.map(move |event| match event {
+/// Watches all objects of a kind, for as long as somebody listens; rows are by namespace and name. One that cannot be
+/// read as its kind is as if it were not there.
+pub(crate) fn news<K, V>(
+    client: &Client,
+    read: impl Fn(&K) -> Option<V> + Send + 'static,
+) -> BoxStream<'static, News<V>>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+    V: 'static,
+{
+    let events = watcher(raw::all::<K>(client), watcher::Config::default()).default_backoff();
+    let row =
+        move |object: RawObject| (Arc::from(object.key()), object.read().ok().and_then(|o| read(&o)).map(Arc::new));
+    let news = move |event| match event {
         Ok(Event::Init) => News::Begin,
         Ok(Event::InitApply(object)) => {
-            let (name, row) = row(&object);
+            let (name, row) = row(object);
             News::Listed(name, row)
         }
         Ok(Event::InitDone) => News::Whole,
         Ok(Event::Apply(object)) => {
-            let (name, row) = row(&object);
+            let (name, row) = row(object);
             News::Put(name, row)
         }
-        Ok(Event::Delete(object)) => News::Gone(key(&object)),
-        Err(error) => News::Failed(error.to_string()),
-    })
-}
-
-fn key<K: ResourceExt>(object: &K) -> Arc<str> {
-    match object.namespace() {
-        Some(namespace) => Arc::from(format!("{namespace}/{}", object.name_any())),
-        None => Arc::from(object.name_any()),
-    }
+        Ok(Event::Delete(object)) => News::Gone(Arc::from(object.key())),
+        Err(error) => News::Failed(watcher::Error::to_string(&error)),
+    };
+    events.map(news).boxed()
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use files::{Loaded, MAX_BYTES, STDIN, Source, is_manifest, is_skipped, load, load_text};
-pub(crate) use object::path_of;
 pub use object::{Object, items, object, objects};
 
 /// What is wrong with a manifest, or with the way to it.

@@ -2,6 +2,7 @@
 
 use super::Problem;
 use crate::convert::{self, Deployment, Job, Violations};
+use crate::decode::decode as decode_value;
 use crate::path::Path;
 use crate::yaml::Document;
 use napkeeper_core::catalog::overlay::Overlay;
@@ -155,25 +156,12 @@ fn with_spec(value: &Value) -> Value {
 
 fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, Violations> {
     // Most objects need nothing done to them.
-    if let Ok(object) = T::deserialize(value) {
+    if let Ok(object) = decode_value(value) {
         return Ok(object);
     }
     let mut value = value.clone();
     prepare(&mut value, None);
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let path = path_of(error.path());
-        violation(&path, error.inner())
-    })
-}
-
-/// The path of a decoding error.
-pub(crate) fn path_of(path: &serde_path_to_error::Path) -> Path {
-    use serde_path_to_error::Segment;
-    path.iter().fold(Path::root(), |path, segment| match segment {
-        Segment::Seq { index } => path.index(*index),
-        Segment::Map { key } => path.key(key),
-        Segment::Enum { .. } | Segment::Unknown => path,
-    })
+    decode_value(&value).map_err(|error| violation(&error.path, error.message))
 }
 
 /// What the API server does before it decodes: quantities may be numbers, and null is the same as absent.

@@ -5,12 +5,13 @@ use super::trouble::{is_absent, trouble};
 use super::{Kind, WATCH_SECONDS, WatchOptions};
 use crate::ours;
 use crate::pause::{PAUSE_CONFIG_MAP, pause};
+use crate::raw::{self, RawObject};
 use futures::stream::{BoxStream, poll_fn};
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::{apps, core, storage};
 use kube::api::Api;
 use kube::client::Body;
-use kube::core::{DeserializeGuard, NamespaceResourceScope, PartialObjectMeta};
+use kube::core::{NamespaceResourceScope, PartialObjectMeta};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Client, Resource};
@@ -24,7 +25,6 @@ use napkeeper_api::sweep::OrphanSweep;
 use napkeeper_core::clock::Clock;
 use napkeeper_core::cluster::pool::DaemonSet;
 use serde::de::DeserializeOwned;
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
@@ -132,10 +132,10 @@ impl Reflector {
     /// All objects of the kind, in all namespaces.
     fn all<K>(self, read: impl Fn(&K) -> Reading + Send + 'static) -> BoxStream<'static, Step>
     where
-        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+        K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
     {
-        let api = Api::<DeserializeGuard<K>>::all(self.client.clone());
-        self.run(api, watcher::Config::default(), read)
+        let api = raw::all::<K>(&self.client);
+        self.run(api, watcher::Config::default(), Box::new(as_kind(read)))
     }
 
     /// The object of this name.
@@ -146,26 +146,13 @@ impl Reflector {
         read: impl Fn(&K) -> Reading + Send + 'static,
     ) -> BoxStream<'static, Step>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + Debug
-            + DeserializeOwned
-            + Send
-            + 'static,
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + 'static,
     {
-        let api = Api::<DeserializeGuard<K>>::namespaced(self.client.clone(), space);
-        self.run(api, watcher::Config::default().fields(&format!("metadata.name={name}")), read)
+        let api = raw::namespaced::<K>(&self.client, space);
+        self.run(api, watcher::Config::default().fields(&format!("metadata.name={name}")), Box::new(as_kind(read)))
     }
 
-    fn run<K>(
-        self,
-        api: Api<DeserializeGuard<K>>,
-        config: watcher::Config,
-        read: impl Fn(&K) -> Reading + Send + 'static,
-    ) -> BoxStream<'static, Step>
-    where
-        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
-    {
+    fn run(self, api: Api<RawObject>, config: watcher::Config, read: ReadRaw) -> BoxStream<'static, Step> {
         let kind = self.kind;
         let page = if kind == Kind::Pods { PODS } else { PAGE };
         let events = watcher(api, config.timeout(WATCH_SECONDS).page_size(page)).default_backoff();
@@ -178,8 +165,18 @@ impl Reflector {
     }
 }
 
-fn step<K: Resource<DynamicType = ()>>(event: Event<DeserializeGuard<K>>, read: impl Fn(&K) -> Reading) -> Step {
-    let id = |object: &DeserializeGuard<K>| Id {
+/// Reads an object of a kind that is no longer in the type.
+type ReadRaw = Box<dyn Fn(RawObject) -> Reading + Send>;
+
+fn as_kind<K: DeserializeOwned>(read: impl Fn(&K) -> Reading) -> impl Fn(RawObject) -> Reading {
+    move |object| match object.read() {
+        Ok(object) => read(&object),
+        Err(error) => (None, Some(error.to_string())),
+    }
+}
+
+fn step(event: Event<RawObject>, read: &ReadRaw) -> Step {
+    let id = |object: &RawObject| Id {
         namespace: object.meta().namespace.as_deref().unwrap_or_default().into(),
         name: object.meta().name.as_deref().unwrap_or_default().into(),
     };
@@ -188,7 +185,7 @@ fn step<K: Resource<DynamicType = ()>>(event: Event<DeserializeGuard<K>>, read: 
         Event::InitApply(object) | Event::Apply(object) => {
             let version = object.meta().resource_version.as_deref().unwrap_or_default().into();
             let id = id(&object);
-            let (row, wrong) = object.0.as_ref().map_or_else(|why| (None, Some(why.error.clone())), read);
+            let (row, wrong) = read(object);
             Step::Object(id, Seen { version, row, wrong: wrong.map(Into::into) })
         }
         Event::Delete(object) => Step::Gone(id(&object)),

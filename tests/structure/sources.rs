@@ -1,11 +1,11 @@
-//! Sources: does every file keep to the sizes and the words that the house allows?
+//! Files keep to the sizes and the constructs that are allowed.
 //!
-//! Clippy checks functions; these rules are about files, and about words that may hide where no lint looks.
+//! Clippy checks functions; these rules are about files, and about what no lint looks for.
 
+use crate::tree::{Source, files, product, root};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
 
 /// Most lines of a file before its tests.
 const LONGEST_FILE: usize = 400;
@@ -19,62 +19,14 @@ const BANNED: &[(&str, &str, &str)] = &[
     ("request.await", "src/azure", "awaiting a builder of the ARM crates repeats its PUT at each look: use .send()"),
 ];
 
-/// A source file: its path below the root of the repository, and its text.
-struct Source {
-    path: PathBuf,
-    text: String,
-}
-
-impl Source {
-    fn new(path: &str, text: &str) -> Self {
-        Self { path: path.into(), text: text.to_owned() }
-    }
-
-    /// Lines before the tests: before the first `#[cfg(test)]` that opens a module in place.
-    fn lines_before_tests(&self) -> usize {
-        let lines: Vec<_> = self.text.lines().map(str::trim).collect();
-        lines
-            .windows(2)
-            .position(|pair| is_test_attribute(pair[0]) && pair[1].starts_with("mod ") && pair[1].ends_with('{'))
-            .unwrap_or(lines.len())
-    }
-
-    /// Files, without `.rs`, whose modules this one declares for tests alone.
-    fn test_modules(&self) -> Vec<PathBuf> {
-        let folder = match self.path.file_stem().and_then(|stem| stem.to_str()) {
-            Some("mod" | "lib" | "main") | None => self.path.with_file_name(""),
-            Some(_) => self.path.with_extension(""),
-        };
-        let lines: Vec<_> = self.text.lines().map(str::trim).collect();
-        lines
-            .windows(2)
-            .filter(|pair| is_test_attribute(pair[0]))
-            .filter_map(|pair| pair[1].strip_prefix("mod ")?.strip_suffix(';'))
-            .map(|module| folder.join(module))
-            .collect()
-    }
-}
-
-fn is_test_attribute(line: &str) -> bool {
-    line.starts_with("#[cfg(") && line.contains("test")
-}
-
 /// A sentence for each file that is too long.
 fn too_long(sources: &[Source]) -> Vec<String> {
-    let tests: BTreeSet<_> = sources.iter().flat_map(Source::test_modules).collect();
-    let is_test = |source: &Source| {
-        let module = source.path.with_extension("");
-        module.ancestors().any(|above| tests.contains(above))
-    };
-    sources
-        .iter()
-        .filter(|source| !is_test(source))
-        .map(|source| (source.path.display(), source.lines_before_tests()))
+    product(sources)
+        .into_iter()
+        .map(|source| (source.path.display(), source.before_tests().lines().count()))
         .filter(|(_, lines)| *lines > LONGEST_FILE)
         .map(|(path, lines)| {
-            format!(
-                "{path} has {lines} lines before its tests, more than {LONGEST_FILE}: split it by question answered"
-            )
+            format!("{path} has {lines} lines before its tests, more than {LONGEST_FILE}: split it by what it does")
         })
         .collect()
 }
@@ -95,47 +47,21 @@ fn banned_words(sources: &[Source]) -> Vec<String> {
     wrong
 }
 
-/// Every Rust file that ships.
+/// Every Rust file of the crates that ship, with its tests.
 fn sources() -> io::Result<Vec<Source>> {
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let mut found = Vec::new();
-    let mut folders = vec![PathBuf::from("src"), PathBuf::from("webhook")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(root.join(&folder))? {
-            let entry = entry?;
-            let path = folder.join(entry.file_name());
-            if entry.file_type()?.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = fs::read_to_string(entry.path())?;
-                found.push(Source { path, text });
-            }
-        }
-    }
-    Ok(found)
+    files(&["src", "webhook"], &["rs"])
 }
 
 /// A page that says by which tests something holds must not outlive them.
 #[test]
 fn tests_that_a_decision_names_exist() -> io::Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let page = fs::read_to_string(root.join("docs/decisions/0042-how-webhooks-hurt.md"))?;
+    let page = fs::read_to_string(root().join("docs/decisions/0042-how-webhooks-hurt.md"))?;
     let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| what happened"));
     let cells: Vec<&str> = rows.filter_map(|row| row.trim_end_matches(" |").rsplit(" | ").next()).collect();
     assert!(cells.len() > 12, "{} rows", cells.len());
-    let mut functions = String::new();
-    let mut folders = ["src", "webhook", "tests"].map(|folder| root.join(folder)).to_vec();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder)? {
-            let path = entry?.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = fs::read_to_string(path)?;
-                functions.extend(text.lines().filter(|line| line.contains("fn ")).map(|line| format!("{line}\n")));
-            }
-        }
-    }
+    let all = files(&["src", "webhook", "tests"], &["rs"])?;
+    let lines = all.iter().flat_map(|source| source.text.lines()).filter(|line| line.contains("fn "));
+    let functions: String = lines.map(|line| format!("{line}\n")).collect();
     let named: BTreeSet<&str> = cells.iter().flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
     let missing: Vec<_> = named.iter().filter(|name| !functions.contains(&format!("fn {name}("))).collect();
     assert!(missing.is_empty(), "no test is called {missing:?}");

@@ -1,0 +1,10 @@
+//! Tests of the structure of the source tree. They build nothing of napkeeper, so that they run first.
+
+#[cfg(test)]
+mod architecture;
+#[cfg(test)]
+mod imports;
+#[cfg(test)]
+mod sources;
+#[cfg(test)]
+mod tree;
