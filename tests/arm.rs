@@ -4,12 +4,12 @@ use jiff::Timestamp;
 use napkeeper_azure::{
     AksCluster, Azure, AzureSettings, Credential, Machines, Token, Wire, WireError, WireRequest, WireResponse,
 };
-use napkeeper_core::cluster::bystander::Bystander;
-use napkeeper_core::cluster::cloud::CloudResource;
-use napkeeper_core::cluster::inventory::{ListFailure, Listing};
-use napkeeper_core::names::ArmId;
+use napkeeper_core::model::azure::bystander::Bystander;
+use napkeeper_core::model::azure::cloud::CloudResource;
+use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
+use napkeeper_core::model::errors::PortError;
+use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::{Effect, Reply};
-use napkeeper_core::ports::PortError;
 use napkeeper_sim::arm::{Conditions, Request, handle};
 use napkeeper_sim::cloud::{Cloud, CloudSettings};
 use napkeeper_sim::world::ArmPort;

@@ -4,7 +4,7 @@
 
 use jiff::SignedDuration;
 use napkeeper_azure::classify;
-use napkeeper_core::names::{ArmId, Region, VmSize};
+use napkeeper_core::model::names::{ArmId, Region, VmSize};
 use napkeeper_sim::arm::refused;
 use napkeeper_sim::cloud::{Quota, Refusal};
 use std::sync::Arc;

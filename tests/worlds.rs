@@ -2,19 +2,19 @@
 
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, instance_types};
-use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::cluster::node::Node;
-use napkeeper_core::cluster::pod::{Labels, Pod, PodOwner, PodPhase, PodShape, Spread};
-use napkeeper_core::cluster::pool::{
+use napkeeper_core::model::amounts::resources::Resources;
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::pod::{Labels, Pod, PodOwner, PodPhase, PodShape, Spread};
+use napkeeper_core::model::cluster::pool::{
     Budget, BudgetNodes, ConsolidationPolicy, Disruption, Limits, NodeClass, NodePool,
 };
-use napkeeper_core::labels;
-use napkeeper_core::names::{
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{
     ArmId, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, Region, Uid,
 };
-use napkeeper_core::requirements::{Operator, Requirements};
-use napkeeper_core::resources::Resources;
-use napkeeper_core::settings::{ClusterIdentity, Settings};
+use napkeeper_core::model::requirements::{Operator, Requirements};
+use napkeeper_core::model::settings::{ClusterIdentity, Settings};
+use napkeeper_core::snapshot::Snapshot;
 use std::sync::Arc;
 
 /// Text that is known to be a good name.
@@ -130,7 +130,7 @@ pub fn waiting_pods(pods: usize, shapes: usize) -> Vec<Arc<Pod>> {
 /// A node of 16 cores and 64 GiB that nobody manages.
 pub fn node(name: &str, zone: u8) -> Node {
     let region = named!(Region, "westeurope");
-    let zone = napkeeper_core::names::Zone::of(&region, zone);
+    let zone = napkeeper_core::model::names::Zone::of(&region, zone);
     let allocatable = Resources { pods: 250, ..Resources::cpu_memory(15_740, 58 << 30) };
     Node {
         name: named!(NodeName, name),

@@ -1,9 +1,9 @@
 //! The basis: by which rules and which facts is judged, and where do the facts come from?
 
 use jiff::Timestamp;
+use napkeeper_core::catalog::live::{Known, PriceSheet, Source, catalog_of};
 use napkeeper_core::catalog::{Catalog, Month, RegionCatalog};
-use napkeeper_core::facts::{Known, PriceSheet, Source, catalog_of};
-use napkeeper_core::names::Region;
+use napkeeper_core::model::names::Region;
 use napkeeper_verdict::{Facts, SchemaError, Verdict};
 use std::sync::Arc;
 

@@ -1,14 +1,16 @@
 //! Defaults: what does a PlacementPolicy write into a pod?
 //!
-//! [`napkeeper_core::placement`] says what; here it becomes a JSON patch that adds and never replaces.
+//! [`napkeeper_core::admission::placement_policy`] says what; here it becomes a JSON patch that adds and never replaces.
 
 use crate::checked::BadPatch;
 use crate::mutate::Subject;
 use json_patch::{PatchOperation, patch_unsafe};
 use napkeeper_api::path::pointer_token;
-use napkeeper_core::cluster::pod::Labels;
-use napkeeper_core::labels;
-use napkeeper_core::placement::{Asked, Change, NONE, PLACED_BY, PLACEMENT, Placement, SpreadDefault, defaults, hash};
+use napkeeper_core::admission::placement_policy::{
+    Asked, Change, NONE, PLACED_BY, PLACEMENT, Placement, SpreadDefault, defaults, hash,
+};
+use napkeeper_core::model::cluster::pod::Labels;
+use napkeeper_core::model::labels;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::slice;

@@ -6,9 +6,9 @@
 use crate::cluster::{counted, finding};
 use crate::review::Request;
 use jiff::Timestamp;
-use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::impact::{Impact, MOST_TRIED};
-use napkeeper_core::names::{NodeClassName, NodePoolName};
+use napkeeper_core::admission::impact::{Impact, MOST_TRIED};
+use napkeeper_core::model::names::{NodeClassName, NodePoolName};
+use napkeeper_core::snapshot::Snapshot;
 use napkeeper_verdict::Finding;
 use napkeeper_verdict::rules::cluster as rules;
 

@@ -2,10 +2,10 @@
 
 use jiff::Timestamp;
 use napkeeper_core::catalog::OfferingKey;
-use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::money::HourlyPrice;
-use napkeeper_core::names::{ClaimName, NodeName, NodePoolName};
+use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::names::{ClaimName, NodeName, NodePoolName};
 use napkeeper_core::scheduling::{Market, Nowhere, Spot, Unavailable, WhyNot};
+use napkeeper_core::snapshot::Snapshot;
 use serde::{Deserialize, Serialize};
 
 /// Annotation on pods: where the pod will probably run. Advisory: kube-scheduler decides.
@@ -138,7 +138,7 @@ pub(crate) fn shorten(text: &str, most: usize) -> String {
 mod tests {
     use super::*;
     use napkeeper_core::catalog::CapacityType;
-    use napkeeper_core::names::{VmSize, Zone};
+    use napkeeper_core::model::names::{VmSize, Zone};
 
     #[test]
     fn a_hint_is_flat_json_that_reads_back() {

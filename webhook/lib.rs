@@ -23,14 +23,6 @@ mod traces;
 mod validate;
 
 #[cfg(test)]
-mod cluster_tests;
-#[cfg(test)]
-mod defaults_tests;
-#[cfg(test)]
-mod mutate_tests;
-#[cfg(test)]
-mod policies_tests;
-#[cfg(test)]
 mod tests;
 
 pub use basis::Basis;

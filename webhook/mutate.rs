@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Pod as WirePod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use napkeeper_api::convert;
 use napkeeper_api::path::pointer_token;
-use napkeeper_core::cluster::pod::{Pod, PodOwner};
+use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;

@@ -6,10 +6,10 @@
 
 use crate::hint::PlacementHint;
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::cluster::pod::{Pod, PodShape};
-use napkeeper_core::names::ObjectKey;
+use napkeeper_core::model::cluster::pod::{Pod, PodShape};
+use napkeeper_core::model::names::ObjectKey;
 use napkeeper_core::scheduling::{Spot, Standing};
+use napkeeper_core::snapshot::Snapshot;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 

@@ -6,8 +6,8 @@
 //! `templates/node.cloud-init.yaml`, which docs/bootstrap.md explains.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use napkeeper_core::cluster::pod::Labels;
-use napkeeper_core::labels::TAINT_UNREGISTERED;
+use napkeeper_core::model::cluster::pod::Labels;
+use napkeeper_core::model::labels::TAINT_UNREGISTERED;
 use napkeeper_core::plan::KubeletSpec;
 use std::fmt;
 use std::net::IpAddr;

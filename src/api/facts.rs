@@ -5,13 +5,13 @@
 //! not spoil the others. Amounts of money are nano-USD per hour.
 
 use jiff::Timestamp;
-use napkeeper_core::catalog::{Arch, EphemeralDisk, Gpu, OfferedSize, SizeFacts};
-use napkeeper_core::facts::{
+use napkeeper_core::catalog::live::{
     Fact, FactKind, Failure, ImageVersion, Known, Listed, Lock, LockLevel, PriceList, Prices, Quota, ReservationRoom,
     SizeListing, SubnetRoom, Usage,
 };
-use napkeeper_core::money::HourlyPrice;
-use napkeeper_core::names::{ArmId, Region, VmSize, Zone};
+use napkeeper_core::catalog::{Arch, EphemeralDisk, Gpu, OfferedSize, SizeFacts};
+use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::names::{ArmId, Region, VmSize, Zone};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -137,7 +137,8 @@ mod tests {
     use crate::karpenter::{NodeClaim, NodePool};
     use crate::record::OrphanRecord;
     use crate::sweep::OrphanSweep;
-    use serde::{Serialize, de::DeserializeOwned};
+    use serde::Serialize;
+    use serde::de::DeserializeOwned;
     use serde_json::{Value, json};
 
     fn round_trip<T: Serialize + DeserializeOwned>(value: &Value) -> Value {

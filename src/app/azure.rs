@@ -4,7 +4,7 @@ use crate::clock::WallClock;
 use anyhow::{Context, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_azure::{AksCluster, AzureCloud, AzureSettings, Credential, Token, on_this_machine};
-use napkeeper_core::settings::{ClusterIdentity, Mode};
+use napkeeper_core::model::settings::{ClusterIdentity, Mode};
 use std::path::PathBuf;
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 //! file has the same time.
 
 use jiff::Timestamp;
-use napkeeper_core::clock::{Clock, Shift};
+use napkeeper_core::engine::clock::{Clock, Shift};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};

@@ -2,11 +2,11 @@
 
 use jiff::Timestamp;
 use napkeeper_azure::Azure;
-use napkeeper_core::clock::Clock;
-use napkeeper_core::cluster::bystander::Bystander;
-use napkeeper_core::cluster::cloud::CloudResource;
-use napkeeper_core::cluster::inventory::{Inventory, ListFailure, Listing};
-use napkeeper_core::names::ArmId;
+use napkeeper_core::engine::clock::Clock;
+use napkeeper_core::model::azure::bystander::Bystander;
+use napkeeper_core::model::azure::cloud::CloudResource;
+use napkeeper_core::model::azure::inventory::{Inventory, ListFailure, Listing};
+use napkeeper_core::model::names::ArmId;
 use napkeeper_kube::list;
 use std::sync::Arc;
 

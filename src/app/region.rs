@@ -1,7 +1,7 @@
 //! Which region is meant, and does the catalogue have it?
 
 use napkeeper_core::catalog::Catalog;
-use napkeeper_core::names::Region;
+use napkeeper_core::model::names::Region;
 
 /// A region that the catalogue has.
 ///

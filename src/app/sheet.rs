@@ -3,7 +3,7 @@
 use crate::controller::settings;
 use anyhow::{Context, bail};
 use napkeeper_api::config::{self, Cluster};
-use napkeeper_core::facts::{PriceSheet, SheetLine, SheetProblem};
+use napkeeper_core::catalog::live::{PriceSheet, SheetLine, SheetProblem};
 use std::path::Path;
 
 /// The price sheet of a cluster, whose file is named from the folder of `napkeeper.yaml`; one that changes nothing where

@@ -7,7 +7,7 @@ use crate::meaning::{meaning, quota};
 use crate::wire::WireResponse;
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::ports::{CloudError, CloudErrorCode};
+use napkeeper_core::model::errors::{CloudError, CloudErrorCode};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::Arc;

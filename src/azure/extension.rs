@@ -5,9 +5,9 @@
 
 use crate::azure::Azure;
 use crate::wire::Method;
-use napkeeper_core::names::ArmId;
+use napkeeper_core::model::errors::CloudError;
+use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::Reply;
-use napkeeper_core::ports::CloudError;
 use serde_json::json;
 
 /// Name of the extension by which AKS counts Linux nodes.

@@ -12,10 +12,10 @@ use crate::transport::Ask;
 use crate::wire::Method;
 use crate::write::zone_number;
 use napkeeper_core::catalog::CapacityType;
-use napkeeper_core::labels;
-use napkeeper_core::names::ArmId;
+use napkeeper_core::model::errors::{CloudError, CloudErrorCode};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::{MachineCall, MachineSpec, Reply};
-use napkeeper_core::ports::{CloudError, CloudErrorCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

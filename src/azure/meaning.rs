@@ -4,7 +4,7 @@
 //! kind of quota and `InvalidParameter` for whatever is wrong with a VM. Codes and texts are those of Azure's public
 //! documentation; `fixtures/errors.json` has a body of each family with the page that documents it.
 
-use napkeeper_core::ports::{CloudErrorCode, QuotaTold};
+use napkeeper_core::model::errors::{CloudErrorCode, QuotaTold};
 
 /// Codes that mean one thing whatever the text says.
 const BY_CODE: [(&str, CloudErrorCode); 56] = [

@@ -4,10 +4,10 @@
 
 use crate::nic::Reference;
 use crate::read;
-use napkeeper_core::cluster::bystander::{Bystander, Role};
-use napkeeper_core::cluster::cloud::Tags;
-use napkeeper_core::names::ArmId;
-use napkeeper_core::ports::CloudError;
+use napkeeper_core::model::azure::bystander::{Bystander, Role};
+use napkeeper_core::model::azure::cloud::Tags;
+use napkeeper_core::model::errors::CloudError;
+use napkeeper_core::model::names::ArmId;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -3,8 +3,8 @@
 //! The ARM crates that are used do not know this provider; these are the few properties that matter here.
 
 use crate::settings::Machines;
-use napkeeper_core::cluster::cloud::Tags;
-use napkeeper_core::names::Region;
+use napkeeper_core::model::azure::cloud::Tags;
+use napkeeper_core::model::names::Region;
 use napkeeper_core::plan::NicSpec;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -5,8 +5,8 @@
 
 use crate::error::{of_operation, unavailable, with_correlation};
 use crate::wire::WireResponse;
+use napkeeper_core::model::errors::{CloudError, CloudErrorCode, OperationId};
 use napkeeper_core::plan::Reply;
-use napkeeper_core::ports::{CloudError, CloudErrorCode, OperationId};
 use serde_json::Value;
 use std::sync::Arc;
 

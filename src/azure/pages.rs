@@ -3,7 +3,7 @@
 use crate::azure::{Azure, parsed};
 use crate::error::unavailable;
 use crate::wire::Method;
-use napkeeper_core::ports::CloudError;
+use napkeeper_core::model::errors::CloudError;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 

@@ -1,8 +1,8 @@
 //! Places: what does a resource id say about where its resource is?
 
 use crate::error::invalid;
-use napkeeper_core::names::ArmId;
-use napkeeper_core::ports::CloudError;
+use napkeeper_core::model::errors::CloudError;
+use napkeeper_core::model::names::ArmId;
 
 /// Types of resource that are read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

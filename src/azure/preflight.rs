@@ -7,9 +7,9 @@ use crate::azure::{Azure, parsed};
 use crate::error::{of_response, outer_code, unavailable, with_correlation};
 use crate::pages::List;
 use crate::wire::Method;
-use napkeeper_core::facts::Lock;
-use napkeeper_core::names::ArmId;
-use napkeeper_core::ports::CloudError;
+use napkeeper_core::catalog::live::Lock;
+use napkeeper_core::model::errors::CloudError;
+use napkeeper_core::model::names::ArmId;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! Settings: where does the adapter work, and what goes into every VM?
 
 use crate::bystanders::AksCluster;
-use napkeeper_core::names::{ArmId, Region};
+use napkeeper_core::model::names::{ArmId, Region};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;

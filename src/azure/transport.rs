@@ -20,7 +20,7 @@ use azure_core::error::ErrorKind;
 use azure_core::headers::{HeaderName, HeaderValue, Headers};
 use azure_core::{Body, BytesStream, HttpClient, Request, Response, StatusCode, Url};
 use jiff::SignedDuration;
-use napkeeper_core::ports::{CloudError, CloudErrorCode};
+use napkeeper_core::model::errors::{CloudError, CloudErrorCode};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::sync::Arc;

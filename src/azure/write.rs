@@ -6,9 +6,9 @@ use azure_mgmt_compute::package_2024_07_01::models;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use models::network_interface_reference_properties::DeleteOption as NicDeleteOption;
 use napkeeper_core::catalog::CapacityType;
-use napkeeper_core::names::{ArmId, Region, Zone};
+use napkeeper_core::model::errors::CloudError;
+use napkeeper_core::model::names::{ArmId, Region, Zone};
 use napkeeper_core::plan::{Security, VmSpec};
-use napkeeper_core::ports::CloudError;
 use serde_json::json;
 
 /// The body that creates a VM. Its NIC and OS disk are deleted with it.
@@ -143,8 +143,8 @@ mod tests {
     use super::*;
     use crate::nic;
     use napkeeper_core::catalog::OfferingKey;
-    use napkeeper_core::cluster::cloud::Tags;
-    use napkeeper_core::names::{ClaimName, VmSize};
+    use napkeeper_core::model::azure::cloud::Tags;
+    use napkeeper_core::model::names::{ClaimName, VmSize};
     use napkeeper_core::plan::{KubeletSpec, NicSpec};
     use serde_json::Value;
     use std::sync::Arc;

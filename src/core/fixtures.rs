@@ -1,24 +1,24 @@
 //! A small cluster for tests: a dozen sizes in three zones, and what one needs to fill it.
 
+use crate::catalog::live::{Fact, ReservationRoom, SubnetRoom, Surroundings};
 use crate::catalog::{
     CapacityType, Catalog, InstanceTypeOptions, InstanceTypes, OfferingKey, instance_types, reserved_price,
     with_reserved,
 };
-use crate::cluster::Snapshot;
-use crate::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
-use crate::cluster::naming::resource_ids;
-use crate::cluster::node::Node;
-use crate::cluster::pod::{Labels, Pod, PodOwner, PodPhase, PodShape, Spread};
-use crate::cluster::pool::{Budget, BudgetNodes, ConsolidationPolicy, Disruption, Limits, NodeClass, NodePool};
-use crate::facts::{Fact, ReservationRoom, SubnetRoom, Surroundings};
-use crate::labels;
-use crate::names::{
+use crate::model::amounts::resources::Resources;
+use crate::model::azure::naming::resource_ids;
+use crate::model::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
+use crate::model::cluster::node::Node;
+use crate::model::cluster::pod::{Labels, Pod, PodOwner, PodPhase, PodShape, Spread};
+use crate::model::cluster::pool::{Budget, BudgetNodes, ConsolidationPolicy, Disruption, Limits, NodeClass, NodePool};
+use crate::model::labels;
+use crate::model::names::{
     ArmId, ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId, Region, Uid,
     VmSize, Zone,
 };
-use crate::requirements::{Operator, Requirements};
-use crate::resources::Resources;
-use crate::settings::{ClusterIdentity, Settings};
+use crate::model::requirements::{Operator, Requirements};
+use crate::model::settings::{ClusterIdentity, Settings};
+use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 use std::sync::{Arc, LazyLock};
 
@@ -218,7 +218,7 @@ pub(crate) fn offering(size: &str, zone_number: u8, capacity_type: CapacityType)
 
 /// The group of reservations that [`reserve`] gives the class.
 pub(crate) fn reservation_group() -> ArmId {
-    ArmId::new(format!("/subscriptions/s/resourceGroups/r/providers/{}/paid", crate::facts::GROUPS)).unwrap()
+    ArmId::new(format!("/subscriptions/s/resourceGroups/r/providers/{}/paid", crate::catalog::live::GROUPS)).unwrap()
 }
 
 /// Lets the class have reserved capacity: size, zone, VMs used and VMs reserved.

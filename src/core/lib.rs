@@ -1,41 +1,35 @@
-//! The domain of napkeeper: which nodes should exist, what belongs to nobody, and why?
+//! The domain of napkeeper, as pure functions: which nodes should exist, and which Azure resources have no owner.
 //!
-//! Everything here is a pure function of its arguments. Time, chance and ids come in as arguments; there is no I/O,
-//! no clock and no async. [`cluster::Snapshot`] is what is known, [`plan::Plan`] is what is decided.
+//! Time, randomness and ids come in as arguments; there is no I/O, no clock and no async. A folder imports only folders
+//! that come before it here:
+//!
+//! | folder | what it has |
+//! |---|---|
+//! | [`model`] | objects of Kubernetes and Azure, amounts, names, requirements, settings |
+//! | [`catalog`] | VM sizes with zones and prices, and what Azure said of them |
+//! | [`snapshot`] | everything that is known at one moment, with indexes |
+//! | [`scheduling`] | which pods run on which nodes, and which new nodes they need |
+//! | [`admission`] | placement defaults, and what a write or a delete would change |
+//! | [`plan`] | commands with their preconditions: the output of every decider |
+//! | [`provisioning`] | NodeClaims for pods that cannot be scheduled, and for CapacityBuffers |
+//! | [`lifecycle`] | launch, registration, initialization and termination of a NodeClaim |
+//! | [`disruption`] | consolidation, drift and expiration within budgets |
+//! | [`static_capacity`] | NodePools with a fixed number of nodes |
+//! | [`orphans`] | resources without an owner, the proof of it, and their deletion |
+//! | [`engine`] | one pass over all deciders, and the execution of their plans |
 
-mod ahead;
+pub mod admission;
 pub mod catalog;
-pub mod certificates;
-pub mod clock;
-pub mod cluster;
-pub mod controller;
-pub mod cushion;
-pub mod decide;
 pub mod disruption;
-pub mod executor;
-pub mod facts;
+pub mod engine;
+pub mod lifecycle;
+pub mod model;
+pub mod orphans;
+pub mod plan;
+pub mod provisioning;
+pub mod scheduling;
+pub mod snapshot;
+pub mod static_capacity;
+
 #[cfg(test)]
 pub(crate) mod fixtures;
-pub mod fleets;
-pub mod hash;
-pub mod hindrances;
-pub mod impact;
-mod jitter;
-pub mod labels;
-mod lanes;
-pub mod leadership;
-pub mod lifecycle;
-pub mod money;
-pub mod names;
-pub mod orphans;
-pub mod placement;
-pub mod plan;
-pub mod ports;
-pub mod provisioning;
-pub mod quantity;
-pub mod requirements;
-pub mod resources;
-pub mod schedule;
-pub mod scheduling;
-pub mod settings;
-pub mod suggest;

@@ -3,7 +3,7 @@
 //! The domain knows a handful of errors; what the server said goes to the log, where people look for it.
 
 use kube::core::Status;
-use napkeeper_core::ports::ClusterError;
+use napkeeper_core::model::errors::ClusterError;
 use std::error::Error as _;
 use std::future::Future;
 use std::time::Duration;

@@ -10,7 +10,7 @@ use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use napkeeper_core::ports::ClusterError;
+use napkeeper_core::model::errors::ClusterError;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use kube::api::{Patch, PatchParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 use napkeeper_api::facts::{FACTS_CONFIG_MAP, Published};
-use napkeeper_core::ports::{ClusterError, PortError};
+use napkeeper_core::model::errors::{ClusterError, PortError};
 use serde_json::json;
 use tokio::sync::watch;
 

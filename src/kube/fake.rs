@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
-use napkeeper_core::clock::Clock;
+use napkeeper_core::engine::clock::Clock;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -6,8 +6,9 @@
 use crate::lease::LeaseHandle;
 use crate::pause::read_pause;
 use kube::Client;
-use napkeeper_core::plan::{Effect, Pause, Switch};
-use napkeeper_core::ports::PortError;
+use napkeeper_core::model::errors::PortError;
+use napkeeper_core::model::settings::{Pause, Switch};
+use napkeeper_core::plan::Effect;
 use std::fmt;
 use std::time::Duration;
 use tokio::sync::watch;

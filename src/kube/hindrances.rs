@@ -8,8 +8,8 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
 use napkeeper_api::azure::AKSNodeClass;
 use napkeeper_api::convert::disruption_budget;
-use napkeeper_core::hindrances::{Hindrances, NotReady, SpentBudget};
-use napkeeper_core::names::{Namespace, NodeClassName};
+use napkeeper_core::admission::blockers::{Hindrances, NotReady, SpentBudget};
+use napkeeper_core::model::names::{Namespace, NodeClassName};
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ fn unready(object: &AKSNodeClass) -> Option<Unready> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use napkeeper_core::cluster::pod::Labels;
+    use napkeeper_core::model::cluster::pod::Labels;
     use serde_json::{Value, json};
 
     fn budget(allowed: Value) -> PodDisruptionBudget {

@@ -10,10 +10,10 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
 use kube::{Api, Client};
-use napkeeper_core::leadership::{
+use napkeeper_core::engine::leadership::{
     Candidate, Decision, LEASE_DURATION, LeaseRecord, RENEW_DEADLINE, RETRY_PERIOD, remaining,
 };
-use napkeeper_core::ports::ClusterError;
+use napkeeper_core::model::errors::ClusterError;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Adapter to Kubernetes: which objects does the cluster hold, and how are ours written?
 //!
-//! [`watch`] feeds a [`napkeeper_core::cluster::Snapshot`], [`list`] reads past that cache; both turn the times that the
-//! API server stamped into ours ([`napkeeper_core::clock`]). [`Writer`] performs what the executor asks for. It decides
+//! [`watch`] feeds a [`napkeeper_core::snapshot::Snapshot`], [`list`] reads past that cache; both turn the times that the
+//! API server stamped into ours ([`napkeeper_core::engine::clock`]). [`Writer`] performs what the executor asks for. It decides
 //! nothing.
 
 mod buffers;

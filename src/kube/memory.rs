@@ -5,9 +5,9 @@ use kube::{Client, Resource};
 use napkeeper_api::convert::{self, Violations};
 use napkeeper_api::record::{OrphanRecord, OrphanRecordSpec};
 use napkeeper_api::sweep::OrphanSweep;
-use napkeeper_core::cluster::inventory::ListFailure;
-use napkeeper_core::cluster::record::Records;
-use napkeeper_core::cluster::sweep::Sweep;
+use napkeeper_core::model::azure::inventory::ListFailure;
+use napkeeper_core::model::orphans::record::Records;
+use napkeeper_core::model::orphans::sweep::Sweep;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 

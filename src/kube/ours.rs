@@ -5,10 +5,10 @@
 use k8s_openapi::api::core::v1 as wire;
 use napkeeper_api::convert::{self, Violations};
 use napkeeper_api::karpenter::NodeClaim;
-use napkeeper_core::clock::Clock;
-use napkeeper_core::cluster::claim::Claim;
-use napkeeper_core::cluster::node::Node;
-use napkeeper_core::cluster::pod::Pod;
+use napkeeper_core::engine::clock::Clock;
+use napkeeper_core::model::cluster::claim::Claim;
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::pod::Pod;
 use std::sync::Arc;
 
 /// A pod in our time, opaque where it cannot be understood, and what is wrong with it.

@@ -5,7 +5,7 @@
 use crate::error::{What, call};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client};
-use napkeeper_core::ports::ClusterError;
+use napkeeper_core::model::errors::ClusterError;
 
 /// Definitions that whoever runs Karpenter installs.
 const DEFINITIONS: [&str; 3] =

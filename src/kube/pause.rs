@@ -6,8 +6,8 @@
 use crate::error::{What, call};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
-use napkeeper_core::plan::{Pause, Switch};
-use napkeeper_core::ports::PortError;
+use napkeeper_core::model::errors::PortError;
+use napkeeper_core::model::settings::{Pause, Switch};
 
 /// Name of the ConfigMap.
 pub const PAUSE_CONFIG_MAP: &str = "napkeeper-pause";

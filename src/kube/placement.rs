@@ -7,7 +7,7 @@ use kube::core::PartialObjectMeta;
 use kube::{Client, ResourceExt};
 use napkeeper_api::convert::placement_policy;
 use napkeeper_api::placement::PlacementPolicy;
-use napkeeper_core::placement::{NamespaceFacts, PLACEMENT, Placement, Policy};
+use napkeeper_core::admission::placement_policy::{NamespaceFacts, PLACEMENT, Placement, Policy};
 use std::pin::pin;
 use std::sync::Arc;
 use tokio::sync::watch;

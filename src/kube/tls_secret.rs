@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{GetParams, Patch, PatchParams, PostParams};
 use kube::core::{ClusterResourceScope, Request, Resource};
 use kube::{Api, Client};
-use napkeeper_core::ports::ClusterError;
+use napkeeper_core::model::errors::ClusterError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;

@@ -19,6 +19,7 @@ mod limits;
 pub mod logs;
 pub mod metrics;
 mod port;
+pub mod rotation;
 mod run;
 mod server;
 mod stage;
@@ -26,8 +27,6 @@ mod stream;
 mod tls;
 mod x509;
 
-#[cfg(test)]
-mod hostile_tests;
 #[cfg(test)]
 mod tests;
 

@@ -9,14 +9,13 @@ use socket2::{Domain, Protocol, Socket, Type};
 #[cfg(target_os = "linux")]
 use socket2::{SockFilter, SockRef};
 use std::collections::VecDeque;
-use std::fmt;
 use std::future::{Future, ready};
-use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use std::{fmt, io};
 use tokio::net::TcpStream;
 
 /// Callers that may wait to be accepted; the kernel may allow less.

@@ -4,11 +4,10 @@ use crate::lifecycle::Lifecycle;
 use crate::stage::Stage;
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::fmt;
 use std::future::Future;
-use std::io;
 use std::pin::Pin;
 use std::time::Duration;
+use std::{fmt, io};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{Id, JoinError, JoinSet};
 

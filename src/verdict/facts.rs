@@ -2,9 +2,9 @@
 
 use crate::semantic::Kinds;
 use jiff::Timestamp;
+use napkeeper_core::catalog::live::PriceSheet;
 use napkeeper_core::catalog::{Catalog, CatalogError, InstanceTypeOptions, RegionCatalog, Supplies};
-use napkeeper_core::facts::PriceSheet;
-use napkeeper_core::names::Region;
+use napkeeper_core::model::names::Region;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};

@@ -4,12 +4,10 @@
 //! an input of thousands of objects takes the memory of a few.
 
 use crate::finding::{Finding, Issue};
-use crate::parallel;
-use crate::remarks;
 use crate::rules::structure as rules;
 use crate::semantic::{self, Digest, Place, Render};
 use crate::verdict::{Report, Verdict};
-use crate::written;
+use crate::{parallel, remarks, written};
 use napkeeper_api::manifests::{Object, Source};
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::{Chunk, Document, Problem, ProblemKind};

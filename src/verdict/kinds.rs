@@ -6,7 +6,7 @@ use crate::migrate;
 use crate::natives::{self, Native};
 use crate::rules::structure as rules;
 use napkeeper_api::path::Path;
-use napkeeper_core::suggest::nearest;
+use napkeeper_core::model::support::spelling::nearest;
 use serde_json::Value;
 
 /// A kind of ours without a schema here: the scenarios of `simulate`, which reads them strictly by itself.

@@ -15,7 +15,7 @@ use napkeeper_api::config;
 use napkeeper_api::manifests::{Object, items, object};
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::Document;
-use napkeeper_core::names::{NodePoolName, ObjectName};
+use napkeeper_core::model::names::{NodePoolName, ObjectName};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;

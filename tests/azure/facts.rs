@@ -2,16 +2,16 @@
 
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_azure::{Azure, AzureSettings, RetailPrices};
-use napkeeper_core::catalog::{CapacityType, Catalog, OfferingKey, RegionCatalog};
-use napkeeper_core::cluster::cloud::{Detail, Tags};
-use napkeeper_core::facts::{Fact, Usage};
-use napkeeper_core::facts::{
-    ImageDefinition, Known, LockLevel, PriceSheet, Quota, ReservationRoom, SizeListing, catalog_of, price_list,
+use napkeeper_core::catalog::live::{
+    Fact, ImageDefinition, Known, LockLevel, PriceSheet, Quota, ReservationRoom, SizeListing, Usage, catalog_of,
+    price_list,
 };
-use napkeeper_core::names::{ArmId, ClaimName, Region, VmSize, Zone};
+use napkeeper_core::catalog::{CapacityType, Catalog, OfferingKey, RegionCatalog};
+use napkeeper_core::model::azure::cloud::{Detail, Tags};
+use napkeeper_core::model::errors::CloudErrorCode;
+use napkeeper_core::model::names::{ArmId, ClaimName, Region, VmSize, Zone};
+use napkeeper_core::model::settings::ClusterIdentity;
 use napkeeper_core::plan::{Effect, KubeletSpec, NicSpec, Reply, VmSpec};
-use napkeeper_core::ports::CloudErrorCode;
-use napkeeper_core::settings::ClusterIdentity;
 use napkeeper_sim::cloud::{Cloud, CloudSettings, ListingFault};
 use napkeeper_tests::arm::{self, InProcess};
 use std::sync::Arc;

@@ -3,13 +3,13 @@
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_azure::{AksCluster, Azure, AzureSettings};
 use napkeeper_core::catalog::{CapacityType, Catalog, OfferingKey};
-use napkeeper_core::cluster::bystander::{Bystander, Role};
-use napkeeper_core::cluster::cloud::{CloudResource, Detail, ProvisioningState, ResourceKind, Tags};
-use napkeeper_core::cluster::pod::Labels;
-use napkeeper_core::labels;
-use napkeeper_core::names::{ArmId, ClaimName, ObjectName, Region, VmSize, Zone};
+use napkeeper_core::model::azure::bystander::{Bystander, Role};
+use napkeeper_core::model::azure::cloud::{CloudResource, Detail, ProvisioningState, ResourceKind, Tags};
+use napkeeper_core::model::cluster::pod::Labels;
+use napkeeper_core::model::errors::{CloudErrorCode, OperationId, PortError};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{ArmId, ClaimName, ObjectName, Region, VmSize, Zone};
 use napkeeper_core::plan::{Effect, KubeletSpec, MachineCall, MachineSpec, NicSpec, Reply, VmSpec};
-use napkeeper_core::ports::{CloudErrorCode, OperationId, PortError};
 use napkeeper_sim::cloud::{
     Cloud, CloudSettings, DiskDraft, Failing, Lag, Lasting, ListedKind, ListingFault, Policy, Shortage, Timings,
 };
@@ -115,7 +115,7 @@ impl Twins {
         });
     }
 
-    fn list(&mut self) -> Result<Vec<Arc<CloudResource>>, napkeeper_core::cluster::inventory::ListFailure> {
+    fn list(&mut self) -> Result<Vec<Arc<CloudResource>>, napkeeper_core::model::azure::inventory::ListFailure> {
         let direct = self.direct.list(self.now);
         let through = plain(self.runtime.block_on(self.azure.list()));
         assert_eq!(shown(&direct), shown(&through));

@@ -8,13 +8,13 @@
 
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::Catalog;
-use napkeeper_core::cluster::bystander::Bystander;
-use napkeeper_core::cluster::cloud::CloudResource;
-use napkeeper_core::cluster::inventory::{ListFailure, Listing};
-use napkeeper_core::names::ArmId;
-use napkeeper_core::orphans::Law;
+use napkeeper_core::model::azure::bystander::Bystander;
+use napkeeper_core::model::azure::cloud::CloudResource;
+use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
+use napkeeper_core::model::errors::PortError;
+use napkeeper_core::model::names::ArmId;
+use napkeeper_core::model::settings::Law;
 use napkeeper_core::plan::{Effect, Reply};
-use napkeeper_core::ports::PortError;
 use napkeeper_sim::chance::Chance;
 use napkeeper_sim::cloud::{Cloud, Failing, Faults, Lag, Lasting, ListedKind, ListingFault, Policy, Throttling};
 use napkeeper_sim::fuzz;

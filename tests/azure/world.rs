@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use napkeeper_api::manifests;
 use napkeeper_core::catalog::Catalog;
-use napkeeper_core::orphans::Law;
+use napkeeper_core::model::settings::Law;
 use napkeeper_sim::fuzz;
 use napkeeper_sim::scenario::{self, Manifests, Scenario, is_scenario};
 use napkeeper_sim::world::World;

@@ -13,14 +13,13 @@ mod pki;
 mod ports;
 mod process;
 
-pub use binaries::{Binaries, kubeconform, napkeeper_binary, upstream_crds};
-pub use pki::Identity;
-pub use process::{Process, Program, word};
-
 use anyhow::{Context, Result, bail};
+pub use binaries::{Binaries, kubeconform, napkeeper_binary, upstream_crds};
 use flags::Layout;
 use kubeconfig::Credential;
+pub use pki::Identity;
 use pki::Pki;
+pub use process::{Process, Program, word};
 use serde_json::Value;
 use std::fmt;
 use std::path::{Path, PathBuf};

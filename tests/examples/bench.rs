@@ -4,7 +4,7 @@
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
 use jiff::SignedDuration;
-use napkeeper_core::decide::{Memory, decide};
+use napkeeper_core::engine::decide::{Memory, decide};
 use napkeeper_core::scheduling::{Input, MOST_NEW_NODES, Market, Unavailable, schedule};
 use napkeeper_tests::worlds;
 use std::collections::{BTreeMap, BTreeSet};

@@ -10,12 +10,10 @@ use napkeeper_api::crds;
 use napkeeper_tests::control_plane::{kubeconform, napkeeper_binary};
 use napkeeper_tests::pools;
 use serde_json::{Value, json};
-use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fmt, fs, thread};
 
 const POOLS: usize = 5_000;
 const RUNS: usize = 7;

@@ -24,8 +24,6 @@ mod selector;
 #[cfg(test)]
 mod tests;
 mod volumes;
-#[cfg(test)]
-mod volumes_tests;
 
 use counters::Counters;
 use defaults::Defaults;

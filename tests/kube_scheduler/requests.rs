@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Wire;
-use napkeeper_core::quantity::Quantity;
+use napkeeper_core::model::amounts::quantity::Quantity;
 use std::collections::BTreeMap;
 
 /// What scoring takes a container for that asks for no CPU, in thousandths of a core.

@@ -38,7 +38,7 @@ mod writer;
 
 use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
-use napkeeper_core::clock::Clock;
+use napkeeper_core::engine::clock::Clock;
 use napkeeper_tests::lab::repository;
 use std::net::{IpAddr, UdpSocket};
 use std::time::{Duration, Instant};

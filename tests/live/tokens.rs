@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client};
 use napkeeper_api::bootstrap::{Join, JoinToken, write_joining};
-use napkeeper_core::names::Uid;
+use napkeeper_core::model::names::Uid;
 use napkeeper_core::plan::KubeletSpec;
 use napkeeper_kube::JoinTokens;
 use napkeeper_tests::control_plane::{ControlPlane, Mode};

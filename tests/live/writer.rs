@@ -13,21 +13,21 @@ use napkeeper_api::karpenter::{NodeClaim, NodePool};
 use napkeeper_api::record::OrphanRecord;
 use napkeeper_api::sweep::OrphanSweep;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
-use napkeeper_core::cluster::claim::{Claim, ClaimRef, ClaimSpec, LaunchIntent, PlannedOffering};
-use napkeeper_core::cluster::cloud::ResourceKind;
-use napkeeper_core::cluster::pod::{Labels, Taint, TaintEffect};
-use napkeeper_core::cluster::record::Sighting;
-use napkeeper_core::labels;
-use napkeeper_core::money::HourlyPrice;
-use napkeeper_core::names::{
+use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::amounts::resources::Resources;
+use napkeeper_core::model::azure::cloud::ResourceKind;
+use napkeeper_core::model::cluster::claim::{Claim, ClaimRef, ClaimSpec, LaunchIntent, PlannedOffering};
+use napkeeper_core::model::cluster::pod::{Labels, Taint, TaintEffect};
+use napkeeper_core::model::errors::{ClusterError, PortError};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{
     ArmId, ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId, Uid, VmSize,
     Zone,
 };
-use napkeeper_core::orphans::{Finding, Refusal, Standing};
+use napkeeper_core::model::orphans::finding::{Finding, Refusal, Standing};
+use napkeeper_core::model::orphans::record::Sighting;
+use napkeeper_core::model::requirements::Requirements;
 use napkeeper_core::plan::{ClaimDraft, ClaimStep, Effect, NodeStep, RecordChange, Reply, SweepReport, Total};
-use napkeeper_core::ports::{ClusterError, PortError};
-use napkeeper_core::requirements::Requirements;
-use napkeeper_core::resources::Resources;
 use napkeeper_kube::Writer;
 use napkeeper_tests::control_plane::{ControlPlane, Mode};
 use serde_json::{Value, json};

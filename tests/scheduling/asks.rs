@@ -1,6 +1,6 @@
 //! Asks: what may pods ask for beside room? Each draw adds one thing to a pod's spec, as the wire has it.
 
-use napkeeper_core::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, SKU_CPU, SKU_FAMILY, SKU_GPU_COUNT, ZONE};
+use napkeeper_core::model::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, SKU_CPU, SKU_FAMILY, SKU_GPU_COUNT, ZONE};
 use napkeeper_sim::chance::Chance;
 use serde_json::{Value, json};
 

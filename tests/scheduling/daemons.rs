@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use napkeeper_core::labels::{ARCH, SKU_FAMILY};
+use napkeeper_core::model::labels::{ARCH, SKU_FAMILY};
 use napkeeper_sim::chance::Chance;
 use serde_json::{Value, json};
 

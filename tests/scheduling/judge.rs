@@ -11,7 +11,7 @@ use super::workload::{WAITING, Workload};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use napkeeper_core::labels::{CAPACITY_TYPE, ZONE};
+use napkeeper_core::model::labels::{CAPACITY_TYPE, ZONE};
 use napkeeper_tests::kube_scheduler::Cluster;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

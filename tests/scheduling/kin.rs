@@ -7,7 +7,7 @@ use super::storage::wire;
 use anyhow::Result;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Pod, Service};
-use napkeeper_core::labels::{HOSTNAME, ZONE};
+use napkeeper_core::model::labels::{HOSTNAME, ZONE};
 use napkeeper_sim::chance::Chance;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

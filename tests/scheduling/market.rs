@@ -7,15 +7,15 @@ use k8s_openapi::api::core::v1::Node as WireNode;
 use napkeeper_core::catalog::{
     Catalog, InstanceType, InstanceTypeOptions, InstanceTypes, Offering, OfferingKey, instance_types, node_labels,
 };
-use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::cluster::pod::{Taint, TaintEffect};
-use napkeeper_core::cluster::pool::{NodeClass, NodePool};
-use napkeeper_core::labels::{
+use napkeeper_core::model::amounts::resources::Resources;
+use napkeeper_core::model::cluster::pod::{Taint, TaintEffect};
+use napkeeper_core::model::cluster::pool::{NodeClass, NodePool};
+use napkeeper_core::model::labels::{
     CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODECLASS, NODEPOOL, SKU_CPU, SKU_FAMILY, SKU_GPU_MANUFACTURER, ZONE,
 };
-use napkeeper_core::names::Region;
-use napkeeper_core::requirements::Operator;
-use napkeeper_core::resources::Resources;
+use napkeeper_core::model::names::Region;
+use napkeeper_core::model::requirements::Operator;
+use napkeeper_core::snapshot::Snapshot;
 use napkeeper_sim::chance::Chance;
 use napkeeper_tests::worlds;
 use serde_json::{Map, Value, json};

@@ -29,17 +29,16 @@ mod stage;
 mod storage;
 mod workload;
 
+use anyhow::{Context, Result};
 pub(crate) use asks::{SANDBOXED, URGENT, USEFUL, overhead};
+use emulated::Emulated;
 pub(crate) use judge::{Tally, judge};
 pub(crate) use kin::{Kin, profiles};
 pub(crate) use stage::{Namespaces, Stage, Verdict};
-pub(crate) use storage::{Storage, binding, claims_of, classes, is_ephemeral, made, zone_of};
-pub(crate) use workload::{Workload, namespaces};
-
-use anyhow::{Context, Result};
-use emulated::Emulated;
 use std::ops::Range;
 use std::time::Instant;
+pub(crate) use storage::{Storage, binding, claims_of, classes, is_ephemeral, made, zone_of};
+pub(crate) use workload::{Workload, namespaces};
 
 /// Workloads of a plain run.
 const FEW: u64 = 100;

@@ -8,7 +8,7 @@ use super::stage::Namespaces;
 use super::storage::Storage;
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{Node as WireNode, Pod as WirePod};
-use napkeeper_core::labels::{HOSTNAME, ZONE};
+use napkeeper_core::model::labels::{HOSTNAME, ZONE};
 use napkeeper_sim::chance::Chance;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -298,7 +298,7 @@ fn a_wrong_arrow_is_named() {
         ("napkeeper-core", "napkeeper-tests", DependencyKind::Development),
     ] {
         let [sentence] = &wrong_arrows(&members, &[arrow(from, to, kind)])[..] else {
-            panic!("the arrow from {from} to {to} ({kind}) must be refused, once");
+            panic!("the arrow from {from} to {to} ({kind:?}) must be refused, once");
         };
         assert!(sentence.starts_with(&format!("{from} uses {to}")), "{sentence}");
     }

@@ -4,11 +4,14 @@
 
 use crate::tree::{Source, files, product, root};
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
+use std::path::Path;
+use std::{fs, io};
 
 /// Most lines of a file before its tests.
 const LONGEST_FILE: usize = 400;
+
+/// Tests of core take the generator of large clusters from its example, which cannot see what is compiled for tests.
+const SHARED_GENERATOR: &str = "src/core/orphans/tests/scale.rs";
 
 /// Words that are not written, where, and why.
 const BANNED: &[(&str, &str, &str)] = &[
@@ -29,6 +32,25 @@ fn too_long(sources: &[Source]) -> Vec<String> {
             format!("{path} has {lines} lines before its tests, more than {LONGEST_FILE}: split it by what it does")
         })
         .collect()
+}
+
+/// A sentence for each module whose place is not the usual one.
+fn misplaced(sources: &[Source]) -> Vec<String> {
+    let paths: BTreeSet<_> = sources.iter().map(|source| source.path.clone()).collect();
+    let mut wrong = Vec::new();
+    for Source { path, text } in sources {
+        let folder = path.with_extension("");
+        if paths.iter().any(|other| other.starts_with(&folder) && other != path) {
+            wrong.push(format!("{}: a module with files of its own is {}/mod.rs", path.display(), folder.display()));
+        }
+        if folder.file_name().is_some_and(|name| name.to_string_lossy().ends_with("_tests")) {
+            wrong.push(format!("{}: tests of a module are in tests.rs or tests/ of its folder", path.display()));
+        }
+        if text.lines().any(|line| line.trim_start().starts_with("#[path")) && path != Path::new(SHARED_GENERATOR) {
+            wrong.push(format!("{}: a module is where its name says, without #[path]", path.display()));
+        }
+    }
+    wrong
 }
 
 /// A sentence for each banned word outside comments.
@@ -76,6 +98,28 @@ fn no_file_is_too_long() -> io::Result<()> {
     let wrong = too_long(&sources);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
+}
+
+#[test]
+fn modules_are_where_their_names_say() -> io::Result<()> {
+    let wrong = misplaced(&files(&["src", "webhook", "tests"], &["rs"])?);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn a_module_elsewhere_is_named() {
+    let wrong = misplaced(&[
+        Source::new("src/core/plan.rs", "mod step;\n"),
+        Source::new("src/core/plan/step.rs", "#[path = \"x.rs\"]\nmod x;\n"),
+        Source::new("src/core/step_tests.rs", ""),
+        Source::new("src/core/model/mod.rs", "mod pod;\n"),
+        Source::new("src/core/model/pod.rs", ""),
+    ]);
+    assert!(
+        matches!(&wrong[..], [a, b, c] if a.contains("src/core/plan/mod.rs") && b.contains("#[path]") && c.contains("tests.rs")),
+        "{wrong:?}"
+    );
 }
 
 #[test]

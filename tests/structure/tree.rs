@@ -1,8 +1,7 @@
 //! The files of the repository, as text.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {

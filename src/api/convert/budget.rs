@@ -6,8 +6,8 @@ use super::violations::Violations;
 use crate::path::Path;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget as WireBudget;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use napkeeper_core::names::ObjectKey;
-use napkeeper_core::requirements::Requirements;
+use napkeeper_core::model::names::ObjectKey;
+use napkeeper_core::model::requirements::Requirements;
 
 /// A PodDisruptionBudget.
 #[derive(Debug, Clone, PartialEq, Eq)]

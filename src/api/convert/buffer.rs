@@ -8,8 +8,8 @@ use crate::path::Path;
 use crate::wire::Condition;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
-use napkeeper_core::cluster::buffer::{Buffer, ChunksAsked, MOST_CHUNKS};
-use napkeeper_core::cushion::Cushion;
+use napkeeper_core::model::cluster::buffer::{Buffer, ChunksAsked, MOST_CHUNKS};
+use napkeeper_core::provisioning::capacity_buffers::Cushion;
 
 /// What a CapacityBuffer was resolved to.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,12 +6,12 @@ use crate::path::Path;
 use crate::wire::{Amount, Condition, ResourceList};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use napkeeper_core::cluster::pod::{Labels, Taint, TaintEffect};
-use napkeeper_core::labels;
-use napkeeper_core::names::{NameError, Namespace, ObjectKey, ObjectName, Uid};
-use napkeeper_core::quantity::{Quantity, QuantityError};
-use napkeeper_core::requirements::{Operator, Requirement, Requirements};
-use napkeeper_core::resources::Resources;
+use napkeeper_core::model::amounts::quantity::{Quantity, QuantityError};
+use napkeeper_core::model::amounts::resources::Resources;
+use napkeeper_core::model::cluster::pod::{Labels, Taint, TaintEffect};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{NameError, Namespace, ObjectKey, ObjectName, Uid};
+use napkeeper_core::model::requirements::{Operator, Requirement, Requirements};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

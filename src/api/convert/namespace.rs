@@ -3,9 +3,9 @@
 use super::meta;
 use super::violations::Violations;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use napkeeper_core::cluster::pod::Labels;
-use napkeeper_core::labels;
-use napkeeper_core::names::Namespace;
+use napkeeper_core::model::cluster::pod::Labels;
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::Namespace;
 
 /// Reads a Namespace, of which only metadata matter.
 ///

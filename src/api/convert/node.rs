@@ -5,11 +5,11 @@ use super::violations::Violations;
 use crate::path::Path;
 use k8s_openapi::api::core::v1::{Node as WireNode, NodeSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use napkeeper_core::cluster::node::Node;
-use napkeeper_core::cluster::pod::Taint;
-use napkeeper_core::labels::{DO_NOT_DISRUPT, FINALIZER};
-use napkeeper_core::names::{NodeName, ProviderId};
-use napkeeper_core::resources::Resources;
+use napkeeper_core::model::amounts::resources::Resources;
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::pod::Taint;
+use napkeeper_core::model::labels::{DO_NOT_DISRUPT, FINALIZER};
+use napkeeper_core::model::names::{NodeName, ProviderId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use crate::karpenter::RequirementEntry;
 use crate::overlay::{FIXED_RESOURCES, NodeOverlay, OverlayRequirement};
 use crate::path::Path;
 use napkeeper_core::catalog::overlay::{Overlay, PriceChange};
-use napkeeper_core::names::ObjectName;
+use napkeeper_core::model::names::ObjectName;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

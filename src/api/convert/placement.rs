@@ -10,9 +10,9 @@ use crate::placement::{
 };
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use napkeeper_core::names::ObjectName;
-use napkeeper_core::placement::{Defaults, NONE, OnDemandFloor, Policy, SpreadDefault};
-use napkeeper_core::requirements::Requirements;
+use napkeeper_core::admission::placement_policy::{Defaults, NONE, OnDemandFloor, Policy, SpreadDefault};
+use napkeeper_core::model::names::ObjectName;
+use napkeeper_core::model::requirements::Requirements;
 use std::sync::Arc;
 
 /// Longest time that a Job's pod holds its node.

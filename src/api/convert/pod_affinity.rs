@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::{
     NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Toleration as WireToleration,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use napkeeper_core::cluster::pod::{Labels, Toleration};
-use napkeeper_core::labels::{HOSTNAME, normalize};
-use napkeeper_core::requirements::{Operator, Requirement, Requirements};
+use napkeeper_core::model::cluster::pod::{Labels, Toleration};
+use napkeeper_core::model::labels::{HOSTNAME, normalize};
+use napkeeper_core::model::requirements::{Operator, Requirement, Requirements};
 use std::sync::Arc;
 
 /// The field by which a pod is tied to one node, as the controller of DaemonSets ties each of its pods. Read as the

@@ -4,10 +4,10 @@ use super::pod_affinity::{label_selector, own_selector, own_values, preferred_te
 use super::violations::Violations;
 use crate::path::Path;
 use k8s_openapi::api::core::v1::{NodeAffinity, PodAffinityTerm, PodSpec, WeightedPodAffinityTerm};
-use napkeeper_core::cluster::pod::{Labels, PodAffinity, PodTerm, Preferences};
-use napkeeper_core::labels;
-use napkeeper_core::names::Namespace;
-use napkeeper_core::requirements::{Requirement, Requirements};
+use napkeeper_core::model::cluster::pod::{Labels, PodAffinity, PodTerm, Preferences};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::Namespace;
+use napkeeper_core::model::requirements::{Requirement, Requirements};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 use super::violations::Violations;
 use crate::path::Path;
 use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSpec};
-use napkeeper_core::cluster::pod::HostPort;
+use napkeeper_core::model::cluster::pod::HostPort;
 use std::sync::{Arc, LazyLock};
 
 /// The protocols, each kept once for all ports of all pods.

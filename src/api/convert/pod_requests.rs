@@ -7,7 +7,7 @@ use super::meta;
 use super::violations::Violations;
 use crate::path::Path;
 use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
-use napkeeper_core::resources::Resources;
+use napkeeper_core::model::amounts::resources::Resources;
 
 const HUGE_PAGES: &str = "hugepages-";
 

@@ -5,7 +5,7 @@ use super::pod_neighbours::topology_key;
 use super::violations::Violations;
 use crate::path::Path;
 use k8s_openapi::api::core::v1::{PodSpec, TopologySpreadConstraint};
-use napkeeper_core::cluster::pod::{Labels, Spread};
+use napkeeper_core::model::cluster::pod::{Labels, Spread};
 
 /// Topology spread constraints: those that must hold (`DoNotSchedule`), and those that are wished for.
 pub(super) fn spread(spec: &PodSpec, labels: &Labels, at: &Path, found: &mut Violations) -> (Vec<Spread>, Vec<Spread>) {

@@ -11,14 +11,14 @@ use crate::karpenter::{
 use crate::path::Path;
 use crate::wire::ResourceList;
 use kube::core::Resource;
-use napkeeper_core::cluster::pool::{
+use napkeeper_core::catalog::live::group_of;
+use napkeeper_core::model::cluster::pool::{
     Budget, BudgetNodes, ConsolidationPolicy, Disruption, DisruptionReason, Limits, NodeClass, NodePool,
 };
-use napkeeper_core::facts::group_of;
-use napkeeper_core::labels;
-use napkeeper_core::names::{NodeClassName, NodePoolName};
-use napkeeper_core::requirements::Requirements;
-use napkeeper_core::schedule::Schedule;
+use napkeeper_core::model::cron::Schedule;
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{NodeClassName, NodePoolName};
+use napkeeper_core::model::requirements::Requirements;
 use serde_json::Value;
 use std::sync::Arc;
 

@@ -7,9 +7,9 @@ use super::sweep::kind;
 use super::violations::Violations;
 use crate::path::Path;
 use crate::record::{DeletionEntry, MAX_ENTRIES, OrphanRecordSpec, SightingEntry, TripEntry, VolumeEntry};
-use napkeeper_core::cluster::record::{Deletion, Records, SeenVolume, Sighting, Trip};
-use napkeeper_core::cluster::volume::ReclaimPolicy;
-use napkeeper_core::names::{ArmId, ObjectName};
+use napkeeper_core::model::cluster::volume::ReclaimPolicy;
+use napkeeper_core::model::names::{ArmId, ObjectName};
+use napkeeper_core::model::orphans::record::{Deletion, Records, SeenVolume, Sighting, Trip};
 use std::sync::Arc;
 
 /// Reads the records out of all objects together.

@@ -11,11 +11,13 @@ use crate::sweep::{
 };
 use crate::wire::Condition;
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::cluster::cloud::ResourceKind;
-use napkeeper_core::money::HourlyPrice;
-use napkeeper_core::orphans::{ApprovalFinding, Denial, Discrepancy, Finding, REPORTED, ReportOnly, Standing};
+use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::azure::cloud::ResourceKind;
+use napkeeper_core::model::errors::CloudErrorCode;
+use napkeeper_core::model::orphans::finding::{Finding, Standing};
+use napkeeper_core::model::orphans::report::{ApprovalFinding, Denial, Discrepancy, ReportOnly};
+use napkeeper_core::orphans::REPORTED;
 use napkeeper_core::plan::{SweepReport, kind_word};
-use napkeeper_core::ports::CloudErrorCode;
 use std::collections::BTreeSet;
 
 /// Most entries of a finding's lists.
@@ -173,9 +175,11 @@ fn report_only(found: &ReportOnly) -> SweepReportOnly {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use napkeeper_core::money::HourlyPrice;
-    use napkeeper_core::names::{ArmId, ObjectName};
-    use napkeeper_core::orphans::{ApprovalState, Deed, Outlook, Refusal};
+    use napkeeper_core::model::amounts::money::HourlyPrice;
+    use napkeeper_core::model::names::{ArmId, ObjectName};
+    use napkeeper_core::model::orphans::attempt::Deed;
+    use napkeeper_core::model::orphans::finding::Refusal;
+    use napkeeper_core::model::orphans::report::{ApprovalState, Outlook};
     use napkeeper_core::plan::Total;
     use serde_json::{Value, json};
     use std::sync::Arc;

@@ -103,9 +103,9 @@ mod tests {
     use super::*;
     use crate::convert::claim;
     use napkeeper_core::catalog::{CapacityType, OfferingKey};
-    use napkeeper_core::cluster::claim::{ClaimStatus, LaunchFailure};
-    use napkeeper_core::names::{NodeName, ProviderId, VmSize, Zone};
-    use napkeeper_core::resources::Resources;
+    use napkeeper_core::model::amounts::resources::Resources;
+    use napkeeper_core::model::cluster::claim::{ClaimStatus, LaunchFailure};
+    use napkeeper_core::model::names::{NodeName, ProviderId, VmSize, Zone};
     use serde_json::json;
     use std::sync::Arc;
 

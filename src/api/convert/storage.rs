@@ -7,10 +7,10 @@ use super::volume::one_of;
 use crate::path::Path;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass as WireStorageClass, VolumeAttachment};
-use napkeeper_core::cluster::volume::{AttachLimits, Attachment, DiskUse, StorageClass, VolumeClaim, driver};
-use napkeeper_core::labels::normalize;
-use napkeeper_core::names::{ArmId, NodeName, ObjectName};
-use napkeeper_core::requirements::{Requirement, Requirements};
+use napkeeper_core::model::cluster::volume::{AttachLimits, Attachment, DiskUse, StorageClass, VolumeClaim, driver};
+use napkeeper_core::model::labels::normalize;
+use napkeeper_core::model::names::{ArmId, NodeName, ObjectName};
+use napkeeper_core::model::requirements::{Requirement, Requirements};
 use std::sync::Arc;
 
 /// Annotation of a claim of which both sides of the binding are written.

@@ -9,10 +9,10 @@ use crate::sweep::{
     Exclusion as WireExclusion, MinimumAge, OrphanSweep,
 };
 use jiff::SignedDuration;
-use napkeeper_core::cluster::cloud::ResourceKind;
-use napkeeper_core::cluster::sweep::{Approval, Exclusion, Sweep, SweepMode};
-use napkeeper_core::names::{ArmId, ObjectName};
-use napkeeper_core::schedule::Schedule;
+use napkeeper_core::model::azure::cloud::ResourceKind;
+use napkeeper_core::model::cron::Schedule;
+use napkeeper_core::model::names::{ArmId, ObjectName};
+use napkeeper_core::model::orphans::sweep::{Approval, Exclusion, Sweep, SweepMode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

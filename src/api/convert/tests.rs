@@ -5,18 +5,18 @@ use crate::manifests::{Object, objects};
 use crate::yaml;
 use jiff::SignedDuration;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
-use napkeeper_core::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
-use napkeeper_core::cluster::cloud::ResourceKind;
-use napkeeper_core::cluster::pod::{DoNotDisrupt, Labels, PodOwner};
-use napkeeper_core::cluster::pool::{BudgetNodes, ConsolidationPolicy};
-use napkeeper_core::cluster::record::{Deletion, Records, SeenVolume, Sighting};
-use napkeeper_core::cluster::sweep::SweepMode;
-use napkeeper_core::cluster::volume::ReclaimPolicy;
-use napkeeper_core::labels;
-use napkeeper_core::money::HourlyPrice;
-use napkeeper_core::names::{ArmId, ClaimName, NodeClassName, NodePoolName, ObjectName, Uid, VmSize, Zone};
-use napkeeper_core::requirements::{Operator, Requirements};
-use napkeeper_core::resources::Resources;
+use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::amounts::resources::Resources;
+use napkeeper_core::model::azure::cloud::ResourceKind;
+use napkeeper_core::model::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
+use napkeeper_core::model::cluster::pod::{DoNotDisrupt, Labels, PodOwner};
+use napkeeper_core::model::cluster::pool::{BudgetNodes, ConsolidationPolicy};
+use napkeeper_core::model::cluster::volume::ReclaimPolicy;
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{ArmId, ClaimName, NodeClassName, NodePoolName, ObjectName, Uid, VmSize, Zone};
+use napkeeper_core::model::orphans::record::{Deletion, Records, SeenVolume, Sighting};
+use napkeeper_core::model::orphans::sweep::SweepMode;
+use napkeeper_core::model::requirements::{Operator, Requirements};
 use std::sync::Arc;
 
 fn read(text: &str) -> Result<Object, Vec<String>> {
@@ -427,7 +427,7 @@ fn a_pod_that_cannot_be_understood_is_opaque_and_refuses_all_disruption() {
     ] {
         let (pod, wrong) = read(at, value);
         assert!(wrong && pod.opaque && pod.holds_drain() && pod.refuses_disruption(never), "{at}: {pod:?}");
-        let waiting = napkeeper_core::cluster::pod::Pod { node: None, unschedulable: true, ..pod };
+        let waiting = napkeeper_core::model::cluster::pod::Pod { node: None, unschedulable: true, ..pod };
         assert!(!waiting.is_provisionable(), "{at}");
     }
     for text in ["True", "yes"] {

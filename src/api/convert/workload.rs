@@ -11,9 +11,9 @@ use k8s_openapi::api::apps::v1::{
 };
 use k8s_openapi::api::batch::v1::Job as WireJob;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use napkeeper_core::labels::SIMULATED_DURATION;
-use napkeeper_core::names::ObjectKey;
-use napkeeper_core::quantity::Quantity;
+use napkeeper_core::model::amounts::quantity::Quantity;
+use napkeeper_core::model::labels::SIMULATED_DURATION;
+use napkeeper_core::model::names::ObjectKey;
 
 /// A Deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,12 +7,11 @@ mod files;
 mod object;
 
 use crate::yaml::{Document, Position};
+pub use files::{Loaded, MAX_BYTES, STDIN, Source, is_manifest, is_skipped, load, load_text};
+pub use object::{Object, items, object, objects};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-
-pub use files::{Loaded, MAX_BYTES, STDIN, Source, is_manifest, is_skipped, load, load_text};
-pub use object::{Object, items, object, objects};
 
 /// What is wrong with a manifest, or with the way to it.
 #[derive(Debug, Clone, PartialEq, Eq)]

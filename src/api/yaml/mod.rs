@@ -14,14 +14,13 @@ pub mod spans;
 mod tree;
 
 use crate::path::{Path, Segment};
+pub use chunk::{Chunk, chunks};
+pub use comments::{Comment, comments};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use tree::{Kind, Node};
-
-pub use chunk::{Chunk, chunks};
-pub use comments::{Comment, comments};
 pub use tree::{MAX_DEPTH, MAX_NODES};
 
 /// A place in a file, both counted from 1.

@@ -3,9 +3,8 @@
 //! A tree of byte ranges for those who change a text ([`super::edit`]). It holds one document at a time, and keeps
 //! aliases and merge keys as they are written.
 
-use super::scalar;
 use super::tree::MAX_DEPTH;
-use super::{Position, Problem, ProblemKind};
+use super::{Position, Problem, ProblemKind, scalar};
 use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput, StructureStyle, options};
 use serde_json::{Map, Value};
 use std::ops::Range;

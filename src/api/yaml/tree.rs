@@ -1,7 +1,6 @@
 //! How do the parser's events become trees?
 
-use super::scalar;
-use super::{Chunk, Position, Problem, ProblemKind};
+use super::{Chunk, Position, Problem, ProblemKind, scalar};
 use granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag, options};
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 use crate::clock::WallClock;
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::clock::Clock;
+use napkeeper_core::engine::clock::Clock;
 use std::sync::{Mutex, PoisonError};
 
 /// The clock of the simulated Azure.

@@ -10,14 +10,13 @@ mod held;
 mod join;
 mod server;
 
-pub(crate) use clock::SimClock;
-pub(crate) use server::Token;
-
 use anyhow::Context;
+pub(crate) use clock::SimClock;
 use jiff::Timestamp;
 use join::Joiner;
 use napkeeper_sim::cloud::{Cloud, CloudSettings};
 use server::Served;
+pub(crate) use server::Token;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use super::Outcome;
 use crate::azure::{AzureArgs, ModeArg};
 use crate::controller::{self, Options};
 use anyhow::{Context, ensure};
-use napkeeper_core::settings::Mode;
+use napkeeper_core::model::settings::Mode;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 

@@ -6,7 +6,7 @@
 use super::Outcome;
 use anyhow::bail;
 use clap::ValueEnum;
-use napkeeper_core::suggest::nearest;
+use napkeeper_core::model::support::spelling::nearest;
 use std::io::Write;
 
 const EXAMPLES: &str = "\

@@ -3,7 +3,7 @@
 use super::Outcome;
 use super::output::Format;
 use anyhow::anyhow;
-use napkeeper_core::suggest::nearest;
+use napkeeper_core::model::support::spelling::nearest;
 use napkeeper_verdict::rules::{self, Rule};
 use serde_json::{Value, json};
 use std::io::Write;

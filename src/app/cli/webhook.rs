@@ -5,7 +5,7 @@ use super::policy_args::for_admission;
 use crate::webhook::{self, Options};
 use jiff::SignedDuration;
 use napkeeper_core::catalog::Catalog;
-use napkeeper_core::certificates::Lives;
+use napkeeper_serve::rotation::Lives;
 use napkeeper_webhook::Guard;
 use std::net::SocketAddr;
 use std::path::PathBuf;

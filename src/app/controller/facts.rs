@@ -8,14 +8,14 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use napkeeper_api::facts::Published;
 use napkeeper_azure::{Azure, RetailPrices};
-use napkeeper_core::catalog::{Catalog, RegionCatalog};
-use napkeeper_core::clock::Clock;
-use napkeeper_core::facts::{
+use napkeeper_core::catalog::live::{
     Book, Fact, FactKind, ImageDefinition, Known, PriceSheet, Quota, ReservationRoom, SizeListing, SubnetRoom,
     Surroundings, age_of, catalog_of, learn_reservations, price_list,
 };
-use napkeeper_core::names::{ArmId, VmSize};
-use napkeeper_core::ports::{CloudError, CloudErrorCode};
+use napkeeper_core::catalog::{Catalog, RegionCatalog};
+use napkeeper_core::engine::clock::Clock;
+use napkeeper_core::model::errors::{CloudError, CloudErrorCode};
+use napkeeper_core::model::names::{ArmId, VmSize};
 use napkeeper_kube::{LeaseHandle, list, publish_facts, read_facts};
 use napkeeper_serve::Lifecycle;
 use napkeeper_serve::prometheus_client::metrics::counter::Counter;

@@ -20,10 +20,9 @@ use napkeeper_azure::{
     AksCluster, Azure, AzureCloud, AzureSettings, HttpWire, PRICES_ENDPOINT, RetailPrices, on_this_machine,
 };
 use napkeeper_core::catalog::Catalog;
-use napkeeper_core::clock::Clock;
-use napkeeper_core::names::ArmId;
-use napkeeper_core::plan::Pause;
-use napkeeper_core::settings::{Mode, Settings};
+use napkeeper_core::engine::clock::Clock;
+use napkeeper_core::model::names::ArmId;
+use napkeeper_core::model::settings::{Mode, Pause, Settings};
 use napkeeper_kube::watch::{WatchEvent, WatchOptions, watch as watch_cluster};
 use napkeeper_kube::{Events, Gate, JoinTokens, Writer, connect, foreign_definitions, stand};
 use napkeeper_serve::prometheus_client::registry::Registry;

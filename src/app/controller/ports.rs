@@ -5,12 +5,13 @@ use async_trait::async_trait;
 use kube::Client;
 use napkeeper_api::bootstrap::{Join, JoinToken};
 use napkeeper_azure::Azure;
-use napkeeper_core::clock::Clock;
-use napkeeper_core::labels;
-use napkeeper_core::names::Uid;
-use napkeeper_core::plan::{ClaimStep, CommandKey, Effect, Reply, VmSpec};
-use napkeeper_core::ports::PortError;
-use napkeeper_core::settings::Mode;
+use napkeeper_core::engine::clock::Clock;
+use napkeeper_core::model::errors::PortError;
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::Uid;
+use napkeeper_core::model::settings::Mode;
+use napkeeper_core::plan::{ClaimStep, Effect, Reply, VmSpec};
+use napkeeper_core::snapshot::CommandKey;
 use napkeeper_kube::{Gate, JoinTokens, Writer, list};
 use std::fmt::{self, Debug};
 use std::sync::Arc;
@@ -141,7 +142,7 @@ async fn within(
 /// Beside managed NAP only our own kinds are written, and only NICs and disks are touched. The deciders ask for
 /// nothing else; this holds even if one of them were wrong.
 fn allowed_beside_nap(effect: &Effect) -> bool {
-    use napkeeper_core::cluster::cloud::ResourceKind;
+    use napkeeper_core::model::azure::cloud::ResourceKind;
     match effect {
         Effect::Delete(_, kind) => *kind != ResourceKind::Vm,
         // Its type is all that is known of what is tagged.
@@ -156,9 +157,9 @@ fn allowed_beside_nap(effect: &Effect) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use napkeeper_core::cluster::cloud::{ResourceKind, Tags};
-    use napkeeper_core::cluster::naming::{NIC_TYPE, VM_TYPE};
-    use napkeeper_core::names::{ArmId, Namespace, ObjectKey, ObjectName};
+    use napkeeper_core::model::azure::cloud::{ResourceKind, Tags};
+    use napkeeper_core::model::azure::naming::{NIC_TYPE, VM_TYPE};
+    use napkeeper_core::model::names::{ArmId, Namespace, ObjectKey, ObjectName};
 
     #[tokio::test]
     async fn a_write_whose_turn_comes_too_late_is_held() {

@@ -4,9 +4,9 @@
 //! but not seen yet, that would be a second VM for the same pods. So a command counts as running until its object has
 //! come back changed.
 
-use napkeeper_core::cluster::delta::Delta;
-use napkeeper_core::names::ClaimName;
-use napkeeper_core::plan::CommandKey;
+use napkeeper_core::model::names::ClaimName;
+use napkeeper_core::snapshot::CommandKey;
+use napkeeper_core::snapshot::delta::Delta;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 

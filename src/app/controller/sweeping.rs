@@ -3,10 +3,12 @@
 //! Every delete and every refusal is counted and logged with its evidence. Events are for people: a refusal is one when
 //! it is new or has changed, and a report begins no more than a few of them.
 
-use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::names::{ArmId, ObjectName};
-use napkeeper_core::orphans::{ApprovalState, Finding, Outcome, Standing};
+use napkeeper_core::model::names::{ArmId, ObjectName};
+use napkeeper_core::model::orphans::attempt::Outcome;
+use napkeeper_core::model::orphans::finding::{Finding, Standing};
+use napkeeper_core::model::orphans::report::ApprovalState;
 use napkeeper_core::plan::{Planned, Report, SweepDelete, SweepReport, kind_word};
+use napkeeper_core::snapshot::Snapshot;
 use napkeeper_kube::{Events, Regarding};
 use napkeeper_serve::prometheus_client::metrics::counter::Counter;
 use napkeeper_serve::prometheus_client::metrics::family::Family;
@@ -202,7 +204,7 @@ impl Told {
             }
             self.halted = halted;
         }
-        let one = |d: &napkeeper_core::orphans::Denial| {
+        let one = |d: &napkeeper_core::model::orphans::report::Denial| {
             let what = format!("{} a {}", d.deed.word(), kind_word(d.kind));
             (format!("{what} is denied ({})", d.code.category()), d.message.to_string())
         };
@@ -257,11 +259,13 @@ fn publish(events: &Events, snapshot: &Snapshot, sweep: &ObjectName, (reason, te
 #[cfg(test)]
 mod tests {
     use super::*;
-    use napkeeper_core::cluster::cloud::ResourceKind;
-    use napkeeper_core::money::HourlyPrice;
-    use napkeeper_core::orphans::{Deed, Denial, Outlook, Refusal};
+    use napkeeper_core::model::amounts::money::HourlyPrice;
+    use napkeeper_core::model::azure::cloud::ResourceKind;
+    use napkeeper_core::model::errors::CloudErrorCode;
+    use napkeeper_core::model::orphans::attempt::Deed;
+    use napkeeper_core::model::orphans::finding::Refusal;
+    use napkeeper_core::model::orphans::report::{Denial, Outlook};
     use napkeeper_core::plan::Total;
-    use napkeeper_core::ports::CloudErrorCode;
     use std::sync::Arc;
 
     fn report(refusals: &[Refusal]) -> SweepReport {

@@ -3,12 +3,12 @@
 //! What is decided is an event on the object it is about; what fails is one too, with what to do where that is known.
 
 use super::sweeping::SweepTeller;
-use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::decide::Memory;
-use napkeeper_core::names::{ClaimName, ObjectKey, Uid};
-use napkeeper_core::plan::{Command, CommandKey, Effect, Planned, Report};
-use napkeeper_core::ports::{ClusterError, PortError};
+use napkeeper_core::engine::decide::Memory;
+use napkeeper_core::model::errors::{ClusterError, PortError};
+use napkeeper_core::model::names::{ClaimName, ObjectKey, Uid};
+use napkeeper_core::plan::{Command, Effect, Planned, Report};
 use napkeeper_core::scheduling::Unplaced;
+use napkeeper_core::snapshot::{CommandKey, Snapshot};
 use napkeeper_kube::{Events, Regarding};
 use napkeeper_serve::prometheus_client::metrics::counter::Counter;
 use napkeeper_serve::prometheus_client::metrics::family::Family;

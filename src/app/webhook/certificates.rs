@@ -1,12 +1,11 @@
 //! How does the webhook keep its own certificates?
 //!
 //! All replicas read one Secret and serve the pair in it. The one that holds the Lease asks
-//! [`napkeeper_core::certificates::next`] what to do, and does it: one step, then a new look. Whoever loses a race for
+//! [`napkeeper_serve::rotation::next`] what to do, and does it: one step, then a new look. Whoever loses a race for
 //! the Secret looks again.
 
 use jiff::Timestamp;
-use napkeeper_core::certificates::{Authority, Der, Kept, Leaf, Lives, Published, Span, Step, next};
-use napkeeper_core::ports::ClusterError;
+use napkeeper_core::model::errors::ClusterError;
 use napkeeper_kube::{
     HookBundle, TLS_SECRET, TlsSecret, WEBHOOK_LEASE, publish_bundle, read_bundles, read_secret, stand_for,
     write_secret,
@@ -14,6 +13,7 @@ use napkeeper_kube::{
 use napkeeper_serve::prometheus_client::metrics::counter::Counter;
 use napkeeper_serve::prometheus_client::metrics::family::Family;
 use napkeeper_serve::prometheus_client::registry::Registry;
+use napkeeper_serve::rotation::{Authority, Der, Kept, Leaf, Lives, Published, Span, Step, next};
 use napkeeper_serve::{
     Lifecycle, Pair, is_key_of, issue_authority, issue_leaf, read_certificates, span_of, verified, write_certificates,
 };

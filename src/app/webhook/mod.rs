@@ -9,11 +9,11 @@ mod traces;
 use crate::clock::WallClock;
 use anyhow::Context;
 use certificates::Keeper;
-use napkeeper_core::certificates::Lives;
-use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::names::Region;
+use napkeeper_core::model::names::Region;
+use napkeeper_core::snapshot::Snapshot;
 use napkeeper_kube::{TLS_SECRET, connect};
 use napkeeper_serve::prometheus_client::registry::Registry;
+use napkeeper_serve::rotation::Lives;
 use napkeeper_serve::{
     Certificates, Health, Lifecycle, Limits, Part, Port, TlsMetrics, bind, metrics, run, serve_plain, serve_tls,
 };

@@ -2,8 +2,8 @@
 
 use crate::azure::Azure;
 use jiff::Timestamp;
-use napkeeper_core::facts::{ImageDefinition, ImageVersion, newest};
-use napkeeper_core::ports::{CloudError, CloudErrorCode};
+use napkeeper_core::catalog::live::{ImageDefinition, ImageVersion, newest};
+use napkeeper_core::model::errors::{CloudError, CloudErrorCode};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;

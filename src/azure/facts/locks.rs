@@ -2,9 +2,9 @@
 
 use crate::azure::Azure;
 use crate::error::unavailable;
-use napkeeper_core::facts::{Lock, LockLevel};
-use napkeeper_core::names::ArmId;
-use napkeeper_core::ports::CloudError;
+use napkeeper_core::catalog::live::{Lock, LockLevel};
+use napkeeper_core::model::errors::CloudError;
+use napkeeper_core::model::names::ArmId;
 use serde::Deserialize;
 use std::sync::Arc;
 

@@ -11,13 +11,12 @@ mod sizes;
 mod subnets;
 mod usages;
 
-pub use retail::{PRICES_ENDPOINT, RetailPrices};
-pub use sizes::sku_rows;
-
 use crate::azure::Azure;
 use crate::pages::List;
-use napkeeper_core::ports::CloudError;
+use napkeeper_core::model::errors::CloudError;
+pub use retail::{PRICES_ENDPOINT, RetailPrices};
 use serde::de::DeserializeOwned;
+pub use sizes::sku_rows;
 
 /// Most pages of one fact. More means that the links run in circles.
 const MOST_PAGES: usize = 200;

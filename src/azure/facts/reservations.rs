@@ -5,9 +5,9 @@
 
 use crate::azure::Azure;
 use crate::error::{invalid, unavailable};
-use napkeeper_core::facts::ReservationRoom;
-use napkeeper_core::names::{ArmId, Region, VmSize, Zone};
-use napkeeper_core::ports::CloudError;
+use napkeeper_core::catalog::live::ReservationRoom;
+use napkeeper_core::model::errors::CloudError;
+use napkeeper_core::model::names::{ArmId, Region, VmSize, Zone};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::collections::BTreeMap;

@@ -5,9 +5,9 @@
 
 use crate::azure::Azure;
 use crate::error::{invalid, unavailable};
-use napkeeper_core::facts::SubnetRoom;
-use napkeeper_core::names::ArmId;
-use napkeeper_core::ports::CloudError;
+use napkeeper_core::catalog::live::SubnetRoom;
+use napkeeper_core::model::errors::CloudError;
+use napkeeper_core::model::names::ArmId;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Usages: how many cores are in use, and how many are allowed?
 
 use crate::azure::Azure;
-use napkeeper_core::facts::Usage;
-use napkeeper_core::ports::CloudError;
+use napkeeper_core::catalog::live::Usage;
+use napkeeper_core::model::errors::CloudError;
 use serde::Deserialize;
 use std::sync::Arc;
 

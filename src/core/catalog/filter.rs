@@ -4,7 +4,7 @@
 //! it lacks: an image for the size's architecture must exist.
 
 use super::{Arch, OfferedSize, SizeFacts, SizeName};
-use crate::cluster::pool::NodeClass;
+use crate::model::cluster::pool::NodeClass;
 
 /// Sizes that AKS refuses for nodes, and two that are known not to work (upstream's `pkg/utils/sku`).
 const REFUSED_BY_AKS: [&str; 14] = [
@@ -176,7 +176,7 @@ mod tests {
     use super::super::{Catalog, RegionCatalog};
     use super::*;
     use crate::catalog::types::tests::class;
-    use crate::names::{Region, VmSize};
+    use crate::model::names::{Region, VmSize};
 
     fn region(name: &str) -> RegionCatalog {
         let region = Region::new(name).unwrap();
@@ -186,7 +186,7 @@ mod tests {
     /// The verdict on a size as if it could be bought, so that the table does not hang on what one region restricts.
     fn verdict(name: &str, class: &NodeClass) -> Option<Dropped> {
         let facts = Catalog::embedded().unwrap().size(&VmSize::new(name).unwrap()).unwrap().clone();
-        let price = Some(crate::money::HourlyPrice::from_nanos(1));
+        let price = Some(crate::model::amounts::money::HourlyPrice::from_nanos(1));
         let (restricted, spot, zones) = (false, None, Vec::new());
         dropped(&OfferedSize { facts, zones, restricted, on_demand: price, spot }, class)
     }

@@ -1,9 +1,9 @@
 //! Instance types: a VM size as a node of one AKSNodeClass would be.
 
 use super::Offering;
-use crate::names::VmSize;
-use crate::requirements::Requirements;
-use crate::resources::Resources;
+use crate::model::amounts::resources::Resources;
+use crate::model::names::VmSize;
+use crate::model::requirements::Requirements;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

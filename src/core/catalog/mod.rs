@@ -4,7 +4,7 @@ mod capacity;
 mod embedded;
 mod filter;
 mod instance;
-mod offering;
+pub mod live;
 pub mod overlay;
 mod reader;
 mod region;
@@ -17,14 +17,14 @@ mod supply;
 mod types;
 mod waterfall;
 
+pub use crate::model::cluster::offering::{
+    CapacityType, CapacityTypeError, OFFERED, Offering, OfferingKey, names_reserved, names_reserved_alone, offered,
+    reserved_price,
+};
 pub use capacity::{capacity, overhead};
 pub use embedded::{Catalog, CatalogError, Month};
 pub use filter::{Dropped, dropped, is_azure_linux, no_arm64_image};
 pub use instance::{Arch, EphemeralDisk, EphemeralPlace, Gpu, InstanceType, InstanceTypes, SizeFacts};
-pub use offering::{
-    CapacityType, CapacityTypeError, OFFERED, Offering, OfferingKey, names_reserved, names_reserved_alone, offered,
-    reserved_price,
-};
 pub use region::{OfferedSize, RegionCatalog};
 pub use retired::{RETIREMENTS_AS_OF, Retirement, retirement};
 pub use selection::{Asked, AskedAt, AskedEntry, Selection};

@@ -3,9 +3,9 @@
 //! A NodeOverlay changes what decisions go by, never what Azure bills or what a VM has. The arithmetic is Karpenter's, in
 //! integers: an adjusted price is rounded to the nearest nano-USD, and none is below zero.
 
-use crate::money::HourlyPrice;
-use crate::names::{ObjectName, Uid};
-use crate::requirements::Requirements;
+use crate::model::amounts::money::HourlyPrice;
+use crate::model::names::{ObjectName, Uid};
+use crate::model::requirements::Requirements;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;

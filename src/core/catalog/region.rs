@@ -1,8 +1,8 @@
 //! One region's catalogue: which VM sizes does it offer, in which zones, at which prices?
 
 use super::SizeFacts;
-use crate::money::HourlyPrice;
-use crate::names::{Region, VmSize, Zone};
+use crate::model::amounts::money::HourlyPrice;
+use crate::model::names::{Region, VmSize, Zone};
 use std::sync::Arc;
 
 /// What a region offers.

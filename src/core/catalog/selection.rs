@@ -6,10 +6,10 @@
 use super::supply::PLACES;
 use super::types::os_sku;
 use super::{CapacityType, Dropped, SizeIndex, SizeSet, Supply, names_reserved};
-use crate::cluster::pool::NodeClass;
-use crate::labels;
-use crate::names::Zone;
-use crate::requirements::Requirement;
+use crate::model::cluster::pool::NodeClass;
+use crate::model::labels;
+use crate::model::names::Zone;
+use crate::model::requirements::Requirement;
 
 /// What a NodePool asks for, in the order that it says so, and its class.
 #[derive(Debug, Clone, Copy)]

@@ -4,9 +4,9 @@
 
 use super::types::size_labels;
 use super::{Dropped, SizeFacts, SizeSet};
-use crate::cluster::pool::NodeClass;
-use crate::labels;
-use crate::requirements::{Requirement, Requirements};
+use crate::model::cluster::pool::NodeClass;
+use crate::model::labels;
+use crate::model::requirements::{Requirement, Requirements};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

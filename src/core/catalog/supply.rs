@@ -1,7 +1,7 @@
 //! Supply: which sizes can be bought in a region, in which zones, and how?
 
 use super::{CapacityType, Catalog, RegionCatalog, SizeIndex, SizeSet};
-use crate::names::{Region, Zone};
+use crate::model::names::{Region, Zone};
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 

@@ -4,9 +4,9 @@
 //! percentages round up; nodes that are not ready or being deleted already count against them; a budget that cannot
 //! be read allows nothing. Unlike Karpenter's, a budget with an empty list of reasons covers all reasons.
 
-use crate::cluster::Snapshot;
-use crate::cluster::pool::{Budget, BudgetNodes, DisruptionReason, NodePool};
-use crate::schedule::{Schedule, ScheduleError};
+use crate::model::cluster::pool::{Budget, BudgetNodes, DisruptionReason, NodePool};
+use crate::model::cron::{Schedule, ScheduleError};
+use crate::snapshot::Snapshot;
 use jiff::Timestamp;
 
 /// How many nodes out of `total` the budgets allow to be disrupted for a reason; `u32::MAX` where none applies.

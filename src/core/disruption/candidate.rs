@@ -2,15 +2,15 @@
 
 use super::busy;
 use crate::catalog::CapacityType;
-use crate::cluster::Snapshot;
-use crate::cluster::claim::Claim;
-use crate::cluster::node::Node;
-use crate::cluster::pod::{Pod, PodOwner};
-use crate::cluster::pool::NodePool;
-use crate::money::HourlyPrice;
+use crate::model::amounts::money::HourlyPrice;
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::node::Node;
+use crate::model::cluster::pod::{Pod, PodOwner};
+use crate::model::cluster::pool::NodePool;
 use crate::plan::Plan;
 use crate::provisioning::ProvisionMemory;
 use crate::scheduling::Overlaid;
+use crate::snapshot::Snapshot;
 use jiff::Timestamp;
 use std::sync::Arc;
 

@@ -5,17 +5,17 @@
 //! and cheaper node holds them, that node is launched first, and the old one goes once it is ready.
 
 use super::candidate::Candidate;
+use super::parallel::ahead;
 use super::{BUDGET_RETRY, Budgets, DisruptionMemory, consolidates};
-use crate::ahead::ahead;
 use crate::catalog::CapacityType;
-use crate::cluster::Snapshot;
-use crate::cluster::pool::DisruptionReason;
-use crate::cushion::Kept;
-use crate::money::HourlyPrice;
-use crate::names::{ClaimName, NodeName};
+use crate::model::amounts::money::HourlyPrice;
+use crate::model::cluster::pool::DisruptionReason;
+use crate::model::names::{ClaimName, NodeName};
 use crate::plan::{ClaimDraft, Command, Plan};
+use crate::provisioning::capacity_buffers::Kept;
 use crate::provisioning::{Generations, ProvisionMemory, draft};
 use crate::scheduling::{Input, Market, NewNode, schedule};
+use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;

@@ -2,19 +2,19 @@
 
 use super::{DisruptionMemory, disrupt};
 use crate::catalog::CapacityType::{OnDemand, Reserved, Spot};
-use crate::cluster::Snapshot;
-use crate::cluster::node::Node;
-use crate::cluster::pod::{DoNotDisrupt, PodOwner};
-use crate::cluster::pool::{Budget, BudgetNodes, DisruptionReason, NodePool};
 use crate::fixtures::{
     Dice, at, cluster, managed, node, offering, only, pod, pool, pool_of, put, reserve, running, settings, shape,
 };
-use crate::labels;
-use crate::names::ClaimName;
+use crate::model::cluster::node::Node;
+use crate::model::cluster::pod::{DoNotDisrupt, PodOwner};
+use crate::model::cluster::pool::{Budget, BudgetNodes, DisruptionReason, NodePool};
+use crate::model::labels;
+use crate::model::names::ClaimName;
+use crate::model::settings::Settings;
 use crate::plan::{Command, Plan};
 use crate::provisioning::ProvisionMemory;
 use crate::scheduling::Target;
-use crate::settings::Settings;
+use crate::snapshot::Snapshot;
 use jiff::SignedDuration;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -161,7 +161,7 @@ fn a_large_node_is_replaced_by_a_small_one_which_comes_first() {
     assert!(words(&pass(&snapshot, &mut memory, 30)).is_empty(), "it waits for the replacement");
     let (mut new, mut node) = managed("tmp", &pool("general"), draft.spec.planned[0].clone());
     new.name = draft.name.clone();
-    node.name = crate::names::NodeName::new("new-node").unwrap();
+    node.name = crate::model::names::NodeName::new("new-node").unwrap();
     put(&mut snapshot, (new, node));
     assert_eq!(words(&pass(&snapshot, &mut memory, 40)), ["underutilized c00"]);
 }
@@ -180,7 +180,7 @@ fn a_replacement_that_never_comes_is_given_up() {
 #[test]
 fn spot_is_replaced_by_spot_only_where_many_sizes_are_on_offer_or_half_is_saved() {
     let spot_only = NodePool {
-        requirements: crate::fixtures::only(&[(crate::labels::CAPACITY_TYPE, &["spot"])]),
+        requirements: crate::fixtures::only(&[(crate::model::labels::CAPACITY_TYPE, &["spot"])]),
         ..pool("general")
     };
     // Ten sizes are on offer, which are too few. Of a node with 16 cores half is saved where 7 are used, and not where 15 are
@@ -246,7 +246,7 @@ fn a_pod_that_fits_nowhere_does_not_keep_the_cluster_from_being_consolidated() {
 #[test]
 fn every_node_has_its_turn_however_many_cannot_go() {
     // Twenty-five dear nodes that are full and cannot go, and one cheap one whose pod fits elsewhere.
-    let on_demand = crate::fixtures::only(&[(crate::labels::CAPACITY_TYPE, &["on-demand"])]);
+    let on_demand = crate::fixtures::only(&[(crate::model::labels::CAPACITY_TYPE, &["on-demand"])]);
     let general = NodePool { requirements: on_demand, ..pool("general") };
     let (mut snapshot, nodes) = nodes(&general, LARGE, 25);
     for (i, node) in nodes.iter().enumerate() {

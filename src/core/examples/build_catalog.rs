@@ -11,8 +11,8 @@
 //! "unknown". Where every size of a region is restricted, the subscription that took the listing has no access to the
 //! region, which says nothing of its sizes, so none is marked.
 
-use napkeeper_core::money::HourlyPrice;
-use napkeeper_core::quantity::Quantity;
+use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::amounts::quantity::Quantity;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -5,10 +5,11 @@
 //! node is worth more than its count. *Assumptions*: the PUT may be repeated. A Machine's VM is AKS's own affair.
 
 use super::Stepper;
-use crate::cluster::claim::{Claim, ClaimRef};
-use crate::names::ArmId;
-use crate::plan::{ClaimStep, Command, Effect, Reply, Script, Step, Switch};
-use crate::ports::{CloudErrorCode, PortError};
+use crate::model::cluster::claim::{Claim, ClaimRef};
+use crate::model::errors::{CloudErrorCode, PortError};
+use crate::model::names::ArmId;
+use crate::model::settings::Switch;
+use crate::plan::{ClaimStep, Command, Effect, Reply, Script, Step};
 use jiff::{SignedDuration, Timestamp};
 
 /// An extension that could not be put is tried again after this time.

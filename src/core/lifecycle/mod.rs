@@ -11,24 +11,23 @@ mod phase;
 mod terminate;
 mod wanted;
 
+use crate::model::azure::cloud::Tags;
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::node::Node;
+use crate::model::cluster::pod::{Pod, Taint, TaintEffect};
+use crate::model::labels;
+use crate::model::names::{ArmId, ClaimName, Uid};
+use crate::model::settings::{Mode, Settings, Switch};
+use crate::plan::{ClaimStep, Command, Launch, NodeStep, Plan, Security, Terminate};
+use crate::snapshot::{CommandKey, Snapshot};
 pub use bill::BillScript;
+use jiff::{SignedDuration, Timestamp};
 pub use launch::{LaunchScript, Sizes};
 pub use machine::MachineScript;
 pub use phase::Phase;
-pub use terminate::{ConfirmGoneScript, TerminateScript};
-
-use crate::cluster::Snapshot;
-use crate::cluster::claim::Claim;
-use crate::cluster::cloud::Tags;
-use crate::cluster::node::Node;
-use crate::cluster::pod::{Pod, Taint, TaintEffect};
-use crate::labels;
-use crate::names::{ArmId, ClaimName, Uid};
-use crate::plan::{ClaimStep, Command, CommandKey, Launch, NodeStep, Plan, Security, Switch, Terminate};
-use crate::settings::{Mode, Settings};
-use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+pub use terminate::{ConfirmGoneScript, TerminateScript};
 
 /// A node that is not ready for this long is looked up in Azure.
 const GONE_AFTER: SignedDuration = SignedDuration::from_secs(60);

@@ -3,9 +3,9 @@
 //! A claim may not be held up for as long as Azure asks: a wait that is longer than what is left ends the run, and the
 //! lifecycle decides anew.
 
-use crate::jitter::{A_QUARTER, jittered};
-use crate::names::Uid;
-use crate::ports::CloudError;
+use crate::model::errors::CloudError;
+use crate::model::names::Uid;
+use crate::model::support::jitter::{A_QUARTER, jittered};
 use jiff::{SignedDuration, Timestamp};
 
 /// How often an operation, and a resource that is being made or deleted, is looked at.

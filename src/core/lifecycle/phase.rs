@@ -1,7 +1,7 @@
 //! Phases of a NodeClaim: how far has it come?
 
-use crate::cluster::claim::Claim;
-use crate::cluster::node::Node;
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::node::Node;
 
 /// How far a NodeClaim has come. It moves down this list, and from anywhere to `Draining`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

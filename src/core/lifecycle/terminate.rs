@@ -5,14 +5,14 @@
 //! gone by Azure's own word. *Caveats*: a NIC that Azure reserves for 180 s after a failed launch is waited for.
 
 use super::patience::{POLL_EVERY, Patience};
-use crate::cluster::bystander::{Bystander, Role};
-use crate::cluster::claim::{ClaimRef, LaunchIntent};
-use crate::cluster::cloud::{CloudResource, Detail, ResourceKind};
-use crate::labels;
-use crate::names::{ArmId, NodeName, ProviderId};
-use crate::orphans::{Clause, Law};
+use crate::model::azure::bystander::{Bystander, Role};
+use crate::model::azure::cloud::{CloudResource, Detail, ResourceKind};
+use crate::model::cluster::claim::{ClaimRef, LaunchIntent};
+use crate::model::errors::{CloudErrorCode, ClusterError, OperationId, PortError};
+use crate::model::labels;
+use crate::model::names::{ArmId, NodeName, ProviderId};
+use crate::model::settings::{Clause, Law};
 use crate::plan::{Effect, MachineCall, Reply, Report, Script, Step, Terminate};
-use crate::ports::{CloudErrorCode, ClusterError, OperationId, PortError};
 use jiff::{SignedDuration, Timestamp};
 
 /// Wait after a passing failure, unless Azure names one.

@@ -2,13 +2,13 @@
 
 use super::Sizes;
 use crate::catalog::{CapacityType, InstanceType, Offering, OfferingKey, node_labels};
-use crate::cluster::claim::{LaunchFailure, LaunchIntent, PlannedOffering};
-use crate::cluster::cloud::Tags;
-use crate::cluster::naming::resource_ids;
-use crate::labels;
-use crate::names::{ArmId, ProviderId, VmSize};
+use crate::model::azure::cloud::Tags;
+use crate::model::azure::naming::resource_ids;
+use crate::model::cluster::claim::{LaunchFailure, LaunchIntent, PlannedOffering};
+use crate::model::errors::{CloudErrorCode, LaunchRefusal, OperationId};
+use crate::model::labels;
+use crate::model::names::{ArmId, ProviderId, VmSize};
 use crate::plan::{ClaimStep, Effect, KubeletSpec, Launch};
-use crate::ports::{CloudErrorCode, LaunchRefusal, OperationId};
 use jiff::Timestamp;
 use std::sync::Arc;
 

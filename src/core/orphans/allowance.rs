@@ -4,13 +4,12 @@
 //! Azure has certainly deleted nothing: it refused, or a GET after a failed operation still finds the very resource. A
 //! listing is no such proof, for it may lag. One that Azure never lets go is tried again less and less often.
 
-use super::law::Clause;
-use crate::cluster::cloud::{CloudResource, ResourceKind};
-use crate::cluster::record::{Deletion, Records};
-use crate::cluster::sweep::Sweep;
-use crate::names::ArmId;
-use crate::orphans::Refusal;
-use crate::settings::Settings;
+use crate::model::azure::cloud::{CloudResource, ResourceKind};
+use crate::model::names::ArmId;
+use crate::model::orphans::finding::Refusal;
+use crate::model::orphans::record::{Deletion, Records};
+use crate::model::orphans::sweep::Sweep;
+use crate::model::settings::{Clause, Settings};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

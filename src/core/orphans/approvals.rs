@@ -3,56 +3,13 @@
 use super::links::rows;
 use super::ownership::{Group, lies_in};
 use super::verdict::Case;
-use crate::cluster::cloud::CloudResource;
-use crate::cluster::sweep::{Approval, Sweep};
-use crate::names::ArmId;
-use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
+use crate::model::azure::cloud::CloudResource;
+use crate::model::names::ArmId;
+use crate::model::orphans::report::{ApprovalFinding, ApprovalState};
+use crate::model::orphans::sweep::{Approval, Sweep};
+use jiff::SignedDuration;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
-
-/// What has become of an approval.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ApprovalFinding {
-    /// The resource that it names.
-    pub id: ArmId,
-    /// The incarnation that it names.
-    pub incarnation: Arc<str>,
-    /// When it expires.
-    pub expires_at: Timestamp,
-    /// What has become of it.
-    pub state: ApprovalState,
-    /// What to do about it, for people; empty when nothing.
-    pub advice: Arc<str>,
-}
-
-/// What has become of an approval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum ApprovalState {
-    /// It names nothing that this sweep could ever delete.
-    Unmatched,
-    /// It would be valid for more than 14 days, so it does not count.
-    TooFarAhead,
-    /// Its time is over.
-    Expired,
-    /// The resource was collected, or is gone.
-    Spent,
-    /// It lifts the clause of approval for its resource.
-    Active,
-}
-
-impl fmt::Display for ApprovalState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Unmatched => "Unmatched",
-            Self::TooFarAhead => "TooFarAhead",
-            Self::Expired => "Expired",
-            Self::Spent => "Spent",
-            Self::Active => "Active",
-        })
-    }
-}
 
 /// Looks at all approvals of a sweep, those first that something is to be done about. Of a listing that is not whole,
 /// or of a cluster that is not known to be the configured one, nothing follows but what time alone tells.

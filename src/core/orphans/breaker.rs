@@ -5,11 +5,11 @@
 use super::ownership::Group;
 use super::pointers::claim_named_by;
 use super::verdict::{Assessed, Case};
-use crate::cluster::Snapshot;
-use crate::cluster::cloud::{CloudResource, ResourceKind};
-use crate::cluster::record::{Records, Trip};
-use crate::cluster::sweep::Sweep;
-use crate::names::{ClaimName, Uid};
+use crate::model::azure::cloud::{CloudResource, ResourceKind};
+use crate::model::names::{ClaimName, Uid};
+use crate::model::orphans::record::{Records, Trip};
+use crate::model::orphans::sweep::Sweep;
+use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 
@@ -156,8 +156,8 @@ pub(super) fn owned(assessed: &[Assessed<'_>]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::*;
     use super::*;
+    use crate::orphans::tests::fixtures::*;
 
     /// A world with these many NICs of gone claims among 40 that are owned.
     fn trips_with(suspects: usize, at_once: bool) -> Vec<Trip> {

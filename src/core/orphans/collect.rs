@@ -4,18 +4,17 @@
 //! failed is tried again later. Azure honours no `If-Match` on these deletes, so a race of one request's length remains. NICs and disks then lean
 //! on Azure's own refusal to delete what is in use; `forceDeletion` is never asked for.
 
-use super::attempt::{Attempt, Deed, Outcome};
-use super::finding::Refusal;
-use super::law::Clause;
 use super::mark::same_but_for_marks;
 use super::reserved::in_use;
-use crate::cluster::cloud::{CloudResource, ResourceKind};
-use crate::cluster::naming::resource_ids;
-use crate::cluster::record::Deletion;
-use crate::names::{ArmId, ClaimName, ObjectName, ProviderId};
+use crate::model::azure::cloud::{CloudResource, ResourceKind};
+use crate::model::azure::naming::resource_ids;
+use crate::model::errors::{CloudError, CloudErrorCode, OperationId, PortError};
+use crate::model::names::{ArmId, ClaimName, ObjectName, ProviderId};
+use crate::model::orphans::attempt::{Attempt, Deed, Outcome};
+use crate::model::orphans::finding::Refusal;
+use crate::model::orphans::record::Deletion;
+use crate::model::settings::{Clause, Settings};
 use crate::plan::{Effect, RecordChange, Reply, Report, Script, Step, SweepDelete};
-use crate::ports::{CloudError, CloudErrorCode, OperationId, PortError};
-use crate::settings::Settings;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -323,11 +322,11 @@ fn is_same(listed: &CloudResource, current: &CloudResource) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::*;
     use super::*;
-    use crate::cluster::cloud::DiskState;
-    use crate::orphans::Law;
-    use crate::ports::ClusterError;
+    use crate::model::azure::cloud::DiskState;
+    use crate::model::errors::ClusterError;
+    use crate::model::settings::Law;
+    use crate::orphans::tests::fixtures::*;
 
     fn delete_of(resource: CloudResource) -> SweepDelete {
         SweepDelete {
@@ -445,7 +444,7 @@ mod tests {
     fn any_object_that_is_there_after_all_calls_it_off_before_a_write() {
         let live = Arc::new(claim("gone", "another-uid"));
         let host = Arc::new(node("n", &group()));
-        let pv = Arc::new(volume("pv-1", &data_disk("d"), crate::cluster::volume::ReclaimPolicy::Delete));
+        let pv = Arc::new(volume("pv-1", &data_disk("d"), crate::model::cluster::volume::ReclaimPolicy::Delete));
         let there = [Reply::Claim(Some(live)), Reply::Node(Some(host)), Reply::Volume(Some(pv))];
         for (n, reply) in there.into_iter().enumerate() {
             let mut replies = absent();
@@ -562,7 +561,7 @@ mod tests {
     #[test]
     fn our_own_mark_is_no_change() {
         let mut marked = leaked();
-        marked.tags.insert(Arc::from(crate::labels::TAG_SUSPECT_SINCE), Arc::from(start().to_string()));
+        marked.tags.insert(Arc::from(crate::model::labels::TAG_SUSPECT_SINCE), Arc::from(start().to_string()));
         assert_eq!(final_check(&leaked(), &marked), Ok(()));
         assert_eq!(final_check(&marked, &leaked()), Ok(()));
     }

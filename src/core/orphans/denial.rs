@@ -3,9 +3,10 @@
 //! A lost permission, a lock, a lockdown or a policy is nothing that the next try mends. So one such answer holds back
 //! what is tried on all resources of that kind, and a single try from time to time finds out whether it has passed.
 
-use super::attempt::{Attempt, Deed, Outcome};
-use crate::cluster::cloud::ResourceKind;
-use crate::ports::{CloudErrorCode, PortError};
+use crate::model::azure::cloud::ResourceKind;
+use crate::model::errors::{CloudErrorCode, PortError};
+use crate::model::orphans::attempt::{Attempt, Deed, Outcome};
+use crate::model::orphans::report::Denial;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,23 +15,6 @@ use std::sync::Arc;
 const TRY_AGAIN: SignedDuration = SignedDuration::from_mins(20);
 /// A denial that nothing has put to the test for so long is forgotten.
 const FORGET: SignedDuration = SignedDuration::from_hours(24);
-
-/// Azure does not let us do something to resources of a kind.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Denial {
-    /// What.
-    pub deed: Deed,
-    /// To resources of this kind.
-    pub kind: ResourceKind,
-    /// Which answer: permission, lock, lockdown or policy.
-    pub code: CloudErrorCode,
-    /// What Azure said.
-    pub message: Arc<str>,
-    /// Since when, without a success in between.
-    pub since: Timestamp,
-    /// When it is tried again.
-    pub until: Timestamp,
-}
 
 /// Denials that are not known to have passed. Disposable: lost, one more try is denied.
 #[derive(Debug, Clone, Default)]

@@ -1,11 +1,11 @@
 //! Evidence: by what is it known what a resource is? In words, for people.
 
-use super::finding::Refusal;
 use super::verdict::{Assessed, Case, excludes};
-use crate::cluster::cloud::{CloudResource, ResourceKind};
-use crate::cluster::record::Sighting;
-use crate::cluster::sweep::{Exclusion, Sweep};
-use crate::labels;
+use crate::model::azure::cloud::{CloudResource, ResourceKind};
+use crate::model::labels;
+use crate::model::orphans::finding::Refusal;
+use crate::model::orphans::record::Sighting;
+use crate::model::orphans::sweep::{Exclusion, Sweep};
 use std::sync::Arc;
 
 /// All that speaks for what a resource is found to be: who owns it, what links to it, what protects it, since when it

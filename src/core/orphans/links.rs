@@ -6,24 +6,23 @@
 //! asks for (the claim, Node and volume that the resource points back at) is a link here too: else it would be called
 //! off for ever.
 
-use super::finding::Standing;
 use super::index::{Index, Key};
-use super::law::{Clause, Law};
 use super::pointers::{
     base_name, claim_in_name, claim_named_by, ids_of, instance_parts, last, machine_claim, machine_stem, machine_vm,
     parts_of, snapshot_source, stem_in_name,
 };
 use super::reserved::{busy_disk, managed_by_aks, own_vms, serves};
-use crate::cluster::bystander::{Bystander, Role};
-use crate::cluster::claim::Claim;
-use crate::cluster::cloud::{CloudResource, Detail, ProvisioningState, ResourceKind};
-use crate::cluster::inventory::{Inventory, Listing};
-use crate::cluster::node::Node;
-use crate::cluster::record::{Records, SeenVolume};
-use crate::cluster::volume::{Attachment, Volume};
-use crate::labels;
-use crate::names::{ArmId, ObjectName};
-use crate::settings::Settings;
+use crate::model::azure::bystander::{Bystander, Role};
+use crate::model::azure::cloud::{CloudResource, Detail, ProvisioningState, ResourceKind};
+use crate::model::azure::inventory::{Inventory, Listing};
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::node::Node;
+use crate::model::cluster::volume::{Attachment, Volume};
+use crate::model::labels;
+use crate::model::names::{ArmId, ObjectName};
+use crate::model::orphans::finding::Standing;
+use crate::model::orphans::record::{Records, SeenVolume};
+use crate::model::settings::{Clause, Law, Settings};
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 

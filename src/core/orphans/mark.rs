@@ -5,12 +5,12 @@
 //! written there stays. Azure honours no `If-Match` on tags: right before each write the resource is read once more, and
 //! what has changed since it was listed, or another that has taken its name, is left alone.
 
-use super::attempt::{Attempt, Deed, Outcome};
 use super::collect::final_check;
-use crate::cluster::cloud::{CloudResource, Tags};
-use crate::labels;
+use crate::model::azure::cloud::{CloudResource, Tags};
+use crate::model::errors::{CloudErrorCode, PortError};
+use crate::model::labels;
+use crate::model::orphans::attempt::{Attempt, Deed, Outcome};
 use crate::plan::{Effect, Reply, Report, Script, Step};
-use crate::ports::{CloudErrorCode, PortError};
 use jiff::Timestamp;
 use std::sync::Arc;
 
@@ -98,8 +98,8 @@ fn is_passing(error: &PortError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::{nic, start, tags};
     use super::*;
+    use crate::orphans::tests::fixtures::{nic, start, tags};
 
     fn listed(mark: Option<&str>) -> Arc<CloudResource> {
         let mut nic = nic("leaked", tags("gone", "uid-gone"));

@@ -26,13 +26,10 @@ pub mod breaker;
 
 mod allowance;
 mod approvals;
-mod attempt;
 mod collect;
 mod denial;
 mod evidence;
-mod finding;
 mod index;
-mod law;
 mod links;
 mod mark;
 mod order;
@@ -50,37 +47,20 @@ mod reverse;
 mod sweep;
 mod verdict;
 
-#[cfg(test)]
-mod cases;
-#[cfg(test)]
-mod conduct;
-#[cfg(test)]
-mod doubts;
-#[cfg(test)]
-mod fixtures;
-#[cfg(test)]
-mod mistakes;
-#[cfg(test)]
-mod needs;
-#[cfg(test)]
-mod scale;
-
 pub use allowance::Allowance;
-pub use approvals::{ApprovalFinding, ApprovalState, look as look_at_approvals};
-pub use attempt::{Attempt, Deed, Outcome};
+pub use approvals::look as look_at_approvals;
 pub use collect::{CollectScript, final_check};
-pub use denial::Denial;
-pub use finding::{Finding, Refusal, Standing};
-pub use law::{Clause, Law};
 pub use links::{Links, SignOfLife};
 pub use mark::MarkScript;
-pub use outlook::Outlook;
 pub use pace::{AT_ONCE, DELETES_PER_MINUTE, TAGS_PER_MINUTE};
 pub use parts::Parts;
 pub use pass::REPORTED;
 pub use price::Prices;
 pub use recording::apply;
-pub use report_only::{ReportOnly, Usage, report_only};
-pub use reverse::{Discrepancy, Mismatch, reverse};
+pub use report_only::report_only;
+pub use reverse::reverse;
 pub use sweep::{SweepMemory, sweep};
 pub use verdict::{Assessed, Case, judge};
+
+#[cfg(test)]
+mod tests;

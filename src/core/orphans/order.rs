@@ -5,8 +5,8 @@
 //! which the group's NICs hold the most. Then OS disks, VMs and data disks.
 
 use super::verdict::Case;
-use crate::cluster::cloud::{CloudResource, Detail, ResourceKind};
-use crate::names::ArmId;
+use crate::model::azure::cloud::{CloudResource, Detail, ResourceKind};
+use crate::model::names::ArmId;
 use jiff::Timestamp;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

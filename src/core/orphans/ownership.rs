@@ -1,14 +1,13 @@
 //! Ownership: is this cluster the one that answers for a resource? (clauses 0 and 1)
 
-use super::finding::Refusal;
-use super::law::Clause;
 use super::links::{Links, rows};
-use crate::cluster::cloud::{CloudResource, ResourceKind};
-use crate::cluster::inventory::Inventory;
-use crate::cluster::record::SeenVolume;
-use crate::cluster::volume::ReclaimPolicy;
-use crate::names::ArmId;
-use crate::settings::Settings;
+use crate::model::azure::cloud::{CloudResource, ResourceKind};
+use crate::model::azure::inventory::Inventory;
+use crate::model::cluster::volume::ReclaimPolicy;
+use crate::model::names::ArmId;
+use crate::model::orphans::finding::Refusal;
+use crate::model::orphans::record::SeenVolume;
+use crate::model::settings::{Clause, Settings};
 use std::sync::{Arc, LazyLock};
 
 /// The evidence of most of a group, so it is kept once.

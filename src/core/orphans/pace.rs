@@ -3,7 +3,7 @@
 //! The transport keeps below the limits of Azure Resource Manager. This keeps a sweep from filling all of that, however
 //! much it finds: launches and lifecycle deletes come first. And a mistake of ours would do its harm slowly.
 
-use super::attempt::Deed;
+use crate::model::orphans::attempt::Deed;
 use jiff::{SignedDuration, Timestamp};
 
 /// Most commands of sweeps on cloud resources under way at once.
@@ -45,8 +45,8 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::start;
     use super::*;
+    use crate::orphans::tests::fixtures::start;
 
     #[test]
     fn no_more_than_so_many_at_once_and_in_a_minute() {

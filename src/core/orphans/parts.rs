@@ -4,14 +4,14 @@
 //! asked of each of them: what could not be collected for its own sake keeps its VM. Whether Azure takes a part along is
 //! not relied upon: a listing may be older than a change of `deleteOption`, so all that a VM names counts.
 
-use super::finding::Refusal;
 use super::index::Index;
 use super::links::Links;
 use super::ownership::ownership;
 use super::reserved::{own_vms, special_disk};
 use super::verdict::Case;
-use crate::cluster::cloud::{CloudResource, Detail, ResourceKind, Vm};
-use crate::names::ArmId;
+use crate::model::azure::cloud::{CloudResource, Detail, ResourceKind, Vm};
+use crate::model::names::ArmId;
+use crate::model::orphans::finding::Refusal;
 use crate::plan::kind_word;
 use std::sync::Arc;
 

@@ -1,29 +1,29 @@
 //! Passes: what is to be done about what an inventory shows, now that the records know of it?
 
 use super::allowance::Allowance;
-use super::approvals;
-use super::attempt::Deed;
-use super::breaker;
-use super::finding::{Finding, Refusal, Standing};
 use super::index::Index;
 use super::mark::mark_of;
-use super::outlook::{Outlook, kept};
+use super::outlook::kept;
 use super::ownership::Group;
 use super::pointers::claim_named_by;
-use super::report_only::{ReportOnly, Usage, report_only};
-use super::reverse::{Discrepancy, reverse};
+use super::report_only::report_only;
+use super::reverse::reverse;
 use super::sweep::{SweepMemory, next_inventory};
 use super::verdict::{Assessed, Case, excludes, judge};
-use crate::cluster::Snapshot;
-use crate::cluster::cloud::{CloudResource, ResourceKind};
-use crate::cluster::inventory::Inventory;
-use crate::cluster::record::Deletion;
-use crate::cluster::sweep::{Sweep, SweepMode};
-use crate::labels;
-use crate::names::ArmId;
-use crate::plan::{Command, CommandKey, Plan, SweepDelete, SweepReport, Total, kind_word};
-use crate::schedule::Schedule;
-use crate::settings::Mode;
+use super::{approvals, breaker};
+use crate::model::azure::cloud::{CloudResource, ResourceKind};
+use crate::model::azure::inventory::Inventory;
+use crate::model::cron::Schedule;
+use crate::model::labels;
+use crate::model::names::ArmId;
+use crate::model::orphans::attempt::Deed;
+use crate::model::orphans::finding::{Finding, Refusal, Standing};
+use crate::model::orphans::record::Deletion;
+use crate::model::orphans::report::{Discrepancy, Outlook, ReportOnly, Usage};
+use crate::model::orphans::sweep::{Sweep, SweepMode};
+use crate::model::settings::Mode;
+use crate::plan::{Command, Plan, SweepDelete, SweepReport, Total, kind_word};
+use crate::snapshot::{CommandKey, Snapshot};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -239,13 +239,14 @@ impl Pass<'_> {
     }
 
     /// What Azure does not let this sweep do.
-    fn denials(&self, sweep: &Sweep, memory: &SweepMemory) -> Vec<super::Denial> {
+    fn denials(&self, sweep: &Sweep, memory: &SweepMemory) -> Vec<crate::model::orphans::report::Denial> {
         let wanted = match sweep.mode {
             SweepMode::Report => None,
             SweepMode::Mark => Some(Deed::Tag),
             SweepMode::Collect => Some(Deed::Delete),
         };
-        let of_this = |d: &&super::Denial| Some(d.deed) == wanted && sweep.kinds.contains(&d.kind);
+        let of_this =
+            |d: &&crate::model::orphans::report::Denial| Some(d.deed) == wanted && sweep.kinds.contains(&d.kind);
         memory.denials.all().filter(of_this).cloned().collect()
     }
 

@@ -1,10 +1,10 @@
 //! Pointers: what does an object or a resource say of others, by id, tag or name?
 
-use crate::cluster::bystander::{Bystander, Role};
-use crate::cluster::claim::Claim;
-use crate::cluster::cloud::{CloudResource, Detail};
-use crate::labels;
-use crate::names::{ArmId, ClaimName};
+use crate::model::azure::bystander::{Bystander, Role};
+use crate::model::azure::cloud::{CloudResource, Detail};
+use crate::model::cluster::claim::Claim;
+use crate::model::labels;
+use crate::model::names::{ArmId, ClaimName};
 
 /// The NICs and disks that a VM names.
 pub(super) fn parts_of(resource: &CloudResource) -> impl Iterator<Item = &ArmId> {

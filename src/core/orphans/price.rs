@@ -1,8 +1,8 @@
 //! Prices: what does an orphan cost while it lies about?
 
-use crate::cluster::Snapshot;
-use crate::cluster::cloud::{CloudResource, Detail, Disk, Vm};
-use crate::money::HourlyPrice;
+use crate::model::amounts::money::HourlyPrice;
+use crate::model::azure::cloud::{CloudResource, Detail, Disk, Vm};
+use crate::snapshot::Snapshot;
 
 /// Where the prices of VMs come from.
 pub trait Prices {
@@ -58,9 +58,9 @@ fn disk_price(disk: &Disk) -> HourlyPrice {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::{as_disk, data_disk, nic};
     use super::*;
-    use crate::cluster::cloud::Tags;
+    use crate::model::azure::cloud::Tags;
+    use crate::orphans::tests::fixtures::{as_disk, data_disk, nic};
     use jiff::SignedDuration;
     use std::sync::Arc;
 

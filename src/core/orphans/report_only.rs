@@ -1,57 +1,16 @@
 //! Report-only findings: which public IPs and load-balancer frontends serve nobody?
 //!
-//! They are told to a person and nothing more. They are no [`Finding`](super::Finding), so no command can be made of
+//! They are told to a person and nothing more. They are no [`Finding`](crate::model::orphans::finding::Finding), so no command can be made of
 //! them. Which Services exist is not listed: the tag that names one is passed on, to be looked up.
 
 use super::index::Index;
 use super::links::rows;
-use crate::cluster::bystander::{Bystander, Role};
-use crate::cluster::inventory::Inventory;
-use crate::labels;
-use crate::names::ArmId;
-use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use crate::model::azure::bystander::{Bystander, Role};
+use crate::model::azure::inventory::Inventory;
+use crate::model::labels;
+use crate::model::names::ArmId;
+use crate::model::orphans::report::{ReportOnly, Usage};
 use std::sync::Arc;
-
-/// A public IP or a frontend that a person may want to look at.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReportOnly {
-    /// The resource.
-    pub id: ArmId,
-    /// `PublicIp` or `Frontend`.
-    pub kind: &'static str,
-    /// What it is used for.
-    pub usage: Usage,
-    /// The Services that it was made for, `namespace/name` with commas between, by the tag of the public IP.
-    pub service: Option<Arc<str>>,
-    /// When Azure created it, where Azure says so.
-    pub created_at: Option<Timestamp>,
-    /// By what, for people.
-    pub evidence: Vec<Arc<str>>,
-}
-
-/// What a public IP or a frontend is used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Usage {
-    /// Nodes reach the internet by it, or AKS keeps it for that.
-    Outbound,
-    /// Something uses it: rules, backends, a NIC, a gateway.
-    InUse,
-    /// Nothing that was listed uses it.
-    Unused,
-}
-
-impl Usage {
-    /// As reports spell it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Outbound => "Outbound",
-            Self::InUse => "InUse",
-            Self::Unused => "Unused",
-        }
-    }
-}
 
 /// All public IPs and frontends of an inventory, by id. Nothing while a listing is not whole.
 #[must_use]

@@ -3,8 +3,8 @@
 //! A NIC that serves something, a disk that is not simply unattached, a thing that AKS or Site Recovery keeps for
 //! itself. Asked of the listing, and of the resource itself right before its DELETE.
 
-use crate::cluster::cloud::{CloudResource, Detail, DiskState};
-use crate::names::ArmId;
+use crate::model::azure::cloud::{CloudResource, Detail, DiskState};
+use crate::model::names::ArmId;
 
 /// AKS keeps what carries a tag of this sort, or is so named, for itself.
 const AKS_MANAGED: &str = "aks-managed-";

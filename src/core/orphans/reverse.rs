@@ -7,17 +7,17 @@ use super::index::Index;
 use super::links::rows;
 use super::ownership::lies_in;
 use super::pointers::{machine_claim, machine_stem};
-use crate::cluster::Snapshot;
-use crate::cluster::bystander::{Bystander, Role};
-use crate::cluster::claim::Claim;
-use crate::cluster::cloud::{CloudResource, ProvisioningState, ResourceKind};
-use crate::cluster::inventory::Inventory;
-use crate::cluster::node::Node;
-use crate::labels;
-use crate::names::{ArmId, NodeName};
-use crate::settings::Settings;
+use crate::model::azure::bystander::{Bystander, Role};
+use crate::model::azure::cloud::{CloudResource, ProvisioningState, ResourceKind};
+use crate::model::azure::inventory::Inventory;
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::node::Node;
+use crate::model::labels;
+use crate::model::names::{ArmId, NodeName};
+use crate::model::orphans::report::{Discrepancy, Mismatch};
+use crate::model::settings::Settings;
+use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Listings lag: what is younger than this may be there and not shown yet.
@@ -28,53 +28,6 @@ const JOINS_WITHIN: SignedDuration = SignedDuration::from_mins(20);
 const STUCK_AFTER: SignedDuration = SignedDuration::from_hours(1);
 /// Most blockers that are named one by one.
 const NAMED: usize = 5;
-
-/// Something in Kubernetes or AKS that stands for nothing in Azure, or cannot go.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Discrepancy {
-    /// What is wrong.
-    pub kind: Mismatch,
-    /// The object: its kind and name.
-    pub object: Arc<str>,
-    /// Since when, as far as known.
-    pub since: Option<Timestamp>,
-    /// What shows it, for people.
-    pub evidence: Vec<Arc<str>>,
-    /// What a person can do.
-    pub remedy: Arc<str>,
-}
-
-/// What is wrong with an object that stands for something in Azure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Mismatch {
-    /// A NodeClaim was launched, and its VM is gone.
-    ClaimWithoutVm,
-    /// The VM of a NodeClaim runs, and its Node has not joined.
-    NeverJoined,
-    /// An AKS Machine says that it is there, and its VM is gone.
-    MachineWithoutVm,
-    /// A Node's VM is gone.
-    NodeWithoutVm,
-    /// A Node of a NodePool has a VM and no NodeClaim.
-    NodeWithoutClaim,
-    /// An object is being deleted, and a finalizer holds it.
-    StuckFinalizer,
-}
-
-impl Mismatch {
-    /// As reports spell it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ClaimWithoutVm => "ClaimWithoutVm",
-            Self::NeverJoined => "NeverJoined",
-            Self::MachineWithoutVm => "MachineWithoutVm",
-            Self::NodeWithoutVm => "NodeWithoutVm",
-            Self::NodeWithoutClaim => "NodeWithoutClaim",
-            Self::StuckFinalizer => "StuckFinalizer",
-        }
-    }
-}
 
 /// What stands for nothing or cannot go, NodeClaims first, then AKS Machines, then Nodes, each by name. Nothing while a
 /// listing is not whole. The Snapshot, where there is one, tells which pods hold a drain up.

@@ -4,22 +4,21 @@
 //! say that this very inventory was judged does a later pass collect, and then by what the records say. So a crash at
 //! any point costs time and never proof.
 
-use super::attempt::Deed;
-use super::breaker;
 use super::denial::Denials;
-use super::finding::Refusal;
 use super::index::Index;
 use super::links::rows;
 use super::pace::Pace;
 use super::pass::Pass;
-use super::recording;
 use super::verdict::Case;
-use crate::cluster::Snapshot;
-use crate::cluster::inventory::Inventory;
-use crate::cluster::sweep::Sweep;
-use crate::names::{ArmId, ObjectName};
-use crate::plan::{Command, CommandKey, Plan, RecordChange, Report, SweepReport, Switch};
-use crate::settings::{Mode, Settings};
+use super::{breaker, recording};
+use crate::model::azure::inventory::Inventory;
+use crate::model::names::{ArmId, ObjectName};
+use crate::model::orphans::attempt::Deed;
+use crate::model::orphans::finding::Refusal;
+use crate::model::orphans::sweep::Sweep;
+use crate::model::settings::{Mode, Settings, Switch};
+use crate::plan::{Command, Plan, RecordChange, Report, SweepReport};
+use crate::snapshot::{CommandKey, Snapshot};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,24 +1,22 @@
 //! The verdict: what is each resource, and by which clauses is it kept?
 
 use super::allowance::Allowance;
-use super::breaker;
-use super::evidence;
-use super::finding::{Finding, Refusal, Standing};
-use super::law::Clause;
 use super::links::{Links, SignOfLife, rows};
 use super::mark::same_but_for_marks;
 use super::order::Order;
 use super::ownership::{Group, group, ownership};
 use super::parts::{Looker, Parts};
 use super::price::{Prices, price};
-use crate::cluster::cloud::{CloudResource, Detail, ResourceKind};
-use crate::cluster::inventory::Inventory;
-use crate::cluster::record::{Records, Sighting};
-use crate::cluster::sweep::{Approval, Exclusion, Sweep, SweepMode};
-use crate::facts::Surroundings;
+use super::{breaker, evidence};
+use crate::catalog::live::Surroundings;
+use crate::model::azure::cloud::{CloudResource, Detail, ResourceKind};
+use crate::model::azure::inventory::Inventory;
+use crate::model::cron::Schedule;
+use crate::model::orphans::finding::{Finding, Refusal, Standing};
+use crate::model::orphans::record::{Records, Sighting};
+use crate::model::orphans::sweep::{Approval, Exclusion, Sweep, SweepMode};
+use crate::model::settings::{Clause, Mode, Settings};
 use crate::plan::kind_word;
-use crate::schedule::Schedule;
-use crate::settings::{Mode, Settings};
 use jiff::{SignedDuration, Timestamp};
 use std::fmt;
 use std::sync::Arc;

@@ -4,13 +4,13 @@
 //! time and turns it into effects by its script.
 
 use super::effect::{ClaimDraft, ClaimStep, NodeStep, RecordChange, Security, SweepReport};
-use crate::cluster::claim::{ClaimRef, LaunchIntent, PlannedOffering};
-use crate::cluster::cloud::{CloudResource, ResourceKind, Tags};
-use crate::cluster::record::Deletion;
-use crate::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName, Uid};
+use crate::model::azure::cloud::{CloudResource, ResourceKind, Tags};
+use crate::model::cluster::claim::{ClaimRef, LaunchIntent, PlannedOffering};
+use crate::model::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName, Uid};
+use crate::model::orphans::record::Deletion;
+use crate::model::settings::Switch;
+use crate::snapshot::CommandKey;
 use jiff::Timestamp;
-use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 
 /// What a decider asks for.
@@ -149,25 +149,6 @@ pub struct SweepDelete {
     pub deletion: Deletion,
 }
 
-/// Identity of a command for the executor: one at a time per key.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CommandKey {
-    /// About a NodeClaim.
-    Claim(ClaimName),
-    /// About a Node.
-    Node(NodeName),
-    /// About a pod.
-    Pod(ObjectKey),
-    /// Taking an inventory.
-    Inventory,
-    /// Writing records.
-    Records,
-    /// About a cloud resource.
-    Resource(ArmId),
-    /// About an OrphanSweep.
-    Sweep(ObjectName),
-}
-
 impl Command {
     /// A word for logs and metrics.
     #[must_use]
@@ -223,64 +204,6 @@ impl Command {
             Self::Terminate(_) | Self::SweepDelete(_) => Some(Switch::Delete),
             _ => None,
         }
-    }
-}
-
-/// What the command is about, by name.
-impl fmt::Display for CommandKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Claim(name) => f.pad(name.as_str()),
-            Self::Node(name) => f.pad(name.as_str()),
-            Self::Pod(key) => key.fmt(f),
-            Self::Inventory => f.pad("inventory"),
-            Self::Records => f.pad("records"),
-            Self::Resource(id) => f.pad(id.name()),
-            Self::Sweep(name) => f.pad(name.as_str()),
-        }
-    }
-}
-
-/// The three pause switches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Switch {
-    /// Nothing new is launched.
-    Launch,
-    /// Nothing is disrupted.
-    Disrupt,
-    /// Nothing is deleted in Azure.
-    Delete,
-}
-
-/// The pause switch: what must not be done for now. Checked at every write.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Pause(BTreeSet<Switch>);
-
-impl Pause {
-    /// Holds back what these switches stand for.
-    #[must_use]
-    pub fn of(switches: impl IntoIterator<Item = Switch>) -> Self {
-        Self(switches.into_iter().collect())
-    }
-
-    /// True when this switch is set.
-    #[must_use]
-    pub fn holds(&self, switch: Switch) -> bool {
-        self.0.contains(&switch)
-    }
-}
-
-/// What is held back, joined by commas, or `nothing`.
-impl fmt::Display for Pause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = |switch: &Switch| match switch {
-            Switch::Launch => "launch",
-            Switch::Disrupt => "disrupt",
-            Switch::Delete => "delete",
-        };
-        let words: Vec<&str> = self.0.iter().map(word).collect();
-        f.pad(&if words.is_empty() { "nothing".to_owned() } else { words.join(", ") })
     }
 }
 

@@ -4,8 +4,8 @@
 
 use super::{KubeletSpec, Security};
 use crate::catalog::OfferingKey;
-use crate::cluster::cloud::Tags;
-use crate::names::{ArmId, ClaimName};
+use crate::model::azure::cloud::Tags;
+use crate::model::names::{ArmId, ClaimName};
 
 /// A request about one Machine, `managedClusters/{cluster}/agentPools/{pool}/machines/{name}`.
 #[derive(Debug, Clone, PartialEq, Eq)]

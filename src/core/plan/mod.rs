@@ -8,15 +8,14 @@ mod effect;
 mod machine;
 mod script;
 
-pub use command::{Command, CommandKey, Launch, Pause, SweepDelete, Switch, Terminate, kind_word};
+pub use command::{Command, Launch, SweepDelete, Terminate, kind_word};
 pub use effect::{
     ClaimDraft, ClaimStep, Effect, KubeletSpec, NicSpec, NodeStep, RecordChange, Reply, Security, SweepReport, Total,
     VmSpec,
 };
+use jiff::Timestamp;
 pub use machine::{MachineCall, MachineSpec};
 pub use script::{OneEffect, Report, Script, Step};
-
-use jiff::Timestamp;
 use std::sync::Arc;
 
 /// What is to be done now, why, and when to decide again.

@@ -5,9 +5,10 @@
 //! a crash is started anew by the decider; its first steps find what is there already.
 
 use super::effect::{Effect, Reply};
-use crate::cluster::inventory::Inventory;
-use crate::orphans::{Attempt, Refusal};
-use crate::ports::{LaunchRefusal, PortError};
+use crate::model::azure::inventory::Inventory;
+use crate::model::errors::{LaunchRefusal, PortError};
+use crate::model::orphans::attempt::Attempt;
+use crate::model::orphans::finding::Refusal;
 use jiff::{SignedDuration, Timestamp};
 use std::fmt;
 use std::sync::Arc;

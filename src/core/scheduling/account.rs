@@ -15,11 +15,11 @@ use super::solve::Solver;
 use super::waterfall::{PoolWaterfall, waterfalls};
 use super::why::{of_pool, why_not};
 use super::{Input, Refused, Solved, solve};
-use crate::cluster::claim::PlannedOffering;
-use crate::cluster::pod::{Pod, PodShape};
-use crate::names::{ClaimName, NodeName, NodePoolName, ObjectKey};
-use crate::requirements::Requirements;
-use crate::resources::Resources;
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::claim::PlannedOffering;
+use crate::model::cluster::pod::{Pod, PodShape};
+use crate::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey};
+use crate::model::requirements::Requirements;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

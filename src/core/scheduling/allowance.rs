@@ -3,10 +3,10 @@
 
 use super::Input;
 use super::candidates::{Candidate, Market, Offers};
-use crate::cluster::pool::{NodePool, amount};
-use crate::facts::{Addresses, QuotaShort, ReservationShort, Reservations, Room};
-use crate::names::NodePoolName;
-use crate::resources::Resources;
+use super::offerings::headroom::{QuotaHeadroom, QuotaShort, ReservationHeadroom, ReservationShort, SubnetHeadroom};
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::pool::{NodePool, amount};
+use crate::model::names::NodePoolName;
 use std::collections::BTreeMap;
 
 /// What is used of all that limits purchases, NodeClaims in flight and nodes of this pass included.
@@ -14,11 +14,11 @@ use std::collections::BTreeMap;
 pub(super) struct Allowance {
     pools: BTreeMap<NodePoolName, Used>,
     /// What Azure's quotas leave, for all pools together.
-    room: Room,
+    room: QuotaHeadroom,
     /// What is left of the subnets.
-    addresses: Addresses,
+    addresses: SubnetHeadroom,
     /// What is left of reservations.
-    reservations: Reservations,
+    reservations: ReservationHeadroom,
     /// How many more nodes may be bought.
     pub(super) nodes: usize,
 }
@@ -44,7 +44,7 @@ impl Allowance {
         Self { pools: pools.collect(), room, addresses, reservations, nodes: input.new_nodes }
     }
 
-    pub(super) fn addresses(&self) -> &Addresses {
+    pub(super) fn addresses(&self) -> &SubnetHeadroom {
         &self.addresses
     }
 

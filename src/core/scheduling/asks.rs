@@ -6,7 +6,7 @@ use super::axes::{AxisId, Domain, HOST};
 use super::group::GroupId;
 use super::kinds::KindId;
 use super::topology::Topology;
-use crate::cluster::pod::PodShape;
+use crate::model::cluster::pod::PodShape;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Axes: which topology keys matter here, and which domains has each?
 
-use crate::cluster::pod::Labels;
-use crate::labels;
-use crate::names::Zone;
+use crate::model::cluster::pod::Labels;
+use crate::model::labels;
+use crate::model::names::Zone;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

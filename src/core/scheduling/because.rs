@@ -11,10 +11,10 @@ use super::solve::{Seat, Solver};
 use super::volumes::More;
 use super::why::of_pool;
 use crate::catalog::CapacityType;
-use crate::cluster::claim::Claim;
-use crate::cluster::pod::{Pod, PodShape};
-use crate::labels;
-use crate::names::{NodePoolName, ObjectKey, VmSize};
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::pod::{Pod, PodShape};
+use crate::model::labels;
+use crate::model::names::{NodePoolName, ObjectKey, VmSize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -7,9 +7,9 @@
 
 use super::filter::FilterId;
 use super::solve::{Seat, Solver};
-use crate::cluster::pool::amount;
-use crate::money::HourlyPrice;
-use crate::resources::Resources;
+use crate::model::amounts::money::HourlyPrice;
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::pool::amount;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

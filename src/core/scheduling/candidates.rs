@@ -3,22 +3,23 @@
 use super::Unavailable;
 use super::filter::NodeFilter;
 use super::fits::{allowed, labels_fit, offered_label, pool_keys_hold};
+use super::offerings::headroom::{QuotaHeadroom, ReservationHeadroom, SubnetHeadroom};
 use super::outcome::NoReservation;
 use super::overlaid::Overlaid;
 use super::variants::{named, variants};
-use super::variety::{MinValues, least_of};
+use super::variety::least_of;
 use crate::catalog::{
     CapacityType, InstanceType, Offering, OfferingKey, SizeFacts, names_reserved, names_reserved_alone, offered,
 };
-use crate::cluster::Snapshot;
-use crate::cluster::pod::{HostPort, Labels, Taint};
-use crate::cluster::pool::NodePool;
-use crate::facts::{Addresses, Reservations, Room};
-use crate::labels;
-use crate::money::HourlyPrice;
-use crate::names::Zone;
-use crate::requirements::{Requirement, Requirements};
-use crate::resources::Resources;
+use crate::model::amounts::money::HourlyPrice;
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::pod::{HostPort, Labels, Taint};
+use crate::model::cluster::pool::NodePool;
+use crate::model::labels;
+use crate::model::names::Zone;
+use crate::model::requirements::{Requirement, Requirements};
+use crate::model::settings::MinValues;
+use crate::snapshot::Snapshot;
 use jiff::Timestamp;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -81,11 +82,11 @@ pub struct Market {
     /// Zones of all offerings, in the order of their bits.
     pub(super) zones: Arc<[Zone]>,
     /// What Azure's quotas leave.
-    pub(super) room: Room,
+    pub(super) room: QuotaHeadroom,
     /// What is left of the subnets.
-    pub(super) addresses: Addresses,
+    pub(super) addresses: SubnetHeadroom,
     /// What is left of reservations.
-    pub(super) reservations: Reservations,
+    pub(super) reservations: ReservationHeadroom,
     /// What becomes of pods for which there is less variety than a pool asks for.
     pub(super) min_values: MinValues,
     /// What NodeOverlays make of instance types.
@@ -107,7 +108,7 @@ impl Market {
         chosen: impl Fn(&NodePool) -> bool,
     ) -> Self {
         let (zones, named, overlaid) = (zones_of(snapshot), named(snapshot), Overlaid::of(snapshot));
-        let reservations = Reservations::of(snapshot, now);
+        let reservations = ReservationHeadroom::of(snapshot, now);
         let known = (snapshot, &reservations);
         let pools = snapshot.pools().values().filter(|pool| chosen(pool));
         let mut offers: Vec<Arc<Offers>> = pools
@@ -124,7 +125,7 @@ impl Market {
             .collect();
         // Stable: the variants of a pool stay in their order.
         offers.sort_by_key(|o| (Reverse(o.pool.weight), o.pool.name.clone()));
-        let (room, addresses) = (Room::of(snapshot, now), Addresses::of(snapshot, now));
+        let (room, addresses) = (QuotaHeadroom::of(snapshot, now), SubnetHeadroom::of(snapshot, now));
         Self { offers, zones, room, addresses, reservations, min_values: MinValues::default(), overlaid }
     }
 
@@ -141,7 +142,7 @@ impl Offers {
     fn new(
         (pool, labels): (&Arc<NodePool>, Labels),
         (types, zones): (&[Arc<InstanceType>], &Arc<[Zone]>),
-        (snapshot, reservations): (&Snapshot, &Reservations),
+        (snapshot, reservations): (&Snapshot, &ReservationHeadroom),
         available: impl Fn(&SizeFacts, &Offering) -> bool,
     ) -> Self {
         let mut candidates = Vec::new();
@@ -268,7 +269,7 @@ impl Offers {
 }
 
 /// Why a pool that is to have nothing but what is reserved has nothing.
-fn unreserved(pool: &NodePool, snapshot: &Snapshot, reservations: &Reservations) -> Option<NoReservation> {
+fn unreserved(pool: &NodePool, snapshot: &Snapshot, reservations: &ReservationHeadroom) -> Option<NoReservation> {
     let asked = pool.requirements.get(labels::CAPACITY_TYPE)?;
     if !names_reserved_alone(asked) {
         return None;

@@ -9,8 +9,8 @@ use super::axes::{Axes, AxisId, Domain};
 use super::candidates::{Candidate, Offers, Place};
 use super::filter::{FilterId, Filters};
 use super::variety::Load;
-use crate::cluster::pool::NodePool;
-use crate::resources::Resources;
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::pool::NodePool;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

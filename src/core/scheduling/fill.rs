@@ -7,8 +7,9 @@
 use super::allowance::Allowance;
 use super::bound::worths;
 use super::candidates::Offers;
-use super::variety::{Load, MinValues};
-use crate::resources::Resources;
+use super::variety::Load;
+use crate::model::amounts::resources::Resources;
+use crate::model::settings::MinValues;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;

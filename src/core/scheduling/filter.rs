@@ -1,7 +1,7 @@
 //! Filters: what does a pod ask of its node itself, whatever other pods there are?
 
-use crate::cluster::pod::{Labels, PodShape, Spread, Taint, TaintEffect, Toleration};
-use crate::requirements::Requirements;
+use crate::model::cluster::pod::{Labels, PodShape, Spread, Taint, TaintEffect, Toleration};
+use crate::model::requirements::Requirements;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -7,8 +7,8 @@ use super::outcome::{NewNode, Outcome, Placement, Target};
 use super::solve::{Seat, Solver};
 use super::variety::Load;
 use crate::catalog::OfferingKey;
-use crate::cluster::claim::PlannedOffering;
-use crate::cluster::pod::Pod;
+use crate::model::cluster::claim::PlannedOffering;
+use crate::model::cluster::pod::Pod;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -2,11 +2,11 @@
 
 use super::filter::NodeFilter;
 use crate::catalog::{CapacityType, InstanceType, OFFERED, Offering, OfferingKey, offered};
-use crate::cluster::pod::Labels;
-use crate::cluster::pool::NodePool;
-use crate::labels;
-use crate::names::Zone;
-use crate::requirements::Requirements;
+use crate::model::cluster::pod::Labels;
+use crate::model::cluster::pool::NodePool;
+use crate::model::labels;
+use crate::model::names::Zone;
+use crate::model::requirements::Requirements;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Ground: what runs where now, counted once for all topology constraints?
 
-use crate::cluster::Snapshot;
-use crate::cluster::node::Node;
-use crate::cluster::pod::{Pod, PodShape};
-use crate::names::{NodeName, ObjectKey};
+use crate::model::cluster::node::Node;
+use crate::model::cluster::pod::{Pod, PodShape};
+use crate::model::names::{NodeName, ObjectKey};
+use crate::snapshot::Snapshot;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -3,10 +3,10 @@
 use super::axes::{AxisId, Domain, HOST};
 use super::filter::NodeFilter;
 use super::volumes::SharedId;
-use crate::cluster::Table;
-use crate::cluster::pod::{Labels, PodShape, PodTerm};
-use crate::names::Namespace;
-use crate::requirements::Requirements;
+use crate::model::cluster::pod::{Labels, PodShape, PodTerm};
+use crate::model::names::Namespace;
+use crate::model::requirements::Requirements;
+use crate::snapshot::Table;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -87,7 +87,9 @@ impl Counting {
 }
 
 /// The label that a requirement allows and nothing else.
-pub(super) fn exact((key, asked): (&Arc<str>, &crate::requirements::Requirement)) -> Option<(Arc<str>, Arc<str>)> {
+pub(super) fn exact(
+    (key, asked): (&Arc<str>, &crate::model::requirements::Requirement),
+) -> Option<(Arc<str>, Arc<str>)> {
     Some((Arc::clone(key), Arc::clone(asked.single()?)))
 }
 

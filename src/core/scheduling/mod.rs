@@ -27,6 +27,7 @@ mod group;
 mod improve;
 mod kinds;
 mod offer;
+pub mod offerings;
 mod open;
 mod outcome;
 mod overlaid;
@@ -48,32 +49,30 @@ mod waterfall;
 mod why;
 mod words;
 
+use crate::model::cluster::pod::Pod;
+use crate::model::names::{ClaimName, NodeName, ObjectKey};
+use crate::snapshot::Snapshot;
+use crate::snapshot::spread_defaults::SpreadDefaults;
 pub use account::{Account, Accounts, Because, Bond, Fate, Place, Purchase, Stuck, Tie, account};
 pub use bound::Cost;
 pub use candidates::Market;
 pub(crate) use candidates::claim_requirements;
+use kinds::Demand;
 pub use outcome::{NewNode, NoReservation, Outcome, Placement, Target, Unplaced, WhyNot};
 pub use overlaid::{Conflict, Overlaid, OverlayMemory};
 pub use relax::Wish;
 pub use remedy::{Change, Remedy};
 pub use size::{Size, SizeChoice};
-pub use standing::{Bought, Nowhere, Spot, Standing};
-pub use stock::Lack;
-pub(crate) use stock::{stock, unmet_requirement};
-pub use unavailable::{Scope, Unavailable};
-pub use variety::MinValues;
-pub use waterfall::{PoolStep, PoolWaterfall, StepWhat};
-
-use crate::cluster::Snapshot;
-use crate::cluster::pod::Pod;
-use crate::cluster::spread_defaults::SpreadDefaults;
-use crate::names::{ClaimName, NodeName, ObjectKey};
-use kinds::Demand;
 use solve::Solver;
+pub use standing::{Bought, Nowhere, Spot, Standing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+pub use stock::Lack;
+pub(crate) use stock::{stock, unmet_requirement};
 use topology::Surprises;
+pub use unavailable::{Scope, Unavailable};
 use volumes::{Book, Volumes};
+pub use waterfall::{PoolStep, PoolWaterfall, StepWhat};
 
 /// What is to be simulated.
 #[derive(Debug, Clone, Copy)]

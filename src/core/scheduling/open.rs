@@ -7,10 +7,11 @@ use super::axes::{Axes, AxisId, Domain, ZONE};
 use super::candidates::{MOST_ZONES, Place};
 use super::choice::{ChoiceId, Choices, Next};
 use super::shelves::{Shelf, ShelfId, Shelves, Spot};
-use super::variety::{Load, MinValues};
+use super::variety::Load;
 use super::volumes::{Attached, More};
-use crate::cluster::pod::HostPort;
-use crate::resources::Resources;
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::pod::HostPort;
+use crate::model::settings::MinValues;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

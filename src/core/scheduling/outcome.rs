@@ -1,12 +1,12 @@
 //! Outcome: where did each pod go, which nodes must be bought, and what has no place?
 
-use crate::cluster::claim::PlannedOffering;
-use crate::cluster::pod::{Labels, Pod};
-use crate::cluster::volume_needs::VolumeTrouble;
-use crate::facts::{QuotaShort, ReservationShort, SubnetShort};
-use crate::names::{ArmId, ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, Zone};
-use crate::requirements::Incompatible;
-use crate::resources::Resources;
+use super::offerings::headroom::{QuotaShort, ReservationShort, SubnetShort};
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::claim::PlannedOffering;
+use crate::model::cluster::pod::{Labels, Pod};
+use crate::model::names::{ArmId, ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, Zone};
+use crate::model::requirements::Incompatible;
+use crate::snapshot::volume_needs::VolumeTrouble;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -146,7 +146,7 @@ impl fmt::Display for NoReservation {
         f.write_str("it may have reserved capacity alone, and ")?;
         match self {
             Self::NoGroup(class) => {
-                let key = crate::labels::RESERVATION_GROUP;
+                let key = crate::model::labels::RESERVATION_GROUP;
                 write!(f, "AKSNodeClass {class} names no group of it by the annotation {key}")
             }
             Self::Unknown(group) => {

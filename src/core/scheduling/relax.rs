@@ -4,8 +4,8 @@
 //! heaviest is dropped, affinity to pods first, then anti-affinity, labels of nodes, spreading, and at last taints that
 //! say `PreferNoSchedule` are put up with.
 
-use crate::cluster::pod::{PodShape, Preferences};
-use crate::requirements::Requirements;
+use crate::model::cluster::pod::{PodShape, Preferences};
+use crate::model::requirements::Requirements;
 use std::sync::Arc;
 
 /// Most steps of one shape: beyond, all that is left is dropped at once.

@@ -6,14 +6,14 @@
 use super::allowance::{Allowance, Barred};
 use super::candidates::{Candidate, Offers};
 use super::filter::NodeFilter;
+use super::offerings::headroom::{QuotaShort, ReservationShort, SubnetShort};
 use super::open::Shop;
 use super::outcome::WhyNot;
-use crate::cluster::pod::{PodShape, Taint, TaintEffect, Toleration};
-use crate::cluster::pool::amount;
-use crate::facts::{QuotaShort, ReservationShort, SubnetShort};
-use crate::names::NodePoolName;
-use crate::requirements::Requirements;
-use crate::resources::Resources;
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::pod::{PodShape, Taint, TaintEffect, Toleration};
+use crate::model::cluster::pool::amount;
+use crate::model::names::NodePoolName;
+use crate::model::requirements::Requirements;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

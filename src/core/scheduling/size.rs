@@ -4,11 +4,11 @@ use super::candidates::{Candidate, Market, Offers};
 use super::open::OpenNode;
 use super::solve::Solver;
 use crate::catalog::CapacityType;
-use crate::cluster::claim::PlannedOffering;
-use crate::cluster::pool::amount;
-use crate::money::HourlyPrice;
-use crate::names::{NodePoolName, VmSize};
-use crate::resources::Resources;
+use crate::model::amounts::money::HourlyPrice;
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::claim::PlannedOffering;
+use crate::model::cluster::pool::amount;
+use crate::model::names::{NodePoolName, VmSize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

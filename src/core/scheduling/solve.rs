@@ -20,8 +20,8 @@ use super::open::{NodeId, Shop};
 use super::topology::{Surprises, Topology};
 use super::volumes::{Book, Volumes};
 use crate::catalog::OfferingKey;
-use crate::cluster::pod::{Pod, PodShape, Taint, TaintEffect, Toleration};
-use crate::names::{ClaimName, ObjectKey};
+use crate::model::cluster::pod::{Pod, PodShape, Taint, TaintEffect, Toleration};
+use crate::model::names::{ClaimName, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

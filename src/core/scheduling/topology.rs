@@ -12,10 +12,10 @@ use super::filter::NodeFilter;
 use super::ground::Ground;
 use super::group::{ByLabel, Counting, Group, GroupId, Identity, counts, exact};
 use super::volumes::SharedId;
-use crate::cluster::Table;
-use crate::cluster::pod::{Labels, PodShape, PodTerm, Spread};
-use crate::labels;
-use crate::names::Namespace;
+use crate::model::cluster::pod::{Labels, PodShape, PodTerm, Spread};
+use crate::model::labels;
+use crate::model::names::Namespace;
+use crate::snapshot::Table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

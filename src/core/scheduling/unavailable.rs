@@ -6,8 +6,8 @@
 //! large size never prolongs the mark of a small one; and a quota of the whole region is remembered too.
 
 use crate::catalog::{CapacityType, SizeFacts};
-use crate::names::{ArmId, VmSize, Zone};
-use crate::ports::{CloudError, CloudErrorCode, LaunchRefusal};
+use crate::model::errors::{CloudError, CloudErrorCode, LaunchRefusal};
+use crate::model::names::{ArmId, VmSize, Zone};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl Unavailable {
         let in_zone = |c| Scope::SizeInZone(key.size.clone(), key.zone.clone(), c);
         let lasts = quota_lasts(&refusal.error);
         // What is left of a quota; unknown, the size that was refused is known not to fit.
-        let told = refusal.error.quota.map(crate::ports::QuotaTold::free);
+        let told = refusal.error.quota.map(crate::model::errors::QuotaTold::free);
         let left = facts.map(|f| told.unwrap_or(f.vcpus).min(f.vcpus.saturating_sub(1)));
         let at = refusal.at;
         if refusal.of_all && !refusal.error.code.is_transient() {
@@ -194,9 +194,9 @@ impl Unavailable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::GROUPS;
+    use crate::catalog::live::GROUPS;
     use crate::fixtures::{at, cluster, offering, pool, start, zone};
-    use crate::ports::QuotaTold;
+    use crate::model::errors::QuotaTold;
 
     const SIZE: &str = "Standard_D4s_v5";
 

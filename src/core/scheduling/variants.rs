@@ -4,11 +4,11 @@
 //! make nodes of each. Pods choose among them by selectors, and spread over them. So such a pool stands on the market
 //! once for each combination: of listed values for each, of open ones for those that some pod names.
 
-use crate::cluster::Snapshot;
-use crate::cluster::pod::{Labels, PodShape};
-use crate::cluster::pool::NodePool;
-use crate::labels;
-use crate::requirements::{Requirement, Requirements};
+use crate::model::cluster::pod::{Labels, PodShape};
+use crate::model::cluster::pool::NodePool;
+use crate::model::labels;
+use crate::model::requirements::{Requirement, Requirements};
+use crate::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

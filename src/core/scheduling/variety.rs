@@ -7,23 +7,13 @@ use super::allowance::Allowance;
 use super::candidates::{Candidate, Market, Offers};
 use super::outcome::NewNode;
 use crate::catalog::OfferingKey;
-use crate::cluster::pool::{NodePool, amount};
-use crate::labels;
-use crate::names::Zone;
-use crate::resources::Resources;
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::pool::{NodePool, amount};
+use crate::model::labels;
+use crate::model::names::Zone;
+use crate::model::settings::MinValues;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// What becomes of pods for which a pool has not as many values on offer as it asks for (Karpenter's
-/// `--min-values-policy`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum MinValues {
-    /// The pool makes no node for them.
-    #[default]
-    Strict,
-    /// It makes one, with as many as there are when its first pod comes.
-    BestEffort,
-}
 
 /// What a node must hold, and what must remain on offer for it.
 #[derive(Debug, Clone, Copy)]

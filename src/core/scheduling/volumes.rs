@@ -5,12 +5,12 @@
 //! else there is stands beside it, and pods that have it are placed one at a time.
 
 use super::Input;
-use crate::cluster::Snapshot;
-use crate::cluster::pod::Pod;
-use crate::cluster::volume::DISK_DRIVER;
-use crate::cluster::volume_needs::{VolumeTrouble, disks_on, volume_needs};
-use crate::names::{NodeName, ObjectKey};
-use crate::requirements::Requirements;
+use crate::model::cluster::pod::Pod;
+use crate::model::cluster::volume::DISK_DRIVER;
+use crate::model::names::{NodeName, ObjectKey};
+use crate::model::requirements::Requirements;
+use crate::snapshot::Snapshot;
+use crate::snapshot::volume_needs::{VolumeTrouble, disks_on, volume_needs};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use super::kinds::{Kind, KindId};
 use super::outcome::WhyNot;
 use super::solve::Solver;
 use super::variety::Load;
-use crate::names::NodePoolName;
+use crate::model::names::NodePoolName;
 use std::sync::Arc;
 
 /// Why each pool buys nothing for pods of a kind; `None` stands for all pools.

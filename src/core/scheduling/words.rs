@@ -3,7 +3,7 @@
 use super::outcome::WhyNot;
 use super::relax::Wish;
 use super::remedy::{Change, Remedy};
-use crate::cluster::pod::Taint;
+use crate::model::cluster::pod::Taint;
 use std::fmt;
 
 impl fmt::Display for Remedy {
@@ -85,8 +85,8 @@ impl fmt::Display for Wish {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::pod::TaintEffect;
-    use crate::names::NodePoolName;
+    use crate::model::cluster::pod::TaintEffect;
+    use crate::model::names::NodePoolName;
     use std::sync::Arc;
 
     #[test]

@@ -12,15 +12,14 @@ mod shapes;
 mod tests;
 mod trouble;
 
-pub use kind::Kind;
-
 use feed::Feed;
 use futures::StreamExt;
 use futures::stream::select_all;
+pub use kind::Kind;
 use kube::Client;
-use napkeeper_core::clock::Clock;
-use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::cluster::delta::{Delta, apply};
+use napkeeper_core::engine::clock::Clock;
+use napkeeper_core::snapshot::Snapshot;
+use napkeeper_core::snapshot::delta::{Delta, apply};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::mpsc::Sender;

@@ -2,15 +2,15 @@
 
 use napkeeper_api::record::OrphanRecordSpec;
 use napkeeper_core::catalog::overlay::Overlay;
-use napkeeper_core::cluster::claim::Claim;
-use napkeeper_core::cluster::node::Node;
-use napkeeper_core::cluster::pod::{Labels, Pod};
-use napkeeper_core::cluster::pool::{DaemonSet, NodeClass, NodePool};
-use napkeeper_core::cluster::spread_defaults::SchedulerProfiles;
-use napkeeper_core::cluster::sweep::Sweep;
-use napkeeper_core::cluster::volume::{AttachLimits, StorageClass, Volume, VolumeClaim};
-use napkeeper_core::names::{Namespace, ObjectKey, ObjectName};
-use napkeeper_core::plan::Pause;
+use napkeeper_core::model::cluster::claim::Claim;
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::pod::{Labels, Pod};
+use napkeeper_core::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
+use napkeeper_core::model::cluster::volume::{AttachLimits, StorageClass, Volume, VolumeClaim};
+use napkeeper_core::model::names::{Namespace, ObjectKey, ObjectName};
+use napkeeper_core::model::orphans::sweep::Sweep;
+use napkeeper_core::model::settings::Pause;
+use napkeeper_core::snapshot::spread_defaults::SchedulerProfiles;
 use std::fmt;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Shapes: what do thousands of pods have in common, so that it is kept once?
 
-use napkeeper_core::cluster::pod::{Pod, PodShape};
-use napkeeper_core::names::NodeName;
+use napkeeper_core::model::cluster::pod::{Pod, PodShape};
+use napkeeper_core::model::names::NodeName;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

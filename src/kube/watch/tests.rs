@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::fake::{Fake, Fault, Real};
-use napkeeper_core::names::{ClaimName, NodeName};
-use napkeeper_core::plan::Switch;
+use napkeeper_core::model::names::{ClaimName, NodeName};
+use napkeeper_core::model::settings::Switch;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, channel};

@@ -8,11 +8,11 @@ use kube::api::PostParams;
 use kube::{Api, Resource};
 use napkeeper_api::convert;
 use napkeeper_api::karpenter::{NodeClaim, NodePool};
-use napkeeper_core::cluster::claim::{ClaimRef, LaunchIntent};
-use napkeeper_core::labels::{FINALIZER, LAUNCH_INTENT};
-use napkeeper_core::names::NodePoolName;
+use napkeeper_core::model::cluster::claim::{ClaimRef, LaunchIntent};
+use napkeeper_core::model::errors::ClusterError;
+use napkeeper_core::model::labels::{FINALIZER, LAUNCH_INTENT};
+use napkeeper_core::model::names::NodePoolName;
 use napkeeper_core::plan::{ClaimDraft, ClaimStep};
-use napkeeper_core::ports::ClusterError;
 use serde_json::json;
 
 const KIND: &str = "NodeClaim";

@@ -9,11 +9,11 @@ use crate::FieldManager;
 use crate::error::{What, call};
 use k8s_openapi::api::core::v1::{Node, Taint as WireTaint};
 use kube::Api;
-use napkeeper_core::cluster::pod::{Labels, Taint, TaintEffect};
-use napkeeper_core::labels::{FINALIZER, INITIALIZED, REGISTERED, TAINT_DISRUPTED, TAINT_UNREGISTERED};
-use napkeeper_core::names::{NodeName, Uid};
+use napkeeper_core::model::cluster::pod::{Labels, Taint, TaintEffect};
+use napkeeper_core::model::errors::ClusterError;
+use napkeeper_core::model::labels::{FINALIZER, INITIALIZED, REGISTERED, TAINT_DISRUPTED, TAINT_UNREGISTERED};
+use napkeeper_core::model::names::{NodeName, Uid};
 use napkeeper_core::plan::NodeStep;
-use napkeeper_core::ports::ClusterError;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -8,8 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, 
 use kube::Api;
 use kube::api::PostParams;
 use kube::core::Status;
-use napkeeper_core::names::{ObjectKey, Uid};
-use napkeeper_core::ports::ClusterError;
+use napkeeper_core::model::errors::ClusterError;
+use napkeeper_core::model::names::{ObjectKey, Uid};
 
 impl Writer {
     /// Asks for an eviction of this incarnation of a pod.

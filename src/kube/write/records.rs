@@ -11,9 +11,9 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use napkeeper_api::convert;
 use napkeeper_api::record::{OrphanRecord, OrphanRecordSpec};
+use napkeeper_core::model::errors::ClusterError;
 use napkeeper_core::orphans::apply;
 use napkeeper_core::plan::RecordChange;
-use napkeeper_core::ports::ClusterError;
 use std::collections::BTreeMap;
 
 const KIND: &str = "OrphanRecord";

@@ -8,7 +8,7 @@
 
 use napkeeper_api::convert;
 use napkeeper_api::record::{DeletionEntry, MAX_ENTRIES, OrphanRecordSpec, SightingEntry, TripEntry, VolumeEntry};
-use napkeeper_core::cluster::record::Records;
+use napkeeper_core::model::orphans::record::Records;
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -189,9 +189,9 @@ fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
 mod tests {
     use super::*;
     use jiff::Timestamp;
-    use napkeeper_core::cluster::cloud::ResourceKind;
-    use napkeeper_core::cluster::record::{Deletion, Sighting, Trip};
-    use napkeeper_core::names::ArmId;
+    use napkeeper_core::model::azure::cloud::ResourceKind;
+    use napkeeper_core::model::names::ArmId;
+    use napkeeper_core::model::orphans::record::{Deletion, Sighting, Trip};
     use napkeeper_core::orphans::apply;
     use napkeeper_core::plan::RecordChange;
     use std::sync::Arc;

@@ -8,8 +8,8 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource};
 use napkeeper_api::convert;
 use napkeeper_api::sweep::{OrphanSweep, OrphanSweepStatus};
+use napkeeper_core::model::errors::ClusterError;
 use napkeeper_core::plan::SweepReport;
-use napkeeper_core::ports::ClusterError;
 use serde_json::json;
 
 /// The time of the last run alone is written no more often than this.

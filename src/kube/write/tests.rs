@@ -2,10 +2,10 @@
 
 use super::Writer;
 use crate::fake;
-use napkeeper_core::cluster::claim::ClaimRef;
-use napkeeper_core::names::{ClaimName, NodeName, ObjectKey, Uid};
+use napkeeper_core::model::cluster::claim::ClaimRef;
+use napkeeper_core::model::errors::{ClusterError, PortError};
+use napkeeper_core::model::names::{ClaimName, NodeName, ObjectKey, Uid};
 use napkeeper_core::plan::{ClaimStep, Effect, NodeStep, Reply};
-use napkeeper_core::ports::{ClusterError, PortError};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -47,8 +47,8 @@ fn claim_object(uid: &str, version: &str) -> (u16, Value) {
 #[tokio::test]
 async fn an_eviction_names_the_incarnation_and_a_budget_is_told_from_overload() {
     let pod = ObjectKey {
-        namespace: napkeeper_core::names::Namespace::new("shop").unwrap(),
-        name: napkeeper_core::names::ObjectName::new("web-0").unwrap(),
+        namespace: napkeeper_core::model::names::Namespace::new("shop").unwrap(),
+        name: napkeeper_core::model::names::ObjectName::new("web-0").unwrap(),
     };
     let evict = || Effect::Evict(pod.clone(), Uid::new("p-1").unwrap());
     let there = |uid: &str| {

@@ -3,7 +3,7 @@
 use super::Response;
 use crate::cloud::Refusal;
 use jiff::SignedDuration;
-use napkeeper_core::names::ArmId;
+use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::Reply;
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@
 
 use crate::cloud::{Cloud, Lasting, ListedKind, ListingFault};
 use jiff::Timestamp;
-use napkeeper_core::names::ArmId;
+use napkeeper_core::model::names::ArmId;
 use serde_json::{Value, json};
 
 /// What a contributor may not do (`b24988ac-6180-42a0-ab88-20f7382dd24c` among Azure's built-in roles).

@@ -4,12 +4,13 @@
 
 use super::answer::{ok, wrong};
 use super::offers::number;
-use super::{Request, Response, route::Query};
+use super::route::Query;
+use super::{Request, Response};
 use crate::cloud::Cloud;
+use napkeeper_core::catalog::live::{ImageDefinition, ReservationRoom};
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
-use napkeeper_core::facts::{ImageDefinition, ReservationRoom};
-use napkeeper_core::money::HourlyPrice;
-use napkeeper_core::names::{ArmId, VmSize};
+use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::names::{ArmId, VmSize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 use super::answer::{accepted, no_content, ok, refused, wrong};
 use super::{Call, Response, ask, others};
 use crate::cloud::Refusal;
-use napkeeper_core::names::ArmId;
+use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::{Effect, MachineCall, Reply};
 
 impl Call<'_> {

@@ -16,8 +16,6 @@ mod required;
 mod route;
 mod shape;
 #[cfg(test)]
-mod shape_tests;
-#[cfg(test)]
 mod tests;
 
 use crate::cloud::{Cloud, Extension, Metered, Refusal};
@@ -25,10 +23,10 @@ use answer::{Watch, accepted, ok, wrong};
 pub use answer::{failure, refused, unauthorized};
 pub use facts::PRICES;
 use jiff::Timestamp;
-use napkeeper_core::cluster::cloud::{CloudResource, ResourceKind};
-use napkeeper_core::names::ArmId;
+use napkeeper_core::model::azure::cloud::{CloudResource, ResourceKind};
+use napkeeper_core::model::errors::OperationId;
+use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::{Effect, Reply};
-use napkeeper_core::ports::OperationId;
 use route::{Query, Route, Type};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use crate::cloud::Cloud;
 use jiff::Timestamp;
 use napkeeper_core::catalog::{Arch, SizeFacts};
-use napkeeper_core::names::{VmSize, Zone};
+use napkeeper_core::model::names::{VmSize, Zone};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

@@ -7,9 +7,9 @@
 use super::offers::number;
 use crate::cloud::{Cloud, ListedKind, pool_of};
 use jiff::Timestamp;
-use napkeeper_core::cluster::bystander::{Bystander, Role};
-use napkeeper_core::cluster::cloud::ProvisioningState;
-use napkeeper_core::names::ArmId;
+use napkeeper_core::model::azure::bystander::{Bystander, Role};
+use napkeeper_core::model::azure::cloud::ProvisioningState;
+use napkeeper_core::model::names::ArmId;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;

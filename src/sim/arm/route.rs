@@ -5,9 +5,9 @@ use super::answer::wrong;
 use super::facts::Fact;
 use super::others::Others;
 use crate::cloud::{Cloud, CloudSettings, ComputeCall, ListedKind};
-use napkeeper_core::cluster::cloud::{CloudResource, Detail};
-use napkeeper_core::names::ArmId;
-use napkeeper_core::ports::OperationId;
+use napkeeper_core::model::azure::cloud::{CloudResource, Detail};
+use napkeeper_core::model::errors::OperationId;
+use napkeeper_core::model::names::ArmId;
 use std::sync::Arc;
 
 /// Resource types that are served.

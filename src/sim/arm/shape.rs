@@ -4,8 +4,8 @@ use super::offers::number;
 use super::route::Type;
 use crate::cloud::{Cloud, CloudSettings};
 use napkeeper_core::catalog::CapacityType;
-use napkeeper_core::cluster::cloud::{CloudResource, Detail, Disk, DiskState, Nic, ProvisioningState, Vm};
-use napkeeper_core::names::ArmId;
+use napkeeper_core::model::azure::cloud::{CloudResource, Detail, Disk, DiskState, Nic, ProvisioningState, Vm};
+use napkeeper_core::model::names::ArmId;
 use serde_json::{Map, Value, json};
 
 pub(super) fn group(settings: &CloudSettings, managed_by: Option<&ArmId>) -> Value {

@@ -3,7 +3,7 @@
 use super::Autoscaler;
 use crate::world::Deed;
 use napkeeper_core::catalog::CapacityType;
-use napkeeper_core::names::{ObjectKey, ObjectName};
+use napkeeper_core::model::names::{ObjectKey, ObjectName};
 
 impl Autoscaler {
     /// Plays a deed if it is about the load or about what Azure sells; all others are about napkeeper's own things, or

@@ -7,11 +7,11 @@ use napkeeper_core::catalog::{
     Arch, CapacityType, InstanceType, InstanceTypeOptions, Offering, OfferingKey, RegionCatalog, SizeFacts, SizeName,
     instance_types, node_labels,
 };
-use napkeeper_core::cluster::pod::{Labels, PodShape, Taint};
-use napkeeper_core::cluster::pool::NodePool;
-use napkeeper_core::labels;
-use napkeeper_core::money::HourlyPrice;
-use napkeeper_core::names::{ArmId, NodeName, ProviderId, Zone};
+use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::cluster::pod::{Labels, PodShape, Taint};
+use napkeeper_core::model::cluster::pool::NodePool;
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{ArmId, NodeName, ProviderId, Zone};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -6,8 +6,8 @@ use crate::cloud::{Timings as CloudTimings, Usage};
 use crate::cluster::{NewNode, Timings as ClusterTimings};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::CapacityType;
-use napkeeper_core::cluster::pod::{PodOwner, PodPhase};
-use napkeeper_core::names::{NameError, NodeName, ProviderId};
+use napkeeper_core::model::cluster::pod::{PodOwner, PodPhase};
+use napkeeper_core::model::names::{NameError, NodeName, ProviderId};
 use std::sync::Arc;
 
 /// A VM of a node group.
@@ -147,7 +147,7 @@ impl Autoscaler {
     }
 
     /// Pods on a node that have not ended, but for those that belong to the node.
-    pub(super) fn pods_on(&self, node: &NodeName) -> Vec<Arc<napkeeper_core::cluster::pod::Pod>> {
+    pub(super) fn pods_on(&self, node: &NodeName) -> Vec<Arc<napkeeper_core::model::cluster::pod::Pod>> {
         let state = self.cluster.state();
         let keys = state.usage(node).into_iter().flat_map(|usage| &usage.pods);
         keys.filter_map(|key| state.pods().get(key))

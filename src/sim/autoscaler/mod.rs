@@ -37,8 +37,8 @@ use groups::NodeGroup;
 use jiff::{SignedDuration, Timestamp};
 use machines::Machine;
 use napkeeper_core::catalog::Catalog;
-use napkeeper_core::money::Money;
-use napkeeper_core::names::{ArmId, NameError, NodeName, ObjectKey, Region};
+use napkeeper_core::model::amounts::money::Money;
+use napkeeper_core::model::names::{ArmId, NameError, NodeName, ObjectKey, Region};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -234,7 +234,7 @@ impl Autoscaler {
 
     fn baseline(&self, lasting: SignedDuration) -> Baseline {
         let summary = self.books.summary(lasting);
-        let waits = |p: &napkeeper_core::cluster::pod::Pod| p.node.is_none() && p.deleting_at.is_none();
+        let waits = |p: &napkeeper_core::model::cluster::pod::Pod| p.node.is_none() && p.deleting_at.is_none();
         Baseline {
             cost: summary.cost,
             cost_on_demand: summary.cost_on_demand,

@@ -3,9 +3,9 @@
 use super::Autoscaler;
 use super::machines::Phase;
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::cluster::node::Node;
-use napkeeper_core::cluster::pod::{DoNotDisrupt, Pod, PodOwner};
-use napkeeper_core::names::NodeName;
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::pod::{DoNotDisrupt, Pod, PodOwner};
+use napkeeper_core::model::names::NodeName;
 use napkeeper_core::plan::Effect;
 use std::collections::BTreeMap;
 use std::sync::Arc;

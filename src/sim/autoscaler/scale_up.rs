@@ -4,9 +4,9 @@ use super::Autoscaler;
 use super::groups::{MOST_NODES, NodeGroup};
 use crate::cluster::{Slot, WhatIf};
 use napkeeper_core::catalog::CapacityType;
-use napkeeper_core::cluster::pod::{Pod, PodShape};
-use napkeeper_core::money::HourlyPrice;
-use napkeeper_core::names::{NameError, NodeName};
+use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::cluster::pod::{Pod, PodShape};
+use napkeeper_core::model::names::{NameError, NodeName};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl Autoscaler {
         let group = &self.groups[option.group];
         let nodes = i64::try_from(option.nodes).unwrap_or(i64::MAX);
         let had = group.template.capacity.times(nodes);
-        let wasted = |of: fn(&napkeeper_core::resources::Resources) -> i64| {
+        let wasted = |of: fn(&napkeeper_core::model::amounts::resources::Resources) -> i64| {
             let used: i128 = option.pods.iter().map(|p| i128::from(of(&p.shape.requests))).sum();
             let had = i128::from(of(&had)).max(1);
             i64::try_from((had - used) * 1_000_000 / had).unwrap_or(i64::MAX)

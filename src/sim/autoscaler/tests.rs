@@ -2,16 +2,18 @@ use super::*;
 use crate::workload::{BudgetLimit, DiskRequest, PodBudget, PodTemplate, WorkloadKind};
 use crate::world::Scarce;
 use napkeeper_core::catalog::{Arch, CapacityType, OfferedSize, SizeName};
-use napkeeper_core::cluster::node::Node;
-use napkeeper_core::cluster::pod::{Labels, PodPhase, PodShape, Spread, Taint, TaintEffect, Toleration};
-use napkeeper_core::cluster::pool::{ConsolidationPolicy, Disruption, Limits as PoolLimits, NodeClass, NodePool};
-use napkeeper_core::cluster::volume::ReclaimPolicy;
-use napkeeper_core::labels;
-use napkeeper_core::money::HourlyPrice;
-use napkeeper_core::names::{Namespace, NodeClassName, NodePoolName, ObjectName, Region, Uid};
-use napkeeper_core::orphans::Law;
-use napkeeper_core::requirements::{Requirement, Requirements};
-use napkeeper_core::resources::Resources;
+use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::amounts::resources::Resources;
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::pod::{Labels, PodPhase, PodShape, Spread, Taint, TaintEffect, Toleration};
+use napkeeper_core::model::cluster::pool::{
+    ConsolidationPolicy, Disruption, Limits as PoolLimits, NodeClass, NodePool,
+};
+use napkeeper_core::model::cluster::volume::ReclaimPolicy;
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{Namespace, NodeClassName, NodePoolName, ObjectName, Region, Uid};
+use napkeeper_core::model::requirements::{Requirement, Requirements};
+use napkeeper_core::model::settings::Law;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

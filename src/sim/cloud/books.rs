@@ -6,9 +6,9 @@ use super::operation::Work;
 use super::{Act, Author, Cloud, CloudEvent, Due, LedgerEntry};
 use crate::chance::Chance;
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::cluster::cloud::{CloudResource, Detail, Nic, Tags};
-use napkeeper_core::names::ArmId;
-use napkeeper_core::ports::OperationId;
+use napkeeper_core::model::azure::cloud::{CloudResource, Detail, Nic, Tags};
+use napkeeper_core::model::errors::OperationId;
+use napkeeper_core::model::names::ArmId;
 use std::sync::Arc;
 
 impl Cloud {

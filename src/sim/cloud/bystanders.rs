@@ -5,10 +5,10 @@ use super::lag::ListedKind;
 use super::refusal::Refusal;
 use super::{Cloud, listing};
 use jiff::Timestamp;
-use napkeeper_core::cluster::bystander::{Bystander, Role};
-use napkeeper_core::cluster::cloud::{ProvisioningState, Tags};
-use napkeeper_core::cluster::inventory::{ListFailure, Listing};
-use napkeeper_core::names::ArmId;
+use napkeeper_core::model::azure::bystander::{Bystander, Role};
+use napkeeper_core::model::azure::cloud::{ProvisioningState, Tags};
+use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
+use napkeeper_core::model::names::ArmId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -4,8 +4,8 @@ use super::Cloud;
 use super::operation::Work;
 use super::refusal::Refusal;
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::cluster::cloud::Detail;
-use napkeeper_core::names::ArmId;
+use napkeeper_core::model::azure::cloud::Detail;
+use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::Reply;
 use std::sync::Arc;
 

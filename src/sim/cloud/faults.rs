@@ -7,8 +7,8 @@ use super::lag::{Lag, ListedKind};
 use super::refusal::{Quota, Refusal};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{CapacityType, OfferingKey, SizeFacts};
-use napkeeper_core::cluster::cloud::{CloudResource, Detail};
-use napkeeper_core::names::{Region, VmSize, Zone};
+use napkeeper_core::model::azure::cloud::{CloudResource, Detail};
+use napkeeper_core::model::names::{Region, VmSize, Zone};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -8,8 +8,8 @@ use super::faults::Lasting;
 use super::lag::ListedKind;
 use super::refusal::Refusal;
 use jiff::Timestamp;
-use napkeeper_core::cluster::cloud::ResourceKind;
-use napkeeper_core::names::ArmId;
+use napkeeper_core::model::azure::cloud::ResourceKind;
+use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::{Effect, MachineCall};
 use std::sync::Arc;
 

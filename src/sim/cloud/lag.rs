@@ -4,8 +4,8 @@
 //! one of them while another shows it already, and one that is gone may be shown for minutes.
 
 use jiff::SignedDuration;
-use napkeeper_core::cluster::bystander::Role;
-use napkeeper_core::cluster::cloud::{CloudResource, Detail};
+use napkeeper_core::model::azure::bystander::Role;
+use napkeeper_core::model::azure::cloud::{CloudResource, Detail};
 use serde::Deserialize;
 
 /// What a listing lists.

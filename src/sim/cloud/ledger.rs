@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 use napkeeper_core::catalog::OfferingKey;
-use napkeeper_core::cluster::cloud::CloudResource;
-use napkeeper_core::money::HourlyPrice;
-use napkeeper_core::names::{ArmId, ClaimName};
+use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::azure::cloud::CloudResource;
+use napkeeper_core::model::names::{ArmId, ClaimName};
 use napkeeper_core::plan::KubeletSpec;
 use std::sync::Arc;
 

@@ -5,10 +5,10 @@ use super::lag::ListedKind;
 use super::refusal::Refusal;
 use crate::chance::Chance;
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::cluster::bystander::{Bystander, Role};
-use napkeeper_core::cluster::cloud::{CloudResource, Detail};
-use napkeeper_core::cluster::inventory::{ListFailure, Listing};
-use napkeeper_core::names::ArmId;
+use napkeeper_core::model::azure::bystander::{Bystander, Role};
+use napkeeper_core::model::azure::cloud::{CloudResource, Detail};
+use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
+use napkeeper_core::model::names::ArmId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

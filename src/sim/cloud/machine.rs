@@ -7,9 +7,9 @@ use super::operation::Work;
 use super::refusal::Refusal;
 use super::{Author, Cloud};
 use jiff::Timestamp;
-use napkeeper_core::cluster::bystander::{Bystander, Role};
-use napkeeper_core::cluster::cloud::ProvisioningState;
-use napkeeper_core::names::ArmId;
+use napkeeper_core::model::azure::bystander::{Bystander, Role};
+use napkeeper_core::model::azure::cloud::ProvisioningState;
+use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::{MachineCall, MachineSpec, NicSpec, Reply, VmSpec};
 
 impl Cloud {

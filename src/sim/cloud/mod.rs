@@ -31,23 +31,22 @@ pub(crate) use bystanders::pool_of;
 pub use extension::Extension;
 pub use faults::{Failing, Faults, Lasting, Limits, ListingFault, Shortage, Usage};
 pub use guards::Policy;
+use jiff::Timestamp;
 pub use lag::{Lag, ListedKind};
 pub use ledger::{Act, Author, CloudEvent, LedgerEntry};
+use napkeeper_core::model::azure::cloud::{CloudResource, Detail, Nic, Tags};
+use napkeeper_core::model::errors::{CloudError, OperationId, PortError};
+use napkeeper_core::model::names::{ArmId, ClaimName};
+use napkeeper_core::plan::{Effect, KubeletSpec, NicSpec, Reply};
 pub use operation::RunningOperation;
+use operation::{Operations, Work};
 pub use refusal::{Quota, Refusal};
 pub use settings::{CloudSettings, Timings};
 pub use staging::DiskDraft;
-pub use throttle::Throttling;
-pub(crate) use throttle::{ComputeCall, Metered};
-
-use jiff::Timestamp;
-use napkeeper_core::cluster::cloud::{CloudResource, Detail, Nic, Tags};
-use napkeeper_core::names::{ArmId, ClaimName};
-use napkeeper_core::plan::{Effect, KubeletSpec, NicSpec, Reply};
-use napkeeper_core::ports::{CloudError, OperationId, PortError};
-use operation::{Operations, Work};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+pub use throttle::Throttling;
+pub(crate) use throttle::{ComputeCall, Metered};
 
 /// Resources on a page, unless somebody says otherwise: small, so that everything has several.
 const PAGE: usize = 50;

@@ -2,9 +2,9 @@
 
 use super::refusal::Refusal;
 use jiff::Timestamp;
-use napkeeper_core::names::ArmId;
+use napkeeper_core::model::errors::OperationId;
+use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::Reply;
-use napkeeper_core::ports::OperationId;
 use std::collections::BTreeMap;
 
 /// What an operation does when its time has come.

@@ -5,8 +5,8 @@
 
 use jiff::SignedDuration;
 use napkeeper_core::catalog::OfferingKey;
-use napkeeper_core::names::{ArmId, Region, VmSize};
-use napkeeper_core::ports::{CloudError, CloudErrorCode, QuotaTold};
+use napkeeper_core::model::errors::{CloudError, CloudErrorCode, QuotaTold};
+use napkeeper_core::model::names::{ArmId, Region, VmSize};
 use std::sync::Arc;
 
 /// Object id of the caller, as refusals show it.

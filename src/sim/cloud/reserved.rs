@@ -7,10 +7,10 @@
 
 use super::Cloud;
 use super::refusal::Refusal;
+use napkeeper_core::catalog::live::ReservationRoom;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
-use napkeeper_core::cluster::cloud::{CloudResource, Detail};
-use napkeeper_core::facts::ReservationRoom;
-use napkeeper_core::names::{ArmId, VmSize, Zone};
+use napkeeper_core::model::azure::cloud::{CloudResource, Detail};
+use napkeeper_core::model::names::{ArmId, VmSize, Zone};
 use std::collections::BTreeMap;
 
 /// By group, size and place: VMs that are reserved.

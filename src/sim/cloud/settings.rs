@@ -2,9 +2,9 @@
 
 use jiff::SignedDuration;
 use napkeeper_core::catalog::{CapacityType, OfferingKey, RegionCatalog, SizeFacts};
-use napkeeper_core::money::HourlyPrice;
-use napkeeper_core::names::{ArmId, Region, VmSize, Zone};
-use napkeeper_core::settings::ClusterIdentity;
+use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::names::{ArmId, Region, VmSize, Zone};
+use napkeeper_core::model::settings::ClusterIdentity;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -4,8 +4,8 @@ use super::refusal::Refusal;
 use super::{Author, Cloud, Due, Machine};
 use jiff::Timestamp;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
-use napkeeper_core::cluster::cloud::{CloudResource, Detail, Disk, DiskState, ProvisioningState, Tags, Vm};
-use napkeeper_core::names::{ArmId, Zone};
+use napkeeper_core::model::azure::cloud::{CloudResource, Detail, Disk, DiskState, ProvisioningState, Tags, Vm};
+use napkeeper_core::model::names::{ArmId, Zone};
 use napkeeper_core::plan::KubeletSpec;
 use std::sync::Arc;
 

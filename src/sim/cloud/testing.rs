@@ -2,8 +2,8 @@
 
 use super::*;
 use napkeeper_core::catalog::{Arch, CapacityType, OfferingKey, SizeFacts};
-use napkeeper_core::money::HourlyPrice;
-use napkeeper_core::names::{Region, VmSize, Zone};
+use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::names::{Region, VmSize, Zone};
 
 const GROUP: &str = "/subscriptions/s/resourceGroups/MC_group";
 

@@ -6,10 +6,10 @@ use super::reserved::sold_as;
 use super::{Author, Cloud, CloudEvent, Machine, Reservation};
 use jiff::Timestamp;
 use napkeeper_core::catalog::{OfferingKey, SizeFacts};
-use napkeeper_core::cluster::cloud::{CloudResource, Detail, Disk, DiskState, ProvisioningState, Vm};
-use napkeeper_core::names::{ArmId, Zone};
+use napkeeper_core::model::azure::cloud::{CloudResource, Detail, Disk, DiskState, ProvisioningState, Vm};
+use napkeeper_core::model::errors::OperationId;
+use napkeeper_core::model::names::{ArmId, Zone};
 use napkeeper_core::plan::{Reply, VmSpec};
-use napkeeper_core::ports::OperationId;
 use std::sync::Arc;
 
 impl Cloud {

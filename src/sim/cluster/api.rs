@@ -3,11 +3,11 @@
 use super::{Cluster, Delta, Listed};
 use crate::workload::PodBudget;
 use jiff::Timestamp;
-use napkeeper_core::cluster::pod::{Pod, PodPhase};
-use napkeeper_core::names::{ObjectKey, Uid};
+use napkeeper_core::model::cluster::pod::{Pod, PodPhase};
+use napkeeper_core::model::errors::{ClusterError, PortError};
+use napkeeper_core::model::names::{ObjectKey, Uid};
 use napkeeper_core::orphans::apply;
 use napkeeper_core::plan::{Effect, RecordChange, Reply, SweepReport};
-use napkeeper_core::ports::{ClusterError, PortError};
 use std::sync::Arc;
 
 impl Cluster {

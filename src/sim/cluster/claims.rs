@@ -2,13 +2,13 @@
 
 use super::kubelet::add_taints;
 use super::{Cluster, Delta};
-use napkeeper_core::cluster::claim::{Claim, ClaimRef, ClaimStatus, LaunchIntent};
-use napkeeper_core::cluster::node::Node;
-use napkeeper_core::cluster::pod::{Taint, TaintEffect};
-use napkeeper_core::labels;
-use napkeeper_core::names::{ClaimName, NodeName, Uid};
+use napkeeper_core::model::cluster::claim::{Claim, ClaimRef, ClaimStatus, LaunchIntent};
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::pod::{Taint, TaintEffect};
+use napkeeper_core::model::errors::ClusterError;
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{ClaimName, NodeName, Uid};
 use napkeeper_core::plan::{ClaimDraft, ClaimStep, NodeStep};
-use napkeeper_core::ports::ClusterError;
 use std::sync::Arc;
 
 impl Cluster {

@@ -3,8 +3,8 @@
 use super::pods::{Orders, Origin};
 use super::{Cluster, ids};
 use crate::workload::{DiskRequest, Workload, WorkloadKind, surplus};
-use napkeeper_core::cluster::pod::{Pod, PodOwner};
-use napkeeper_core::names::{ObjectKey, ObjectName};
+use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
+use napkeeper_core::model::names::{ObjectKey, ObjectName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -3,11 +3,11 @@
 use super::Cluster;
 use super::pods::{Orders, Origin};
 use crate::workload::PodTemplate;
-use napkeeper_core::cluster::node::Node;
-use napkeeper_core::cluster::pod::{PodOwner, PodShape, TaintEffect, Toleration};
-use napkeeper_core::labels;
-use napkeeper_core::names::{NodeName, ObjectKey};
-use napkeeper_core::resources::Resources;
+use napkeeper_core::model::amounts::resources::Resources;
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::pod::{PodOwner, PodShape, TaintEffect, Toleration};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{NodeName, ObjectKey};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

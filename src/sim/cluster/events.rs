@@ -1,6 +1,6 @@
 //! Events: what does the rest of the world need to know of the cluster?
 
-use napkeeper_core::names::{ArmId, NodeName, ObjectKey, ObjectName, ProviderId, Zone};
+use napkeeper_core::model::names::{ArmId, NodeName, ObjectKey, ObjectName, ProviderId, Zone};
 
 /// Something that has happened in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Ids: which name and UID does the next object get?
 
 use crate::chance::Chance;
-use napkeeper_core::names::{ObjectName, Uid};
+use napkeeper_core::model::names::{ObjectName, Uid};
 
 /// Gives out UIDs and generated names: the same ones for the same seed, none of them twice.
 #[derive(Debug, Clone)]

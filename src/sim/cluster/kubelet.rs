@@ -2,11 +2,11 @@
 
 use super::{Cluster, ClusterEvent, Delta, Timer};
 use jiff::Timestamp;
-use napkeeper_core::cluster::node::Node;
-use napkeeper_core::cluster::pod::{Labels, Taint, TaintEffect};
-use napkeeper_core::labels;
-use napkeeper_core::names::{NodeName, ObjectKey, ProviderId, Uid};
-use napkeeper_core::resources::Resources;
+use napkeeper_core::model::amounts::resources::Resources;
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::pod::{Labels, Taint, TaintEffect};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{NodeName, ObjectKey, ProviderId, Uid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -243,7 +243,8 @@ impl Cluster {
     fn give_up_pods(&mut self, node: Node) {
         let unreachable = taint(labels::TAINT_UNREACHABLE, TaintEffect::NoExecute);
         for key in self.pods_on(&node.name) {
-            let stays = |shape: &napkeeper_core::cluster::pod::PodShape| shape.untolerated([&unreachable]).is_none();
+            let stays =
+                |shape: &napkeeper_core::model::cluster::pod::PodShape| shape.untolerated([&unreachable]).is_none();
             let pod = self.store.pods().get(&key);
             if pod.is_some_and(|pod| !stays(&pod.shape)) {
                 self.end_pod(&key);

@@ -2,11 +2,11 @@
 
 use super::Cluster;
 use jiff::Timestamp;
-use napkeeper_core::cluster::claim::Claim;
-use napkeeper_core::cluster::inventory::{ListFailure, Listing};
-use napkeeper_core::cluster::node::Node;
-use napkeeper_core::cluster::volume::{Attachment, DiskUse, Volume};
-use napkeeper_core::ports::ClusterError;
+use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
+use napkeeper_core::model::cluster::claim::Claim;
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::volume::{Attachment, DiskUse, Volume};
+use napkeeper_core::model::errors::ClusterError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

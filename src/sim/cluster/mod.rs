@@ -22,22 +22,21 @@ mod what_if;
 #[cfg(test)]
 mod tests;
 
-pub use events::ClusterEvent;
-pub use kubelet::NewNode;
-pub use listing::Listed;
-pub(crate) use scheduler::Slot;
-pub use timings::{Delay, Timings};
-pub(crate) use what_if::WhatIf;
-
 use crate::workload::PodBudget;
+pub use events::ClusterEvent;
 use ids::Ids;
 use jiff::Timestamp;
-use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::cluster::delta::Delta;
-use napkeeper_core::names::{NodeName, ObjectKey, ObjectName};
+pub use kubelet::NewNode;
+pub use listing::Listed;
+use napkeeper_core::model::names::{NodeName, ObjectKey, ObjectName};
 use napkeeper_core::plan::SweepReport;
+use napkeeper_core::snapshot::Snapshot;
+use napkeeper_core::snapshot::delta::Delta;
 use scheduler::Scheduler;
+pub(crate) use scheduler::Slot;
 use std::collections::{BTreeMap, BTreeSet};
+pub use timings::{Delay, Timings};
+pub(crate) use what_if::WhatIf;
 
 /// A simulated Kubernetes cluster.
 #[derive(Debug)]
@@ -76,7 +75,7 @@ struct Dirty {
 /// Something that is going to happen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Timer {
-    Pod(pods::PodTimer, ObjectKey, napkeeper_core::names::Uid),
+    Pod(pods::PodTimer, ObjectKey, napkeeper_core::model::names::Uid),
     Node(kubelet::NodeTimer),
 }
 

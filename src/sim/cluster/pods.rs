@@ -3,8 +3,8 @@
 use super::{Cluster, ClusterEvent, Delta, Timer, scheduler};
 use crate::workload::PodTemplate;
 use jiff::SignedDuration;
-use napkeeper_core::cluster::pod::{Pod, PodOwner, PodPhase};
-use napkeeper_core::names::{NodeName, ObjectKey, ObjectName, Uid};
+use napkeeper_core::model::cluster::pod::{Pod, PodOwner, PodPhase};
+use napkeeper_core::model::names::{NodeName, ObjectKey, ObjectName, Uid};
 use std::sync::Arc;
 
 /// What happens to a pod by itself.

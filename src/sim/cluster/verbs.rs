@@ -5,13 +5,13 @@ use super::{Cluster, Delta};
 use crate::workload::{PodBudget, PodTemplate, Workload};
 use jiff::Timestamp;
 use napkeeper_core::catalog::overlay::Overlay;
-use napkeeper_core::cluster::claim::Claim;
-use napkeeper_core::cluster::node::Node;
-use napkeeper_core::cluster::pod::PodOwner;
-use napkeeper_core::cluster::pool::{DaemonSet, NodeClass, NodePool};
-use napkeeper_core::cluster::sweep::Sweep;
-use napkeeper_core::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName};
-use napkeeper_core::plan::Pause;
+use napkeeper_core::model::cluster::claim::Claim;
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::pod::PodOwner;
+use napkeeper_core::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
+use napkeeper_core::model::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName};
+use napkeeper_core::model::orphans::sweep::Sweep;
+use napkeeper_core::model::settings::Pause;
 use std::sync::Arc;
 
 impl Cluster {

@@ -5,14 +5,14 @@
 use super::{Cluster, ClusterEvent, Delta, ids};
 use crate::workload::DiskRequest;
 use jiff::Timestamp;
-use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::cluster::pod::{Labels, Pod};
-use napkeeper_core::cluster::volume::{
+use napkeeper_core::model::cluster::pod::{Labels, Pod};
+use napkeeper_core::model::cluster::volume::{
     Attachment, DISK_DRIVER, DiskUse, ReclaimPolicy, StorageClass, Volume, VolumeClaim, driver,
 };
-use napkeeper_core::labels;
-use napkeeper_core::names::{ArmId, Namespace, NodeName, ObjectKey, ObjectName, ProviderId, Uid, Zone};
-use napkeeper_core::requirements::{Requirement, Requirements};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{ArmId, Namespace, NodeName, ObjectKey, ObjectName, ProviderId, Uid, Zone};
+use napkeeper_core::model::requirements::{Requirement, Requirements};
+use napkeeper_core::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

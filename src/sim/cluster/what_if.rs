@@ -5,8 +5,8 @@
 use super::scheduler::{Asks, Book, Neighbours, Slot, View, Who};
 use super::volumes::Reach;
 use super::{Cluster, NewNode};
-use napkeeper_core::cluster::pod::{Pod, Spread};
-use napkeeper_core::names::NodeName;
+use napkeeper_core::model::cluster::pod::{Pod, Spread};
+use napkeeper_core::model::names::NodeName;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -5,16 +5,16 @@ use super::history::{key, known, object};
 use crate::chance::Chance;
 use crate::workload::{PodTemplate, Workload, WorkloadKind};
 use jiff::SignedDuration;
-use napkeeper_core::cluster::cloud::ResourceKind;
-use napkeeper_core::cluster::pod::{Labels, PodShape, Spread};
-use napkeeper_core::cluster::pool::{
+use napkeeper_core::model::amounts::resources::Resources;
+use napkeeper_core::model::azure::cloud::ResourceKind;
+use napkeeper_core::model::cluster::pod::{Labels, PodShape, Spread};
+use napkeeper_core::model::cluster::pool::{
     Budget, BudgetNodes, ConsolidationPolicy, Disruption, Limits, NodeClass, NodePool,
 };
-use napkeeper_core::cluster::sweep::{Exclusion, Sweep, SweepMode};
-use napkeeper_core::labels;
-use napkeeper_core::names::{Namespace, NodeClassName, NodePoolName, ObjectKey, Uid};
-use napkeeper_core::requirements::{Operator, Requirement, Requirements};
-use napkeeper_core::resources::Resources;
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{Namespace, NodeClassName, NodePoolName, ObjectKey, Uid};
+use napkeeper_core::model::orphans::sweep::{Exclusion, Sweep, SweepMode};
+use napkeeper_core::model::requirements::{Operator, Requirement, Requirements};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

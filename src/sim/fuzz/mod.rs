@@ -11,14 +11,13 @@ mod settle;
 mod tests;
 mod theme;
 
-pub use history::{History, history};
-pub use settle::settle;
-pub use theme::Theme;
-
 use crate::world::{Start, StartError, Violation, World};
+pub use history::{History, history};
 use jiff::SignedDuration;
 use napkeeper_core::catalog::Catalog;
-use napkeeper_core::orphans::Law;
+use napkeeper_core::model::settings::Law;
+pub use settle::settle;
+pub use theme::Theme;
 
 /// How a run ended that should not have ended so.
 #[derive(Debug, thiserror::Error)]

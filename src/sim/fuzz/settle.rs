@@ -3,7 +3,7 @@
 
 use crate::world::act::is_excuse;
 use crate::world::{Violation, World};
-use napkeeper_core::cluster::cloud::{CloudResource, Detail, ProvisioningState};
+use napkeeper_core::model::azure::cloud::{CloudResource, Detail, ProvisioningState};
 
 /// Checks a world at rest.
 ///

@@ -1,7 +1,7 @@
 //! Two hundred histories hold every invariant, and no rule of the law can be spared.
 
 use super::*;
-use napkeeper_core::orphans::Clause;
+use napkeeper_core::model::settings::Clause;
 use std::sync::{Mutex, OnceLock};
 
 fn catalog() -> &'static Catalog {

@@ -6,8 +6,8 @@ use napkeeper_api::manifests::Problem;
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::Document;
 use napkeeper_core::catalog::{Catalog, RegionCatalog};
-use napkeeper_core::names::{NodePoolName, ObjectKey, ObjectName};
-use napkeeper_core::suggest::nearest;
+use napkeeper_core::model::names::{NodePoolName, ObjectKey, ObjectName};
+use napkeeper_core::model::support::spelling::nearest;
 use std::collections::BTreeSet;
 
 /// Most names in a message.

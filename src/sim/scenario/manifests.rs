@@ -9,12 +9,12 @@ use napkeeper_api::manifests::{Object, Problem, objects};
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::Document;
 use napkeeper_core::catalog::overlay::Overlay;
-use napkeeper_core::cluster::pod::Pod;
-use napkeeper_core::cluster::pool::{NodeClass, NodePool};
-use napkeeper_core::cluster::sweep::Sweep;
-use napkeeper_core::cluster::volume::ReclaimPolicy;
-use napkeeper_core::names::ObjectKey;
-use napkeeper_core::suggest::nearest;
+use napkeeper_core::model::cluster::pod::Pod;
+use napkeeper_core::model::cluster::pool::{NodeClass, NodePool};
+use napkeeper_core::model::cluster::volume::ReclaimPolicy;
+use napkeeper_core::model::names::ObjectKey;
+use napkeeper_core::model::orphans::sweep::Sweep;
+use napkeeper_core::model::support::spelling::nearest;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -11,17 +11,16 @@ mod read;
 mod tests;
 pub(crate) mod text;
 
-pub use check::check;
-pub use manifests::Manifests;
-pub use read::read;
-
 use crate::world::{Deed, Start};
+pub use check::check;
 use jiff::{SignedDuration, Timestamp};
+pub use manifests::Manifests;
 use napkeeper_api::manifests::Problem;
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::Document;
-use napkeeper_core::names::{NameError, Region};
-use napkeeper_core::orphans::Law;
+use napkeeper_core::model::names::{NameError, Region};
+use napkeeper_core::model::settings::Law;
+pub use read::read;
 
 /// `apiVersion` of a scenario.
 pub const API_VERSION: &str = "napkeeper.io/v1alpha1";

@@ -1,9 +1,9 @@
 //! PodDisruptionBudgets: may one more pod be evicted?
 
 pub use napkeeper_api::convert::BudgetLimit;
-use napkeeper_core::cluster::pod::{Labels, Pod, PodPhase};
-use napkeeper_core::names::Namespace;
-use napkeeper_core::requirements::Requirements;
+use napkeeper_core::model::cluster::pod::{Labels, Pod, PodPhase};
+use napkeeper_core::model::names::Namespace;
+use napkeeper_core::model::requirements::Requirements;
 
 /// A PodDisruptionBudget.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,12 +7,11 @@ mod budget;
 mod surplus;
 
 pub use budget::{BudgetLimit, PodBudget};
-pub use surplus::surplus;
-
 use jiff::SignedDuration;
-use napkeeper_core::cluster::pod::{DoNotDisrupt, PodShape};
-use napkeeper_core::cluster::volume::ReclaimPolicy;
+use napkeeper_core::model::cluster::pod::{DoNotDisrupt, PodShape};
+use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use std::sync::Arc;
+pub use surplus::surplus;
 
 /// What all pods of a workload have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Surplus pods: which ones does a controller delete when there are too many?
 
-use napkeeper_core::cluster::pod::{Pod, PodPhase};
-use napkeeper_core::names::NodeName;
+use napkeeper_core::model::cluster::pod::{Pod, PodPhase};
+use napkeeper_core::model::names::NodeName;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
-use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::cluster::node::Node;
-use napkeeper_core::money::{HourlyPrice, Money};
+use napkeeper_core::model::amounts::money::{HourlyPrice, Money};
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::snapshot::Snapshot;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -3,13 +3,13 @@
 use super::World;
 use crate::cluster::Cluster;
 use jiff::{SignedDuration, Timestamp};
+use napkeeper_core::catalog::live::{Fact, FactKind, Surroundings};
 use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog};
-use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::controller::{Controller, Rules};
-use napkeeper_core::facts::{Fact, FactKind, Surroundings};
-use napkeeper_core::labels;
-use napkeeper_core::plan::{CommandKey, Report};
-use napkeeper_core::settings::Settings;
+use napkeeper_core::engine::controller::{Controller, Rules};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::settings::Settings;
+use napkeeper_core::plan::Report;
+use napkeeper_core::snapshot::{CommandKey, Snapshot};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

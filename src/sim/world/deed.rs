@@ -8,11 +8,11 @@ use crate::cloud::{Lasting, Shortage};
 use crate::scenario::text;
 use jiff::SignedDuration;
 use napkeeper_core::catalog::CapacityType;
-use napkeeper_core::cluster::cloud::ResourceKind;
-use napkeeper_core::cluster::sweep::SweepMode;
-use napkeeper_core::cluster::volume::ReclaimPolicy;
-use napkeeper_core::names::{ArmId, NodePoolName, ObjectKey, ObjectName, VmSize, Zone};
-use napkeeper_core::plan::Switch;
+use napkeeper_core::model::azure::cloud::ResourceKind;
+use napkeeper_core::model::cluster::volume::ReclaimPolicy;
+use napkeeper_core::model::names::{ArmId, NodePoolName, ObjectKey, ObjectName, VmSize, Zone};
+use napkeeper_core::model::orphans::sweep::SweepMode;
+use napkeeper_core::model::settings::Switch;
 use serde::Deserialize;
 use std::sync::Arc;
 

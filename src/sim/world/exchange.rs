@@ -6,9 +6,9 @@ use crate::cloud::{Author, CloudEvent, DiskDraft};
 use crate::cluster::{ClusterEvent, NewNode};
 use jiff::Timestamp;
 use napkeeper_core::catalog::{InstanceTypes, OfferingKey};
-use napkeeper_core::cluster::cloud::Tags;
-use napkeeper_core::cluster::pod::Labels;
-use napkeeper_core::names::{ArmId, ClaimName, NodeName, ProviderId};
+use napkeeper_core::model::azure::cloud::Tags;
+use napkeeper_core::model::cluster::pod::Labels;
+use napkeeper_core::model::names::{ArmId, ClaimName, NodeName, ProviderId};
 use std::sync::Arc;
 
 impl World {
@@ -95,9 +95,9 @@ impl World {
             ClusterEvent::NodeReady { node } => {
                 let labels = self.cluster.state().nodes().get(&node).map(|n| n.labels.clone()).unwrap_or_default();
                 let label = |key: &str| labels.get(key).map_or("", |v| v).to_owned();
-                let size = label(napkeeper_core::labels::INSTANCE_TYPE);
+                let size = label(napkeeper_core::model::labels::INSTANCE_TYPE);
                 if !size.is_empty() {
-                    self.note(Kind::Ready, &node, size + " " + &label(napkeeper_core::labels::ZONE));
+                    self.note(Kind::Ready, &node, size + " " + &label(napkeeper_core::model::labels::ZONE));
                 }
             }
             ClusterEvent::NodeGone { node } => self.note(Kind::Gone, &node, "the node is gone"),

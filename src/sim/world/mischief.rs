@@ -6,13 +6,13 @@ use crate::cloud::{DiskDraft, Failing, Lasting};
 use crate::cluster::Listed;
 use jiff::SignedDuration;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
-use napkeeper_core::cluster::bystander::{Bystander, Role};
-use napkeeper_core::cluster::cloud::{Detail, ProvisioningState, Tags};
-use napkeeper_core::cluster::inventory::{ListFailure, Listing};
-use napkeeper_core::cluster::sweep::Approval;
-use napkeeper_core::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, driver};
-use napkeeper_core::labels;
-use napkeeper_core::names::{ArmId, ObjectName, Uid};
+use napkeeper_core::model::azure::bystander::{Bystander, Role};
+use napkeeper_core::model::azure::cloud::{Detail, ProvisioningState, Tags};
+use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
+use napkeeper_core::model::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, driver};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{ArmId, ObjectName, Uid};
+use napkeeper_core::model::orphans::sweep::Approval;
 use std::sync::Arc;
 
 /// What only the search for faults does.

@@ -21,30 +21,29 @@ mod tests;
 mod timeline;
 mod truth;
 
+use crate::cloud::Cloud;
+use crate::cluster::Cluster;
+use crate::workload::Workload;
 pub use books::{Books, Summary};
+use controller::Keeper;
 pub use controller::{Crash, Moment, When};
 pub use deed::{Deed, Scarce};
 pub use invariants::Violation;
+use jiff::{SignedDuration, Timestamp};
 pub use mischief::{Holder, Mischief};
+use napkeeper_core::catalog::RegionCatalog;
+use napkeeper_core::model::azure::bystander::Bystander;
+use napkeeper_core::model::azure::cloud::CloudResource;
+use napkeeper_core::model::names::{ArmId, ClaimName, ObjectKey, Uid};
+use napkeeper_core::model::settings::{Mode, Settings};
 pub use orphans::{Collected, Kept, Orphans};
 pub use port::{ArmPort, Direct};
 pub use reasons::Bought;
 pub use start::{Start, StartError};
 pub(crate) use start::{furnish, identity, region_of};
-pub use timeline::{Entry, Kind};
-
-use crate::cloud::Cloud;
-use crate::cluster::Cluster;
-use crate::workload::Workload;
-use controller::Keeper;
-use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::catalog::RegionCatalog;
-use napkeeper_core::cluster::bystander::Bystander;
-use napkeeper_core::cluster::cloud::CloudResource;
-use napkeeper_core::names::{ArmId, ClaimName, ObjectKey, Uid};
-use napkeeper_core::settings::{Mode, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+pub use timeline::{Entry, Kind};
 use truth::Truth;
 
 /// Most rounds of one instant. More means that something runs in circles.

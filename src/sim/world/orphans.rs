@@ -3,8 +3,9 @@
 use super::World;
 use super::timeline::Kind;
 use jiff::Timestamp;
-use napkeeper_core::cluster::cloud::{CloudResource, Detail, DiskState, ResourceKind};
-use napkeeper_core::orphans::{Links, Refusal, SignOfLife, Standing};
+use napkeeper_core::model::azure::cloud::{CloudResource, Detail, DiskState, ResourceKind};
+use napkeeper_core::model::orphans::finding::{Refusal, Standing};
+use napkeeper_core::orphans::{Links, SignOfLife};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -5,15 +5,15 @@ use super::timeline::Kind;
 use super::{Deed, Violation, World};
 use crate::cloud::DiskDraft;
 use jiff::SignedDuration;
-use napkeeper_core::cluster::cloud::Tags;
-use napkeeper_core::cluster::pool::NodePool;
-use napkeeper_core::cluster::sweep::{Approval, Sweep};
-use napkeeper_core::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, driver};
-use napkeeper_core::labels;
-use napkeeper_core::names::{ArmId, NodePoolName, ObjectKey, ObjectName, Uid, Zone};
-use napkeeper_core::orphans::Refusal;
-use napkeeper_core::plan::Pause;
-use napkeeper_core::requirements::{Requirement, Requirements};
+use napkeeper_core::model::azure::cloud::Tags;
+use napkeeper_core::model::cluster::pool::NodePool;
+use napkeeper_core::model::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, driver};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{ArmId, NodePoolName, ObjectKey, ObjectName, Uid, Zone};
+use napkeeper_core::model::orphans::finding::Refusal;
+use napkeeper_core::model::orphans::sweep::{Approval, Sweep};
+use napkeeper_core::model::requirements::{Requirement, Requirements};
+use napkeeper_core::model::settings::Pause;
 use std::sync::Arc;
 
 impl World {
@@ -94,7 +94,7 @@ impl World {
     }
 
     fn delete_node(&mut self, nth: usize) {
-        let managed = |n: &&Arc<napkeeper_core::cluster::node::Node>| n.label(labels::NODEPOOL).is_some();
+        let managed = |n: &&Arc<napkeeper_core::model::cluster::node::Node>| n.label(labels::NODEPOOL).is_some();
         let names: Vec<_> = self.cluster.state().nodes().values().filter(managed).map(|n| n.name.clone()).collect();
         if let Some(name) = names.get(nth % names.len().max(1)) {
             self.note(Kind::Scenario, name, "somebody deletes the Node");

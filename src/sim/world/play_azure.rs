@@ -5,10 +5,10 @@ use super::{Deed, World};
 use crate::cloud::ListingFault;
 use jiff::SignedDuration;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
-use napkeeper_core::cluster::cloud::{ResourceKind, Tags};
-use napkeeper_core::cluster::pod::PodPhase;
-use napkeeper_core::labels;
-use napkeeper_core::names::{ArmId, ObjectName, Zone};
+use napkeeper_core::model::azure::cloud::{ResourceKind, Tags};
+use napkeeper_core::model::cluster::pod::PodPhase;
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{ArmId, ObjectName, Zone};
 use std::sync::Arc;
 
 impl World {
@@ -96,7 +96,7 @@ impl World {
 
     fn evict_spot(&mut self, count: usize) {
         let busy = |vm: &&ArmId| {
-            let node = self.cluster.state().node_of(&napkeeper_core::names::ProviderId::of_vm(vm));
+            let node = self.cluster.state().node_of(&napkeeper_core::model::names::ProviderId::of_vm(vm));
             let usage = node.and_then(|n| self.cluster.state().usage(&n.name));
             usage.is_some_and(|u| {
                 u.pods.iter().filter_map(|k| self.cluster.state().pods().get(k)).any(|p| p.phase == PodPhase::Running)

@@ -2,12 +2,12 @@
 
 use crate::cloud::Cloud;
 use jiff::Timestamp;
-use napkeeper_core::cluster::bystander::Bystander;
-use napkeeper_core::cluster::cloud::CloudResource;
-use napkeeper_core::cluster::inventory::{ListFailure, Listing};
-use napkeeper_core::names::ArmId;
+use napkeeper_core::model::azure::bystander::Bystander;
+use napkeeper_core::model::azure::cloud::CloudResource;
+use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
+use napkeeper_core::model::errors::PortError;
+use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::{Effect, Reply};
-use napkeeper_core::ports::PortError;
 use std::fmt::Debug;
 
 /// A way to the simulated Azure. Whatever way it is, the same must come of every request.

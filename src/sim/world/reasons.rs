@@ -2,12 +2,12 @@
 
 use super::World;
 use napkeeper_core::catalog::CapacityType;
-use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::money::HourlyPrice;
-use napkeeper_core::names::{NodePoolName, VmSize};
+use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::amounts::resources::Resources;
+use napkeeper_core::model::names::{NodePoolName, VmSize};
 use napkeeper_core::plan::ClaimDraft;
-use napkeeper_core::resources::Resources;
 use napkeeper_core::scheduling::{Cost, Market, SizeChoice, Unavailable};
+use napkeeper_core::snapshot::Snapshot;
 use std::collections::BTreeMap;
 
 /// Nodes of one pool that were planned as one size. What is said of them holds for the first.

@@ -4,10 +4,10 @@
 //! of the domain: invariants are judged by this, and the domain is judged by the invariants.
 
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::cluster::cloud::{CloudResource, Detail, DiskState, ResourceKind};
-use napkeeper_core::cluster::inventory::Inventory;
-use napkeeper_core::names::{ArmId, ProviderId, Uid};
+use napkeeper_core::model::azure::cloud::{CloudResource, Detail, DiskState, ResourceKind};
+use napkeeper_core::model::azure::inventory::Inventory;
+use napkeeper_core::model::names::{ArmId, ProviderId, Uid};
+use napkeeper_core::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

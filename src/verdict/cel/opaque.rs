@@ -1,15 +1,14 @@
 //! What else is a value: quantities, addresses, versions and the like, which only their own functions look into?
 
-use crate::patterns::Pattern;
-use ipnet::IpNet;
-use std::cmp::Ordering;
-use std::net::IpAddr;
-use std::sync::Arc;
-
 use super::library::formats::Format;
 use super::library::quantity::Amount;
 use super::library::url::Url;
+use crate::patterns::Pattern;
+use ipnet::IpNet;
 use semver::Version;
+use std::cmp::Ordering;
+use std::net::IpAddr;
+use std::sync::Arc;
 
 /// A value of one of the libraries of Kubernetes.
 #[derive(Debug, Clone)]

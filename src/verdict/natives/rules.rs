@@ -6,7 +6,7 @@ use crate::names::is_label;
 use crate::rules::{Rule, structure as rules};
 use crate::structural::label_issues;
 use napkeeper_api::path::Path;
-use napkeeper_core::quantity::Quantity;
+use napkeeper_core::model::amounts::quantity::Quantity;
 use serde_json::Value;
 
 /// Checks an object whose form is right.

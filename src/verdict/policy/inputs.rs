@@ -3,7 +3,7 @@
 use super::Policies;
 use super::model::ParamKind;
 use napkeeper_api::manifests::{Source, items};
-use napkeeper_core::labels::NAMESPACE_NAME;
+use napkeeper_core::model::labels::NAMESPACE_NAME;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;

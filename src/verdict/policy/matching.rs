@@ -3,7 +3,7 @@
 use super::model::{MatchPolicy, MatchResources, Operator, Requirement, ResourceRule, RuleOperation, Scope, Selector};
 use super::request::Request;
 use super::resources::Resource;
-use napkeeper_core::labels::NAMESPACE_NAME;
+use napkeeper_core::model::labels::NAMESPACE_NAME;
 use serde_json::Value;
 
 /// True, false, or not to be known from what is here, with the reason.

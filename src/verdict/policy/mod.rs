@@ -17,18 +17,16 @@ mod resources;
 #[cfg(test)]
 mod tests;
 
-pub use inputs::{Inputs, User};
-pub use model::{Action, Reason};
-
 use crate::finding::{Finding, Issue};
-use crate::rules::Rule;
-use crate::rules::policies as rules;
+use crate::rules::{Rule, policies as rules};
 use evaluate::Said;
+pub use inputs::{Inputs, User};
 use model::ParamKind;
+pub use model::{Action, Reason};
 use napkeeper_api::manifests::{Source, items};
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::Document;
-use napkeeper_core::suggest::nearest;
+use napkeeper_core::model::support::spelling::nearest;
 use read::{API_VERSION, BINDING, Binding, POLICY, Policy};
 use request::Request;
 use serde_json::Value;

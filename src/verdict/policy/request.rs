@@ -3,7 +3,7 @@
 use super::inputs::Inputs;
 use super::model::RuleOperation;
 use super::resources::Resource;
-use napkeeper_core::labels::NAMESPACE_NAME;
+use napkeeper_core::model::labels::NAMESPACE_NAME;
 use serde_json::{Map, Value, json};
 
 /// A request to create an object, or to change it.

@@ -7,7 +7,7 @@ use crate::finding::Finding;
 use crate::verdict::Verdict;
 use napkeeper_api::crds;
 use napkeeper_api::manifests::load_text;
-use napkeeper_core::names::Region;
+use napkeeper_core::model::names::Region;
 use serde_json::Value;
 use std::sync::LazyLock;
 

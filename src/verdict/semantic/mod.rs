@@ -14,13 +14,12 @@ mod policies;
 mod render;
 mod sweeps;
 
-pub(crate) use azure::Kinds;
-pub(crate) use render::{Digest, Identity, Place, Render, Subject};
-
 use crate::facts::Facts;
 use crate::finding::Issue;
 use crate::rules::structure::MEANING;
+pub(crate) use azure::Kinds;
 use napkeeper_api::path::Path;
+pub(crate) use render::{Digest, Identity, Place, Render, Subject};
 
 /// Looks at one object.
 type ObjectCheck = fn(&Subject<'_>, &Facts, &mut Vec<Issue>);

@@ -4,7 +4,7 @@ use super::azure::{self, Said};
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::Chunk;
-use napkeeper_core::labels::DO_NOT_DISRUPT;
+use napkeeper_core::model::labels::DO_NOT_DISRUPT;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;

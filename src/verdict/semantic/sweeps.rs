@@ -10,7 +10,7 @@ use crate::rules::sweeps as rules;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
-use napkeeper_core::cluster::sweep::Sweep;
+use napkeeper_core::model::orphans::sweep::Sweep;
 
 /// Clocks of two machines may differ by so much, and a clearance is written with the time at hand.
 const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_mins(5);

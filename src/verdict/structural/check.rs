@@ -10,7 +10,7 @@ use super::numbers::{self, Num};
 use super::place::Place;
 use super::ratchet::Past;
 use crate::finding::Issue;
-use napkeeper_core::quantity::Quantity;
+use napkeeper_core::model::amounts::quantity::Quantity;
 use serde_json::{Map, Value};
 
 /// All that is wrong with a value. What an update has not changed is forgiven.

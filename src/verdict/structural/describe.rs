@@ -9,7 +9,7 @@ use crate::patterns::Pattern;
 use crate::rules::structure as rules;
 use napkeeper_api::path::Segment;
 use napkeeper_api::wire::describe_pattern;
-use napkeeper_core::suggest::nearest;
+use napkeeper_core::model::support::spelling::nearest;
 use serde_json::Value;
 
 /// Values that were renamed: the field, what it was, what it is.

@@ -4,7 +4,7 @@ use super::Judged;
 use crate::finding::Issue;
 use crate::rules::structure as rules;
 use napkeeper_api::path::Path;
-use napkeeper_core::suggest::nearest;
+use napkeeper_core::model::support::spelling::nearest;
 
 /// Fields that older versions had elsewhere: where they stood, and where they stand.
 const MOVED: [(&str, &str); 4] = [

@@ -22,21 +22,20 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+use crate::finding::Issue;
 pub use compile::CompileError;
 pub(crate) use compile::{Manner, compile};
+use fault::Faults;
 pub use fault::Reason;
 pub(crate) use fault::{Fault, NO_FIELD};
 pub(crate) use issues::issues;
-pub(crate) use node::Node;
-pub(crate) use ratchet::as_read;
-pub(crate) use scale::Scale;
-
-use crate::finding::Issue;
-use fault::Faults;
 use metadata::Owner;
 use napkeeper_api::path::Path;
+pub(crate) use node::Node;
 pub(crate) use place::Place;
 use ratchet::Past;
+pub(crate) use ratchet::as_read;
+pub(crate) use scale::Scale;
 use serde_json::Value;
 
 /// The form of a kind.

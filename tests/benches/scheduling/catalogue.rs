@@ -1,10 +1,10 @@
 //! The real catalogue: how fast are plans over all sizes of westeurope?
 
-use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::cluster::pod::{Pod, PodAffinity, PodShape, PodTerm, Preferences, Spread};
-use napkeeper_core::labels;
-use napkeeper_core::requirements::{Requirement, Requirements};
+use napkeeper_core::model::cluster::pod::{Pod, PodAffinity, PodShape, PodTerm, Preferences, Spread};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::requirements::{Requirement, Requirements};
 use napkeeper_core::scheduling::{Input, MOST_NEW_NODES, Market, Outcome, Unavailable, schedule};
+use napkeeper_core::snapshot::Snapshot;
 use napkeeper_tests::worlds;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -2,17 +2,17 @@
 
 use jiff::SignedDuration;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
-use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
-use napkeeper_core::cluster::naming::resource_ids;
-use napkeeper_core::cluster::node::Node;
-use napkeeper_core::cluster::pool::NodePool;
 use napkeeper_core::disruption::{DisruptionMemory, disrupt};
-use napkeeper_core::money::HourlyPrice;
-use napkeeper_core::names::{ClaimName, NameError, ProviderId, Region, Uid, VmSize, Zone};
+use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::amounts::resources::Resources;
+use napkeeper_core::model::azure::naming::resource_ids;
+use napkeeper_core::model::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::pool::NodePool;
+use napkeeper_core::model::names::{ClaimName, NameError, ProviderId, Region, Uid, VmSize, Zone};
+use napkeeper_core::model::settings::Settings;
 use napkeeper_core::provisioning::ProvisionMemory;
-use napkeeper_core::resources::Resources;
-use napkeeper_core::settings::Settings;
+use napkeeper_core::snapshot::Snapshot;
 use napkeeper_tests::worlds;
 use std::num::NonZeroUsize;
 use std::sync::Arc;

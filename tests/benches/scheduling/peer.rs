@@ -8,7 +8,7 @@
 use crate::market::{Buy, SIZES, State, WAYS, ZONES, room};
 use crate::plan::{Goes, Plan};
 use crate::workload::{Class, LABELS, Row, Work};
-use napkeeper_core::resources::Resources;
+use napkeeper_core::model::amounts::resources::Resources;
 use std::cmp::Reverse;
 
 /// Bits of zones.

@@ -5,7 +5,7 @@
 use crate::market::{Buy, State, ZONES, room};
 use crate::plan::{Goes, Plan};
 use crate::workload::{Class, LABELS, Work};
-use napkeeper_core::resources::Resources;
+use napkeeper_core::model::amounts::resources::Resources;
 use std::fmt;
 
 /// How many placements break what.

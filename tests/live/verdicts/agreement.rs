@@ -7,16 +7,15 @@
 //! webhook is not told: comments and other files (NK4xxx), the time, and how all pools of an input compare (NK5004 to
 //! NK5006; of a live cluster NK9502 says it).
 
-use super::bases;
 use super::cases::{self, Case};
-use super::ours;
+use super::{bases, ours};
 use anyhow::{Context, Result, ensure};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use http::Request;
 use jiff::Timestamp;
 use napkeeper_api::manifests::load_text;
-use napkeeper_core::clock::Clock;
+use napkeeper_core::engine::clock::Clock;
 use napkeeper_verdict::{Finding, Severity, Verdict, rules};
 use napkeeper_webhook::{Limits, Webhook, router};
 use serde_json::{Value, json};

@@ -11,9 +11,8 @@ mod sheet;
 
 use crate::path::{Path, Segment};
 use serde_json::{Map, Value};
-use std::fmt;
-
 pub use sheet::{Change, Sheet, apply};
+use std::fmt;
 
 /// Where a map gets a new entry. Where the key that is named is absent, that is the end.
 #[derive(Debug, Clone, PartialEq, Eq)]

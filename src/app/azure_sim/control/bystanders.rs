@@ -3,9 +3,9 @@
 use super::ControlError;
 use super::stage::checked;
 use jiff::Timestamp;
-use napkeeper_core::cluster::bystander::{Bystander, Role};
-use napkeeper_core::cluster::cloud::{ProvisioningState, Tags};
-use napkeeper_core::names::ArmId;
+use napkeeper_core::model::azure::bystander::{Bystander, Role};
+use napkeeper_core::model::azure::cloud::{ProvisioningState, Tags};
+use napkeeper_core::model::names::ArmId;
 use napkeeper_sim::cloud::{Cloud, Refusal};
 use serde::Deserialize;
 use serde_json::{Value, json};

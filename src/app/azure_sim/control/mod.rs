@@ -34,7 +34,7 @@ pub(super) enum ControlError {
     Path(#[from] regex::Error),
     /// A name or id is wrong.
     #[error(transparent)]
-    Name(#[from] napkeeper_core::names::NameError),
+    Name(#[from] napkeeper_core::model::names::NameError),
     /// The simulated Azure does not let it happen.
     #[error(transparent)]
     Refused(#[from] napkeeper_sim::cloud::Refusal),

@@ -3,7 +3,7 @@
 use super::bystanders;
 use crate::azure_sim::server::Inner;
 use jiff::Timestamp;
-use napkeeper_core::cluster::cloud::ResourceKind;
+use napkeeper_core::model::azure::cloud::ResourceKind;
 use napkeeper_sim::arm;
 use napkeeper_sim::cloud::{Act, Author, Usage};
 use serde_json::{Value, json};

@@ -8,13 +8,14 @@ use super::remarks::{self, remarks};
 use super::report::{Failed, Remark, Report, Row, Standing, seconds};
 use super::words::{self, About};
 use jiff::{SignedDuration, Timestamp};
+use napkeeper_core::catalog::live::Surroundings;
 use napkeeper_core::catalog::{CapacityType, RegionCatalog};
-use napkeeper_core::cluster::cloud::{CloudResource, Detail, ResourceKind, Vm};
-use napkeeper_core::cluster::sweep::{Sweep, SweepMode};
-use napkeeper_core::facts::Surroundings;
-use napkeeper_core::money::HourlyPrice;
-use napkeeper_core::names::{ArmId, ObjectName, Uid};
-use napkeeper_core::orphans::{Allowance, Assessed, Case, Finding, Prices, Refusal, breaker, judge};
+use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::azure::cloud::{CloudResource, Detail, ResourceKind, Vm};
+use napkeeper_core::model::names::{ArmId, ObjectName, Uid};
+use napkeeper_core::model::orphans::finding::{Finding, Refusal};
+use napkeeper_core::model::orphans::sweep::{Sweep, SweepMode};
+use napkeeper_core::orphans::{Allowance, Assessed, Case, Prices, breaker, judge};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -200,7 +201,7 @@ fn idle(standing: Standing, kind: ResourceKind) -> bool {
 
 /// What the engine says, and what Azure's own times add to it for a reader who looks once.
 fn standing(case: &Case<'_>, finding: &Finding, sweep: &Sweep, unused_since: Option<Timestamp>) -> Standing {
-    use napkeeper_core::orphans::Standing as Law;
+    use napkeeper_core::model::orphans::finding::Standing as Law;
     let ours = !finding.refusals.contains(&Refusal::OtherCluster);
     let old = unused_since.is_some_and(|at| case.now.duration_since(at) >= sweep.minimum_age(finding.kind));
     let has = |refusal| finding.refusals.contains(&refusal);

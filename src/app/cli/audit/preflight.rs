@@ -5,9 +5,9 @@ use super::{Format, ModeArg};
 use anstyle::{AnsiColor, Style};
 use anyhow::{bail, ensure};
 use napkeeper_azure::{AtCluster, Preflight};
-use napkeeper_core::facts::LockLevel;
-use napkeeper_core::names::ArmId;
-use napkeeper_core::ports::CloudError;
+use napkeeper_core::catalog::live::LockLevel;
+use napkeeper_core::model::errors::CloudError;
+use napkeeper_core::model::names::ArmId;
 use serde::Serialize;
 use serde_json::json;
 use std::io::{self, Write};
@@ -301,8 +301,8 @@ fn role(out: &mut impl Write, (name, place): (&str, &str), actions: &[&str], sco
 mod tests {
     use super::*;
     use napkeeper_azure::{Denial, Permission, Policy};
-    use napkeeper_core::facts::Lock;
-    use napkeeper_core::ports::CloudErrorCode;
+    use napkeeper_core::catalog::live::Lock;
+    use napkeeper_core::model::errors::CloudErrorCode;
 
     fn permission(actions: &[&str], not: &[&str]) -> Permission {
         let owned = |list: &[&str]| list.iter().map(|a| (*a).to_owned()).collect();

@@ -2,11 +2,9 @@
 
 use super::input::Input;
 use super::report::Remark;
-use napkeeper_core::cluster::sweep::Sweep;
-use napkeeper_core::orphans::{
-    ApprovalFinding, ApprovalState, Assessed, Case, Discrepancy, ReportOnly, Usage, breaker, look_at_approvals,
-    report_only, reverse,
-};
+use napkeeper_core::model::orphans::report::{ApprovalFinding, ApprovalState, Discrepancy, ReportOnly, Usage};
+use napkeeper_core::model::orphans::sweep::Sweep;
+use napkeeper_core::orphans::{Assessed, Case, breaker, look_at_approvals, report_only, reverse};
 
 /// What the remark is about that this is not known to be the configured cluster.
 pub(super) const CLUSTER: &str = "cluster";

@@ -2,10 +2,10 @@
 
 use clap::ValueEnum;
 use jiff::Timestamp;
-use napkeeper_core::cluster::cloud::{ResourceKind, Tags};
-use napkeeper_core::money::{HourlyPrice, Money};
-use napkeeper_core::names::ArmId;
-use napkeeper_core::orphans::Refusal;
+use napkeeper_core::model::amounts::money::{HourlyPrice, Money};
+use napkeeper_core::model::azure::cloud::{ResourceKind, Tags};
+use napkeeper_core::model::names::ArmId;
+use napkeeper_core::model::orphans::finding::Refusal;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::sync::Arc;

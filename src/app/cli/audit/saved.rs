@@ -8,7 +8,7 @@ use super::shape::{self, KUBERNETES};
 use anyhow::{Context, bail, ensure};
 use jiff::Timestamp;
 use napkeeper_azure::Pages;
-use napkeeper_core::cluster::inventory::{Inventory, ListFailure, Listing};
+use napkeeper_core::model::azure::inventory::{Inventory, ListFailure, Listing};
 use napkeeper_kube::saved::Objects;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

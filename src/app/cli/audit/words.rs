@@ -3,11 +3,11 @@
 use super::report::{Failed, Kept, seconds};
 use super::shape::KUBERNETES;
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::cluster::cloud::{CloudResource, ResourceKind};
-use napkeeper_core::cluster::inventory::ListFailure;
-use napkeeper_core::cluster::sweep::{Sweep, SweepMode};
-use napkeeper_core::orphans::Refusal;
-use napkeeper_core::schedule::Schedule;
+use napkeeper_core::model::azure::cloud::{CloudResource, ResourceKind};
+use napkeeper_core::model::azure::inventory::ListFailure;
+use napkeeper_core::model::cron::Schedule;
+use napkeeper_core::model::orphans::finding::Refusal;
+use napkeeper_core::model::orphans::sweep::{Sweep, SweepMode};
 
 /// What the words of a refusal depend on.
 pub(super) struct About<'a> {

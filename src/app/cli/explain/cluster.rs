@@ -5,7 +5,7 @@
 use crate::clock::WallClock;
 use anyhow::{Context, bail};
 use napkeeper_api::facts::Published;
-use napkeeper_core::cluster::Snapshot;
+use napkeeper_core::snapshot::Snapshot;
 use napkeeper_kube::saved::{Objects, replay};
 use napkeeper_kube::watch::{Kind, WatchEvent, WatchOptions, fold, watch};
 use napkeeper_kube::{connect, read_facts};

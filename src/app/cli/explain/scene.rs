@@ -3,12 +3,12 @@
 use anyhow::{Context, bail};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_api::facts::Published;
+use napkeeper_core::catalog::live::{Fact, PriceSheet, Quota, Surroundings, catalog_of};
 use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, RegionCatalog, instance_types, with_reserved};
-use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::facts::{Fact, PriceSheet, Quota, Surroundings, catalog_of};
-use napkeeper_core::labels;
-use napkeeper_core::names::Region;
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::Region;
 use napkeeper_core::scheduling::Unavailable;
+use napkeeper_core::snapshot::Snapshot;
 use std::sync::Arc;
 
 /// All that a placement follows from.

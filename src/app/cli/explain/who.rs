@@ -1,10 +1,10 @@
 //! Who is meant: which pods does a name stand for?
 
 use anyhow::bail;
-use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::cluster::pod::{Pod, PodOwner};
-use napkeeper_core::names::{Namespace, ObjectKey};
-use napkeeper_core::suggest::nearest;
+use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
+use napkeeper_core::model::names::{Namespace, ObjectKey};
+use napkeeper_core::model::support::spelling::nearest;
+use napkeeper_core::snapshot::Snapshot;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

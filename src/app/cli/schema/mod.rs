@@ -5,7 +5,7 @@ mod relaxed;
 use super::Outcome;
 use anyhow::bail;
 use napkeeper_api::{config, crds};
-use napkeeper_core::suggest::nearest;
+use napkeeper_core::model::support::spelling::nearest;
 use serde_json::{Map, Value, json};
 use std::io::Write;
 

@@ -3,7 +3,7 @@
 use super::{BOLD, DIM};
 use crate::cli::account::{json, size, text};
 use crate::cli::output::plural;
-use napkeeper_core::cluster::pod::Pod;
+use napkeeper_core::model::cluster::pod::Pod;
 use napkeeper_core::scheduling::{Accounts, Input, MOST_NEW_NODES, Market, account};
 use napkeeper_sim::world::{Bought, World};
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use super::timeline::offset;
 use super::{BOLD, DIM};
 use crate::cli::output::plural;
-use napkeeper_core::money::Money;
+use napkeeper_core::model::amounts::money::Money;
 use napkeeper_sim::autoscaler::{self, Baseline};
 use napkeeper_sim::world::{Kept, Orphans, Summary, World};
 use std::collections::BTreeMap;

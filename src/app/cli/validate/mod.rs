@@ -9,9 +9,8 @@ mod judge;
 mod summary;
 mod suppress;
 
-use super::Outcome;
-use super::output;
 use super::policy_args::LoadedPolicies;
+use super::{Outcome, output};
 use anyhow::bail;
 pub(super) use args::Args;
 use clusters::Scope;

@@ -3,7 +3,7 @@
 use super::{AFTER_BREAKING, Keeper, MOST_CHANGES};
 use crate::controller::buffers::Buffers;
 use crate::controller::facts::Live;
-use napkeeper_core::cluster::delta::Delta;
+use napkeeper_core::snapshot::delta::Delta;
 use napkeeper_kube::watch::WatchEvent;
 use std::sync::Arc;
 use std::time::Instant;

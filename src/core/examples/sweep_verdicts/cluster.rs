@@ -1,21 +1,21 @@
 //! A cluster of any size, with all that its node resource group holds: how does one come by thirty thousand nodes?
 
-use super::domain::catalog::{CapacityType, OfferingKey};
-use super::domain::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
-use super::domain::cluster::cloud::{CloudResource, Detail, Disk, DiskState, Nic, ProvisioningState, Tags, Vm};
-use super::domain::cluster::inventory::Inventory;
-use super::domain::cluster::naming::{DISK_TYPE, NIC_TYPE, resource_ids};
-use super::domain::cluster::node::Node;
-use super::domain::cluster::record::{Records, SeenVolume};
-use super::domain::cluster::volume::{ReclaimPolicy, Volume};
-use super::domain::labels;
-use super::domain::money::HourlyPrice;
-use super::domain::names::{
+use super::domain::model::amounts::money::HourlyPrice;
+use super::domain::model::amounts::resources::Resources;
+use super::domain::model::azure::cloud::{CloudResource, Detail, Disk, DiskState, Nic, ProvisioningState, Tags, Vm};
+use super::domain::model::azure::inventory::Inventory;
+use super::domain::model::azure::naming::{DISK_TYPE, NIC_TYPE, resource_ids};
+use super::domain::model::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
+use super::domain::model::cluster::node::Node;
+use super::domain::model::cluster::offering::{CapacityType, OfferingKey};
+use super::domain::model::cluster::volume::{ReclaimPolicy, Volume};
+use super::domain::model::labels;
+use super::domain::model::names::{
     ArmId, ClaimName, NameError, NodeClassName, NodeName, ObjectName, ProviderId, Uid, VmSize, Zone,
 };
-use super::domain::requirements::Requirements;
-use super::domain::resources::Resources;
-use super::domain::settings::Settings;
+use super::domain::model::orphans::record::{Records, SeenVolume};
+use super::domain::model::requirements::Requirements;
+use super::domain::model::settings::Settings;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;

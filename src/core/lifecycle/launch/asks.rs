@@ -1,9 +1,9 @@
 //! Asks of a launch: which effects does it consist of, and what do they say?
 
 use super::{LaunchScript, State};
-use crate::cluster::claim::PlannedOffering;
+use crate::model::cluster::claim::PlannedOffering;
+use crate::model::errors::{CloudError, OperationId};
 use crate::plan::{Effect, NicSpec, Step, VmSpec};
-use crate::ports::{CloudError, OperationId};
 use jiff::Timestamp;
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Recovery of a launch: what follows from an error, and what is worth another try?
 
 use super::{LaunchScript, MOST_FAILED_POLLS, MOST_RETRIES, State};
-use crate::names::ArmId;
+use crate::model::errors::{CloudError, CloudErrorCode, ClusterError, LaunchRefusal, PortError};
+use crate::model::names::ArmId;
 use crate::plan::{Effect, Step};
-use crate::ports::{CloudError, CloudErrorCode, ClusterError, LaunchRefusal, PortError};
 use jiff::Timestamp;
 use std::sync::Arc;
 

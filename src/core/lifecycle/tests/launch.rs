@@ -1,9 +1,9 @@
 //! Launches that are cut short, refused late, or meet what they did not expect.
 
 use super::*;
-use crate::cluster::claim::LaunchIntent;
+use crate::model::cluster::claim::LaunchIntent;
+use crate::model::errors::ClusterError;
 use crate::plan::Report;
-use crate::ports::ClusterError;
 
 /// Steps a script to its end: the words, and what it reports.
 fn play_whole(
@@ -130,7 +130,7 @@ fn what_came_of_a_launch_is_written_again_until_it_is_written() {
 fn a_size_that_nothing_is_known_of_is_never_bought() {
     let unknown = || {
         let mut unknown = offering(SMALL, 1, Spot);
-        unknown.key.size = crate::names::VmSize::new("Standard_Unheard_of").unwrap();
+        unknown.key.size = crate::model::names::VmSize::new("Standard_Unheard_of").unwrap();
         unknown
     };
     let bare = claim("general-a", &pool("general"), vec![unknown()]);
@@ -268,7 +268,7 @@ fn a_refusal_rules_out_what_it_says_and_no_more() {
         play_whole(&mut script, |effect| match effect {
             Effect::PutVm(spec) => {
                 tried.push((spec.offering.size.to_string(), spec.offering.zone.to_string()));
-                let quota = quota.map(|(limit, usage)| crate::ports::QuotaTold { limit, usage });
+                let quota = quota.map(|(limit, usage)| crate::model::errors::QuotaTold { limit, usage });
                 Err(PortError::Cloud(CloudError { quota, ..CloudError::new(code, "no") }))
             }
             other => fine(other),
@@ -331,7 +331,7 @@ fn w14_a_claim_is_launched_or_deleted_by_one_command_at_a_time() {
         [Command::Terminate(Box::new(terminate)), Command::Launch(Box::new(launch))]
     };
     for first in 0..2 {
-        let mut executor = crate::executor::Executor::default();
+        let mut executor = crate::engine::executor::Executor::default();
         let mut start_one = |command: &Command| {
             let mut plan = Plan::default();
             plan.push(command.clone(), "a test");
@@ -349,7 +349,7 @@ fn a_launch_goes_on_as_what_its_intent_names() {
     let mut snapshot = cluster([pool("general")]);
     let id = |text: &str| ArmId::new(format!("/subscriptions/s/resourceGroups/g/{text}")).unwrap();
     let agent_pool = id("providers/Microsoft.ContainerService/managedClusters/c/agentPools/p");
-    let machine = crate::cluster::naming::machine_id(&agent_pool, &a_claim().name);
+    let machine = crate::model::azure::naming::machine_id(&agent_pool, &a_claim().name);
     for (named, configured, first) in [
         (Some(Some(machine.clone())), None, "get_machine"),
         (Some(None), Some(agent_pool.clone()), "get"),
@@ -359,9 +359,9 @@ fn a_launch_goes_on_as_what_its_intent_names() {
         let mut claim = a_claim();
         claim.intent = named.map(|machine| LaunchIntent { machine, ..intent(&a_claim(), offering(SMALL, 1, Spot)) });
         snapshot.put_claim(claim.clone());
-        let settings = crate::settings::Settings { machines: configured, ..settings() };
+        let settings = crate::model::settings::Settings { machines: configured, ..settings() };
         let plan = lifecycle(&snapshot, &mut LifecycleMemory::default(), &settings, start());
-        let mut executor = crate::executor::Executor::default();
+        let mut executor = crate::engine::executor::Executor::default();
         let planned = plan.commands.into_iter().next().unwrap();
         assert!(executor.start(planned, &snapshot, &settings, start()));
         let (_, effect) = executor.next_effect(start(), &mut Vec::new()).unwrap();
@@ -397,9 +397,9 @@ fn an_intent_is_looked_at_once_after_a_restart_or_a_pause_before_it_is_given_up(
     let mut memory = LifecycleMemory::default();
     assert_eq!(decide(&snapshot, &mut memory, 3_600), ["launch"]);
     assert_eq!(decide(&snapshot, &mut memory, 3_620), ["delete"]);
-    snapshot.pause = crate::plan::Pause::of([Switch::Launch]);
+    snapshot.pause = crate::model::settings::Pause::of([Switch::Launch]);
     assert_eq!(decide(&snapshot, &mut memory, 3_640), Vec::<&str>::new());
-    snapshot.pause = crate::plan::Pause::default();
+    snapshot.pause = crate::model::settings::Pause::default();
     assert_eq!(decide(&snapshot, &mut memory, 3_660), ["launch"]);
     assert_eq!(decide(&snapshot, &mut memory, 3_680), ["delete"]);
     snapshot.put_claim(a_claim());

@@ -1,17 +1,17 @@
 //! Accounts: is what is said of pods true of the plan, and short whatever their number?
 
 use super::{GIB, OnDemand, cluster, node, offering, only, pod, pods, pool, shape, spread, start, zone};
-use crate::cluster::Snapshot;
-use crate::cluster::pod::{Pod, PodAffinity, PodShape, PodTerm, Preferences, Taint, TaintEffect};
-use crate::cluster::pool::NodePool;
-use crate::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, VolumeClaim, driver};
-use crate::labels;
-use crate::names::{ClaimName, Namespace, ObjectKey, ObjectName, Uid};
-use crate::requirements::Requirements;
+use crate::model::cluster::pod::{Pod, PodAffinity, PodShape, PodTerm, Preferences, Taint, TaintEffect};
+use crate::model::cluster::pool::NodePool;
+use crate::model::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, VolumeClaim, driver};
+use crate::model::labels;
+use crate::model::names::{ClaimName, Namespace, ObjectKey, ObjectName, Uid};
+use crate::model::requirements::Requirements;
 use crate::scheduling::{
     Accounts, Because, Bond, Change, Fate, Input, MOST_NEW_NODES, Market, Place, Purchase, StepWhat, Stuck, Tie,
     Unavailable, WhyNot, Wish, account, schedule,
 };
+use crate::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

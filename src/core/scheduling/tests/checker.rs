@@ -2,18 +2,17 @@
 
 use super::random::scene;
 use super::{solve, solve_with};
-use crate::catalog::OfferingKey;
-use crate::catalog::{InstanceType, Offering, node_labels};
-use crate::cluster::Snapshot;
-use crate::cluster::claim::Claim;
-use crate::cluster::node::Node;
-use crate::cluster::pod::{HostPort, Labels, Pod, PodOwner, PodShape, PodTerm, Spread};
-use crate::cluster::pool::{NodePool, amount};
+use crate::catalog::{InstanceType, Offering, OfferingKey, node_labels};
 use crate::fixtures::Dice;
-use crate::labels;
-use crate::names::{NodePoolName, ObjectKey, Zone};
-use crate::resources::Resources;
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::node::Node;
+use crate::model::cluster::pod::{HostPort, Labels, Pod, PodOwner, PodShape, PodTerm, Spread};
+use crate::model::cluster::pool::{NodePool, amount};
+use crate::model::labels;
+use crate::model::names::{NodePoolName, ObjectKey, Zone};
 use crate::scheduling::{NewNode, Outcome, Target, WhyNot};
+use crate::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -2,10 +2,10 @@
 
 use super::solve;
 use crate::catalog::CapacityType::OnDemand;
-use crate::cluster::pool::NodePool;
 use crate::fixtures::{cluster, offering, only, pods, pool, shape};
-use crate::labels;
-use crate::resources::Resources;
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::pool::NodePool;
+use crate::model::labels;
 
 const SIZES: [&str; 4] = ["Standard_D2s_v5", "Standard_D4s_v5", "Standard_D8s_v5", "Standard_E4s_v5"];
 

@@ -18,14 +18,14 @@ mod volumes;
 
 use super::{Input, MOST_NEW_NODES, Market, Outcome, Standing, Target, Unavailable, WhyNot, schedule};
 use crate::catalog::CapacityType::{OnDemand, Spot};
-use crate::cluster::Snapshot;
-use crate::cluster::pod::{Pod, Taint, TaintEffect};
-use crate::cluster::pool::NodePool;
-use crate::cluster::spread_defaults::{DEFAULT_SCHEDULER, DefaultSpread, SchedulerProfiles};
 use crate::fixtures::{GIB, cluster, node, offering, only, pod, pods, pool, running, shape, spread, start, zone};
-use crate::labels;
-use crate::names::ObjectName;
-use crate::resources::Resources;
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::pod::{Pod, Taint, TaintEffect};
+use crate::model::cluster::pool::NodePool;
+use crate::model::labels;
+use crate::model::names::ObjectName;
+use crate::snapshot::Snapshot;
+use crate::snapshot::spread_defaults::{DEFAULT_SCHEDULER, DefaultSpread, SchedulerProfiles};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ fn spot_goes_first_because_it_is_cheaper() {
 #[test]
 fn no_more_nodes_are_bought_than_asked_for() {
     let one_each = shape("a", 1000, 1);
-    let one_each = crate::cluster::pod::PodShape { spread: vec![spread(labels::HOSTNAME, "a", 1)], ..one_each };
+    let one_each = crate::model::cluster::pod::PodShape { spread: vec![spread(labels::HOSTNAME, "a", 1)], ..one_each };
     let outcome = solve_with(&cluster([pool("general")]), &pods("p", one_each, 5), 2);
     assert_eq!((outcome.new.len(), outcome.unplaced_pods()), (2, 3));
     assert!(outcome.unplaced[0].why.iter().any(|(_, why)| *why == WhyNot::NewNodes));
@@ -220,7 +220,7 @@ fn higher_priority_gets_the_last_room() {
     small.limits.nodes = Some(0);
     let mut snapshot = cluster([small]);
     snapshot.put_node(node("only", 1, 1));
-    let urgent = crate::cluster::pod::PodShape { priority: 100, ..shape("urgent", 600, 1) };
+    let urgent = crate::model::cluster::pod::PodShape { priority: 100, ..shape("urgent", 600, 1) };
     let mut all = pods("a", shape("a", 900, 1), 1);
     all.extend(pods("u", urgent, 1));
     let outcome = solve(&snapshot, &all);
@@ -241,7 +241,7 @@ fn daemons_take_their_room_on_new_nodes() {
     let mut snapshot = cluster([pool("general")]);
     let daemon = Arc::new(shape("agent", 500, 1));
     let key = pod("agent", &daemon).key;
-    snapshot.put_daemon_set(key, crate::cluster::pool::DaemonSet { shape: daemon });
+    snapshot.put_daemon_set(key, crate::model::cluster::pool::DaemonSet { shape: daemon });
     let outcome = solve(&snapshot, &pods("p", shape("a", 1000, 1), 1));
     let wanted = Resources { pods: 2, ..Resources::cpu_memory(1500, 2 * GIB) };
     assert_eq!(outcome.new[0].requests, wanted);

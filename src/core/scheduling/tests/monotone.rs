@@ -2,8 +2,8 @@
 
 use super::random::scene;
 use super::*;
-use crate::cluster::pool::Limits;
-use crate::names::ObjectKey;
+use crate::model::cluster::pool::Limits;
+use crate::model::names::ObjectKey;
 
 /// The scene of a seed without limits, and its pods without anything that they ask of other pods.
 fn ample(seed: u64) -> (Snapshot, Vec<Arc<Pod>>) {
@@ -13,7 +13,7 @@ fn ample(seed: u64) -> (Snapshot, Vec<Arc<Pod>>) {
         snapshot.put_pool(pool.name.clone(), NodePool { limits: Limits::default(), ..pool });
     }
     let plain = |pod: &Arc<Pod>| {
-        let mut shape = crate::cluster::pod::PodShape::clone(&pod.shape);
+        let mut shape = crate::model::cluster::pod::PodShape::clone(&pod.shape);
         (shape.spread, shape.affinity, shape.preferences) = (Vec::new(), None, None);
         Arc::new(Pod { shape: Arc::new(shape), ..Pod::clone(pod) })
     };

@@ -1,9 +1,9 @@
 //! Rules of affinity, anti-affinity, preferences, ports and other topology keys, by example.
 
 use super::*;
-use crate::cluster::pod::{HostPort, PodAffinity, PodShape, PodTerm, Preferences, Spread};
-use crate::names::Namespace;
-use crate::requirements::Requirements;
+use crate::model::cluster::pod::{HostPort, PodAffinity, PodShape, PodTerm, Preferences, Spread};
+use crate::model::names::Namespace;
+use crate::model::requirements::Requirements;
 use crate::scheduling::{Fate, account};
 
 fn term(key: &str, app: &str) -> PodTerm {
@@ -107,7 +107,7 @@ fn namespaces_count_by_name_and_by_their_labels() {
     assert_eq!(solve(&snapshot, &asks(labelled.clone())).new.len(), 0, "no such label is known");
     snapshot.put_namespace(
         other,
-        [(Arc::from("team"), Arc::from("x"))].into_iter().collect::<crate::cluster::pod::Labels>(),
+        [(Arc::from("team"), Arc::from("x"))].into_iter().collect::<crate::model::cluster::pod::Labels>(),
     );
     assert_eq!(solve(&snapshot, &asks(labelled)).new.len(), 1);
 }
@@ -169,7 +169,7 @@ fn a_port_of_the_node_is_taken_once() {
     assert_eq!(solve(&snapshot, &pods("p", other, 1)).new.len(), 0);
     let daemon = Arc::new(PodShape { ports: vec![port(None)], ..shape("daemon", 100, 1) });
     let mut with_daemon = cluster([pool("general")]);
-    with_daemon.put_daemon_set(pod("daemon", &daemon).key, crate::cluster::pool::DaemonSet { shape: daemon });
+    with_daemon.put_daemon_set(pod("daemon", &daemon).key, crate::model::cluster::pool::DaemonSet { shape: daemon });
     let mut server = shape("a", 100, 1);
     server.ports = vec![port(None)];
     assert_eq!(solve(&with_daemon, &pods("p", server, 1)).unplaced_pods(), 1, "its DaemonSet takes that port");
@@ -227,8 +227,8 @@ fn the_waterfall_says_what_is_left_after_each_thing() {
 
 #[test]
 fn a_disk_decides_the_zone_and_a_node_takes_only_so_many() {
-    use crate::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, VolumeClaim, driver};
-    use crate::names::{ObjectKey, ObjectName, Uid};
+    use crate::model::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, VolumeClaim, driver};
+    use crate::model::names::{ObjectKey, ObjectName, Uid};
     let mut snapshot = cluster([small()]);
     let mut waiting = Vec::new();
     let asked = Arc::new(shape("a", 10, 1));

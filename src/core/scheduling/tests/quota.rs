@@ -3,11 +3,11 @@
 use super::solve;
 use crate::catalog::CapacityType;
 use crate::catalog::CapacityType::{OnDemand, Reserved, Spot};
-use crate::cluster::Snapshot;
-use crate::cluster::claim::{Claim, PlannedOffering};
-use crate::facts::{Quota, STALE_AFTER, Usage};
+use crate::catalog::live::{Quota, STALE_AFTER, Usage};
 use crate::fixtures::{at, claim, class, cluster, intent, offering, only, pods, pool, shape, start};
-use crate::labels;
+use crate::model::cluster::claim::{Claim, PlannedOffering};
+use crate::model::labels;
+use crate::snapshot::Snapshot;
 use jiff::SignedDuration;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ fn quota(numbers: &[(&str, u64, u64)]) -> Option<Arc<Quota>> {
 }
 
 /// A pool that buys `Standard_D*s_v5` alone, at full price.
-fn only_d() -> crate::cluster::pool::NodePool {
+fn only_d() -> crate::model::cluster::pool::NodePool {
     let mut pool = pool("d");
     pool.requirements.add_all(&only(&[
         (labels::CAPACITY_TYPE, &["on-demand"]),
@@ -75,10 +75,10 @@ fn region_and_spot_have_quotas_of_their_own() {
 #[test]
 fn two_pools_share_one_quota() {
     let mut other = only_d();
-    other.name = crate::names::NodePoolName::new("e").unwrap();
+    other.name = crate::model::names::NodePoolName::new("e").unwrap();
     let mut snapshot = cluster([only_d(), other]);
     snapshot.quota = quota(&[(FAMILY, 0, 8)]);
-    let one_each = crate::cluster::pod::PodShape {
+    let one_each = crate::model::cluster::pod::PodShape {
         spread: vec![crate::fixtures::spread(labels::HOSTNAME, "a", 1)],
         ..shape("a", 1000, 1)
     };

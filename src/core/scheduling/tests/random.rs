@@ -1,17 +1,17 @@
 //! Random clusters for the checker: small numbers of everything that matters, mixed by a seed.
 
 use crate::catalog::CapacityType;
-use crate::cluster::Snapshot;
-use crate::cluster::pod::{
-    HostPort, Pod, PodAffinity, PodOwner, PodShape, PodTerm, Preferences, Spread, Taint, TaintEffect, Toleration,
-};
-use crate::cluster::pool::{DaemonSet, NodePool};
 use crate::fixtures::{
     Dice, GPU, claim, cluster, intent, managed, node, offering, only, pod, pool, put, running, shape, spread, start,
     zone,
 };
-use crate::labels;
-use crate::names::Namespace;
+use crate::model::cluster::pod::{
+    HostPort, Pod, PodAffinity, PodOwner, PodShape, PodTerm, Preferences, Spread, Taint, TaintEffect, Toleration,
+};
+use crate::model::cluster::pool::{DaemonSet, NodePool};
+use crate::model::labels;
+use crate::model::names::Namespace;
+use crate::snapshot::Snapshot;
 use std::sync::Arc;
 
 fn taint(key: &str) -> Taint {

@@ -3,17 +3,17 @@
 use super::solve;
 use crate::catalog::CapacityType;
 use crate::catalog::CapacityType::{OnDemand, Reserved, Spot};
-use crate::cluster::Snapshot;
-use crate::cluster::claim::PlannedOffering;
-use crate::cluster::pod::PodShape;
-use crate::facts::{Quota, STALE_AFTER, Usage};
+use crate::catalog::live::{Quota, STALE_AFTER, Usage};
 use crate::fixtures::{
     at, claim, cluster, intent, offering, pods, pool, pool_of, reservation_group, reserve, shape, spread, start, zone,
 };
-use crate::labels;
-use crate::ports::{CloudError, CloudErrorCode, LaunchRefusal};
-use crate::requirements::Operator;
+use crate::model::cluster::claim::PlannedOffering;
+use crate::model::cluster::pod::PodShape;
+use crate::model::errors::{CloudError, CloudErrorCode, LaunchRefusal};
+use crate::model::labels;
+use crate::model::requirements::Operator;
 use crate::scheduling::{Input, Market, Unavailable, account, schedule};
+use crate::snapshot::Snapshot;
 use jiff::SignedDuration;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -106,7 +106,7 @@ fn what_is_used_up_is_named_with_what_is_in_flight() {
     // One of the pods goes to it; two more are left.
     let mut flying = claim("paid-a", &paid, vec![offering(D2, 1, Reserved)]);
     flying.status.node_name = None;
-    let mut with = |flying: &crate::cluster::claim::Claim| {
+    let mut with = |flying: &crate::model::cluster::claim::Claim| {
         snapshot.put_claim(flying.clone());
         bought(&snapshot).0
     };
@@ -114,7 +114,7 @@ fn what_is_used_up_is_named_with_what_is_in_flight() {
     // Its group is that of its intent, whatever its class names now.
     flying.intent = Some(intent(&flying, offering(D2, 1, Reserved)));
     assert_eq!(with(&flying), 2);
-    let elsewhere = crate::facts::group_of(&reservation_group().as_str().replace("paid", "free")).unwrap();
+    let elsewhere = crate::catalog::live::group_of(&reservation_group().as_str().replace("paid", "free")).unwrap();
     flying.intent.as_mut().unwrap().reservation = Some(elsewhere);
     assert_eq!(with(&flying), 3);
     // It has come to be an on-demand node, or one that Azure has counted.
@@ -221,7 +221,7 @@ fn a_claim_in_flight_has_the_scope_of_its_offerings() {
 fn a_refusal_of_one_group_says_nothing_of_another() {
     let mut snapshot = cluster([pool_of("general", &["reserved", "on-demand"])]);
     reserve(&mut snapshot, start(), &[(D2, 1, 0, 1)]);
-    let elsewhere = crate::facts::group_of(&reservation_group().as_str().replace("paid", "free")).unwrap();
+    let elsewhere = crate::catalog::live::group_of(&reservation_group().as_str().replace("paid", "free")).unwrap();
     for (group, expected) in [(reservation_group(), OnDemand), (elsewhere, Reserved)] {
         let error = CloudError::new(CloudErrorCode::Permission, "may not deploy");
         let (offering, reservation) = (offering(D2, 1, Reserved).key, Some(group));

@@ -2,8 +2,8 @@
 
 use super::random::scene;
 use super::*;
-use crate::cluster::pod::PodShape;
-use crate::names::{ClaimName, NodeName, ObjectKey};
+use crate::model::cluster::pod::PodShape;
+use crate::model::names::{ClaimName, NodeName, ObjectKey};
 use crate::scheduling::{Change, Nowhere, Spot, Standing};
 
 type Nothing = (BTreeSet<NodeName>, BTreeMap<ObjectKey, ClaimName>);

@@ -2,13 +2,13 @@
 
 use super::solve;
 use crate::catalog::CapacityType::OnDemand;
-use crate::cluster::Snapshot;
-use crate::cluster::pod::{HostPort, PodShape};
-use crate::cluster::pool::{NodeClass, NodePool};
-use crate::facts::{Fact, STALE_AFTER, SubnetRoom, Surroundings};
+use crate::catalog::live::{Fact, STALE_AFTER, SubnetRoom, Surroundings};
 use crate::fixtures::{at, claim, class, cluster, offering, pods, pool, shape, spread, start};
-use crate::labels;
-use crate::names::{ArmId, NodeClassName};
+use crate::model::cluster::pod::{HostPort, PodShape};
+use crate::model::cluster::pool::{NodeClass, NodePool};
+use crate::model::labels;
+use crate::model::names::{ArmId, NodeClassName};
+use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
 

@@ -5,8 +5,8 @@
 //! there although only the node of that zone has room.
 
 use super::*;
-use crate::cluster::pod::{PodAffinity, PodShape, PodTerm, Spread};
-use crate::cluster::topology::Preferences;
+use crate::model::cluster::pod::{PodAffinity, PodShape, PodTerm, Spread};
+use crate::model::cluster::topology::Preferences;
 use std::fmt::Write as _;
 
 const TABLE: &str = include_str!("topology.txt");

@@ -1,9 +1,10 @@
 //! Variety (`minValues`): how many different values remain on offer for a new node?
 
 use super::*;
-use crate::cluster::pool::Limits;
-use crate::requirements::Requirement;
-use crate::scheduling::{Fate, MinValues, NewNode, StepWhat, account};
+use crate::model::cluster::pool::Limits;
+use crate::model::requirements::Requirement;
+use crate::model::settings::MinValues;
+use crate::scheduling::{Fate, NewNode, StepWhat, account};
 use proptest::prelude::*;
 
 /// A pool that asks for so many values of a label.
@@ -24,7 +25,7 @@ fn solve_as(policy: MinValues, snapshot: &Snapshot, pods: &[Arc<Pod>]) -> Outcom
 
 fn families(snapshot: &Snapshot, node: &NewNode) -> usize {
     let types = &snapshot.instance_types[&node.class];
-    let of = |o: &crate::cluster::claim::PlannedOffering| {
+    let of = |o: &crate::model::cluster::claim::PlannedOffering| {
         let instance = types.iter().find(|t| t.facts.name == o.key.size).unwrap();
         instance.requirements.get(labels::SKU_FAMILY).unwrap().single().cloned()
     };
@@ -108,7 +109,7 @@ fn zones_and_capacity_types_are_values_too() {
         let snapshot = cluster([varied("general", key, least)]);
         let free = solve(&snapshot, &pods("p", shape("a", 1000, 1), 3));
         assert_eq!(free.unplaced_pods(), 0, "{key}");
-        let pinned = crate::cluster::pod::PodShape {
+        let pinned = crate::model::cluster::pod::PodShape {
             selector: only(&[(labels::ZONE, &[zone(1).as_str()]), (labels::CAPACITY_TYPE, &["spot"])]),
             ..shape("a", 1000, 1)
         };

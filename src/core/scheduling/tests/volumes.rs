@@ -1,10 +1,12 @@
 //! Volumes as kube-scheduler counts them: each once on a node, by driver, however many pods have it.
 
 use super::*;
-use crate::cluster::volume::{AttachLimits, DISK_DRIVER, ReclaimPolicy, StorageClass, Volume, VolumeClaim, driver};
-use crate::cluster::volume_needs::VolumeTrouble;
 use crate::fixtures::Dice;
-use crate::names::{Namespace, NodeName, ObjectKey, ObjectName, Uid};
+use crate::model::cluster::volume::{
+    AttachLimits, DISK_DRIVER, ReclaimPolicy, StorageClass, Volume, VolumeClaim, driver,
+};
+use crate::model::names::{Namespace, NodeName, ObjectKey, ObjectName, Uid};
+use crate::snapshot::volume_needs::VolumeTrouble;
 
 /// A driver that is not of Azure's disks.
 const OTHER: &str = "other.example.com";
@@ -139,8 +141,8 @@ fn a_claim_in_flight_counts_what_is_on_its_node_already() {
     let mut snapshot = cluster([small.clone()]);
     let most = most_disks(&snapshot);
     let (claim, node) = crate::fixtures::managed("small-a", &small, offering(D2, 1, Spot));
-    let claim = crate::cluster::claim::Claim {
-        status: crate::cluster::claim::ClaimStatus { initialized: None, ..claim.status.clone() },
+    let claim = crate::model::cluster::claim::Claim {
+        status: crate::model::cluster::claim::ClaimStatus { initialized: None, ..claim.status.clone() },
         ..claim
     };
     let in_flight = Target::Claim(claim.name.clone());
@@ -159,7 +161,8 @@ fn a_claim_in_flight_counts_what_is_on_its_node_already() {
 
 #[test]
 fn pods_that_share_a_disk_which_is_still_to_be_made_stay_in_its_zone() {
-    let apart = crate::cluster::pod::PodShape { spread: vec![spread(labels::HOSTNAME, "a", 1)], ..shape("a", 10, 0) };
+    let apart =
+        crate::model::cluster::pod::PodShape { spread: vec![spread(labels::HOSTNAME, "a", 1)], ..shape("a", 10, 0) };
     let apart = Arc::new(apart);
     let mut snapshot = cluster([small()]);
     put_claim(&mut snapshot, "shared", DISK_DRIVER, false);
@@ -186,7 +189,7 @@ fn a_claim_for_one_pod_keeps_all_others_waiting() {
         VolumeClaim { for_one_pod: true, ..VolumeClaim::clone(snapshot.volume_claims().get(&key("one")).unwrap()) };
     snapshot.put_volume_claim(claim.key.clone(), claim);
     let prior = Pod {
-        shape: Arc::new(crate::cluster::pod::PodShape { priority: 1, ..shape("a", 10, 0) }),
+        shape: Arc::new(crate::model::cluster::pod::PodShape { priority: 1, ..shape("a", 10, 0) }),
         ..Pod::clone(&waiting("z", &["one"]))
     };
     let all = [waiting("a", &["one"]), Arc::new(prior)];

@@ -7,9 +7,9 @@ use super::testing::{at, cloud, offering};
 use super::*;
 use jiff::SignedDuration;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
-use napkeeper_core::cluster::cloud::{Disk, DiskState, ProvisioningState, ResourceKind, Vm};
+use napkeeper_core::model::azure::cloud::{Disk, DiskState, ProvisioningState, ResourceKind, Vm};
+use napkeeper_core::model::errors::CloudErrorCode;
 use napkeeper_core::plan::{KubeletSpec, VmSpec};
-use napkeeper_core::ports::CloudErrorCode;
 
 fn d4s() -> OfferingKey {
     offering("Standard_D4s_v5", 1, CapacityType::OnDemand)

@@ -1,10 +1,10 @@
 //! The book of nodes: what is free on each, and how many pods of each selected group are there?
 
 use super::who::Who;
-use napkeeper_core::cluster::node::Node;
-use napkeeper_core::cluster::pod::{HostPort, Pod, PodShape};
-use napkeeper_core::names::NodeName;
-use napkeeper_core::resources::Resources;
+use napkeeper_core::model::amounts::resources::Resources;
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::pod::{HostPort, Pod, PodShape};
+use napkeeper_core::model::names::NodeName;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

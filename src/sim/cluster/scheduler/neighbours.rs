@@ -5,8 +5,8 @@
 
 use super::book::Book;
 use super::who::Who;
-use napkeeper_core::cluster::node::Node;
-use napkeeper_core::cluster::pod::{Pod, PodShape};
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::pod::{Pod, PodShape};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

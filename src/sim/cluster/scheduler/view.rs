@@ -4,7 +4,7 @@ use super::book::{Book, Entry, Slot};
 use super::neighbours::Neighbours;
 use super::who::Who;
 use crate::cluster::volumes::Reach;
-use napkeeper_core::cluster::pod::{PodShape, Spread};
+use napkeeper_core::model::cluster::pod::{PodShape, Spread};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Who: which pods does a constraint look for?
 
-use napkeeper_core::cluster::pod::{Labels, PodShape, PodTerm};
-use napkeeper_core::labels::NAMESPACE_NAME;
-use napkeeper_core::names::Namespace;
-use napkeeper_core::requirements::Requirements;
+use napkeeper_core::model::cluster::pod::{Labels, PodShape, PodTerm};
+use napkeeper_core::model::labels::NAMESPACE_NAME;
+use napkeeper_core::model::names::Namespace;
+use napkeeper_core::model::requirements::Requirements;
 use std::sync::Arc;
 
 /// Pods that a constraint looks for.

@@ -1,12 +1,13 @@
 use super::*;
-use napkeeper_core::cluster::claim::{LaunchIntent, PlannedOffering};
-use napkeeper_core::cluster::cloud::ResourceKind;
-use napkeeper_core::cluster::pod::PodPhase;
-use napkeeper_core::cluster::pool::{ConsolidationPolicy, Disruption, Limits, NodePool};
-use napkeeper_core::cluster::record::{Deletion, Sighting};
-use napkeeper_core::cluster::sweep::{Sweep, SweepMode};
-use napkeeper_core::money::HourlyPrice;
-use napkeeper_core::plan::{Pause, RecordChange, SweepReport, Switch};
+use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::azure::cloud::ResourceKind;
+use napkeeper_core::model::cluster::claim::{LaunchIntent, PlannedOffering};
+use napkeeper_core::model::cluster::pod::PodPhase;
+use napkeeper_core::model::cluster::pool::{ConsolidationPolicy, Disruption, Limits, NodePool};
+use napkeeper_core::model::orphans::record::{Deletion, Sighting};
+use napkeeper_core::model::orphans::sweep::{Sweep, SweepMode};
+use napkeeper_core::model::settings::{Pause, Switch};
+use napkeeper_core::plan::{RecordChange, SweepReport};
 
 /// A claim whose VM runs, and whose Node has joined, is registered and ready.
 fn launched(cluster: &mut Cluster, name: &str, now: i64) -> Arc<Claim> {
@@ -21,7 +22,7 @@ fn launched(cluster: &mut Cluster, name: &str, now: i64) -> Arc<Claim> {
     cluster.state().claims().get(&claim.name).unwrap().clone()
 }
 
-fn node(cluster: &Cluster, name: &str) -> Option<Arc<napkeeper_core::cluster::node::Node>> {
+fn node(cluster: &Cluster, name: &str) -> Option<Arc<napkeeper_core::model::cluster::node::Node>> {
     cluster.state().nodes().get(&NodeName::new(name).unwrap()).cloned()
 }
 

@@ -1,7 +1,7 @@
 //! Tests of kube-scheduler's filters that look at other pods: affinity both ways, all of spread, host ports.
 
 use super::*;
-use napkeeper_core::cluster::pod::{HostPort, PodAffinity, PodTerm};
+use napkeeper_core::model::cluster::pod::{HostPort, PodAffinity, PodTerm};
 use std::collections::BTreeSet;
 
 /// Nodes `n1` to `n3` of a zone, a host and a rack each.
@@ -165,7 +165,7 @@ fn nodes_with_taints_are_no_domains_where_the_constraint_honors_them() {
         let name = NodeName::new("n3").unwrap();
         cluster.edit_node(
             &name,
-            |node: &mut napkeeper_core::cluster::node::Node| node.taints.push(taint.clone()),
+            |node: &mut napkeeper_core::model::cluster::node::Node| node.taints.push(taint.clone()),
             at(0),
         );
         let spread = Spread { honors_taints, ..Spread::over(labels::ZONE, 1, app_is("web")) };

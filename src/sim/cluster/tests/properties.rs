@@ -4,7 +4,7 @@ use super::*;
 use crate::chance::Chance;
 use crate::cluster::{Delta, Listed};
 use crate::workload::{BudgetLimit, DiskRequest, PodBudget};
-use napkeeper_core::cluster::volume::ReclaimPolicy;
+use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use proptest::prelude::*;
 
 const APPS: [&str; 4] = ["web", "api", "db", "batch"];
@@ -29,7 +29,7 @@ fn act(cluster: &mut Cluster, chance: &mut Chance, now: Timestamp) {
         8 => cluster.kubelet_lost(&ProviderId::of_vm(&vm(&name)), now),
         9 => cluster.delete_node(&NodeName::new(&name).unwrap(), now),
         10 => {
-            let flip = |n: &mut napkeeper_core::cluster::node::Node| n.cordoned = !n.cordoned;
+            let flip = |n: &mut napkeeper_core::model::cluster::node::Node| n.cordoned = !n.cordoned;
             cluster.edit_node(&NodeName::new(&name).unwrap(), flip, now);
         }
         11 | 12 => claim(cluster, &format!("j{number}"), now),
@@ -221,7 +221,7 @@ proptest! {
             if !pod.shape.spread.is_empty() || !pod.volumes.is_empty() {
                 continue;
             }
-            let open = |n: &&Arc<napkeeper_core::cluster::node::Node>| n.ready && !n.cordoned && n.deleting_at.is_none();
+            let open = |n: &&Arc<napkeeper_core::model::cluster::node::Node>| n.ready && !n.cordoned && n.deleting_at.is_none();
             for node in state.nodes().values().filter(open) {
                 let used = state.usage(&node.name).map(|u| u.requested.clone()).unwrap_or_default();
                 let fits = pod.shape.requests.fits(&node.allocatable.minus(&used))

@@ -49,7 +49,7 @@ fn a_pod_that_evens_the_domains_out_lets_an_older_one_in() {
 fn tainted_nodes_count_as_domains_as_by_default() {
     let mut cluster = cluster();
     three_zones(&mut cluster);
-    let cordon = |node: &mut napkeeper_core::cluster::node::Node| node.cordoned = true;
+    let cordon = |node: &mut napkeeper_core::model::cluster::node::Node| node.cordoned = true;
     cluster.edit_node(&NodeName::new("n3").unwrap(), cordon, at(0));
     cluster.apply_workload(key("web"), deployment(spread_over_zones("web", 500), 5), at(0));
     cluster.advance(at(0));

@@ -1,7 +1,7 @@
 use super::*;
 use crate::cluster::Listed;
 use crate::workload::DiskRequest;
-use napkeeper_core::cluster::volume::ReclaimPolicy;
+use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 
 /// A StatefulSet of one pod with a disk, on the node `a` of zone 1; `b` in zone 1 is full, `c` is in zone 2.
 fn with_database(reclaim: ReclaimPolicy) -> (Cluster, ObjectName) {
@@ -43,7 +43,7 @@ fn a_disk_ties_its_pod_to_its_zone_and_moves_with_it() {
     assert_eq!(disk_events(&mut cluster), ["attached"]);
     assert_eq!(cluster.list_attachments(at(30)).unwrap().len(), 1);
     cluster.add_unmanaged_node(machine("c", 64, 2), at(30));
-    let cordon = |node: &mut napkeeper_core::cluster::node::Node| node.cordoned = true;
+    let cordon = |node: &mut napkeeper_core::model::cluster::node::Node| node.cordoned = true;
     cluster.edit_node(&NodeName::new("a").unwrap(), cordon, at(30));
     cluster.delete_pod(&key("db-0"), at(30));
     cluster.advance(at(100));

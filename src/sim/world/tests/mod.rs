@@ -6,17 +6,17 @@ use super::{Deed, Start, World};
 use crate::workload::{PodTemplate, Workload, WorkloadKind};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::Catalog;
-use napkeeper_core::cluster::cloud::ResourceKind;
-use napkeeper_core::cluster::pod::{Labels, PodShape};
-use napkeeper_core::cluster::pool::{
+use napkeeper_core::model::amounts::resources::Resources;
+use napkeeper_core::model::azure::cloud::ResourceKind;
+use napkeeper_core::model::cluster::pod::{Labels, PodShape};
+use napkeeper_core::model::cluster::pool::{
     Budget, BudgetNodes, ConsolidationPolicy, Disruption, Limits, NodeClass, NodePool,
 };
-use napkeeper_core::cluster::sweep::{Sweep, SweepMode};
-use napkeeper_core::labels;
-use napkeeper_core::names::{Namespace, NodeClassName, NodePoolName, ObjectKey, ObjectName, Region, Uid};
-use napkeeper_core::orphans::Law;
-use napkeeper_core::requirements::{Operator, Requirements};
-use napkeeper_core::resources::Resources;
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{Namespace, NodeClassName, NodePoolName, ObjectKey, ObjectName, Region, Uid};
+use napkeeper_core::model::orphans::sweep::{Sweep, SweepMode};
+use napkeeper_core::model::requirements::{Operator, Requirements};
+use napkeeper_core::model::settings::Law;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 

@@ -3,8 +3,8 @@
 use super::*;
 use crate::world::Kind;
 use napkeeper_core::catalog::CapacityType;
-use napkeeper_core::cluster::volume::ReclaimPolicy;
-use napkeeper_core::names::{ArmId, VmSize, Zone};
+use napkeeper_core::model::cluster::volume::ReclaimPolicy;
+use napkeeper_core::model::names::{ArmId, VmSize, Zone};
 
 fn told(world: &World, kind: Kind, subject: &str, words: &str) -> usize {
     let fits = |e: &&crate::world::Entry| e.kind == kind && e.subject.contains(subject) && e.text.contains(words);
@@ -139,7 +139,7 @@ fn every_node_is_counted_by_aks_wherever_the_controller_crashes() {
         world.run_until(world.now() + SignedDuration::from_mins(40)).unwrap();
         assert_eq!(told(&world, Kind::Controller, "controller", "crashed"), 1, "{write} {when:?}");
         let claims: Vec<_> = world.cluster().state().claims().values().collect();
-        let is_counted = |claim: &napkeeper_core::cluster::claim::Claim| {
+        let is_counted = |claim: &napkeeper_core::model::cluster::claim::Claim| {
             let vm = claim.status.provider_id.as_ref().map(|id| id.vm().clone());
             claim.status.billed.is_some() && vm.is_some_and(|vm| world.cloud().is_billed(&vm))
         };
@@ -181,7 +181,7 @@ fn mk_fleet(seed: u64, replicas: u64) -> Start {
 /// Nodes of the fleet that are ready for pods, and NodeClaims of it.
 fn fleet_of(world: &World) -> (usize, usize) {
     let state = world.cluster().state();
-    let of_fleet = |c: &&std::sync::Arc<napkeeper_core::cluster::claim::Claim>| {
+    let of_fleet = |c: &&std::sync::Arc<napkeeper_core::model::cluster::claim::Claim>| {
         c.spec.pool.as_ref().is_some_and(|pool| pool.as_str() == "fleet")
     };
     let claims: Vec<_> = state.claims().values().filter(of_fleet).collect();
@@ -279,7 +279,8 @@ fn an_overlay_turns_what_is_bought_and_one_that_is_left_out_is_told() {
     };
     let versions = |world: &World| {
         let nodes = world.cluster().state().nodes();
-        let version = |n: &&std::sync::Arc<napkeeper_core::cluster::node::Node>| n.label(labels::NODEPOOL).is_some();
+        let version =
+            |n: &&std::sync::Arc<napkeeper_core::model::cluster::node::Node>| n.label(labels::NODEPOOL).is_some();
         let sizes = nodes.values().filter(version).filter_map(|n| n.label(labels::INSTANCE_TYPE).map(str::to_owned));
         sizes.collect::<BTreeSet<String>>()
     };

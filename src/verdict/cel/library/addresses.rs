@@ -1,9 +1,7 @@
 //! IP addresses and networks.
 
-use super::{
-    Entry,
-    Style::{Global, Method},
-};
+use super::Entry;
+use super::Style::{Global, Method};
 use crate::cel::error::{EvalError, failed, no_overload};
 use crate::cel::machine::Machine;
 use crate::cel::opaque::Opaque;

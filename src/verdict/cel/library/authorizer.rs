@@ -1,7 +1,8 @@
 //! What may a user do? Only the API server knows: the names are here so that expressions with them compile, and the
 //! variable `authorizer` is always unknown, so nothing of this is ever called.
 
-use super::{Entry, Style::Method};
+use super::Entry;
+use super::Style::Method;
 use crate::cel::error::{EvalError, failed};
 use crate::cel::machine::Machine;
 use crate::cel::value::Val;

@@ -1,7 +1,8 @@
 //! Conversions between types, and the type of a value.
 
+use super::Style::Global;
 use super::moment::Moment;
-use super::{Entry, Style::Global, floats, time};
+use super::{Entry, floats, time};
 use crate::cel::error::{EvalError, failed, no_overload};
 use crate::cel::machine::Machine;
 use crate::cel::opaque::Opaque;

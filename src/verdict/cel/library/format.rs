@@ -1,7 +1,8 @@
 //! `'%s is %d'.format([a, b])`: how values look in a text.
 
+use super::Style::Method;
 use super::convert::display;
-use super::{Entry, Style::Method, floats};
+use super::{Entry, floats};
 use crate::cel::error::{EvalError, failed, no_overload};
 use crate::cel::machine::Machine;
 use crate::cel::value::{Key, Val};

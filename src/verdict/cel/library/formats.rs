@@ -1,12 +1,9 @@
 //! Named formats: `format.dns1123Label().validate(name)`.
 
+use super::Style::{Global, Method};
 use super::moment::Moment;
 use super::url::Url;
-use super::{
-    Entry,
-    Style::{Global, Method},
-    base64, moment,
-};
+use super::{Entry, base64, moment};
 use crate::cel::error::{EvalError, no_overload};
 use crate::cel::machine::Machine;
 use crate::cel::opaque::Opaque;

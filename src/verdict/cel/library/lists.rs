@@ -1,10 +1,7 @@
 //! Lists: sums, order, places, parts.
 
-use super::{
-    Entry,
-    Style::{Global, Method},
-    strings,
-};
+use super::Style::{Global, Method};
+use super::{Entry, strings};
 use crate::cel::error::{EvalError, failed, no_overload};
 use crate::cel::fold::sorted_by;
 use crate::cel::machine::{Machine, readable};

@@ -1,10 +1,8 @@
 //! Optional values. `or`, `orValue`, `optMap` and `optFlatMap` do not evaluate all of their arguments, so they are
 //! parts of the language's evaluation instead.
 
-use super::{
-    Entry,
-    Style::{Global, Method},
-};
+use super::Entry;
+use super::Style::{Global, Method};
 use crate::cel::error::{EvalError, failed, no_overload};
 use crate::cel::machine::{Machine, readable};
 use crate::cel::value::Val;

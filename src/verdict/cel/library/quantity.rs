@@ -3,10 +3,8 @@
 //! Not the quantity of the domain, which caps and refuses what Kubernetes caps: a rule must see what the API server
 //! sees, whether a quantity is whole included, which depends on how it was written.
 
-use super::{
-    Entry,
-    Style::{Global, Method},
-};
+use super::Entry;
+use super::Style::{Global, Method};
 use crate::cel::error::{EvalError, failed, no_overload};
 use crate::cel::machine::Machine;
 use crate::cel::opaque::Opaque;

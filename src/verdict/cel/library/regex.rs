@@ -2,10 +2,8 @@
 //!
 //! A pattern that stands in the expression as a literal is compiled with it; others are kept in a small cache.
 
-use super::{
-    Entry,
-    Style::{Global, Method},
-};
+use super::Entry;
+use super::Style::{Global, Method};
 use crate::cel::error::{EvalError, no_overload};
 use crate::cel::machine::Machine;
 use crate::cel::opaque::Opaque;

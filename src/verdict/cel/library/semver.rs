@@ -1,10 +1,7 @@
 //! Versions by the rules of semver.org.
 
-use super::{
-    Entry,
-    Style::{Global, Method},
-    quantity,
-};
+use super::Style::{Global, Method};
+use super::{Entry, quantity};
 use crate::cel::error::{EvalError, failed, no_overload};
 use crate::cel::machine::Machine;
 use crate::cel::opaque::Opaque;

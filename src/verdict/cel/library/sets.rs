@@ -1,6 +1,7 @@
 //! Sets: lists without order and repetition.
 
-use super::{Entry, Style::Global};
+use super::Entry;
+use super::Style::Global;
 use crate::cel::error::{EvalError, no_overload};
 use crate::cel::machine::Machine;
 use crate::cel::value::Val;

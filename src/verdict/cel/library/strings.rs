@@ -1,10 +1,8 @@
 //! Texts: parts, places, letters. Places count characters, not bytes.
 
+use super::Entry;
+use super::Style::{Global, Method};
 use super::lists::place;
-use super::{
-    Entry,
-    Style::{Global, Method},
-};
 use crate::cel::error::{EvalError, failed, no_overload};
 use crate::cel::machine::Machine;
 use crate::cel::value::Val;

@@ -1,7 +1,8 @@
 //! Timestamps and durations: how Go reads and writes them, and their parts.
 
+use super::Style::Method;
 use super::moment::Moment;
-use super::{Entry, Style::Method, floats};
+use super::{Entry, floats};
 use crate::cel::error::{EvalError, failed, no_overload};
 use crate::cel::machine::Machine;
 use crate::cel::value::Val;

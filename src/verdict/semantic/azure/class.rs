@@ -6,8 +6,8 @@ use crate::finding::Issue;
 use crate::rules::azure as rules;
 use napkeeper_api::path::Path;
 use napkeeper_core::catalog::is_azure_linux;
-use napkeeper_core::cluster::pool::NodeClass;
-use napkeeper_core::labels;
+use napkeeper_core::model::cluster::pool::NodeClass;
+use napkeeper_core::model::labels;
 use serde_json::Value;
 use std::collections::BTreeMap;
 

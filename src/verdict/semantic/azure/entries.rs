@@ -3,9 +3,9 @@
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
 use napkeeper_core::catalog::{AskedAt, AskedEntry};
-use napkeeper_core::cluster::pool::NodePool;
-use napkeeper_core::labels;
-use napkeeper_core::requirements::{Operator, Requirement};
+use napkeeper_core::model::cluster::pool::NodePool;
+use napkeeper_core::model::labels;
+use napkeeper_core::model::requirements::{Operator, Requirement};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 

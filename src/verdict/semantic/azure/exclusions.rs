@@ -9,7 +9,7 @@ use crate::facts::Facts;
 use crate::finding::Issue;
 use crate::rules::azure as rules;
 use napkeeper_core::catalog::{SizeIndex, retirement};
-use napkeeper_core::labels;
+use napkeeper_core::model::labels;
 
 /// Looks at the values of a requirement with `NotIn`.
 pub(super) fn judge(entry: &Entry<'_>, facts: &Facts, entries: &Entries<'_>, found: &mut Vec<Issue>) {

@@ -5,9 +5,9 @@ use super::values::Domain;
 use crate::finding::Issue;
 use crate::rules::azure as rules;
 use napkeeper_api::path::Path;
-use napkeeper_core::labels;
-use napkeeper_core::requirements::{Operator, Requirement};
-use napkeeper_core::suggest::nearest;
+use napkeeper_core::model::labels;
+use napkeeper_core::model::requirements::{Operator, Requirement};
+use napkeeper_core::model::support::spelling::nearest;
 use std::collections::BTreeMap;
 
 /// Labels of Azure's provider and of AKS that a NodePool may name beside those of [`labels::WELL_KNOWN`].

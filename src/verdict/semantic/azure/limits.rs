@@ -7,7 +7,7 @@ use crate::rules::azure as rules;
 use crate::semantic::{Render, Subject};
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
-use napkeeper_core::labels;
+use napkeeper_core::model::labels;
 use serde_json::Value;
 
 pub(super) fn object(subject: &Subject<'_>, found: &mut Vec<Issue>) {

@@ -12,17 +12,16 @@ mod sizes;
 mod tests;
 mod values;
 
-pub(crate) use entries::Said;
-pub(super) use entries::asked;
-pub(crate) use sizes::Kinds;
-
 use super::{Render, Subject};
 use crate::facts::Facts;
 use crate::finding::Issue;
 use entries::Entries;
+pub(crate) use entries::Said;
+pub(super) use entries::asked;
 use napkeeper_api::manifests::Object;
-use napkeeper_core::labels;
-use napkeeper_core::requirements::{Operator, Requirements};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::requirements::{Operator, Requirements};
+pub(crate) use sizes::Kinds;
 
 pub(super) fn object(subject: &Subject<'_>, facts: &Facts, found: &mut Vec<Issue>) {
     match subject.object {

@@ -9,9 +9,9 @@ use crate::semantic::Render;
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
 use napkeeper_core::catalog::{Asked, Selection, SizeSet};
-use napkeeper_core::cluster::pool::{NodeClass, NodePool};
-use napkeeper_core::labels;
-use napkeeper_core::requirements::{Operator, Requirement};
+use napkeeper_core::model::cluster::pool::{NodeClass, NodePool};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::requirements::{Operator, Requirement};
 use serde_json::Value;
 use std::collections::BTreeMap;
 

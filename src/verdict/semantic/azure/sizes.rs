@@ -8,17 +8,17 @@ use crate::rules::azure as rules;
 use crate::semantic::{Digest, Render};
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
+use napkeeper_core::catalog::live::GROUPS;
 use napkeeper_core::catalog::{
     Asked, AskedAt, AskedEntry, Dropped, Selection, SizeIndex, SizeSet, StepKind, Supply, Waterfall,
     names_reserved_alone, no_arm64_image, retirement,
 };
-use napkeeper_core::cluster::pod::TaintEffect;
-use napkeeper_core::cluster::pool::{NodeClass, NodePool};
-use napkeeper_core::facts::GROUPS;
-use napkeeper_core::labels;
-use napkeeper_core::names::{ArmId, NodeClassName, Uid};
-use napkeeper_core::requirements::Requirement;
-use napkeeper_core::suggest::nearest;
+use napkeeper_core::model::cluster::pod::TaintEffect;
+use napkeeper_core::model::cluster::pool::{NodeClass, NodePool};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{ArmId, NodeClassName, Uid};
+use napkeeper_core::model::requirements::Requirement;
+use napkeeper_core::model::support::spelling::nearest;
 use std::collections::BTreeMap;
 
 /// The AKSNodeClasses of an input.

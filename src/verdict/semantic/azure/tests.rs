@@ -5,7 +5,7 @@ use crate::finding::{Finding, Severity};
 use crate::verdict::Verdict;
 use napkeeper_api::manifests::load_text;
 use napkeeper_core::catalog::retirement;
-use napkeeper_core::names::Region;
+use napkeeper_core::model::names::Region;
 
 fn judge(text: &str, region: Option<&str>, kubernetes: Option<&str>) -> Vec<Finding> {
     let region = region.map(|r| Region::new(r).unwrap());

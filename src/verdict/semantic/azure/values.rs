@@ -6,9 +6,9 @@ use crate::finding::Issue;
 use crate::rules::azure as rules;
 use napkeeper_api::path::Path;
 use napkeeper_core::catalog::{Retirement, SizeIndex, SizeName, retirement};
-use napkeeper_core::labels;
-use napkeeper_core::names::Region;
-use napkeeper_core::suggest::nearest;
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::Region;
+use napkeeper_core::model::support::spelling::nearest;
 
 /// The values that a label can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

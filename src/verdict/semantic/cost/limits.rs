@@ -5,9 +5,9 @@ use crate::finding::Issue;
 use crate::rules::cost as rules;
 use napkeeper_api::path::Path;
 use napkeeper_core::catalog::{SizeFacts, SizeIndex, SizeSet, capacity};
-use napkeeper_core::cluster::pool::{ConsolidationPolicy, NodePool, amount};
-use napkeeper_core::labels;
-use napkeeper_core::requirements::Requirement;
+use napkeeper_core::model::cluster::pool::{ConsolidationPolicy, NodePool, amount};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::requirements::Requirement;
 use serde_json::Value;
 use std::sync::Arc;
 

@@ -6,10 +6,10 @@ use crate::finding::Issue;
 use crate::rules::cost as rules;
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
-use napkeeper_core::cluster::pod::{Taint, TaintEffect};
-use napkeeper_core::cluster::pool::NodePool;
-use napkeeper_core::labels;
-use napkeeper_core::requirements::Requirement;
+use napkeeper_core::model::cluster::pod::{Taint, TaintEffect};
+use napkeeper_core::model::cluster::pool::NodePool;
+use napkeeper_core::model::labels;
+use napkeeper_core::model::requirements::Requirement;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,7 +5,7 @@ use crate::finding::Issue;
 use crate::rules::disruption as rules;
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
-use napkeeper_core::labels::DO_NOT_DISRUPT;
+use napkeeper_core::model::labels::DO_NOT_DISRUPT;
 use serde_json::Value;
 use std::collections::BTreeMap;
 

@@ -4,8 +4,8 @@ use crate::finding::Issue;
 use crate::rules::disruption as rules;
 use napkeeper_api::duration;
 use napkeeper_api::path::{Path, Segment};
-use napkeeper_core::cluster::pool::{Budget, ConsolidationPolicy, DisruptionReason, NodePool};
 use napkeeper_core::disruption::calendar::{Calendar, REASONS, filling};
+use napkeeper_core::model::cluster::pool::{Budget, ConsolidationPolicy, DisruptionReason, NodePool};
 use serde_json::Value;
 
 /// More windows than these are no help in a hint.

@@ -7,8 +7,8 @@ use crate::rules::disruption as rules;
 use crate::semantic::Subject;
 use napkeeper_api::duration;
 use napkeeper_api::path::Path;
-use napkeeper_core::cluster::pool::{ConsolidationPolicy, NodePool};
-use napkeeper_core::labels;
+use napkeeper_core::model::cluster::pool::{ConsolidationPolicy, NodePool};
+use napkeeper_core::model::labels;
 use serde_json::Value;
 
 /// A spot node is replaced by a cheaper one only where so many cheaper sizes are to choose from (Karpenter's

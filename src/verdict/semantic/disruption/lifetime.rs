@@ -6,7 +6,7 @@ use crate::rules::disruption as rules;
 use jiff::SignedDuration;
 use napkeeper_api::duration;
 use napkeeper_api::path::Path;
-use napkeeper_core::cluster::pool::NodePool;
+use napkeeper_core::model::cluster::pool::NodePool;
 use serde_json::Value;
 
 /// Below this nothing useful runs: a VM takes minutes to become a node.

@@ -7,11 +7,10 @@ mod lifetime;
 #[cfg(test)]
 mod tests;
 
-pub(super) use budgets::unreadable_schedule;
-
 use super::{Render, Subject};
 use crate::facts::Facts;
 use crate::finding::Issue;
+pub(super) use budgets::unreadable_schedule;
 use napkeeper_api::manifests::Object;
 use serde_json::Value;
 

@@ -162,7 +162,8 @@ fn huddled(render: &Render, workloads: &[Guarded<'_>], found: &mut Vec<(usize, I
 }
 
 fn guards(budget: &PodDisruptionBudget, workload: &Workload<'_>) -> bool {
-    let selects = |selector: &napkeeper_core::requirements::Requirements| selector.satisfied_by(&workload.shape.labels);
+    let selects =
+        |selector: &napkeeper_core::model::requirements::Requirements| selector.satisfied_by(&workload.shape.labels);
     budget.key.namespace == workload.key.namespace && budget.selector.as_ref().is_some_and(selects)
 }
 

@@ -9,17 +9,17 @@ use crate::rules::pods as rules;
 use crate::semantic::Render;
 use jiff::Timestamp;
 use napkeeper_api::manifests::Object;
+use napkeeper_core::catalog::live::{Fact, ReservationRoom, Surroundings};
 use napkeeper_core::catalog::{
     CapacityType, InstanceType, RegionCatalog, ReservedPlaces, instance_types, with_reserved,
 };
-use napkeeper_core::cluster::Snapshot;
-use napkeeper_core::cluster::pod::{Pod, PodOwner};
-use napkeeper_core::cluster::pool::{DaemonSet, NodeClass, NodePool};
-use napkeeper_core::facts::{Fact, ReservationRoom, Surroundings};
-use napkeeper_core::labels;
-use napkeeper_core::names::{ArmId, NodeClassName, ObjectKey, ObjectName, Uid};
-use napkeeper_core::requirements::{Requirement, Requirements};
+use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
+use napkeeper_core::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{ArmId, NodeClassName, ObjectKey, ObjectName, Uid};
+use napkeeper_core::model::requirements::{Requirement, Requirements};
 use napkeeper_core::scheduling::{Input, Market, Unavailable, Unplaced, WhyNot, schedule};
+use napkeeper_core::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
-use napkeeper_core::cluster::pod::PodShape;
-use napkeeper_core::names::ObjectKey;
+use napkeeper_core::model::cluster::pod::PodShape;
+use napkeeper_core::model::names::ObjectKey;
 use std::sync::Arc;
 
 /// An object whose pods want a node each, wherever there is one. DaemonSets are not among them.

@@ -3,7 +3,7 @@
 use super::super::super::output::one_line;
 use super::super::report::{Remark, Report, Row, Standing};
 use super::sentence;
-use napkeeper_core::cluster::cloud::ResourceKind;
+use napkeeper_core::model::azure::cloud::ResourceKind;
 use serde_json::json;
 use serde_sarif::sarif::{
     ArtifactLocation, Invocation, Location, LogicalLocation, Message, MultiformatMessageString, Notification,

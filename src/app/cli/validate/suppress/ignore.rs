@@ -3,7 +3,7 @@
 use super::super::judge::Shown;
 use napkeeper_api::manifests::Source;
 use napkeeper_api::yaml::{Comment, Position, comments};
-use napkeeper_core::suggest::nearest;
+use napkeeper_core::model::support::spelling::nearest;
 use napkeeper_verdict::Finding;
 use napkeeper_verdict::rules::{self, Rule, suppression};
 use std::ops::RangeInclusive;

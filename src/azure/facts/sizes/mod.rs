@@ -1,0 +1,173 @@
+//! Sizes: what does the Resource SKUs listing say?
+
+use crate::azure::Azure;
+use crate::error::unavailable;
+use napkeeper_core::catalog::live::SkuRow;
+use napkeeper_core::model::errors::CloudError;
+use napkeeper_core::model::names::Region;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+
+/// Of `Microsoft.Compute/skus`, which has versions of its own; karpenter-provider-azure's listing has the same.
+const VERSION: &str = "2021-07-01";
+
+/// A row, as it is sent. What is absent is null in some clouds.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Sku {
+    resource_type: Option<String>,
+    name: Option<String>,
+    family: Option<String>,
+    location_info: Option<Vec<LocationInfo>>,
+    locations: Option<Vec<String>>,
+    capabilities: Option<Vec<Capability>>,
+    restrictions: Option<Vec<Restriction>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct LocationInfo {
+    location: Option<String>,
+    zones: Option<BTreeSet<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Capability {
+    name: Option<String>,
+    value: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Restriction {
+    #[serde(rename = "type")]
+    of: Option<String>,
+    values: Option<Vec<String>>,
+    restriction_info: Option<RestrictionInfo>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RestrictionInfo {
+    locations: Option<Vec<String>>,
+    zones: Option<BTreeSet<String>>,
+}
+
+impl Azure {
+    /// The VM sizes of the region, in Azure's words.
+    ///
+    /// # Errors
+    /// [`CloudError`] where any page cannot be read.
+    pub async fn sizes(&self) -> Result<Vec<SkuRow>, CloudError> {
+        let region = &self.settings.region;
+        let filter = format!("location eq '{region}'");
+        let path = format!("/subscriptions/{}/providers/Microsoft.Compute/skus", self.subscription);
+        let skus: Vec<Sku> = self.whole_list(&path, VERSION, &[("$filter", &filter)]).await?;
+        Ok(rows(skus, region))
+    }
+}
+
+/// The VM sizes of a region in a recorded page of the listing.
+///
+/// # Errors
+/// [`CloudError`] where the page is not of the listing's form.
+pub fn sku_rows(page: &[u8], region: &Region) -> Result<Vec<SkuRow>, CloudError> {
+    #[derive(Deserialize)]
+    struct Page {
+        value: Vec<Sku>,
+    }
+    let page: Page =
+        serde_json::from_slice(page).map_err(|e| unavailable(format!("the page cannot be understood: {e}")))?;
+    Ok(rows(page.value, region))
+}
+
+/// Rows of VMs that are in the region; everything else in the listing is of other types.
+fn rows(skus: Vec<Sku>, region: &Region) -> Vec<SkuRow> {
+    let vms = skus.into_iter().filter(|sku| {
+        let of = sku.resource_type.as_deref().unwrap_or_default();
+        of.eq_ignore_ascii_case("virtualMachines") && sku.is_in(region)
+    });
+    vms.map(|sku| sku.row(region)).collect()
+}
+
+impl Sku {
+    fn is_in(&self, region: &Region) -> bool {
+        let info = self.location_info.iter().flatten().filter_map(|info| info.location.as_deref());
+        let named = self.locations.iter().flatten().map(String::as_str);
+        let mut all = info.chain(named).peekable();
+        // The listing was asked for one region: a row that names none is of that one.
+        all.peek().is_none() || all.any(|location| same(location, region))
+    }
+
+    fn row(self, region: &Region) -> SkuRow {
+        let here = self.location_info.into_iter().flatten().filter(|info| {
+            let location = info.location.as_deref();
+            location.is_none_or(|location| same(location, region))
+        });
+        let restrictions: Vec<Restriction> =
+            self.restrictions.into_iter().flatten().filter(|r| r.is_for(region)).collect();
+        let is_of = |r: &&Restriction, what: &str| r.of.as_deref().is_some_and(|of| of.eq_ignore_ascii_case(what));
+        SkuRow {
+            name: self.name.unwrap_or_default(),
+            family: self.family.unwrap_or_default(),
+            capabilities: self.capabilities.into_iter().flatten().filter_map(|c| Some((c.name?, c.value?))).collect(),
+            zones: here.flat_map(|info| info.zones.unwrap_or_default()).collect(),
+            restricted: restrictions.iter().any(|r| is_of(&r, "Location")),
+            restricted_zones: restrictions
+                .iter()
+                .filter(|r| is_of(r, "Zone"))
+                .flat_map(|r| r.restriction_info.iter().filter_map(|info| info.zones.clone()).flatten())
+                .collect(),
+        }
+    }
+}
+
+impl Restriction {
+    /// Both places name the region; a restriction that names none is for all.
+    fn is_for(&self, region: &Region) -> bool {
+        let info = self.restriction_info.iter().filter_map(|info| info.locations.as_ref()).flatten();
+        let mut named = self.values.iter().flatten().chain(info).peekable();
+        named.peek().is_none() || named.any(|location| same(location, region))
+    }
+}
+
+/// Azure spells regions in either case.
+fn same(location: &str, region: &Region) -> bool {
+    location.eq_ignore_ascii_case(region.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_other_types_and_regions_are_left_out_and_nulls_are_nothing() {
+        let page = br#"{"value":[
+            {"resourceType":"disks","name":"Premium_LRS","locations":["westeurope"]},
+            {"resourceType":"virtualMachines","name":"Standard_A","locations":["WestEurope"],"family":null,
+             "locationInfo":[{"location":"WestEurope","zones":null}],"capabilities":null,
+             "restrictions":[{"type":"Location","values":["northeurope"],"restrictionInfo":{"locations":["northeurope"]}}]},
+            {"resourceType":"virtualMachines","name":"Standard_B","locations":["northeurope"]},
+            {"resourceType":"virtualMachines","name":"Standard_C","locations":["westeurope"],
+             "locationInfo":[{"location":"westeurope","zones":["2","1"]}],"restrictions":[
+               {"type":"Zone","values":["westeurope"],"restrictionInfo":{"locations":["westeurope"],"zones":["2"]}}]},
+            {"resourceType":"virtualMachines","name":"Standard_D","locations":["westeurope"],"restrictions":[
+               {"type":"Location","values":["westeurope"],"restrictionInfo":null}]}
+        ]}"#;
+        let rows = sku_rows(page, &Region::new("westeurope").unwrap()).unwrap();
+        let shown: Vec<_> = rows
+            .iter()
+            .map(|r| (r.name.as_str(), r.restricted, r.zones.iter().cloned().collect(), r.restricted_zones.len()))
+            .collect::<Vec<(&str, bool, String, usize)>>();
+        assert_eq!(
+            shown,
+            [
+                ("Standard_A", false, String::new(), 0),
+                ("Standard_C", false, "12".to_owned(), 1),
+                ("Standard_D", true, String::new(), 0)
+            ]
+        );
+        assert!(sku_rows(b"{}", &Region::new("westeurope").unwrap()).is_err());
+    }
+}
+
+#[cfg(test)]
+mod golden;

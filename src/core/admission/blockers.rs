@@ -1,0 +1,44 @@
+//! Hindrances: what keeps nodes from being made or emptied, as the cluster says itself?
+//!
+//! It is for whoever is about to change a NodePool or AKSNodeClass; the provisioner finds out by trying.
+
+use crate::model::cluster::pod::Pod;
+use crate::model::names::{Namespace, NodeClassName, ObjectName};
+use crate::model::requirements::Requirements;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Why an AKSNodeClass is not ready: the condition `Ready` is `False`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotReady {
+    /// In one word.
+    pub reason: Arc<str>,
+    /// For people; may be empty.
+    pub message: Arc<str>,
+}
+
+/// A PodDisruptionBudget that allows no disruption now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpentBudget {
+    /// Its name.
+    pub name: ObjectName,
+    /// Which pods of its namespace it guards.
+    pub selector: Requirements,
+}
+
+/// What stands in the way now.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Hindrances {
+    /// AKSNodeClasses of which no node can be made.
+    pub not_ready: BTreeMap<NodeClassName, Arc<NotReady>>,
+    /// PodDisruptionBudgets that allow no disruption, by namespace.
+    pub spent: BTreeMap<Namespace, Vec<SpentBudget>>,
+}
+
+impl Hindrances {
+    /// A budget that keeps this pod where it is.
+    #[must_use]
+    pub fn keeping(&self, pod: &Pod) -> Option<&SpentBudget> {
+        self.spent.get(&pod.key.namespace)?.iter().find(|budget| budget.selector.satisfied_by(&pod.shape.labels))
+    }
+}

@@ -1,0 +1,122 @@
+//! Impact: what hangs on a NodePool or an AKSNodeClass now, and what would have no place without it?
+//!
+//! For whoever is about to change or delete one.
+
+use crate::catalog::Offering;
+use crate::model::amounts::money::HourlyPrice;
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::node::Node;
+use crate::model::cluster::pod::{Pod, PodOwner};
+use crate::model::cluster::pool::NodePool;
+use crate::model::labels;
+use crate::model::names::{NodeName, NodePoolName, ObjectKey};
+use crate::scheduling::{Input, Market, Outcome, Unavailable, schedule};
+use crate::snapshot::Snapshot;
+use jiff::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Most pods for which a new place is looked for: whoever waits for the answer does not wait for long.
+pub const MOST_TRIED: usize = 1_000;
+/// Most new nodes that such a search may buy.
+const MOST_NODES: usize = 200;
+
+/// What runs on nodes that belong together.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Impact {
+    /// NodeClaims, those without a node yet among them.
+    pub claims: usize,
+    /// Their nodes.
+    pub nodes: BTreeSet<NodeName>,
+    /// Pods on the nodes that somebody would bring back elsewhere, by key.
+    pub pods: Vec<Arc<Pod>>,
+    /// Pods of those that ask not to be disrupted now.
+    pub refusing: usize,
+    /// What the nodes can hold together.
+    pub capacity: Resources,
+    /// What they cost an hour by list prices, of those whose size and zone are known.
+    pub price: HourlyPrice,
+}
+
+impl Impact {
+    /// Of the NodeClaims that `chosen` picks.
+    #[must_use]
+    pub fn of(snapshot: &Snapshot, now: Timestamp, chosen: impl Fn(&Claim) -> bool) -> Self {
+        let mut impact = Self::default();
+        for claim in snapshot.claims().values().filter(|claim| chosen(claim)) {
+            impact.claims += 1;
+            impact.capacity.add(&claim.status.capacity);
+            let Some(node) = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_of(id)) else { continue };
+            let keys = snapshot.usage(&node.name).into_iter().flat_map(|usage| &usage.pods);
+            impact
+                .pods
+                .extend(keys.filter_map(|key| snapshot.pods().get(key)).filter(|p| p.is_reschedulable()).cloned());
+            impact.price = impact.price + price(snapshot, claim, node).unwrap_or_default();
+            impact.nodes.insert(node.name.clone());
+        }
+        impact.refusing = impact.pods.iter().filter(|pod| pod.refuses_disruption(now)).count();
+        impact
+    }
+
+    /// Of the NodeClaims of a pool.
+    #[must_use]
+    pub fn of_pool(snapshot: &Snapshot, now: Timestamp, pool: &NodePoolName) -> Self {
+        Self::of(snapshot, now, |claim| claim.spec.pool.as_ref() == Some(pool))
+    }
+
+    /// Pods that would have no place if the nodes and these pools were gone; of the first [`MOST_TRIED`] that somebody
+    /// would bring back. The cluster must have [`Snapshot::instance_types`], else nothing new can be bought.
+    #[must_use]
+    pub fn stranded(&self, snapshot: &Snapshot, now: Timestamp, without: &[NodePoolName]) -> Vec<ObjectKey> {
+        let mut rest = snapshot.clone();
+        for pool in without {
+            rest.take_pool(pool);
+        }
+        let market = Market::new(&rest, &Unavailable::default(), now);
+        let promised = BTreeMap::new();
+        let input = Input {
+            snapshot: &rest,
+            market: &market,
+            without: &self.nodes,
+            new_nodes: MOST_NODES,
+            promised: &promised,
+        };
+        let movable = self.pods.iter().filter(|pod| pod.owner == PodOwner::Controller).take(MOST_TRIED);
+        let unbound: Vec<Arc<Pod>> = movable.map(|pod| Arc::new(Pod { node: None, ..(**pod).clone() })).collect();
+        let Outcome { unplaced, .. } = schedule(input, &unbound);
+        unplaced.into_iter().flat_map(|group| group.pods).map(|pod| pod.key.clone()).collect()
+    }
+}
+
+/// The list price of a node, by its labels.
+fn price(snapshot: &Snapshot, claim: &Claim, node: &Node) -> Option<HourlyPrice> {
+    let types = snapshot.instance_types.get(&claim.spec.class)?;
+    let size = node.label(labels::INSTANCE_TYPE)?;
+    let instance = types.iter().find(|t| t.facts.name.as_str() == size)?;
+    let (zone, capacity_type) = (node.label(labels::ZONE)?, node.label(labels::CAPACITY_TYPE)?);
+    let bought = |o: &&Offering| o.zone.as_str() == zone && o.capacity_type.as_str() == capacity_type;
+    instance.offerings.iter().find(bought).map(|o| o.price)
+}
+
+/// Resources of which a pool's nodes have more than a limit of it allows: name, what they have, the limit.
+#[must_use]
+pub fn over_limits(pool: &NodePool, impact: &Impact) -> Vec<(Arc<str>, i64, i64)> {
+    let nodes = impact.claims as i64;
+    let of_nodes = pool.limits.nodes.filter(|most| nodes > *most).map(|most| (Arc::from("nodes"), nodes, most));
+    let of_resources = pool.limits.resources.iter().filter_map(|(name, limit)| {
+        let used = crate::model::cluster::pool::amount(&impact.capacity, name);
+        (used > *limit).then(|| (Arc::clone(name), used, *limit))
+    });
+    of_nodes.into_iter().chain(of_resources).collect()
+}
+
+/// True when both pools may make a node that the other could have made, and neither comes first.
+#[must_use]
+pub fn overlap(a: &NodePool, b: &NodePool) -> bool {
+    let dynamic = a.replicas.is_none() && b.replicas.is_none();
+    dynamic
+        && a.weight == b.weight
+        && a.taints == b.taints
+        && a.requirements.intersect(&b.requirements).first_empty().is_none()
+}

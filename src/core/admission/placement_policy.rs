@@ -1,0 +1,292 @@
+//! Placement: which defaults does a new pod get, where its namespace or a policy asks for them?
+//!
+//! Only what a pod does not say for itself, and only from one policy. A pod that has been given its defaults carries a
+//! note of it and is left as it is: asked twice, the answer is nothing more.
+
+use crate::model::cluster::pod::Labels;
+use crate::model::names::ObjectName;
+use crate::model::requirements::Requirements;
+use crate::model::support::hash::fnv1a;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Annotation of a Namespace or a pod: the policy that it wants, or `none`.
+pub const PLACEMENT: &str = "napkeeper.io/placement";
+/// Annotation of a pod: the policy whose defaults it has been given.
+pub const PLACED_BY: &str = "napkeeper.io/placed-by";
+/// Value of [`PLACEMENT`] that wants no policy.
+pub const NONE: &str = "none";
+
+/// A PlacementPolicy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Name.
+    pub name: ObjectName,
+    /// Namespaces that it selects by their labels; `None` selects none.
+    pub namespaces: Option<Requirements>,
+    /// Pods in these that it selects; without requirements all.
+    pub pods: Requirements,
+    /// What it gives.
+    pub defaults: Defaults,
+}
+
+/// What a policy gives.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Defaults {
+    /// Topology spread, for pods that have none.
+    pub spread: Vec<SpreadDefault>,
+    /// Pods go to spot, except for this percentage of them.
+    pub spot: Option<OnDemandFloor>,
+    /// How long pods of Jobs are not disrupted, as Karpenter writes durations.
+    pub job_do_not_disrupt: Option<Arc<str>>,
+    /// Architecture that pods prefer: `amd64` or `arm64`.
+    pub architecture: Option<Arc<str>>,
+}
+
+/// A topology spread constraint by default.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpreadDefault {
+    /// Node label whose values are the domains.
+    pub topology_key: Arc<str>,
+    /// How many more pods a domain may have than the emptiest one.
+    pub max_skew: u32,
+    /// True when a pod that would break it waits.
+    pub hard: bool,
+}
+
+/// Percentage of pods that stay on demand, 0 to 100.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OnDemandFloor(pub u8);
+
+impl OnDemandFloor {
+    /// True when a pod with this hash stays on demand.
+    #[must_use]
+    pub fn keeps(self, hash: u64) -> bool {
+        hash % 100 < u64::from(self.0)
+    }
+}
+
+/// What is known of a Namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NamespaceFacts {
+    /// Its labels.
+    pub labels: Labels,
+    /// Its annotation [`PLACEMENT`].
+    pub asks: Option<Arc<str>>,
+}
+
+/// All policies and namespaces, at one instant.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Placement {
+    /// By name.
+    pub policies: BTreeMap<Arc<str>, Arc<Policy>>,
+    /// By name.
+    pub namespaces: BTreeMap<Arc<str>, Arc<NamespaceFacts>>,
+}
+
+/// What a new pod says for itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Asked {
+    /// Its labels.
+    pub labels: Labels,
+    /// Its annotation [`PLACEMENT`].
+    pub asks: Option<Arc<str>>,
+    /// It has been given defaults before.
+    pub placed: bool,
+    /// It has topology spread constraints.
+    pub has_spread: bool,
+    /// It says which capacity type it wants, or will not have.
+    pub has_capacity_type: bool,
+    /// It says which architecture it wants.
+    pub has_architecture: bool,
+    /// It says whether it may be disrupted.
+    pub has_do_not_disrupt: bool,
+    /// A Job made it.
+    pub of_job: bool,
+    /// What tells it from others: of its name, or of the request where it has none yet.
+    pub hash: u64,
+}
+
+/// One thing that a pod is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// A topology spread constraint over pods with these labels.
+    Spread(SpreadDefault, Labels),
+    /// It tolerates spot nodes, and prefers them.
+    Spot,
+    /// It does not go to spot nodes.
+    OnDemand,
+    /// It is not disrupted for so long.
+    DoNotDisrupt(Arc<str>),
+    /// It prefers an architecture.
+    Architecture(Arc<str>),
+}
+
+impl Placement {
+    /// The policy for a pod: the one that it names, else the one that its namespace names, else the first by name that
+    /// selects both. A name that no policy has gives none.
+    #[must_use]
+    pub fn policy(&self, namespace: &str, pod: &Asked) -> Option<&Arc<Policy>> {
+        let facts = self.namespaces.get(namespace);
+        let named = pod.asks.as_ref().or_else(|| facts?.asks.as_ref());
+        if let Some(name) = named {
+            return self.policies.get(name).filter(|_| **name != *NONE);
+        }
+        let labels = &facts?.labels;
+        let selects = |policy: &&Arc<Policy>| {
+            policy.namespaces.as_ref().is_some_and(|asked| asked.satisfied_by(labels))
+                && policy.pods.satisfied_by(&pod.labels)
+        };
+        self.policies.values().find(selects)
+    }
+}
+
+/// Labels that differ between pods or revisions of one workload.
+const PASSING: [&str; 9] = [
+    "pod-template-hash",
+    "controller-revision-hash",
+    "pod-template-generation",
+    "statefulset.kubernetes.io/pod-name",
+    "apps.kubernetes.io/pod-index",
+    "batch.kubernetes.io/job-completion-index",
+    "batch.kubernetes.io/controller-uid",
+    "controller-uid",
+    "job-completion-index",
+];
+
+/// What a policy gives a pod: nothing that the pod says for itself, and nothing twice.
+#[must_use]
+pub fn defaults(policy: &Policy, pod: &Asked) -> Vec<Change> {
+    if pod.placed {
+        return Vec::new();
+    }
+    let Defaults { spread, spot, job_do_not_disrupt, architecture } = &policy.defaults;
+    let mut changes = Vec::new();
+    let mut labels = pod.labels.clone();
+    labels.retain(|key, _| !PASSING.contains(&&**key));
+    // Without labels of its own a constraint would count every pod of the namespace.
+    if !pod.has_spread && !labels.is_empty() {
+        changes.extend(spread.iter().map(|constraint| Change::Spread(constraint.clone(), labels.clone())));
+    }
+    if let Some(floor) = spot
+        && !pod.has_capacity_type
+    {
+        changes.push(if floor.keeps(pod.hash) { Change::OnDemand } else { Change::Spot });
+    }
+    if pod.of_job && !pod.has_do_not_disrupt {
+        changes.extend(job_do_not_disrupt.clone().map(Change::DoNotDisrupt));
+    }
+    if !pod.has_architecture {
+        changes.extend(architecture.clone().map(Change::Architecture));
+    }
+    changes
+}
+
+/// A hash that is the same on every replica and in every version (FNV-1a, its last bits mixed).
+#[must_use]
+pub fn hash(text: &str) -> u64 {
+    let fnv = fnv1a(text.bytes());
+    let mixed = (fnv ^ (fnv >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    mixed ^ (mixed >> 33)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::requirements::Requirement;
+
+    fn labels(of: &[(&str, &str)]) -> Labels {
+        of.iter().map(|(key, value)| (Arc::from(*key), Arc::from(*value))).collect()
+    }
+
+    fn selecting(of: &[(&str, &str)]) -> Requirements {
+        let mut all = Requirements::new();
+        of.iter().for_each(|(key, value)| all.add(key, Requirement::any_of([value])));
+        all
+    }
+
+    fn policy(name: &str, namespaces: Option<&[(&str, &str)]>) -> Arc<Policy> {
+        let namespaces = namespaces.map(selecting);
+        let name = ObjectName::new(name).unwrap();
+        Arc::new(Policy { name, namespaces, pods: Requirements::new(), defaults: Defaults::default() })
+    }
+
+    fn placement() -> Placement {
+        let all = [policy("alone", None), policy("shops", Some(&[("team", "shop")])), policy("zzz", Some(&[]))];
+        let facts = |of: &[(&str, &str)], asks: Option<&str>| {
+            Arc::new(NamespaceFacts { labels: labels(of), asks: asks.map(Arc::from) })
+        };
+        Placement {
+            policies: all.into_iter().map(|p| (p.name.text(), p)).collect(),
+            namespaces: [
+                (Arc::from("shop"), facts(&[("team", "shop")], None)),
+                (Arc::from("free"), facts(&[("team", "shop")], Some("none"))),
+                (Arc::from("named"), facts(&[], Some("alone"))),
+                (Arc::from("other"), facts(&[], None)),
+            ]
+            .into(),
+        }
+    }
+
+    #[test]
+    fn a_name_goes_before_a_selector_and_the_pods_before_the_namespaces() {
+        let placement = placement();
+        let chosen = |namespace: &str, asks: Option<&str>| {
+            let pod = Asked { asks: asks.map(Arc::from), ..Asked::default() };
+            placement.policy(namespace, &pod).map(|policy| policy.name.to_string())
+        };
+        assert_eq!(chosen("shop", None).as_deref(), Some("shops"));
+        assert_eq!(chosen("shop", Some("alone")).as_deref(), Some("alone"));
+        assert_eq!(chosen("shop", Some("none")), None);
+        assert_eq!(chosen("shop", Some("unknown")), None);
+        assert_eq!(chosen("free", None), None);
+        assert_eq!(chosen("free", Some("shops")).as_deref(), Some("shops"));
+        assert_eq!(chosen("named", None).as_deref(), Some("alone"));
+        assert_eq!(chosen("other", None).as_deref(), Some("zzz"));
+        assert_eq!(chosen("not-seen-yet", None), None);
+    }
+
+    #[test]
+    fn a_pod_keeps_what_it_says_for_itself() {
+        let spread = SpreadDefault { topology_key: Arc::from("zone"), max_skew: 1, hard: false };
+        let full = Policy {
+            defaults: Defaults {
+                spread: vec![spread.clone()],
+                spot: Some(OnDemandFloor(0)),
+                job_do_not_disrupt: Some(Arc::from("4h")),
+                architecture: Some(Arc::from("arm64")),
+            },
+            ..(*policy("full", None)).clone()
+        };
+        let bare =
+            Asked { labels: labels(&[("app", "a"), ("pod-template-hash", "1")]), of_job: true, ..Asked::default() };
+        let all = [
+            Change::Spread(spread, labels(&[("app", "a")])),
+            Change::Spot,
+            Change::DoNotDisrupt(Arc::from("4h")),
+            Change::Architecture(Arc::from("arm64")),
+        ];
+        assert_eq!(defaults(&full, &bare), all);
+        assert_eq!(defaults(&full, &Asked { placed: true, ..bare.clone() }), []);
+        assert_eq!(defaults(&full, &Asked { of_job: false, ..bare.clone() }).len(), 3);
+        assert_eq!(defaults(&full, &Asked { labels: labels(&[("pod-template-hash", "1")]), ..bare.clone() }), all[1..]);
+        let loud = Asked {
+            has_spread: true,
+            has_capacity_type: true,
+            has_architecture: true,
+            has_do_not_disrupt: true,
+            ..bare
+        };
+        assert_eq!(defaults(&full, &loud), []);
+    }
+
+    #[test]
+    fn a_floor_keeps_its_share_on_demand_and_the_same_pods_each_time() {
+        for percent in [0, 10, 25, 50, 100] {
+            let kept = (0..10_000).filter(|n| OnDemandFloor(percent).keeps(hash(&format!("shop/web-{n}")))).count();
+            let expected = usize::from(percent) * 100;
+            assert!(kept.abs_diff(expected) <= 150, "{kept} of 10000 for {percent} %");
+        }
+        assert_eq!(hash("shop/web-0"), hash("shop/web-0"));
+    }
+}

@@ -1,0 +1,155 @@
+//! The listing of sizes: which sizes does a region have, when an answer may be short?
+//!
+//! A listing that lacks sizes which it had has cost others healthy nodes. So a size that is missing stays for
+//! [`KEPT_FOR`], with the time that it was missed first, and an answer that lacks a tenth of all is not taken at all.
+
+use crate::catalog::OfferedSize;
+use crate::model::names::VmSize;
+use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// How long a size that whole listings no longer name is still believed in: two listings at Karpenter's period of 12 h.
+pub const KEPT_FOR: SignedDuration = SignedDuration::from_hours(24);
+/// The part of known sizes, in per cent, that may be missing at once.
+const MISSING_PERCENT: usize = 10;
+/// Sizes that may be missing at once however few there are.
+const MISSING_AT_LEAST: usize = 5;
+/// Names of missing sizes that an error gives.
+const NAMED: usize = 5;
+
+/// A size of the listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The size, without prices.
+    pub size: OfferedSize,
+    /// Since when whole listings do not name it any more.
+    pub missing_since: Option<Timestamp>,
+}
+
+/// The sizes of a region, as the last whole listings have them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SizeListing {
+    /// By name.
+    pub sizes: BTreeMap<VmSize, Listed>,
+}
+
+/// An answer names so few sizes that it is not believed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TooShort {
+    /// Sizes that it names.
+    pub has: usize,
+    /// Sizes that were known, or that there are at the least.
+    pub known: usize,
+    /// Some of those that it lacks.
+    pub lacks: Vec<VmSize>,
+}
+
+impl std::error::Error for TooShort {}
+
+impl fmt::Display for TooShort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { has, known, lacks } = self;
+        write!(f, "the listing names {has} sizes where {known} are known: it is taken for a short answer")?;
+        if !lacks.is_empty() {
+            let names: Vec<&str> = lacks.iter().map(VmSize::as_str).collect();
+            write!(f, " (it lacks {} and perhaps more)", names.join(", "))?;
+        }
+        f.write_str("; if these sizes are truly gone, delete the ConfigMap napkeeper-facts and restart the controller")
+    }
+}
+
+impl SizeListing {
+    /// The listing after a new answer. `at_least`: fewer sizes are not believed where nothing is known yet.
+    ///
+    /// # Errors
+    /// [`TooShort`]: the answer is not believed; what was known stays.
+    pub fn learn(&self, answer: Vec<OfferedSize>, at_least: usize, now: Timestamp) -> Result<Self, TooShort> {
+        let mut sizes: BTreeMap<VmSize, Listed> =
+            answer.into_iter().map(|size| (size.facts.name.clone(), Listed { size, missing_since: None })).collect();
+        let has = sizes.len();
+        if self.sizes.is_empty() && has < at_least.max(1) {
+            return Err(TooShort { has, known: at_least, lacks: Vec::new() });
+        }
+        let present = self.sizes.iter().filter(|(_, old)| old.missing_since.is_none()).count();
+        let newly: Vec<&VmSize> = self
+            .sizes
+            .iter()
+            .filter(|(name, old)| old.missing_since.is_none() && !sizes.contains_key(*name))
+            .map(|(name, _)| name)
+            .collect();
+        // A listing of nothing is short, however few sizes there were.
+        let most = MISSING_AT_LEAST.max(present * MISSING_PERCENT / 100);
+        if newly.len() > most || (has == 0 && present > 0) {
+            let lacks = newly.into_iter().take(NAMED).cloned().collect();
+            return Err(TooShort { has, known: present, lacks });
+        }
+        for (name, old) in &self.sizes {
+            let since = old.missing_since.unwrap_or(now);
+            if now.duration_since(since) < KEPT_FOR {
+                let kept = || Listed { size: old.size.clone(), missing_since: Some(since) };
+                sizes.entry(name.clone()).or_insert_with(kept);
+            }
+        }
+        Ok(Self { sizes })
+    }
+
+    /// Sizes that the last listing did not name, with the time that they were missed first.
+    pub fn missing(&self) -> impl Iterator<Item = (&VmSize, Timestamp)> {
+        self.sizes.iter().filter_map(|(name, listed)| Some((name, listed.missing_since?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Catalog;
+    use crate::fixtures::start;
+    use crate::model::names::Region;
+
+    fn all() -> Vec<OfferedSize> {
+        Catalog::embedded().unwrap().region(&Region::new("westeurope").unwrap()).unwrap().sizes
+    }
+
+    fn hours(n: i64) -> Timestamp {
+        start() + SignedDuration::from_hours(n)
+    }
+
+    #[test]
+    fn a_size_that_goes_missing_stays_for_a_day_of_whole_listings() {
+        let all = all();
+        let known = SizeListing::default().learn(all.clone(), 1, hours(0)).unwrap();
+        let lost = all[3].facts.name.clone();
+        let without: Vec<_> = all.iter().filter(|s| s.facts.name != lost).cloned().collect();
+        let soon = known.learn(without.clone(), 1, hours(12)).unwrap();
+        assert_eq!(soon.missing().collect::<Vec<_>>(), [(&lost, hours(12))]);
+        let later = soon.learn(without.clone(), 1, hours(35)).unwrap();
+        assert!(later.sizes.contains_key(&lost), "23 h");
+        assert_eq!(later.learn(all.clone(), 1, hours(35)).unwrap().missing().count(), 0, "it is back");
+        assert!(!later.learn(without, 1, hours(36)).unwrap().sizes.contains_key(&lost));
+    }
+
+    #[test]
+    fn a_short_answer_is_not_taken_and_says_what_it_lacks() {
+        let all = all();
+        let known = SizeListing::default().learn(all.clone(), 1, hours(0)).unwrap();
+        let most = all.len() / 10;
+        assert!(known.learn(all[most..].to_vec(), 1, hours(12)).is_ok());
+        let error = known.learn(all[most + 1..].to_vec(), 1, hours(12)).unwrap_err();
+        assert_eq!((error.has, error.known, error.lacks.len()), (all.len() - most - 1, all.len(), 5));
+        assert!(error.to_string().contains(all[0].facts.name.as_str()), "{error}");
+        assert!(known.learn(Vec::new(), 0, hours(12)).is_err());
+        assert!(SizeListing::default().learn(all[..10].to_vec(), 300, hours(0)).is_err(), "the first answer too");
+    }
+
+    #[test]
+    fn losing_a_tenth_each_day_is_still_seen_size_by_size() {
+        let all = all();
+        let known = SizeListing::default().learn(all.clone(), 1, hours(0)).unwrap();
+        let first = known.learn(all[all.len() / 10..].to_vec(), 1, hours(12)).unwrap();
+        assert_eq!(first.missing().count(), all.len() / 10);
+        let second = first.learn(all[all.len() / 6..].to_vec(), 1, hours(24)).unwrap();
+        assert_eq!(second.missing().count(), all.len() / 6);
+        assert!(second.missing().any(|(_, at)| at == hours(12)) && second.missing().any(|(_, at)| at == hours(24)));
+    }
+}

@@ -1,0 +1,24 @@
+//! The IP addresses of a subnet. A node takes one address of the subnet of its AKSNodeClass.
+
+use crate::model::names::ArmId;
+
+/// Addresses of a subnet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubnetRoom {
+    /// The subnet.
+    pub id: ArmId,
+    /// Addresses in use.
+    pub used: u64,
+    /// Addresses that can be used: without the five of each range that Azure keeps.
+    pub usable: u64,
+    /// Nodes are in it whose AKSNodeClass names none.
+    pub is_default: bool,
+}
+
+impl SubnetRoom {
+    /// Addresses that are free.
+    #[must_use]
+    pub fn free(&self) -> u64 {
+        self.usable.saturating_sub(self.used)
+    }
+}

@@ -1,0 +1,118 @@
+//! Instance types of real regions.
+
+use super::*;
+use crate::catalog::Catalog;
+use crate::model::names::{NodeClassName, Uid, VmSize};
+
+/// A class that asks for nothing out of the ordinary.
+pub(in crate::catalog) fn class() -> NodeClass {
+    NodeClass::with_defaults(NodeClassName::new("default").unwrap(), Uid::new("u-1").unwrap())
+}
+
+fn types(region: &str) -> Vec<Arc<InstanceType>> {
+    let region = Region::new(region).unwrap();
+    let region = Catalog::embedded().unwrap().region(&region).unwrap();
+    instance_types(&region, &class(), &InstanceTypeOptions::default())
+}
+
+fn find<'a>(types: &'a [Arc<InstanceType>], name: &str) -> &'a InstanceType {
+    let name = VmSize::new(name).unwrap();
+    types.iter().find(|t| t.facts.name == name).unwrap()
+}
+
+#[test]
+fn westeurope_offers_hundreds_of_types_and_d4s_v5_in_three_zones() {
+    let types = types("westeurope");
+    assert!(types.len() > 400, "{}", types.len());
+    for t in &types {
+        assert!(!t.offerings.is_empty() && t.offerings.is_sorted_by_key(|o| o.price), "{}", t.facts.name);
+        assert!(t.offerings.iter().all(|o| o.price.nanos() > 0), "{}", t.facts.name);
+        assert!(t.allocatable.memory > 0 && t.allocatable.cpu_millis > 0, "{}", t.facts.name);
+    }
+    let d4 = find(&types, "Standard_D4s_v5");
+    let zones: Vec<&str> = d4.requirements.get(labels::ZONE).unwrap().values().unwrap().iter().map(|z| &**z).collect();
+    assert_eq!(zones, ["westeurope-1", "westeurope-2", "westeurope-3"]);
+    assert_eq!(d4.offerings.len(), 6);
+    assert_eq!(d4.offerings.first().unwrap().capacity_type, CapacityType::Spot);
+    assert_eq!((d4.capacity.pods, d4.capacity.ephemeral_storage), (250, 128_000_000_000));
+}
+
+#[test]
+fn a_size_that_cannot_be_spot_is_sold_on_demand_only() {
+    let name = VmSize::new("Standard_D4s_v5").unwrap();
+    let region = Region::new("westeurope").unwrap();
+    let mut region = Catalog::embedded().unwrap().region(&region).unwrap();
+    region.sizes.retain(|s| s.facts.name == name);
+    let size = region.sizes.first_mut().unwrap();
+    size.facts = Arc::new(SizeFacts { spot_eligible: false, ..SizeFacts::clone(&size.facts) });
+    let types = instance_types(&region, &class(), &InstanceTypeOptions::default());
+    let sold: Vec<CapacityType> = types[0].offerings.iter().map(|o| o.capacity_type).collect();
+    assert_eq!(sold, [CapacityType::OnDemand; 3]);
+}
+
+#[test]
+fn every_region_with_prices_offers_types() {
+    let catalog = Catalog::embedded().unwrap();
+    for name in catalog.regions() {
+        let region = catalog.region(name).unwrap();
+        let types = instance_types(&region, &class(), &InstanceTypeOptions::default());
+        let priced = region.sizes.iter().any(|s| s.on_demand.is_some());
+        assert_eq!(!types.is_empty(), priced, "{name}");
+        assert!(types.len() > 100 || !priced || region.sizes.len() < 300, "{name} {}", types.len());
+    }
+}
+
+#[test]
+fn a_size_is_regional_only_where_it_has_no_zones() {
+    let zonal = types("westeurope");
+    for t in &zonal {
+        let regional = t.offerings.iter().filter(|o| o.zone.is_regional()).count();
+        assert!(regional == 0 || regional == t.offerings.len(), "{}", t.facts.name);
+    }
+    assert!(types("westcentralus").iter().flat_map(|t| &t.offerings).all(|o| o.zone.is_regional()));
+}
+
+#[test]
+fn the_labels_of_every_offering_satisfy_the_requirements_of_its_type() {
+    for region in ["westeurope", "westcentralus"] {
+        for t in types(region) {
+            for offering in &t.offerings {
+                let labels = node_labels(&t, offering);
+                assert!(t.requirements.satisfied_by(&labels), "{} {offering:?}", t.facts.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_gpu_node_is_labelled_as_upstream_labels_it() {
+    let types = types("westus3");
+    let a100 = find(&types, "Standard_NC24ads_A100_v4");
+    let labels = node_labels(a100, a100.offerings.last().unwrap());
+    for (key, value) in [
+        (labels::SKU_FAMILY, "N"),
+        (labels::SKU_SERIES, "NCads_v4"),
+        (labels::SKU_VERSION, "4"),
+        (labels::SKU_CPU, "24"),
+        (labels::SKU_MEMORY, "225280"),
+        (labels::SKU_GPU_NAME, "A100"),
+        (labels::SKU_GPU_MANUFACTURER, "nvidia"),
+        (labels::SKU_GPU_COUNT, "1"),
+        (labels::CAPACITY_TYPE, "on-demand"),
+        (labels::PRIORITY, "regular"),
+        (labels::SCALE_SET_PRIORITY, "regular"),
+        (labels::PLACEMENT_SCOPE, "zonal"),
+        (labels::OS_SKU, "Ubuntu"),
+        (labels::MODE, "user"),
+        (labels::REGION, "westus3"),
+        (labels::ARCH, "amd64"),
+    ] {
+        assert_eq!(labels.get(key).map(|v| &**v), Some(value), "{key}");
+    }
+    assert_eq!(a100.capacity.extended("nvidia.com/gpu"), 1);
+    let plain = find(&types, "Standard_D4s_v3");
+    let mut asks = Requirements::new();
+    asks.add(labels::SKU_GPU_NAME, Requirement::exists());
+    assert!(a100.requirements.compatible(&asks, labels::is_well_known).is_ok());
+    assert!(plain.requirements.compatible(&asks, labels::is_well_known).is_err());
+}

@@ -1,0 +1,483 @@
+//! Lifecycle: phases as a table, scripts stepped by hand, and draining.
+
+use super::{LaunchScript, LifecycleMemory, Phase, TerminateScript, lifecycle};
+use crate::catalog::CapacityType::{OnDemand, Reserved, Spot};
+use crate::fixtures::{
+    at, claim, cluster, group, intent, managed, node, offering, pool, put, reservation_group, running, settings, shape,
+    start,
+};
+use crate::model::azure::cloud::{CloudResource, Detail, Nic, ProvisioningState, ResourceKind, Tags, Vm};
+use crate::model::azure::naming::resource_ids;
+use crate::model::cluster::claim::{Claim, LaunchFailure};
+use crate::model::cluster::pod::DoNotDisrupt;
+use crate::model::errors::{CloudError, CloudErrorCode, OperationId, PortError};
+use crate::model::labels;
+use crate::model::names::ArmId;
+use crate::model::settings::{Law, Switch};
+use crate::plan::{ClaimStep, Command, Effect, Launch, NodeStep, Plan, Reply, Script, Step, Terminate};
+use crate::snapshot::Snapshot;
+use jiff::SignedDuration;
+use std::sync::Arc;
+
+const SMALL: &str = "Standard_D2s_v5";
+const LARGE: &str = "Standard_D8s_v5";
+
+fn a_claim() -> Claim {
+    claim("general-a", &pool("general"), vec![offering(SMALL, 1, Spot), offering(LARGE, 2, OnDemand)])
+}
+
+fn script(claim: &Claim) -> LaunchScript {
+    let launch = Launch {
+        claim: claim.reference(),
+        pool: claim.spec.pool.clone(),
+        offerings: claim.spec.planned.clone(),
+        intent: claim.intent.clone(),
+        group: group(),
+        tags: tags(claim),
+        os_disk_gb: 128,
+        security: Default::default(),
+        subnet: None,
+        reservation: None,
+    };
+    let sizes = cluster([pool("general")]).instance_types.values().next().unwrap().clone();
+    LaunchScript::new(launch, sizes, Law::whole())
+}
+
+fn tags(claim: &Claim) -> Tags {
+    [(Arc::from(labels::TAG_CLAIM_UID), claim.uid.text())].into()
+}
+
+fn vm(claim: &Claim, state: ProvisioningState, tags: Tags) -> Arc<CloudResource> {
+    let planned = &claim.spec.planned[0].key;
+    let detail = Vm {
+        size: planned.size.clone(),
+        capacity_type: planned.capacity_type,
+        state,
+        nics: Vec::new(),
+        os_disk: None,
+        data_disks: Vec::new(),
+    };
+    resource(&resource_ids(&group(), &claim.name).vm, tags, Detail::Vm(detail))
+}
+
+fn nic(claim: &Claim, tags: Tags) -> Arc<CloudResource> {
+    resource(
+        &resource_ids(&group(), &claim.name).nic,
+        tags,
+        Detail::Nic(Nic { vm: None, serves: None, addresses: 1, subnet: None }),
+    )
+}
+
+fn resource(id: &ArmId, tags: Tags, detail: Detail) -> Arc<CloudResource> {
+    Arc::new(CloudResource { id: id.clone(), incarnation: Arc::from("1"), tags, created_at: None, zone: None, detail })
+}
+
+fn refused(code: CloudErrorCode, retry_after: Option<i64>) -> PortError {
+    let retry_after = retry_after.map(SignedDuration::from_secs);
+    PortError::Cloud(CloudError { retry_after, ..CloudError::new(code, "no") })
+}
+
+/// What an operation came to.
+fn ended(code: CloudErrorCode) -> PortError {
+    PortError::Cloud(CloudError { is_outcome: true, ..CloudError::new(code, "no") })
+}
+
+/// The effect as one word, for tables.
+fn word(effect: &Effect) -> &'static str {
+    match effect {
+        Effect::WriteIntent(_, intent) if intent.operation.is_some() => "operation",
+        Effect::WriteIntent(..) => "intent",
+        Effect::PutNic(_) => "nic",
+        Effect::PutVm(_) => "vm",
+        Effect::Poll(_) => "poll",
+        Effect::Get(id) if id.folded().contains("/networkinterfaces/") => "get nic",
+        Effect::Get(_) => "get",
+        Effect::Delete(_, ResourceKind::Vm) => "delete vm",
+        Effect::Delete(_, ResourceKind::Nic) => "delete nic",
+        Effect::Delete(..) => "delete disk",
+        Effect::AdvanceClaim(_, ClaimStep::Launched { .. }) => "launched",
+        Effect::AdvanceClaim(_, ClaimStep::LaunchFailed(_)) => "launch failed",
+        Effect::ReadPods(_) => "read pods",
+        Effect::ReadNode(_) => "read node",
+        Effect::DeleteNode(..) => "delete node",
+        Effect::ReleaseClaim(_) => "release",
+        other => panic!("unexpected {other:?}"),
+    }
+}
+
+/// Steps a script to its end, each effect answered by `answer`; returns the words, and all the time waited.
+fn play(
+    script: &mut dyn Script,
+    mut answer: impl FnMut(usize, &Effect) -> Result<Reply, PortError>,
+) -> (Vec<&'static str>, i64) {
+    let (mut words, mut seconds, mut reply) = (Vec::new(), 0, None);
+    for _ in 0..200 {
+        match script.step(reply.take(), at(seconds)) {
+            Step::Do(effect) => {
+                let said = answer(words.len(), &effect);
+                words.push(word(&effect));
+                reply = Some(said);
+            }
+            Step::Wait(time) => seconds += time.as_secs().max(1),
+            Step::End(_) => return (words, seconds),
+        }
+    }
+    panic!("no end: {words:?}");
+}
+
+/// Azure on a good day.
+fn fine(effect: &Effect) -> Result<Reply, PortError> {
+    Ok(match effect {
+        Effect::PutVm(_) | Effect::Delete(..) => Reply::Accepted(OperationId(Arc::from("op"))),
+        Effect::Get(_) => Reply::Resource(None),
+        Effect::ReadPods(_) => Reply::Pods(Vec::new()),
+        Effect::ReadNode(_) => Reply::Node(None),
+        _ => Reply::Done,
+    })
+}
+
+mod launch;
+
+#[test]
+fn a_claim_goes_through_its_phases() {
+    let (ready, joined) = managed("general-a", &pool("general"), offering(SMALL, 1, Spot));
+    let changed = |change: fn(&mut Claim)| {
+        let mut claim = ready.clone();
+        change(&mut claim);
+        claim
+    };
+    let mut leaving = joined.clone();
+    leaving.deleting_at = Some(start());
+    let failure = LaunchFailure { at: start(), code: Arc::from("c"), message: Arc::from("m") };
+    let mut failed = a_claim();
+    failed.status.launch_failed = Some(failure);
+    let mut begun = a_claim();
+    begun.intent = Some(intent(&begun, offering(SMALL, 1, Spot)));
+    let unregistered = changed(|c| (c.status.registered, c.status.initialized) = (None, None));
+    let deleted = changed(|c| c.deleting_at = Some(start()));
+    for (claim, node, phase) in [
+        (&a_claim(), None, Phase::Created),
+        (&begun, None, Phase::Launching),
+        (&failed, None, Phase::LaunchFailed),
+        (&unregistered, None, Phase::Launched),
+        (&unregistered, Some(&joined), Phase::Joined),
+        (&changed(|c| c.status.initialized = None), Some(&joined), Phase::Registered),
+        (&ready, Some(&joined), Phase::Initialized),
+        (&ready, None, Phase::NodeGone),
+        (&ready, Some(&leaving), Phase::NodeGone),
+        (&deleted, Some(&joined), Phase::Draining),
+        (&deleted, None, Phase::Draining),
+    ] {
+        assert_eq!(Phase::of(claim, node), phase);
+    }
+}
+
+#[test]
+fn the_intent_is_written_before_nic_and_vm() {
+    let (words, _) = play(&mut script(&a_claim()), |_, effect| fine(effect));
+    assert_eq!(words, ["intent", "nic", "vm", "operation", "poll", "launched"]);
+}
+
+#[test]
+fn a_refusal_moves_on_to_the_next_offering_with_a_new_intent() {
+    let (words, _) = play(&mut script(&a_claim()), |i, effect| {
+        if i == 2 { Err(refused(CloudErrorCode::SkuNotAvailable, None)) } else { fine(effect) }
+    });
+    assert_eq!(words, ["intent", "nic", "vm", "intent", "vm", "operation", "poll", "launched"]);
+}
+
+#[test]
+fn a_vm_that_failed_late_is_deleted_before_its_name_is_used_again() {
+    let claim = a_claim();
+    let (words, _) = play(&mut script(&claim), |i, effect| match i {
+        4 => Err(ended(CloudErrorCode::AllocationFailed)),
+        5 => Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Failed, tags(&claim))))),
+        _ => fine(effect),
+    });
+    let start = ["intent", "nic", "vm", "operation", "poll", "get", "read node", "delete vm", "poll", "get nic"];
+    assert_eq!(words[..10], start);
+    assert_eq!(words[10..], ["intent", "nic", "vm", "operation", "poll", "launched"], "the NIC has gone too");
+}
+
+#[test]
+fn a_launch_that_everything_refuses_fails_and_says_so() {
+    for late in [false, true] {
+        for code in [CloudErrorCode::SpotQuota, CloudErrorCode::FamilyQuota, CloudErrorCode::Invalid] {
+            let mut deleting = false;
+            let (words, _) = play(&mut script(&a_claim()), |_, effect| {
+                deleting = matches!(effect, Effect::Delete(..)) || (deleting && matches!(effect, Effect::Poll(_)));
+                match effect {
+                    Effect::PutVm(_) if !late => Err(refused(code, None)),
+                    Effect::Poll(_) if late && !deleting => Err(ended(code)),
+                    other => fine(other),
+                }
+            });
+            assert_eq!(words.last(), Some(&"launch failed"), "{code:?}, late: {late}: {words:?}");
+        }
+    }
+}
+
+#[test]
+fn what_an_earlier_run_created_is_adopted() {
+    let mut claim = a_claim();
+    claim.intent = Some(intent(&claim, offering(SMALL, 1, Spot)));
+    let found = |states: Vec<ProvisioningState>| {
+        let mut states = states.into_iter();
+        play(&mut script(&claim), |_, effect| match effect {
+            Effect::Get(_) => Ok(Reply::Resource(states.next().map(|s| vm(&claim, s, tags(&claim))))),
+            other => fine(other),
+        })
+        .0
+    };
+    assert_eq!(found(vec![ProvisioningState::Succeeded]), ["get", "launched"]);
+    assert_eq!(found(vec![ProvisioningState::Creating, ProvisioningState::Succeeded]), ["get", "get", "launched"]);
+    assert_eq!(found(vec![ProvisioningState::Failed])[..5], ["get", "read node", "delete vm", "poll", "get nic"]);
+    assert_eq!(found(vec![]), ["get", "nic", "vm", "operation", "poll", "launched"]);
+}
+
+#[test]
+fn a_vm_of_the_same_name_that_is_not_ours_is_left_alone() {
+    let mut claim = a_claim();
+    claim.intent = Some(intent(&claim, offering(SMALL, 1, Spot)));
+    let (words, _) = play(&mut script(&claim), |_, effect| match effect {
+        Effect::Get(_) => Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Succeeded, Tags::new())))),
+        other => fine(other),
+    });
+    assert_eq!(words, ["get", "launch failed"]);
+}
+
+#[test]
+fn throttling_is_sat_out_as_long_as_azure_asks_and_not_for_ever() {
+    let (words, waited) = play(&mut script(&a_claim()), |i, effect| {
+        if i == 2 { Err(refused(CloudErrorCode::Throttled, Some(42))) } else { fine(effect) }
+    });
+    assert_eq!(words, ["intent", "nic", "vm", "vm", "operation", "poll", "launched"]);
+    assert!((42 + 5..=42 * 5 / 4 + 5).contains(&waited), "{waited}");
+    let (words, _) = play(&mut script(&a_claim()), |_, effect| match effect {
+        Effect::PutNic(_) => Err(refused(CloudErrorCode::Throttled, None)),
+        other => fine(other),
+    });
+    assert_eq!(words.iter().filter(|w| **w == "nic").count(), 13);
+}
+
+fn terminate(claim: &Claim) -> TerminateScript {
+    let command = Terminate { claim: claim.reference(), intent: claim.intent.clone().unwrap(), drained: None };
+    TerminateScript::new(command, Law::whole())
+}
+
+/// Resources that are there until they are deleted.
+fn azure<'a>(mut there: Vec<Arc<CloudResource>>) -> impl FnMut(&Effect) -> Result<Reply, PortError> + 'a {
+    move |effect| match effect {
+        Effect::Get(id) => Ok(Reply::Resource(there.iter().find(|r| r.id == *id).cloned())),
+        Effect::Delete(id, _) => {
+            there.retain(|r| r.id != *id);
+            Ok(Reply::Done)
+        }
+        other => fine(other),
+    }
+}
+
+#[test]
+fn terminating_takes_vm_nic_disk_and_node_and_the_finalizer_last() {
+    let (claim, node) = managed("general-a", &pool("general"), offering(SMALL, 1, Spot));
+    let node = Arc::new(node);
+    let mut azure = azure(vec![vm(&claim, ProvisioningState::Succeeded, tags(&claim)), nic(&claim, tags(&claim))]);
+    let (words, _) = play(&mut terminate(&claim), |_, effect| match effect {
+        Effect::ReadNode(_) => Ok(Reply::Node(Some(Arc::clone(&node)))),
+        other => azure(other),
+    });
+    let wanted = ["get", "delete vm", "get", "get nic", "delete nic", "get nic", "get"];
+    assert_eq!(words[..7], wanted);
+    assert_eq!(words[7..], ["read node", "delete node", "release"]);
+}
+
+#[test]
+fn what_is_not_ours_stays_and_so_does_its_node() {
+    let (claim, node) = managed("general-a", &pool("general"), offering(SMALL, 1, Spot));
+    let node = Arc::new(node);
+    let mut azure = azure(vec![vm(&claim, ProvisioningState::Succeeded, Tags::new()), nic(&claim, Tags::new())]);
+    let (words, _) = play(&mut terminate(&claim), |_, effect| match effect {
+        Effect::ReadNode(_) => Ok(Reply::Node(Some(Arc::clone(&node)))),
+        other => azure(other),
+    });
+    assert_eq!(words, ["get", "get nic", "get", "release"], "the node is that of somebody else's VM");
+}
+
+#[test]
+fn a_reserved_nic_is_waited_for() {
+    let (claim, _) = managed("general-a", &pool("general"), offering(SMALL, 1, Spot));
+    let mut azure = azure(vec![nic(&claim, tags(&claim))]);
+    let mut refusals = 3;
+    let (words, waited) = play(&mut terminate(&claim), |_, effect| match effect {
+        Effect::Delete(..) if refusals > 0 => {
+            refusals -= 1;
+            Err(refused(CloudErrorCode::NicReserved, None))
+        }
+        other => azure(other),
+    });
+    assert_eq!(words.iter().filter(|w| **w == "delete nic").count(), 4);
+    assert_eq!(words.last(), Some(&"release"));
+    assert!((3 * 45..=3 * 57).contains(&waited), "{waited}");
+}
+
+#[test]
+fn azure_is_given_time_to_stop_listing_what_it_has_deleted() {
+    let (claim, _) = managed("general-a", &pool("general"), offering(SMALL, 1, Spot));
+    let mut sightings = 3;
+    let (words, waited) = play(&mut terminate(&claim), |_, effect| match effect {
+        Effect::Get(id) if *id == resource_ids(&group(), &claim.name).vm && sightings > 0 => {
+            sightings -= 1;
+            Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Deleting, tags(&claim)))))
+        }
+        Effect::Delete(..) => Ok(Reply::Done),
+        other => fine(other),
+    });
+    assert!(waited >= 5 && words.last() == Some(&"release"), "asked again at once: {words:?} in {waited} s");
+}
+
+/// A draining node with a pod, and what is decided for it.
+fn draining(
+    change: impl FnOnce(&mut Claim, &mut crate::model::cluster::node::Node, &mut crate::model::cluster::pod::Pod),
+) -> Snapshot {
+    let mut snapshot = cluster([pool("general")]);
+    let (mut claim, mut node) = managed("general-a", &pool("general"), offering(SMALL, 1, Spot));
+    claim.deleting_at = Some(start());
+    let mut pod = running("p", &Arc::new(shape("a", 500, 1)), &node);
+    change(&mut claim, &mut node, &mut pod);
+    snapshot.put_pod(pod);
+    put(&mut snapshot, (claim, node));
+    snapshot
+}
+
+fn decided(snapshot: &Snapshot, memory: &mut LifecycleMemory, seconds: i64) -> Plan {
+    lifecycle(snapshot, memory, &settings(), at(seconds))
+}
+
+fn words(plan: &Plan) -> Vec<&'static str> {
+    let word = |c: &Command| match c {
+        Command::Evict { .. } => "evict",
+        Command::Terminate(_) => "terminate",
+        Command::AdvanceNode { step: NodeStep::Disrupt, .. } => "taint",
+        Command::DeleteClaim { category, .. } => category,
+        Command::ConfirmGone { .. } => "confirm",
+        Command::Launch(_) => "launch",
+        other => panic!("unexpected {other:?}"),
+    };
+    plan.commands.iter().map(|p| word(&p.command)).collect()
+}
+
+#[test]
+fn a_node_drains_before_its_vm_goes_and_refused_evictions_are_repeated() {
+    let mut snapshot = draining(|_, _, _| {});
+    let mut memory = LifecycleMemory::default();
+    assert_eq!(words(&decided(&snapshot, &mut memory, 0)), ["taint"], "nothing else before the taint is seen");
+    taint(&mut snapshot);
+    assert_eq!(words(&decided(&snapshot, &mut memory, 1)), ["evict"]);
+    assert_eq!(words(&decided(&snapshot, &mut memory, 5)), Vec::<&str>::new());
+    assert_eq!(words(&decided(&snapshot, &mut memory, 11)), ["evict"]);
+    let key = snapshot.pods().values().next().unwrap().key.clone();
+    snapshot.take_pod(&key);
+    assert_eq!(words(&decided(&snapshot, &mut memory, 12)), ["terminate"]);
+}
+
+fn taint(snapshot: &mut Snapshot) {
+    let drains = snapshot.nodes().values().next().unwrap();
+    let mut drains = crate::model::cluster::node::Node::clone(drains);
+    drains.taints.push(disrupted());
+    snapshot.put_node(drains);
+}
+
+fn disrupted() -> crate::model::cluster::pod::Taint {
+    crate::model::cluster::pod::Taint {
+        key: Arc::from(labels::TAINT_DISRUPTED),
+        value: Arc::from(""),
+        effect: crate::model::cluster::pod::TaintEffect::NoSchedule,
+    }
+}
+
+#[test]
+fn an_empty_node_is_tainted_and_its_pods_are_read_once_more_before_its_vm_goes() {
+    let mut snapshot = draining(|_, _, _| {});
+    let pod = Arc::clone(snapshot.pods().values().next().unwrap());
+    snapshot.take_pod(&pod.key);
+    let mut memory = LifecycleMemory::default();
+    assert_eq!(words(&decided(&snapshot, &mut memory, 0)), ["taint"]);
+    taint(&mut snapshot);
+    let plan = decided(&snapshot, &mut memory, 1);
+    let Command::Terminate(command) = &plan.commands[0].command else { panic!("{plan:?}") };
+    assert_eq!(command.drained, pod.node);
+    let pods = |list: Vec<Arc<crate::model::cluster::pod::Pod>>| {
+        let mut script = TerminateScript::new(Terminate::clone(command), Law::whole());
+        let (words, _) = play(&mut script, |_, effect| match effect {
+            Effect::ReadPods(_) => Ok(Reply::Pods(list.clone())),
+            other => fine(other),
+        });
+        words
+    };
+    assert_eq!(pods(vec![Arc::clone(&pod)]), ["read pods"], "it came after the drain");
+    assert_eq!(pods(vec![])[..2], ["read pods", "get"]);
+}
+
+#[test]
+fn a_claim_that_somebody_else_launched_is_left_alone() {
+    let foreign = |claim: &mut Claim| (claim.intent, claim.spec.planned) = (None, Vec::new());
+    let mut snapshot = draining(|claim, _, _| foreign(claim));
+    let mut fresh = claim("general-b", &pool("general"), vec![offering(LARGE, 1, Spot)]);
+    foreign(&mut fresh);
+    snapshot.put_claim(fresh);
+    assert_eq!(words(&decided(&snapshot, &mut LifecycleMemory::default(), 86_400)), Vec::<&str>::new());
+}
+
+#[test]
+fn a_pod_that_asks_not_to_be_disrupted_holds_the_drain_until_the_grace_period_ends() {
+    let snapshot = draining(|claim, node, pod| {
+        claim.spec.termination_grace_period = Some(SignedDuration::from_mins(10));
+        pod.do_not_disrupt = Some(DoNotDisrupt::Always);
+        node.taints.push(disrupted());
+    });
+    let mut memory = LifecycleMemory::default();
+    let early = decided(&snapshot, &mut memory, 60);
+    assert_eq!((words(&early), early.next.is_some()), (vec![], true));
+    assert_eq!(words(&decided(&snapshot, &mut memory, 600)), ["evict"]);
+    assert_eq!(
+        words(&decided(&snapshot, &mut memory, 660)),
+        ["terminate"],
+        "no pod holds a node past its grace period"
+    );
+}
+
+#[test]
+fn a_node_that_is_not_ready_for_a_moment_is_drained_all_the_same() {
+    let snapshot = draining(|_, node, _| {
+        node.ready = false;
+        node.taints.push(disrupted());
+    });
+    let mut memory = LifecycleMemory::default();
+    let early = decided(&snapshot, &mut memory, 10);
+    assert!(words(&early).contains(&"evict") && early.next.is_some_and(|t| t <= at(60)), "{early:?}");
+    assert_eq!(words(&decided(&snapshot, &mut memory, 60)), ["terminate"], "a lost node's pods cannot be moved");
+}
+
+#[test]
+fn a_paused_cluster_launches_and_deletes_nothing() {
+    let mut snapshot = draining(|_, node, _| node.taints.push(disrupted()));
+    let key = snapshot.pods().values().next().unwrap().key.clone();
+    snapshot.take_pod(&key);
+    snapshot.put_claim(claim("general-b", &pool("general"), vec![offering(LARGE, 1, Spot)]));
+    snapshot.pause = crate::model::settings::Pause::of([Switch::Launch, Switch::Delete]);
+    assert_eq!(words(&decided(&snapshot, &mut LifecycleMemory::default(), 0)), Vec::<&str>::new());
+    snapshot.pause = crate::model::settings::Pause::default();
+    assert_eq!(words(&decided(&snapshot, &mut LifecycleMemory::default(), 0)), ["terminate", "launch"]);
+}
+
+#[test]
+fn a_node_that_is_silent_is_looked_up_in_azure_every_two_minutes() {
+    let mut snapshot = cluster([pool("general")]);
+    let (claim, mut node_) = managed("general-a", &pool("general"), offering(SMALL, 1, Spot));
+    node_.ready = false;
+    put(&mut snapshot, (claim, node_));
+    snapshot.put_node(node("unmanaged", 1, 4));
+    let mut memory = LifecycleMemory::default();
+    let asked: Vec<usize> = [0, 59, 60, 100, 179, 180].map(|s| words(&decided(&snapshot, &mut memory, s)).len()).into();
+    assert_eq!(asked, [0, 0, 1, 0, 0, 1]);
+}

@@ -1,0 +1,189 @@
+//! Cloud resources: what does Azure hold in the node resource group?
+
+use crate::model::cluster::offering::CapacityType;
+use crate::model::labels;
+use crate::model::names::{ArmId, VmSize, Zone};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Tags of a resource.
+pub type Tags = BTreeMap<Arc<str>, Arc<str>>;
+
+/// Kinds of cloud resource that napkeeper answers for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ResourceKind {
+    /// Network interface.
+    Nic,
+    /// OS disk of a VM.
+    OsDisk,
+    /// Virtual machine.
+    Vm,
+    /// Any other managed disk.
+    DataDisk,
+}
+
+impl ResourceKind {
+    /// All kinds, in the order in which they are collected.
+    pub const ALL: [Self; 4] = [Self::Nic, Self::OsDisk, Self::Vm, Self::DataDisk];
+
+    /// As manifests and reports spell it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Nic => "Nic",
+            Self::OsDisk => "OsDisk",
+            Self::Vm => "Vm",
+            Self::DataDisk => "DataDisk",
+        }
+    }
+}
+
+impl fmt::Display for ResourceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A VM, NIC or disk as Azure lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CloudResource {
+    /// Resource id.
+    pub id: ArmId,
+    /// `vmId`, `resourceGuid` or `uniqueId`: another one means another resource under the same name.
+    pub incarnation: Arc<str>,
+    /// Tags.
+    pub tags: Tags,
+    /// When Azure created it, where Azure says so.
+    pub created_at: Option<Timestamp>,
+    /// Zone; `None` is regional.
+    pub zone: Option<Zone>,
+    /// What only its kind has.
+    pub detail: Detail,
+}
+
+/// What only one kind of resource has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Detail {
+    /// Virtual machine.
+    Vm(Vm),
+    /// Network interface.
+    Nic(Nic),
+    /// Managed disk.
+    Disk(Disk),
+}
+
+/// Virtual machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vm {
+    /// Size.
+    pub size: VmSize,
+    /// How it was bought.
+    pub capacity_type: CapacityType,
+    /// `provisioningState`.
+    pub state: ProvisioningState,
+    /// Its NICs.
+    pub nics: Vec<ArmId>,
+    /// Its OS disk.
+    pub os_disk: Option<ArmId>,
+    /// Its data disks.
+    pub data_disks: Vec<ArmId>,
+}
+
+/// Network interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nic {
+    /// The VM that it is attached to.
+    pub vm: Option<ArmId>,
+    /// The private endpoint, link service or hosted workload that it serves.
+    pub serves: Option<Arc<str>>,
+    /// Addresses of the subnet that it holds.
+    pub addresses: u32,
+    /// The subnet of its first address; `None` where the listing does not say.
+    pub subnet: Option<ArmId>,
+}
+
+/// Managed disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disk {
+    /// It has an operating system.
+    pub is_os: bool,
+    /// Size in GiB.
+    pub size_gib: u32,
+    /// Storage type, for example `Premium_LRS`.
+    pub sku: Arc<str>,
+    /// `diskState`.
+    pub state: DiskState,
+    /// `managedBy` and `managedByExtended`: the VMs that it is attached to.
+    pub managed_by: Vec<ArmId>,
+    /// `maxShares`: how many VMs may have it at once; 1 where Azure says nothing.
+    pub max_shares: u32,
+    /// When it was last attached or detached.
+    pub last_ownership_update: Option<Timestamp>,
+}
+
+/// `provisioningState` of a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ProvisioningState {
+    /// Being created.
+    Creating,
+    /// There.
+    Succeeded,
+    /// Its last operation failed.
+    Failed,
+    /// Being deleted.
+    Deleting,
+}
+
+/// `diskState` of a managed disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DiskState {
+    /// Attached to nothing.
+    Unattached,
+    /// Attached to a running VM.
+    Attached,
+    /// Attached to a VM that is deallocated.
+    Reserved,
+    /// Anything else (`ActiveSAS`, `ReadyToUpload`, …), as Azure spells it.
+    Other(Arc<str>),
+}
+
+impl CloudResource {
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> ResourceKind {
+        match &self.detail {
+            Detail::Vm(_) => ResourceKind::Vm,
+            Detail::Nic(_) => ResourceKind::Nic,
+            Detail::Disk(disk) if disk.is_os => ResourceKind::OsDisk,
+            Detail::Disk(_) => ResourceKind::DataDisk,
+        }
+    }
+
+    /// Value of a tag, by the exact key.
+    #[must_use]
+    pub fn tag(&self, key: &str) -> Option<&str> {
+        self.tags.get(key).map(|v| &**v)
+    }
+
+    /// Values of a tag by its key in any case, as Azure compares keys; the exact key first. For what keeps a resource,
+    /// never for what proves whose it is.
+    pub fn tags_any_case<'t>(&'t self, key: &'t str) -> impl Iterator<Item = &'t str> {
+        let others = self.tags.iter().filter(move |(k, _)| ***k != *key && k.eq_ignore_ascii_case(key));
+        self.tag(key).into_iter().chain(others.map(|(_, v)| &**v))
+    }
+
+    /// The cluster that the resource's tag names: ours first, else Karpenter's.
+    #[must_use]
+    pub fn owner_cluster(&self) -> Option<&str> {
+        self.tag(labels::TAG_CLUSTER).or_else(|| self.tag(labels::TAG_KARPENTER_CLUSTER))
+    }
+
+    /// The UID of the NodeClaim that the resource was made for.
+    #[must_use]
+    pub fn claim_uid(&self) -> Option<&str> {
+        self.tag(labels::TAG_CLAIM_UID)
+    }
+}

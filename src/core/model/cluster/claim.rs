@@ -1,0 +1,165 @@
+//! NodeClaims: which node was asked for, and how far has it come?
+
+use super::pod::{Labels, Taint};
+use crate::model::amounts::money::HourlyPrice;
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::offering::OfferingKey;
+use crate::model::errors::OperationId;
+use crate::model::names::{ArmId, ClaimName, NodeClassName, NodeName, NodePoolName, ProviderId, Uid};
+use crate::model::requirements::Requirements;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A NodeClaim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// Name.
+    pub name: ClaimName,
+    /// UID.
+    pub uid: Uid,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it was asked to go.
+    pub deleting_at: Option<Timestamp>,
+    /// It carries our finalizer.
+    pub has_finalizer: bool,
+    /// What it asks for.
+    pub spec: ClaimSpec,
+    /// What we are about to create, or have created, for it.
+    pub intent: Option<LaunchIntent>,
+    /// How far it has come.
+    pub status: ClaimStatus,
+}
+
+/// What a NodeClaim asks for. Never changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimSpec {
+    /// The NodePool it comes from; none for a standalone claim.
+    pub pool: Option<NodePoolName>,
+    /// The AKSNodeClass.
+    pub class: NodeClassName,
+    /// Which nodes satisfy it.
+    pub requirements: Requirements,
+    /// The least that must be allocatable for the pods it was made for, daemons included.
+    pub requests: Resources,
+    /// Labels for the node.
+    pub labels: Labels,
+    /// Taints for the node.
+    pub taints: Vec<Taint>,
+    /// Taints that something else removes once the node is set up.
+    pub startup_taints: Vec<Taint>,
+    /// After this time the node is replaced; `None` is never.
+    pub expire_after: Option<SignedDuration>,
+    /// How long a drain may take; `None` is for ever.
+    pub termination_grace_period: Option<SignedDuration>,
+    /// The offerings it was planned for, cheapest first.
+    pub planned: Vec<PlannedOffering>,
+}
+
+/// An offering with the price it was planned at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedOffering {
+    /// Which.
+    #[serde(flatten)]
+    pub key: OfferingKey,
+    /// Price in nano-USD per hour.
+    pub price: HourlyPrice,
+}
+
+/// What is about to be created in Azure for a NodeClaim: written on it before the first PUT, so that a restart finds
+/// all that may exist.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LaunchIntent {
+    /// The offering being tried.
+    pub offering: PlannedOffering,
+    /// The VM.
+    pub vm: ArmId,
+    /// Its NIC.
+    pub nic: ArmId,
+    /// Its OS disk.
+    pub os_disk: ArmId,
+    /// The Machine that AKS makes these for, where we ask for one; then their names are AKS's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<ArmId>,
+    /// The group of capacity reservations that the VM is to name, where the offering is reserved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<ArmId>,
+    /// When this intent was written.
+    pub written_at: Timestamp,
+    /// Offerings of `planned` that have been refused before this one.
+    pub refused: u32,
+    /// Where Azure tells how the creation of the VM ends, once it has accepted it: after a restart it is asked there, so
+    /// that the reason of a late failure is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<OperationId>,
+}
+
+/// How far a NodeClaim has come. Each step is a condition of the object.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClaimStatus {
+    /// The VM exists (condition `Launched`).
+    pub launched: Option<Timestamp>,
+    /// AKS counts its node (condition `Billed`).
+    pub billed: Option<Timestamp>,
+    /// Every way to launch it failed (condition `Launched=False`).
+    pub launch_failed: Option<LaunchFailure>,
+    /// Its Node has joined (condition `Registered`).
+    pub registered: Option<Timestamp>,
+    /// Its Node is ready for pods (condition `Initialized`).
+    pub initialized: Option<Timestamp>,
+    /// `status.providerID`.
+    pub provider_id: Option<ProviderId>,
+    /// `status.nodeName`.
+    pub node_name: Option<NodeName>,
+    /// `status.capacity`.
+    pub capacity: Resources,
+    /// `status.allocatable`.
+    pub allocatable: Resources,
+    /// When a pod last came to or left its node (`status.lastPodEventTime`).
+    pub last_pod_event: Option<Timestamp>,
+}
+
+/// Why a NodeClaim could not be launched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchFailure {
+    /// When it was given up.
+    pub at: Timestamp,
+    /// The error code of the last refusal.
+    pub code: Arc<str>,
+    /// What happened, for people.
+    pub message: Arc<str>,
+}
+
+impl Claim {
+    /// When its drain must be over: its deletion plus its termination grace period. `None` while it is not being
+    /// deleted, or where it may drain for ever.
+    #[must_use]
+    pub fn drain_deadline(&self) -> Option<Timestamp> {
+        self.deleting_at?.saturating_add(self.spec.termination_grace_period?).ok()
+    }
+
+    /// We launched it, or are about to: it carries our plan or our intent. Karpenter's claims carry neither, though
+    /// the same finalizer, and are Karpenter's to look after.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.intent.is_some() || !self.spec.planned.is_empty()
+    }
+
+    /// Name and UID together: a name alone may be another's tomorrow.
+    #[must_use]
+    pub fn reference(&self) -> ClaimRef {
+        ClaimRef { name: self.name.clone(), uid: self.uid.clone() }
+    }
+}
+
+/// Name and UID of a NodeClaim.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ClaimRef {
+    /// Name.
+    pub name: ClaimName,
+    /// UID.
+    pub uid: Uid,
+}

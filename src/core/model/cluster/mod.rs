@@ -1,0 +1,10 @@
+//! What Kubernetes holds, as values that are parsed once at the edge.
+
+pub mod buffer;
+pub mod claim;
+pub mod node;
+pub mod offering;
+pub mod pod;
+pub mod pool;
+pub mod topology;
+pub mod volume;

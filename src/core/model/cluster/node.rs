@@ -1,0 +1,47 @@
+//! Nodes: what is there to run pods on, ours or not?
+
+use super::pod::{Labels, Taint};
+use crate::model::amounts::resources::Resources;
+use crate::model::names::{NodeName, ProviderId, Uid};
+use jiff::Timestamp;
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Name.
+    pub name: NodeName,
+    /// UID.
+    pub uid: Uid,
+    /// The VM behind it.
+    pub provider_id: Option<ProviderId>,
+    /// Labels.
+    pub labels: Labels,
+    /// Taints.
+    pub taints: Vec<Taint>,
+    /// All that it has.
+    pub capacity: Resources,
+    /// What pods may use.
+    pub allocatable: Resources,
+    /// Its kubelet says that it is ready; since when it says so or not.
+    pub ready: bool,
+    /// When `ready` last changed.
+    pub ready_since: Timestamp,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it was asked to go.
+    pub deleting_at: Option<Timestamp>,
+    /// `spec.unschedulable`.
+    pub cordoned: bool,
+    /// It carries our finalizer.
+    pub has_finalizer: bool,
+    /// It carries `karpenter.sh/do-not-disrupt: "true"`.
+    pub do_not_disrupt: bool,
+}
+
+impl Node {
+    /// Value of a label.
+    #[must_use]
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key).map(|v| &**v)
+    }
+}

@@ -1,0 +1,135 @@
+//! Offerings: a VM size in a zone at a capacity type, with its price.
+
+use crate::model::amounts::money::HourlyPrice;
+use crate::model::labels;
+use crate::model::names::{VmSize, Zone};
+use crate::model::requirements::Requirement;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// How capacity is bought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CapacityType {
+    /// From a capacity reservation, which is paid for whether or not it is used.
+    Reserved,
+    /// Cheap, and evicted when Azure wants it back.
+    Spot,
+    /// At the full price.
+    OnDemand,
+}
+
+/// The text names no capacity type.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("capacity type {0:?}: must be on-demand, reserved or spot")]
+pub struct CapacityTypeError(pub String);
+
+impl CapacityType {
+    /// All of them, the cheapest first.
+    pub const ALL: [Self; 3] = [Self::Reserved, Self::Spot, Self::OnDemand];
+    /// Those that are for sale to anybody, spot first.
+    pub const FOR_SALE: [Self; 2] = [Self::Spot, Self::OnDemand];
+
+    /// As the label `karpenter.sh/capacity-type` has it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Reserved => "reserved",
+            Self::Spot => "spot",
+            Self::OnDemand => "on-demand",
+        }
+    }
+
+    /// As AKS's labels `kubernetes.azure.com/priority` and `…/scalesetpriority` have it.
+    #[must_use]
+    pub fn priority(self) -> &'static str {
+        match self {
+            Self::Spot => "spot",
+            Self::Reserved | Self::OnDemand => "regular",
+        }
+    }
+}
+
+/// What a node on reserved capacity is reckoned at: it costs nothing more than is paid anyway. That is a part of the full
+/// price and not nothing, so that of two reserved sizes the smaller one is the cheaper and prices have ratios. The part is
+/// small enough that no spot price is below it and, in whole nano-USD, large enough to tell sizes apart.
+#[must_use]
+pub fn reserved_price(on_demand: HourlyPrice) -> HourlyPrice {
+    HourlyPrice::from_nanos((on_demand.nanos() / RESERVED_PART).max(1))
+}
+
+/// True when a requirement on the capacity type has `reserved` among its values. One that merely does not exclude it does
+/// not ask for it: what a class reserves is for the pools that say so.
+#[must_use]
+pub fn names_reserved(asked: &Requirement) -> bool {
+    asked.values().is_some() && asked.allows(Some(CapacityType::Reserved.as_str()))
+}
+
+/// True when it asks for `reserved` and for nothing that is for sale.
+#[must_use]
+pub fn names_reserved_alone(asked: &Requirement) -> bool {
+    names_reserved(asked) && !CapacityType::FOR_SALE.iter().any(|other| asked.allows(Some(other.as_str())))
+}
+
+/// Labels that an offering decides: nodes of one size may differ in them.
+pub const OFFERED: [&str; 5] =
+    [labels::ZONE, labels::CAPACITY_TYPE, labels::PRIORITY, labels::SCALE_SET_PRIORITY, labels::PLACEMENT_SCOPE];
+
+/// The value of one of the labels of [`OFFERED`] by capacity type and zone; `None` for any other label, and for those that
+/// only the zone decides where that is left open.
+#[must_use]
+pub fn offered<'z>(key: &str, capacity_type: CapacityType, zone: Option<&'z Zone>) -> Option<&'z str> {
+    match key {
+        labels::ZONE => zone.map(Zone::as_str),
+        labels::CAPACITY_TYPE => Some(capacity_type.as_str()),
+        labels::PRIORITY | labels::SCALE_SET_PRIORITY => Some(capacity_type.priority()),
+        labels::PLACEMENT_SCOPE => zone.map(|zone| if zone.is_regional() { "regional" } else { "zonal" }),
+        _ => None,
+    }
+}
+
+/// The full price is so many times what reserved capacity is reckoned at. Karpenter divides by ten million, in floats.
+const RESERVED_PART: i64 = 100_000;
+
+impl fmt::Display for CapacityType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for CapacityType {
+    type Err = CapacityTypeError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL.into_iter().find(|c| c.as_str() == text).ok_or_else(|| CapacityTypeError(text.to_owned()))
+    }
+}
+
+/// One way to buy a VM size.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offering {
+    /// Where.
+    pub zone: Zone,
+    /// How.
+    pub capacity_type: CapacityType,
+    /// For how much.
+    pub price: HourlyPrice,
+}
+
+/// Identity of an offering: VM size × zone × capacity type.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OfferingKey {
+    /// The VM size.
+    pub size: VmSize,
+    /// The zone, or `0`.
+    pub zone: Zone,
+    /// The capacity type.
+    pub capacity_type: CapacityType,
+}
+
+impl fmt::Display for OfferingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.size, self.zone, self.capacity_type)
+    }
+}

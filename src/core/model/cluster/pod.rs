@@ -1,0 +1,347 @@
+//! Pods: what do they ask for, and where are they?
+
+pub use super::topology::{PodAffinity, PodTerm, Preferences, Spread};
+use crate::model::amounts::resources::Resources;
+use crate::model::names::{Namespace, NodeName, ObjectKey, ObjectName, Uid};
+use crate::model::requirements::Requirements;
+use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Labels of an object.
+pub type Labels = BTreeMap<Arc<str>, Arc<str>>;
+
+/// All of a pod that matters for where it can run. Pods of one workload share one shape.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PodShape {
+    /// Namespace.
+    pub namespace: Namespace,
+    /// Labels: what spread constraints select by.
+    pub labels: Labels,
+    /// What it asks for, `pods: 1` included.
+    pub requests: Resources,
+    /// `nodeSelector` and required node affinity terms with a single alternative.
+    pub selector: Requirements,
+    /// Alternatives of required node affinity: one must hold. Empty means none is asked for.
+    pub alternatives: Vec<Requirements>,
+    /// Tolerations.
+    pub tolerations: Vec<Toleration>,
+    /// Hard topology spread constraints (`DoNotSchedule`).
+    pub spread: Vec<Spread>,
+    /// Priority; higher goes first.
+    pub priority: i32,
+    /// Required affinity to other pods; `None` where there is none, as mostly.
+    pub affinity: Option<Box<PodAffinity>>,
+    /// What it would like beside what it asks for; `None` where that is nothing.
+    pub preferences: Option<Box<Preferences>>,
+    /// Ports of the node that its containers take, restartable init containers among them.
+    pub ports: Vec<HostPort>,
+}
+
+/// A port of the node that a pod takes for itself.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostPort {
+    /// Number.
+    pub port: u16,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: Arc<str>,
+    /// The address that it is taken on; `None` is all of them (`0.0.0.0`, `::` or nothing).
+    pub address: Option<Arc<str>>,
+}
+
+impl HostPort {
+    /// True when no node can give both.
+    #[must_use]
+    pub fn conflicts(&self, other: &Self) -> bool {
+        let meet = match (&self.address, &other.address) {
+            (Some(ours), Some(theirs)) => ours == theirs,
+            (None, _) | (_, None) => true,
+        };
+        self.port == other.port && self.protocol == other.protocol && meet
+    }
+
+    /// True when a node on which some ports are taken can still give all of these.
+    #[must_use]
+    pub fn all_free<'t>(wanted: &[Self], taken: impl IntoIterator<Item = &'t Self>) -> bool {
+        wanted.is_empty() || !taken.into_iter().any(|taken| wanted.iter().any(|port| port.conflicts(taken)))
+    }
+}
+
+/// Effect of a taint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+pub enum TaintEffect {
+    /// Pods that do not tolerate it are not placed.
+    NoSchedule,
+    /// Pods that do not tolerate it are placed elsewhere if they can be.
+    PreferNoSchedule,
+    /// Pods that do not tolerate it are evicted.
+    NoExecute,
+}
+
+/// A taint of a node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Taint {
+    /// Key.
+    pub key: Arc<str>,
+    /// Value; empty if none.
+    #[serde(default)]
+    pub value: Arc<str>,
+    /// Effect.
+    pub effect: TaintEffect,
+}
+
+/// A toleration of a pod.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Toleration {
+    /// Key; `None` tolerates every key.
+    pub key: Option<Arc<str>>,
+    /// Value; `None` tolerates every value (operator `Exists`).
+    pub value: Option<Arc<str>>,
+    /// Effect; `None` tolerates every effect.
+    pub effect: Option<TaintEffect>,
+}
+
+impl Toleration {
+    /// True when this toleration covers the taint.
+    #[must_use]
+    pub fn covers(&self, taint: &Taint) -> bool {
+        self.key.as_ref().is_none_or(|k| *k == taint.key)
+            && self.value.as_ref().is_none_or(|v| *v == taint.value)
+            && self.effect.is_none_or(|e| e == taint.effect)
+    }
+
+    /// True when one of these covers the taint.
+    #[must_use]
+    pub fn any_covers(tolerations: &[Self], taint: &Taint) -> bool {
+        tolerations.iter().any(|toleration| toleration.covers(taint))
+    }
+}
+
+impl PodShape {
+    /// A pod that asks for resources and nothing else.
+    #[must_use]
+    pub fn plain(namespace: Namespace, labels: Labels, requests: Resources) -> Self {
+        Self {
+            namespace,
+            labels,
+            requests,
+            selector: Requirements::new(),
+            alternatives: Vec::new(),
+            tolerations: Vec::new(),
+            spread: Vec::new(),
+            priority: 0,
+            affinity: None,
+            preferences: None,
+            ports: Vec::new(),
+        }
+    }
+
+    /// The first taint that keeps the pod away. `PreferNoSchedule` never does.
+    #[must_use]
+    pub fn untolerated<'t>(&self, taints: impl IntoIterator<Item = &'t Taint>) -> Option<&'t Taint> {
+        taints
+            .into_iter()
+            .filter(|t| t.effect != TaintEffect::PreferNoSchedule)
+            .find(|t| !Toleration::any_covers(&self.tolerations, t))
+    }
+
+    /// True when a node with these labels satisfies selector and affinity.
+    #[must_use]
+    pub fn accepts_labels(&self, labels: &Labels) -> bool {
+        self.selector.satisfied_by(labels)
+            && (self.alternatives.is_empty() || self.alternatives.iter().any(|a| a.satisfied_by(labels)))
+    }
+}
+
+/// Who made the pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PodOwner {
+    /// Nobody: it is gone for good when evicted.
+    Nobody,
+    /// A DaemonSet: it belongs to its node and is no reason for a new one.
+    DaemonSet,
+    /// A controller that replaces it (ReplicaSet, StatefulSet, Job, …).
+    Controller,
+    /// The kubelet, from a file (mirror pod).
+    Static,
+    /// Nobody: it is a chunk of room that a CapacityBuffer asks for, in a simulation.
+    Buffer,
+}
+
+/// Phase of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PodPhase {
+    /// Not started.
+    Pending,
+    /// Started.
+    Running,
+    /// Ended well.
+    Succeeded,
+    /// Ended badly.
+    Failed,
+}
+
+/// How long a pod asks not to be disrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DoNotDisrupt {
+    /// For as long as it lives.
+    Always,
+    /// For this long after its start.
+    For(SignedDuration),
+}
+
+/// A pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pod {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// UID.
+    pub uid: Uid,
+    /// What it asks for.
+    pub shape: Arc<PodShape>,
+    /// Who made it.
+    pub owner: PodOwner,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it started to run.
+    pub started_at: Option<Timestamp>,
+    /// When it was asked to end.
+    pub deleting_at: Option<Timestamp>,
+    /// The node that it is bound to.
+    pub node: Option<NodeName>,
+    /// Phase.
+    pub phase: PodPhase,
+    /// kube-scheduler has said that no node fits (`PodScheduled=False`, reason `Unschedulable`).
+    pub unschedulable: bool,
+    /// Asks not to be disrupted.
+    pub do_not_disrupt: Option<DoNotDisrupt>,
+    /// PersistentVolumeClaims that it uses.
+    pub volumes: Vec<ObjectName>,
+    /// The node that kube-scheduler makes room on for it by preemption.
+    pub nominated: Option<NodeName>,
+    /// The profile of kube-scheduler that places it; `None` is the default one.
+    pub scheduler: Option<Arc<str>>,
+    /// A ReplicaSet, ReplicationController or StatefulSet made it, whose pods have the same labels.
+    pub of_set: bool,
+    /// It asks for devices by ResourceClaims, which are not simulated.
+    pub claims_devices: bool,
+    /// Not all of it could be understood. It keeps its node in use, is never disrupted, and no node is made for it.
+    pub opaque: bool,
+}
+
+impl Pod {
+    /// A pod without volumes that waits, as kube-scheduler has said, and is as old as time.
+    #[must_use]
+    pub fn waiting(key: ObjectKey, uid: Uid, shape: &Arc<PodShape>, owner: PodOwner) -> Self {
+        Self {
+            key,
+            uid,
+            shape: Arc::clone(shape),
+            owner,
+            created_at: Timestamp::UNIX_EPOCH,
+            started_at: None,
+            deleting_at: None,
+            node: None,
+            phase: PodPhase::Pending,
+            unschedulable: true,
+            do_not_disrupt: None,
+            volumes: Vec::new(),
+            nominated: None,
+            scheduler: None,
+            of_set: false,
+            claims_devices: false,
+            opaque: false,
+        }
+    }
+
+    /// The PersistentVolumeClaims that it uses.
+    pub fn claims(&self) -> impl Iterator<Item = ObjectKey> {
+        let namespace = &self.key.namespace;
+        self.volumes.iter().map(|name| ObjectKey { namespace: namespace.clone(), name: name.clone() })
+    }
+
+    /// It has ended: it uses nothing.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed)
+    }
+
+    /// It waits for a node, and a new node may help.
+    #[must_use]
+    pub fn is_provisionable(&self) -> bool {
+        self.node.is_none()
+            && self.unschedulable
+            && self.nominated.is_none()
+            && !self.opaque
+            && self.deleting_at.is_none()
+            && !self.is_terminal()
+            && !matches!(self.owner, PodOwner::DaemonSet | PodOwner::Static)
+    }
+
+    /// It runs on a node and must be moved elsewhere before the node goes.
+    #[must_use]
+    pub fn is_reschedulable(&self) -> bool {
+        self.node.is_some()
+            && !self.is_terminal()
+            && self.deleting_at.is_none()
+            && !matches!(self.owner, PodOwner::DaemonSet | PodOwner::Static)
+    }
+
+    /// It must have left its node before the VM goes.
+    #[must_use]
+    pub fn holds_drain(&self) -> bool {
+        !self.is_terminal() && !matches!(self.owner, PodOwner::DaemonSet | PodOwner::Static)
+    }
+
+    /// It refuses to be disrupted at this time.
+    #[must_use]
+    pub fn refuses_disruption(&self, now: Timestamp) -> bool {
+        match self.do_not_disrupt {
+            _ if self.opaque => !self.is_terminal(),
+            None => false,
+            Some(DoNotDisrupt::Always) => !self.is_terminal(),
+            Some(DoNotDisrupt::For(time)) => {
+                !self.is_terminal() && self.started_at.is_none_or(|start| now.duration_since(start) < time)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every toleration of a small world against every taint of it; what Kubernetes says of each, in its own words: "the keys
+    /// are the same and the effects are the same, and the operator is Exists, or it is Equal and the values are equal", an
+    /// empty key with Exists matches all, an empty effect matches all effects.
+    #[test]
+    fn a_toleration_covers_the_taints_that_kubernetes_says() {
+        let effects = [TaintEffect::NoSchedule, TaintEffect::PreferNoSchedule, TaintEffect::NoExecute];
+        let mut cases = 0;
+        for (key, value) in
+            [(None, None), (Some("k"), None), (Some("k"), Some("v")), (Some("k"), Some("")), (Some("l"), None)]
+        {
+            for effect in std::iter::once(None).chain(effects.map(Some)) {
+                let toleration = Toleration { key: key.map(Arc::from), value: value.map(Arc::from), effect };
+                for (taint_key, taint_value) in [("k", "v"), ("k", "w"), ("k", ""), ("l", "v"), ("kk", "")] {
+                    for taint_effect in effects {
+                        let taint =
+                            Taint { key: Arc::from(taint_key), value: Arc::from(taint_value), effect: taint_effect };
+                        let keys = key.is_none() || key == Some(taint_key);
+                        let values = value.is_none() || value == Some(taint_value);
+                        let effects = effect.is_none() || effect == Some(taint_effect);
+                        assert_eq!(toleration.covers(&taint), keys && values && effects, "{toleration:?} of {taint:?}");
+                        let shape = PodShape {
+                            tolerations: vec![toleration.clone()],
+                            ..PodShape::plain(Namespace::new("n").unwrap(), Labels::new(), Resources::default())
+                        };
+                        let kept_away = taint_effect != TaintEffect::PreferNoSchedule && !(keys && values && effects);
+                        assert_eq!(shape.untolerated([&taint]).is_some(), kept_away, "{toleration:?} of {taint:?}");
+                        cases += 1;
+                    }
+                }
+            }
+        }
+        assert_eq!(cases, 300);
+    }
+}

@@ -1,0 +1,211 @@
+//! NodePools and AKSNodeClasses: which nodes may be made, and how?
+
+use super::pod::{Labels, Taint};
+use crate::model::amounts::resources::Resources;
+use crate::model::names::{ArmId, NodeClassName, NodePoolName, Uid};
+use crate::model::requirements::Requirements;
+use jiff::SignedDuration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A NodePool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodePool {
+    /// Name.
+    pub name: NodePoolName,
+    /// UID.
+    pub uid: Uid,
+    /// Higher is tried first; absent is 0.
+    pub weight: i32,
+    /// Which nodes it may make: requirements and template labels together.
+    pub requirements: Requirements,
+    /// Labels for its nodes.
+    pub labels: Labels,
+    /// Taints for its nodes.
+    pub taints: Vec<Taint>,
+    /// Taints that something else removes once a node is set up.
+    pub startup_taints: Vec<Taint>,
+    /// The AKSNodeClass.
+    pub class: NodeClassName,
+    /// Most that all its nodes together may have, by resource name.
+    pub limits: Limits,
+    /// After this time a node is replaced; `None` is never.
+    pub expire_after: Option<SignedDuration>,
+    /// How long a drain may take; `None` is for ever.
+    pub termination_grace_period: Option<SignedDuration>,
+    /// When nodes may be disrupted.
+    pub disruption: Disruption,
+    /// Fixed number of nodes: a static pool, which the scheduler does not use.
+    pub replicas: Option<u64>,
+}
+
+/// Most that all nodes of a pool together may have. A resource without an entry has no limit.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Limits {
+    /// Most nodes.
+    pub nodes: Option<i64>,
+    /// By resource name, in the units of [`Resources`].
+    pub resources: BTreeMap<Arc<str>, i64>,
+}
+
+/// When nodes of a pool may be disrupted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disruption {
+    /// Which nodes may be consolidated.
+    pub policy: ConsolidationPolicy,
+    /// Quiet time before a node may be consolidated; `None` is never.
+    pub consolidate_after: Option<SignedDuration>,
+    /// How many nodes may be disrupted at once.
+    pub budgets: Vec<Budget>,
+}
+
+/// Which nodes may be consolidated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConsolidationPolicy {
+    /// Only those without pods.
+    WhenEmpty,
+    /// Those without pods, and those whose pods fit elsewhere or on something cheaper.
+    WhenEmptyOrUnderutilized,
+    /// As before, but only where the saving outweighs the disruption.
+    Balanced,
+}
+
+/// Why a node is disrupted within budgets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DisruptionReason {
+    /// Its pods fit elsewhere or on something cheaper.
+    Underutilized,
+    /// It has no pods.
+    Empty,
+    /// It is no longer what pool and class ask for.
+    Drifted,
+}
+
+/// How many nodes may be disrupted at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Budget {
+    /// A number of nodes, or a percentage of the pool rounded up.
+    pub nodes: BudgetNodes,
+    /// Reasons that it limits; `None` is all.
+    pub reasons: Option<Vec<DisruptionReason>>,
+    /// When it holds (cron, UTC) and for how long; `None` is always.
+    pub window: Option<(Arc<str>, SignedDuration)>,
+}
+
+/// Size of a budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BudgetNodes {
+    /// A number of nodes.
+    Count(u32),
+    /// A percentage, 0 to 100.
+    Percent(u32),
+}
+
+impl Budget {
+    /// True when it limits disruption for this reason.
+    #[must_use]
+    pub fn covers(&self, reason: DisruptionReason) -> bool {
+        self.reasons.as_ref().is_none_or(|r| r.is_empty() || r.contains(&reason))
+    }
+}
+
+impl BudgetNodes {
+    /// True when it is no node, however large the pool.
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        matches!(self, Self::Count(0) | Self::Percent(0))
+    }
+}
+
+/// An AKSNodeClass, as far as it decides about instance types and launches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeClass {
+    /// Name.
+    pub name: NodeClassName,
+    /// UID.
+    pub uid: Uid,
+    /// Image family: `Ubuntu`, `Ubuntu2204`, `Ubuntu2404` or `AzureLinux`.
+    pub image_family: Arc<str>,
+    /// OS disk in GB.
+    pub os_disk_gb: u32,
+    /// Most pods on a node; `None` is the default of the network mode.
+    pub max_pods: Option<u32>,
+    /// Subnet for the nodes; `None` is the cluster's.
+    pub subnet: Option<Arc<str>>,
+    /// Group of capacity reservations that its nodes may lie on.
+    pub reservations: Option<ArmId>,
+    /// Encryption at the host is asked for.
+    pub encryption_at_host: bool,
+    /// vTPM or secure boot is asked for.
+    pub trusted_launch: bool,
+    /// Secure boot is asked for.
+    pub secure_boot: bool,
+    /// A virtual TPM is asked for.
+    pub vtpm: bool,
+    /// FIPS images are asked for.
+    pub fips: bool,
+    /// GPU drivers are installed.
+    pub gpu_drivers: bool,
+    /// Local DNS is required.
+    pub local_dns: bool,
+    /// Artifact streaming is asked for.
+    pub artifact_streaming: bool,
+    /// Tags for the VMs.
+    pub tags: BTreeMap<Arc<str>, Arc<str>>,
+    /// Fields that it sets and that nodes of our own making do not get, as they are spelled: AKS's nodes do.
+    pub unhonoured: Vec<Arc<str>>,
+}
+
+impl NodeClass {
+    /// A class of which nothing is set: the API's own defaults.
+    #[must_use]
+    pub fn with_defaults(name: NodeClassName, uid: Uid) -> Self {
+        Self {
+            name,
+            uid,
+            image_family: Arc::from("Ubuntu"),
+            os_disk_gb: 128,
+            max_pods: None,
+            subnet: None,
+            reservations: None,
+            encryption_at_host: false,
+            trusted_launch: false,
+            secure_boot: false,
+            vtpm: false,
+            fips: false,
+            gpu_drivers: true,
+            local_dns: false,
+            artifact_streaming: false,
+            tags: BTreeMap::new(),
+            unhonoured: Vec::new(),
+        }
+    }
+}
+
+/// A DaemonSet: it puts one pod on every node that it accepts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DaemonSet {
+    /// What its pods ask for.
+    pub shape: Arc<super::pod::PodShape>,
+}
+
+impl Limits {
+    /// The limits as amounts of a resource vector, `i64::MAX` where there is none.
+    #[must_use]
+    pub fn room_for(&self, resource: &str, used: &Resources) -> Option<i64> {
+        let limit = self.resources.get(resource)?;
+        Some(limit.saturating_sub(amount(used, resource)))
+    }
+}
+
+/// The amount of a resource by the name that manifests use.
+#[must_use]
+pub fn amount(resources: &Resources, name: &str) -> i64 {
+    match name {
+        "cpu" => resources.cpu_millis,
+        "memory" => resources.memory,
+        "ephemeral-storage" => resources.ephemeral_storage,
+        "pods" => resources.pods,
+        other => resources.extended(other),
+    }
+}

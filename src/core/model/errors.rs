@@ -1,0 +1,293 @@
+//! Ports: what can go wrong out there?
+//!
+//! The domain has one way out: an executor performs [`crate::plan::Effect`]s and answers with a
+//! [`crate::plan::Reply`] or a [`PortError`]. Adapters turn every error of Azure and Kubernetes into one of these.
+
+use super::names::ArmId;
+use crate::model::cluster::offering::OfferingKey;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// A long-running operation of Azure, as the URL or token that finds it again.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct OperationId(pub Arc<str>);
+
+/// An effect failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PortError {
+    /// Azure refused or failed.
+    #[error("Azure: {0}")]
+    Cloud(CloudError),
+    /// Kubernetes refused or failed.
+    #[error("Kubernetes: {0}")]
+    Cluster(ClusterError),
+    /// A pause switch or a lost lease held the write back.
+    #[error("held back: {0}")]
+    Held(&'static str),
+}
+
+impl PortError {
+    /// A word for metrics, events and reports.
+    #[must_use]
+    pub fn category(&self) -> &'static str {
+        match self {
+            Self::Cloud(error) => error.code.category(),
+            Self::Cluster(error) => error.category(),
+            Self::Held(_) => "held",
+        }
+    }
+}
+
+/// Azure refused or failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{code:?}: {message}")]
+pub struct CloudError {
+    /// Which error.
+    pub code: CloudErrorCode,
+    /// What Azure said.
+    pub message: Arc<str>,
+    /// Azure asked to wait this long.
+    pub retry_after: Option<SignedDuration>,
+    /// The Azure Policy that forbids it, as people know it.
+    pub policy: Option<Arc<str>>,
+    /// The quota that would be exceeded.
+    pub quota: Option<QuotaTold>,
+    /// It is what a long-running operation came to, not what became of the request that asked for it.
+    pub is_outcome: bool,
+}
+
+/// A quota of cores as an error tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuotaTold {
+    /// Cores allowed.
+    pub limit: u32,
+    /// Cores taken.
+    pub usage: u32,
+}
+
+impl QuotaTold {
+    /// Cores that may still be had.
+    #[must_use]
+    pub fn free(self) -> u32 {
+        self.limit.saturating_sub(self.usage)
+    }
+}
+
+impl CloudError {
+    /// An error of which no more is known than its code and message.
+    #[must_use]
+    pub fn new(code: CloudErrorCode, message: impl Into<Arc<str>>) -> Self {
+        Self { code, message: message.into(), retry_after: None, policy: None, quota: None, is_outcome: false }
+    }
+
+    /// How long to wait before the same call: what Azure asked for, else the code's own time, else `otherwise`.
+    #[must_use]
+    pub fn wait(&self, otherwise: SignedDuration) -> SignedDuration {
+        let own = (self.code == CloudErrorCode::NicReserved).then_some(NIC_RESERVATION_LOOK);
+        self.retry_after.or(own).unwrap_or(otherwise)
+    }
+}
+
+/// How often a reserved NIC is asked for again. Azure's message says that it is reserved for 180 s.
+const NIC_RESERVATION_LOOK: SignedDuration = SignedDuration::from_secs(45);
+
+/// What may be done after an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Retry {
+    /// The same call may succeed a little later.
+    SameCall,
+    /// The same call will not soon, but another offering may.
+    Elsewhere,
+    /// Nothing will until a person changes something: a right, a lock, a policy, a subnet, an image, a key.
+    Person,
+    /// It would fail again.
+    Never,
+}
+
+/// Errors of Azure that call for different answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CloudErrorCode {
+    /// The quota of a VM family is used up.
+    FamilyQuota,
+    /// The regional quota is used up.
+    RegionalQuota,
+    /// The quota of spot cores is used up.
+    SpotQuota,
+    /// The size is not sold here to this subscription.
+    SkuNotAvailable,
+    /// No capacity for the size in the region.
+    AllocationFailed,
+    /// No capacity for the size in the zone.
+    ZonalAllocationFailed,
+    /// Nothing in the region fits all that was asked for together.
+    Overconstrained,
+    /// Nothing in the zone fits all that was asked for together.
+    OverconstrainedZonal,
+    /// The group of capacity reservations is not there, may not be used, or has nothing for such a VM.
+    Reservation,
+    /// The subnet has no free address.
+    SubnetFull,
+    /// A NIC is reserved for a VM whose creation failed.
+    NicReserved,
+    /// The resource is in use.
+    InUse,
+    /// We have no right to do it.
+    Permission,
+    /// A lock forbids it.
+    Locked,
+    /// A deny assignment forbids it, as the lockdown of a node resource group does.
+    Lockdown,
+    /// An Azure Policy forbids it.
+    Policy,
+    /// The image does not exist, is not replicated here or does not fit the size.
+    Image,
+    /// Encryption at host is not switched on for the subscription, or a disk encryption set cannot be used.
+    Encryption,
+    /// The size cannot do what is asked of it: encryption at host, the image's generation or architecture, its disk
+    /// controller.
+    SizeUnfit,
+    /// Too many requests.
+    Throttled,
+    /// No such resource.
+    NotFound,
+    /// The resource is being changed by another operation, or exists with other properties.
+    Conflict,
+    /// Azure failed, or could not be reached.
+    Unavailable,
+    /// Anything else: it would fail again.
+    Invalid,
+}
+
+impl CloudErrorCode {
+    /// A word for metrics, events and reports.
+    #[must_use]
+    pub fn category(self) -> &'static str {
+        match self {
+            Self::FamilyQuota => "family_quota",
+            Self::RegionalQuota => "regional_quota",
+            Self::SpotQuota => "spot_quota",
+            Self::SkuNotAvailable => "sku_not_available",
+            Self::AllocationFailed => "allocation_failed",
+            Self::ZonalAllocationFailed => "zonal_allocation_failed",
+            Self::Overconstrained => "overconstrained",
+            Self::OverconstrainedZonal => "overconstrained_zonal",
+            Self::Reservation => "reservation",
+            Self::SubnetFull => "subnet_full",
+            Self::NicReserved => "nic_reserved",
+            Self::InUse => "in_use",
+            Self::Permission => "permission",
+            Self::Locked => "locked",
+            Self::Lockdown => "lockdown",
+            Self::Policy => "policy",
+            Self::Image => "image",
+            Self::Encryption => "encryption",
+            Self::SizeUnfit => "size_unfit",
+            Self::Throttled => "throttled",
+            Self::NotFound => "not_found",
+            Self::Conflict => "conflict",
+            Self::Unavailable => "unavailable",
+            Self::Invalid => "invalid",
+        }
+    }
+
+    /// What may be done after it.
+    #[must_use]
+    pub fn retry(self) -> Retry {
+        match self {
+            Self::Throttled | Self::Unavailable | Self::Conflict | Self::NicReserved | Self::InUse => Retry::SameCall,
+            Self::FamilyQuota
+            | Self::RegionalQuota
+            | Self::SpotQuota
+            | Self::SkuNotAvailable
+            | Self::AllocationFailed
+            | Self::ZonalAllocationFailed
+            | Self::Overconstrained
+            | Self::OverconstrainedZonal
+            | Self::Reservation
+            | Self::SizeUnfit
+            // Many a policy names the sizes that are allowed.
+            | Self::Policy => Retry::Elsewhere,
+            Self::SubnetFull
+            | Self::Permission
+            | Self::Locked
+            | Self::Lockdown
+            | Self::Image
+            | Self::Encryption => Retry::Person,
+            Self::NotFound | Self::Invalid => Retry::Never,
+        }
+    }
+
+    /// True when another offering may succeed where this one failed.
+    #[must_use]
+    pub fn is_capacity(self) -> bool {
+        self.retry() == Retry::Elsewhere
+    }
+
+    /// True when the same call may succeed a little later.
+    #[must_use]
+    pub fn is_transient(self) -> bool {
+        self.retry() == Retry::SameCall
+    }
+}
+
+/// Kubernetes refused or failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+pub enum ClusterError {
+    /// The object exists already, has another UID, or has changed.
+    #[error("the object has changed or exists already")]
+    Conflict,
+    /// No such object.
+    #[error("no such object")]
+    NotFound,
+    /// A PodDisruptionBudget allows no eviction now.
+    #[error("a PodDisruptionBudget allows no eviction now")]
+    Budget,
+    /// We may not do that.
+    #[error("permission denied")]
+    Forbidden,
+    /// Every name that it might have had is taken.
+    #[error("every name for it is taken")]
+    Exhausted,
+    /// The API server failed, or could not be reached.
+    #[error("the API server cannot be reached")]
+    Unavailable,
+}
+
+impl ClusterError {
+    /// A word for metrics, events and reports.
+    #[must_use]
+    pub fn category(self) -> &'static str {
+        match self {
+            Self::Conflict => "cluster_conflict",
+            Self::NotFound => "cluster_not_found",
+            Self::Budget => "disruption_budget",
+            Self::Forbidden => "cluster_forbidden",
+            Self::Exhausted => "cluster_exhausted",
+            Self::Unavailable => "cluster_unavailable",
+        }
+    }
+}
+
+/// Azure refused to launch an offering.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchRefusal {
+    /// The offering.
+    pub offering: OfferingKey,
+    /// The group of capacity reservations that it is of, if it is reserved.
+    pub reservation: Option<ArmId>,
+    /// Why.
+    pub error: CloudError,
+    /// It was refused before a VM was asked for: every offering would have met the same.
+    pub of_all: bool,
+    /// When.
+    pub at: Timestamp,
+}
+
+impl fmt::Display for OperationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

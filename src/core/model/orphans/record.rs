@@ -1,0 +1,106 @@
+//! OrphanRecords: what has been seen, and what has been done about it? This memory survives restarts.
+
+use crate::model::azure::cloud::{CloudResource, ResourceKind, Tags};
+use crate::model::cluster::volume::ReclaimPolicy;
+use crate::model::names::{ArmId, ObjectName};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// All records of a cluster together. In Kubernetes they are spread over OrphanRecord objects.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Records {
+    /// Resources that were seen without a sign of life, by id.
+    pub sightings: BTreeMap<ArmId, Sighting>,
+    /// PersistentVolumes that this cluster has had, by disk.
+    pub volumes: BTreeMap<ArmId, SeenVolume>,
+    /// Deletions of the last 24 h, oldest first, each written before its DELETE is sent.
+    pub deletions: Vec<Deletion>,
+    /// When the breaker tripped, per trip, until Git clears it.
+    pub trips: Vec<Trip>,
+    /// When a whole inventory was last judged, whatever it showed.
+    pub last_observed: Option<Timestamp>,
+}
+
+/// A resource that was seen without a sign of life.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sighting {
+    /// Kind.
+    pub kind: ResourceKind,
+    /// Incarnation.
+    pub incarnation: Arc<str>,
+    /// Tags as first seen. Somebody who changes them is at work on it: it starts anew.
+    pub tags: Tags,
+    /// First time, moved ahead by every gap in which nobody looked or the clock was set: its distance from the last time
+    /// is what was watched.
+    pub first_seen: Timestamp,
+    /// The last time that was counted in `times`.
+    pub last_seen: Timestamp,
+    /// How many times, each at least 10 min after the one before.
+    pub times: u32,
+}
+
+/// A PersistentVolume that this cluster has had.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SeenVolume {
+    /// Name of the PersistentVolume.
+    pub name: ObjectName,
+    /// Reclaim policy when last seen.
+    pub reclaim: ReclaimPolicy,
+    /// When last seen.
+    pub last_seen: Timestamp,
+    /// Since when whole listings show neither the disk nor anything that names it; `None` while one does.
+    #[serde(default)]
+    pub gone_since: Option<Timestamp>,
+}
+
+/// A deletion that was, or is about to be, sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Deletion {
+    /// The resource.
+    pub id: ArmId,
+    /// Its incarnation.
+    pub incarnation: Arc<str>,
+    /// Its kind.
+    pub kind: ResourceKind,
+    /// When.
+    pub at: Timestamp,
+    /// The evidence, for people.
+    pub evidence: Vec<Arc<str>>,
+    /// How many tries of this incarnation have failed, this one included once it has.
+    #[serde(default)]
+    pub failures: u32,
+    /// Why Azure certainly deleted nothing (a category such as `in_use`); `None` where it did, or may have.
+    #[serde(default)]
+    pub refused: Option<Arc<str>>,
+}
+
+impl Deletion {
+    /// True for a deletion of this very resource.
+    #[must_use]
+    pub fn is_of(&self, resource: &CloudResource) -> bool {
+        self.id == resource.id && self.incarnation == resource.incarnation
+    }
+}
+
+/// The breaker tripped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trip {
+    /// When.
+    pub at: Timestamp,
+    /// The kind whose resources turned suspect.
+    pub kind: ResourceKind,
+    /// How many turned suspect within the hour.
+    pub suspects: u32,
+    /// Of how many that are owned.
+    pub owned: u32,
+    /// `breaker.clearedAt` of sweeps that lay in the future then: nobody who wrote one knew of this trip, so it never
+    /// clears anything, not even once its time has come.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub void: Vec<Timestamp>,
+}

@@ -1,0 +1,179 @@
+//! What the report of a sweep holds besides its findings.
+
+use super::attempt::Deed;
+use super::finding::Refusal;
+use crate::model::azure::cloud::ResourceKind;
+use crate::model::errors::CloudErrorCode;
+use crate::model::names::ArmId;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Something in Kubernetes or AKS that stands for nothing in Azure, or cannot go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Discrepancy {
+    /// What is wrong.
+    pub kind: Mismatch,
+    /// The object: its kind and name.
+    pub object: Arc<str>,
+    /// Since when, as far as known.
+    pub since: Option<Timestamp>,
+    /// What shows it, for people.
+    pub evidence: Vec<Arc<str>>,
+    /// What a person can do.
+    pub remedy: Arc<str>,
+}
+
+/// What is wrong with an object that stands for something in Azure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Mismatch {
+    /// A NodeClaim was launched, and its VM is gone.
+    ClaimWithoutVm,
+    /// The VM of a NodeClaim runs, and its Node has not joined.
+    NeverJoined,
+    /// An AKS Machine says that it is there, and its VM is gone.
+    MachineWithoutVm,
+    /// A Node's VM is gone.
+    NodeWithoutVm,
+    /// A Node of a NodePool has a VM and no NodeClaim.
+    NodeWithoutClaim,
+    /// An object is being deleted, and a finalizer holds it.
+    StuckFinalizer,
+}
+
+impl Mismatch {
+    /// As reports spell it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ClaimWithoutVm => "ClaimWithoutVm",
+            Self::NeverJoined => "NeverJoined",
+            Self::MachineWithoutVm => "MachineWithoutVm",
+            Self::NodeWithoutVm => "NodeWithoutVm",
+            Self::NodeWithoutClaim => "NodeWithoutClaim",
+            Self::StuckFinalizer => "StuckFinalizer",
+        }
+    }
+}
+
+/// A public IP or a frontend that a person may want to look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportOnly {
+    /// The resource.
+    pub id: ArmId,
+    /// `PublicIp` or `Frontend`.
+    pub kind: &'static str,
+    /// What it is used for.
+    pub usage: Usage,
+    /// The Services that it was made for, `namespace/name` with commas between, by the tag of the public IP.
+    pub service: Option<Arc<str>>,
+    /// When Azure created it, where Azure says so.
+    pub created_at: Option<Timestamp>,
+    /// By what, for people.
+    pub evidence: Vec<Arc<str>>,
+}
+
+/// What a public IP or a frontend is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Usage {
+    /// Nodes reach the internet by it, or AKS keeps it for that.
+    Outbound,
+    /// Something uses it: rules, backends, a NIC, a gateway.
+    InUse,
+    /// Nothing that was listed uses it.
+    Unused,
+}
+
+impl Usage {
+    /// As reports spell it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Outbound => "Outbound",
+            Self::InUse => "InUse",
+            Self::Unused => "Unused",
+        }
+    }
+}
+
+/// What has become of an approval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovalFinding {
+    /// The resource that it names.
+    pub id: ArmId,
+    /// The incarnation that it names.
+    pub incarnation: Arc<str>,
+    /// When it expires.
+    pub expires_at: Timestamp,
+    /// What has become of it.
+    pub state: ApprovalState,
+    /// What to do about it, for people; empty when nothing.
+    pub advice: Arc<str>,
+}
+
+/// What has become of an approval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ApprovalState {
+    /// It names nothing that this sweep could ever delete.
+    Unmatched,
+    /// It would be valid for more than 14 days, so it does not count.
+    TooFarAhead,
+    /// Its time is over.
+    Expired,
+    /// The resource was collected, or is gone.
+    Spent,
+    /// It lifts the clause of approval for its resource.
+    Active,
+}
+
+impl fmt::Display for ApprovalState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Unmatched => "Unmatched",
+            Self::TooFarAhead => "TooFarAhead",
+            Self::Expired => "Expired",
+            Self::Spent => "Spent",
+            Self::Active => "Active",
+        })
+    }
+}
+
+/// Azure does not let us do something to resources of a kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denial {
+    /// What.
+    pub deed: Deed,
+    /// To resources of this kind.
+    pub kind: ResourceKind,
+    /// Which answer: permission, lock, lockdown or policy.
+    pub code: CloudErrorCode,
+    /// What Azure said.
+    pub message: Arc<str>,
+    /// Since when, without a success in between.
+    pub since: Timestamp,
+    /// When it is tried again.
+    pub until: Timestamp,
+}
+
+/// What comes next in a sweep, and what people have to know besides.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Outlook {
+    /// When the last whole inventory was complete; `None` when there has been none.
+    pub whole_at: Option<Timestamp>,
+    /// When the next inventory is due.
+    pub next_observation: Option<Timestamp>,
+    /// When orphans may next be collected; `None` when the mode does not collect.
+    pub next_collection: Option<Timestamp>,
+    /// Deletions of the cluster over the last 24 h that count for the cap.
+    pub collected: u32,
+    /// Most deletions over 24 h that this sweep may have a part in.
+    pub cap: u32,
+    /// Why orphans are kept: how many of each kind, by refusal. One may be kept for several reasons.
+    pub kept: BTreeMap<(ResourceKind, Refusal), u32>,
+    /// The approvals of the spec, and what has become of them.
+    pub approvals: Vec<ApprovalFinding>,
+    /// What Azure does not let us do: the sweep only reports there.
+    pub denials: Vec<Denial>,
+}

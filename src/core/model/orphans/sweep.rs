@@ -1,0 +1,117 @@
+//! OrphanSweeps: what may be swept, when, and with whose leave?
+
+use crate::model::azure::cloud::ResourceKind;
+use crate::model::names::{ArmId, ObjectName, Uid};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+/// An OrphanSweep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sweep {
+    /// Name.
+    pub name: ObjectName,
+    /// UID.
+    pub uid: Uid,
+    /// How often the node resource group is observed.
+    pub observe_every: SignedDuration,
+    /// When orphans may be collected (cron, UTC); `None` is after every observation.
+    pub schedule: Option<Arc<str>>,
+    /// What may be done.
+    pub mode: SweepMode,
+    /// Kinds that this sweep looks at.
+    pub kinds: BTreeSet<ResourceKind>,
+    /// How long a resource must have been an orphan.
+    pub minimum_age: BTreeMap<ResourceKind, SignedDuration>,
+    /// Kinds of which each deletion needs an approval.
+    pub approval_required: BTreeSet<ResourceKind>,
+    /// Most deletions over a rolling 24 h; the stricter of this and the cluster's default holds.
+    pub cap: Option<u32>,
+    /// Resources that are never touched.
+    pub exclusions: Vec<Exclusion>,
+    /// Deletions that somebody approved.
+    pub approvals: Vec<Approval>,
+    /// Trips of the breaker before this time are cleared.
+    pub breaker_cleared_at: Option<Timestamp>,
+}
+
+/// What a sweep may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum SweepMode {
+    /// Say what is there.
+    Report,
+    /// Tag what is suspect.
+    Mark,
+    /// Delete what is proven.
+    Collect,
+}
+
+impl fmt::Display for SweepMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Report => "Report",
+            Self::Mark => "Mark",
+            Self::Collect => "Collect",
+        })
+    }
+}
+
+/// A resource that is never touched: by tag, or by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exclusion {
+    /// Carries this tag, with this value if one is given.
+    Tag {
+        /// Key.
+        key: Arc<str>,
+        /// Value; `None` is any.
+        value: Option<Arc<str>>,
+    },
+    /// Has this name, compared without case.
+    Name(Arc<str>),
+}
+
+/// Leave to delete one incarnation of one resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Approval {
+    /// The resource.
+    pub id: ArmId,
+    /// Its incarnation.
+    pub incarnation: Arc<str>,
+    /// No longer valid from this time on; at most 14 days ahead.
+    pub expires_at: Timestamp,
+}
+
+impl Sweep {
+    /// The floor below which no setting goes.
+    pub const AGE_FLOOR: SignedDuration = SignedDuration::from_mins(10);
+    /// Beside managed NAP no minimum age goes below this. NAP looks for lost VMs every 2 min and takes them when they
+    /// are 5 min old, and for lost NICs every 5 min (`karpenter-provider-azure`, its garbage collection controllers):
+    /// it has had four looks and more before we act.
+    pub const AGE_FLOOR_BESIDE_NAP: SignedDuration = SignedDuration::from_mins(30);
+    /// Beside managed NAP nothing is observed more often than this, so that each of its collectors has looked twice
+    /// between two sightings of ours.
+    pub const OBSERVE_FLOOR_BESIDE_NAP: SignedDuration = SignedDuration::from_mins(10);
+    /// How far ahead an approval may expire.
+    pub const LONGEST_APPROVAL: SignedDuration = SignedDuration::from_hours(14 * 24);
+
+    /// How long a resource of a kind must have been an orphan: the setting, or 30 min (7 days for data disks),
+    /// never below the floor.
+    #[must_use]
+    pub fn minimum_age(&self, kind: ResourceKind) -> SignedDuration {
+        let default = match kind {
+            ResourceKind::DataDisk => SignedDuration::from_hours(7 * 24),
+            ResourceKind::Nic | ResourceKind::OsDisk | ResourceKind::Vm => SignedDuration::from_mins(30),
+        };
+        self.minimum_age.get(&kind).copied().unwrap_or(default).max(Self::AGE_FLOOR)
+    }
+
+    /// The sweep beside managed NAP: slower than NAP's own collectors, whatever is set.
+    #[must_use]
+    pub fn beside_nap(&self) -> Self {
+        let ages = ResourceKind::ALL.map(|kind| (kind, self.minimum_age(kind).max(Self::AGE_FLOOR_BESIDE_NAP)));
+        let observe_every = self.observe_every.max(Self::OBSERVE_FLOOR_BESIDE_NAP);
+        Self { observe_every, minimum_age: ages.into(), ..self.clone() }
+    }
+}

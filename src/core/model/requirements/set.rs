@@ -1,0 +1,189 @@
+//! Requirements by label key: can a node that promises these satisfy a pod that asks for those?
+
+use super::{Operator, Requirement, RequirementError};
+use crate::model::labels;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// One requirement per label key. A key without an entry is unconstrained.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+pub struct Requirements(BTreeMap<Arc<str>, Requirement>);
+
+/// Two sets of requirements that no node can satisfy at once.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Incompatible {
+    /// Both name the key, and no value suits both.
+    #[error("{key}: {asked} is asked for, {offered} is offered")]
+    Disjoint {
+        /// The label key.
+        key: Arc<str>,
+        /// What is asked for.
+        asked: String,
+        /// What is offered.
+        offered: String,
+    },
+    /// A label that nothing here sets.
+    #[error("{key}: {asked} is asked for, and nothing sets this label")]
+    Undefined {
+        /// The label key.
+        key: Arc<str>,
+        /// What is asked for.
+        asked: String,
+    },
+}
+
+impl Requirements {
+    /// No requirements, as a constant.
+    pub const ALL: Self = Self(BTreeMap::new());
+
+    /// No requirements.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What no labels satisfy: the selector that is absent where one must be.
+    #[must_use]
+    pub fn nothing() -> Self {
+        let mut none = Self::new();
+        none.add("labels", Requirement::any_of::<&str>([]));
+        none
+    }
+
+    /// Requirements that hold for just these labels.
+    pub fn from_labels<'a>(labels: impl IntoIterator<Item = (&'a Arc<str>, &'a Arc<str>)>) -> Self {
+        Self(labels.into_iter().map(|(k, v)| (Arc::clone(k), Requirement::any_of([v]))).collect())
+    }
+
+    /// Adds a requirement; on a key that is there already both must hold.
+    pub fn add(&mut self, key: &str, requirement: Requirement) {
+        if let Some(present) = self.0.get_mut(key) {
+            *present = present.intersect(&requirement);
+        } else {
+            self.0.insert(labels::shared(key), requirement);
+        }
+    }
+
+    /// Adds one entry of `requirements[]`.
+    ///
+    /// # Errors
+    /// [`RequirementError`] when operator and values do not suit each other.
+    pub fn add_entry<V: AsRef<str>>(
+        &mut self,
+        key: &str,
+        operator: Operator,
+        values: &[V],
+    ) -> Result<(), RequirementError> {
+        self.add(key, Requirement::new(operator, values)?);
+        Ok(())
+    }
+
+    /// Adds all of another set.
+    pub fn add_all(&mut self, other: &Self) {
+        for (key, requirement) in &other.0 {
+            self.add(key, requirement.clone());
+        }
+    }
+
+    /// What both allow.
+    #[must_use]
+    pub fn intersect(&self, other: &Self) -> Self {
+        let mut both = self.clone();
+        both.add_all(other);
+        both
+    }
+
+    /// The requirement on a key, if there is one.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Requirement> {
+        self.0.get(key)
+    }
+
+    /// The key as it is kept here, and the requirement on it, if there is one.
+    #[must_use]
+    pub fn get_key_value(&self, key: &str) -> Option<(&Arc<str>, &Requirement)> {
+        self.0.get_key_value(key)
+    }
+
+    /// Drops the requirement on a key.
+    pub fn remove(&mut self, key: &str) -> Option<Requirement> {
+        self.0.remove(key)
+    }
+
+    /// True when a label in this state satisfies the requirement on its key.
+    #[must_use]
+    pub fn allows(&self, key: &str, state: Option<&str>) -> bool {
+        self.0.get(key).is_none_or(|r| r.allows(state))
+    }
+
+    /// True when labels satisfy every requirement.
+    #[must_use]
+    pub fn satisfied_by(&self, labels: &BTreeMap<Arc<str>, Arc<str>>) -> bool {
+        self.0.iter().all(|(key, r)| r.allows(labels.get(key).map(|v| &**v)))
+    }
+
+    /// Checks that a node which satisfies `self` can also satisfy `asked`. A key that only `asked` names may have any
+    /// value when `open(key)`: the provider will set that label; otherwise the label will be absent.
+    ///
+    /// # Errors
+    /// [`Incompatible`] names the first key, in order, that no node can satisfy.
+    pub fn compatible(&self, asked: &Self, open: impl Fn(&str) -> bool) -> Result<(), Incompatible> {
+        for (key, asked) in &asked.0 {
+            match self.0.get(key) {
+                Some(offered) if !offered.intersects(asked) => {
+                    return Err(disjoint(key, asked, offered));
+                }
+                // A contradiction that is asked for suits no node at all.
+                None if asked.is_empty() => {
+                    return Err(disjoint(key, asked, &Requirement::anything()));
+                }
+                None if !asked.allows_absent() && !open(key) => {
+                    return Err(Incompatible::Undefined { key: Arc::clone(key), asked: asked.to_string() });
+                }
+                Some(_) | None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Requirements::compatible`], without saying why not.
+    #[must_use]
+    pub fn admits(&self, asked: &Self, open: impl Fn(&str) -> bool) -> bool {
+        asked.0.iter().all(|(key, asked)| match self.0.get(key) {
+            Some(offered) => offered.intersects(asked),
+            None => !asked.is_empty() && (asked.allows_absent() || open(key)),
+        })
+    }
+
+    /// The first key of which no state is allowed.
+    #[must_use]
+    pub fn first_empty(&self) -> Option<&Arc<str>> {
+        self.0.iter().find(|(_, r)| r.is_empty()).map(|(key, _)| key)
+    }
+
+    /// Keys and requirements, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Requirement)> {
+        self.0.iter()
+    }
+
+    /// True when nothing is required.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+fn disjoint(key: &Arc<str>, asked: &Requirement, offered: &Requirement) -> Incompatible {
+    Incompatible::Disjoint { key: Arc::clone(key), asked: asked.to_string(), offered: offered.to_string() }
+}
+
+impl fmt::Display for Requirements {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, (key, requirement)) in self.0.iter().enumerate() {
+            let gap = if i > 0 { ", " } else { "" };
+            write!(f, "{gap}{key} {requirement}")?;
+        }
+        Ok(())
+    }
+}

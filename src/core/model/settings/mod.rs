@@ -1,0 +1,95 @@
+//! Settings: which cluster is this, and how is it to be looked after?
+
+mod deletion_rules;
+mod pause;
+
+use super::names::{ArmId, Region};
+pub use deletion_rules::{Clause, Law};
+use jiff::SignedDuration;
+pub use pause::{Pause, Switch};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+/// Settings of the deciders.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Which cluster this is.
+    pub cluster: ClusterIdentity,
+    /// What the deciders may do beside managed NAP or instead of it.
+    pub mode: Mode,
+    /// Quiet time after which waiting pods are placed.
+    pub batch_idle: SignedDuration,
+    /// Longest that pods wait to be placed together.
+    pub batch_max: SignedDuration,
+    /// What becomes of pods for which a pool has not as many values on offer as its `minValues` ask for.
+    pub min_values: MinValues,
+    /// How often disruption is considered.
+    pub disruption_every: SignedDuration,
+    /// Threads that look for a node to consolidate. However many there are, they find the same one.
+    pub threads: NonZeroUsize,
+    /// A NodeClaim whose VM is not there after this time is given up.
+    pub launch_timeout: SignedDuration,
+    /// A NodeClaim whose Node has not joined after this time is given up.
+    pub registration_timeout: SignedDuration,
+    /// The agent pool in which NodeClaims become Machines of AKS; experimental. `None` is VMs of our own.
+    pub machines: Option<ArmId>,
+    /// Nodes that we launch are counted by AKS: their VMs get its extension.
+    pub billing: bool,
+    /// The law of deleting.
+    pub law: Law,
+}
+
+/// Which cluster this is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterIdentity {
+    /// The managed cluster.
+    pub cluster: ArmId,
+    /// Value of the cluster tag on what this cluster owns.
+    pub tag: Arc<str>,
+    /// The node resource group, `/subscriptions/…/resourceGroups/…`.
+    pub group: ArmId,
+    /// The region.
+    pub region: Region,
+}
+
+/// What the deciders may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Beside managed NAP: report on VMs, sweep NICs and disks, launch nothing.
+    Companion,
+    /// Instead of it.
+    Provisioner,
+}
+
+impl Settings {
+    /// Karpenter's defaults: batch window 1 s to 10 s, disruption every 10 s, launch within 5 min, registration within
+    /// 15 min (`karpenter-core` v1.14, operator options and nodeclaim liveness).
+    #[must_use]
+    pub fn new(cluster: ClusterIdentity) -> Self {
+        Self {
+            cluster,
+            mode: Mode::Provisioner,
+            batch_idle: SignedDuration::from_secs(1),
+            batch_max: SignedDuration::from_secs(10),
+            min_values: MinValues::Strict,
+            disruption_every: SignedDuration::from_secs(10),
+            threads: NonZeroUsize::MIN,
+            launch_timeout: SignedDuration::from_mins(5),
+            registration_timeout: SignedDuration::from_mins(15),
+            machines: None,
+            billing: false,
+            law: Law::whole(),
+        }
+    }
+}
+
+/// What becomes of pods for which a pool has not as many values on offer as it asks for (Karpenter's
+/// `--min-values-policy`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MinValues {
+    /// The pool makes no node for them.
+    #[default]
+    Strict,
+    /// It makes one, with as many as there are when its first pod comes.
+    BestEffort,
+}

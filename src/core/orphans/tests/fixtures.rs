@@ -1,0 +1,537 @@
+//! A small cluster for the tests of this folder: its listings, its records, and a way to let time pass.
+
+use crate::catalog::{CapacityType, OfferingKey};
+use crate::model::amounts::money::HourlyPrice;
+use crate::model::amounts::resources::Resources;
+use crate::model::azure::bystander::{Bystander, Role};
+use crate::model::azure::cloud::{
+    CloudResource, Detail, Disk, DiskState, Nic, ProvisioningState, ResourceKind, Tags, Vm,
+};
+use crate::model::azure::inventory::{Inventory, Listing};
+use crate::model::azure::naming::{DISK_TYPE, NIC_TYPE, VM_TYPE, resource_ids};
+use crate::model::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
+use crate::model::cluster::node::Node;
+use crate::model::cluster::volume::{ReclaimPolicy, Volume};
+use crate::model::errors::{CloudError, CloudErrorCode, PortError};
+use crate::model::labels;
+use crate::model::names::{
+    ArmId, ClaimName, NodeClassName, NodeName, ObjectName, ProviderId, Region, Uid, VmSize, Zone,
+};
+use crate::model::orphans::finding::Refusal;
+use crate::model::orphans::sweep::{Approval, Sweep, SweepMode};
+use crate::model::requirements::Requirements;
+use crate::model::settings::{Clause, ClusterIdentity, Law, Settings};
+use crate::orphans::{CollectScript, MarkScript, SweepMemory, apply, sweep};
+use crate::plan::{Command, Effect, Plan, RecordChange, Reply, Script, Step, SweepDelete, SweepReport};
+use crate::snapshot::Snapshot;
+use jiff::{SignedDuration, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+pub(crate) const MINUTES: fn(i64) -> SignedDuration = SignedDuration::from_mins;
+pub(crate) const HOURS: fn(i64) -> SignedDuration = SignedDuration::from_hours;
+
+pub(crate) fn start() -> Timestamp {
+    "2026-03-02T00:00:00Z".parse().unwrap()
+}
+
+pub(crate) fn group() -> ArmId {
+    ArmId::new("/subscriptions/s/resourceGroups/MC_g").unwrap()
+}
+
+pub(crate) fn settings() -> Settings {
+    Settings::new(ClusterIdentity {
+        cluster: ArmId::new("/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c")
+            .unwrap(),
+        tag: Arc::from("c-1"),
+        group: group(),
+        region: Region::new("westeurope").unwrap(),
+    })
+}
+
+/// Tags of what this cluster made for a claim.
+pub(crate) fn tags(claim: &str, uid: &str) -> Tags {
+    [(labels::TAG_CLUSTER, "c-1"), (labels::TAG_CLAIM, claim), (labels::TAG_CLAIM_UID, uid)]
+        .map(|(k, v)| (Arc::from(k), Arc::from(v)))
+        .into()
+}
+
+pub(crate) fn tag(key: &str, value: &str) -> (Arc<str>, Arc<str>) {
+    (Arc::from(key), Arc::from(value))
+}
+
+fn resource(kind: &str, name: &str, tags: Tags, detail: Detail) -> CloudResource {
+    CloudResource {
+        id: group().resource(kind, name),
+        incarnation: Arc::from(format!("{name}-1")),
+        tags,
+        created_at: Some(start() - HOURS(1000)),
+        zone: None,
+        detail,
+    }
+}
+
+pub(crate) fn nic(name: &str, tags: Tags) -> CloudResource {
+    let detail = Nic { vm: None, serves: None, addresses: 1, subnet: None };
+    resource(NIC_TYPE, name, tags, Detail::Nic(detail))
+}
+
+/// A NIC of this cluster whose NodeClaim is gone.
+pub(crate) fn gone_nic(name: &str) -> CloudResource {
+    nic(name, tags("gone", "uid-gone"))
+}
+
+pub(crate) fn vm(name: &str, tags: Tags) -> CloudResource {
+    let detail = Vm {
+        size: VmSize::new("Standard_D4s_v5").unwrap(),
+        capacity_type: CapacityType::OnDemand,
+        state: ProvisioningState::Succeeded,
+        nics: Vec::new(),
+        os_disk: None,
+        data_disks: Vec::new(),
+    };
+    resource(VM_TYPE, name, tags, Detail::Vm(detail))
+}
+
+fn disk(name: &str, tags: Tags, is_os: bool) -> CloudResource {
+    let detail = Disk {
+        is_os,
+        size_gib: 128,
+        sku: Arc::from("Premium_LRS"),
+        state: DiskState::Unattached,
+        managed_by: Vec::new(),
+        max_shares: 1,
+        last_ownership_update: None,
+    };
+    resource(DISK_TYPE, name, tags, Detail::Disk(detail))
+}
+
+pub(crate) fn os_disk(name: &str, tags: Tags) -> CloudResource {
+    disk(name, tags, true)
+}
+
+pub(crate) fn data_disk(name: &str) -> CloudResource {
+    disk(name, Tags::new(), false)
+}
+
+/// A VM of this cluster that nobody wants, with its NIC and OS disk.
+pub(crate) fn lone_vm(name: &str) -> [CloudResource; 3] {
+    let gone = || tags("gone", "uid-gone");
+    let (mut machine, mut card, mut boot) =
+        (vm(name, gone()), nic(&format!("{name}-nic"), gone()), os_disk(&format!("{name}-os"), gone()));
+    as_vm(&mut machine).nics = vec![card.id.clone()];
+    as_vm(&mut machine).os_disk = Some(boot.id.clone());
+    as_nic(&mut card).vm = Some(machine.id.clone());
+    as_disk(&mut boot).state = DiskState::Attached;
+    as_disk(&mut boot).managed_by = vec![machine.id.clone()];
+    [machine, card, boot]
+}
+
+pub(crate) fn as_disk(resource: &mut CloudResource) -> &mut Disk {
+    match &mut resource.detail {
+        Detail::Disk(disk) => disk,
+        other => panic!("no disk: {other:?}"),
+    }
+}
+
+pub(crate) fn as_nic(resource: &mut CloudResource) -> &mut Nic {
+    match &mut resource.detail {
+        Detail::Nic(nic) => nic,
+        other => panic!("no NIC: {other:?}"),
+    }
+}
+
+pub(crate) fn as_vm(resource: &mut CloudResource) -> &mut Vm {
+    match &mut resource.detail {
+        Detail::Vm(vm) => vm,
+        other => panic!("no VM: {other:?}"),
+    }
+}
+
+pub(crate) fn claim(name: &str, uid: &str) -> Claim {
+    let name = ClaimName::new(name).unwrap();
+    Claim {
+        uid: Uid::new(uid).unwrap(),
+        created_at: start() - HOURS(1000),
+        deleting_at: None,
+        has_finalizer: true,
+        spec: ClaimSpec {
+            pool: None,
+            class: NodeClassName::new("default").unwrap(),
+            requirements: Requirements::new(),
+            requests: Resources::default(),
+            labels: BTreeMap::new(),
+            taints: Vec::new(),
+            startup_taints: Vec::new(),
+            expire_after: None,
+            termination_grace_period: None,
+            planned: Vec::new(),
+        },
+        intent: None,
+        status: ClaimStatus::default(),
+        name,
+    }
+}
+
+pub(crate) fn intent(vm: &ArmId, nic: &ArmId, os_disk: &ArmId) -> LaunchIntent {
+    LaunchIntent {
+        offering: PlannedOffering {
+            key: OfferingKey {
+                size: VmSize::new("Standard_D4s_v5").unwrap(),
+                zone: Zone::regional(),
+                capacity_type: CapacityType::OnDemand,
+            },
+            price: HourlyPrice::ZERO,
+        },
+        vm: vm.clone(),
+        nic: nic.clone(),
+        os_disk: os_disk.clone(),
+        machine: None,
+        reservation: None,
+        written_at: start(),
+        refused: 0,
+        operation: None,
+    }
+}
+
+pub(crate) fn node(name: &str, vm: &ArmId) -> Node {
+    Node {
+        name: NodeName::new(name).unwrap(),
+        uid: Uid::new(format!("node-{name}")).unwrap(),
+        provider_id: Some(ProviderId::of_vm(vm)),
+        labels: BTreeMap::new(),
+        taints: Vec::new(),
+        capacity: Resources::default(),
+        allocatable: Resources::default(),
+        ready: true,
+        ready_since: start(),
+        created_at: start(),
+        deleting_at: None,
+        cordoned: false,
+        has_finalizer: false,
+        do_not_disrupt: false,
+    }
+}
+
+pub(crate) fn volume(name: &str, disk: &CloudResource, reclaim: ReclaimPolicy) -> Volume {
+    Volume {
+        name: ObjectName::new(name).unwrap(),
+        uid: Uid::new(format!("pv-{name}")).unwrap(),
+        handle: Some(disk.id.clone()),
+        reclaim,
+        claim: None,
+        affinity: Vec::new(),
+        driver: None,
+        deleting: false,
+    }
+}
+
+pub(crate) fn a_sweep() -> Sweep {
+    Sweep {
+        name: ObjectName::new("all").unwrap(),
+        uid: Uid::new("sweep").unwrap(),
+        observe_every: MINUTES(10),
+        schedule: None,
+        mode: SweepMode::Collect,
+        kinds: ResourceKind::ALL.into(),
+        minimum_age: BTreeMap::new(),
+        approval_required: [ResourceKind::Vm, ResourceKind::DataDisk].into(),
+        cap: None,
+        exclusions: Vec::new(),
+        approvals: Vec::new(),
+        breaker_cleared_at: None,
+    }
+}
+
+/// The cluster: three nodes of three claims and a system node, all well, and whatever a test adds.
+pub(crate) struct World {
+    pub(crate) settings: Settings,
+    pub(crate) sweep: Sweep,
+    pub(crate) inventory: Inventory,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) memory: SweepMemory,
+    pub(crate) now: Timestamp,
+    /// Everything that was decided to be deleted, with the time.
+    pub(crate) deleted: Vec<(Timestamp, SweepDelete)>,
+    pub(crate) report: Option<SweepReport>,
+    /// Why deletions were called off right before the DELETE.
+    pub(crate) called_off: Vec<Refusal>,
+    /// What Azure answers to a DELETE, by name.
+    pub(crate) refusing: BTreeMap<String, CloudErrorCode>,
+    /// Marks are put on what is listed, and taken off.
+    pub(crate) tagging: bool,
+    /// Names of what was tried to be deleted.
+    pub(crate) tried: Vec<String>,
+    /// Records are not written.
+    pub(crate) records_lost: bool,
+    /// What Azure truly holds, where a listing lags behind it.
+    pub(crate) truly: Option<Vec<Arc<CloudResource>>>,
+}
+
+/// A world that collects every kind without asking.
+pub(crate) fn eager() -> World {
+    let mut world = World::new();
+    world.sweep.approval_required.clear();
+    world
+}
+
+/// A world that owns so many resources that the cap is high, where the breaker does not hold and all is approved.
+pub(crate) fn wide_world() -> World {
+    let mut world = World::new();
+    world.settings.law = Law::without(&[Clause::Breaker]);
+    world.sweep.approval_required.clear();
+    for n in 4..=140 {
+        world.add_claim(&format!("live-{n}"), &format!("uid-{n}"));
+    }
+    world
+}
+
+fn find<T>(rows: &Listing<T>, wanted: impl Fn(&T) -> bool) -> Option<Arc<T>> {
+    rows.as_ref().unwrap().iter().find(|row| wanted(row)).cloned()
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let settings = settings();
+        let mut world = Self {
+            inventory: Inventory {
+                started_at: start(),
+                finished_at: start(),
+                group_managed_by: Ok(Some(settings.cluster.cluster.clone())),
+                cloud: Ok(Vec::new()),
+                bystanders: Ok(Vec::new()),
+                claims: Ok(Vec::new()),
+                nodes: Ok(Vec::new()),
+                volumes: Ok(Vec::new()),
+                attachments: Ok(Vec::new()),
+                disk_uses: Ok(Vec::new()),
+            },
+            settings,
+            sweep: a_sweep(),
+            snapshot: Snapshot::default(),
+            memory: SweepMemory::default(),
+            now: start(),
+            deleted: Vec::new(),
+            report: None,
+            called_off: Vec::new(),
+            refusing: BTreeMap::new(),
+            tagging: false,
+            tried: Vec::new(),
+            records_lost: false,
+            truly: None,
+        };
+        let system = group().resource("Microsoft.Compute/virtualMachineScaleSets", "system/virtualMachines/0");
+        world.nodes().push(Arc::new(node("system-0", &system)));
+        for n in 1..=3 {
+            world.add_claim(&format!("live-{n}"), &format!("uid-{n}"));
+        }
+        world
+    }
+
+    /// A claim with its node, VM, NIC and OS disk.
+    pub(crate) fn add_claim(&mut self, name: &str, uid: &str) {
+        let mut claim = claim(name, uid);
+        let ids = resource_ids(&group(), &claim.name);
+        claim.intent = Some(intent(&ids.vm, &ids.nic, &ids.os_disk));
+        let full = format!("aks-{name}");
+        self.nodes().push(Arc::new(node(&full, &ids.vm)));
+        let mut machine = vm(&full, tags(name, uid));
+        as_vm(&mut machine).nics = vec![ids.nic];
+        as_vm(&mut machine).os_disk = Some(ids.os_disk);
+        let mut card = nic(&full, tags(name, uid));
+        as_nic(&mut card).vm = Some(ids.vm.clone());
+        let mut boot = os_disk(&full, tags(name, uid));
+        as_disk(&mut boot).state = DiskState::Attached;
+        as_disk(&mut boot).managed_by = vec![ids.vm];
+        self.claims().push(Arc::new(claim));
+        for resource in [machine, card, boot] {
+            self.add(resource);
+        }
+    }
+
+    pub(crate) fn add(&mut self, resource: CloudResource) {
+        self.inventory.cloud.as_mut().unwrap().push(Arc::new(resource));
+    }
+
+    pub(crate) fn claims(&mut self) -> &mut Vec<Arc<Claim>> {
+        self.inventory.claims.as_mut().unwrap()
+    }
+
+    pub(crate) fn nodes(&mut self) -> &mut Vec<Arc<Node>> {
+        self.inventory.nodes.as_mut().unwrap()
+    }
+
+    pub(crate) fn bystand(&mut self, role: Role, kind: &str, name: &str, tags: Tags) {
+        let id = group().resource(kind, name);
+        let other = Bystander { id, tags, created_at: Some(start() - HOURS(1000)), role };
+        self.inventory.bystanders.as_mut().unwrap().push(Arc::new(other));
+    }
+
+    pub(crate) fn volumes(&mut self) -> &mut Vec<Arc<Volume>> {
+        self.inventory.volumes.as_mut().unwrap()
+    }
+
+    /// Lets a volume of this disk be seen, and then go.
+    pub(crate) fn had_volume(&mut self, name: &str, disk: &CloudResource, reclaim: ReclaimPolicy) {
+        self.volumes().push(Arc::new(volume(name, disk, reclaim)));
+        self.observe();
+        self.volumes().pop();
+        self.now += MINUTES(1);
+    }
+
+    pub(crate) fn approve(&mut self, resource: &CloudResource) {
+        self.sweep.approvals.push(Approval {
+            id: resource.id.clone(),
+            incarnation: Arc::clone(&resource.incarnation),
+            expires_at: self.now + HOURS(13 * 24),
+        });
+    }
+
+    /// One pass of the decider; what it records is written.
+    pub(crate) fn decide(&mut self) -> Plan {
+        self.snapshot.put_sweep(self.sweep.name.clone(), self.sweep.clone());
+        let plan = sweep(&self.snapshot, &mut self.memory, &self.settings, self.now);
+        for planned in &plan.commands {
+            match &planned.command {
+                Command::Record(change) => self.write((**change).clone()),
+                Command::SweepDelete(delete) => self.execute((**delete).clone()),
+                Command::ReportSweep(report) => self.report = Some((**report).clone()),
+                Command::Mark { resource, first_seen } if self.tagging => {
+                    self.tag(MarkScript::mark(resource, *first_seen));
+                }
+                Command::Unmark { resource } if self.tagging => self.tag(MarkScript::unmark(resource)),
+                _ => {}
+            }
+        }
+        plan
+    }
+
+    /// Runs the script of a deletion against the world as it is, which may differ from what was listed.
+    fn execute(&mut self, delete: SweepDelete) {
+        let mut script = CollectScript::new(delete.clone(), &self.settings);
+        let mut reply = None;
+        loop {
+            let effect = match script.step(reply.take(), self.now) {
+                Step::Do(effect) => *effect,
+                Step::Wait(_) => continue,
+                Step::End(report) => {
+                    self.memory.note(&report);
+                    return self.called_off.extend(report.called_off);
+                }
+            };
+            if let Effect::Delete(id, _) = &effect {
+                self.tried.push(id.name().to_owned());
+                if let Some(code) = self.refusing.get(id.name()) {
+                    let error = CloudError::new(*code, "no");
+                    reply = Some(Err(PortError::Cloud(error)));
+                    continue;
+                }
+            }
+            let inventory = &mut self.inventory;
+            reply = Some(Ok(match effect {
+                Effect::Get(id) => Reply::Resource(match &self.truly {
+                    Some(truly) => truly.iter().find(|r| r.id == id).cloned(),
+                    None => find(&inventory.cloud, |r| r.id == id),
+                }),
+                Effect::ReadClaim(name) => Reply::Claim(find(&inventory.claims, |c| c.name == name)),
+                Effect::ReadNode(vm) => Reply::Node(find(&inventory.nodes, |n| n.provider_id.as_ref() == Some(&vm))),
+                Effect::ReadVolume(name) => Reply::Volume(find(&inventory.volumes, |v| v.name == name)),
+                Effect::Record(change) => {
+                    self.write(*change);
+                    Reply::Done
+                }
+                Effect::Delete(id, _) => {
+                    inventory.cloud.as_mut().unwrap().retain(|r| r.id != id);
+                    self.deleted.push((self.now, delete.clone()));
+                    Reply::Done
+                }
+                other => panic!("a sweep delete does no {other:?}"),
+            }));
+        }
+    }
+
+    /// Changes the tags of what is listed; a name that Azure refuses is refused here too.
+    fn tag(&mut self, mut script: MarkScript) {
+        let Step::Do(look) = script.step(None, self.now) else { return };
+        let Effect::Get(id) = *look else { panic!("no look before a mark: {look:?}") };
+        let there = match &self.truly {
+            Some(truly) => truly.iter().find(|r| r.id == id).cloned(),
+            None => find(&self.inventory.cloud, |r| r.id == id),
+        };
+        let effect = match script.step(Some(Ok(Reply::Resource(there))), self.now) {
+            Step::Do(effect) => effect,
+            Step::End(report) => return self.memory.note(&report),
+            Step::Wait(_) => panic!("a mark does not wait"),
+        };
+        let (id, change): (&ArmId, &dyn Fn(&mut Tags)) = match &*effect {
+            Effect::Tag(id, tags) => (id, &|all: &mut Tags| all.extend(tags.clone())),
+            Effect::Untag(id, tags) => (id, &|all: &mut Tags| all.retain(|k, v| tags.get(k) != Some(v))),
+            other => panic!("no tagging: {other:?}"),
+        };
+        let refused = self.refusing.get(id.name());
+        let reply = match refused {
+            Some(code) => Err(PortError::Cloud(CloudError::new(*code, "no"))),
+            None => {
+                for resource in self.inventory.cloud.as_mut().unwrap().iter_mut().filter(|r| r.id == *id) {
+                    change(&mut Arc::make_mut(resource).tags);
+                }
+                Ok(Reply::Done)
+            }
+        };
+        let Step::End(report) = script.step(Some(reply), self.now) else { panic!("a mark is one write") };
+        self.memory.note(&report);
+    }
+
+    pub(crate) fn pass(&mut self) {
+        drop(self.decide());
+    }
+
+    fn write(&mut self, change: RecordChange) {
+        if self.records_lost {
+            return;
+        }
+        apply(Arc::make_mut(&mut self.snapshot.records), change);
+    }
+
+    /// Takes an inventory now, lets it be recorded, and lets the decider act on it.
+    pub(crate) fn observe(&mut self) {
+        self.observe_unheard();
+        self.pass();
+    }
+
+    /// Takes an inventory now and lets it be recorded, no more.
+    pub(crate) fn observe_unheard(&mut self) {
+        self.inventory.started_at = self.now;
+        self.inventory.finished_at = self.now;
+        self.snapshot.inventory = Some(Arc::new(self.inventory.clone()));
+        self.pass();
+    }
+
+    /// Observes every ten minutes, from now to the end of this time.
+    pub(crate) fn run(&mut self, time: SignedDuration) {
+        let end = self.now + time;
+        self.observe();
+        while self.now < end {
+            self.now += MINUTES(10);
+            self.observe();
+        }
+    }
+
+    pub(crate) fn deleted_names(&self) -> Vec<&str> {
+        self.deleted.iter().map(|(_, d)| d.resource.id.name()).collect()
+    }
+
+    /// What the last report says of a resource.
+    pub(crate) fn refusals(&self, name: &str) -> Vec<Refusal> {
+        let report = self.report.as_ref().unwrap();
+        let finding = report.findings.iter().find(|f| f.id.name() == name);
+        finding.map(|f| f.refusals.clone()).unwrap_or_default()
+    }
+
+    /// Forgets all that a crash forgets.
+    pub(crate) fn crash(&mut self) {
+        self.memory = SweepMemory::default();
+        self.snapshot.inventory = None;
+        self.snapshot.in_progress = BTreeSet::new();
+    }
+}

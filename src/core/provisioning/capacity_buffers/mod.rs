@@ -1,0 +1,100 @@
+//! Cushions: have the chunks of CapacityBuffers their room, and which nodes does that take?
+
+use crate::model::cluster::pod::Pod;
+use crate::model::names::{ClaimName, NodeName, ObjectKey};
+use crate::provisioning::waiting;
+use crate::scheduling::{Input, Market, Outcome, Target, schedule};
+use crate::snapshot::Snapshot;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Where the chunks of a CapacityBuffer have their room.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Cushion {
+    /// How many have it on nodes that exist.
+    pub there: usize,
+    /// On nodes that are being made.
+    pub coming: usize,
+    /// Nowhere.
+    pub nowhere: usize,
+    /// Why those have none.
+    pub why: Option<String>,
+}
+
+/// All chunks, as pods that wait.
+pub(crate) fn chunks(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
+    snapshot.buffers().values().flat_map(|buffer| &buffer.pods).cloned().collect()
+}
+
+/// What came of the chunks of each CapacityBuffer.
+pub(crate) fn cushions(snapshot: &Snapshot, outcome: &Outcome) -> BTreeMap<ObjectKey, Cushion> {
+    let mut cushions = BTreeMap::new();
+    let mut of_chunk: BTreeMap<&ObjectKey, &ObjectKey> = BTreeMap::new();
+    for buffer in snapshot.buffers().values() {
+        cushions.insert(buffer.key.clone(), Cushion::default());
+        of_chunk.extend(buffer.pods.iter().map(|pod| (&pod.key, &buffer.key)));
+    }
+    let mut note = |pod: &ObjectKey, what: &dyn Fn(&mut Cushion)| {
+        of_chunk.get(pod).and_then(|buffer| cushions.get_mut(*buffer)).into_iter().for_each(what);
+    };
+    for placement in &outcome.placements {
+        match &placement.target {
+            Target::Node(_) => note(&placement.pod, &|cushion| cushion.there += 1),
+            Target::Claim(_) | Target::New(_) => note(&placement.pod, &|cushion| cushion.coming += 1),
+        }
+    }
+    for group in &outcome.unplaced {
+        for pod in group.pods.iter().filter(|pod| pod.is_chunk()) {
+            note(&pod.key, &|cushion| {
+                cushion.nowhere += 1;
+                cushion.why.get_or_insert_with(|| group.reason());
+            });
+        }
+    }
+    cushions
+}
+
+/// The room that chunks have on nodes that exist.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    pub(crate) chunks: Vec<Arc<Pod>>,
+    /// Nodes that some of them are on, in thought, or what waits and would else have their room.
+    pub(crate) hosts: BTreeSet<NodeName>,
+    /// How many have no room there.
+    short: usize,
+}
+
+impl Kept {
+    /// Whatever waits for room comes before them, as it does where nodes are made. `market` is only asked for where there are
+    /// chunks.
+    pub(crate) fn of<'m>(
+        snapshot: &Snapshot,
+        promised: &BTreeMap<ObjectKey, ClaimName>,
+        market: impl FnOnce() -> &'m Market,
+    ) -> Self {
+        let chunks = chunks(snapshot);
+        if chunks.is_empty() {
+            return Self::default();
+        }
+        let without = BTreeSet::new();
+        let input = Input { snapshot, market: market(), without: &without, new_nodes: 0, promised };
+        let pods: Vec<Arc<Pod>> = waiting(snapshot).into_iter().chain(chunks.iter().cloned()).collect();
+        let outcome = schedule(input, &pods);
+        let hosts = outcome.placements.iter().filter_map(|placement| match &placement.target {
+            Target::Node(node) => Some(node.clone()),
+            Target::Claim(_) | Target::New(_) => None,
+        });
+        let hosts = hosts.collect();
+        let short = outcome.unplaced.iter().flat_map(|group| &group.pods).filter(|pod| pod.is_chunk()).count();
+        Self { hosts, short, chunks }
+    }
+
+    /// True when what a simulation left without a place is no pod, and no chunk that has room now.
+    pub(crate) fn is_whole(&self, outcome: &Outcome) -> bool {
+        let mut unplaced = outcome.unplaced.iter().flat_map(|group| &group.pods);
+        unplaced.all(|pod| pod.is_chunk()) && outcome.unplaced_pods() <= self.short
+    }
+}
+
+#[cfg(test)]
+mod tests;

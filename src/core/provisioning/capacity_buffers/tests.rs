@@ -1,0 +1,212 @@
+//! Cushions: is the room of CapacityBuffers bought, kept, given to pods, and let go?
+
+use super::*;
+use crate::catalog::CapacityType::OnDemand;
+use crate::disruption::{DisruptionMemory, disrupt};
+use crate::fixtures::{at, cluster, full_subnet, managed, offering, pod, pool, put, running, settings, shape};
+use crate::model::cluster::buffer::Buffer;
+use crate::model::cluster::node::Node;
+use crate::model::names::{Namespace, ObjectName, Uid};
+use crate::plan::{ClaimDraft, Command, Plan};
+use crate::provisioning::{ProvisionMemory, provision};
+
+const SMALL: &str = "Standard_D2s_v5";
+const LARGE: &str = "Standard_D16s_v5";
+
+/// A CapacityBuffer of so many chunks.
+fn buffer(chunks: u32, cpu_millis: i64) -> Buffer {
+    let key = ObjectKey { namespace: Namespace::new("shop").unwrap(), name: ObjectName::new("spare").unwrap() };
+    Buffer::new(key, &Uid::new("uid-spare").unwrap(), &shape("web", cpu_millis, 1), chunks)
+}
+
+fn keep_room(snapshot: &mut Snapshot, chunks: u32, cpu_millis: i64) {
+    let buffer = buffer(chunks, cpu_millis);
+    snapshot.put_buffer(buffer.key.clone(), buffer);
+}
+
+fn let_go(snapshot: &mut Snapshot) {
+    snapshot.take_buffer(&buffer(0, 0).key);
+}
+
+/// What is bought once the window has closed.
+fn bought(snapshot: &Snapshot, memory: &mut ProvisionMemory, seconds: i64) -> Vec<(ClaimDraft, String)> {
+    let mut plan = provision(snapshot, memory, &settings(), at(seconds), 7);
+    if plan.commands.is_empty() {
+        plan = provision(snapshot, memory, &settings(), at(seconds + 1), 7);
+    }
+    let draft = |planned: crate::plan::Planned| match planned.command {
+        Command::CreateClaim(draft) => (*draft, planned.reason.to_string()),
+        other => panic!("unexpected {other:?}"),
+    };
+    plan.commands.into_iter().map(draft).collect()
+}
+
+/// Nodes of one pool, all of one size.
+fn nodes(size: &str, count: usize) -> (Snapshot, Vec<Node>) {
+    let pool = pool("general");
+    let mut snapshot = cluster([pool.clone()]);
+    let made = (0..count).map(|n| managed(&format!("c{n}"), &pool, offering(size, 1, OnDemand)));
+    let all = made.map(|(claim, node)| {
+        put(&mut snapshot, (claim, node.clone()));
+        node
+    });
+    let all = all.collect();
+    (snapshot, all)
+}
+
+/// What goes, or is bought in its place, within a minute.
+fn disrupted(snapshot: &Snapshot) -> Vec<String> {
+    let mut memory = DisruptionMemory::default();
+    let word = |command: &Command| match command {
+        Command::DeleteClaim { claim, category } => format!("{category} {}", claim.name),
+        Command::CreateClaim(draft) => format!("create {}", draft.spec.planned[0].key.size),
+        other => panic!("unexpected {other:?}"),
+    };
+    let pass = |now| -> Plan { disrupt(snapshot, &mut memory, &ProvisionMemory::default(), &settings(), at(now), 1) };
+    let mut plans = (0..=60).step_by(10).map(pass);
+    let found = plans.find(|plan| !plan.commands.is_empty());
+    found.map(|plan| plan.commands.iter().map(|planned| word(&planned.command)).collect()).unwrap_or_default()
+}
+
+fn cushion(memory: &ProvisionMemory) -> (usize, usize, usize) {
+    let Cushion { there, coming, nowhere, .. } = memory.buffers[&buffer(0, 0).key];
+    (there, coming, nowhere)
+}
+
+#[test]
+fn room_is_bought_for_chunks_and_nobody_is_told_that_it_is_his() {
+    let mut snapshot = cluster([pool("general")]);
+    keep_room(&mut snapshot, 3, 1000);
+    let mut memory = ProvisionMemory::default();
+    let bought = bought(&snapshot, &mut memory, 0);
+    let total: i64 = bought.iter().map(|(draft, _)| draft.spec.requests.cpu_millis).sum();
+    assert!(!bought.is_empty() && total >= 3_000, "{bought:?}");
+    assert!(
+        bought.iter().all(|(draft, why)| draft.pods.is_empty() && why.contains("of CapacityBuffers")),
+        "{bought:?}"
+    );
+    assert_eq!(cushion(&memory), (0, 3, 0));
+    assert!(memory.unplaced.is_empty());
+}
+
+#[test]
+fn room_that_is_there_is_not_bought_again() {
+    let (mut snapshot, nodes) = nodes(LARGE, 1);
+    keep_room(&mut snapshot, 3, 1000);
+    let mut memory = ProvisionMemory::default();
+    assert_eq!(bought(&snapshot, &mut memory, 0), []);
+    assert_eq!(cushion(&memory), (3, 0, 0));
+    assert!(memory.nominated.is_empty(), "a chunk wants no node for itself");
+    // A pod that waits takes the room, and the room is made anew beside it.
+    snapshot.put_pod(pod("first", &Arc::new(shape("big", 13_000, 1))));
+    let more = bought(&snapshot, &mut memory, 20);
+    assert_eq!(more.len(), 1, "{more:?}");
+    let first = Target::Node(nodes[0].name.clone());
+    assert!(memory.nominated.contains_key(&first) && more[0].0.pods.is_empty(), "the pod goes to what exists");
+}
+
+#[test]
+fn chunks_without_room_are_told_apart_from_pods() {
+    let mut snapshot = cluster([pool("general")]);
+    keep_room(&mut snapshot, 2, 900_000);
+    let mut memory = ProvisionMemory::default();
+    assert_eq!(bought(&snapshot, &mut memory, 0), []);
+    assert_eq!((cushion(&memory), memory.unplaced.len()), ((0, 0, 2), 0));
+    let why = memory.buffers.values().next().unwrap().why.clone().unwrap();
+    assert_eq!(why, "general: no available offering is large enough");
+    let_go(&mut snapshot);
+    assert_eq!(bought(&snapshot, &mut memory, 20), []);
+    assert!(memory.buffers.is_empty());
+}
+
+#[test]
+fn chunks_that_lack_an_address_are_looked_at_again_when_azure_has_counted_again() {
+    let mut snapshot = cluster([pool("general")]);
+    snapshot.learn_surroundings(full_subnet(at(0)));
+    keep_room(&mut snapshot, 1, 1000);
+    let mut memory = ProvisionMemory::default();
+    assert_eq!(bought(&snapshot, &mut memory, 0), []);
+    assert_eq!(cushion(&memory), (0, 0, 1));
+    snapshot.learn_surroundings(full_subnet(at(180)));
+    assert_eq!(provision(&snapshot, &mut memory, &settings(), at(185), 7).next, Some(at(195)), "looked at anew");
+}
+
+#[test]
+fn an_empty_node_stays_as_long_as_chunks_have_their_room_there() {
+    let (mut snapshot, _) = nodes(SMALL, 3);
+    keep_room(&mut snapshot, 2, 1000);
+    let words = disrupted(&snapshot);
+    let empty: Vec<&String> = words.iter().filter(|word| word.starts_with("empty")).collect();
+    assert_eq!(empty, ["empty c2"], "one chunk on each of two nodes");
+    let_go(&mut snapshot);
+    assert_eq!(disrupted(&snapshot).len(), 3);
+}
+
+#[test]
+fn what_waits_for_room_comes_before_chunks_here_too() {
+    let (mut snapshot, all) = nodes(SMALL, 3);
+    snapshot.put_pod(running("p", &Arc::new(shape("a", 1500, 1)), &all[0]));
+    let mut leaving = snapshot.claims().values().find(|claim| claim.name.as_str() == "c0").unwrap().as_ref().clone();
+    leaving.deleting_at = Some(at(0));
+    snapshot.put_claim(leaving);
+    keep_room(&mut snapshot, 1, 1000);
+    let mut memory = ProvisionMemory::default();
+    assert_eq!(bought(&snapshot, &mut memory, 0), [], "the pod of c0 goes to c1, and the chunk to c2");
+    assert_eq!(disrupted(&snapshot), Vec::<String>::new(), "else room for the one or the other would be bought again");
+}
+
+#[test]
+fn consolidation_leaves_the_room_where_there_is_no_other() {
+    let (mut snapshot, all) = nodes(SMALL, 2);
+    snapshot.put_pod(running("p", &Arc::new(shape("a", 1000, 1)), &all[0]));
+    snapshot.put_pod(running("q", &Arc::new(shape("a", 100, 1)), &all[1]));
+    assert_eq!(disrupted(&snapshot), ["underutilized c0"], "its pod fits beside the other");
+    keep_room(&mut snapshot, 1, 1000);
+    let words = disrupted(&snapshot);
+    assert!(!words.iter().any(|word| word.contains("underutilized")), "the chunk has its room there: {words:?}");
+}
+
+#[test]
+fn a_node_for_chunks_alone_is_replaced_by_a_cheaper_one() {
+    let (mut snapshot, _) = nodes(LARGE, 1);
+    keep_room(&mut snapshot, 1, 1000);
+    let words = disrupted(&snapshot);
+    assert!(words.len() == 1 && words[0].starts_with("create "), "{words:?}");
+}
+
+#[test]
+fn chunks_that_have_no_room_anyway_hold_nothing_back() {
+    let (mut snapshot, all) = nodes(SMALL, 2);
+    snapshot.put_pod(running("p", &Arc::new(shape("a", 1000, 1)), &all[0]));
+    snapshot.put_pod(running("q", &Arc::new(shape("a", 100, 1)), &all[1]));
+    keep_room(&mut snapshot, 3, 900_000);
+    assert_eq!(disrupted(&snapshot), ["underutilized c0"]);
+}
+
+#[test]
+fn nothing_is_empty_before_it_is_known_which_room_is_kept() {
+    let (mut snapshot, _) = nodes(SMALL, 2);
+    snapshot.buffers_unread = true;
+    assert_eq!(disrupted(&snapshot), Vec::<String>::new());
+    snapshot.buffers_unread = false;
+    assert_eq!(disrupted(&snapshot).len(), 2);
+}
+
+#[test]
+fn a_chunk_is_nobodys_neighbour() {
+    let mut snapshot = cluster([pool("general")]);
+    keep_room(&mut snapshot, 1, 1000);
+    let near = crate::model::cluster::pod::PodTerm {
+        topology_key: crate::model::labels::shared(crate::model::labels::ZONE),
+        namespaces: [shape("web", 1, 1).namespace].into(),
+        namespace_selector: None,
+        selector: crate::fixtures::only(&[("app", &["web"])]),
+    };
+    let affinity = crate::model::cluster::pod::PodAffinity { near: vec![near], apart: Vec::new() };
+    let follower =
+        crate::model::cluster::pod::PodShape { affinity: Some(Box::new(affinity)), ..shape("follower", 100, 1) };
+    snapshot.put_pod(pod("follower", &Arc::new(follower)));
+    let mut memory = ProvisionMemory::default();
+    assert_eq!(bought(&snapshot, &mut memory, 0).len(), 1, "for the chunk");
+    assert_eq!(memory.unplaced.len(), 1, "no pod of web runs, and kube-scheduler knows of none");
+}

@@ -1,0 +1,306 @@
+//! Provisioning: when are waiting pods placed, and which NodeClaims are created for them?
+//!
+//! Pods are gathered for a short while, so that pods of one rollout share nodes: until no new pod has come for
+//! `batch_idle`, at the longest for `batch_max`. Then [`schedule_with_cost`] places them.
+
+use self::capacity_buffers::{Cushion, chunks, cushions};
+use crate::catalog::live::STALE_AFTER;
+use crate::model::cluster::claim::ClaimSpec;
+use crate::model::cluster::pod::Pod;
+use crate::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey, Uid};
+use crate::model::settings::{Mode, Settings, Switch};
+use crate::plan::{ClaimDraft, Command, Plan};
+use crate::scheduling::{
+    Cost, Input, MOST_NEW_NODES, Market, NewNode, NoReservation, Outcome, Target, Unavailable, WhyNot,
+    claim_requirements, schedule_with_cost,
+};
+use crate::snapshot::{CommandKey, Snapshot};
+use jiff::{SignedDuration, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// How long a node that pods were placed on counts as wanted, twice the longest batch as in Karpenter.
+const NOMINATION: SignedDuration = SignedDuration::from_secs(20);
+/// Pods without a place are looked at again after this time, if anything that matters has changed.
+const RETRY: SignedDuration = SignedDuration::from_secs(10);
+
+/// What provisioning remembers. All of it is disposable: after a crash the batch window starts anew, and the pods that
+/// a lost pass has made claims for fit those claims, which are found in flight.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProvisionMemory {
+    /// Waiting pods that have been placed, or found to have no place, in an earlier pass.
+    considered: BTreeSet<Uid>,
+    window: Option<Window>,
+    /// What the last pass saw, and when: nothing new means nothing to do.
+    last: Option<(Generations, Timestamp)>,
+    /// Nodes and claims that pods were placed on lately, and until when they count as wanted.
+    pub nominated: BTreeMap<Target, Timestamp>,
+    /// The NodeClaims in flight that waiting pods were planned for. Lost: pods are planned anew, and may be planned for
+    /// each other's claims, at the worst for one claim more.
+    promised: BTreeMap<ObjectKey, ClaimName>,
+    /// What the last pass found for the chunks of each CapacityBuffer.
+    pub buffers: BTreeMap<ObjectKey, Cushion>,
+    /// Pods that the last pass found no place for, with the reasons.
+    pub unplaced: Vec<crate::scheduling::Unplaced>,
+    /// Something, pod or chunk, had no place for want of what Azure counts.
+    lacks_what_is_counted: bool,
+    /// Offerings that Azure has refused lately.
+    pub unavailable: Unavailable,
+    /// What the nodes of all passes cost when they were planned, and what they cost at the least. Lost: it is counted anew.
+    pub planned: Cost,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Window {
+    opened: Timestamp,
+    newest: Timestamp,
+}
+
+/// Generations of all that a placement depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Generations([u64; 10]);
+
+impl Generations {
+    pub(crate) fn of(snapshot: &Snapshot, unavailable: &Unavailable) -> Self {
+        Self([
+            snapshot.pods().generation(),
+            snapshot.nodes().generation(),
+            snapshot.claims().generation(),
+            snapshot.pools().generation(),
+            snapshot.classes().generation(),
+            snapshot.daemon_sets().generation(),
+            unavailable.generation(),
+            snapshot.facts_generation(),
+            snapshot.needs_generation(),
+            snapshot.buffers().generation(),
+        ])
+    }
+}
+
+/// Decides which NodeClaims to create now.
+pub fn provision(
+    snapshot: &Snapshot,
+    memory: &mut ProvisionMemory,
+    settings: &Settings,
+    now: Timestamp,
+    seed: u64,
+) -> Plan {
+    let mut plan = Plan::default();
+    if settings.mode == Mode::Companion || snapshot.pause.holds(Switch::Launch) {
+        return plan;
+    }
+    memory.unavailable.expire(now);
+    memory.nominated.retain(|_, until| *until > now);
+    let pods: Vec<Arc<Pod>> = waiting(snapshot).into_iter().chain(chunks(snapshot)).collect();
+    if pods.is_empty() {
+        memory.window = None;
+        memory.considered.clear();
+        memory.unplaced.clear();
+        memory.buffers.clear();
+        return plan;
+    }
+    let due = memory.batch(&pods, settings, now).or_else(|| memory.retry(snapshot, now));
+    match due {
+        Some(at) if at <= now => {}
+        Some(at) => {
+            plan.wake_at(at);
+            return plan;
+        }
+        None => return plan,
+    }
+    if creating(snapshot) {
+        plan.wake_at(now + settings.batch_idle);
+        return plan;
+    }
+    let market = Market::new(snapshot, &memory.unavailable, now).with_min_values(settings.min_values);
+    let input = Input {
+        snapshot,
+        market: &market,
+        without: &BTreeSet::new(),
+        new_nodes: MOST_NEW_NODES,
+        promised: &memory.promised,
+    };
+    let (outcome, cost) = schedule_with_cost(input, &pods);
+    memory.planned = memory.planned.plus(cost);
+    memory.remember(snapshot, &outcome, &pods, now);
+    if !memory.unplaced.is_empty() || memory.buffers.values().any(|cushion| cushion.nowhere > 0) {
+        plan.wake_at(now + RETRY);
+    }
+    for (i, node) in outcome.new.into_iter().enumerate() {
+        let reason = reason_for(&node);
+        if let Some(draft) = draft(snapshot, node, seed, now, i) {
+            memory.nominated.insert(Target::Claim(draft.name.clone()), now + NOMINATION);
+            memory.promised.extend(draft.pods.iter().map(|pod| (pod.clone(), draft.name.clone())));
+            plan.push(Command::CreateClaim(Box::new(draft)), reason);
+        }
+    }
+    plan
+}
+
+/// A NodeClaim is being created, and not yet to be seen: its pods would be paid for twice.
+pub(crate) fn creating(snapshot: &Snapshot) -> bool {
+    let unseen = |key: &CommandKey| matches!(key, CommandKey::Claim(name) if snapshot.claims().get(name).is_none());
+    snapshot.in_progress.iter().any(unseen)
+}
+
+/// Pods that wait for a node, and pods of nodes that are being removed, which soon will.
+pub(crate) fn waiting(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
+    let leaving = snapshot
+        .claims()
+        .values()
+        .filter(|c| c.deleting_at.is_some())
+        .filter_map(|c| snapshot.usage(c.status.node_name.as_ref()?))
+        .flat_map(|usage| usage.pods.iter().filter_map(|key| snapshot.pods().get(key)))
+        .filter(|pod| {
+            !pod.opaque && pod.is_reschedulable() && pod.owner == crate::model::cluster::pod::PodOwner::Controller
+        });
+    snapshot.pending_pods().chain(leaving).cloned().collect()
+}
+
+impl ProvisionMemory {
+    /// When the batch window closes; `None` when every pod has been considered.
+    fn batch(&mut self, pods: &[Arc<Pod>], settings: &Settings, now: Timestamp) -> Option<Timestamp> {
+        let present: BTreeSet<&Uid> = pods.iter().map(|p| &p.uid).collect();
+        self.considered.retain(|uid| present.contains(uid));
+        let fresh: Vec<&Arc<Pod>> = pods.iter().filter(|p| !self.considered.contains(&p.uid)).collect();
+        if fresh.is_empty() {
+            self.window = None;
+            return None;
+        }
+        let window = self.window.get_or_insert(Window { opened: now, newest: now });
+        let newest = fresh.iter().map(|p| p.created_at).max().unwrap_or(now).min(now);
+        window.newest = window.newest.max(newest);
+        Some((window.newest + settings.batch_idle).min(window.opened + settings.batch_max))
+    }
+
+    /// The NodeClaims in flight that pods were planned for.
+    pub(crate) fn promised(&self) -> &BTreeMap<ObjectKey, ClaimName> {
+        &self.promised
+    }
+
+    /// True when waiting pods were placed lately on a claim or on its node.
+    pub(crate) fn wants(&self, claim: &ClaimName, node: Option<&NodeName>) -> bool {
+        let node = node.map(|node| Target::Node(node.clone()));
+        let mut targets = node.into_iter().chain([Target::Claim(claim.clone())]);
+        targets.any(|target| self.nominated.contains_key(&target))
+    }
+
+    /// When pods without a place are tried again; `None` while nothing that matters has changed.
+    fn retry(&self, snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
+        let Some((seen, at)) = self.last else { return Some(now) };
+        let changed = seen != Generations::of(snapshot, &self.unavailable);
+        if changed || self.counts_are_newer(snapshot, at) {
+            return Some(at + RETRY);
+        }
+        // Once a pass has seen them as old as that, nothing new comes of it.
+        let too_old = self.counts_say_nothing_from(snapshot).filter(|due| *due > at);
+        [self.unavailable.next_expiry(), too_old].into_iter().flatten().min()
+    }
+
+    /// True when Azure has counted again since a pass that found pods without a place by its counts: the same numbers may
+    /// have what was counted beside them then.
+    fn counts_are_newer(&self, snapshot: &Snapshot, than: Timestamp) -> bool {
+        self.lacks_what_is_counted && counted_at(snapshot).is_some_and(|at| at > than)
+    }
+
+    /// When Azure's counts are so old that they keep nobody away.
+    fn counts_say_nothing_from(&self, snapshot: &Snapshot) -> Option<Timestamp> {
+        let old = counted_at(snapshot).filter(|_| self.lacks_what_is_counted)?;
+        old.checked_add(STALE_AFTER + SignedDuration::from_secs(1)).ok()
+    }
+
+    fn remember(&mut self, snapshot: &Snapshot, outcome: &Outcome, pods: &[Arc<Pod>], now: Timestamp) {
+        self.window = None;
+        let waiting: BTreeSet<&ObjectKey> = pods.iter().map(|p| &p.key).collect();
+        self.promised.retain(|pod, claim| snapshot.claims().get(claim).is_some() && waiting.contains(pod));
+        self.considered = pods.iter().map(|p| p.uid.clone()).collect();
+        self.last = Some((Generations::of(snapshot, &self.unavailable), now));
+        self.buffers = cushions(snapshot, outcome);
+        let mut why = outcome.unplaced.iter().flat_map(|group| &group.why);
+        self.lacks_what_is_counted = why.any(|(_, why)| is_counted(why));
+        self.unplaced = outcome.unplaced.clone();
+        self.unplaced.iter_mut().for_each(|group| group.pods.retain(|pod| !pod.is_chunk()));
+        self.unplaced.retain(|group| !group.pods.is_empty());
+        // A chunk is nobody's claim to a node: how long it is wanted is asked when it is to go.
+        let chunks: BTreeSet<&ObjectKey> = pods.iter().filter(|pod| pod.is_chunk()).map(|pod| &pod.key).collect();
+        let placed = outcome.placements.iter().filter(|placement| !chunks.contains(&placement.pod));
+        for target in placed.map(|placement| &placement.target).filter(|t| !matches!(t, Target::New(_))) {
+            let until = self.nominated.entry(target.clone()).or_insert(now);
+            *until = (*until).max(now + NOMINATION);
+        }
+    }
+}
+
+/// True for a reason that other counts of Azure may do away with.
+fn is_counted(why: &WhyNot) -> bool {
+    // That a class names no group, or one without such sizes, is no matter of counts.
+    let unknown = matches!(why, WhyNot::NoReservation(NoReservation::Unknown(_)));
+    unknown || matches!(why, WhyNot::Quota(_) | WhyNot::Subnet(_) | WhyNot::Reservation(_))
+}
+
+/// When Azure last counted what it has sold: cores, addresses or what is reserved.
+fn counted_at(snapshot: &Snapshot) -> Option<Timestamp> {
+    let quota = snapshot.quota.as_ref().map(|quota| quota.as_of);
+    let subnets = snapshot.surroundings.subnets.as_ref().map(|fact| fact.as_of);
+    let reservations = snapshot.surroundings.reservations.as_ref().map(|fact| fact.as_of);
+    quota.into_iter().chain(subnets).chain(reservations).max()
+}
+
+fn reason_for(node: &NewNode) -> String {
+    let chunks = node.pods.iter().filter(|pod| pod.is_chunk()).count();
+    let told = |count: usize, what: &str, of: &str| {
+        let s = if count == 1 { "" } else { "s" };
+        (count > 0).then(|| format!("{count} {what}{s}{of}"))
+    };
+    let parts = [told(node.pods.len() - chunks, "waiting pod", ""), told(chunks, "chunk", " of CapacityBuffers")];
+    let why = parts.into_iter().flatten().collect::<Vec<_>>().join(" and ");
+    match node.offerings.first() {
+        Some(best) => format!("{why}; cheapest of {} offerings is {}", node.offerings.len(), best.key),
+        None => why,
+    }
+}
+
+pub(crate) fn draft(snapshot: &Snapshot, node: NewNode, seed: u64, now: Timestamp, index: usize) -> Option<ClaimDraft> {
+    let pool = snapshot.pools().get(&node.pool)?;
+    let keys: Vec<_> = node.offerings.iter().map(|o| o.key.clone()).collect();
+    let spec = ClaimSpec {
+        pool: Some(node.pool.clone()),
+        class: node.class,
+        requirements: claim_requirements(pool, &keys),
+        requests: node.requests,
+        labels: node.labels,
+        taints: pool.taints.clone(),
+        startup_taints: pool.startup_taints.clone(),
+        expire_after: pool.expire_after,
+        termination_grace_period: pool.termination_grace_period,
+        planned: node.offerings,
+    };
+    let name = claim_name(&node.pool, seed, now, index)?;
+    Some(ClaimDraft {
+        name,
+        spec,
+        pods: node.pods.iter().filter(|pod| !pod.is_chunk()).map(|pod| pod.key.clone()).collect(),
+    })
+}
+
+/// `<pool>-<5 letters>`, as Kubernetes' `generateName` makes them, from the seed and the instant. Two passes at
+/// different instants give different names; should a name be taken all the same, its creation is refused, and the next
+/// pass, later, makes another.
+pub(crate) fn claim_name(pool: &NodePoolName, seed: u64, now: Timestamp, index: usize) -> Option<ClaimName> {
+    const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+    let nanos = now.as_nanosecond();
+    let mut mix = seed ^ (nanos as u64).rotate_left(17) ^ (index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    for byte in pool.as_str().bytes() {
+        mix = (mix ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
+    }
+    let mut suffix = String::with_capacity(5);
+    for _ in 0..5 {
+        mix = (mix ^ (mix >> 31)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        suffix.push(char::from(LETTERS[(mix >> 40) as usize % LETTERS.len()]));
+    }
+    ClaimName::new(format!("{pool}-{suffix}")).ok()
+}
+
+pub mod capacity_buffers;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! Provisioning: when are pods placed, and how often are they paid for?
+
+use super::*;
+use crate::fixtures::{at, cluster, full_subnet, pod, pool, settings, shape};
+use crate::model::cluster::pod::PodShape;
+use crate::model::settings::Pause;
+use crate::plan::Planned;
+
+fn put(snapshot: &mut Snapshot, name: &str, shape: PodShape, seconds: i64) {
+    let mut pod = pod(name, &Arc::new(shape));
+    pod.created_at = at(seconds);
+    snapshot.put_pod(pod);
+}
+
+fn run(snapshot: &Snapshot, memory: &mut ProvisionMemory, millis: i64) -> Plan {
+    provision(snapshot, memory, &settings(), at(0) + SignedDuration::from_millis(millis), 7)
+}
+
+fn drafts(plan: Plan) -> Vec<ClaimDraft> {
+    let draft = |c: Planned| match c.command {
+        Command::CreateClaim(draft) => *draft,
+        other => panic!("unexpected {other:?}"),
+    };
+    plan.commands.into_iter().map(draft).collect()
+}
+
+#[test]
+fn pods_are_placed_once_no_new_one_has_come_for_a_second_and_after_ten_at_the_latest() {
+    let mut snapshot = cluster([pool("general")]);
+    let mut memory = ProvisionMemory::default();
+    for second in 0..10 {
+        put(&mut snapshot, &format!("p{second}"), shape("a", 100, 1), second);
+        assert!(run(&snapshot, &mut memory, second * 1000 + 500).commands.is_empty(), "second {second}");
+    }
+    assert_eq!(drafts(run(&snapshot, &mut memory, 10_500)).len(), 1, "all of them share a node after ten seconds");
+    let mut snapshot = cluster([pool("general")]);
+    let mut memory = ProvisionMemory::default();
+    put(&mut snapshot, "p", shape("a", 100, 1), 0);
+    assert_eq!(run(&snapshot, &mut memory, 0).next, Some(at(1)));
+    assert_eq!(drafts(run(&snapshot, &mut memory, 1000)).len(), 1);
+}
+
+#[test]
+fn a_window_that_closes_without_pods_is_forgotten() {
+    let mut snapshot = cluster([pool("general")]);
+    let mut memory = ProvisionMemory::default();
+    put(&mut snapshot, "hopeless", shape("a", 900_000, 1), 0);
+    let _ = run(&snapshot, &mut memory, 0);
+    let _ = run(&snapshot, &mut memory, 1000);
+    put(&mut snapshot, "gone", shape("a", 100, 1), 2);
+    let _ = run(&snapshot, &mut memory, 2000);
+    snapshot.take_pod(&pod("gone", &Arc::new(shape("a", 100, 1))).key);
+    let _ = run(&snapshot, &mut memory, 2500);
+    put(&mut snapshot, "new", shape("a", 100, 1), 60);
+    assert!(run(&snapshot, &mut memory, 60_000).commands.is_empty(), "its own second begins now");
+    assert_eq!(drafts(run(&snapshot, &mut memory, 61_000)).len(), 1);
+}
+
+/// The claim that a draft becomes.
+fn created(draft: &ClaimDraft) -> crate::model::cluster::claim::Claim {
+    crate::model::cluster::claim::Claim {
+        name: draft.name.clone(),
+        spec: draft.spec.clone(),
+        ..crate::fixtures::claim("x", &pool("general"), Vec::new())
+    }
+}
+
+#[test]
+fn pods_that_fit_a_claim_in_flight_get_no_second_one() {
+    let mut snapshot = cluster([pool("general")]);
+    let mut memory = ProvisionMemory::default();
+    put(&mut snapshot, "p", shape("a", 100, 1), 0);
+    let _ = run(&snapshot, &mut memory, 0);
+    let plan = drafts(run(&snapshot, &mut memory, 1000));
+    snapshot.put_claim(created(&plan[0]));
+    for millis in (2000..60_000).step_by(500) {
+        assert!(run(&snapshot, &mut memory, millis).commands.is_empty(), "{millis} ms");
+    }
+    let mut after_a_crash = ProvisionMemory::default();
+    assert!([0, 1000].iter().all(|m| run(&snapshot, &mut after_a_crash, 60_000 + m).commands.is_empty()));
+}
+
+#[test]
+fn a_claim_whose_creation_is_under_way_is_waited_for() {
+    let mut snapshot = cluster([pool("general")]);
+    let mut memory = ProvisionMemory::default();
+    put(&mut snapshot, "p", shape("a", 100, 1), 0);
+    let _ = run(&snapshot, &mut memory, 0);
+    let first = drafts(run(&snapshot, &mut memory, 1000));
+    snapshot.in_progress.insert(CommandKey::Claim(first[0].name.clone()));
+    put(&mut snapshot, "q", shape("a", 100, 1), 1);
+    let _ = run(&snapshot, &mut memory, 1100);
+    let plan = run(&snapshot, &mut memory, 2200);
+    assert!(plan.commands.is_empty() && plan.next.is_some(), "p would be paid for twice: {plan:?}");
+    snapshot.in_progress.clear();
+    snapshot.put_claim(created(&first[0]));
+    assert!(run(&snapshot, &mut memory, 4000).commands.is_empty(), "both fit the first claim");
+}
+
+#[test]
+fn pods_without_a_place_are_tried_again_when_their_class_appears() {
+    let mut snapshot = cluster([pool("general")]);
+    let types = std::mem::take(&mut snapshot.instance_types);
+    let mut memory = ProvisionMemory::default();
+    put(&mut snapshot, "p", shape("a", 100, 1), 0);
+    let _ = run(&snapshot, &mut memory, 0);
+    assert!(run(&snapshot, &mut memory, 1000).commands.is_empty() && !memory.unplaced.is_empty());
+    snapshot.instance_types = types;
+    snapshot.put_class(crate::fixtures::class().name, crate::fixtures::class());
+    assert_eq!(drafts(run(&snapshot, &mut memory, 11_000)).len(), 1);
+}
+
+#[test]
+fn nothing_is_launched_in_companion_mode_or_while_paused() {
+    let mut snapshot = cluster([pool("general")]);
+    put(&mut snapshot, "p", shape("a", 100, 1), 0);
+    let mut memory = ProvisionMemory::default();
+    let companion = Settings { mode: Mode::Companion, ..settings() };
+    assert!([0, 1, 2].iter().all(|s| provision(&snapshot, &mut memory, &companion, at(*s), 7) == Plan::default()));
+    snapshot.pause = Pause::of([Switch::Launch]);
+    assert!([0, 1, 2].iter().all(|s| provision(&snapshot, &mut memory, &settings(), at(*s), 7).commands.is_empty()));
+}
+
+#[test]
+fn the_claims_of_a_pass_have_names_of_their_own() {
+    let pool = NodePoolName::new("general").unwrap();
+    let names: BTreeSet<ClaimName> = (0..200).map(|i| claim_name(&pool, 7, at(0), i).unwrap()).collect();
+    let later: BTreeSet<ClaimName> = (0..200).map(|i| claim_name(&pool, 7, at(1), i).unwrap()).collect();
+    assert_eq!((names.len(), names.intersection(&later).count()), (200, 0));
+}
+
+#[test]
+fn equal_arguments_give_equal_plans_and_memories() {
+    use crate::engine::decide::{Memory, decide};
+    let mut snapshot = cluster([pool("general")]);
+    for i in 0..20 {
+        put(&mut snapshot, &format!("p{i}"), shape("a", 700, 2), 0);
+    }
+    let (mut one, mut other) = (Memory::default(), Memory::default());
+    for second in 0..40 {
+        let first = decide(&snapshot, &mut one, &settings(), at(second), 7);
+        assert_eq!(first, decide(&snapshot.clone(), &mut other, &settings(), at(second), 7));
+        assert_eq!(
+            (&one.provision, &one.lifecycle, &one.disruption),
+            (&other.provision, &other.lifecycle, &other.disruption)
+        );
+        for planned in first.commands {
+            if let Command::CreateClaim(draft) = planned.command {
+                snapshot.put_claim(created(&draft));
+            }
+        }
+    }
+    assert!(!snapshot.claims().is_empty());
+}
+
+#[test]
+fn a_pod_keeps_the_claim_that_was_made_for_it() {
+    let bought = |name: &str, weight: i32, capacity_type: &str| {
+        let mut pool = pool(name);
+        pool.weight = weight;
+        pool.requirements
+            .add(crate::model::labels::CAPACITY_TYPE, crate::model::requirements::Requirement::any_of([capacity_type]));
+        pool
+    };
+    let mut snapshot = cluster([bought("a-on-demand", 1, "on-demand"), bought("b-spot", 9, "spot")]);
+    let mut memory = ProvisionMemory::default();
+    for i in 0..2 {
+        // The easy ones are larger and so placed first, and the first claim by name suits them too.
+        put(&mut snapshot, &format!("easy-{i}"), shape("easy", 1500, 1), 0);
+        let mut picky = shape("picky", 1000, 1);
+        picky.selector = crate::fixtures::only(&[(crate::model::labels::CAPACITY_TYPE, &["on-demand"])]);
+        put(&mut snapshot, &format!("picky-{i}"), picky, 0);
+    }
+    let _ = run(&snapshot, &mut memory, 0);
+    for draft in drafts(run(&snapshot, &mut memory, 1000)) {
+        snapshot.put_claim(created(&draft));
+    }
+    let mut forgetful = memory.clone();
+    forgetful.promised.clear();
+    assert!(drafts(run(&snapshot, &mut memory, 20_000)).is_empty());
+    assert!(!drafts(run(&snapshot, &mut forgetful, 20_000)).is_empty(), "the test would show nothing otherwise");
+}
+
+#[test]
+fn counts_that_have_grown_too_old_are_news_once() {
+    let mut snapshot = cluster([crate::fixtures::pool_of("paid", &["reserved"])]);
+    crate::fixtures::reserve(&mut snapshot, at(0), &[("Standard_D2s_v5", 1, 1, 1)]);
+    let mut memory = ProvisionMemory::default();
+    put(&mut snapshot, "p", shape("a", 100, 1), 0);
+    let _ = run(&snapshot, &mut memory, 0);
+    let _ = run(&snapshot, &mut memory, 1_000);
+    let looked_at = |memory: &ProvisionMemory| memory.last.map(|(_, at)| at);
+    assert_eq!(looked_at(&memory), Some(at(1)));
+    let old = STALE_AFTER + SignedDuration::from_secs(1);
+    assert_eq!(run(&snapshot, &mut memory, 60_000).next, Some(at(0) + old));
+    let _ = run(&snapshot, &mut memory, old.as_millis() as i64);
+    assert_eq!(looked_at(&memory), Some(at(0) + old), "nothing is known any more, and that is no reason to buy");
+    assert_eq!(run(&snapshot, &mut memory, old.as_millis() as i64 + 60_000).next, None);
+    assert_eq!(looked_at(&memory), Some(at(0) + old));
+}
+
+#[test]
+fn pods_that_lack_an_address_are_looked_at_again_when_azure_has_counted_again() {
+    let mut snapshot = cluster([pool("general")]);
+    let mut memory = ProvisionMemory::default();
+    snapshot.learn_surroundings(full_subnet(at(0)));
+    put(&mut snapshot, "p", shape("a", 100, 1), 0);
+    let _ = run(&snapshot, &mut memory, 0);
+    assert!(run(&snapshot, &mut memory, 1_000).commands.is_empty() && memory.unplaced.len() == 1);
+    // Nothing has changed: it is looked at when the count is too old to keep it away.
+    let old = STALE_AFTER + SignedDuration::from_secs(1);
+    assert_eq!(run(&snapshot, &mut memory, 60_000).next, Some(at(0) + old));
+    // The same numbers, but of later: what was counted beside them may be in them now.
+    snapshot.learn_surroundings(full_subnet(at(180)));
+    assert_eq!(run(&snapshot, &mut memory, 181_000).next, Some(at(191)), "it is looked at, in vain");
+    assert_eq!(memory.last.map(|(_, at)| at), Some(at(181)));
+    // Numbers of nobody knows when keep nobody away.
+    assert_eq!(drafts(run(&snapshot, &mut memory, 181_000 + old.as_millis() as i64)).len(), 1);
+}

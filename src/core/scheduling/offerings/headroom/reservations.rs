@@ -1,0 +1,121 @@
+//! Counts the VMs that capacity reservations leave, with the launches that Azure's numbers do not have yet.
+//!
+//! Reserved VMs are paid for whether or not they are used. Azure takes a VM beyond them too, at the full price and
+//! without any promise: no node is planned there that would be one of those.
+
+use super::is_in_flight;
+use crate::catalog::live::{ReservationRoom, STALE_AFTER};
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::offering::CapacityType;
+use crate::model::names::{ArmId, NodeClassName, VmSize, Zone};
+use crate::snapshot::Snapshot;
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Which reservation is used up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReservationShort {
+    /// The reservation, with Azure's numbers.
+    pub room: ReservationRoom,
+    /// Nodes that are under way and not in Azure's numbers.
+    pub in_flight: u64,
+}
+
+impl fmt::Display for ReservationShort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { room: ReservationRoom { group, size, zone, capacity, used }, in_flight } = self;
+        let place = if zone.is_regional() { String::new() } else { format!(" in {zone}") };
+        let name = group.name();
+        write!(f, "reservation of {size}{place} in group {name}: {used} of {capacity} VMs used, {in_flight} in flight")
+    }
+}
+
+/// What is left of reservations. Without numbers, or with stale ones, nothing is: what is not known to be reserved is
+/// bought as everything else is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ReservationHeadroom {
+    /// Each reservation with the nodes that are under way beside Azure's numbers.
+    rooms: Vec<(ReservationRoom, u64)>,
+    /// The group of each class that names one.
+    groups: Arc<BTreeMap<NodeClassName, ArmId>>,
+}
+
+impl ReservationHeadroom {
+    /// What Azure's numbers leave beside the NodeClaims of a Snapshot that are under way.
+    #[must_use]
+    pub fn of(snapshot: &Snapshot, now: Timestamp) -> Self {
+        let classes = snapshot.classes().values();
+        let groups = classes.filter_map(|class| Some((class.name.clone(), class.reservations.clone()?)));
+        let groups: Arc<BTreeMap<NodeClassName, ArmId>> = Arc::new(groups.collect());
+        let known = snapshot.surroundings.reservations.as_ref();
+        let Some(known) = known.filter(|fact| now.duration_since(fact.as_of) <= STALE_AFTER) else {
+            return Self { rooms: Vec::new(), groups };
+        };
+        let rooms = known.value.iter().map(|room| (room.clone(), 0)).collect();
+        let mut all = Self { rooms, groups };
+        let in_flight = snapshot.claims().values().filter(|claim| is_in_flight(claim, known.as_of));
+        in_flight.filter_map(|claim| all.asked_by(claim)).collect::<Vec<_>>().into_iter().for_each(|at| all.take(at));
+        all
+    }
+
+    /// The reservation that a claim takes a VM of, or will try to.
+    fn asked_by(&self, claim: &Claim) -> Option<usize> {
+        let trying = claim.intent.as_ref().map(|intent| &intent.offering);
+        let key = &trying.or_else(|| claim.spec.planned.first())?.key;
+        let group = claim.intent.as_ref().and_then(|intent| intent.reservation.as_ref());
+        let group =
+            group.or_else(|| self.group(&claim.spec.class)).filter(|_| key.capacity_type == CapacityType::Reserved);
+        self.place_in(group?, &key.size, &key.zone)
+    }
+
+    /// The group that a class names.
+    #[must_use]
+    pub fn group(&self, class: &NodeClassName) -> Option<&ArmId> {
+        self.groups.get(class)
+    }
+
+    /// True when numbers of a group are known that are not too old.
+    #[must_use]
+    pub fn knows(&self, group: &ArmId) -> bool {
+        self.rooms.iter().any(|(room, _)| room.group == *group)
+    }
+
+    /// The reservation of a size in a zone for nodes of a class. It is looked up once; then its place serves.
+    #[must_use]
+    pub fn place(&self, class: &NodeClassName, size: &VmSize, zone: &Zone) -> Option<usize> {
+        self.place_in(self.group(class)?, size, zone)
+    }
+
+    fn place_in(&self, group: &ArmId, size: &VmSize, zone: &Zone) -> Option<usize> {
+        self.rooms.iter().position(|(room, _)| room.group == *group && room.size == *size && room.zone == *zone)
+    }
+
+    /// True when one more node may take a VM of a reservation.
+    #[must_use]
+    pub fn allows(&self, place: usize) -> bool {
+        self.rooms.get(place).is_some_and(|(room, in_flight)| *in_flight < room.free())
+    }
+
+    /// The reservation of which nothing is left; `None` where something is.
+    #[must_use]
+    pub fn short(&self, place: usize) -> Option<ReservationShort> {
+        let (room, in_flight) = self.rooms.get(place)?;
+        (!self.allows(place)).then(|| ReservationShort { room: room.clone(), in_flight: *in_flight })
+    }
+
+    /// Counts one more node.
+    pub fn take(&mut self, place: usize) {
+        if let Some((_, in_flight)) = self.rooms.get_mut(place) {
+            *in_flight = in_flight.saturating_add(1);
+        }
+    }
+
+    /// Counts one less that has been counted.
+    pub fn give_back(&mut self, place: usize) {
+        if let Some((_, in_flight)) = self.rooms.get_mut(place) {
+            *in_flight = in_flight.saturating_sub(1);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Counts the IP addresses that subnets leave, with the launches that Azure's numbers do not have yet.
+
+use super::is_in_flight;
+use crate::catalog::live::{STALE_AFTER, SubnetRoom, Surroundings};
+use crate::model::names::NodeClassName;
+use crate::snapshot::Snapshot;
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Which subnet has no address left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubnetShort {
+    /// The subnet, with Azure's numbers.
+    pub room: SubnetRoom,
+    /// Addresses of nodes that are under way and not in Azure's numbers.
+    pub in_flight: u64,
+}
+
+impl fmt::Display for SubnetShort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { room: SubnetRoom { id, used, usable, .. }, in_flight } = self;
+        write!(f, "subnet {}: {used} of {usable} addresses used, {in_flight} in flight, 1 needed", id.name())
+    }
+}
+
+/// Addresses that subnets leave. Without numbers, or with stale ones, nothing is limited.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SubnetHeadroom {
+    /// Each subnet with the addresses that are under way beside Azure's numbers.
+    subnets: Vec<(SubnetRoom, u64)>,
+    /// The subnet of each class of which the room is known.
+    by_class: Arc<BTreeMap<NodeClassName, usize>>,
+}
+
+impl SubnetHeadroom {
+    /// What Azure's numbers leave beside the NodeClaims of a Snapshot that are under way.
+    #[must_use]
+    pub fn of(snapshot: &Snapshot, now: Timestamp) -> Self {
+        let Surroundings { subnets, .. } = &*snapshot.surroundings;
+        let Some(subnets) = subnets.as_ref().filter(|fact| now.duration_since(fact.as_of) <= STALE_AFTER) else {
+            return Self::default();
+        };
+        let rooms = &subnets.value;
+        let place = |subnet: Option<&str>| match subnet {
+            Some(named) => rooms.iter().position(|room| room.id.as_str().eq_ignore_ascii_case(named)),
+            None => rooms.iter().position(|room| room.is_default),
+        };
+        let classes = snapshot.classes().values();
+        let by_class = classes.filter_map(|class| Some((class.name.clone(), place(class.subnet.as_deref())?)));
+        let by_class = Arc::new(by_class.collect());
+        let mut addresses = Self { subnets: rooms.iter().map(|room| (room.clone(), 0)).collect(), by_class };
+        let in_flight = snapshot.claims().values().filter(|claim| is_in_flight(claim, subnets.as_of));
+        in_flight.for_each(|claim| addresses.take(&claim.spec.class));
+        addresses
+    }
+
+    /// The subnet that has no address for one more node of a class; `None` where it has.
+    #[must_use]
+    pub fn short(&self, class: &NodeClassName) -> Option<SubnetShort> {
+        let (room, in_flight) = self.of_class(class)?;
+        (*in_flight >= room.free()).then(|| SubnetShort { room: room.clone(), in_flight: *in_flight })
+    }
+
+    /// True when there is an address for one more node of a class.
+    #[must_use]
+    pub fn allows(&self, class: &NodeClassName) -> bool {
+        self.of_class(class).is_none_or(|(room, in_flight)| *in_flight < room.free())
+    }
+
+    fn of_class(&self, class: &NodeClassName) -> Option<&(SubnetRoom, u64)> {
+        self.subnets.get(*self.by_class.get(class)?)
+    }
+
+    /// Counts one more node of a class.
+    pub fn take(&mut self, class: &NodeClassName) {
+        self.change(class, |in_flight| in_flight.saturating_add(1));
+    }
+
+    /// Counts one less that has been counted.
+    pub fn give_back(&mut self, class: &NodeClassName) {
+        self.change(class, |in_flight| in_flight.saturating_sub(1));
+    }
+
+    fn change(&mut self, class: &NodeClassName, by: impl Fn(u64) -> u64) {
+        let place = self.by_class.get(class);
+        if let Some((_, in_flight)) = place.and_then(|place| self.subnets.get_mut(*place)) {
+            *in_flight = by(*in_flight);
+        }
+    }
+}

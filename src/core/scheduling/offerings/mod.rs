@@ -1,0 +1,3 @@
+//! The offerings that new nodes can be launched as.
+
+pub mod headroom;

@@ -1,0 +1,38 @@
+//! What a command is about: one command for each key runs at a time.
+
+use crate::model::names::{ArmId, ClaimName, NodeName, ObjectKey, ObjectName};
+use std::fmt;
+
+/// Identity of a command for the executor: one at a time per key.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CommandKey {
+    /// About a NodeClaim.
+    Claim(ClaimName),
+    /// About a Node.
+    Node(NodeName),
+    /// About a pod.
+    Pod(ObjectKey),
+    /// Taking an inventory.
+    Inventory,
+    /// Writing records.
+    Records,
+    /// About a cloud resource.
+    Resource(ArmId),
+    /// About an OrphanSweep.
+    Sweep(ObjectName),
+}
+
+/// What the command is about, by name.
+impl fmt::Display for CommandKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Claim(name) => f.pad(name.as_str()),
+            Self::Node(name) => f.pad(name.as_str()),
+            Self::Pod(key) => key.fmt(f),
+            Self::Inventory => f.pad("inventory"),
+            Self::Records => f.pad("records"),
+            Self::Resource(id) => f.pad(id.name()),
+            Self::Sweep(name) => f.pad(name.as_str()),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Deltas: what has changed in the API server since the last look?
+
+use super::Snapshot;
+use crate::catalog::overlay::Overlay;
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::node::Node;
+use crate::model::cluster::pod::{Labels, Pod};
+use crate::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
+use crate::model::cluster::volume::{AttachLimits, StorageClass, Volume, VolumeClaim};
+use crate::model::names::{ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName};
+use crate::model::orphans::record::Records;
+use crate::model::orphans::sweep::Sweep;
+use crate::model::settings::Pause;
+use crate::snapshot::spread_defaults::SchedulerProfiles;
+use std::sync::Arc;
+
+/// One change of one object: its new state, or that it is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delta {
+    /// A pod is new or has changed.
+    Pod(Arc<Pod>),
+    /// A pod is gone.
+    PodGone(ObjectKey),
+    /// A node is new or has changed.
+    Node(Arc<Node>),
+    /// A node is gone.
+    NodeGone(NodeName),
+    /// A NodeClaim is new or has changed.
+    Claim(Arc<Claim>),
+    /// A NodeClaim is gone.
+    ClaimGone(ClaimName),
+    /// A NodePool is new or has changed.
+    Pool(Arc<NodePool>),
+    /// A NodePool is gone.
+    PoolGone(NodePoolName),
+    /// An AKSNodeClass is new or has changed.
+    Class(Arc<NodeClass>),
+    /// An AKSNodeClass is gone.
+    ClassGone(NodeClassName),
+    /// A DaemonSet is new or has changed.
+    DaemonSet(ObjectKey, Arc<DaemonSet>),
+    /// A DaemonSet is gone.
+    DaemonSetGone(ObjectKey),
+    /// An OrphanSweep is new or has changed.
+    Sweep(Arc<Sweep>),
+    /// An OrphanSweep is gone.
+    SweepGone(ObjectName),
+    /// A PersistentVolume is new or has changed.
+    Volume(Arc<Volume>),
+    /// A PersistentVolume is gone.
+    VolumeGone(ObjectName),
+    /// A PersistentVolumeClaim is new or has changed.
+    VolumeClaim(Arc<VolumeClaim>),
+    /// A PersistentVolumeClaim is gone.
+    VolumeClaimGone(ObjectKey),
+    /// A StorageClass is new or has changed.
+    StorageClass(Arc<StorageClass>),
+    /// A StorageClass is gone.
+    StorageClassGone(ObjectName),
+    /// How many volumes a node takes is known, or has changed.
+    AttachLimits(Arc<AttachLimits>),
+    /// How many volumes a node takes is not known any more.
+    AttachLimitsGone(NodeName),
+    /// A Namespace is new, or its labels have changed.
+    Namespace(Namespace, Arc<Labels>),
+    /// A Namespace is gone.
+    NamespaceGone(Namespace),
+    /// A Service is new, or its selector has changed.
+    Service(ObjectKey, Arc<Labels>),
+    /// A Service is gone.
+    ServiceGone(ObjectKey),
+    /// A SchedulerConfiguration is new or has changed.
+    Scheduler(ObjectName, Arc<SchedulerProfiles>),
+    /// A SchedulerConfiguration is gone.
+    SchedulerGone(ObjectName),
+    /// A NodeOverlay is new or has changed.
+    Overlay(Arc<Overlay>),
+    /// A NodeOverlay is gone.
+    OverlayGone(ObjectName),
+    /// The durable records have changed.
+    Records(Arc<Records>),
+    /// The pause switch has changed.
+    Pause(Pause),
+}
+
+/// Brings a Snapshot up to date with a change.
+pub fn apply(delta: &Delta, to: &mut Snapshot) {
+    match delta {
+        Delta::Pod(pod) => to.put_pod(Arc::clone(pod)),
+        Delta::PodGone(key) => to.take_pod(key),
+        Delta::Node(node) => to.put_node(Arc::clone(node)),
+        Delta::NodeGone(name) => to.take_node(name),
+        Delta::Claim(claim) => to.put_claim(Arc::clone(claim)),
+        Delta::ClaimGone(name) => to.take_claim(name),
+        Delta::Pool(pool) => to.put_pool(pool.name.clone(), Arc::clone(pool)),
+        Delta::PoolGone(name) => to.take_pool(name),
+        Delta::Class(class) => to.put_class(class.name.clone(), Arc::clone(class)),
+        Delta::ClassGone(name) => to.take_class(name),
+        Delta::DaemonSet(key, set) => to.put_daemon_set(key.clone(), Arc::clone(set)),
+        Delta::DaemonSetGone(key) => to.take_daemon_set(key),
+        Delta::Sweep(sweep) => to.put_sweep(sweep.name.clone(), Arc::clone(sweep)),
+        Delta::SweepGone(name) => to.take_sweep(name),
+        Delta::Volume(volume) => to.put_volume(volume.name.clone(), Arc::clone(volume)),
+        Delta::VolumeGone(name) => to.take_volume(name),
+        Delta::VolumeClaim(claim) => to.put_volume_claim(claim.key.clone(), Arc::clone(claim)),
+        Delta::VolumeClaimGone(key) => to.take_volume_claim(key),
+        Delta::StorageClass(class) => to.put_storage_class(class.name.clone(), Arc::clone(class)),
+        Delta::StorageClassGone(name) => to.take_storage_class(name),
+        Delta::AttachLimits(limits) => to.put_attach_limits(limits.node.clone(), Arc::clone(limits)),
+        Delta::AttachLimitsGone(node) => to.take_attach_limits(node),
+        Delta::Namespace(name, labels) => to.put_namespace(name.clone(), Arc::clone(labels)),
+        Delta::NamespaceGone(name) => to.take_namespace(name),
+        Delta::Service(key, selector) => to.put_service(key.clone(), Arc::clone(selector)),
+        Delta::ServiceGone(key) => to.take_service(key),
+        Delta::Scheduler(name, profiles) => to.put_scheduler(name.clone(), Arc::clone(profiles)),
+        Delta::SchedulerGone(name) => to.take_scheduler(name),
+        Delta::Overlay(overlay) => to.put_overlay(overlay.name.clone(), Arc::clone(overlay)),
+        Delta::OverlayGone(name) => to.take_overlay(name),
+        Delta::Records(records) => to.records = Arc::clone(records),
+        Delta::Pause(pause) => to.pause = pause.clone(),
+    }
+}

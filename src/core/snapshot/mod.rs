@@ -1,0 +1,358 @@
+//! The Snapshot: all that the deciders know at one instant, with the indexes that they look things up by.
+//!
+//! Cheap to clone: tables share their rows until one side changes. The indexes are kept with every change, so that a
+//! decision after one event does not read twenty thousand pods; [`Snapshot::reindexed`] builds them anew, and a test
+//! holds the two against each other.
+
+mod command_key;
+pub mod delta;
+mod index;
+mod pending;
+pub mod spread_defaults;
+#[cfg(test)]
+mod tests;
+pub mod volume_needs;
+
+pub use command_key::CommandKey;
+pub use index::{NodeUsage, PendingShapes};
+
+use self::index::{Index, forget_name, learn_name};
+use crate::catalog::InstanceTypes;
+use crate::catalog::live::{Fact, Quota, Surroundings};
+use crate::catalog::overlay::Overlay;
+use crate::model::azure::inventory::Inventory;
+use crate::model::cluster::buffer::Buffer;
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::node::Node;
+use crate::model::cluster::pod::{Labels, Pod};
+use crate::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
+use crate::model::cluster::volume::{AttachLimits, StorageClass, Volume, VolumeClaim};
+use crate::model::names::{
+    ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId,
+};
+use crate::model::orphans::record::Records;
+use crate::model::orphans::sweep::Sweep;
+use crate::model::settings::Pause;
+use crate::snapshot::spread_defaults::SchedulerProfiles;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Rows by key. Clones share the rows until one of them changes.
+#[derive(Debug, Clone)]
+pub struct Table<K, V> {
+    rows: Arc<BTreeMap<K, Arc<V>>>,
+    generation: u64,
+}
+
+impl<K, V> Default for Table<K, V> {
+    fn default() -> Self {
+        Self { rows: Arc::new(BTreeMap::new()), generation: 0 }
+    }
+}
+
+impl<K: Ord + Clone, V> Table<K, V> {
+    /// The row with this key.
+    #[must_use]
+    pub fn get(&self, key: &K) -> Option<&Arc<V>> {
+        self.rows.get(key)
+    }
+
+    /// All rows, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &Arc<V>)> {
+        self.rows.iter()
+    }
+
+    /// All rows, in the order of their keys.
+    pub fn values(&self) -> impl Iterator<Item = &Arc<V>> {
+        self.rows.values()
+    }
+
+    /// All rows from this key on, in the order of their keys.
+    pub fn since(&self, key: &K) -> impl Iterator<Item = (&K, &Arc<V>)> {
+        self.rows.range(key..)
+    }
+
+    /// How many rows there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// True when there are no rows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Grows with every change: an equal generation of the same table means equal rows.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    fn put(&mut self, key: K, row: Arc<V>) -> Option<Arc<V>> {
+        self.generation += 1;
+        Arc::make_mut(&mut self.rows).insert(key, row)
+    }
+
+    fn take(&mut self, key: &K) -> Option<Arc<V>> {
+        if !self.rows.contains_key(key) {
+            return None;
+        }
+        self.generation += 1;
+        Arc::make_mut(&mut self.rows).remove(key)
+    }
+}
+
+impl<V> Table<ObjectKey, V> {
+    /// The rows of a namespace, in the order of their names.
+    pub fn of_namespace(&self, namespace: &Namespace) -> impl Iterator<Item = &Arc<V>> {
+        // No name comes before it.
+        let first = ObjectName::new("0").ok().map(|name| ObjectKey { namespace: namespace.clone(), name });
+        let from = first.into_iter().flat_map(|first| self.rows.range(first..));
+        let namespace = namespace.clone();
+        from.take_while(move |(key, _)| key.namespace == namespace).map(|(_, row)| row)
+    }
+}
+
+/// All that the deciders know at one instant.
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    pods: Table<ObjectKey, Pod>,
+    nodes: Table<NodeName, Node>,
+    claims: Table<ClaimName, Claim>,
+    pools: Table<NodePoolName, NodePool>,
+    classes: Table<NodeClassName, NodeClass>,
+    daemon_sets: Table<ObjectKey, DaemonSet>,
+    sweeps: Table<ObjectName, Sweep>,
+    volumes: Table<ObjectName, Volume>,
+    volume_claims: Table<ObjectKey, VolumeClaim>,
+    storage_classes: Table<ObjectName, StorageClass>,
+    attach_limits: Table<NodeName, AttachLimits>,
+    namespaces: Table<Namespace, Labels>,
+    services: Table<ObjectKey, Labels>,
+    schedulers: Table<ObjectName, SchedulerProfiles>,
+    overlays: Table<ObjectName, Overlay>,
+    buffers: Table<ObjectKey, Buffer>,
+    /// Instance types by AKSNodeClass, computed where class or catalogue changes.
+    pub instance_types: BTreeMap<NodeClassName, InstanceTypes>,
+    /// The durable records of sweeps.
+    pub records: Arc<Records>,
+    /// The last whole inventory, if one has been taken since the start.
+    pub inventory: Option<Arc<Inventory>>,
+    /// Commands that the executor is busy with.
+    pub in_progress: BTreeSet<CommandKey>,
+    /// The pause switch.
+    pub pause: Pause,
+    /// Azure's quotas of cores; `None` where they are not known, and then they stop nobody.
+    pub quota: Option<Arc<Quota>>,
+    /// CapacityBuffers have not been read yet: which room is to be kept is not known.
+    pub buffers_unread: bool,
+    /// Room in subnets and reservations, and locks, as last known.
+    pub surroundings: Arc<Surroundings>,
+    /// Grows when quota, subnets, reservations or instance types change: what had no place before may have one now.
+    facts_generation: u64,
+    index: Index,
+}
+
+/// Read access to a table, and its upsert and removal, for kinds without an index.
+macro_rules! plain_table {
+    ($field:ident, $key:ty, $row:ty, $put:ident, $take:ident, $what:literal) => {
+        #[doc = concat!("All ", $what, ".")]
+        #[must_use]
+        pub fn $field(&self) -> &Table<$key, $row> {
+            &self.$field
+        }
+
+        #[doc = concat!("Adds or replaces one of the ", $what, ".")]
+        pub fn $put(&mut self, key: $key, row: impl Into<Arc<$row>>) {
+            self.$field.put(key, row.into());
+        }
+
+        #[doc = concat!("Removes one of the ", $what, ".")]
+        pub fn $take(&mut self, key: &$key) {
+            self.$field.take(key);
+        }
+    };
+}
+
+impl Snapshot {
+    plain_table!(pools, NodePoolName, NodePool, put_pool, take_pool, "NodePools");
+    plain_table!(classes, NodeClassName, NodeClass, put_class, take_class, "AKSNodeClasses");
+    plain_table!(buffers, ObjectKey, Buffer, put_buffer, take_buffer, "CapacityBuffers");
+    plain_table!(daemon_sets, ObjectKey, DaemonSet, put_daemon_set, take_daemon_set, "DaemonSets");
+    plain_table!(sweeps, ObjectName, Sweep, put_sweep, take_sweep, "OrphanSweeps");
+    plain_table!(volumes, ObjectName, Volume, put_volume, take_volume, "PersistentVolumes");
+    plain_table!(volume_claims, ObjectKey, VolumeClaim, put_volume_claim, take_volume_claim, "PersistentVolumeClaims");
+    plain_table!(storage_classes, ObjectName, StorageClass, put_storage_class, take_storage_class, "StorageClasses");
+    plain_table!(attach_limits, NodeName, AttachLimits, put_attach_limits, take_attach_limits, "CSINodes");
+    plain_table!(namespaces, Namespace, Labels, put_namespace, take_namespace, "Namespaces, by their labels");
+    plain_table!(services, ObjectKey, Labels, put_service, take_service, "Services, by their selectors");
+    plain_table!(schedulers, ObjectName, SchedulerProfiles, put_scheduler, take_scheduler, "SchedulerConfigurations");
+    plain_table!(overlays, ObjectName, Overlay, put_overlay, take_overlay, "NodeOverlays");
+
+    /// Grows with every change of what the needs of pods are read in: volumes and all about them, namespaces, and what
+    /// default spread constraints are made of.
+    #[must_use]
+    pub fn needs_generation(&self) -> u64 {
+        let volumes = self.volumes.generation + self.volume_claims.generation + self.storage_classes.generation;
+        let spread = self.services.generation + self.schedulers.generation;
+        volumes + spread + self.attach_limits.generation + self.namespaces.generation
+    }
+
+    /// All pods.
+    #[must_use]
+    pub fn pods(&self) -> &Table<ObjectKey, Pod> {
+        &self.pods
+    }
+
+    /// The pods of a namespace.
+    pub fn pods_of(&self, namespace: &Namespace) -> impl Iterator<Item = &Arc<Pod>> {
+        self.pods.of_namespace(namespace)
+    }
+
+    /// All nodes, those that nobody manages too.
+    #[must_use]
+    pub fn nodes(&self) -> &Table<NodeName, Node> {
+        &self.nodes
+    }
+
+    /// All NodeClaims.
+    #[must_use]
+    pub fn claims(&self) -> &Table<ClaimName, Claim> {
+        &self.claims
+    }
+
+    /// What the pods on a node use; `None` when it has none.
+    #[must_use]
+    pub fn usage(&self, node: &NodeName) -> Option<&NodeUsage> {
+        self.index.usage.get(node).map(Arc::as_ref)
+    }
+
+    /// The provisionable pods, by shape.
+    #[must_use]
+    pub fn pending(&self) -> &PendingShapes {
+        &self.index.pending
+    }
+
+    /// The node with this provider id; the first by name where several have it.
+    #[must_use]
+    pub fn node_of(&self, provider: &ProviderId) -> Option<&Arc<Node>> {
+        self.nodes.get(self.index.node_by_provider.get(provider)?.first()?)
+    }
+
+    /// The NodeClaim with this provider id; the first by name where several have it.
+    #[must_use]
+    pub fn claim_of(&self, provider: &ProviderId) -> Option<&Arc<Claim>> {
+        self.claims.get(self.index.claim_by_provider.get(provider)?.first()?)
+    }
+
+    /// Learns how many cores Azure sells now.
+    pub fn learn_quota(&mut self, quota: Option<Arc<Quota>>) {
+        let same = match (&self.quota, &quota) {
+            (Some(old), Some(new)) => old.same_numbers(new),
+            (old, new) => old.is_none() && new.is_none(),
+        };
+        self.facts_generation += u64::from(!same);
+        self.quota = quota;
+    }
+
+    /// Learns what is around the node resource group.
+    pub fn learn_surroundings(&mut self, surroundings: Arc<Surroundings>) {
+        fn same<T: PartialEq>(old: Option<&Fact<T>>, new: Option<&Fact<T>>) -> bool {
+            old.map(|fact| &fact.value) == new.map(|fact| &fact.value)
+        }
+        let (old, new) = (&self.surroundings, &surroundings);
+        let same = same(old.subnets.as_ref(), new.subnets.as_ref())
+            && same(old.reservations.as_ref(), new.reservations.as_ref());
+        self.facts_generation += u64::from(!same);
+        self.surroundings = surroundings;
+    }
+
+    /// Forgets the instance types of all classes, because the catalogue that they were made of has changed.
+    pub fn forget_types(&mut self) {
+        self.facts_generation += 1;
+        self.instance_types.clear();
+    }
+
+    /// Grows with every change of quota, room in subnets and reservations, catalogue or overlays.
+    #[must_use]
+    pub fn facts_generation(&self) -> u64 {
+        self.facts_generation + self.overlays.generation
+    }
+
+    /// Adds or replaces a pod.
+    pub fn put_pod(&mut self, pod: impl Into<Arc<Pod>>) {
+        let pod = pod.into();
+        if let Some(old) = self.pods.put(pod.key.clone(), Arc::clone(&pod)) {
+            self.index.forget_pod(&old);
+        }
+        self.index.learn_pod(&pod);
+    }
+
+    /// Removes a pod.
+    pub fn take_pod(&mut self, key: &ObjectKey) {
+        if let Some(old) = self.pods.take(key) {
+            self.index.forget_pod(&old);
+        }
+    }
+
+    /// Adds or replaces a node.
+    pub fn put_node(&mut self, node: impl Into<Arc<Node>>) {
+        let node = node.into();
+        let old = self.nodes.put(node.name.clone(), Arc::clone(&node));
+        if let Some(id) = old.and_then(|n| n.provider_id.clone()) {
+            forget_name(&mut self.index.node_by_provider, &id, &node.name);
+        }
+        if let Some(id) = &node.provider_id {
+            learn_name(&mut self.index.node_by_provider, id, &node.name);
+        }
+    }
+
+    /// Removes a node.
+    pub fn take_node(&mut self, name: &NodeName) {
+        if let Some(id) = self.nodes.take(name).and_then(|n| n.provider_id.clone()) {
+            forget_name(&mut self.index.node_by_provider, &id, name);
+        }
+    }
+
+    /// Adds or replaces a NodeClaim.
+    pub fn put_claim(&mut self, claim: impl Into<Arc<Claim>>) {
+        let claim = claim.into();
+        let old = self.claims.put(claim.name.clone(), Arc::clone(&claim));
+        if let Some(id) = old.and_then(|c| c.status.provider_id.clone()) {
+            forget_name(&mut self.index.claim_by_provider, &id, &claim.name);
+        }
+        if let Some(id) = &claim.status.provider_id {
+            learn_name(&mut self.index.claim_by_provider, id, &claim.name);
+        }
+    }
+
+    /// Removes a NodeClaim.
+    pub fn take_claim(&mut self, name: &ClaimName) {
+        if let Some(id) = self.claims.take(name).and_then(|c| c.status.provider_id.clone()) {
+            forget_name(&mut self.index.claim_by_provider, &id, name);
+        }
+    }
+
+    /// The same Snapshot with its indexes built anew. They must equal those kept along the way.
+    #[must_use]
+    pub fn reindexed(&self) -> Self {
+        let mut fresh = self.clone();
+        fresh.index = Index::default();
+        for pod in self.pods.values() {
+            fresh.index.learn_pod(pod);
+        }
+        let nodes = self.nodes.values().filter_map(|node| Some((node.provider_id.as_ref()?, &node.name)));
+        nodes.for_each(|(id, name)| learn_name(&mut fresh.index.node_by_provider, id, name));
+        let claims = self.claims.values().filter_map(|claim| Some((claim.status.provider_id.as_ref()?, &claim.name)));
+        claims.for_each(|(id, name)| learn_name(&mut fresh.index.claim_by_provider, id, name));
+        fresh
+    }
+
+    /// True when both Snapshots have the same indexes.
+    #[must_use]
+    pub fn same_indexes(&self, other: &Self) -> bool {
+        self.index == other.index
+    }
+}

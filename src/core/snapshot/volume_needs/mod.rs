@@ -1,0 +1,218 @@
+//! What do the volumes of a pod ask of its node?
+//!
+//! A pod can only run where its PersistentVolumes can be used, or where the StorageClasses of those that are still to
+//! be made allow; and a node takes so many volumes and no more. A pod whose volumes are in trouble that no node cures
+//! is not helped by a new one.
+
+use crate::model::cluster::pod::Pod;
+use crate::model::cluster::volume::{StorageClass, Volume, VolumeClaim};
+use crate::model::labels;
+use crate::model::names::{NodeName, ObjectKey, ObjectName};
+use crate::model::requirements::{Requirement, Requirements};
+use crate::snapshot::Snapshot;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Most alternatives that are kept: more volumes with more places each than any pod has. What is beyond is not tried.
+const MOST_ALTERNATIVES: usize = 64;
+
+/// What begins the keys with which a CSI driver marks the nodes that it runs on.
+const DRIVER_TOPOLOGY: &str = "topology.";
+
+/// Volumes by the CSI driver that attaches them. A claim stands for its volume, which may not be there yet.
+pub type Disks = BTreeMap<Arc<str>, BTreeSet<ObjectKey>>;
+
+/// What the volumes of a pod ask of its node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VolumeNeeds {
+    /// One of these must hold for the node. Empty is any node.
+    pub alternatives: Vec<Requirements>,
+    /// What is attached to the node. Two pods may have the same volume, which is attached once.
+    pub disks: Disks,
+}
+
+/// Why no node can give a pod its volumes, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum VolumeTrouble {
+    /// The claim is not there.
+    #[error("PersistentVolumeClaim {0} is missing: create it; that of an ephemeral volume, Kubernetes makes by itself")]
+    ClaimMissing(ObjectKey),
+    /// The claim is asked to go.
+    #[error("PersistentVolumeClaim {0} is being deleted: let it go, and create it anew")]
+    ClaimDeleting(ObjectKey),
+    /// The volume of the claim is gone for good.
+    #[error("PersistentVolumeClaim {0} has lost its volume: delete it, and create it anew")]
+    ClaimLost(ObjectKey),
+    /// The claim names a volume, and the binding is not complete.
+    #[error(
+        "PersistentVolumeClaim {0} is not bound yet: Kubernetes binds it to PersistentVolume {1} once that is free"
+    )]
+    Unbound(ObjectKey, ObjectName),
+    /// The volume that the claim is bound to is not there.
+    #[error("PersistentVolume {1} of PersistentVolumeClaim {0} is missing: delete the claim, and create it anew")]
+    VolumeMissing(ObjectKey, ObjectName),
+    /// The volume that the claim is bound to is asked to go.
+    #[error("PersistentVolume {1} of PersistentVolumeClaim {0} is being deleted: create the claim anew with another")]
+    VolumeDeleting(ObjectKey, ObjectName),
+    /// The claim has neither a volume nor a class to make one.
+    #[error("PersistentVolumeClaim {0} has no StorageClass: name one, mark one as default, or bind a PersistentVolume")]
+    NoClass(ObjectKey),
+    /// The class of the claim is not there.
+    #[error("StorageClass {1} of PersistentVolumeClaim {0} is missing: create it, or name another")]
+    ClassMissing(ObjectKey, ObjectName),
+    /// The class makes volumes without waiting for a pod, and has made none yet.
+    #[error(
+        "PersistentVolumeClaim {0} waits for its volume, which StorageClass {1} makes without a node: \
+         see the events of the claim"
+    )]
+    Immediate(ObjectKey, ObjectName),
+    /// The class allows volumes by a label that no new node has.
+    #[error(
+        "StorageClass {1} of PersistentVolumeClaim {0} allows volumes by {2}, which only a driver sets on nodes that \
+         are there: name topology.kubernetes.io/zone in allowedTopologies"
+    )]
+    Topology(ObjectKey, ObjectName, Arc<str>),
+    /// Only one pod may have the claim, and another has it or comes before this one.
+    #[error(
+        "PersistentVolumeClaim {0} is for one pod (ReadWriteOncePod), and pod {1} has it or comes first: \
+         let that one end, or give each pod a claim of its own"
+    )]
+    InUse(ObjectKey, ObjectKey),
+    /// The claim's volume can be used where those of the other claims cannot.
+    #[error(
+        "the volume of PersistentVolumeClaim {0} can be used nowhere that the pod's other volumes can: \
+         give the pod volumes of one zone"
+    )]
+    Apart(ObjectKey),
+}
+
+/// What the volumes of a pod ask of its node.
+///
+/// # Errors
+/// [`VolumeTrouble`]: the first, in the order of the pod's volumes, that no node cures.
+pub fn volume_needs(snapshot: &Snapshot, pod: &Pod) -> Result<VolumeNeeds, VolumeTrouble> {
+    let mut disks = Disks::new();
+    let mut alternatives = vec![Requirements::new()];
+    for claim in claims_of(snapshot, pod) {
+        let claim = claim?;
+        let source = source(snapshot, claim)?;
+        let places = source.places(snapshot, claim)?;
+        alternatives = both(&alternatives, &places);
+        if alternatives.is_empty() {
+            return Err(VolumeTrouble::Apart(claim.key.clone()));
+        }
+        if let Some(driver) = source.driver() {
+            disks.entry(Arc::clone(driver)).or_default().insert(claim.key.clone());
+        }
+    }
+    if matches!(alternatives.as_slice(), [only] if only.is_empty()) {
+        alternatives.clear();
+    }
+    Ok(VolumeNeeds { alternatives, disks })
+}
+
+/// The volumes of the pods on a node. What is in trouble is left out where its driver cannot be told.
+#[must_use]
+pub fn disks_on(snapshot: &Snapshot, node: &NodeName) -> Disks {
+    let mut disks = Disks::new();
+    let pods = snapshot.usage(node).into_iter().flat_map(|usage| &usage.pods);
+    for pod in pods.filter_map(|key| snapshot.pods().get(key)) {
+        for claim in claims_of(snapshot, pod).flatten() {
+            let volume = claim.volume.as_ref().and_then(|name| snapshot.volumes().get(name));
+            let class = claim.class.as_ref().and_then(|name| snapshot.storage_classes().get(name));
+            let driver = volume.map_or_else(|| class.map(|c| &c.provisioner), |v| v.driver.as_ref());
+            if let Some(driver) = driver {
+                disks.entry(Arc::clone(driver)).or_default().insert(claim.key.clone());
+            }
+        }
+    }
+    disks
+}
+
+/// The claims of a pod, or that one is missing.
+fn claims_of<'s>(
+    snapshot: &'s Snapshot,
+    pod: &'s Pod,
+) -> impl Iterator<Item = Result<&'s VolumeClaim, VolumeTrouble>> + 's {
+    pod.claims().map(|key| snapshot.volume_claims().get(&key).map(Arc::as_ref).ok_or(VolumeTrouble::ClaimMissing(key)))
+}
+
+/// Where the volume of a claim comes from.
+enum Source<'s> {
+    /// It is there.
+    There(&'s Volume),
+    /// A class makes it once the pod has a node.
+    Made(&'s StorageClass),
+}
+
+fn source<'s>(snapshot: &'s Snapshot, claim: &VolumeClaim) -> Result<Source<'s>, VolumeTrouble> {
+    let key = || claim.key.clone();
+    if claim.deleting {
+        return Err(VolumeTrouble::ClaimDeleting(key()));
+    }
+    if claim.lost {
+        return Err(VolumeTrouble::ClaimLost(key()));
+    }
+    if let Some(name) = &claim.volume {
+        if !claim.bound {
+            return Err(VolumeTrouble::Unbound(key(), name.clone()));
+        }
+        return match snapshot.volumes().get(name) {
+            None => Err(VolumeTrouble::VolumeMissing(key(), name.clone())),
+            Some(volume) if volume.deleting => Err(VolumeTrouble::VolumeDeleting(key(), name.clone())),
+            Some(volume) => Ok(Source::There(volume)),
+        };
+    }
+    let name = claim.class.as_ref().ok_or_else(|| VolumeTrouble::NoClass(key()))?;
+    match snapshot.storage_classes().get(name) {
+        None => Err(VolumeTrouble::ClassMissing(key(), name.clone())),
+        Some(class) if !class.waits_for_pod => Err(VolumeTrouble::Immediate(key(), name.clone())),
+        Some(class) => Ok(Source::Made(class)),
+    }
+}
+
+impl Source<'_> {
+    fn driver(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::There(volume) => volume.driver.as_ref(),
+            Self::Made(class) => Some(&class.provisioner),
+        }
+    }
+
+    /// Where the volume can be used, or made: one of these. Empty is everywhere.
+    fn places(&self, snapshot: &Snapshot, claim: &VolumeClaim) -> Result<Vec<Requirements>, VolumeTrouble> {
+        let class = match self {
+            Self::There(volume) => return Ok(volume.affinity.clone()),
+            Self::Made(class) => class,
+        };
+        let mut keys = class.topologies.iter().flat_map(Requirements::iter).map(|(key, _)| key);
+        if let Some(key) = keys.find(|key| key.starts_with(DRIVER_TOPOLOGY) && !labels::is_well_known(key)) {
+            return Err(VolumeTrouble::Topology(claim.key.clone(), class.name.clone(), Arc::clone(key)));
+        }
+        let Some(node) = claim.selected_node.as_ref().and_then(|name| snapshot.nodes().get(name)) else {
+            return Ok(class.topologies.clone());
+        };
+        // The volume is being made for this node, and kube-scheduler takes no other meanwhile.
+        let host = node.label(labels::HOSTNAME).unwrap_or(node.name.as_str());
+        let mut here = Requirements::new();
+        here.add(labels::HOSTNAME, Requirement::any_of([host]));
+        Ok(vec![here])
+    }
+}
+
+/// What satisfies one of each, contradictions left out.
+fn both(some: &[Requirements], others: &[Requirements]) -> Vec<Requirements> {
+    if others.is_empty() {
+        return some.to_vec();
+    }
+    let mut all: Vec<Requirements> = Vec::new();
+    for both in some.iter().flat_map(|one| others.iter().map(|other| one.intersect(other))) {
+        if all.len() < MOST_ALTERNATIVES && both.first_empty().is_none() && !all.contains(&both) {
+            all.push(both);
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests;

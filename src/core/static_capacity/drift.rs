@@ -1,0 +1,80 @@
+//! Drift: in what does a node differ from what its pool asks for by now?
+//!
+//! What a NodeClaim was made from is on it, so the two are compared by value; no hash has to be kept in step with
+//! Karpenter's. As there, requirements count by whether the node still satisfies them, all else by whether it is the same.
+//! What is changed within an AKSNodeClass of the same name is on no claim, and is not seen.
+
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::pod::Taint;
+use crate::model::cluster::pool::NodePool;
+use crate::model::names::NodeClassName;
+use crate::scheduling::unmet_requirement;
+use crate::snapshot::Snapshot;
+use std::fmt;
+use std::sync::Arc;
+
+/// In what a node differs from what its pool asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Drift {
+    /// It was made from another AKSNodeClass.
+    Class(NodeClassName),
+    /// The pool's taints are others.
+    Taints,
+    /// The pool's startup taints are others.
+    StartupTaints,
+    /// A label of the template has another value, or is new.
+    Label(Arc<str>),
+    /// `expireAfter` is another.
+    ExpireAfter,
+    /// `terminationGracePeriod` is another.
+    TerminationGracePeriod,
+    /// It does not satisfy the requirement on this key.
+    Requirement(Arc<str>),
+}
+
+impl fmt::Display for Drift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Class(class) => write!(f, "it was made from AKSNodeClass {class}, which is not the pool's any more"),
+            Self::Taints => f.write_str("the pool's taints have changed"),
+            Self::StartupTaints => f.write_str("the pool's startupTaints have changed"),
+            Self::Label(key) => write!(f, "the pool's label {key} has changed"),
+            Self::ExpireAfter => f.write_str("the pool's expireAfter has changed"),
+            Self::TerminationGracePeriod => f.write_str("the pool's terminationGracePeriod has changed"),
+            Self::Requirement(key) => write!(f, "it does not satisfy the pool's requirement on {key} any more"),
+        }
+    }
+}
+
+/// The first thing in which a NodeClaim differs from what its pool asks for; `None` where it is what is asked for.
+#[must_use]
+pub fn drift(claim: &Claim, pool: &NodePool, snapshot: &Snapshot) -> Option<Drift> {
+    let spec = &claim.spec;
+    if spec.class != pool.class {
+        return Some(Drift::Class(spec.class.clone()));
+    }
+    if !same(&spec.taints, &pool.taints) {
+        return Some(Drift::Taints);
+    }
+    if !same(&spec.startup_taints, &pool.startup_taints) {
+        return Some(Drift::StartupTaints);
+    }
+    if let Some((key, _)) = pool.labels.iter().find(|(key, value)| spec.labels.get(*key) != Some(value)) {
+        return Some(Drift::Label(Arc::clone(key)));
+    }
+    if spec.expire_after != pool.expire_after {
+        return Some(Drift::ExpireAfter);
+    }
+    if spec.termination_grace_period != pool.termination_grace_period {
+        return Some(Drift::TerminationGracePeriod);
+    }
+    let key = &claim.intent.as_ref()?.offering.key;
+    let types = snapshot.instance_types.get(&spec.class)?;
+    let instance = types.iter().find(|t| t.facts.name == key.size)?;
+    unmet_requirement(pool, instance, key, &spec.labels).map(Drift::Requirement)
+}
+
+/// The same taints, in whatever order.
+fn same(a: &[Taint], b: &[Taint]) -> bool {
+    a.len() == b.len() && a.iter().all(|taint| b.contains(taint))
+}

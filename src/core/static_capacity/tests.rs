@@ -1,0 +1,520 @@
+//! Fleets: how many nodes has a pool of fixed size, which go first, and how are drifted ones replaced?
+
+use super::*;
+use crate::catalog::CapacityType::{OnDemand, Reserved};
+use crate::catalog::live::{Quota, Usage};
+use crate::fixtures::{
+    at, claim, cluster, managed, node, offering, only, pods, pool, put, reserve, running, settings, shape, start,
+};
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::node::Node;
+use crate::model::cluster::pod::{DoNotDisrupt, PodOwner, Taint, TaintEffect};
+use crate::model::cluster::pool::{Budget, BudgetNodes};
+use crate::model::labels;
+use crate::model::requirements::Requirement;
+use crate::model::settings::Pause;
+use crate::plan::ClaimDraft;
+use crate::provisioning::provision;
+use proptest::prelude::*;
+
+const SMALL: &str = "Standard_D2s_v5";
+
+fn fleet(replicas: u64) -> NodePool {
+    let on_demand = only(&[(labels::CAPACITY_TYPE, &["on-demand"]), (labels::SKU_FAMILY, &["D"])]);
+    let budgets = vec![Budget { nodes: BudgetNodes::Count(1), reasons: None, window: None }];
+    let mut fleet = NodePool { replicas: Some(replicas), requirements: on_demand, ..pool("fleet") };
+    fleet.disruption.budgets = budgets;
+    fleet
+}
+
+/// A fleet whose nodes `c00`, `c01`, … have run since the start.
+fn standing(pool: &NodePool, nodes: usize) -> (Snapshot, Vec<Node>) {
+    let mut snapshot = cluster([pool.clone()]);
+    let mut all = Vec::new();
+    for n in 0..nodes {
+        let (claim, node) = managed(&format!("c{n:02}"), pool, offering(SMALL, 1, OnDemand));
+        all.push(node.clone());
+        put(&mut snapshot, (claim, node));
+    }
+    (snapshot, all)
+}
+
+fn pass(snapshot: &Snapshot, memory: &mut FleetMemory, seconds: i64) -> Plan {
+    keep(snapshot, memory, &ProvisionMemory::default(), &settings(), at(seconds), 1)
+}
+
+fn drafts(plan: &Plan) -> Vec<&ClaimDraft> {
+    let draft = |p: &'_ crate::plan::Planned| matches!(p.command, Command::CreateClaim(_));
+    let drafts = plan.commands.iter().filter(|p| draft(p));
+    drafts.map(|p| if let Command::CreateClaim(draft) = &p.command { &**draft } else { unreachable!() }).collect()
+}
+
+fn gone(plan: &Plan) -> Vec<String> {
+    let word = |c: &Command| match c {
+        Command::DeleteClaim { claim, category } => Some(format!("{category} {}", claim.name)),
+        _ => None,
+    };
+    plan.commands.iter().filter_map(|p| word(&p.command)).collect()
+}
+
+/// Carries a plan out at once: what is asked for is ready, and what is to go is gone.
+fn carry_out(plan: &Plan, pool: &NodePool, snapshot: &mut Snapshot, ready: bool) {
+    for planned in &plan.commands {
+        match &planned.command {
+            Command::CreateClaim(draft) => {
+                let (mut claim, node) = managed(draft.name.as_str(), pool, draft.spec.planned[0].clone());
+                claim.spec = draft.spec.clone();
+                claim.created_at = at(1);
+                if ready {
+                    put(snapshot, (claim, node));
+                } else {
+                    snapshot.put_claim(Claim { status: Default::default(), intent: None, ..claim });
+                }
+            }
+            Command::DeleteClaim { claim, .. } => {
+                let provider = snapshot.claims().get(&claim.name).and_then(|c| c.status.provider_id.clone());
+                let node = provider.and_then(|id| snapshot.node_of(&id).map(|n| n.name.clone()));
+                snapshot.take_claim(&claim.name);
+                node.iter().for_each(|name| snapshot.take_node(name));
+            }
+            other => panic!("unexpected {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_missing_is_launched_cheapest_first_and_spread_over_zones() {
+    let (snapshot, _) = standing(&fleet(4), 1);
+    let mut memory = FleetMemory::default();
+    let plan = pass(&snapshot, &mut memory, 0);
+    let drafts = drafts(&plan);
+    assert_eq!(drafts.len(), 3);
+    let mut zones: Vec<String> = drafts.iter().map(|d| d.spec.planned[0].key.zone.to_string()).collect();
+    zones.sort();
+    assert_eq!(zones, ["westeurope-1", "westeurope-2", "westeurope-3"], "one more in each, and the first has one");
+    for draft in drafts {
+        let prices: Vec<_> = draft.spec.planned.iter().map(|o| o.price).collect();
+        assert!(prices.is_sorted() && prices.len() > 3, "{prices:?}");
+        assert!(draft.spec.planned.iter().all(|o| o.key.capacity_type == OnDemand));
+        assert_eq!(draft.spec.labels.get(labels::NODEPOOL).map(|v| &**v), Some("fleet"));
+    }
+    assert!(plan.commands[0].reason.starts_with("the pool asks for 4 nodes and has 1;"), "{:?}", plan.commands[0]);
+    assert!(memory.short.is_empty());
+}
+
+#[test]
+fn as_many_as_are_asked_for_are_left_alone() {
+    let (snapshot, _) = standing(&fleet(3), 3);
+    assert_eq!(pass(&snapshot, &mut FleetMemory::default(), 0), Plan::default());
+}
+
+#[test]
+fn claims_in_flight_count_and_failed_and_leaving_ones_do_not() {
+    let pool = fleet(4);
+    let (mut snapshot, _) = standing(&pool, 1);
+    snapshot.put_claim(claim("new", &pool, vec![offering(SMALL, 1, OnDemand)]));
+    let mut failed = claim("failed", &pool, vec![offering(SMALL, 1, OnDemand)]);
+    let (code, message) = ("Quota".into(), "none left".into());
+    failed.status.launch_failed = Some(crate::model::cluster::claim::LaunchFailure { at: at(0), code, message });
+    snapshot.put_claim(failed);
+    let mut leaving = claim("leaving", &pool, vec![offering(SMALL, 1, OnDemand)]);
+    leaving.deleting_at = Some(at(0));
+    snapshot.put_claim(leaving);
+    assert_eq!(drafts(&pass(&snapshot, &mut FleetMemory::default(), 0)).len(), 2);
+}
+
+#[test]
+fn limits_count_nodes_that_are_still_leaving_and_the_shortage_is_told() {
+    let pool =
+        NodePool { limits: crate::model::cluster::pool::Limits { nodes: Some(3), ..Default::default() }, ..fleet(5) };
+    let (mut snapshot, _) = standing(&pool, 1);
+    let mut leaving = claim("leaving", &pool, vec![offering(SMALL, 1, OnDemand)]);
+    leaving.deleting_at = Some(at(0));
+    snapshot.put_claim(leaving);
+    let mut memory = FleetMemory::default();
+    assert_eq!(drafts(&pass(&snapshot, &mut memory, 0)).len(), 1, "3 less the one that runs and the one that leaves");
+    let told: Vec<String> = memory.short.iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["3 nodes are missing: its limits leave no room: raise limits, or lower replicas"]);
+}
+
+#[test]
+fn quotas_are_shared_by_all_fleets() {
+    let (a, b) = (fleet(3), NodePool { name: NodePoolName::new("other").unwrap(), ..fleet(3) });
+    let mut snapshot = cluster([a, b]);
+    let usage = Usage { name: "cores".into(), used: 90, limit: 100 };
+    snapshot.learn_quota(Some(Arc::new(Quota::new(at(0), [usage]))));
+    let mut memory = FleetMemory::default();
+    assert_eq!(drafts(&pass(&snapshot, &mut memory, 0)).len(), 5, "of two cores each");
+    assert!(matches!(&memory.short[..], [Short { missing: 1, why: Lack::Quota(_), .. }]), "{:?}", memory.short);
+    assert!(memory.short[0].pool.as_str() == "other");
+}
+
+#[test]
+fn a_class_that_is_not_there_is_told_and_looked_for_again() {
+    let mut snapshot = cluster([fleet(1)]);
+    snapshot.instance_types.clear();
+    let mut memory = FleetMemory::default();
+    let plan = pass(&snapshot, &mut memory, 0);
+    assert_eq!((plan.commands.len(), plan.next), (0, Some(at(10))));
+    assert_eq!(memory.short[0].why, Lack::NoClass);
+    assert_eq!(drafts(&pass(&cluster([fleet(1)]), &mut memory, 10)).len(), 1);
+    assert!(memory.short.is_empty());
+}
+
+#[test]
+fn the_pause_switches_hold_back_their_own_half() {
+    let (mut few, _) = standing(&fleet(3), 1);
+    let (mut many, _) = standing(&fleet(1), 3);
+    for (held, launches, deletes) in [(Switch::Launch, 0, 2), (Switch::Disrupt, 2, 0)] {
+        (few.pause, many.pause) = (Pause::of([held]), Pause::of([held]));
+        assert_eq!(pass(&few, &mut FleetMemory::default(), 0).commands.len(), launches, "{held:?}");
+        assert_eq!(pass(&many, &mut FleetMemory::default(), 0).commands.len(), deletes, "{held:?}");
+    }
+    few.pause = Pause::default();
+    let companion = crate::model::settings::Settings { mode: Mode::Companion, ..settings() };
+    let plan = keep(&few, &mut FleetMemory::default(), &ProvisionMemory::default(), &companion, at(0), 1);
+    assert_eq!(plan, Plan::default());
+}
+
+#[test]
+fn what_has_been_asked_for_is_not_asked_for_again_before_it_can_be_seen() {
+    let (mut snapshot, _) = standing(&fleet(3), 1);
+    let mut memory = FleetMemory::default();
+    let plan = pass(&snapshot, &mut memory, 0);
+    snapshot.in_progress.extend(plan.commands.iter().map(|p| p.command.key()));
+    assert!(pass(&snapshot, &mut memory, 1).commands.is_empty(), "its creation is under way");
+    snapshot.in_progress.clear();
+    let plan = pass(&snapshot, &mut memory, 2);
+    assert_eq!((plan.commands.len(), plan.next), (0, Some(at(10))), "what has failed is not repeated at once");
+    assert_eq!(drafts(&pass(&snapshot, &mut memory, 10)).len(), 2);
+}
+
+#[test]
+fn those_go_first_whose_loss_is_felt_least() {
+    let pool = NodePool { expire_after: Some(SignedDuration::from_hours(100)), ..fleet(0) };
+    let (mut snapshot, nodes) = standing(&pool, 5);
+    snapshot.put_claim(claim("unlaunched", &pool, vec![offering(SMALL, 1, OnDemand)]));
+    let (small, large) = (
+        Arc::new(shape("a", 100, 1)),
+        Arc::new(crate::model::cluster::pod::PodShape { priority: 1 << 26, ..shape("b", 100, 1) }),
+    );
+    // c00 refuses, c01 has a pod of high priority, c02 two pods, c03 one pod, c04 none.
+    let refusing = running("refusing", &small, &nodes[0]);
+    snapshot.put_pod(crate::model::cluster::pod::Pod { do_not_disrupt: Some(DoNotDisrupt::Always), ..refusing });
+    snapshot.put_pod(running("important", &large, &nodes[1]));
+    snapshot.put_pod(running("one", &small, &nodes[2]));
+    snapshot.put_pod(running("two", &small, &nodes[2]));
+    snapshot.put_pod(running("alone", &small, &nodes[3]));
+    let daemon = running("daemon", &small, &nodes[4]);
+    snapshot.put_pod(crate::model::cluster::pod::Pod { owner: PodOwner::DaemonSet, ..daemon });
+    let order = ["unlaunched", "c04", "c03", "c02", "c01", "c00"].map(|name| format!("scaled_down {name}"));
+    assert_eq!(gone(&pass(&snapshot, &mut FleetMemory::default(), 0)), order);
+    for keep in 1..6 {
+        snapshot.put_pool(pool.name.clone(), NodePool { replicas: Some(keep as u64), ..pool.clone() });
+        assert_eq!(gone(&pass(&snapshot, &mut FleetMemory::default(), 0)), order[..6 - keep], "{keep} are kept");
+    }
+}
+
+#[test]
+fn of_equals_the_one_with_the_least_lifetime_left_goes() {
+    let pool = NodePool { expire_after: Some(SignedDuration::from_hours(100)), ..fleet(1) };
+    let (mut snapshot, nodes) = standing(&pool, 2);
+    let shape = Arc::new(shape("a", 100, 1));
+    for (i, node) in nodes.iter().enumerate() {
+        snapshot.put_pod(running(&format!("p{i}"), &shape, node));
+    }
+    let young = (**snapshot.claims().values().next().unwrap()).clone();
+    snapshot.put_claim(Claim { created_at: at(36_000), ..young });
+    assert_eq!(gone(&pass(&snapshot, &mut FleetMemory::default(), 72_000)), ["scaled_down c01"]);
+}
+
+#[test]
+fn a_node_that_waiting_pods_were_placed_on_is_not_empty() {
+    let (snapshot, nodes) = standing(&fleet(1), 2);
+    let mut provision = ProvisionMemory::default();
+    // The first by name would go otherwise.
+    provision.nominated.insert(crate::scheduling::Target::Node(nodes[0].name.clone()), at(100));
+    let plan = keep(&snapshot, &mut FleetMemory::default(), &provision, &settings(), at(0), 1);
+    assert_eq!(gone(&plan), ["scaled_down c01"]);
+}
+
+#[test]
+fn a_deletion_that_is_not_seen_yet_takes_nobody_else_along() {
+    let (mut snapshot, _) = standing(&fleet(2), 3);
+    let mut memory = FleetMemory::default();
+    let first = gone(&pass(&snapshot, &mut memory, 0));
+    assert_eq!(first.len(), 1);
+    assert!(gone(&pass(&snapshot, &mut memory, 1)).is_empty());
+    snapshot.in_progress.insert(CommandKey::Claim(ClaimName::new("c00").unwrap()));
+    assert!(gone(&pass(&snapshot, &mut FleetMemory::default(), 1)).is_empty(), "something is being done about it");
+    snapshot.in_progress.clear();
+    assert_eq!(gone(&pass(&snapshot, &mut memory, 61)), first, "it has failed, and is asked for again");
+}
+
+/// What changes in a pool, by name of the field.
+fn changes() -> Vec<(&'static str, NodePool, Drift)> {
+    let old = fleet(2);
+    let taint = Taint { key: "a".into(), value: "b".into(), effect: TaintEffect::NoSchedule };
+    let class = crate::model::names::NodeClassName::new("other").unwrap();
+    let hour = Some(SignedDuration::from_hours(1));
+    let mut labelled = old.clone();
+    labelled.labels.insert("team".into(), "a".into());
+    let mut narrowed = old.clone();
+    narrowed.requirements = only(&[(labels::SKU_FAMILY, &["E"])]);
+    let mut zonal = old.clone();
+    zonal.requirements = only(&[(labels::ZONE, &["westeurope-2"])]);
+    let mut spot = old.clone();
+    spot.requirements = only(&[(labels::CAPACITY_TYPE, &["spot"])]);
+    let mut custom = old.clone();
+    custom.requirements.add("team", crate::model::requirements::Requirement::any_of(["a"]));
+    vec![
+        ("nodeClassRef", NodePool { class, ..old.clone() }, Drift::Class(old.class.clone())),
+        ("taints", NodePool { taints: vec![taint.clone()], ..old.clone() }, Drift::Taints),
+        ("startupTaints", NodePool { startup_taints: vec![taint], ..old.clone() }, Drift::StartupTaints),
+        ("labels", labelled, Drift::Label("team".into())),
+        ("expireAfter", NodePool { expire_after: hour, ..old.clone() }, Drift::ExpireAfter),
+        ("grace", NodePool { termination_grace_period: hour, ..old.clone() }, Drift::TerminationGracePeriod),
+        ("family", narrowed, Drift::Requirement(labels::SKU_FAMILY.into())),
+        ("zone", zonal, Drift::Requirement(labels::ZONE.into())),
+        ("capacity type", spot, Drift::Requirement(labels::CAPACITY_TYPE.into())),
+        ("a label of requirements", custom, Drift::Requirement("team".into())),
+    ]
+}
+
+#[test]
+fn every_change_of_what_nodes_are_made_from_is_drift_and_no_other() {
+    let (snapshot, _) = standing(&fleet(2), 2);
+    let claim = snapshot.claims().values().next().unwrap();
+    for (what, changed, expected) in changes() {
+        assert_eq!(drift(claim, &changed, &snapshot), Some(expected), "{what}");
+    }
+    let mut same = fleet(7);
+    same.limits.nodes = Some(9);
+    same.disruption.budgets.clear();
+    assert_eq!(drift(claim, &same, &snapshot), None);
+}
+
+#[test]
+fn drifted_nodes_are_replaced_one_for_one_the_new_one_first() {
+    let (mut snapshot, _) = standing(&fleet(3), 3);
+    let mut changed = fleet(3);
+    changed.labels.insert("team".into(), "a".into());
+    snapshot.put_pool(changed.name.clone(), changed.clone());
+    let mut memory = FleetMemory::default();
+    for round in 0..3 {
+        let now = round * 100;
+        let plan = pass(&snapshot, &mut memory, now);
+        assert_eq!((drafts(&plan).len(), gone(&plan).len()), (1, 0), "round {round}: {plan:?}");
+        assert!(plan.commands[0].reason.contains("the pool's label team has changed"), "{:?}", plan.commands[0]);
+        carry_out(&plan, &changed, &mut snapshot, false);
+        assert!(pass(&snapshot, &mut memory, now + 20).commands.is_empty(), "it waits for the new node");
+        carry_out(&plan, &changed, &mut snapshot, true);
+        let plan = pass(&snapshot, &mut memory, now + 40);
+        assert_eq!(gone(&plan), [format!("drifted c{round:02}")]);
+        carry_out(&plan, &changed, &mut snapshot, true);
+    }
+    assert!(pass(&snapshot, &mut memory, 1_000).commands.is_empty());
+    assert!(snapshot.claims().values().all(|c| c.spec.labels.contains_key("team")));
+}
+
+#[test]
+fn drift_keeps_to_budgets_limits_and_what_asks_to_stay() {
+    let mut changed = fleet(2);
+    changed.labels.insert("team".into(), "a".into());
+    let world = |pool: &NodePool| {
+        let (mut snapshot, nodes) = standing(&fleet(2), 2);
+        snapshot.put_pool(pool.name.clone(), pool.clone());
+        (snapshot, nodes)
+    };
+    let mut closed = changed.clone();
+    closed.disruption.budgets = vec![Budget { nodes: BudgetNodes::Count(0), reasons: None, window: None }];
+    assert!(pass(&world(&closed).0, &mut FleetMemory::default(), 0).commands.is_empty(), "no budget");
+
+    let mut limited = changed.clone();
+    limited.limits.nodes = Some(2);
+    let mut memory = FleetMemory::default();
+    assert!(pass(&world(&limited).0, &mut memory, 0).commands.is_empty(), "no room for a spare");
+    assert!(memory.short[0].to_string().starts_with("its drifted nodes cannot be replaced: its limits"));
+
+    let (mut snapshot, nodes) = world(&changed);
+    for (i, node) in nodes.iter().enumerate() {
+        let pod = running(&format!("p{i}"), &Arc::new(shape("a", 100, 1)), node);
+        snapshot.put_pod(crate::model::cluster::pod::Pod { do_not_disrupt: Some(DoNotDisrupt::Always), ..pod });
+    }
+    assert!(pass(&snapshot, &mut FleetMemory::default(), 0).commands.is_empty(), "the pods ask to stay");
+}
+
+#[test]
+fn a_window_that_closes_meanwhile_keeps_the_drifted_node() {
+    let (mut snapshot, _) = standing(&fleet(2), 2);
+    let mut changed = fleet(2);
+    changed.labels.insert("team".into(), "a".into());
+    snapshot.put_pool(changed.name.clone(), changed.clone());
+    let mut memory = FleetMemory::default();
+    let plan = pass(&snapshot, &mut memory, 0);
+    carry_out(&plan, &changed, &mut snapshot, true);
+    changed.disruption.budgets = vec![Budget { nodes: BudgetNodes::Count(0), reasons: None, window: None }];
+    snapshot.put_pool(changed.name.clone(), changed.clone());
+    let waiting = pass(&snapshot, &mut memory, 60);
+    assert_eq!((waiting.commands.len(), waiting.next), (0, Some(at(120))));
+    let spare = drafts(&plan)[0].name.clone();
+    let over = pass(&snapshot, &mut memory, 1_300);
+    assert_eq!(gone(&over), [format!("scaled_down {spare}")], "the spare goes, not what the budget protects");
+}
+
+#[test]
+fn a_replacement_goes_on_after_its_memory_was_lost() {
+    let (mut snapshot, _) = standing(&fleet(2), 2);
+    let mut changed = fleet(2);
+    changed.labels.insert("team".into(), "a".into());
+    snapshot.put_pool(changed.name.clone(), changed.clone());
+    let plan = pass(&snapshot, &mut FleetMemory::default(), 0);
+    carry_out(&plan, &changed, &mut snapshot, true);
+    let plan = pass(&snapshot, &mut FleetMemory::default(), 60);
+    assert_eq!(gone(&plan), ["scaled_down c00"], "a drifted one is too many, not the new one");
+}
+
+#[test]
+fn pods_wait_for_a_fleet_that_is_being_made_and_then_run_on_it() {
+    let mut snapshot = cluster([fleet(1), pool("general")]);
+    pods("p", shape("a", 100, 1), 3).into_iter().for_each(|pod| snapshot.put_pod(pod));
+    let mut memory = crate::engine::decide::Memory::default();
+    let settings = settings();
+    drop(provision(&snapshot, &mut memory.provision, &settings, at(0), 1));
+    let plan = crate::engine::decide::decide(&snapshot, &mut memory, &settings, at(2), 1);
+    let made = drafts(&plan);
+    assert_eq!(made.len(), 1, "the node of the fleet, and none for the pods");
+    let name = made[0].name.clone();
+    carry_out(&plan, &fleet(1), &mut snapshot, false);
+    let mut later = crate::engine::decide::decide(&snapshot, &mut memory, &settings, at(20), 1);
+    later.commands.retain(|p| matches!(p.command, Command::CreateClaim(_)));
+    assert!(later.commands.is_empty(), "{later:?}");
+    assert!(memory.provision.nominated.contains_key(&crate::scheduling::Target::Claim(name)));
+}
+
+#[test]
+fn nodes_of_a_fleet_are_never_consolidated() {
+    let (snapshot, _) = standing(&fleet(2), 2);
+    let mut memory = crate::engine::decide::Memory::default();
+    for now in (0..600).step_by(10) {
+        let plan = crate::engine::decide::decide(&snapshot, &mut memory, &settings(), at(now), 1);
+        assert!(gone(&plan).is_empty(), "empty as they are: {plan:?}");
+    }
+}
+
+fn requirement() -> impl Strategy<Value = (&'static str, Vec<&'static str>)> {
+    prop_oneof![
+        Just((labels::SKU_FAMILY, vec!["D"])),
+        Just((labels::SKU_FAMILY, vec!["D", "E", "F"])),
+        Just((labels::ZONE, vec!["westeurope-1", "westeurope-3"])),
+        Just((labels::CAPACITY_TYPE, vec!["spot"])),
+        Just((labels::CAPACITY_TYPE, vec!["spot", "on-demand"])),
+        Just((labels::CAPACITY_TYPE, vec!["reserved", "on-demand"])),
+        Just((labels::PLACEMENT_SCOPE, vec!["zonal"])),
+        Just((labels::PLACEMENT_SCOPE, vec!["regional"])),
+        Just((labels::ARCH, vec!["arm64"])),
+        Just((labels::ARCH, vec!["amd64", "arm64"])),
+        Just((labels::MODE, vec!["system"])),
+        Just((labels::SKU_GPU_NAME, vec!["T4"])),
+        Just(("team", vec!["a", "b"])),
+    ]
+}
+
+proptest! {
+    /// Whatever state a fleet is in, it comes to have just its nodes, all of them as the pool asks, and meanwhile never
+    /// goes below what it has to have.
+    #[test]
+    fn a_fleet_comes_to_what_its_pool_asks_for(
+        replicas in 0_u64..6,
+        old in 0_usize..8,
+        changed in any::<bool>(),
+        forgets in any::<u16>(),
+    ) {
+        let (mut snapshot, _) = standing(&fleet(replicas), old);
+        let mut wanted = fleet(replicas);
+        if changed {
+            wanted.labels.insert("team".into(), "a".into());
+        }
+        snapshot.put_pool(wanted.name.clone(), wanted.clone());
+        let mut memory = FleetMemory::default();
+        for round in 0..30 {
+            if round < 16 && forgets >> round & 1 == 1 {
+                memory = FleetMemory::default();
+            }
+            let before = snapshot.claims().len();
+            let plan = pass(&snapshot, &mut memory, round * 100);
+            carry_out(&plan, &wanted, &mut snapshot, true);
+            let floor = before.min(replicas as usize);
+            prop_assert!(snapshot.claims().len() >= floor, "{} of {before}: {plan:?}", snapshot.claims().len());
+        }
+        prop_assert_eq!(snapshot.claims().len() as u64, replicas);
+        prop_assert!(snapshot.claims().values().all(|c| drift(c, &wanted, &snapshot).is_none()));
+        prop_assert!(pass(&snapshot, &mut memory, 9_000).commands.is_empty());
+    }
+
+    /// Else it would be replaced for ever.
+    #[test]
+    fn what_a_pool_has_just_bought_has_not_drifted(asked in prop::collection::vec(requirement(), 0..4)) {
+        let mut pool = fleet(2);
+        pool.requirements = crate::model::requirements::Requirements::new();
+        for (key, values) in asked {
+            pool.requirements.add_entry(key, crate::model::requirements::Operator::In, &values).unwrap();
+        }
+        pool.requirements.add_entry("exists", crate::model::requirements::Operator::Exists, &[] as &[&str]).unwrap();
+        pool.requirements.add_entry("absent", crate::model::requirements::Operator::DoesNotExist, &[] as &[&str]).unwrap();
+        let mut snapshot = cluster([pool.clone()]);
+        reserve(&mut snapshot, start(), &[("Standard_D4s_v5", 0, 0, 1), ("Standard_D4s_v5", 1, 0, 1)]);
+        for draft in drafts(&pass(&snapshot, &mut FleetMemory::default(), 0)) {
+            for planned in &draft.spec.planned {
+                let mut made = claim("made", &pool, vec![planned.clone()]);
+                made.spec = draft.spec.clone();
+                made.intent = Some(crate::fixtures::intent(&made, planned.clone()));
+                prop_assert_eq!(drift(&made, &pool, &snapshot), None, "{}", planned.key);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_node_of_another_scope_than_is_asked_for_has_drifted() {
+    let requirements =
+        only(&[(labels::CAPACITY_TYPE, &["reserved", "on-demand"]), (labels::PLACEMENT_SCOPE, &["regional"])]);
+    let pool = NodePool { requirements, ..fleet(1) };
+    let mut snapshot = cluster([pool.clone()]);
+    reserve(&mut snapshot, start(), &[("Standard_D4s_v5", 0, 0, 1)]);
+    let of = |n, capacity_type| {
+        let mut planned = offering("Standard_D4s_v5", 1, capacity_type);
+        if n == 0 {
+            planned.key.zone = crate::model::names::Zone::regional();
+        }
+        let mut made = claim("made", &pool, vec![planned.clone()]);
+        made.intent = Some(crate::fixtures::intent(&made, planned));
+        made
+    };
+    let zonal = drift(&of(1, OnDemand), &pool, &snapshot);
+    assert_eq!(zonal, Some(drift::Drift::Requirement(labels::shared(labels::PLACEMENT_SCOPE))));
+    let regional = of(0, Reserved);
+    assert_eq!(drift(&regional, &pool, &snapshot), None);
+    // The reservation is gone, and the node is where it was.
+    assert_eq!(drift(&regional, &pool, &cluster([pool.clone()])), None);
+}
+
+#[test]
+fn an_unmanaged_node_is_nobody_s_member() {
+    let (mut snapshot, _) = standing(&fleet(1), 1);
+    snapshot.put_node(node("unmanaged", 1, 4));
+    assert!(pass(&snapshot, &mut FleetMemory::default(), 0).commands.is_empty());
+}
+
+#[test]
+fn variety_that_is_not_to_be_had_keeps_a_fleet_small_or_is_done_without() {
+    let mut pool = fleet(2);
+    pool.requirements.add(labels::INSTANCE_TYPE, Requirement::exists().with_min_values(Some(40)));
+    let snapshot = cluster([pool]);
+    let (mut memory, provision) = (FleetMemory::default(), ProvisionMemory::default());
+    let strict = keep(&snapshot, &mut memory, &provision, &settings(), at(0), 1);
+    assert_eq!((drafts(&strict).len(), memory.short.len()), (0, 1));
+    let settings = Settings { min_values: MinValues::BestEffort, ..settings() };
+    let relaxed = keep(&snapshot, &mut FleetMemory::default(), &provision, &settings, at(0), 1);
+    assert_eq!(drafts(&relaxed).len(), 2);
+}
