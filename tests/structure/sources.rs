@@ -13,6 +13,9 @@ const LONGEST_FILE: usize = 400;
 /// Tests of core take the generator of large clusters from its example, which cannot see what is compiled for tests.
 const SHARED_GENERATOR: &str = "src/core/orphans/tests/scale.rs";
 
+/// Where the deletion rules can be switched off for tests.
+const DELETION_RULES: &str = "src/core/model/settings/deletion_rules.rs";
+
 /// Words that are not written, where, and why.
 const BANNED: &[(&str, &str, &str)] = &[
     ("todo!", "", "a stub is not done"),
@@ -32,6 +35,15 @@ fn too_long(sources: &[Source]) -> Vec<String> {
             format!("{path} has {lines} lines before its tests, more than {LONGEST_FILE}: split it by what it does")
         })
         .collect()
+}
+
+/// A sentence for each product file that switches deletion rules off.
+fn weakens_rules(sources: &[Source]) -> Vec<String> {
+    let weakens = |source: &&&Source| {
+        source.before_tests().contains("without_in_tests") && source.path != Path::new(DELETION_RULES)
+    };
+    let wrong = |source: &Source| format!("{}: only tests may switch deletion rules off", source.path.display());
+    product(sources).iter().filter(weakens).map(|source| wrong(source)).collect()
 }
 
 /// A sentence for each module whose place is not the usual one.
@@ -98,6 +110,26 @@ fn no_file_is_too_long() -> io::Result<()> {
     let wrong = too_long(&sources);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
+}
+
+#[test]
+fn only_tests_switch_deletion_rules_off() -> io::Result<()> {
+    let wrong = weakens_rules(&sources()?);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn a_product_file_that_switches_rules_off_is_named() {
+    let text = "fn rules() -> Law { Law::without_in_tests(&[]) }\n";
+    let sources = [
+        Source::new("src/app/cli/audit.rs", text),
+        Source::new("src/app/cli/mod.rs", "#[cfg(test)]\nmod tests;\n"),
+        Source::new("src/app/cli/tests.rs", text),
+        Source::new(DELETION_RULES, text),
+    ];
+    let wrong = weakens_rules(&sources);
+    assert!(matches!(&wrong[..], [one] if one.starts_with("src/app/cli/audit.rs")), "{wrong:?}");
 }
 
 #[test]

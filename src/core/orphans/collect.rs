@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn record_first_puts_the_record_before_the_delete() {
-        for (law, first) in [(Law::whole(), Task::Record), (Law::without(&[Clause::RecordFirst]), Task::Delete)] {
+        for (law, first) in [(Law::whole(), Task::Record), (Law::without_in_tests(&[Clause::RecordFirst]), Task::Delete)] {
             let settings = Settings { law, ..settings() };
             let script = CollectScript::new(delete_of(leaked()), &settings);
             let writes = |t: &&Task| matches!(t, Task::Record | Task::Delete);

@@ -635,7 +635,7 @@ fn every_clause_is_needed() {
             // All of them, or all but one: each is needed.
             let off: Vec<Clause> = clauses.iter().copied().filter(|c| clauses.get(n) != Some(c)).collect();
             let mut world = World::new();
-            world.settings.law = Law::without(&off);
+            world.settings.law = Law::without_in_tests(&off);
             add(&mut world);
             over_nine_days(&mut world);
             let deleted = world.deleted_names().contains(&name);
@@ -647,7 +647,7 @@ fn every_clause_is_needed() {
 /// When a leaked NIC is deleted within two hours, if at all, with a clause switched off.
 fn deleted_without(off: &[Clause], stage: Stage) -> Option<SignedDuration> {
     let mut world = World::new();
-    world.settings.law = Law::without(off);
+    world.settings.law = Law::without_in_tests(off);
     world.add(gone_nic("leaked"));
     stage(&mut world);
     world.run(HOURS(2));
@@ -688,7 +688,7 @@ fn every_clause_of_time_and_leave_is_needed() {
 
 /// What was deleted with a clause switched off, and with the whole law.
 fn deletions_with_and_without(clause: Clause, stage: Stage) -> [usize; 2] {
-    [Law::whole(), Law::without(&[clause])].map(|law| {
+    [Law::whole(), Law::without_in_tests(&[clause])].map(|law| {
         let mut world = World::new();
         world.settings.law = law;
         stage(&mut world);
@@ -752,7 +752,7 @@ fn the_breaker_and_the_last_look_are_needed() {
 fn without_whole_listings_a_failed_page_looks_like_an_empty_one() {
     for (off, harm) in [(&[][..], false), (&[Clause::WholeListings], true)] {
         let mut world = World::new();
-        world.settings.law = Law::without(off);
+        world.settings.law = Law::without_in_tests(off);
         let disk = data_disk("pvc");
         world.add(disk.clone());
         world.had_volume("pv", &disk, ReclaimPolicy::Delete);
@@ -798,7 +798,7 @@ fn an_emptied_api_server_is_caught_by_two_clauses() {
     use crate::model::settings::Clause::{Breaker, LiveNodeInGroup};
     for (off, harm) in [(&[LiveNodeInGroup][..], false), (&[Breaker], false), (&[LiveNodeInGroup, Breaker], true)] {
         let mut world = World::new();
-        world.settings.law = Law::without(off);
+        world.settings.law = Law::without_in_tests(off);
         world.claims().clear();
         world.nodes().clear();
         over_nine_days(&mut world);

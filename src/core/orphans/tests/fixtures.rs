@@ -278,7 +278,7 @@ pub(crate) fn eager() -> World {
 /// A world that owns so many resources that the cap is high, where the breaker does not hold and all is approved.
 pub(crate) fn wide_world() -> World {
     let mut world = World::new();
-    world.settings.law = Law::without(&[Clause::Breaker]);
+    world.settings.law = Law::without_in_tests(&[Clause::Breaker]);
     world.sweep.approval_required.clear();
     for n in 4..=140 {
         world.add_claim(&format!("live-{n}"), &format!("uid-{n}"));
