@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use napkeeper_azure::{
     AksCluster, Azure, AzureSettings, Credential, Machines, Token, Wire, WireError, WireRequest, WireResponse,
 };
-use napkeeper_core::model::azure::bystander::Bystander;
 use napkeeper_core::model::azure::cloud::CloudResource;
 use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
-use napkeeper_core::model::errors::PortError;
+use napkeeper_core::model::azure::related::RelatedResource;
+use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::{Effect, Reply};
 use napkeeper_sim::arm::{Conditions, Request, handle};
@@ -90,9 +90,9 @@ pub fn azure(cloud: &CloudSettings, wire: Arc<dyn Wire>) -> Azure {
 /// A listing whose failure does not say how many pages had been read, which only the adapter knows.
 pub fn plain<T>(listing: Listing<T>) -> Listing<T> {
     listing.map_err(|failure| {
-        let rest = failure.why.strip_prefix("after ").and_then(|rest| rest.split_once(" whole pages: "));
-        let why = rest.map_or_else(|| Arc::clone(&failure.why), |(_, why)| Arc::from(why));
-        ListFailure { why, ..failure }
+        let rest = failure.reason.strip_prefix("after ").and_then(|rest| rest.split_once(" whole pages: "));
+        let why = rest.map_or_else(|| Arc::clone(&failure.reason), |(_, why)| Arc::from(why));
+        ListFailure { reason: why, ..failure }
     })
 }
 
@@ -125,7 +125,7 @@ impl ThroughAdapter {
 }
 
 impl ArmPort for ThroughAdapter {
-    fn perform(&mut self, cloud: &mut Cloud, effect: &Effect, now: Timestamp) -> Result<Reply, PortError> {
+    fn perform(&mut self, cloud: &mut Cloud, effect: &Effect, now: Timestamp) -> Result<Reply, EffectError> {
         self.lend(cloud, now, self.azure.perform(effect))
     }
 
@@ -133,7 +133,7 @@ impl ArmPort for ThroughAdapter {
         plain(self.lend(cloud, now, self.azure.list()))
     }
 
-    fn bystanders(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<Bystander> {
+    fn bystanders(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<RelatedResource> {
         self.lend(cloud, now, self.azure.bystanders())
     }
 

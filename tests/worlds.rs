@@ -32,12 +32,9 @@ pub fn instant() -> Timestamp {
 /// Settings of a cluster in westeurope.
 pub fn settings() -> Settings {
     Settings::new(ClusterIdentity {
-        cluster: named!(
-            ArmId,
-            "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c"
-        ),
-        tag: Arc::from("c"),
-        group: named!(ArmId, "/subscriptions/s/resourceGroups/MC_g_c_westeurope"),
+        id: named!(ArmId, "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c"),
+        tag_value: Arc::from("c"),
+        node_resource_group: named!(ArmId, "/subscriptions/s/resourceGroups/MC_g_c_westeurope"),
         region: named!(Region, "westeurope"),
     })
 }

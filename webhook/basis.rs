@@ -1,7 +1,7 @@
 //! The basis: by which rules and which facts is judged, and where do the facts come from?
 
 use jiff::Timestamp;
-use napkeeper_core::catalog::live::{Known, PriceSheet, Source, catalog_of};
+use napkeeper_core::catalog::live::{AzureFacts, FactSource, PriceSheet, catalog_from_facts};
 use napkeeper_core::catalog::{Catalog, Month, RegionCatalog};
 use napkeeper_core::model::names::Region;
 use napkeeper_verdict::{Facts, SchemaError, Verdict};
@@ -11,8 +11,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Basis {
     pub(crate) verdict: Verdict,
-    sizes: Source,
-    prices: Source,
+    sizes: FactSource,
+    prices: FactSource,
 }
 
 impl Basis {
@@ -22,7 +22,11 @@ impl Basis {
     /// [`SchemaError`] when it is broken, which a test rules out.
     pub fn embedded() -> Result<Self, SchemaError> {
         let month = Catalog::embedded_as_of()?;
-        Ok(Self { verdict: Verdict::embedded()?, sizes: Source::Embedded(month), prices: Source::Embedded(month) })
+        Ok(Self {
+            verdict: Verdict::embedded()?,
+            sizes: FactSource::Embedded(month),
+            prices: FactSource::Embedded(month),
+        })
     }
 
     /// What is part of this program, for one region: sizes of others are no news, and cost memory.
@@ -38,13 +42,13 @@ impl Basis {
     ///
     /// # Errors
     /// As [`Basis::embedded`].
-    pub fn live(known: &Known, embedded: &RegionCatalog, month: Month) -> Result<Self, SchemaError> {
+    pub fn live(known: &AzureFacts, embedded: &RegionCatalog, month: Month) -> Result<Self, SchemaError> {
         let region: &Region = &embedded.region;
         let facts = Facts::embedded(Some(region))?;
         // Restrictions are the subscription's own only where Azure has said them.
         let facts = match known.sizes {
             Some(_) => {
-                let catalog = catalog_of(known, embedded, &PriceSheet::default());
+                let catalog = catalog_from_facts(known, embedded, &PriceSheet::default());
                 facts.with_live_regions(vec![Arc::new(catalog)])
             }
             None => facts,
@@ -61,7 +65,7 @@ impl Basis {
 
     /// True when it is made of these facts, or of others of the same age.
     #[must_use]
-    pub fn is_of(&self, known: &Known, month: Month) -> bool {
+    pub fn is_of(&self, known: &AzureFacts, month: Month) -> bool {
         self.sizes == known.sizes_from(month) && self.prices == known.prices_from(month)
     }
 
@@ -69,6 +73,6 @@ impl Basis {
     #[must_use]
     pub fn served(&self, now: Timestamp) -> String {
         let Self { sizes, prices, .. } = self;
-        format!("catalogue: {}; prices: {}", sizes.shown(now), prices.shown(now))
+        format!("catalogue: {}; prices: {}", sizes.describe(now), prices.describe(now))
     }
 }

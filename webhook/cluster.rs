@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use napkeeper_api::azure::AKSNodeClass;
 use napkeeper_api::convert;
 use napkeeper_api::karpenter::NodePool as WirePool;
-use napkeeper_core::admission::blockers::{Hindrances, NotReady};
+use napkeeper_core::admission::blockers::{ClusterBlockers, NodeClassNotReady};
 use napkeeper_core::admission::impact::{Impact, over_limits, overlap};
 use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::cluster::pod::Labels;
@@ -47,7 +47,7 @@ pub(crate) fn findings(live: &Live<'_>, request: &Request) -> Vec<Finding> {
 pub(crate) struct Live<'a> {
     pub(crate) snapshot: &'a Snapshot,
     /// What stands in the way of nodes.
-    pub(crate) hindrances: &'a Hindrances,
+    pub(crate) hindrances: &'a ClusterBlockers,
     pub(crate) now: Timestamp,
 }
 
@@ -107,8 +107,8 @@ fn no_class(snapshot: &Snapshot, pool: &NodePool) -> Option<Finding> {
     Some(finding(&rules::CLASS, "spec.template.spec.nodeClassRef.name", message, fix))
 }
 
-fn not_ready(hindrances: &Hindrances, pool: &NodePool) -> Option<Finding> {
-    let NotReady { reason, message } = &**hindrances.not_ready.get(&pool.class)?;
+fn not_ready(hindrances: &ClusterBlockers, pool: &NodePool) -> Option<Finding> {
+    let NodeClassNotReady { reason, message } = &**hindrances.unready_classes.get(&pool.class)?;
     let why = if message.is_empty() { reason.to_string() } else { format!("{reason}: {message}") };
     let why = shorten(&why, LONGEST_REASON);
     let message = format!("AKSNodeClass {} is not ready ({why}): the pool launches nothing until it is", pool.class);
@@ -149,7 +149,7 @@ fn drift_of_pool(live: &Live<'_>, pool: &NodePool, (object, old): (&Value, &Valu
 
 /// The labels by which a node is held against requirements: those of the Node, as far as there is one.
 fn labels_of(snapshot: &Snapshot, claim: &Claim) -> Labels {
-    let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_of(id));
+    let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_by_provider_id(id));
     node.map_or_else(|| claim.spec.labels.clone(), |node| node.labels.clone())
 }
 
@@ -164,11 +164,11 @@ fn of_class(live: &Live<'_>, (object, old): (&Value, &Value)) -> Option<Finding>
 
 /// What is said of nodes that a change replaces.
 fn replaced(live: &Live<'_>, impact: &Impact, path: &str, why: &str) -> Option<Finding> {
-    let Impact { claims, pods, refusing, price, .. } = impact;
+    let Impact { claims, pods, do_not_disrupt_pods: refusing, price, .. } = impact;
     if *claims == 0 {
         return None;
     }
-    let kept: Vec<_> = pods.iter().filter_map(|pod| Some((pod, live.hindrances.keeping(pod)?))).collect();
+    let kept: Vec<_> = pods.iter().filter_map(|pod| Some((pod, live.hindrances.pdb_blocking(pod)?))).collect();
     let budgets = match kept.first() {
         None => String::new(),
         Some((pod, budget)) => format!(

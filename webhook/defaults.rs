@@ -7,7 +7,8 @@ use crate::mutate::Subject;
 use json_patch::{PatchOperation, patch_unsafe};
 use napkeeper_api::path::pointer_token;
 use napkeeper_core::admission::placement_policy::{
-    Asked, Change, NONE, PLACED_BY, PLACEMENT, Placement, SpreadDefault, defaults, hash,
+    NONE, PLACED_BY_ANNOTATION, PLACEMENT_ANNOTATION, PlacementPolicies, PodAttributes, PodDefault, SpreadDefault,
+    defaults_for, stable_hash,
 };
 use napkeeper_core::model::cluster::pod::Labels;
 use napkeeper_core::model::labels;
@@ -53,20 +54,28 @@ pub(crate) enum Given {
 
 /// What there is for a pod while there is no policy at all.
 pub(crate) fn none(subject: &Subject) -> Given {
-    let named = subject.annotations.as_ref().and_then(|annotations| annotations.get(PLACEMENT));
+    let named = subject.annotations.as_ref().and_then(|annotations| annotations.get(PLACEMENT_ANNOTATION));
     named.filter(|name| **name != *NONE).map_or(Given::Nothing, |name| Given::Unknown(no_such_policy(name)))
 }
 
 /// Gives a pod the defaults that it is to have. `uid` is that of the request.
-pub(crate) fn give(placement: &Placement, object: &Value, subject: &Subject, uid: &str) -> Result<Given, BadPatch> {
+pub(crate) fn give(
+    placement: &PlacementPolicies,
+    object: &Value,
+    subject: &Subject,
+    uid: &str,
+) -> Result<Given, BadPatch> {
     let asked = asked(object, subject, uid);
     let namespace = subject.pod.key.namespace.as_str();
-    let Some(policy) = placement.policy(namespace, &asked) else {
-        let named = asked.asks.as_ref().or_else(|| placement.namespaces.get(namespace)?.asks.as_ref());
+    let Some(policy) = placement.policy_for(namespace, &asked) else {
+        let named = asked
+            .placement_annotation
+            .as_ref()
+            .or_else(|| placement.namespaces.get(namespace)?.placement_annotation.as_ref());
         let unknown = named.filter(|name| ***name != *NONE).map(|name| Given::Unknown(no_such_policy(name)));
         return Ok(unknown.unwrap_or(Given::Nothing));
     };
-    let changes = defaults(policy, &asked);
+    let changes = defaults_for(policy, &asked);
     if changes.is_empty() {
         return Ok(Given::Nothing);
     }
@@ -74,13 +83,15 @@ pub(crate) fn give(placement: &Placement, object: &Value, subject: &Subject, uid
     for change in &changes {
         writer.write(change)?;
     }
-    writer.set(&["metadata", "annotations", PLACED_BY], json!(policy.name.as_str()))?;
+    writer.set(&["metadata", "annotations", PLACED_BY_ANNOTATION], json!(policy.name.as_str()))?;
     Ok(Given::Placed(Placed { object: writer.object, patch: writer.patch }))
 }
 
 fn no_such_policy(name: &str) -> String {
     let name = crate::hint::shorten(name, 64);
-    format!("napkeeper: there is no PlacementPolicy {name}, which {PLACEMENT} names: the pod gets no defaults")
+    format!(
+        "napkeeper: there is no PlacementPolicy {name}, which {PLACEMENT_ANNOTATION} names: the pod gets no defaults"
+    )
 }
 
 fn annotation<'o>(object: &'o Value, key: &str) -> Option<&'o str> {
@@ -88,7 +99,7 @@ fn annotation<'o>(object: &'o Value, key: &str) -> Option<&'o str> {
 }
 
 /// What a pod says for itself.
-fn asked(object: &Value, subject: &Subject, uid: &str) -> Asked {
+fn asked(object: &Value, subject: &Subject, uid: &str) -> PodAttributes {
     let spec = &object["spec"];
     let key = &subject.pod.key;
     let owners = object["metadata"]["ownerReferences"].as_array();
@@ -100,16 +111,16 @@ fn asked(object: &Value, subject: &Subject, uid: &str) -> Asked {
         let tolerations = spec["tolerations"].as_array().into_iter().flatten();
         tolerations.filter_map(|t| t["key"].as_str()).any(|key| of.contains(&key))
     };
-    Asked {
+    PodAttributes {
         labels: subject.pod.shape.labels.clone(),
-        asks: annotation(object, PLACEMENT).map(Arc::from),
-        placed: annotation(object, PLACED_BY).is_some(),
+        placement_annotation: annotation(object, PLACEMENT_ANNOTATION).map(Arc::from),
+        has_placed_by: annotation(object, PLACED_BY_ANNOTATION).is_some(),
         has_spread: spec["topologySpreadConstraints"].as_array().is_some_and(|list| !list.is_empty()),
         has_capacity_type: names_label(spec, &CAPACITY) || tolerated(&CAPACITY),
         has_architecture: names_label(spec, &ARCHITECTURE),
         has_do_not_disrupt: annotation(object, labels::DO_NOT_DISRUPT).is_some(),
-        of_job: owners.into_iter().flatten().any(|o| o["controller"] == true && o["kind"] == "Job"),
-        hash: hash(&identity),
+        owned_by_job: owners.into_iter().flatten().any(|o| o["controller"] == true && o["kind"] == "Job"),
+        hash: stable_hash(&identity),
     }
 }
 
@@ -131,23 +142,23 @@ struct Writer {
 }
 
 impl Writer {
-    fn write(&mut self, change: &Change) -> Result<(), BadPatch> {
+    fn write(&mut self, change: &PodDefault) -> Result<(), BadPatch> {
         match change {
-            Change::Spread(constraint, labels) => {
+            PodDefault::Spread(constraint, labels) => {
                 self.append(&["spec", "topologySpreadConstraints"], spread(constraint, labels))
             }
-            Change::Spot => {
+            PodDefault::Spot => {
                 let toleration = json!({
                     "key": labels::SCALE_SET_PRIORITY, "operator": "Equal", "value": "spot", "effect": "NoSchedule",
                 });
                 self.append(&["spec", "tolerations"], toleration)?;
                 self.prefer(SPOT_WEIGHT, labels::CAPACITY_TYPE, "spot")
             }
-            Change::OnDemand => self.stay_on_demand(),
-            Change::DoNotDisrupt(time) => {
+            PodDefault::OnDemand => self.stay_on_demand(),
+            PodDefault::DoNotDisrupt(time) => {
                 self.set(&["metadata", "annotations", labels::DO_NOT_DISRUPT], json!(&**time))
             }
-            Change::Architecture(arch) => self.prefer(ARCHITECTURE_WEIGHT, labels::ARCH, arch),
+            PodDefault::Architecture(arch) => self.prefer(ARCHITECTURE_WEIGHT, labels::ARCH, arch),
         }
     }
 

@@ -6,7 +6,7 @@
 use crate::cluster::{counted, finding};
 use crate::review::Request;
 use jiff::Timestamp;
-use napkeeper_core::admission::impact::{Impact, MOST_TRIED};
+use napkeeper_core::admission::impact::{Impact, MAX_PODS_SIMULATED};
 use napkeeper_core::model::names::{NodeClassName, NodePoolName};
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_verdict::Finding;
@@ -53,7 +53,7 @@ pub(crate) fn objection(snapshot: &Snapshot, request: &Request, now: Timestamp) 
     if impact.claims == 0 || acknowledged.is_some_and(|n| n >= impact.claims) {
         return None;
     }
-    let stranded = impact.stranded(snapshot, now, &pools).len();
+    let stranded = impact.unschedulable_without(snapshot, now, &pools).len();
     let message = message((kind, name), &impact, stranded, said);
     let fix = format!(
         "to delete it all the same, say so first: kubectl annotate --overwrite {} {name} {DELETE_ACKNOWLEDGED}={}",
@@ -65,11 +65,15 @@ pub(crate) fn objection(snapshot: &Snapshot, request: &Request, now: Timestamp) 
 
 fn message((kind, name): (&str, &str), impact: &Impact, stranded: usize, said: Option<&str>) -> String {
     let (nodes, pods) = (counted(impact.claims, "node"), counted(impact.pods.len(), "pod"));
-    let holding = match impact.refusing {
+    let holding = match impact.do_not_disrupt_pods {
         0 => String::new(),
         n => format!(", {n} of which ask not to be disrupted"),
     };
-    let tried = if impact.pods.len() > MOST_TRIED { format!(" (of {MOST_TRIED} looked at)") } else { String::new() };
+    let tried = if impact.pods.len() > MAX_PODS_SIMULATED {
+        format!(" (of {MAX_PODS_SIMULATED} looked at)")
+    } else {
+        String::new()
+    };
     let places = match stranded {
         0 => "all of them would find another place".to_owned(),
         n => format!("{n}{tried} would find no other place"),

@@ -113,7 +113,7 @@ impl Recent {
                 }
                 Some(prefix) => {
                     let named = |k: &ObjectKey| k.namespace == key.namespace && k.name.as_str().starts_with(&**prefix);
-                    let alike = snapshot.pods().since(key).take_while(|(k, _)| named(k)).map(|(_, pod)| pod);
+                    let alike = snapshot.pods().range_from(key).take_while(|(k, _)| named(k)).map(|(_, pod)| pod);
                     alike.filter(new).map(|p| (p.key.clone(), p.created_at)).collect()
                 }
             };

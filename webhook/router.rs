@@ -21,8 +21,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use jiff::Timestamp;
-use napkeeper_core::admission::blockers::Hindrances;
-use napkeeper_core::admission::placement_policy::Placement;
+use napkeeper_core::admission::blockers::ClusterBlockers;
+use napkeeper_core::admission::placement_policy::PlacementPolicies;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_serve::prometheus_client::registry::Registry;
@@ -73,8 +73,8 @@ pub struct Webhook {
     hinter: Hinter,
     guard: Guard,
     policies: Arc<Policies>,
-    placement: watch::Receiver<Arc<Placement>>,
-    hindrances: watch::Receiver<Arc<Hindrances>>,
+    placement: watch::Receiver<Arc<PlacementPolicies>>,
+    hindrances: watch::Receiver<Arc<ClusterBlockers>>,
     namespace: String,
     limits: Limits,
     judging: Arc<Semaphore>,
@@ -146,7 +146,7 @@ impl Webhook {
 
     /// The same webhook, giving pods what these policies say.
     #[must_use]
-    pub fn placing(self, placement: watch::Receiver<Arc<Placement>>) -> Self {
+    pub fn placing(self, placement: watch::Receiver<Arc<PlacementPolicies>>) -> Self {
         Self { placement, ..self }
     }
 
@@ -172,7 +172,7 @@ impl Webhook {
 
     /// The same webhook, that says what stands in the way of nodes.
     #[must_use]
-    pub fn hindered(self, hindrances: watch::Receiver<Arc<Hindrances>>) -> Self {
+    pub fn hindered(self, hindrances: watch::Receiver<Arc<ClusterBlockers>>) -> Self {
         Self { hindrances, ..self }
     }
 

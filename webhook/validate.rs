@@ -14,7 +14,7 @@ use crate::review::{Answer, GroupVersionKind, Refusal, Request};
 use jiff::Timestamp;
 use napkeeper_api::manifests::Object;
 use napkeeper_api::yaml::Document;
-use napkeeper_core::admission::blockers::Hindrances;
+use napkeeper_core::admission::blockers::ClusterBlockers;
 use napkeeper_core::model::names::NodeClassName;
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_verdict::policy::Policies;
@@ -51,7 +51,7 @@ pub(crate) struct Judge<'a> {
     /// The cluster; `None` while it is not known.
     pub(crate) snapshot: Option<&'a Snapshot>,
     /// What stands in the way of nodes.
-    pub(crate) hindrances: &'a Hindrances,
+    pub(crate) hindrances: &'a ClusterBlockers,
     /// The platform team's own rules.
     pub(crate) policies: &'a Policies,
     /// What becomes of deletes.

@@ -6,8 +6,8 @@
 
 use jiff::Timestamp;
 use napkeeper_core::catalog::live::{
-    Fact, FactKind, Failure, ImageVersion, Known, Listed, Lock, LockLevel, PriceList, Prices, Quota, ReservationRoom,
-    SizeListing, SubnetRoom, Usage,
+    AzureFacts, CapacityReservation, Fact, FactKind, FetchFailure, ImageVersion, ListedSize, Lock, LockLevel,
+    PriceList, Quota, QuotaUsage, SizeListing, SizePrices, SubnetAddresses,
 };
 use napkeeper_core::catalog::{Arch, EphemeralDisk, Gpu, OfferedSize, SizeFacts};
 use napkeeper_core::model::amounts::money::HourlyPrice;
@@ -39,9 +39,9 @@ pub struct Published {
     /// The region that all facts are of.
     pub region: Region,
     /// The facts.
-    pub known: Known,
+    pub known: AzureFacts,
     /// The facts that could not be asked for lately.
-    pub failing: BTreeMap<FactKind, Failure>,
+    pub failing: BTreeMap<FactKind, FetchFailure>,
     /// Facts that are there and cannot be understood, with the reason.
     pub broken: Vec<String>,
 }
@@ -163,7 +163,7 @@ impl Published {
             images.map(|f| (f.as_of, f.value.iter().map(|(n, v)| (&**n, image(v))).collect::<BTreeMap<_, _>>()));
         self.put(&mut data, FactKind::Images, images);
         let subnet =
-            |s: &SubnetRoom| Subnet { id: s.id.clone(), used: s.used, usable: s.usable, default: s.is_default };
+            |s: &SubnetAddresses| Subnet { id: s.id.clone(), used: s.used, usable: s.usable, default: s.is_default };
         let subnets = known.subnets.as_ref().map(|f| (f.as_of, f.value.iter().map(subnet).collect::<Vec<_>>()));
         self.put(&mut data, FactKind::Subnets, subnets);
         let reservations = known.reservations.as_ref();
@@ -185,7 +185,7 @@ impl Published {
         }
         let region = Region::new(text("region")).map_err(|_| FactsError::Region(text("region").to_owned()))?;
         let mut read = Reading { data, failing: BTreeMap::new(), broken: Vec::new() };
-        let known = Known {
+        let known = AzureFacts {
             sizes: read.fact(FactKind::Sizes, |rows: Vec<Size>| {
                 let listed = rows.into_iter().map(|row| (row.name.clone(), listed(row, &region)));
                 Arc::new(SizeListing { sizes: listed.collect() })
@@ -199,7 +199,8 @@ impl Published {
                 rows.into_iter().map(|(name, image)| (name, version(image))).collect()
             }),
             subnets: read.fact(FactKind::Subnets, |rows: Vec<Subnet>| {
-                let room = |s: Subnet| SubnetRoom { id: s.id, used: s.used, usable: s.usable, is_default: s.default };
+                let room =
+                    |s: Subnet| SubnetAddresses { id: s.id, used: s.used, usable: s.usable, is_default: s.default };
                 rows.into_iter().map(room).collect()
             }),
             reservations: read
@@ -211,7 +212,8 @@ impl Published {
     }
 
     fn put<T: Serialize>(&self, data: &mut BTreeMap<String, String>, kind: FactKind, fact: Option<(Timestamp, T)>) {
-        let failing = self.failing.get(&kind).map(|f| Failing { at: f.at, why: Arc::clone(&f.why), times: f.times });
+        let failing =
+            self.failing.get(&kind).map(|f| Failing { at: f.at, why: Arc::clone(&f.reason), times: f.consecutive });
         let (as_of, value) = fact.map_or((None, None), |(as_of, value)| (Some(as_of), Some(value)));
         let entry = Entry { as_of, failing, value };
         if entry.as_of.is_none() && entry.failing.is_none() {
@@ -227,7 +229,7 @@ impl Published {
 /// An object as it is read, fact by fact.
 struct Reading<'a> {
     data: &'a BTreeMap<String, String>,
-    failing: BTreeMap<FactKind, Failure>,
+    failing: BTreeMap<FactKind, FetchFailure>,
     broken: Vec<String>,
 }
 
@@ -241,7 +243,7 @@ impl Reading<'_> {
             }
             Ok(Entry { as_of, failing, value }) => {
                 if let Some(Failing { at, why, times }) = failing {
-                    self.failing.insert(kind, Failure { at, why, times });
+                    self.failing.insert(kind, FetchFailure { at, reason: why, consecutive: times });
                 }
                 Some(Fact { as_of: as_of?, value: meant(value?) })
             }
@@ -249,7 +251,7 @@ impl Reading<'_> {
     }
 }
 
-fn size_row(listed: &Listed) -> Size {
+fn size_row(listed: &ListedSize) -> Size {
     let (size, facts) = (&listed.size, &*listed.size.facts);
     let number = |zone: &Zone| zone.as_str().rsplit('-').next()?.parse().ok();
     Size {
@@ -269,7 +271,7 @@ fn size_row(listed: &Listed) -> Size {
     }
 }
 
-fn listed(row: Size, region: &Region) -> Listed {
+fn listed(row: Size, region: &Region) -> ListedSize {
     let mut facts = SizeFacts {
         name: row.name,
         family: row.family,
@@ -294,7 +296,7 @@ fn listed(row: Size, region: &Region) -> Listed {
     }
     let zones = row.zones.into_iter().map(|n| Zone::of(region, n)).collect();
     let size = OfferedSize { facts: Arc::new(facts), zones, restricted: row.restricted, on_demand: None, spot: None };
-    Listed { size, missing_since: row.missing_since }
+    ListedSize { size, missing_since: row.missing_since }
 }
 
 /// Prices at full price and as spot, by size.
@@ -307,22 +309,22 @@ fn price_rows(list: &PriceList) -> PriceRows {
 /// Nothing costs nothing, whoever says so.
 fn price_list(rows: PriceRows) -> PriceList {
     let known = |price: Option<HourlyPrice>| price.filter(|p| *p > HourlyPrice::ZERO);
-    let prices = |(on_demand, spot)| Prices { on_demand: known(on_demand), spot: known(spot) };
+    let prices = |(on_demand, spot)| SizePrices { on_demand: known(on_demand), spot: known(spot) };
     rows.into_iter().map(|(size, both)| (size, prices(both))).collect()
 }
 
-fn usage((name, (used, limit)): (Arc<str>, (u64, u64))) -> Usage {
-    Usage { name, used, limit }
+fn usage((name, (used, limit)): (Arc<str>, (u64, u64))) -> QuotaUsage {
+    QuotaUsage { name, used, limit }
 }
 
-fn reservation_row(room: &ReservationRoom) -> Reservation {
-    let ReservationRoom { group, size, zone, capacity, used } = room.clone();
+fn reservation_row(room: &CapacityReservation) -> Reservation {
+    let CapacityReservation { group, size, zone, capacity, used } = room.clone();
     Reservation { group, size, zone, capacity, used }
 }
 
-fn reservation(row: Reservation) -> ReservationRoom {
+fn reservation(row: Reservation) -> CapacityReservation {
     let Reservation { group, size, zone, capacity, used } = row;
-    ReservationRoom { group, size, zone, capacity, used }
+    CapacityReservation { group, size, zone, capacity, used }
 }
 
 fn lock_row(lock: &Lock) -> WireLock {
@@ -336,7 +338,7 @@ fn lock(WireLock { id, level, notes }: WireLock) -> Lock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use napkeeper_core::catalog::{Catalog, EphemeralPlace};
+    use napkeeper_core::catalog::{Catalog, EphemeralDiskPlacement};
 
     /// The most that the largest object of etcd leaves for one of ours, with room for its metadata.
     const MOST_BYTES: usize = 900 << 10;
@@ -353,17 +355,18 @@ mod tests {
         let mut sizes = BTreeMap::new();
         for mut size in offered {
             let name = size.facts.name.clone();
-            prices.insert(name.clone(), Prices { on_demand: size.on_demand.take(), spot: size.spot.take() });
+            prices.insert(name.clone(), SizePrices { on_demand: size.on_demand.take(), spot: size.spot.take() });
             let mut facts = SizeFacts::clone(&size.facts);
-            facts.ephemeral = Some(EphemeralDisk { gb: 429, place: EphemeralPlace::Resource });
+            facts.ephemeral = Some(EphemeralDisk { gb: 429, place: EphemeralDiskPlacement::Resource });
             size.facts = Arc::new(facts);
-            sizes.insert(name, Listed { size, missing_since: Some(as_of) });
+            sizes.insert(name, ListedSize { size, missing_since: Some(as_of) });
         }
-        let usages = sizes.values().map(|l| Usage { name: Arc::clone(&l.size.facts.family), used: 100, limit: 350 });
+        let usages =
+            sizes.values().map(|l| QuotaUsage { name: Arc::clone(&l.size.facts.family), used: 100, limit: 350 });
         let quota = Arc::new(Quota::new(as_of, usages.collect::<Vec<_>>()));
         let id = |n: usize| ArmId::new(format!("/subscriptions/s/resourceGroups/g/providers/a/b/{n}")).unwrap();
-        let subnets = (0..50).map(|n| SubnetRoom { id: id(n), used: 4, usable: 251, is_default: true }).collect();
-        let reserved = |n: u8| ReservationRoom {
+        let subnets = (0..50).map(|n| SubnetAddresses { id: id(n), used: 4, usable: 251, is_default: true }).collect();
+        let reserved = |n: u8| CapacityReservation {
             group: id(0),
             size: VmSize::new("Standard_D4s_v5").unwrap(),
             zone: if n == 0 { Zone::regional() } else { Zone::of(&region, n) },
@@ -372,7 +375,7 @@ mod tests {
         };
         let lock = |n| Lock { id: id(n), level: LockLevel::ReadOnly, notes: Some(Arc::from("by finance")) };
         let version = ImageVersion { version: Arc::from("202608.01.0"), published_at: Some(as_of) };
-        let known = Known {
+        let known = AzureFacts {
             sizes: Some(Fact { as_of, value: Arc::new(SizeListing { sizes }) }),
             quota: Some(quota),
             prices: Some(Fact { as_of, value: Arc::new(prices) }),
@@ -381,7 +384,7 @@ mod tests {
             reservations: Some(Fact { as_of, value: (0..200).map(reserved).collect() }),
             locks: Some(Fact { as_of, value: (0..20).map(lock).collect() }),
         };
-        let failing = Failure { at: as_of, why: Arc::from("the price list answered 500"), times: 3 };
+        let failing = FetchFailure { at: as_of, reason: Arc::from("the price list answered 500"), consecutive: 3 };
         Published { region, known, failing: [(FactKind::Prices, failing)].into(), broken: Vec::new() }
     }
 
@@ -427,6 +430,6 @@ mod tests {
         let data = data.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
         let prices = Published::read(&data).unwrap().known.prices.unwrap().value;
         let spot = Some(HourlyPrice::from_nanos(38_400_000));
-        assert_eq!(prices.values().next(), Some(&Prices { on_demand: None, spot }));
+        assert_eq!(prices.values().next(), Some(&SizePrices { on_demand: None, spot }));
     }
 }

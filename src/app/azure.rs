@@ -4,7 +4,7 @@ use crate::clock::WallClock;
 use anyhow::{Context, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_azure::{AksCluster, AzureCloud, AzureSettings, Credential, Token, on_this_machine};
-use napkeeper_core::model::settings::{ClusterIdentity, Mode};
+use napkeeper_core::model::settings::{ClusterIdentity, ControllerMode};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -100,9 +100,9 @@ pub(crate) fn fixed(token: &str, now: Timestamp) -> anyhow::Result<Credential> {
 /// How the adapter looks at a cluster's resources; without what VMs are made with.
 pub(crate) fn settings(cluster: &ClusterIdentity, endpoint: &str) -> AzureSettings {
     AzureSettings {
-        group: cluster.group.clone(),
+        group: cluster.node_resource_group.clone(),
         region: cluster.region.clone(),
-        aks: AksCluster::of(&cluster.cluster),
+        aks: AksCluster::of(&cluster.id),
         machines: None,
         endpoint: Arc::from(endpoint),
         deadline: AzureSettings::DEADLINE,
@@ -118,7 +118,7 @@ pub(crate) enum ModeArg {
     Provisioner,
 }
 
-impl From<ModeArg> for Mode {
+impl From<ModeArg> for ControllerMode {
     fn from(mode: ModeArg) -> Self {
         match mode {
             ModeArg::Companion => Self::Companion,

@@ -1,10 +1,10 @@
 //! The wall clock: what time is it, and is our time ahead of the real one?
 //!
-//! A file may hold a [`Shift`], so that a test can let hours pass in a moment. Every process that is given the same
+//! A file may hold a [`TimeShift`], so that a test can let hours pass in a moment. Every process that is given the same
 //! file has the same time.
 
 use jiff::Timestamp;
-use napkeeper_core::engine::clock::{Clock, Shift};
+use napkeeper_core::engine::clock::{Clock, TimeShift};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -25,7 +25,7 @@ pub(crate) struct WallClock {
 struct Seen {
     looked: Option<Instant>,
     text: String,
-    shift: Shift,
+    shift: TimeShift,
 }
 
 impl WallClock {
@@ -46,7 +46,7 @@ impl WallClock {
                 Err(error) => tracing::warn!(file = %file.display(), %error, "reading the time offset failed"),
             }
         }
-        seen.shift.ours(real)
+        seen.shift.shifted(real)
     }
 }
 
@@ -56,7 +56,7 @@ impl Seen {
         if text == self.text {
             return;
         }
-        match Shift::parse(&text) {
+        match TimeShift::parse(&text) {
             Ok(shift) => self.shift = shift,
             Err(error) => tracing::warn!(file = %file.display(), %error, "the time offset is not taken over"),
         }
@@ -69,7 +69,7 @@ impl Clock for WallClock {
         self.shifted(Timestamp::now())
     }
 
-    fn ours(&self, real: Timestamp) -> Timestamp {
+    fn shifted(&self, real: Timestamp) -> Timestamp {
         self.shifted(real)
     }
 }
@@ -91,21 +91,21 @@ mod tests {
         let file = folder.path().join("offset");
         let clock = WallClock::new(Some(file.clone()));
         let real: Timestamp = "2026-03-01T12:00:00Z".parse().unwrap();
-        assert_eq!(clock.ours(real), real);
+        assert_eq!(clock.shifted(real), real);
 
         fs::write(&file, "2026-01-01T00:00:00Z 90m\n").unwrap();
-        assert_eq!(clock.ours(real), real, "no look so soon after the last");
+        assert_eq!(clock.shifted(real), real, "no look so soon after the last");
         look_again(&clock);
         let shifted = real + SignedDuration::from_mins(90);
-        assert_eq!(clock.ours(real), shifted);
+        assert_eq!(clock.shifted(real), shifted);
 
         fs::write(&file, "soon").unwrap();
         look_again(&clock);
-        assert_eq!(clock.ours(real), shifted);
+        assert_eq!(clock.shifted(real), shifted);
 
         fs::remove_file(&file).unwrap();
         look_again(&clock);
-        assert_eq!(clock.ours(real), real);
+        assert_eq!(clock.shifted(real), real);
     }
 
     #[test]
@@ -113,6 +113,6 @@ mod tests {
         let clock = WallClock::new(None);
         let (before, now, after) = (Timestamp::now(), clock.now(), Timestamp::now());
         assert!((before..=after).contains(&now));
-        assert_eq!(clock.ours(before), before);
+        assert_eq!(clock.shifted(before), before);
     }
 }

@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use napkeeper_azure::Azure;
 use napkeeper_core::engine::clock::Clock;
-use napkeeper_core::model::azure::bystander::Bystander;
 use napkeeper_core::model::azure::cloud::CloudResource;
 use napkeeper_core::model::azure::inventory::{Inventory, ListFailure, Listing};
+use napkeeper_core::model::azure::related::RelatedResource;
 use napkeeper_core::model::names::ArmId;
 use napkeeper_kube::list;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) async fn take(azure: &Azure, client: &kube::Client, clock: &dyn Clock
 
 /// The inventory of a cluster whose Azure cannot be reached.
 pub(crate) async fn without_azure(why: &str, client: &kube::Client, clock: &dyn Clock) -> Inventory {
-    let failed = || ListFailure { what: Arc::from("the node resource group"), why: Arc::from(why) };
+    let failed = || ListFailure { listing: Arc::from("the node resource group"), reason: Arc::from(why) };
     let listed = Cloud { group_managed_by: Err(failed()), cloud: Err(failed()), bystanders: Err(failed()) };
     with_cluster(clock.now(), listed, client, clock).await
 }
@@ -30,7 +30,7 @@ pub(crate) async fn without_azure(why: &str, client: &kube::Client, clock: &dyn 
 struct Cloud {
     group_managed_by: Result<Option<ArmId>, ListFailure>,
     cloud: Listing<CloudResource>,
-    bystanders: Listing<Bystander>,
+    bystanders: Listing<RelatedResource>,
 }
 
 async fn with_cluster(started_at: Timestamp, listed: Cloud, client: &kube::Client, clock: &dyn Clock) -> Inventory {
@@ -40,8 +40,8 @@ async fn with_cluster(started_at: Timestamp, listed: Cloud, client: &kube::Clien
         started_at,
         finished_at: clock.now(),
         group_managed_by,
-        cloud,
-        bystanders,
+        resources: cloud,
+        related: bystanders,
         claims: cluster.claims,
         nodes: cluster.nodes,
         volumes: cluster.volumes,

@@ -14,9 +14,9 @@ use azure_mgmt_compute::package_2024_07_01 as compute;
 use azure_mgmt_resources::package_resources_2021_04 as resources;
 use napkeeper_api::bootstrap::{self, Join, JoinToken};
 use napkeeper_core::model::azure::cloud::{CloudResource, Tags};
-use napkeeper_core::model::errors::{CloudError, CloudErrorCode, OperationId, PortError};
+use napkeeper_core::model::errors::{CloudError, CloudErrorCode, EffectError, OperationId};
 use napkeeper_core::model::names::ArmId;
-use napkeeper_core::plan::{Effect, MachineCall, NicSpec, Reply, VmSpec};
+use napkeeper_core::plan::{AksMachineRequest, Effect, NicSpec, Reply, VmSpec};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -78,8 +78,8 @@ impl Azure {
     ///
     /// # Errors
     /// `Unavailable` where no credential yields a token; for some seconds that is then the answer for everybody.
-    pub async fn authenticate(&self) -> Result<(), PortError> {
-        self.transport.authenticate().await.map_err(PortError::Cloud)
+    pub async fn authenticate(&self) -> Result<(), EffectError> {
+        self.transport.authenticate().await.map_err(EffectError::Cloud)
     }
 
     /// Gets ready for an effect: for a write the token is fetched and its turn among all writes is waited for, which may
@@ -88,19 +88,19 @@ impl Azure {
     ///
     /// # Errors
     /// As [`authenticate`](Self::authenticate); `Throttled`, with the time to wait, where the turn is far off.
-    pub async fn prepare(&self, effect: &Effect) -> Result<(), PortError> {
+    pub async fn prepare(&self, effect: &Effect) -> Result<(), EffectError> {
         let (method, id) = match effect {
             Effect::PutNic(spec) => (Method::Put, &spec.id),
             Effect::PutVm(spec) => (Method::Put, &spec.id),
-            Effect::PutBilling(vm) => (Method::Put, vm),
+            Effect::PutBillingExtension(vm) => (Method::Put, vm),
             Effect::Delete(id, _) => (Method::Delete, id),
-            Effect::Machine(call @ MachineCall::Put(_)) => (Method::Put, call.id()),
-            Effect::Machine(call @ MachineCall::Delete(_)) => (Method::Post, call.id()),
+            Effect::AksMachine(call @ AksMachineRequest::Put(_)) => (Method::Put, call.id()),
+            Effect::AksMachine(call @ AksMachineRequest::Delete(_)) => (Method::Post, call.id()),
             Effect::Tag(id, _) | Effect::Untag(id, _) => (Method::Patch, id),
             _ => return Ok(()),
         };
         self.authenticate().await?;
-        self.transport.take_turn(method, &path_of(effect, id)).await.map_err(PortError::Cloud)
+        self.transport.take_turn(method, &path_of(effect, id)).await.map_err(EffectError::Cloud)
     }
 
     /// Performs an effect on Azure.
@@ -108,29 +108,29 @@ impl Azure {
     /// # Errors
     /// What Azure refuses, as the domain sees it; `Unavailable` where it cannot be reached or understood; `Invalid`
     /// for an effect on Kubernetes.
-    pub async fn perform(&self, effect: &Effect) -> Result<Reply, PortError> {
+    pub async fn perform(&self, effect: &Effect) -> Result<Reply, EffectError> {
         let reply = match effect {
             Effect::Get(id) => self.get(id).await,
             Effect::PutNic(spec) => self.put_nic(spec).await,
             Effect::PutVm(spec) => self.put_vm(spec, &bootstrap::write(&spec.kubelet)).await,
-            Effect::PutBilling(vm) => self.put_billing(vm).await,
+            Effect::PutBillingExtension(vm) => self.put_billing(vm).await,
             Effect::Delete(id, _) => self.delete(id).await,
             Effect::Tag(id, tags) => self.change_tags(id, "Merge", tags).await,
             Effect::Untag(id, tags) => self.change_tags(id, "Delete", tags).await,
-            Effect::Machine(call) => self.machine(call).await,
+            Effect::AksMachine(call) => self.machine(call).await,
             Effect::Poll(operation) => self.poll(operation).await,
             other => Err(invalid(format!("{other:?} is no request to Azure; send it to Kubernetes"))),
         };
-        reply.map_err(PortError::Cloud)
+        reply.map_err(EffectError::Cloud)
     }
 
     /// PUTs a VM that joins a cluster by this token. [`perform`](Self::perform) makes VMs that join none.
     ///
     /// # Errors
     /// As [`perform`](Self::perform).
-    pub async fn put_joining(&self, spec: &VmSpec, join: &Join, token: &JoinToken) -> Result<Reply, PortError> {
+    pub async fn put_joining(&self, spec: &VmSpec, join: &Join, token: &JoinToken) -> Result<Reply, EffectError> {
         let custom_data = bootstrap::write_joining(&spec.kubelet, join, token);
-        self.put_vm(spec, &custom_data).await.map_err(PortError::Cloud)
+        self.put_vm(spec, &custom_data).await.map_err(EffectError::Cloud)
     }
 
     async fn get(&self, id: &ArmId) -> Result<Reply, CloudError> {
@@ -168,7 +168,7 @@ impl Azure {
 
     async fn put_nic(&self, spec: &NicSpec) -> Result<Reply, CloudError> {
         let body = nic::body(spec, &self.settings.region, self.machines()?);
-        let condition = spec.fresh.then(|| ("if-none-match", "*".to_owned()));
+        let condition = spec.create_only.then(|| ("if-none-match", "*".to_owned()));
         let (method, url, body) =
             (Method::Put, self.transport.url(spec.id.as_str()), Some(body.to_string().into_bytes()));
         let response = self.transport.ask(Ask { method, url, body, condition }).await?;
@@ -179,7 +179,7 @@ impl Azure {
         let Place { subscription, group, name, .. } = Place::of(&spec.id)?;
         let body = write::vm(spec, &self.settings.region, self.machines()?, custom_data)?;
         let request = self.compute.virtual_machines_client().create_or_update(group, name, body, subscription);
-        let request = if spec.fresh { request.if_none_match("*") } else { request };
+        let request = if spec.create_only { request.if_none_match("*") } else { request };
         begun(&request.send().await.map_err(meant)?.into_raw_response())
     }
 
@@ -236,7 +236,7 @@ impl std::fmt::Debug for Azure {
 fn path_of(effect: &Effect, id: &ArmId) -> String {
     match effect {
         Effect::Tag(..) | Effect::Untag(..) => tags_path(id),
-        Effect::PutBilling(_) => billing_path(id),
+        Effect::PutBillingExtension(_) => billing_path(id),
         _ => id.to_string(),
     }
 }

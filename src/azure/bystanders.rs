@@ -12,9 +12,9 @@ use crate::pages::List;
 use crate::read::Head;
 use crate::{network, read};
 use azure_mgmt_compute::package_2024_07_01::models;
-use napkeeper_core::model::azure::bystander::{Bystander, Role};
 use napkeeper_core::model::azure::cloud::{ProvisioningState, Tags};
 use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
+use napkeeper_core::model::azure::related::{RelatedDetail, RelatedResource};
 use napkeeper_core::model::errors::{CloudError, CloudErrorCode};
 use napkeeper_core::model::names::ArmId;
 use serde::Deserialize;
@@ -87,14 +87,14 @@ impl Azure {
     ///
     /// # Errors
     /// [`ListFailure`] where any page of any listing cannot be read, by whatever cause.
-    pub async fn bystanders(&self) -> Listing<Bystander> {
+    pub async fn bystanders(&self) -> Listing<RelatedResource> {
         let what = || Arc::from("what stands by the node resource group");
         let listed = timeout(LONGEST, self.standing_by()).await;
         let listed = listed.unwrap_or_else(|_| Err(unavailable(format!("not whole after {} s", LONGEST.as_secs()))));
-        listed.map_err(|error| ListFailure { what: what(), why: error.message })
+        listed.map_err(|error| ListFailure { listing: what(), reason: error.message })
     }
 
-    async fn standing_by(&self) -> Result<Vec<Arc<Bystander>>, CloudError> {
+    async fn standing_by(&self) -> Result<Vec<Arc<RelatedResource>>, CloudError> {
         let mut found = self.machines_of_cluster().await?;
         found.extend(self.instances().await?);
         found.extend(self.snapshots().await?);
@@ -108,7 +108,7 @@ impl Azure {
         Ok(by_id.into_values().collect())
     }
 
-    async fn machines_of_cluster(&self) -> Result<Vec<Bystander>, CloudError> {
+    async fn machines_of_cluster(&self) -> Result<Vec<RelatedResource>, CloudError> {
         let Some(cluster) = &self.settings.aks else { return Ok(Vec::new()) };
         let pools = match self.beside::<Pool>(&format!("{}/agentPools", cluster.id), Some(MACHINES)).await {
             Err(error) if error.code == CloudErrorCode::NotFound && cluster.may_be_absent => return Ok(Vec::new()),
@@ -125,7 +125,7 @@ impl Azure {
     }
 
     /// Instances of scale sets. A flexible set has none of its own: they are in the listing of VMs.
-    async fn instances(&self) -> Result<Vec<Bystander>, CloudError> {
+    async fn instances(&self) -> Result<Vec<RelatedResource>, CloudError> {
         let (group, subscription) = (self.group.as_str(), self.subscription.as_str());
         let sets = self.compute.virtual_machine_scale_sets_client().list(group, subscription);
         let sets = whole(sets.into_stream()).await?.into_iter().flat_map(|page| page.value);
@@ -140,7 +140,7 @@ impl Azure {
         Ok(instances)
     }
 
-    async fn snapshots(&self) -> Result<Vec<Bystander>, CloudError> {
+    async fn snapshots(&self) -> Result<Vec<RelatedResource>, CloudError> {
         let request = self.compute.snapshots_client().list_by_resource_group(&self.subscription, &self.group);
         let pages = whole(request.into_stream()).await?;
         pages.into_iter().flat_map(|page| page.value).map(snapshot).collect()
@@ -158,13 +158,13 @@ impl Azure {
 
 impl Machine {
     /// What is told of the Machine. The published API tells no state: then it is there.
-    pub(crate) fn bystander(self) -> Result<Bystander, CloudError> {
+    pub(crate) fn bystander(self) -> Result<RelatedResource, CloudError> {
         let id = read::id(&self.id)?;
         let MachineProperties { resource_id, tags, provisioning_state, status } = self.properties;
         let vm = resource_id.filter(|id| !id.is_empty()).map(|id| read::id(&id)).transpose()?;
         let state = provisioning_state.map_or(ProvisioningState::Succeeded, |state| read::state(Some(&state)));
         let created_at = status.and_then(|status| status.creation_timestamp);
-        Ok(Bystander { id, tags, created_at, role: Role::Machine { vm, state } })
+        Ok(RelatedResource { id, tags, created_at, detail: RelatedDetail::AksMachine { vm, state } })
     }
 }
 
@@ -173,7 +173,7 @@ fn is_flexible(set: &models::VirtualMachineScaleSet) -> bool {
     mode.is_some_and(|mode| read::text(mode) == "Flexible")
 }
 
-fn instance(vm: models::VirtualMachineScaleSetVm) -> Result<Bystander, CloudError> {
+fn instance(vm: models::VirtualMachineScaleSetVm) -> Result<RelatedResource, CloudError> {
     let head = Head::of(vm.resource)?;
     let properties = vm.properties.unwrap_or_default();
     let storage = properties.storage_profile.unwrap_or_default();
@@ -181,7 +181,7 @@ fn instance(vm: models::VirtualMachineScaleSetVm) -> Result<Bystander, CloudErro
     let data = storage.data_disks.into_iter().filter_map(|d| disk(d.managed_disk));
     let disks = storage.os_disk.and_then(|d| disk(d.managed_disk)).into_iter().chain(data);
     let nics = properties.network_profile.map(|n| n.network_interfaces).unwrap_or_default();
-    let role = Role::ScaleSetInstance {
+    let role = RelatedDetail::ScaleSetInstance {
         nics: head.ids(nics.into_iter().filter_map(|nic| nic.sub_resource.id))?,
         disks: head.ids(disks)?,
     };
@@ -189,13 +189,15 @@ fn instance(vm: models::VirtualMachineScaleSetVm) -> Result<Bystander, CloudErro
 }
 
 /// A snapshot reads its disk until its own copy is complete: an incremental one goes on copying in the background.
-fn snapshot(snapshot: models::Snapshot) -> Result<Bystander, CloudError> {
+fn snapshot(snapshot: models::Snapshot) -> Result<RelatedResource, CloudError> {
     let head = Head::of(snapshot.resource)?;
     let Some(properties) = snapshot.properties else { return Err(head.unreadable(&"it has no properties")) };
     let source = properties.creation_data.source_resource_id.filter(|id| !id.is_empty());
     let is_partial = properties.completion_percent.is_some_and(|percent| percent < 100.0);
     let is_under_way = matches!(properties.provisioning_state.as_deref(), Some("Creating" | "Updating"));
-    let role =
-        Role::Snapshot { source: source.map(|id| head.id(&id)).transpose()?, in_progress: is_partial || is_under_way };
+    let role = RelatedDetail::Snapshot {
+        source: source.map(|id| head.id(&id)).transpose()?,
+        in_progress: is_partial || is_under_way,
+    };
     Ok(head.bystander(read::timestamp(properties.time_created), role))
 }

@@ -35,7 +35,7 @@ impl Azure {
         let what = || Arc::from("the node resource group");
         let listed = timeout(LONGEST, self.everything()).await;
         let listed = listed.unwrap_or_else(|_| Err(unavailable(format!("not whole after {} s", LONGEST.as_secs()))));
-        listed.map_err(|error| ListFailure { what: what(), why: error.message })
+        listed.map_err(|error| ListFailure { listing: what(), reason: error.message })
     }
 
     /// `managedBy` of the group: the cluster that it belongs to.
@@ -44,7 +44,7 @@ impl Azure {
     /// [`ListFailure`] where the group cannot be read.
     pub async fn group_managed_by(&self) -> Result<Option<ArmId>, ListFailure> {
         let what = || Arc::from("managedBy of the node resource group");
-        self.owner().await.map_err(|error| ListFailure { what: what(), why: error.message })
+        self.owner().await.map_err(|error| ListFailure { listing: what(), reason: error.message })
     }
 
     async fn owner(&self) -> Result<Option<ArmId>, CloudError> {

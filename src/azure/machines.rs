@@ -15,7 +15,7 @@ use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::model::errors::{CloudError, CloudErrorCode};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::ArmId;
-use napkeeper_core::plan::{MachineCall, MachineSpec, Reply};
+use napkeeper_core::plan::{AksMachineRequest, AksMachineSpec, Reply};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ use std::sync::Arc;
 pub(crate) const PREVIEW: &str = "2026-04-02-preview";
 
 impl Azure {
-    pub(crate) async fn machine(&self, call: &MachineCall) -> Result<Reply, CloudError> {
+    pub(crate) async fn machine(&self, call: &AksMachineRequest) -> Result<Reply, CloudError> {
         match call {
-            MachineCall::Get(id) => self.get_machine(id).await,
-            MachineCall::Put(spec) => {
+            AksMachineRequest::Get(id) => self.get_machine(id).await,
+            AksMachineRequest::Put(spec) => {
                 self.about_machine(Method::Put, spec.id.as_str(), PREVIEW, Some(&body(spec))).await
             }
-            MachineCall::Delete(id) => {
+            AksMachineRequest::Delete(id) => {
                 let (pool, name) = place(id).ok_or_else(|| invalid(format!("{id} is the id of no Machine")))?;
                 let path = format!("{pool}/deleteMachines");
                 let names = json!({ "machineNames": [name] });
@@ -42,8 +42,8 @@ impl Azure {
         let mut url = self.transport.url(id.as_str());
         url.query_pairs_mut().append_pair("api-version", PREVIEW);
         match self.transport.call(Method::Get, url, None).await {
-            Ok(response) => Ok(Reply::Machine(Some(Arc::new(parsed::<Machine>(&response)?.bystander()?)))),
-            Err(error) if error.code == CloudErrorCode::NotFound => Ok(Reply::Machine(None)),
+            Ok(response) => Ok(Reply::AksMachine(Some(Arc::new(parsed::<Machine>(&response)?.bystander()?)))),
+            Err(error) if error.code == CloudErrorCode::NotFound => Ok(Reply::AksMachine(None)),
             Err(error) => Err(error),
         }
     }
@@ -78,7 +78,7 @@ fn place(id: &ArmId) -> Option<(&str, &str)> {
 
 /// The body that creates a Machine. AKS brings image, bootstrap, NIC and disk; the taint keeps pods off until the
 /// claim's own taints are on the Node.
-fn body(spec: &MachineSpec) -> Value {
+fn body(spec: &AksMachineSpec) -> Value {
     let spot = spec.offering.capacity_type == CapacityType::Spot;
     let mut body = json!({
         "zones": zone_number(&spec.offering.zone).into_iter().collect::<Vec<_>>(),

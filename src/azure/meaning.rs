@@ -4,7 +4,7 @@
 //! kind of quota and `InvalidParameter` for whatever is wrong with a VM. Codes and texts are those of Azure's public
 //! documentation; `fixtures/errors.json` has a body of each family with the page that documents it.
 
-use napkeeper_core::model::errors::{CloudErrorCode, QuotaTold};
+use napkeeper_core::model::errors::{CloudErrorCode, QuotaDetails};
 
 /// Codes that mean one thing whatever the text says.
 const BY_CODE: [(&str, CloudErrorCode); 56] = [
@@ -149,7 +149,7 @@ pub(crate) fn meaning(code: &str, message: &str) -> Option<CloudErrorCode> {
 }
 
 /// Limit and usage of a quota, in the two ways in which Compute puts them.
-pub(crate) fn quota(message: &str) -> Option<QuotaTold> {
+pub(crate) fn quota(message: &str) -> Option<QuotaDetails> {
     let number = |after: &str| {
         let (_, rest) = message.split_once(after)?;
         let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
@@ -157,7 +157,7 @@ pub(crate) fn quota(message: &str) -> Option<QuotaTold> {
     };
     let either = |one: &str, other: &str| number(one).or_else(|| number(other));
     let limit = either("Current Limit:", "Maximum allowed:")?;
-    Some(QuotaTold { limit, usage: either("Current Usage:", "Current in use:")? })
+    Some(QuotaDetails { limit, usage: either("Current Usage:", "Current in use:")? })
 }
 
 #[cfg(test)]
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_quota_is_read_in_both_wordings() {
-        let told = |limit, usage| Some(QuotaTold { limit, usage });
+        let told = |limit, usage| Some(QuotaDetails { limit, usage });
         assert_eq!(quota("… Current Limit: 100, Current Usage: 96, Additional Required: 8 …"), told(100, 96));
         assert_eq!(quota("Maximum allowed: 4, Current in use: 4, Additional requested: 2."), told(4, 4));
         assert_eq!(quota("Current Limit: many"), None);

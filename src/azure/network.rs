@@ -4,8 +4,8 @@
 
 use crate::nic::Reference;
 use crate::read;
-use napkeeper_core::model::azure::bystander::{Bystander, Role};
 use napkeeper_core::model::azure::cloud::Tags;
+use napkeeper_core::model::azure::related::{RelatedDetail, RelatedResource};
 use napkeeper_core::model::errors::CloudError;
 use napkeeper_core::model::names::ArmId;
 use serde::Deserialize;
@@ -97,17 +97,23 @@ struct RuleProperties {
 }
 
 impl PublicIp {
-    pub(crate) fn bystander(self) -> Result<Bystander, CloudError> {
+    pub(crate) fn bystander(self) -> Result<RelatedResource, CloudError> {
         let PublicIpProperties { ip_address, ip_configuration, nat_gateway } = self.properties;
         let used_by = ip_configuration.or(nat_gateway).and_then(|user| user.id);
-        let role = Role::PublicIp { address: ip_address, used_by: used_by.map(|id| read::id(&id)).transpose()? };
-        Ok(Bystander { id: read::id(&self.id)?, tags: self.tags.unwrap_or_default(), created_at: None, role })
+        let role =
+            RelatedDetail::PublicIp { address: ip_address, used_by: used_by.map(|id| read::id(&id)).transpose()? };
+        Ok(RelatedResource {
+            id: read::id(&self.id)?,
+            tags: self.tags.unwrap_or_default(),
+            created_at: None,
+            detail: role,
+        })
     }
 }
 
 impl LoadBalancer {
     /// Its frontends; their tags are the load balancer's.
-    pub(crate) fn frontends(self) -> Result<Vec<Bystander>, CloudError> {
+    pub(crate) fn frontends(self) -> Result<Vec<RelatedResource>, CloudError> {
         read::id(&self.id)?;
         let tags = self.tags.unwrap_or_default();
         self.properties.frontends.iter().map(|frontend| self.properties.frontend(frontend, &tags)).collect()
@@ -115,7 +121,7 @@ impl LoadBalancer {
 }
 
 impl LoadBalancerProperties {
-    fn frontend(&self, frontend: &Frontend, tags: &Tags) -> Result<Bystander, CloudError> {
+    fn frontend(&self, frontend: &Frontend, tags: &Tags) -> Result<RelatedResource, CloudError> {
         let id = read::id(&frontend.id)?;
         let of_it = |rules: &'_ [Rule]| -> Vec<usize> {
             rules.iter().enumerate().filter(|(_, rule)| rule.uses(&id)).map(|(n, _)| n).collect()
@@ -128,13 +134,13 @@ impl LoadBalancerProperties {
         let reached = self.backend_address_pools.iter().filter(|pool| pools.contains(&pool.id.to_ascii_lowercase()));
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let public_ip = frontend.properties.public_ip.as_ref().and_then(|ip| ip.id.as_deref());
-        let role = Role::Frontend {
+        let role = RelatedDetail::LoadBalancerFrontend {
             public_ip: public_ip.map(read::id).transpose()?,
             rules: count(balancing.len() + nat),
             outbound_rules: count(outbound.len()),
             backends: count(reached.map(Pool::members).sum()),
         };
-        Ok(Bystander { id, tags: tags.clone(), created_at: None, role })
+        Ok(RelatedResource { id, tags: tags.clone(), created_at: None, detail: role })
     }
 }
 
@@ -191,8 +197,14 @@ mod tests {
         .unwrap();
         let found = read.frontends().unwrap();
         let public_ip = Some(ArmId::new(ip).unwrap());
-        assert_eq!(found[0].role, Role::Frontend { public_ip, rules: 1, outbound_rules: 1, backends: 3 });
-        assert_eq!(found[1].role, Role::Frontend { public_ip: None, rules: 1, outbound_rules: 0, backends: 0 });
+        assert_eq!(
+            found[0].detail,
+            RelatedDetail::LoadBalancerFrontend { public_ip, rules: 1, outbound_rules: 1, backends: 3 }
+        );
+        assert_eq!(
+            found[1].detail,
+            RelatedDetail::LoadBalancerFrontend { public_ip: None, rules: 1, outbound_rules: 0, backends: 0 }
+        );
         assert_eq!(found[1].tags["k"], "v".into());
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn outcome(response: &WireResponse) -> Result<Reply, CloudError> {
 
 /// What an operation that has ended badly came to.
 fn ended(body: &Value, otherwise: CloudErrorCode, response: &WireResponse) -> CloudError {
-    CloudError { is_outcome: true, ..with_correlation(of_operation(body, otherwise), response) }
+    CloudError { is_operation_result: true, ..with_correlation(of_operation(body, otherwise), response) }
 }
 
 #[cfg(test)]
@@ -91,8 +91,8 @@ mod tests {
         assert_eq!(code(failed), CloudErrorCode::AllocationFailed);
         assert_eq!(code(r#"{"status":"Canceled"}"#), CloudErrorCode::Conflict);
         assert_eq!(code(r#"{"status":"Failed"}"#), CloudErrorCode::Invalid);
-        assert!(outcome_of(200, failed).unwrap_err().is_outcome);
-        assert!(!outcome_of(200, "{}").unwrap_err().is_outcome, "that is the request's");
+        assert!(outcome_of(200, failed).unwrap_err().is_operation_result);
+        assert!(!outcome_of(200, "{}").unwrap_err().is_operation_result, "that is the request's");
         assert_eq!(code("<html>"), CloudErrorCode::Unavailable);
         assert_eq!(code("{}"), CloudErrorCode::Unavailable, "that is no success");
     }

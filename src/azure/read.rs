@@ -7,8 +7,10 @@ use crate::nic::NetworkInterface;
 use azure_mgmt_compute::package_2024_07_01::models;
 use jiff::Timestamp;
 use napkeeper_core::catalog::CapacityType;
-use napkeeper_core::model::azure::bystander::{Bystander, Role};
-use napkeeper_core::model::azure::cloud::{CloudResource, Detail, Disk, DiskState, Nic, ProvisioningState, Tags, Vm};
+use napkeeper_core::model::azure::cloud::{
+    CloudResource, Disk, DiskState, Nic, ProvisioningState, ResourceDetail, Tags, Vm,
+};
+use napkeeper_core::model::azure::related::{RelatedDetail, RelatedResource};
 use napkeeper_core::model::errors::CloudError;
 use napkeeper_core::model::names::{ArmId, Region, VmSize, Zone};
 use serde::Serialize;
@@ -40,7 +42,7 @@ pub(crate) fn vm(vm: models::VirtualMachine) -> Result<CloudResource, CloudError
         data_disks: head.ids(data_disks)?,
     };
     let zone = head.zone(&vm.zones)?;
-    head.resource(properties.vm_id, timestamp(properties.time_created), zone, Detail::Vm(detail))
+    head.resource(properties.vm_id, timestamp(properties.time_created), zone, ResourceDetail::Vm(detail))
 }
 
 /// A managed disk.
@@ -63,7 +65,7 @@ pub(crate) fn disk(disk: models::Disk) -> Result<CloudResource, CloudError> {
         last_ownership_update: timestamp(properties.last_ownership_update_time),
     };
     let zone = head.zone(&disk.zones)?;
-    head.resource(properties.unique_id, timestamp(properties.time_created), zone, Detail::Disk(detail))
+    head.resource(properties.unique_id, timestamp(properties.time_created), zone, ResourceDetail::Disk(detail))
 }
 
 /// A NIC. Azure tells its age only in the listing of the whole group.
@@ -86,7 +88,7 @@ pub(crate) fn nic(nic: NetworkInterface, created_at: Option<Timestamp>) -> Resul
         addresses: u32::try_from(addresses.len()).unwrap_or(u32::MAX),
         subnet: subnet.map(|id| head.id(id)).transpose()?,
     };
-    head.resource(nic.properties.resource_guid, created_at, None, Detail::Nic(detail))
+    head.resource(nic.properties.resource_guid, created_at, None, ResourceDetail::Nic(detail))
 }
 
 /// An id that is read without the resource that it is in.
@@ -134,8 +136,8 @@ impl Head {
         Ok(Some(Zone::of(&region, n)))
     }
 
-    pub(crate) fn bystander(self, created_at: Option<Timestamp>, role: Role) -> Bystander {
-        Bystander { id: self.id, tags: self.tags, created_at, role }
+    pub(crate) fn bystander(self, created_at: Option<Timestamp>, role: RelatedDetail) -> RelatedResource {
+        RelatedResource { id: self.id, tags: self.tags, created_at, detail: role }
     }
 
     fn resource(
@@ -143,7 +145,7 @@ impl Head {
         incarnation: Option<String>,
         created_at: Option<Timestamp>,
         zone: Option<Zone>,
-        detail: Detail,
+        detail: ResourceDetail,
     ) -> Result<CloudResource, CloudError> {
         let Some(incarnation) = incarnation.filter(|text| !text.is_empty()) else {
             return Err(self.unreadable(&"nothing tells it from another of the same name"));

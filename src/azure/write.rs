@@ -8,7 +8,7 @@ use models::network_interface_reference_properties::DeleteOption as NicDeleteOpt
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::model::errors::CloudError;
 use napkeeper_core::model::names::{ArmId, Region, Zone};
-use napkeeper_core::plan::{Security, VmSpec};
+use napkeeper_core::plan::{SecurityProfile, VmSpec};
 use serde_json::json;
 
 /// The body that creates a VM. Its NIC and OS disk are deleted with it.
@@ -39,7 +39,7 @@ pub(crate) fn vm(
         security_profile: security(spec.security),
         priority: Some(priority),
         eviction_policy: spot.then_some(models::EvictionPolicy::Delete),
-        capacity_reservation: spec.reservation.as_ref().map(reservation),
+        capacity_reservation: spec.capacity_reservation_group.as_ref().map(reservation),
         // Up to the full price: never evicted for its price.
         billing_profile: spot.then_some(models::BillingProfile { max_price: Some(-1.0) }),
         ..models::VirtualMachineProperties::default()
@@ -63,13 +63,13 @@ fn reservation(group: &ArmId) -> models::CapacityReservationProfile {
 }
 
 /// Nothing is said where nothing is asked for: then Azure's own defaults hold.
-fn security(asked: Security) -> Option<models::SecurityProfile> {
+fn security(asked: SecurityProfile) -> Option<models::SecurityProfile> {
     let uefi = asked.is_trusted_launch().then_some(models::UefiSettings {
         secure_boot_enabled: Some(asked.secure_boot),
         v_tpm_enabled: Some(asked.vtpm),
     });
     let security_type = uefi.is_some().then_some(models::security_profile::SecurityType::TrustedLaunch);
-    (asked != Security::default()).then(|| models::SecurityProfile {
+    (asked != SecurityProfile::default()).then(|| models::SecurityProfile {
         encryption_at_host: asked.encryption_at_host.then_some(true),
         security_type,
         uefi_settings: uefi,
@@ -161,11 +161,11 @@ mod tests {
         }
     }
 
-    fn body(security: Security, set: Option<&str>) -> Value {
+    fn body(security: SecurityProfile, set: Option<&str>) -> Value {
         reserved_body(None, security, set)
     }
 
-    fn reserved_body(group: Option<&str>, security: Security, set: Option<&str>) -> Value {
+    fn reserved_body(group: Option<&str>, security: SecurityProfile, set: Option<&str>) -> Value {
         let capacity_type = if group.is_some() { CapacityType::Reserved } else { CapacityType::OnDemand };
         let id = |name: &str| ArmId::new(format!("{GROUP}/{name}")).unwrap();
         let size = VmSize::new("Standard_D2s_v5").unwrap();
@@ -180,8 +180,8 @@ mod tests {
             kubelet: KubeletSpec::default(),
             premium_disk: true,
             security,
-            reservation: group.map(|id| ArmId::new(id).unwrap()),
-            fresh: true,
+            capacity_reservation_group: group.map(|id| ArmId::new(id).unwrap()),
+            create_only: true,
         };
         let region = Region::new("westeurope").unwrap();
         serde_json::to_value(vm(&spec, &region, &machines(set), "").unwrap()).unwrap()["properties"].clone()
@@ -189,11 +189,11 @@ mod tests {
 
     #[test]
     fn a_vm_is_protected_as_its_class_asks() {
-        let none = Security::default();
+        let none = SecurityProfile::default();
         assert_eq!(body(none, None).get("securityProfile"), None);
-        let host = Security { encryption_at_host: true, ..none };
+        let host = SecurityProfile { encryption_at_host: true, ..none };
         assert_eq!(body(host, None)["securityProfile"], json!({ "encryptionAtHost": true }));
-        let trusted = Security { secure_boot: true, ..none };
+        let trusted = SecurityProfile { secure_boot: true, ..none };
         let uefi = json!({ "secureBootEnabled": true, "vTpmEnabled": false });
         let wanted = json!({ "securityType": "TrustedLaunch", "uefiSettings": uefi });
         assert_eq!(body(trusted, None)["securityProfile"], wanted);
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_reserved_vm_names_its_group_and_is_no_spot_vm() {
         let group = "/subscriptions/o/resourceGroups/r/providers/Microsoft.Compute/capacityReservationGroups/paid";
-        let body = |group| reserved_body(group, Security::default(), None);
+        let body = |group| reserved_body(group, SecurityProfile::default(), None);
         let reserved = body(Some(group));
         assert_eq!(reserved["capacityReservation"], json!({ "capacityReservationGroup": { "id": group } }));
         assert_eq!(reserved["priority"], "Regular");
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn os_disks_are_encrypted_with_the_key_of_the_cluster() {
         let set = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/diskEncryptionSets/des";
-        let disk = |set| body(Security::default(), set)["storageProfile"]["osDisk"]["managedDisk"].clone();
+        let disk = |set| body(SecurityProfile::default(), set)["storageProfile"]["osDisk"]["managedDisk"].clone();
         assert_eq!(disk(Some(set))["diskEncryptionSet"], json!({ "id": set }));
         assert_eq!(disk(None).get("diskEncryptionSet"), None);
     }
@@ -224,7 +224,7 @@ mod tests {
         let of = |subnet: Option<&str>| {
             let subnet = subnet.map(|id| ArmId::new(id).unwrap());
             let id = ArmId::new(format!("{GROUP}/nic")).unwrap();
-            let spec = NicSpec { id, tags: Tags::new(), accelerated: true, subnet, fresh: true };
+            let spec = NicSpec { id, tags: Tags::new(), accelerated: true, subnet, create_only: true };
             let body = nic::body(&spec, &region, &machines(None));
             body["properties"]["ipConfigurations"][0]["properties"]["subnet"]["id"].as_str().unwrap().to_owned()
         };

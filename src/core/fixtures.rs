@@ -1,6 +1,6 @@
 //! A small cluster for tests: a dozen sizes in three zones, and what one needs to fill it.
 
-use crate::catalog::live::{Fact, ReservationRoom, SubnetRoom, Surroundings};
+use crate::catalog::live::{CapacityReservation, Fact, InfrastructureFacts, SubnetAddresses};
 use crate::catalog::{
     CapacityType, Catalog, InstanceTypeOptions, InstanceTypes, OfferingKey, instance_types, reserved_price,
     with_reserved,
@@ -91,9 +91,9 @@ pub(crate) fn group() -> ArmId {
 pub(crate) fn settings() -> Settings {
     let cluster = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c";
     Settings::new(ClusterIdentity {
-        cluster: ArmId::new(cluster).unwrap(),
-        tag: Arc::from("c-1"),
-        group: group(),
+        id: ArmId::new(cluster).unwrap(),
+        tag_value: Arc::from("c-1"),
+        node_resource_group: group(),
         region: region(),
     })
 }
@@ -103,7 +103,7 @@ pub(crate) fn class() -> NodeClass {
 }
 
 /// Requirements, each on one key with operator In.
-pub(crate) fn only(asked: &[(&str, &[&str])]) -> Requirements {
+pub(crate) fn requirements_in(asked: &[(&str, &[&str])]) -> Requirements {
     let mut requirements = Requirements::new();
     for (key, values) in asked {
         requirements.add_entry(key, Operator::In, values).unwrap();
@@ -117,7 +117,7 @@ pub(crate) fn pool(name: &str) -> NodePool {
         name: NodePoolName::new(name).unwrap(),
         uid: Uid::new(name).unwrap(),
         weight: 0,
-        requirements: only(&[(labels::ARCH, &["amd64"])]),
+        requirements: requirements_in(&[(labels::ARCH, &["amd64"])]),
         labels: Labels::new(),
         taints: Vec::new(),
         startup_taints: Vec::new(),
@@ -155,7 +155,7 @@ pub(crate) fn shape(app: &str, cpu_millis: i64, gib: i64) -> PodShape {
 
 /// A spread constraint over the pods of one app.
 pub(crate) fn spread(topology_key: &str, app: &str, max_skew: u32) -> Spread {
-    Spread::over(topology_key, max_skew, only(&[("app", &[app])]))
+    Spread::over(topology_key, max_skew, requirements_in(&[("app", &[app])]))
 }
 
 /// A waiting pod.
@@ -218,12 +218,16 @@ pub(crate) fn offering(size: &str, zone_number: u8, capacity_type: CapacityType)
 
 /// The group of reservations that [`reserve`] gives the class.
 pub(crate) fn reservation_group() -> ArmId {
-    ArmId::new(format!("/subscriptions/s/resourceGroups/r/providers/{}/paid", crate::catalog::live::GROUPS)).unwrap()
+    ArmId::new(format!(
+        "/subscriptions/s/resourceGroups/r/providers/{}/paid",
+        crate::catalog::live::CAPACITY_RESERVATION_GROUP_TYPE
+    ))
+    .unwrap()
 }
 
 /// Lets the class have reserved capacity: size, zone, VMs used and VMs reserved.
 pub(crate) fn reserve(snapshot: &mut Snapshot, as_of: Timestamp, reserved: &[(&str, u8, u64, u64)]) {
-    let room = |&(size, n, used, capacity): &(&str, u8, u64, u64)| ReservationRoom {
+    let room = |&(size, n, used, capacity): &(&str, u8, u64, u64)| CapacityReservation {
         group: reservation_group(),
         size: VmSize::new(size).unwrap(),
         zone: if n == 0 { Zone::regional() } else { zone(n) },
@@ -231,25 +235,25 @@ pub(crate) fn reserve(snapshot: &mut Snapshot, as_of: Timestamp, reserved: &[(&s
         used,
     };
     let reservations = Some(Fact { as_of, value: reserved.iter().map(room).collect() });
-    snapshot.learn_surroundings(Arc::new(Surroundings { reservations, ..Surroundings::default() }));
+    snapshot.set_infrastructure(Arc::new(InfrastructureFacts { reservations, ..InfrastructureFacts::default() }));
     let class = NodeClass { reservations: Some(reservation_group()), ..class() };
-    let types = with_reserved(TYPES.to_vec(), &snapshot.surroundings.reserved_for(&class));
+    let types = with_reserved(TYPES.to_vec(), &snapshot.infrastructure.reserved_for(&class));
     snapshot.instance_types.insert(class.name.clone(), Arc::new(types));
     snapshot.put_class(class.name.clone(), class);
 }
 
 /// One subnet for all nodes, without a free address.
-pub(crate) fn full_subnet(as_of: Timestamp) -> Arc<Surroundings> {
+pub(crate) fn full_subnet(as_of: Timestamp) -> Arc<InfrastructureFacts> {
     let id = ArmId::new("/subscriptions/s/resourceGroups/n/providers/a/b/c/subnets/nodes").unwrap();
-    let full = SubnetRoom { id, used: 251, usable: 251, is_default: true };
+    let full = SubnetAddresses { id, used: 251, usable: 251, is_default: true };
     let subnets = Some(Fact { as_of, value: vec![full] });
-    Arc::new(Surroundings { subnets, ..Surroundings::default() })
+    Arc::new(InfrastructureFacts { subnets, ..InfrastructureFacts::default() })
 }
 
 /// A pool that may buy in these ways.
-pub(crate) fn pool_of(name: &str, ways: &[&str]) -> NodePool {
+pub(crate) fn pool_with_capacity_types(name: &str, ways: &[&str]) -> NodePool {
     let mut pool = pool(name);
-    pool.requirements.add_all(&only(&[(labels::CAPACITY_TYPE, ways)]));
+    pool.requirements.add_all(&requirements_in(&[(labels::CAPACITY_TYPE, ways)]));
     pool
 }
 

@@ -13,7 +13,7 @@ use napkeeper_api::convert::{Resolved, Violations, buffer_status, capacity_buffe
 use napkeeper_core::model::azure::inventory::ListFailure;
 use napkeeper_core::model::cluster::buffer::Buffer;
 use napkeeper_core::model::errors::ClusterError;
-use napkeeper_core::provisioning::capacity_buffers::Cushion;
+use napkeeper_core::provisioning::capacity_buffers::BufferPlacement;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::fmt::Debug;
@@ -128,7 +128,7 @@ where
 pub async fn tell_buffer(
     client: &Client,
     buffer: &CapacityBuffer,
-    (resolved, cushion): (&Resolved, Option<&Cushion>),
+    (resolved, cushion): (&Resolved, Option<&BufferPlacement>),
     now: Timestamp,
 ) -> Result<(), ClusterError> {
     let status = buffer_status(buffer, resolved, cushion, now);

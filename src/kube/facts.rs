@@ -8,15 +8,15 @@ use kube::api::{Patch, PatchParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 use napkeeper_api::facts::{FACTS_CONFIG_MAP, Published};
-use napkeeper_core::model::errors::{ClusterError, PortError};
+use napkeeper_core::model::errors::{ClusterError, EffectError};
 use serde_json::json;
 use tokio::sync::watch;
 
 /// Writes the object by server-side apply. Whoever calls holds the Lease.
 ///
 /// # Errors
-/// [`PortError::Cluster`] when the API server refuses or cannot be reached.
-pub async fn publish_facts(client: &Client, namespace: &str, published: &Published) -> Result<(), PortError> {
+/// [`EffectError::Cluster`] when the API server refuses or cannot be reached.
+pub async fn publish_facts(client: &Client, namespace: &str, published: &Published) -> Result<(), EffectError> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let object = json!({
         "apiVersion": "v1",
@@ -26,20 +26,23 @@ pub async fn publish_facts(client: &Client, namespace: &str, published: &Publish
     });
     let what = What { verb: "apply", kind: "ConfigMap", name: FACTS_CONFIG_MAP };
     let params = PatchParams::apply(FieldManager::Facts.as_str()).force();
-    call(what, api.patch(FACTS_CONFIG_MAP, &params, &Patch::Apply(&object))).await.map(drop).map_err(PortError::Cluster)
+    call(what, api.patch(FACTS_CONFIG_MAP, &params, &Patch::Apply(&object)))
+        .await
+        .map(drop)
+        .map_err(EffectError::Cluster)
 }
 
 /// Reads the object; `None` where there is none, or it cannot be understood, which is logged.
 ///
 /// # Errors
-/// [`PortError::Cluster`] when it cannot be read.
-pub async fn read_facts(client: &Client, namespace: &str) -> Result<Option<Published>, PortError> {
+/// [`EffectError::Cluster`] when it cannot be read.
+pub async fn read_facts(client: &Client, namespace: &str) -> Result<Option<Published>, EffectError> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let what = What { verb: "get", kind: "ConfigMap", name: FACTS_CONFIG_MAP };
     match call(what, api.get_opt(FACTS_CONFIG_MAP)).await {
         Ok(map) => Ok(map.as_ref().and_then(understood)),
         Err(ClusterError::NotFound) => Ok(None),
-        Err(error) => Err(PortError::Cluster(error)),
+        Err(error) => Err(EffectError::Cluster(error)),
     }
 }
 

@@ -50,7 +50,7 @@ impl Clock for Real {
         Timestamp::now()
     }
 
-    fn ours(&self, real: Timestamp) -> Timestamp {
+    fn shifted(&self, real: Timestamp) -> Timestamp {
         real
     }
 }

@@ -6,8 +6,8 @@
 use crate::lease::LeaseHandle;
 use crate::pause::read_pause;
 use kube::Client;
-use napkeeper_core::model::errors::PortError;
-use napkeeper_core::model::settings::{Pause, Switch};
+use napkeeper_core::model::errors::EffectError;
+use napkeeper_core::model::settings::{Pause, PauseSwitch};
 use napkeeper_core::plan::Effect;
 use std::fmt;
 use std::time::Duration;
@@ -41,23 +41,27 @@ impl Gate {
     /// Passes when the effect may be performed now. Ask right before performing it.
     ///
     /// # Errors
-    /// [`PortError::Held`] says what holds it back.
-    pub async fn check(&self, effect: &Effect) -> Result<(), PortError> {
+    /// [`EffectError::Blocked`] says what holds it back.
+    pub async fn check(&self, effect: &Effect) -> Result<(), EffectError> {
         if !effect.is_write() {
             return Ok(());
         }
         let cached = self.pause.borrow().clone();
         admit(effect, &cached)?;
-        if effect.held_by() == Some(Switch::Delete) {
-            let unreadable = PortError::Held("the pause switch cannot be read");
+        if effect.pause_switch() == Some(PauseSwitch::Delete) {
+            let unreadable = EffectError::Blocked("the pause switch cannot be read");
             admit(effect, &read_pause(&self.client, &self.namespace).await.map_err(|_| unreadable)?)?;
         }
         // Last, for reading the switch takes time.
-        if self.lease.held_for(LEASE_LEFT) { Ok(()) } else { Err(PortError::Held("the lease is lost or about to be")) }
+        if self.lease.held_for(LEASE_LEFT) {
+            Ok(())
+        } else {
+            Err(EffectError::Blocked("the lease is lost or about to be"))
+        }
     }
 }
 
-fn admit(effect: &Effect, pause: &Pause) -> Result<(), PortError> {
-    let held = effect.held_by().is_some_and(|switch| pause.holds(switch));
-    if held { Err(PortError::Held("the pause switch is set")) } else { Ok(()) }
+fn admit(effect: &Effect, pause: &Pause) -> Result<(), EffectError> {
+    let held = effect.pause_switch().is_some_and(|switch| pause.blocks(switch));
+    if held { Err(EffectError::Blocked("the pause switch is set")) } else { Ok(()) }
 }

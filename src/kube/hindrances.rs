@@ -8,7 +8,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
 use napkeeper_api::azure::AKSNodeClass;
 use napkeeper_api::convert::disruption_budget;
-use napkeeper_core::admission::blockers::{Hindrances, NotReady, SpentBudget};
+use napkeeper_core::admission::blockers::{BlockingPdb, ClusterBlockers, NodeClassNotReady};
 use napkeeper_core::model::names::{Namespace, NodeClassName};
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -16,9 +16,9 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 /// A budget that is spent, with its namespace.
-type Spent = (Namespace, SpentBudget);
+type Spent = (Namespace, BlockingPdb);
 /// A class that is not ready, with its name.
-type Unready = (NodeClassName, Arc<NotReady>);
+type Unready = (NodeClassName, Arc<NodeClassNotReady>);
 
 enum Either {
     Budget(News<Spent>),
@@ -26,7 +26,7 @@ enum Either {
 }
 
 /// Follows both kinds for as long as somebody listens. While one has not been listed it is as if there were none of it.
-pub async fn follow_hindrances(client: Client, sender: watch::Sender<Arc<Hindrances>>) {
+pub async fn follow_hindrances(client: Client, sender: watch::Sender<Arc<ClusterBlockers>>) {
     let budgets = news(&client, spent).map(Either::Budget);
     let classes = news(&client, unready).map(Either::Class);
     let mut all = pin!(stream::select(budgets, classes));
@@ -40,12 +40,12 @@ pub async fn follow_hindrances(client: Client, sender: watch::Sender<Arc<Hindran
             return;
         }
         if changed {
-            let mut spent: BTreeMap<Namespace, Vec<SpentBudget>> = BTreeMap::new();
+            let mut spent: BTreeMap<Namespace, Vec<BlockingPdb>> = BTreeMap::new();
             for row in budgets.known.values() {
                 spent.entry(row.0.clone()).or_default().push(row.1.clone());
             }
             let not_ready = classes.known.values().map(|row| (row.0.clone(), Arc::clone(&row.1))).collect();
-            sender.send_replace(Arc::new(Hindrances { not_ready, spent }));
+            sender.send_replace(Arc::new(ClusterBlockers { unready_classes: not_ready, blocking_pdbs: spent }));
         }
     }
 }
@@ -57,7 +57,7 @@ fn spent(object: &PodDisruptionBudget) -> Option<Spent> {
         return None;
     }
     let budget = disruption_budget(object).ok()?;
-    Some((budget.key.namespace, SpentBudget { name: budget.key.name, selector: budget.selector? }))
+    Some((budget.key.namespace, BlockingPdb { name: budget.key.name, selector: budget.selector? }))
 }
 
 fn unready(object: &AKSNodeClass) -> Option<Unready> {
@@ -65,7 +65,7 @@ fn unready(object: &AKSNodeClass) -> Option<Unready> {
     let ready = conditions.iter().find(|condition| condition.kind == "Ready" && condition.status == "False")?;
     let name = NodeClassName::new(object.metadata.name.as_deref()?).ok()?;
     let (reason, message) = (Arc::from(ready.reason.as_str()), Arc::from(ready.message.as_str()));
-    Some((name, Arc::new(NotReady { reason, message })))
+    Some((name, Arc::new(NodeClassNotReady { reason, message })))
 }
 
 #[cfg(test)]

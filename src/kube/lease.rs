@@ -1,6 +1,6 @@
 //! The Lease: which process may write?
 //!
-//! The loop reads, asks [`Candidate`] what to do, and writes upon the version that it read. Time is the process's
+//! The loop reads, asks [`LeaderElector`] what to do, and writes upon the version that it read. Time is the process's
 //! steady one; the times in the object are for people and for other tools.
 
 use crate::error::{What, call};
@@ -10,8 +10,8 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
 use kube::{Api, Client};
-use napkeeper_core::engine::leadership::{
-    Candidate, Decision, LEASE_DURATION, LeaseRecord, RENEW_DEADLINE, RETRY_PERIOD, remaining,
+use napkeeper_core::engine::leader_election::{
+    LEASE_DURATION, LeaderElector, LeaseAction, LeaseRecord, RENEW_DEADLINE, RETRY_PERIOD, remaining_lease,
 };
 use napkeeper_core::model::errors::ClusterError;
 use std::future::Future;
@@ -38,7 +38,7 @@ impl LeaseHandle {
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         let since = self.renewed.borrow().map(|sent| sent.elapsed())?;
-        Duration::try_from(remaining(SignedDuration::try_from(since).ok()?)?).ok()
+        Duration::try_from(remaining_lease(SignedDuration::try_from(since).ok()?)?).ok()
     }
 
     /// True when we hold the Lease, and nobody can take it for at least this long.
@@ -79,7 +79,7 @@ pub fn stand_for(
         lease,
         api: Api::namespaced(client, namespace),
         identity: Arc::from(identity),
-        candidate: Candidate::new(Arc::from(identity)),
+        candidate: LeaderElector::new(Arc::from(identity)),
         start: Instant::now(),
         renewed,
         leads,
@@ -91,7 +91,7 @@ struct Election {
     lease: &'static str,
     api: Api<Lease>,
     identity: Arc<str>,
-    candidate: Candidate,
+    candidate: LeaderElector,
     start: Instant,
     renewed: watch::Sender<Option<Instant>>,
     leads: watch::Sender<bool>,
@@ -133,11 +133,11 @@ impl Election {
         let name = self.lease;
         let what = |verb| What { verb, kind: "Lease", name };
         let Ok(lease) = call(what("get"), self.api.get_opt(self.lease)).await else { return };
-        let decision = self.candidate.decide(lease.as_ref().map(record).as_ref(), self.now());
+        let decision = self.candidate.next_action(lease.as_ref().map(record).as_ref(), self.now());
         let anew = match decision {
-            Decision::Wait(_) => return,
-            Decision::Acquire => true,
-            Decision::Renew => false,
+            LeaseAction::Wait(_) => return,
+            LeaseAction::Acquire => true,
+            LeaseAction::Renew => false,
         };
         let (sent, at) = (self.now(), Timestamp::now());
         let written = match lease {
@@ -152,7 +152,7 @@ impl Election {
             }
         };
         match written {
-            Ok(_) => self.candidate.renewed(sent),
+            Ok(_) => self.candidate.record_renewal(sent),
             Err(ClusterError::Conflict) => tracing::debug!(lease = self.lease, "another was faster"),
             Err(_) => {}
         }
@@ -173,9 +173,9 @@ impl Election {
     /// Tells others how things stand.
     fn publish(&mut self) {
         let renewed = self.candidate.renewed_at();
-        let leads = renewed.is_some_and(|at| remaining(self.now() - at).is_some());
+        let leads = renewed.is_some_and(|at| remaining_lease(self.now() - at).is_some());
         if !leads {
-            self.candidate.forget();
+            self.candidate.step_down();
         }
         let sent = renewed.filter(|_| leads).map(|at| self.start + unsigned(at));
         self.renewed.send_replace(sent);
@@ -188,7 +188,7 @@ impl Election {
     /// Gives the Lease back. Nobody acts on it from here on, whether the API server hears of it or not.
     async fn release(mut self) {
         let held = self.candidate.renewed_at().is_some();
-        self.candidate.forget();
+        self.candidate.step_down();
         self.publish();
         if !held {
             return;

@@ -15,13 +15,13 @@ use kube::{Client, Resource, ResourceExt};
 use napkeeper_api::azure::AKSNodeClass;
 use napkeeper_api::convert::{self, Violations};
 use napkeeper_api::karpenter::NodeClaim;
-use napkeeper_core::catalog::live::group_of;
+use napkeeper_core::catalog::live::parse_reservation_group;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
 use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::volume::{Attachment, DiskUse, Volume};
-use napkeeper_core::model::errors::{ClusterError, PortError};
+use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ClaimName, NodeName, ObjectName, ProviderId};
 use napkeeper_core::plan::Reply;
@@ -85,7 +85,8 @@ pub async fn subnets_of_classes(client: &Client, most: usize) -> Result<Vec<ArmI
 /// # Errors
 /// [`ListFailure`] where any page cannot be read.
 pub async fn reservation_groups_of_classes(client: &Client, most: usize) -> Result<Vec<ArmId>, ListFailure> {
-    let group = |class: AKSNodeClass| group_of(class.metadata.annotations?.get(labels::RESERVATION_GROUP)?).ok();
+    let group =
+        |class: AKSNodeClass| parse_reservation_group(class.metadata.annotations?.get(labels::RESERVATION_GROUP)?).ok();
     named_by_classes(client, most, group).await
 }
 
@@ -157,7 +158,7 @@ impl Failure {
             Self::Refused(error) => describe(error),
             Self::Other(why) => why.clone(),
         };
-        ListFailure { what: Arc::from(what), why: Arc::from(why) }
+        ListFailure { listing: Arc::from(what), reason: Arc::from(why) }
     }
 }
 
@@ -237,16 +238,16 @@ async fn page(api: &Api<RawObject>, params: &ListParams) -> Result<ObjectList<Ra
 /// Reads a NodeClaim: [`Reply::Claim`], with none only where the server says that there is none of that name.
 ///
 /// # Errors
-/// [`PortError::Cluster`] when it cannot be read or understood.
-pub async fn read_claim(client: &Client, clock: &dyn Clock, name: &ClaimName) -> Result<Reply, PortError> {
+/// [`EffectError::Cluster`] when it cannot be read or understood.
+pub async fn read_claim(client: &Client, clock: &dyn Clock, name: &ClaimName) -> Result<Reply, EffectError> {
     single(client, name.as_str(), |o: &NodeClaim| ours::claim(o, clock)).await.map(Reply::Claim)
 }
 
 /// Reads a PersistentVolume: [`Reply::Volume`], with none only where the server says that there is none of that name.
 ///
 /// # Errors
-/// [`PortError::Cluster`] when it cannot be read or understood.
-pub async fn read_volume(client: &Client, name: &ObjectName) -> Result<Reply, PortError> {
+/// [`EffectError::Cluster`] when it cannot be read or understood.
+pub async fn read_volume(client: &Client, name: &ObjectName) -> Result<Reply, EffectError> {
     single(client, name.as_str(), |o: &PersistentVolume| convert::volume(o).map(Arc::new)).await.map(Reply::Volume)
 }
 
@@ -254,8 +255,8 @@ pub async fn read_volume(client: &Client, name: &ObjectName) -> Result<Reply, Po
 /// [`Reply::Node`]. The API server finds no Node by its provider id, so this lists them all.
 ///
 /// # Errors
-/// [`PortError::Cluster`] when they cannot all be read and understood.
-pub async fn read_node(client: &Client, clock: &dyn Clock, provider: &ProviderId) -> Result<Reply, PortError> {
+/// [`EffectError::Cluster`] when they cannot all be read and understood.
+pub async fn read_node(client: &Client, clock: &dyn Clock, provider: &ProviderId) -> Result<Reply, EffectError> {
     let vm = provider.vm().name().to_ascii_lowercase();
     let is_it = |node: &Arc<Node>| node.provider_id.as_ref() == Some(provider) || node.name.as_str() == vm;
     match all_of(client, |object: &WireNode| Ok(Some(ours::node(object, clock)?).filter(is_it))).await {
@@ -271,8 +272,8 @@ pub async fn read_node(client: &Client, clock: &dyn Clock, provider: &ProviderId
 /// Reads the pods of a Node: [`Reply::Pods`], those that cannot be understood as opaque ones.
 ///
 /// # Errors
-/// [`PortError::Cluster`] when they cannot all be read.
-pub async fn read_pods(client: &Client, clock: &dyn Clock, node: &NodeName) -> Result<Reply, PortError> {
+/// [`EffectError::Cluster`] when they cannot all be read.
+pub async fn read_pods(client: &Client, clock: &dyn Clock, node: &NodeName) -> Result<Reply, EffectError> {
     let of_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let read = understood(|object: &Pod| ours::pod(object, clock).map(|(pod, _)| Some(pod)));
     match selected(&raw::all::<Pod>(client), of_node, read).await {
@@ -286,7 +287,7 @@ async fn single<K, T>(
     client: &Client,
     name: &str,
     read: impl Fn(&K) -> Result<T, Violations>,
-) -> Result<Option<T>, PortError>
+) -> Result<Option<T>, EffectError>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
@@ -298,22 +299,22 @@ where
         }
         Ok(Err(error)) if says_absent(&error, name) => Ok(None),
         Ok(Err(error)) => Err(refused(&error)),
-        Err(_) => Err(PortError::Cluster(ClusterError::Unavailable)),
+        Err(_) => Err(EffectError::Cluster(ClusterError::Unavailable)),
     }
 }
 
 /// A read that failed. That a kind is not served tells nothing about an object: unknown, not absent.
-fn refused(error: &kube::Error) -> PortError {
+fn refused(error: &kube::Error) -> EffectError {
     tracing::warn!(error = describe(error), "reading failed");
-    PortError::Cluster(match cluster_error(error) {
+    EffectError::Cluster(match cluster_error(error) {
         ClusterError::Forbidden => ClusterError::Forbidden,
         _ => ClusterError::Unavailable,
     })
 }
 
-fn unreadable(name: &str, why: &str) -> PortError {
+fn unreadable(name: &str, why: &str) -> EffectError {
     tracing::warn!(name, why, "object cannot be understood");
-    PortError::Cluster(ClusterError::Unavailable)
+    EffectError::Cluster(ClusterError::Unavailable)
 }
 
 #[cfg(test)]
@@ -406,7 +407,7 @@ mod tests {
         let unreadable = cluster();
         unreadable.put(NODES, json!({ "metadata": { "name": "bad" }, "spec": { "providerID": "azure://x" } }));
         let why = failure(unreadable).await.nodes.unwrap_err();
-        assert!(why.why.contains("bad cannot be understood: spec.providerID"), "{why}");
+        assert!(why.reason.contains("bad cannot be understood: spec.providerID"), "{why}");
 
         let attachments = cluster();
         attachments.fail(ATTACHMENTS, Some(Fault::Unreachable));
@@ -436,7 +437,7 @@ mod tests {
         let client = fake.client();
         let name = ClaimName::new("c").unwrap();
         assert_eq!(read_claim(&client, &Real, &name).await, Ok(Reply::Claim(None)));
-        let unavailable = Err(PortError::Cluster(ClusterError::Unavailable));
+        let unavailable = Err(EffectError::Cluster(ClusterError::Unavailable));
         let unserved = Fake::serving(&[NODES]).client();
         assert_eq!(read_claim(&unserved, &Real, &name).await, unavailable, "a missing kind says nothing about a claim");
         fake.put(
@@ -447,7 +448,7 @@ mod tests {
         assert_eq!(read_claim(&client, &Real, &name).await, unavailable, "unknown is not absent");
         fake.fail(VOLUMES, Some(Fault::Status(403)));
         let volume = read_volume(&client, &ObjectName::new("p").unwrap()).await;
-        assert_eq!(volume, Err(PortError::Cluster(ClusterError::Forbidden)));
+        assert_eq!(volume, Err(EffectError::Cluster(ClusterError::Forbidden)));
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use napkeeper_api::convert::{self, Violations};
 use napkeeper_api::record::{OrphanRecord, OrphanRecordSpec};
 use napkeeper_api::sweep::OrphanSweep;
 use napkeeper_core::model::azure::inventory::ListFailure;
-use napkeeper_core::model::orphans::record::Records;
+use napkeeper_core::model::orphans::record::OrphanRecords;
 use napkeeper_core::model::orphans::sweep::Sweep;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -25,12 +25,12 @@ pub async fn read_sweeps(client: &Client) -> Result<Vec<Sweep>, ListFailure> {
 ///
 /// # Errors
 /// [`ListFailure`] as [`read_sweeps`]: what proves something is whole or nothing.
-pub async fn read_records(client: &Client) -> Result<Records, ListFailure> {
+pub async fn read_records(client: &Client) -> Result<OrphanRecords, ListFailure> {
     // Each is read on its own first, so that the name of a bad one is said.
     let spec = |object: &OrphanRecord| convert::records([&object.spec]).map(|_| object.spec.clone());
     let specs: Vec<OrphanRecordSpec> = all(client, spec).await?;
     let what = || Arc::from("orphanrecords");
-    convert::records(&specs).map_err(|why| ListFailure { what: what(), why: why.to_string().into() })
+    convert::records(&specs).map_err(|why| ListFailure { listing: what(), reason: why.to_string().into() })
 }
 
 async fn all<K, T>(client: &Client, read: impl Fn(&K) -> Result<T, Violations>) -> Result<Vec<T>, ListFailure>
@@ -57,7 +57,7 @@ mod tests {
     async fn kinds_that_are_not_installed_are_none_and_whatever_else_fails_is_said() {
         let nothing = Fake::serving(&[]).client();
         assert_eq!(read_sweeps(&nothing).await, Ok(Vec::new()));
-        assert_eq!(read_records(&nothing).await, Ok(Records::default()));
+        assert_eq!(read_records(&nothing).await, Ok(OrphanRecords::default()));
         let fake = Fake::serving(&[SWEEPS, RECORDS]);
         for name in ["b", "a"] {
             fake.put(SWEEPS, json!({ "metadata": { "name": name, "uid": name }, "spec": { "mode": "Collect" } }));
@@ -66,7 +66,7 @@ mod tests {
         fake.put(RECORDS, json!({ "metadata": { "name": "r" }, "spec": seen }));
         let sweeps = read_sweeps(&fake.client()).await.unwrap();
         assert_eq!(sweeps.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-        assert!(read_records(&fake.client()).await.unwrap().last_observed.is_some());
+        assert!(read_records(&fake.client()).await.unwrap().last_inventory_at.is_some());
 
         fake.put(RECORDS, json!({ "metadata": { "name": "bad" }, "spec": { "lastObserved": "soon" } }));
         let error = read_records(&fake.client()).await.unwrap_err().to_string();

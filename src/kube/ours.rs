@@ -14,26 +14,26 @@ use std::sync::Arc;
 /// A pod in our time, opaque where it cannot be understood, and what is wrong with it.
 pub(crate) fn pod(object: &wire::Pod, clock: &dyn Clock) -> Result<(Arc<Pod>, Option<Violations>), Violations> {
     let (mut pod, wrong) = convert::pod_or_opaque(object)?;
-    pod.created_at = clock.ours(pod.created_at);
-    pod.started_at = pod.started_at.map(|t| clock.ours(t));
-    pod.deleting_at = pod.deleting_at.map(|t| clock.ours(t));
+    pod.created_at = clock.shifted(pod.created_at);
+    pod.started_at = pod.started_at.map(|t| clock.shifted(t));
+    pod.deleting_at = pod.deleting_at.map(|t| clock.shifted(t));
     Ok((Arc::new(pod), wrong))
 }
 
 /// A Node in our time.
 pub(crate) fn node(object: &wire::Node, clock: &dyn Clock) -> Result<Arc<Node>, Violations> {
     let mut node = convert::node(object)?;
-    node.created_at = clock.ours(node.created_at);
-    node.ready_since = clock.ours(node.ready_since);
-    node.deleting_at = node.deleting_at.map(|t| clock.ours(t));
+    node.created_at = clock.shifted(node.created_at);
+    node.ready_since = clock.shifted(node.ready_since);
+    node.deleting_at = node.deleting_at.map(|t| clock.shifted(t));
     Ok(Arc::new(node))
 }
 
 /// A NodeClaim in our time.
 pub(crate) fn claim(object: &NodeClaim, clock: &dyn Clock) -> Result<Arc<Claim>, Violations> {
     let mut claim = convert::claim(object)?;
-    claim.created_at = clock.ours(claim.created_at);
-    claim.deleting_at = claim.deleting_at.map(|t| clock.ours(t));
+    claim.created_at = clock.shifted(claim.created_at);
+    claim.deleting_at = claim.deleting_at.map(|t| clock.shifted(t));
     Ok(Arc::new(claim))
 }
 
@@ -51,7 +51,7 @@ mod tests {
         fn now(&self) -> Timestamp {
             Timestamp::MAX
         }
-        fn ours(&self, real: Timestamp) -> Timestamp {
+        fn shifted(&self, real: Timestamp) -> Timestamp {
             real + SignedDuration::from_hours(1)
         }
     }

@@ -6,23 +6,23 @@
 use crate::error::{What, call};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
-use napkeeper_core::model::errors::PortError;
-use napkeeper_core::model::settings::{Pause, Switch};
+use napkeeper_core::model::errors::EffectError;
+use napkeeper_core::model::settings::{Pause, PauseSwitch};
 
 /// Name of the ConfigMap.
 pub const PAUSE_CONFIG_MAP: &str = "napkeeper-pause";
 /// Its keys, and what each holds back.
-pub(crate) const SWITCHES: [(&str, Switch); 3] =
-    [("launch", Switch::Launch), ("disrupt", Switch::Disrupt), ("delete", Switch::Delete)];
+pub(crate) const SWITCHES: [(&str, PauseSwitch); 3] =
+    [("launch", PauseSwitch::Launch), ("disrupt", PauseSwitch::Disrupt), ("delete", PauseSwitch::Delete)];
 
 /// Reads the pause switch from the API server, past every cache. No ConfigMap is nothing paused.
 ///
 /// # Errors
-/// [`PortError::Cluster`] when it cannot be read: whoever asks must not go on as if nothing were paused.
-pub async fn read_pause(client: &Client, namespace: &str) -> Result<Pause, PortError> {
+/// [`EffectError::Cluster`] when it cannot be read: whoever asks must not go on as if nothing were paused.
+pub async fn read_pause(client: &Client, namespace: &str) -> Result<Pause, EffectError> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let what = What { verb: "get", kind: "ConfigMap", name: PAUSE_CONFIG_MAP };
-    let map = call(what, api.get_opt(PAUSE_CONFIG_MAP)).await.map_err(PortError::Cluster)?;
+    let map = call(what, api.get_opt(PAUSE_CONFIG_MAP)).await.map_err(EffectError::Cluster)?;
     Ok(map.map(|map| pause(&map).0).unwrap_or_default())
 }
 
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_understood_holds_back() {
-        let delete = || Pause::of([Switch::Delete]);
+        let delete = || Pause::of([PauseSwitch::Delete]);
         for (text, held) in [("true", delete()), ("false", Pause::default()), (" false\n", Pause::default())] {
             let map = serde_json::from_value(json!({ "metadata": {}, "data": { "delete": text } })).unwrap();
             assert_eq!(pause(&map), (held, None), "{text:?}");
@@ -65,7 +65,7 @@ mod tests {
             assert!(wrong.unwrap().contains("data.delete"), "{text:?}");
         }
         let map = serde_json::from_value(json!({ "metadata": {}, "binaryData": { "launch": "AAAA" } })).unwrap();
-        assert_eq!(pause(&map).0, Pause::of([Switch::Launch]));
+        assert_eq!(pause(&map).0, Pause::of([PauseSwitch::Launch]));
         assert_eq!(pause(&ConfigMap::default()), (Pause::default(), None));
     }
 }

@@ -6,21 +6,23 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::core::PartialObjectMeta;
 use kube::{Client, ResourceExt};
 use napkeeper_api::convert::placement_policy;
-use napkeeper_api::placement::PlacementPolicy;
-use napkeeper_core::admission::placement_policy::{NamespaceFacts, PLACEMENT, Placement, Policy};
+use napkeeper_api::placement::PlacementPolicy as WirePolicy;
+use napkeeper_core::admission::placement_policy::{
+    NamespaceFacts, PLACEMENT_ANNOTATION, PlacementPolicies, PlacementPolicy,
+};
 use std::pin::pin;
 use std::sync::Arc;
 use tokio::sync::watch;
 
 /// Either of the two.
 enum Either {
-    Policy(News<Policy>),
+    Policy(News<PlacementPolicy>),
     Namespace(News<NamespaceFacts>),
 }
 
 /// Follows policies and namespaces for as long as somebody listens. While a kind has not been listed it is as if there
 /// were none of it.
-pub async fn follow_placement(client: Client, sender: watch::Sender<Arc<Placement>>) {
+pub async fn follow_placement(client: Client, sender: watch::Sender<Arc<PlacementPolicies>>) {
     let policies = news(&client, understood).map(Either::Policy);
     let namespaces = news(&client, |object: &PartialObjectMeta<Namespace>| Some(facts(object)));
     let mut all = pin!(stream::select(policies, namespaces.map(Either::Namespace)));
@@ -35,12 +37,12 @@ pub async fn follow_placement(client: Client, sender: watch::Sender<Arc<Placemen
         }
         if changed {
             let (policies, namespaces) = (policies.known.clone(), namespaces.known.clone());
-            sender.send_replace(Arc::new(Placement { policies, namespaces }));
+            sender.send_replace(Arc::new(PlacementPolicies { policies, namespaces }));
         }
     }
 }
 
-fn understood(object: &PlacementPolicy) -> Option<Policy> {
+fn understood(object: &WirePolicy) -> Option<PlacementPolicy> {
     match placement_policy(object) {
         Ok(policy) => Some(policy),
         Err(violations) => {
@@ -55,6 +57,6 @@ fn facts<K: ResourceExt>(object: &K) -> NamespaceFacts {
     let text = |(key, value): (&String, &String)| (Arc::from(key.as_str()), Arc::from(value.as_str()));
     NamespaceFacts {
         labels: object.labels().iter().map(text).collect(),
-        asks: object.annotations().get(PLACEMENT).map(|name| Arc::from(name.as_str())),
+        placement_annotation: object.annotations().get(PLACEMENT_ANNOTATION).map(|name| Arc::from(name.as_str())),
     }
 }

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
 use napkeeper_api::bootstrap::JoinToken;
-use napkeeper_core::model::errors::{ClusterError, PortError};
+use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::Uid;
 use napkeeper_core::model::support::hash::fnv1a;
 use serde_json::{Value, json};
@@ -57,8 +57,8 @@ impl JoinTokens {
     /// Makes a token for a NodeClaim's VM.
     ///
     /// # Errors
-    /// [`PortError::Cluster`] as the API server refused it; `Exhausted` when the claim has had too many.
-    pub async fn issue(&self, claim: &Uid) -> Result<JoinToken, PortError> {
+    /// [`EffectError::Cluster`] as the API server refused it; `Exhausted` when the claim has had too many.
+    pub async fn issue(&self, claim: &Uid) -> Result<JoinToken, EffectError> {
         // Certificates and tokens live in real time, whatever the clock of the deciders.
         let until = Timestamp::now().saturating_add(LASTS).unwrap_or(Timestamp::MAX);
         let first = self.had.lock().await.get(claim).copied().unwrap_or_default();
@@ -66,7 +66,7 @@ impl JoinTokens {
             let id = id(claim, n);
             let Some(token) = JoinToken::new(&id, &secret()) else { continue };
             let secret: Secret = serde_json::from_value(body(&token, claim, until))
-                .map_err(|_| PortError::Cluster(ClusterError::Unavailable))?;
+                .map_err(|_| EffectError::Cluster(ClusterError::Unavailable))?;
             let name = name(&id);
             let what = What { verb: "create", kind: "Secret", name: &name };
             match call(what, self.api.create(&PostParams::default(), &secret)).await {
@@ -75,10 +75,10 @@ impl JoinTokens {
                     return Ok(token);
                 }
                 Err(ClusterError::Conflict) => {}
-                Err(error) => return Err(PortError::Cluster(error)),
+                Err(error) => return Err(EffectError::Cluster(error)),
             }
         }
-        Err(PortError::Cluster(ClusterError::Exhausted))
+        Err(EffectError::Cluster(ClusterError::NamesExhausted))
     }
 
     async fn note(&self, claim: &Uid, count: u32) {
@@ -92,15 +92,15 @@ impl JoinTokens {
     /// Takes away all tokens of a NodeClaim.
     ///
     /// # Errors
-    /// [`PortError::Cluster`]; they run out by themselves then.
-    pub async fn revoke(&self, claim: &Uid) -> Result<(), PortError> {
+    /// [`EffectError::Cluster`]; they run out by themselves then.
+    pub async fn revoke(&self, claim: &Uid) -> Result<(), EffectError> {
         self.had.lock().await.remove(claim);
         for n in 0..MOST {
             match self.delete(&name(&id(claim, n))).await {
                 Ok(()) => {}
                 // They are made in order, so there is no further one.
                 Err(ClusterError::NotFound) => return Ok(()),
-                Err(error) => return Err(PortError::Cluster(error)),
+                Err(error) => return Err(EffectError::Cluster(error)),
             }
         }
         Ok(())
@@ -215,10 +215,10 @@ mod tests {
         assert_eq!(asked.lock().unwrap().len(), 2);
         let (client, _) = scripted((0..MOST).map(|_| (409, refusal(409, json!({})))).collect::<Vec<_>>());
         let refused = JoinTokens::new(client).issue(&uid("u")).await.unwrap_err();
-        assert_eq!(refused, PortError::Cluster(ClusterError::Exhausted));
+        assert_eq!(refused, EffectError::Cluster(ClusterError::NamesExhausted));
         let (client, _) = scripted([(403, refusal(403, json!({})))]);
         let refused = JoinTokens::new(client).issue(&uid("u")).await.unwrap_err();
-        assert_eq!(refused, PortError::Cluster(ClusterError::Forbidden));
+        assert_eq!(refused, EffectError::Cluster(ClusterError::Forbidden));
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 use crate::semantic::Kinds;
 use jiff::Timestamp;
 use napkeeper_core::catalog::live::PriceSheet;
-use napkeeper_core::catalog::{Catalog, CatalogError, InstanceTypeOptions, RegionCatalog, Supplies};
+use napkeeper_core::catalog::{Catalog, CatalogError, InstanceTypeOptions, RegionCatalog, RegionOfferingsIndex};
 use napkeeper_core::model::names::Region;
 use std::fmt;
 use std::ops::Deref;
@@ -50,7 +50,7 @@ pub struct Facts {
     pub regions: Lazy<Vec<Arc<RegionCatalog>>>,
     /// What those regions sell, as sets that answer quickly which sizes satisfy a NodePool. The region with most sizes
     /// comes first.
-    pub supplies: Lazy<Supplies>,
+    pub supplies: Lazy<RegionOfferingsIndex>,
     /// Sets of those sizes that are the same for all NodePools.
     pub(crate) kinds: Lazy<Kinds>,
     /// Kubernetes version as `1.33` or `1.33.2`, where it is known.
@@ -91,7 +91,7 @@ impl Facts {
         let of_supplies = catalog.clone();
         let supplies = Lazy::new(move || {
             let known = region.filter(|region| of_supplies.regions().any(|r| r == region));
-            Supplies::of_catalog(&of_supplies, known.as_ref(), REGIONAL_BESIDE_ZONES)
+            RegionOfferingsIndex::of_catalog(&of_supplies, known.as_ref(), REGIONAL_BESIDE_ZONES)
         });
         Ok(Self {
             catalog,
@@ -109,7 +109,7 @@ impl Facts {
     #[must_use]
     pub fn with_live_regions(self, regions: Vec<Arc<RegionCatalog>>) -> Self {
         let of_supplies = regions.clone();
-        let supplies = Lazy::new(move || Supplies::of_regions(of_supplies, REGIONAL_BESIDE_ZONES));
+        let supplies = Lazy::new(move || RegionOfferingsIndex::of_regions(of_supplies, REGIONAL_BESIDE_ZONES));
         Self { regions: Lazy::new(move || regions), kinds: kinds_of(&supplies), supplies, live: true, ..self }
     }
 
@@ -121,7 +121,7 @@ impl Facts {
     }
 }
 
-fn kinds_of(supplies: &Lazy<Supplies>) -> Lazy<Kinds> {
+fn kinds_of(supplies: &Lazy<RegionOfferingsIndex>) -> Lazy<Kinds> {
     let supplies = supplies.clone();
     Lazy::new(move || Kinds::of(supplies.index()))
 }

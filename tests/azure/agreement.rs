@@ -7,10 +7,10 @@ use super::same::{of_get, shown};
 use super::world::{assert_same, quickstart};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_azure::{Azure, AzureSettings, HttpWire};
-use napkeeper_core::model::azure::bystander::Bystander;
 use napkeeper_core::model::azure::cloud::CloudResource;
 use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
-use napkeeper_core::model::errors::{OperationId, PortError};
+use napkeeper_core::model::azure::related::RelatedResource;
+use napkeeper_core::model::errors::{EffectError, OperationId};
 use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::{Effect, Reply};
 use napkeeper_sim::cloud::{Cloud, LedgerEntry};
@@ -91,7 +91,7 @@ impl Served {
 struct OverHttp(Arc<Mutex<Served>>);
 
 impl ArmPort for OverHttp {
-    fn perform(&mut self, cloud: &mut Cloud, effect: &Effect, now: Timestamp) -> Result<Reply, PortError> {
+    fn perform(&mut self, cloud: &mut Cloud, effect: &Effect, now: Timestamp) -> Result<Reply, EffectError> {
         let mut served = self.0.lock().unwrap();
         served.follow(now);
         let theirs = served.runtime.block_on(served.azure.perform(effect));
@@ -117,7 +117,7 @@ impl ArmPort for OverHttp {
         theirs
     }
 
-    fn bystanders(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<Bystander> {
+    fn bystanders(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<RelatedResource> {
         let mut served = self.0.lock().unwrap();
         served.follow(now);
         let theirs = served.runtime.block_on(served.azure.bystanders());

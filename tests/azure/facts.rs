@@ -3,11 +3,11 @@
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_azure::{Azure, AzureSettings, RetailPrices};
 use napkeeper_core::catalog::live::{
-    Fact, ImageDefinition, Known, LockLevel, PriceSheet, Quota, ReservationRoom, SizeListing, Usage, catalog_of,
-    price_list,
+    AzureFacts, CapacityReservation, Fact, ImageDefinition, LockLevel, PriceSheet, Quota, QuotaUsage, SizeListing,
+    catalog_from_facts, price_list,
 };
 use napkeeper_core::catalog::{CapacityType, Catalog, OfferingKey, RegionCatalog};
-use napkeeper_core::model::azure::cloud::{Detail, Tags};
+use napkeeper_core::model::azure::cloud::{ResourceDetail, Tags};
 use napkeeper_core::model::errors::CloudErrorCode;
 use napkeeper_core::model::names::{ArmId, ClaimName, Region, VmSize, Zone};
 use napkeeper_core::model::settings::ClusterIdentity;
@@ -30,9 +30,9 @@ pub(super) fn lab() -> Lab {
     let region = Catalog::embedded().unwrap().region(&Region::new("westeurope").unwrap()).unwrap();
     let cluster = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c";
     let identity = ClusterIdentity {
-        cluster: ArmId::new(cluster).unwrap(),
-        tag: Arc::from("c"),
-        group: ArmId::new("/subscriptions/s/resourceGroups/MC_g").unwrap(),
+        id: ArmId::new(cluster).unwrap(),
+        tag_value: Arc::from("c"),
+        node_resource_group: ArmId::new("/subscriptions/s/resourceGroups/MC_g").unwrap(),
         region: region.region.clone(),
     };
     let settings = CloudSettings::of_region(&identity, &region, 1);
@@ -54,11 +54,11 @@ impl Lab {
         let gpus = |name: &VmSize| catalog.size(name).and_then(|facts| facts.gpu.clone());
         let rows = self.azure.sizes().await.unwrap();
         let sizes = rows.iter().map(|row| row.read(&self.region.region, gpus).unwrap()).collect();
-        SizeListing::default().learn(sizes, 1, self.now).unwrap()
+        SizeListing::default().merge(sizes, 1, self.now).unwrap()
     }
 }
 
-fn entry(usages: &[Usage], name: &str) -> (u64, u64) {
+fn entry(usages: &[QuotaUsage], name: &str) -> (u64, u64) {
     let found = usages.iter().find(|u| &*u.name == name).unwrap();
     (found.used, found.limit)
 }
@@ -69,12 +69,12 @@ async fn the_listing_and_the_price_list_make_the_catalogue_that_is_sold() {
     let prices = RetailPrices::new(AzureSettings::ENDPOINT, lab.wire.clone()).unwrap();
     let meters = prices.meters(&lab.region.region).await.unwrap();
     assert!(meters.len() > lab.region.sizes.len() * 3, "Windows and others are in the list");
-    let known = Known {
+    let known = AzureFacts {
         sizes: Some(Fact { as_of: lab.now, value: Arc::new(lab.listing().await) }),
         prices: Some(Fact { as_of: lab.now, value: Arc::new(price_list(&meters, lab.now)) }),
-        ..Known::default()
+        ..AzureFacts::default()
     };
-    let made = catalog_of(&known, &lab.region, &PriceSheet::default());
+    let made = catalog_from_facts(&known, &lab.region, &PriceSheet::default());
     assert_eq!(made.sizes.len(), lab.region.sizes.len(), "all pages were read");
     for (made, sold) in made.sizes.iter().zip(&lab.region.sizes) {
         assert_eq!(made.facts, sold.facts);
@@ -175,7 +175,7 @@ async fn what_a_group_has_reserved_is_read_with_what_is_taken_and_a_vm_on_it_is_
         cloud.reserve_vms(&group, &size, &Zone::regional(), Some(1));
         cloud.limits.regional = Some(0);
     });
-    let rooms = |found: Vec<ReservationRoom>| -> Vec<(String, u64, u64)> {
+    let rooms = |found: Vec<CapacityReservation>| -> Vec<(String, u64, u64)> {
         found.into_iter().map(|room| (room.zone.to_string(), room.used, room.capacity)).collect()
     };
     let found = lab.azure.reservations(&id("PAID"), &region).await.unwrap();
@@ -184,7 +184,7 @@ async fn what_a_group_has_reserved_is_read_with_what_is_taken_and_a_vm_on_it_is_
     let (vm, nic, os_disk) =
         lab.wire.with(|cloud, _| (cloud.vm_id("aks-a"), cloud.nic_id("aks-a"), cloud.disk_id("aks-a")));
     let offering = OfferingKey { size: size.clone(), zone: zone.clone(), capacity_type: CapacityType::Reserved };
-    let nic_spec = NicSpec { id: nic.clone(), tags: Tags::new(), accelerated: true, subnet: None, fresh: true };
+    let nic_spec = NicSpec { id: nic.clone(), tags: Tags::new(), accelerated: true, subnet: None, create_only: true };
     let spec = |group: &ArmId| VmSpec {
         id: vm.clone(),
         offering: offering.clone(),
@@ -196,8 +196,8 @@ async fn what_a_group_has_reserved_is_read_with_what_is_taken_and_a_vm_on_it_is_
         kubelet: KubeletSpec::default(),
         premium_disk: true,
         security: Default::default(),
-        reservation: Some(group.clone()),
-        fresh: true,
+        capacity_reservation_group: Some(group.clone()),
+        create_only: true,
     };
     lab.azure.perform(&Effect::PutNic(Box::new(nic_spec))).await.unwrap();
     for unknown in [id("gone"), ArmId::new(id("paid").as_str().replace("/other/", "/another/")).unwrap()] {
@@ -210,7 +210,7 @@ async fn what_a_group_has_reserved_is_read_with_what_is_taken_and_a_vm_on_it_is_
     let found = lab.azure.reservations(&group, &region).await.unwrap();
     assert_eq!(rooms(found), [("0".to_owned(), 0, 1), ("westeurope-2".to_owned(), 1, 3)]);
     let Ok(Reply::Resource(Some(read))) = lab.azure.perform(&Effect::Get(vm.clone())).await else { panic!("no VM") };
-    let Detail::Vm(read) = &read.detail else { panic!("{read:?}") };
+    let ResourceDetail::Vm(read) = &read.detail else { panic!("{read:?}") };
     assert_eq!((read.capacity_type, &read.size), (CapacityType::Reserved, &size));
 
     let missing = lab.azure.reservations(&id("gone"), &region).await.unwrap_err();

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use napkeeper_azure::{Azure, AzureSettings, HttpWire, Machines, SettingsError};
 use napkeeper_core::model::azure::cloud::ResourceKind;
-use napkeeper_core::model::errors::{CloudError, CloudErrorCode, PortError};
+use napkeeper_core::model::errors::{CloudError, CloudErrorCode, EffectError};
 use napkeeper_core::model::names::{ArmId, Region};
 use napkeeper_core::plan::{Effect, NicSpec, Reply};
 use napkeeper_tests::arm::credential;
@@ -55,9 +55,9 @@ fn get(id: &str) -> Effect {
     Effect::Get(ArmId::new(id).unwrap())
 }
 
-fn error(reply: Result<Reply, PortError>) -> CloudError {
+fn error(reply: Result<Reply, EffectError>) -> CloudError {
     match reply {
-        Err(PortError::Cloud(error)) => error,
+        Err(EffectError::Cloud(error)) => error,
         other => panic!("{other:?} is no error of Azure"),
     }
 }
@@ -152,7 +152,7 @@ async fn a_request_says_who_asks_and_by_which_version() {
     };
     let azure = served(echo).await;
     let tags = std::collections::BTreeMap::new();
-    let nic = NicSpec { id: ArmId::new(NIC).unwrap(), tags, accelerated: false, subnet: None, fresh: false };
+    let nic = NicSpec { id: ArmId::new(NIC).unwrap(), tags, accelerated: false, subnet: None, create_only: false };
     assert_eq!(azure.perform(&Effect::PutNic(Box::new(nic))).await, Ok(Reply::Done));
 }
 
@@ -161,13 +161,13 @@ async fn pages_that_lead_elsewhere_or_in_circles_end_the_listing() {
     const ELSEWHERE: &str = r#"{"value":[],"nextLink":"https://evil.example/next"}"#;
     let azure = served(|_| async { ELSEWHERE.into_response() }).await;
     let failure = azure.list().await.unwrap_err();
-    assert!(failure.why.contains("evil.example"), "{failure}");
+    assert!(failure.reason.contains("evil.example"), "{failure}");
     let circle = |request: Request| async move {
         let host = request.headers()["host"].to_str().unwrap_or_default().to_owned();
         format!(r#"{{"value":[],"nextLink":"http://{host}{}"}}"#, request.uri()).into_response()
     };
     let failure = served(circle).await.list().await.unwrap_err();
-    assert!(failure.why.contains("pages"), "{failure}");
+    assert!(failure.reason.contains("pages"), "{failure}");
 }
 
 #[test]

@@ -8,15 +8,15 @@ use super::same::cloud_settings;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_azure::{Azure, Wire, WireError, WireRequest, WireResponse};
 use napkeeper_core::catalog::{CapacityType, Catalog, InstanceTypeOptions, OfferingKey, instance_types};
-use napkeeper_core::lifecycle::{LaunchScript, Sizes};
+use napkeeper_core::lifecycle::{ClassInstanceTypes, LaunchScript};
 use napkeeper_core::model::amounts::money::HourlyPrice;
-use napkeeper_core::model::azure::cloud::{CloudResource, Detail, ProvisioningState, Tags};
+use napkeeper_core::model::azure::cloud::{CloudResource, ProvisioningState, ResourceDetail, Tags};
 use napkeeper_core::model::cluster::claim::{ClaimRef, LaunchIntent, PlannedOffering};
-use napkeeper_core::model::errors::PortError;
+use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ClaimName, Uid, VmSize, Zone};
-use napkeeper_core::model::settings::Law;
-use napkeeper_core::plan::{ClaimStep, Effect, Launch, Reply, Script, Step};
+use napkeeper_core::model::settings::DeletionRules;
+use napkeeper_core::plan::{ClaimUpdate, Effect, Launch, Reply, Script, Step};
 use napkeeper_sim::cloud::{Cloud, CloudSettings, Lasting, Shortage};
 use napkeeper_tests::arm::{InProcess, credential, settings};
 use std::collections::BTreeMap;
@@ -196,7 +196,7 @@ struct Bench {
     clock: Clock,
     start: Timestamp,
     cloud: CloudSettings,
-    sizes: Sizes,
+    sizes: ClassInstanceTypes,
     planned: Vec<PlannedOffering>,
     ends: Mutex<BTreeMap<ClaimName, End>>,
 }
@@ -218,7 +218,7 @@ impl Bench {
             os_disk_gb: 64,
             security: Default::default(),
             subnet: None,
-            reservation: None,
+            capacity_reservation_group: None,
         }
     }
 
@@ -226,12 +226,13 @@ impl Bench {
     async fn drive(self: Arc<Self>, claim: ClaimRef) {
         let mut intent = None;
         for _ in 0..50 {
-            let mut script = LaunchScript::new(self.launch(&claim, intent.clone()), self.sizes.clone(), Law::whole());
+            let mut script =
+                LaunchScript::new(self.launch(&claim, intent.clone()), self.sizes.clone(), DeletionRules::all());
             let mut reply = None;
             loop {
                 let now = self.start + SignedDuration::try_from(self.clock.now()).unwrap();
                 match script.step(reply.take(), now) {
-                    Step::Do(effect) => reply = Some(self.perform(&effect, &mut intent).await),
+                    Step::Perform(effect) => reply = Some(self.perform(&effect, &mut intent).await),
                     Step::Wait(time) => self.clock.sleep(Duration::try_from(time).unwrap()).await,
                     Step::End(_) => break,
                 }
@@ -243,13 +244,13 @@ impl Bench {
         }
     }
 
-    async fn perform(&self, effect: &Effect, intent: &mut Option<LaunchIntent>) -> Result<Reply, PortError> {
+    async fn perform(&self, effect: &Effect, intent: &mut Option<LaunchIntent>) -> Result<Reply, EffectError> {
         match effect {
             Effect::WriteIntent(_, written) => *intent = Some((**written).clone()),
-            Effect::AdvanceClaim(claim, ClaimStep::Launched { .. }) => {
+            Effect::UpdateClaim(claim, ClaimUpdate::Launched { .. }) => {
                 self.ends.lock().unwrap().insert(claim.name.clone(), End::Launched(self.clock.now()));
             }
-            Effect::AdvanceClaim(claim, ClaimStep::LaunchFailed(failure)) => {
+            Effect::UpdateClaim(claim, ClaimUpdate::LaunchFailed(failure)) => {
                 self.ends.lock().unwrap().insert(claim.name.clone(), End::Failed(failure.message.to_string()));
             }
             Effect::ReadNode(_) => return Ok(Reply::Node(None)),
@@ -274,7 +275,7 @@ fn planned() -> Vec<PlannedOffering> {
     planned
 }
 
-fn sizes() -> Sizes {
+fn sizes() -> ClassInstanceTypes {
     let region = Catalog::embedded().unwrap().region(&cloud_settings().region).unwrap();
     let class = napkeeper_tests::worlds::class();
     Arc::new(instance_types(&region, &class, &InstanceTypeOptions::default()))
@@ -352,10 +353,10 @@ fn every_claim_ends_with_one_vm_or_says_why() {
             let vms = busy.inner.with(|cloud, _| {
                 let own =
                     |r: &&Arc<CloudResource>| r.tags.get(labels::TAG_CLAIM).is_some_and(|v| **v == *claim.as_str());
-                let runs = |d: &Detail| matches!(d, Detail::Vm(vm) if vm.state == ProvisioningState::Succeeded);
+                let runs = |d: &ResourceDetail| matches!(d, ResourceDetail::Vm(vm) if vm.state == ProvisioningState::Succeeded);
                 let all: Vec<_> = cloud.resources().values().filter(own).map(|r| &r.detail).collect();
                 let vms = all.iter().filter(|d| runs(d)).count();
-                (vms, all.iter().filter(|d| matches!(d, Detail::Nic(_))).count())
+                (vms, all.iter().filter(|d| matches!(d, ResourceDetail::Nic(_))).count())
             });
             match end {
                 End::Launched(at) => {

@@ -3,13 +3,13 @@
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_azure::{AksCluster, Azure, AzureSettings};
 use napkeeper_core::catalog::{CapacityType, Catalog, OfferingKey};
-use napkeeper_core::model::azure::bystander::{Bystander, Role};
-use napkeeper_core::model::azure::cloud::{CloudResource, Detail, ProvisioningState, ResourceKind, Tags};
+use napkeeper_core::model::azure::cloud::{CloudResource, ProvisioningState, ResourceDetail, ResourceKind, Tags};
+use napkeeper_core::model::azure::related::{RelatedDetail, RelatedResource};
 use napkeeper_core::model::cluster::pod::Labels;
-use napkeeper_core::model::errors::{CloudErrorCode, OperationId, PortError};
+use napkeeper_core::model::errors::{CloudErrorCode, EffectError, OperationId};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ClaimName, ObjectName, Region, VmSize, Zone};
-use napkeeper_core::plan::{Effect, KubeletSpec, MachineCall, MachineSpec, NicSpec, Reply, VmSpec};
+use napkeeper_core::plan::{AksMachineRequest, AksMachineSpec, Effect, KubeletSpec, NicSpec, Reply, VmSpec};
 use napkeeper_sim::cloud::{
     Cloud, CloudSettings, DiskDraft, Failing, Lag, Lasting, ListedKind, ListingFault, Policy, Shortage, Timings,
 };
@@ -75,7 +75,7 @@ impl Twins {
     }
 
     /// Performs an effect on both sides: the reply, which must be the same but for names of operations.
-    fn perform(&mut self, effect: &Effect) -> Result<Reply, PortError> {
+    fn perform(&mut self, effect: &Effect) -> Result<Reply, EffectError> {
         let theirs = match effect {
             Effect::Poll(ours) => {
                 let known = self.operations.iter().find(|(direct, _)| direct == ours);
@@ -146,7 +146,7 @@ impl Twins {
             tags: tags(name),
             accelerated: true,
             subnet: None,
-            fresh: false,
+            create_only: false,
         }))
     }
 
@@ -166,8 +166,8 @@ impl Twins {
             claim: ClaimName::new(name).unwrap(),
             kubelet: KubeletSpec { labels: Labels::from([label("pool", name), label("empty", "")]), max_pods: 30 },
             security: Default::default(),
-            reservation: None,
-            fresh: false,
+            capacity_reservation_group: None,
+            create_only: false,
             premium_disk: true,
         }))
     }
@@ -180,7 +180,7 @@ pub(super) fn shown(value: &impl std::fmt::Debug) -> String {
 
 /// A GET of a NIC does not tell its age; Azure knows it only in the listing of the group.
 pub(super) fn of_get(resource: &CloudResource) -> CloudResource {
-    let created_at = resource.created_at.filter(|_| !matches!(resource.detail, Detail::Nic(_)));
+    let created_at = resource.created_at.filter(|_| !matches!(resource.detail, ResourceDetail::Nic(_)));
     CloudResource { created_at, ..resource.clone() }
 }
 
@@ -189,8 +189,8 @@ fn tags(name: &str) -> Tags {
     Tags::from([tag(labels::TAG_CLUSTER, "c"), tag(labels::TAG_CLAIM, name), tag(labels::TAG_CLAIM_UID, "Uid-1")])
 }
 
-fn code(reply: &Result<Reply, PortError>) -> CloudErrorCode {
-    let Err(PortError::Cloud(error)) = reply else { panic!("{reply:?} is no error of Azure") };
+fn code(reply: &Result<Reply, EffectError>) -> CloudErrorCode {
+    let Err(EffectError::Cloud(error)) = reply else { panic!("{reply:?} is no error of Azure") };
     error.code
 }
 
@@ -232,7 +232,7 @@ fn a_vm_comes_and_goes_with_all_that_belongs_to_it() {
 #[test]
 fn the_billing_extension_may_be_put_again_and_goes_with_its_vm() {
     let mut twins = Twins::new();
-    let put = Effect::PutBilling(twins.vm("a"));
+    let put = Effect::PutBillingExtension(twins.vm("a"));
     assert_eq!(code(&twins.perform(&put)), CloudErrorCode::NotFound, "there is no VM");
     twins.perform(&twins.put_nic("a")).unwrap();
     twins.perform(&twins.put_vm("a", 1, 2, false)).unwrap();
@@ -259,7 +259,7 @@ fn refusals_keep_code_words_and_wait() {
     });
     let throttled = twins.perform(&twins.put_nic("a"));
     assert_eq!(code(&throttled), CloudErrorCode::Throttled);
-    let Err(PortError::Cloud(error)) = throttled else { unreachable!() };
+    let Err(EffectError::Cloud(error)) = throttled else { unreachable!() };
     assert_eq!(error.retry_after, Some(SignedDuration::from_secs(17)));
     assert!(twins.list().is_err(), "a throttled listing is no listing");
     twins.both(|cloud, _| cloud.faults.throttled = None);
@@ -329,31 +329,34 @@ pub(super) fn stand_by(cloud: &mut Cloud, n: usize, now: Timestamp) {
     let vm = Some(cloud.vm_id(&format!("vm-{n}")));
     let count = u32::try_from(n).unwrap();
     let roles = [
-        (cloud.machine_id(pool, &machine).unwrap(), Role::Machine { vm, state: ProvisioningState::Creating }),
+        (
+            cloud.machine_id(pool, &machine).unwrap(),
+            RelatedDetail::AksMachine { vm, state: ProvisioningState::Creating },
+        ),
         (
             instance,
-            Role::ScaleSetInstance {
+            RelatedDetail::ScaleSetInstance {
                 nics: vec![nic],
                 disks: (0..n % 3).map(|d| cloud.disk_id(&format!("set-{n}-{d}"))).collect(),
             },
         ),
         (
             id("Microsoft.Compute/snapshots", format!("snap-{n}")),
-            Role::Snapshot {
+            RelatedDetail::Snapshot {
                 source: (!n.is_multiple_of(3)).then(|| cloud.disk_id(&format!("pvc-{n}"))),
                 in_progress: n.is_multiple_of(2),
             },
         ),
         (
             address.clone(),
-            Role::PublicIp {
+            RelatedDetail::PublicIp {
                 address: (n > 0).then(|| Arc::from(format!("20.0.0.{n}"))),
                 used_by: (n % 2 == 1).then(|| frontend.clone()),
             },
         ),
         (
             frontend,
-            Role::Frontend {
+            RelatedDetail::LoadBalancerFrontend {
                 public_ip: (n % 2 == 1).then_some(address),
                 rules: count % 3,
                 outbound_rules: count % 2,
@@ -362,10 +365,10 @@ pub(super) fn stand_by(cloud: &mut Cloud, n: usize, now: Timestamp) {
         ),
     ];
     for (id, role) in roles {
-        let untold = matches!(role, Role::PublicIp { .. } | Role::Frontend { .. });
+        let untold = matches!(role, RelatedDetail::PublicIp { .. } | RelatedDetail::LoadBalancerFrontend { .. });
         let tags = Tags::from([(Arc::from("k"), Arc::from("v"))]);
         let created_at = (!untold).then_some(now);
-        cloud.add_bystander(Bystander { id, tags, created_at, role }, now).unwrap();
+        cloud.add_bystander(RelatedResource { id, tags, created_at, detail: role }, now).unwrap();
     }
 }
 
@@ -378,7 +381,7 @@ fn what_stands_by_is_listed_with_its_links() {
     twins.list().unwrap();
     let all = twins.direct.bystanders(twins.now).unwrap();
     assert_eq!(all.len(), 300);
-    let linked = |one: &Bystander| matches!(&one.role, Role::Machine { vm: Some(vm), .. } if vm.name() == "vm-7");
+    let linked = |one: &RelatedResource| matches!(&one.detail, RelatedDetail::AksMachine { vm: Some(vm), .. } if vm.name() == "vm-7");
     assert!(all.iter().any(|one| linked(one)));
     twins.both(|cloud, _| (cloud.faults.shouting_ids, cloud.faults.ragged_pages) = (true, true));
     twins.list().unwrap();
@@ -415,16 +418,16 @@ fn a_part_that_cannot_be_listed_is_no_shorter_list() {
     twins.list().unwrap();
 }
 
-fn machine(twins: &Twins, name: &str, zone: u8, spot: bool) -> MachineSpec {
+fn machine(twins: &Twins, name: &str, zone: u8, spot: bool) -> AksMachineSpec {
     let capacity_type = if spot { CapacityType::Spot } else { CapacityType::OnDemand };
     let zone = if zone == 0 { Zone::regional() } else { Zone::of(&region(), zone) };
-    MachineSpec {
+    AksMachineSpec {
         id: twins.direct.machine_id("nodes", name).unwrap(),
         offering: OfferingKey { size: VmSize::new(SIZES[0]).unwrap(), zone, capacity_type },
         os_disk_gb: 128,
         tags: tags(name),
         claim: ClaimName::new(name).unwrap(),
-        security: napkeeper_core::plan::Security { encryption_at_host: true, ..Default::default() },
+        security: napkeeper_core::plan::SecurityProfile { encryption_at_host: true, ..Default::default() },
         subnet: None,
         kubelet: KubeletSpec { labels: Labels::from([(Arc::from("l"), Arc::from("v"))]), max_pods: 110 },
     }
@@ -437,23 +440,27 @@ fn a_machine_comes_and_goes_with_its_vm() {
     let mut twins = Twins::new();
     let spec = machine(&twins, "one-aaaaa", 2, true);
     let id = spec.id.clone();
-    let call = |call: MachineCall| Effect::Machine(call);
-    let put = call(MachineCall::Put(Box::new(spec.clone())));
-    assert_eq!(twins.perform(&call(MachineCall::Get(id.clone()))), Ok(Reply::Machine(None)));
+    let call = |call: AksMachineRequest| Effect::AksMachine(call);
+    let put = call(AksMachineRequest::Put(Box::new(spec.clone())));
+    assert_eq!(twins.perform(&call(AksMachineRequest::Get(id.clone()))), Ok(Reply::AksMachine(None)));
     let Ok(Reply::Accepted(operation)) = twins.perform(&put) else { panic!("no Machine") };
     assert_eq!(code(&twins.perform(&put)), CloudErrorCode::Conflict, "it is never changed");
     twins.pass(100);
     assert_eq!(twins.perform(&Effect::Poll(operation)), Ok(Reply::Done));
     twins.events();
-    let Ok(Reply::Machine(Some(found))) = twins.perform(&call(MachineCall::Get(id.clone()))) else { panic!("gone") };
+    let Ok(Reply::AksMachine(Some(found))) = twins.perform(&call(AksMachineRequest::Get(id.clone()))) else {
+        panic!("gone")
+    };
     assert_eq!(found.tags, spec.tags, "whose it is, exactly");
-    let Role::Machine { vm: Some(vm), state: ProvisioningState::Succeeded } = &found.role else { panic!("{found:?}") };
+    let RelatedDetail::AksMachine { vm: Some(vm), state: ProvisioningState::Succeeded } = &found.detail else {
+        panic!("{found:?}")
+    };
     assert!(vm.name().starts_with("aks-one-aaaaa-"), "{vm}");
     assert_eq!(twins.list().unwrap().len(), 3, "VM, NIC and disk of AKS's own");
-    assert!(matches!(twins.perform(&call(MachineCall::Delete(id.clone()))), Ok(Reply::Accepted(_))));
+    assert!(matches!(twins.perform(&call(AksMachineRequest::Delete(id.clone()))), Ok(Reply::Accepted(_))));
     twins.pass(100);
-    assert_eq!(twins.perform(&call(MachineCall::Get(id.clone()))), Ok(Reply::Machine(None)));
-    assert_eq!(twins.perform(&call(MachineCall::Delete(id))), Ok(Reply::Absent));
+    assert_eq!(twins.perform(&call(AksMachineRequest::Get(id.clone()))), Ok(Reply::AksMachine(None)));
+    assert_eq!(twins.perform(&call(AksMachineRequest::Delete(id))), Ok(Reply::Absent));
     assert_eq!(twins.list().unwrap().len(), 0);
 }
 
@@ -462,7 +469,7 @@ fn a_machine_that_cannot_be_had_leaves_nothing_or_says_that_it_failed() {
     let mut twins = Twins::new();
     let spec = machine(&twins, "one-aaaaa", 1, false);
     let id = spec.id.clone();
-    let put = Effect::Machine(MachineCall::Put(Box::new(spec)));
+    let put = Effect::AksMachine(AksMachineRequest::Put(Box::new(spec)));
     twins.both(|cloud, _| cloud.limits.regional = Some(0));
     assert_eq!(code(&twins.perform(&put)), CloudErrorCode::RegionalQuota);
     assert_eq!(twins.list().unwrap().len(), 0);
@@ -471,8 +478,10 @@ fn a_machine_that_cannot_be_had_leaves_nothing_or_says_that_it_failed() {
     let Ok(Reply::Accepted(operation)) = twins.perform(&put) else { panic!("no Machine") };
     twins.pass(100);
     assert_eq!(code(&twins.perform(&Effect::Poll(operation))), CloudErrorCode::ZonalAllocationFailed);
-    let Ok(Reply::Machine(Some(found))) = twins.perform(&Effect::Machine(MachineCall::Get(id))) else { panic!("gone") };
-    assert!(matches!(found.role, Role::Machine { state: ProvisioningState::Failed, .. }), "{found:?}");
+    let Ok(Reply::AksMachine(Some(found))) = twins.perform(&Effect::AksMachine(AksMachineRequest::Get(id))) else {
+        panic!("gone")
+    };
+    assert!(matches!(found.detail, RelatedDetail::AksMachine { state: ProvisioningState::Failed, .. }), "{found:?}");
 }
 
 #[test]

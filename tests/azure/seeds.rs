@@ -8,12 +8,12 @@
 
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::Catalog;
-use napkeeper_core::model::azure::bystander::Bystander;
 use napkeeper_core::model::azure::cloud::CloudResource;
 use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
-use napkeeper_core::model::errors::PortError;
+use napkeeper_core::model::azure::related::RelatedResource;
+use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::names::ArmId;
-use napkeeper_core::model::settings::Law;
+use napkeeper_core::model::settings::DeletionRules;
 use napkeeper_core::plan::{Effect, Reply};
 use napkeeper_sim::chance::Chance;
 use napkeeper_sim::cloud::{Cloud, Failing, Faults, Lag, Lasting, ListedKind, ListingFault, Policy, Throttling};
@@ -98,7 +98,7 @@ fn sour(cloud: &mut Cloud, chance: &mut Chance, now: Timestamp) {
 }
 
 impl ArmPort for Moody {
-    fn perform(&mut self, cloud: &mut Cloud, effect: &Effect, now: Timestamp) -> Result<Reply, PortError> {
+    fn perform(&mut self, cloud: &mut Cloud, effect: &Effect, now: Timestamp) -> Result<Reply, EffectError> {
         self.change(cloud, now);
         self.inner.perform(cloud, effect, now)
     }
@@ -108,7 +108,7 @@ impl ArmPort for Moody {
         self.inner.list(cloud, now)
     }
 
-    fn bystanders(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<Bystander> {
+    fn bystanders(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<RelatedResource> {
         self.change(cloud, now);
         self.inner.bystanders(cloud, now)
     }
@@ -128,7 +128,7 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 fn run(catalog: &Catalog, seed: u64) -> Result<World, fuzz::Failure> {
-    fuzz::run_prepared(catalog, seed, Law::whole(), |world| {
+    fuzz::run_prepared(catalog, seed, DeletionRules::all(), |world| {
         let inner = ThroughAdapter::new(world.cloud().settings());
         world.set_arm_port(Box::new(Moody { inner, seed, began: world.started_at(), mood: None }));
     })

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use napkeeper_api::manifests;
 use napkeeper_core::catalog::Catalog;
-use napkeeper_core::model::settings::Law;
+use napkeeper_core::model::settings::DeletionRules;
 use napkeeper_sim::fuzz;
 use napkeeper_sim::scenario::{self, Manifests, Scenario, is_scenario};
 use napkeeper_sim::world::World;
@@ -57,8 +57,8 @@ fn the_quickstart_is_the_same_through_the_adapter() -> Result<(), Box<dyn Error>
 fn histories_of_faults_are_the_same_through_the_adapter() -> Result<(), Box<dyn Error>> {
     let catalog = Catalog::embedded()?;
     for seed in [0, 3, 6, 9] {
-        let direct = fuzz::run(&catalog, seed, Law::whole())?;
-        let through = fuzz::run_prepared(&catalog, seed, Law::whole(), adapt)?;
+        let direct = fuzz::run(&catalog, seed, DeletionRules::all())?;
+        let through = fuzz::run_prepared(&catalog, seed, DeletionRules::all(), adapt)?;
         assert_same(&direct, &through, &format!("seed {seed} ({:?})", fuzz::Theme::of(seed)));
     }
     Ok(())

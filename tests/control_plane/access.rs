@@ -136,7 +136,7 @@ impl ControlPlane {
         self.kubectl(&["apply", "--server-side", "--validate=strict", &manager, "--filename", &path]).await
     }
 
-    /// Makes a Node of this size, which kwok makes Ready in [`Mode::Full`](super::Mode::Full).
+    /// Makes a Node of this size, which kwok makes Ready in [`ControllerMode::Full`](super::Mode::Full).
     ///
     /// # Errors
     /// When the API server refuses it.

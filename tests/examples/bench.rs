@@ -50,7 +50,7 @@ fn decide_after_one_event() {
         let plan = decide(&snapshot, &mut memory, &settings, now + SignedDuration::from_secs(2), 1);
         times.push(start.elapsed());
         assert!(!plan.commands.is_empty(), "a waiting pod asks for a node");
-        snapshot.take_pod(&key);
+        snapshot.remove_pod(&key);
     }
     report(&times);
 }

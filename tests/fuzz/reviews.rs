@@ -182,7 +182,7 @@ impl Clock for Stopped {
         Timestamp::UNIX_EPOCH
     }
 
-    fn ours(&self, real: Timestamp) -> Timestamp {
+    fn shifted(&self, real: Timestamp) -> Timestamp {
         real
     }
 }

@@ -53,7 +53,7 @@ impl Clock for Real {
         Timestamp::now()
     }
 
-    fn ours(&self, real: Timestamp) -> Timestamp {
+    fn shifted(&self, real: Timestamp) -> Timestamp {
         real
     }
 }

@@ -15,10 +15,10 @@ use napkeeper_core::model::amounts::money::HourlyPrice;
 use napkeeper_core::model::azure::cloud::ResourceKind;
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::model::names::{ArmId, ObjectName};
-use napkeeper_core::model::orphans::finding::{Finding, Refusal, Standing};
-use napkeeper_core::model::orphans::record::{Deletion, SeenVolume, Sighting};
-use napkeeper_core::model::orphans::report::{ApprovalFinding, ApprovalState, Outlook};
-use napkeeper_core::plan::{Effect, RecordChange, SweepReport, Total};
+use napkeeper_core::model::orphans::finding::{Classification, DeletionRefusal, Finding};
+use napkeeper_core::model::orphans::record::{DeletionRecord, Sighting, VolumeRecord};
+use napkeeper_core::model::orphans::report::{ApprovalState, ApprovalStatus, SweepStatusSummary};
+use napkeeper_core::plan::{Effect, RecordChange, ResourceTotal, SweepReport};
 use napkeeper_kube::Writer;
 use napkeeper_tests::control_plane::{ControlPlane, Mode};
 use std::sync::Arc;
@@ -56,10 +56,10 @@ fn sighting(n: u32) -> (ArmId, Sighting) {
     (disk(n), sighting)
 }
 
-fn volume(n: u32) -> (ArmId, SeenVolume) {
+fn volume(n: u32) -> (ArmId, VolumeRecord) {
     let name = ObjectName::new(format!("pvc-00000000-0000-4000-8000-{n:012}")).unwrap();
     let gone_since = Some(Timestamp::now());
-    (disk(n), SeenVolume { name, reclaim: ReclaimPolicy::Delete, last_seen: Timestamp::now(), gone_since })
+    (disk(n), VolumeRecord { name, reclaim: ReclaimPolicy::Delete, last_seen: Timestamp::now(), gone_since })
 }
 
 async fn timed(what: &str, writer: &Writer, effect: Effect) -> Result<Duration> {
@@ -72,13 +72,13 @@ async fn timed(what: &str, writer: &Writer, effect: Effect) -> Result<Duration> 
 
 async fn records(client: &Client, writer: &Writer) -> Result<()> {
     let all = RecordChange {
-        sighted: (0..FINDINGS).map(sighting).collect(),
+        sightings: (0..FINDINGS).map(sighting).collect(),
         volumes: (0..VOLUMES).map(volume).collect(),
-        observed: Some(Timestamp::now()),
+        inventory_at: Some(Timestamp::now()),
         ..RecordChange::default()
     };
-    timed("first record of 20,000 volumes and 3,000 suspects", writer, Effect::Record(Box::new(all))).await?;
-    let deletion = Deletion {
+    timed("first record of 20,000 volumes and 3,000 suspects", writer, Effect::WriteRecords(Box::new(all))).await?;
+    let deletion = DeletionRecord {
         id: disk(7),
         incarnation: Arc::from("00000000-0000-4000-8000-000000000001"),
         kind: ResourceKind::DataDisk,
@@ -88,8 +88,8 @@ async fn records(client: &Client, writer: &Writer) -> Result<()> {
         refused: None,
     };
     let one = RecordChange { deletions: vec![deletion], ..RecordChange::default() };
-    timed("record of one deletion", writer, Effect::Record(Box::new(one))).await?;
-    let pruned = RecordChange { forgotten: (0..VOLUMES / 2).map(disk).collect(), ..RecordChange::default() };
+    timed("record of one deletion", writer, Effect::WriteRecords(Box::new(one))).await?;
+    let pruned = RecordChange { removed_volumes: (0..VOLUMES / 2).map(disk).collect(), ..RecordChange::default() };
     let api: Api<OrphanRecord> = Api::all(client.clone());
     let objects = api.list(&ListParams::default()).await?.items;
     let mut sizes = Vec::new();
@@ -101,7 +101,7 @@ async fn records(client: &Client, writer: &Writer) -> Result<()> {
     ensure!(largest < MOST_BYTES, "an OrphanRecord of {largest} bytes");
     let read = convert::records(objects.iter().map(|o| &o.spec)).map_err(|v| anyhow::anyhow!("{v}"))?;
     ensure!((read.volumes.len(), read.sightings.len(), read.deletions.len()) == (20_000, 3_000, 1));
-    timed("dropping half of the volumes", writer, Effect::Record(Box::new(pruned))).await?;
+    timed("dropping half of the volumes", writer, Effect::WriteRecords(Box::new(pruned))).await?;
     let objects = api.list(&ListParams::default()).await?.items;
     let read = convert::records(objects.iter().map(|o| &o.spec)).map_err(|v| anyhow::anyhow!("{v}"))?;
     ensure!((read.volumes.len(), read.sightings.len()) == (10_000, 3_000));
@@ -113,30 +113,36 @@ fn report() -> SweepReport {
         id: disk(n),
         kind: ResourceKind::DataDisk,
         incarnation: Arc::from("00000000-0000-4000-8000-000000000001"),
-        standing: Standing::Orphan,
+        classification: Classification::Orphan,
         evidence: evidence(20),
-        refusals: vec![Refusal::Mode, Refusal::Approval, Refusal::Breaker, Refusal::Paused, Refusal::Excluded],
+        refusals: vec![
+            DeletionRefusal::Mode,
+            DeletionRefusal::Approval,
+            DeletionRefusal::Breaker,
+            DeletionRefusal::Paused,
+            DeletionRefusal::Excluded,
+        ],
         price: HourlyPrice::parse_usd("0.01").unwrap(),
         addresses: 0,
         first_seen: Some(Timestamp::now()),
     };
-    let approval = |n| ApprovalFinding {
+    let approval = |n| ApprovalStatus {
         id: disk(n),
         incarnation: Arc::from("00000000-0000-4000-8000-000000000001"),
         expires_at: Timestamp::now(),
         state: ApprovalState::Expired,
         advice: Arc::from("it has expired: remove these lines, or approve anew"),
     };
-    let total = Total { resources: FINDINGS, price: HourlyPrice::parse_usd("30").unwrap(), addresses: 0 };
+    let total = ResourceTotal { resources: FINDINGS, price: HourlyPrice::parse_usd("30").unwrap(), addresses: 0 };
     SweepReport {
         sweep: ObjectName::new("scale").unwrap(),
         observed_at: Timestamp::now(),
         findings: (0..FINDINGS).map(finding).collect(),
-        totals: [((ResourceKind::DataDisk, Standing::Orphan), total)].into(),
+        totals: [((ResourceKind::DataDisk, Classification::Orphan), total)].into(),
         halted: None,
         report_only: Vec::new(),
         discrepancies: Vec::new(),
-        outlook: Outlook { approvals: (0..500).map(approval).collect(), ..Outlook::default() },
+        summary: SweepStatusSummary { approvals: (0..500).map(approval).collect(), ..SweepStatusSummary::default() },
     }
 }
 

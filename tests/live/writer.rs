@@ -18,29 +18,31 @@ use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::azure::cloud::ResourceKind;
 use napkeeper_core::model::cluster::claim::{Claim, ClaimRef, ClaimSpec, LaunchIntent, PlannedOffering};
 use napkeeper_core::model::cluster::pod::{Labels, Taint, TaintEffect};
-use napkeeper_core::model::errors::{ClusterError, PortError};
+use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{
     ArmId, ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId, Uid, VmSize,
     Zone,
 };
-use napkeeper_core::model::orphans::finding::{Finding, Refusal, Standing};
+use napkeeper_core::model::orphans::finding::{Classification, DeletionRefusal, Finding};
 use napkeeper_core::model::orphans::record::Sighting;
 use napkeeper_core::model::requirements::Requirements;
-use napkeeper_core::plan::{ClaimDraft, ClaimStep, Effect, NodeStep, RecordChange, Reply, SweepReport, Total};
+use napkeeper_core::plan::{
+    ClaimDraft, ClaimUpdate, Effect, NodeUpdate, RecordChange, Reply, ResourceTotal, SweepReport,
+};
 use napkeeper_kube::Writer;
 use napkeeper_tests::control_plane::{ControlPlane, Mode};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-type Outcome = Result<Reply, PortError>;
+type Outcome = Result<Reply, EffectError>;
 
 async fn perform(writer: &Writer, effect: Effect) -> Outcome {
     writer.perform(&effect).await.unwrap()
 }
 
 fn failed(error: ClusterError) -> Outcome {
-    Err(PortError::Cluster(error))
+    Err(EffectError::Cluster(error))
 }
 
 fn arm(rest: &str) -> ArmId {
@@ -130,17 +132,17 @@ async fn claims(client: &Client, writer: &Writer) {
     let (provider_id, node) = (ProviderId::of_vm(&intent.vm), NodeName::new("live-n").unwrap());
     let event = Timestamp::now();
     for step in [
-        ClaimStep::Launched {
+        ClaimUpdate::Launched {
             provider_id: provider_id.clone(),
             offering: intent.offering.key.clone(),
             capacity: amounts.clone(),
             allocatable: amounts.clone(),
         },
-        ClaimStep::Registered { node: node.clone() },
-        ClaimStep::Initialized,
-        ClaimStep::PodEvent { at: event },
+        ClaimUpdate::Registered { node: node.clone() },
+        ClaimUpdate::Initialized,
+        ClaimUpdate::PodEvent { at: event },
     ] {
-        assert_eq!(perform(writer, Effect::AdvanceClaim(us.clone(), step)).await, Ok(Reply::Done));
+        assert_eq!(perform(writer, Effect::UpdateClaim(us.clone(), step)).await, Ok(Reply::Done));
     }
     let status = read_claim(client).await.status;
     assert!(status.launched <= status.registered && status.registered <= status.initialized);
@@ -152,7 +154,7 @@ async fn claims(client: &Client, writer: &Writer) {
     }
     assert_eq!(perform(writer, write(&us)).await, failed(ClusterError::Conflict), "it is being deleted");
     for _ in 0..2 {
-        assert_eq!(perform(writer, Effect::ReleaseClaim(us.clone())).await, Ok(Reply::Done));
+        assert_eq!(perform(writer, Effect::RemoveFinalizer(us.clone())).await, Ok(Reply::Done));
     }
     assert_eq!(perform(writer, write(&us)).await, failed(ClusterError::NotFound));
     pools.delete("live", &DeleteParams::default()).await.unwrap();
@@ -164,15 +166,15 @@ async fn nodes(client: &Client, writer: &Writer) {
     let node = json!({ "metadata": { "name": "live-n" }, "spec": { "taints": taints } });
     let uid = Uid::new(create(&api, node).await.metadata.uid.unwrap()).unwrap();
     let name = NodeName::new("live-n").unwrap();
-    let register = NodeStep::Register {
+    let register = NodeUpdate::Register {
         labels: Labels::from([(Arc::from("team"), Arc::from("x"))]),
         taints: vec![Taint { key: Arc::from("a"), value: Arc::from("b"), effect: TaintEffect::NoSchedule }],
     };
     let other = Uid::new("other").unwrap();
-    let wrong = Effect::AdvanceNode(name.clone(), other.clone(), NodeStep::Initialize);
+    let wrong = Effect::UpdateNode(name.clone(), other.clone(), NodeUpdate::Initialize);
     assert_eq!(perform(writer, wrong).await, failed(ClusterError::Conflict));
-    for step in [register, NodeStep::Initialize, NodeStep::Disrupt] {
-        let effect = Effect::AdvanceNode(name.clone(), uid.clone(), step);
+    for step in [register, NodeUpdate::Initialize, NodeUpdate::TaintDisrupted] {
+        let effect = Effect::UpdateNode(name.clone(), uid.clone(), step);
         assert_eq!(perform(writer, effect).await, Ok(Reply::Done));
     }
     let node = api.get("live-n").await.unwrap();
@@ -218,20 +220,23 @@ async fn records(client: &Client, writer: &Writer) {
         (arm(&format!("disks/d{n:05}")), sighting)
     };
     let observed = Timestamp::now();
-    let change =
-        RecordChange { sighted: (0..1234).map(sighting).collect(), observed: Some(observed), ..Default::default() };
+    let change = RecordChange {
+        sightings: (0..1234).map(sighting).collect(),
+        inventory_at: Some(observed),
+        ..Default::default()
+    };
     for _ in 0..2 {
-        assert_eq!(perform(writer, Effect::Record(Box::new(change.clone()))).await, Ok(Reply::Done));
+        assert_eq!(perform(writer, Effect::WriteRecords(Box::new(change.clone()))).await, Ok(Reply::Done));
     }
     let objects = list().await;
     let read = convert::records(objects.iter().map(|o| &o.spec)).unwrap();
-    assert_eq!((objects.len(), read.sightings.len(), read.last_observed), (3, 1234, Some(observed)));
-    let gone: Vec<ArmId> = change.sighted.iter().map(|(id, _)| id.clone()).collect();
-    let clear = RecordChange { cleared: gone, ..Default::default() };
-    assert_eq!(perform(writer, Effect::Record(Box::new(clear))).await, Ok(Reply::Done));
+    assert_eq!((objects.len(), read.sightings.len(), read.last_inventory_at), (3, 1234, Some(observed)));
+    let gone: Vec<ArmId> = change.sightings.iter().map(|(id, _)| id.clone()).collect();
+    let clear = RecordChange { removed_sightings: gone, ..Default::default() };
+    assert_eq!(perform(writer, Effect::WriteRecords(Box::new(clear))).await, Ok(Reply::Done));
     let objects = list().await;
     assert_eq!(objects.len(), 1, "{:?}", objects.iter().map(|o| &o.metadata.name).collect::<Vec<_>>());
-    assert_eq!(convert::records(objects.iter().map(|o| &o.spec)).unwrap().last_observed, Some(observed));
+    assert_eq!(convert::records(objects.iter().map(|o| &o.spec)).unwrap().last_inventory_at, Some(observed));
 }
 
 async fn sweeps(client: &Client, writer: &Writer) {
@@ -240,23 +245,23 @@ async fn sweeps(client: &Client, writer: &Writer) {
         id: arm(&format!("disks/d{n}")),
         kind: ResourceKind::OsDisk,
         incarnation: Arc::from("i"),
-        standing: Standing::Orphan,
+        classification: Classification::Orphan,
         evidence: vec![Arc::from("no link")],
-        refusals: vec![Refusal::Mode, Refusal::TooYoung],
+        refusals: vec![DeletionRefusal::Mode, DeletionRefusal::TooYoung],
         price: HourlyPrice::parse_usd("0.01").unwrap(),
         addresses: 0,
         first_seen: Some(Timestamp::now()),
     };
-    let total = Total { resources: 60, price: HourlyPrice::parse_usd("0.6").unwrap(), addresses: 0 };
+    let total = ResourceTotal { resources: 60, price: HourlyPrice::parse_usd("0.6").unwrap(), addresses: 0 };
     let mut report = SweepReport {
         sweep: ObjectName::new("live").unwrap(),
         observed_at: Timestamp::now(),
         findings: (0..60).map(finding).collect(),
-        totals: [((ResourceKind::OsDisk, Standing::Orphan), total)].into(),
+        totals: [((ResourceKind::OsDisk, Classification::Orphan), total)].into(),
         report_only: Vec::new(),
         discrepancies: Vec::new(),
         halted: None,
-        outlook: Default::default(),
+        summary: Default::default(),
     };
     let send = |report: &SweepReport| Effect::ReportSweep(Box::new(report.clone()));
     assert_eq!(perform(writer, send(&report)).await, failed(ClusterError::NotFound));

@@ -83,7 +83,7 @@ impl Market {
     pub(super) fn greatest(&self, name: &str) -> Result<Vec<WireNode>> {
         let mut nodes = Vec::new();
         for pool in &self.pools {
-            let all = self.types.iter().filter(|t| pool.requirements.admits(&t.requirements, |_| true));
+            let all = self.types.iter().filter(|t| pool.requirements.is_compatible(&t.requirements, |_| true));
             let all: Vec<_> = all.filter(|t| t.offerings.iter().any(|o| allows(pool, t, o))).collect();
             let cpu = all.iter().max_by_key(|t| t.allocatable.cpu_millis);
             let memory = all.iter().max_by_key(|t| t.allocatable.memory);

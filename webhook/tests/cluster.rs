@@ -7,7 +7,7 @@ use axum::http::Request;
 use k8s_openapi::api::core::v1::Pod as WirePod;
 use napkeeper_api::convert;
 use napkeeper_api::karpenter::NodeClaim;
-use napkeeper_core::admission::blockers::{Hindrances, NotReady, SpentBudget};
+use napkeeper_core::admission::blockers::{BlockingPdb, ClusterBlockers, NodeClassNotReady};
 use napkeeper_core::model::names::{Namespace, NodeClassName, ObjectName, ProviderId};
 use napkeeper_core::model::requirements::Requirements;
 use napkeeper_core::snapshot::Snapshot;
@@ -193,12 +193,12 @@ async fn a_class_that_changes_replaces_its_nodes_but_not_for_its_tags() {
 }
 
 /// A class that is not ready, and a budget that keeps the pods of `run`.
-fn hindered() -> Hindrances {
-    let why = NotReady { reason: Arc::from("UnhealthyDependents"), message: Arc::from("SubnetsReady=False") };
-    let budget = SpentBudget { name: ObjectName::new("web").unwrap(), selector: Requirements::default() };
-    Hindrances {
-        not_ready: [(NodeClassName::new("default").unwrap(), Arc::new(why))].into(),
-        spent: [(Namespace::new("shop").unwrap(), vec![budget])].into(),
+fn hindered() -> ClusterBlockers {
+    let why = NodeClassNotReady { reason: Arc::from("UnhealthyDependents"), message: Arc::from("SubnetsReady=False") };
+    let budget = BlockingPdb { name: ObjectName::new("web").unwrap(), selector: Requirements::default() };
+    ClusterBlockers {
+        unready_classes: [(NodeClassName::new("default").unwrap(), Arc::new(why))].into(),
+        blocking_pdbs: [(Namespace::new("shop").unwrap(), vec![budget])].into(),
     }
 }
 

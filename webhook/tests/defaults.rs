@@ -6,12 +6,12 @@ use base64::engine::general_purpose::STANDARD;
 use json_patch::PatchOperation;
 use k8s_openapi::api::core::v1::Pod as WirePod;
 use napkeeper_api::manifests::{Object, object};
-use napkeeper_core::admission::placement_policy::{NamespaceFacts, Placement, Policy};
+use napkeeper_core::admission::placement_policy::{NamespaceFacts, PlacementPolicies, PlacementPolicy};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-fn policy(name: &str, spec: &Value) -> (Arc<str>, Arc<Policy>) {
+fn policy(name: &str, spec: &Value) -> (Arc<str>, Arc<PlacementPolicy>) {
     let manifest = json!({
         "apiVersion": "napkeeper.io/v1alpha1", "kind": "PlacementPolicy", "metadata": { "name": name }, "spec": spec,
     });
@@ -22,7 +22,7 @@ fn policy(name: &str, spec: &Value) -> (Arc<str>, Arc<Policy>) {
 }
 
 /// The namespace `shop`, selected by `balanced`; `arm` must be asked for by name.
-fn placement(percent: u8) -> Placement {
+fn placement(percent: u8) -> PlacementPolicies {
     let balanced = json!({
         "namespaceSelector": { "matchLabels": { "placement": "balanced" } },
         "defaults": {
@@ -32,8 +32,9 @@ fn placement(percent: u8) -> Placement {
         },
     });
     let arm = json!({ "defaults": { "architecture": "arm64" } });
-    let shop = NamespaceFacts { labels: [(Arc::from("placement"), Arc::from("balanced"))].into(), asks: None };
-    Placement {
+    let shop =
+        NamespaceFacts { labels: [(Arc::from("placement"), Arc::from("balanced"))].into(), placement_annotation: None };
+    PlacementPolicies {
         policies: [policy("balanced", &balanced), policy("arm", &arm)].into(),
         namespaces: [(Arc::from("shop"), Arc::new(shop)), (Arc::from("free"), Arc::default())].into(),
     }

@@ -12,8 +12,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use napkeeper_api::manifests::{Object, object};
-use napkeeper_core::admission::placement_policy::Placement;
-use napkeeper_core::catalog::live::{Fact, Known, SizeListing};
+use napkeeper_core::admission::placement_policy::PlacementPolicies;
+use napkeeper_core::catalog::live::{AzureFacts, Fact, SizeListing};
 use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, instance_types};
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::amounts::resources::Resources;
@@ -65,7 +65,7 @@ impl Clock for HandClock {
         Timestamp::from_second(1_790_000_000 + self.seconds.load(Ordering::SeqCst)).unwrap()
     }
 
-    fn ours(&self, real: Timestamp) -> Timestamp {
+    fn shifted(&self, real: Timestamp) -> Timestamp {
         real
     }
 }
@@ -80,10 +80,10 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn new(snapshot: Option<Snapshot>, limits: Limits) -> Self {
-        Self::placing(snapshot, limits, Placement::default())
+        Self::placing(snapshot, limits, PlacementPolicies::default())
     }
 
-    pub(crate) fn placing(snapshot: Option<Snapshot>, limits: Limits, placement: Placement) -> Self {
+    pub(crate) fn placing(snapshot: Option<Snapshot>, limits: Limits, placement: PlacementPolicies) -> Self {
         let given = watch::channel(Arc::new(placement)).1;
         Self::with(snapshot, limits, |webhook| webhook.placing(given))
     }
@@ -314,8 +314,8 @@ async fn by_live_facts_a_size_that_is_not_sold_is_a_warning_that_says_where_it_i
     let as_of = Timestamp::now() - jiff::SignedDuration::from_mins(12);
     let mut sizes = embedded.sizes.clone();
     sizes.retain(|size| size.facts.name.as_str() != "Standard_D4s_v5");
-    let listing = SizeListing::default().learn(sizes, 1, as_of).unwrap();
-    let known = Known { sizes: Some(Fact { as_of, value: Arc::new(listing) }), ..Known::default() };
+    let listing = SizeListing::default().merge(sizes, 1, as_of).unwrap();
+    let known = AzureFacts { sizes: Some(Fact { as_of, value: Arc::new(listing) }), ..AzureFacts::default() };
     let basis = Basis::live(&known, &embedded, catalog.as_of()).unwrap();
     let webhook = webhook.by(watch::channel(Arc::new(basis)).1);
     let mut only = good_pool();
@@ -460,9 +460,9 @@ async fn hints_follow_the_cluster() {
         json!({ "advisory": true, "fits": "existingNode", "node": "here", "reason": "it has room" })
     );
     assert_eq!(object["metadata"]["annotations"]["a"], "b");
-    world.take_node(&NodeName::new("here").unwrap());
+    world.remove_node(&NodeName::new("here").unwrap());
     let general = world.pools().values().next().unwrap().name.clone();
-    world.take_pool(&general);
+    world.remove_pool(&general);
     rig.show(world).await;
     // Within 10 s it would be the same pod asked about again.
     rig.pass(20).await;

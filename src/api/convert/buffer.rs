@@ -9,7 +9,7 @@ use crate::wire::Condition;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use napkeeper_core::model::cluster::buffer::{Buffer, ChunksAsked, MOST_CHUNKS};
-use napkeeper_core::provisioning::capacity_buffers::Cushion;
+use napkeeper_core::provisioning::capacity_buffers::BufferPlacement;
 
 /// What a CapacityBuffer was resolved to.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,7 +63,7 @@ pub fn capacity_buffer(
 pub fn buffer_status(
     object: &CapacityBuffer,
     resolved: &Resolved,
-    cushion: Option<&Cushion>,
+    cushion: Option<&BufferPlacement>,
     now: Timestamp,
 ) -> CapacityBufferStatus {
     let known = object.status.clone().unwrap_or_default();
@@ -96,7 +96,7 @@ pub fn buffer_status(
 type Said = (&'static str, &'static str, String);
 
 /// Where the chunks have their room; `None` while no pass has looked at them.
-fn standing(resolved: &Resolved, cushion: Option<&Cushion>) -> Option<Said> {
+fn standing(resolved: &Resolved, cushion: Option<&BufferPlacement>) -> Option<Said> {
     let chunks = match resolved {
         Resolved::Unready(..) => {
             return Some(("False", "NotReadyForProvisioning", "the buffer is not ReadyForProvisioning".to_owned()));
@@ -106,7 +106,7 @@ fn standing(resolved: &Resolved, cushion: Option<&Cushion>) -> Option<Said> {
         }
         Resolved::Ready(buffer, _) => buffer.pods.len(),
     };
-    let Cushion { there, coming, nowhere, why } = cushion?;
+    let BufferPlacement { on_existing_nodes: there, on_new_nodes: coming, unplaced: nowhere, reason: why } = cushion?;
     if there + coming + nowhere != chunks {
         return None;
     }

@@ -52,7 +52,7 @@ pub(super) fn created_at(meta: &ObjectMeta) -> Timestamp {
 
 /// Labels, tags and annotations as the domain keeps them.
 pub(super) fn labels(map: Option<&BTreeMap<String, String>>) -> Labels {
-    map.into_iter().flatten().map(|(k, v)| (labels::shared(k), Arc::from(v.as_str()))).collect()
+    map.into_iter().flatten().map(|(k, v)| (labels::interned(k), Arc::from(v.as_str()))).collect()
 }
 
 /// A map of text as the wire has it; absent when empty.

@@ -16,7 +16,7 @@ pub fn namespace(metadata: &ObjectMeta) -> Result<(Namespace, Labels), Violation
     let name = meta::name(metadata, &mut found, |n| Namespace::new(n));
     let built = name.map(|name| {
         let mut all = meta::labels(metadata.labels.as_ref());
-        all.insert(labels::shared(labels::NAMESPACE_NAME), name.text());
+        all.insert(labels::interned(labels::NAMESPACE_NAME), name.text());
         (name, all)
     });
     found.finish(built)

@@ -5,7 +5,7 @@ use super::violations::Violations;
 use crate::karpenter::RequirementEntry;
 use crate::overlay::{FIXED_RESOURCES, NodeOverlay, OverlayRequirement};
 use crate::path::Path;
-use napkeeper_core::catalog::overlay::{Overlay, PriceChange};
+use napkeeper_core::catalog::overlay::{Overlay, PriceAdjustment};
 use napkeeper_core::model::names::ObjectName;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ pub fn node_overlay(object: &NodeOverlay) -> Result<Overlay, Violations> {
     let entries: Vec<RequirementEntry> = spec.requirements.iter().map(entry).collect();
     let requirements = meta::requirements(&entries, &at.key("requirements"), &mut found);
     let fixed = spec.price.as_deref();
-    let fixed = found.take_some(&at.key("price"), fixed, PriceChange::parse_price);
+    let fixed = found.take_some(&at.key("price"), fixed, PriceAdjustment::parse_price);
     let adjustment = spec.price_adjustment.as_deref();
-    let adjustment = found.take_some(&at.key("priceAdjustment"), adjustment, PriceChange::parse_adjustment);
+    let adjustment = found.take_some(&at.key("priceAdjustment"), adjustment, PriceAdjustment::parse_adjustment);
     if spec.price.is_some() && spec.price_adjustment.is_some() {
         found.add(&at.key("priceAdjustment"), "price and priceAdjustment exclude each other: remove one of them");
     }
@@ -84,7 +84,7 @@ mod tests {
         }));
         let overlay = overlay.unwrap();
         assert_eq!((overlay.name.as_str(), overlay.weight), ("o", 7));
-        assert_eq!(overlay.price, Some(PriceChange::Percent(-12_500_000_000)));
+        assert_eq!(overlay.price, Some(PriceAdjustment::Percent(-12_500_000_000)));
         assert_eq!(overlay.capacity, BTreeMap::from([(Arc::from("example.com/fpga"), 2)]));
         assert!(overlay.requirements.allows("karpenter.sh/nodepool", Some("a")));
         assert!(!overlay.requirements.allows("karpenter.sh/nodepool", Some("b")));

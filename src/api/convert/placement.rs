@@ -6,11 +6,14 @@ use super::violations::Violations;
 use crate::duration;
 use crate::path::Path;
 use crate::placement::{
-    DEFAULT_MAX_SKEW, DEFAULT_WHEN_UNSATISFIABLE, PlacementDefaults, PlacementPolicy, SpotDefaults, SpreadConstraint,
+    DEFAULT_MAX_SKEW, DEFAULT_WHEN_UNSATISFIABLE, PlacementDefaults as WireDefaults, PlacementPolicy as WirePolicy,
+    SpotDefaults, SpreadConstraint,
 };
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use napkeeper_core::admission::placement_policy::{Defaults, NONE, OnDemandFloor, Policy, SpreadDefault};
+use napkeeper_core::admission::placement_policy::{
+    NONE, OnDemandFloor, PlacementDefaults, PlacementPolicy, SpreadDefault,
+};
 use napkeeper_core::model::names::ObjectName;
 use napkeeper_core::model::requirements::Requirements;
 use std::sync::Arc;
@@ -24,7 +27,7 @@ const OPERATORS: [&str; 4] = ["In", "NotIn", "Exists", "DoesNotExist"];
 ///
 /// # Errors
 /// [`Violations`]: all that is wrong with it.
-pub fn placement_policy(object: &PlacementPolicy) -> Result<Policy, Violations> {
+pub fn placement_policy(object: &WirePolicy) -> Result<PlacementPolicy, Violations> {
     let mut found = Violations::default();
     let at = Path::of("spec");
     let spec = &object.spec;
@@ -36,7 +39,7 @@ pub fn placement_policy(object: &PlacementPolicy) -> Result<Policy, Violations> 
     let namespaces = spec.namespace_selector.as_ref().map(|wire| select(wire, "namespaceSelector"));
     let pods = spec.pod_selector.as_ref().map(|wire| select(wire, "podSelector")).unwrap_or_default();
     let defaults = spec.defaults.as_ref().map(|wire| defaults(wire, &at.key("defaults"), &mut found));
-    let built = name.map(|name| Policy { name, namespaces, pods, defaults: defaults.unwrap_or_default() });
+    let built = name.map(|name| PlacementPolicy { name, namespaces, pods, defaults: defaults.unwrap_or_default() });
     found.finish(built)
 }
 
@@ -50,7 +53,7 @@ fn selector(wire: &LabelSelector, at: &Path, found: &mut Violations) -> Requirem
     label_selector(wire, at, found)
 }
 
-fn defaults(wire: &PlacementDefaults, at: &Path, found: &mut Violations) -> Defaults {
+fn defaults(wire: &WireDefaults, at: &Path, found: &mut Violations) -> PlacementDefaults {
     let spread = wire.topology_spread.iter().flatten().enumerate();
     let spread = spread.filter_map(|(i, c)| constraint(c, &at.key("topologySpread").index(i), found)).collect();
     let jobs = wire.jobs.as_ref().map(|jobs| jobs.do_not_disrupt_for.as_str());
@@ -66,7 +69,7 @@ fn defaults(wire: &PlacementDefaults, at: &Path, found: &mut Violations) -> Defa
     let architecture = wire.architecture.as_deref();
     let known =
         |text: &str| ["amd64", "arm64"].contains(&text).then(|| Arc::from(text)).ok_or("must be amd64 or arm64");
-    Defaults {
+    PlacementDefaults {
         spread,
         spot: floor.map(OnDemandFloor),
         job_do_not_disrupt: jobs.map(Arc::from),

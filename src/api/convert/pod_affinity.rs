@@ -117,7 +117,7 @@ pub(super) fn own_selector(
     labels: &Labels,
     (at, found): (&Path, &mut Violations),
 ) -> Requirements {
-    let Some(wire) = wire else { return Requirements::nothing() };
+    let Some(wire) = wire else { return Requirements::unsatisfiable() };
     let mut selector = label_selector(wire, &at.key("labelSelector"), found);
     for (key, value) in own_values(keys, labels) {
         selector.add(key, Requirement::any_of([value]));

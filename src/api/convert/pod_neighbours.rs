@@ -120,5 +120,5 @@ pub(super) fn topology_key(key: &str, at: &Path, found: &mut Violations) -> Opti
         found.add(&at.key("topologyKey"), "is required");
         return None;
     }
-    Some(labels::shared(labels::normalize(key)))
+    Some(labels::interned(labels::normalize(key)))
 }

@@ -23,13 +23,13 @@ pub(super) fn requests(spec: &PodSpec, at: &Path, found: &mut Violations) -> Res
         let own = of_container(container, &at.key("initContainers").index(i), found);
         if container.restart_policy.as_deref() == Some("Always") {
             sidecars.add(&own);
-            starting.raise_to(&sidecars);
+            starting.raise_to_at_least(&sidecars);
         } else {
-            starting.raise_to(&own.plus(&sidecars));
+            starting.raise_to_at_least(&own.plus(&sidecars));
         }
     }
     let mut total = running.plus(&sidecars);
-    total.raise_to(&starting);
+    total.raise_to_at_least(&starting);
     override_by_pod(&mut total, spec, &at.key("resources"), found);
     let overhead = spec.overhead.iter().flatten().map(|(k, q)| (k, &q.0));
     total.add(&meta::resources_by(amount, overhead, &at.key("overhead"), found));

@@ -11,7 +11,7 @@ use crate::karpenter::{
 use crate::path::Path;
 use crate::wire::ResourceList;
 use kube::core::Resource;
-use napkeeper_core::catalog::live::group_of;
+use napkeeper_core::catalog::live::parse_reservation_group;
 use napkeeper_core::model::cluster::pool::{
     Budget, BudgetNodes, ConsolidationPolicy, Disruption, DisruptionReason, Limits, NodeClass, NodePool,
 };
@@ -166,7 +166,7 @@ pub fn node_class(object: &AKSNodeClass) -> Result<NodeClass, Violations> {
     let annotations = object.metadata.annotations.as_ref();
     let group = annotations.and_then(|all| all.get(labels::RESERVATION_GROUP)).map(String::as_str);
     let at = Path::of("metadata.annotations").key(labels::RESERVATION_GROUP);
-    let reservations = found.take_some(&at, group, group_of);
+    let reservations = found.take_some(&at, group, parse_reservation_group);
     let launch = spec.security.as_ref().and_then(|s| s.trusted_launch.as_ref());
     let asks = |what: fn(&TrustedLaunch) -> Option<bool>| launch.and_then(what) == Some(true);
     let built = name.zip(uid).zip(disk).map(|((name, uid), os_disk_gb)| NodeClass {

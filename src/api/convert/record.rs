@@ -9,16 +9,16 @@ use crate::path::Path;
 use crate::record::{DeletionEntry, MAX_ENTRIES, OrphanRecordSpec, SightingEntry, TripEntry, VolumeEntry};
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::model::names::{ArmId, ObjectName};
-use napkeeper_core::model::orphans::record::{Deletion, Records, SeenVolume, Sighting, Trip};
+use napkeeper_core::model::orphans::record::{BreakerTrip, DeletionRecord, OrphanRecords, Sighting, VolumeRecord};
 use std::sync::Arc;
 
 /// Reads the records out of all objects together.
 ///
 /// # Errors
 /// [`Violations`]: all that is wrong with them.
-pub fn records<'a>(objects: impl IntoIterator<Item = &'a OrphanRecordSpec>) -> Result<Records, Violations> {
+pub fn records<'a>(objects: impl IntoIterator<Item = &'a OrphanRecordSpec>) -> Result<OrphanRecords, Violations> {
     let mut found = Violations::default();
-    let mut all = Records::default();
+    let mut all = OrphanRecords::default();
     let at = Path::of("spec");
     for object in objects {
         for (i, entry) in object.sightings.iter().flatten().enumerate() {
@@ -35,7 +35,7 @@ pub fn records<'a>(objects: impl IntoIterator<Item = &'a OrphanRecordSpec>) -> R
         }
         let observed = object.last_observed.as_deref();
         let observed = found.take_some(&at.key("lastObserved"), observed, meta::time);
-        all.last_observed = all.last_observed.max(observed);
+        all.last_inventory_at = all.last_inventory_at.max(observed);
     }
     all.deletions.sort_by_key(|d| d.at);
     all.trips.sort_by_key(|t| t.at);
@@ -59,7 +59,7 @@ fn sighting(entry: &SightingEntry, at: &Path, found: &mut Violations) -> Option<
     Some((id?, sighting))
 }
 
-fn volume(entry: &VolumeEntry, at: &Path, found: &mut Violations) -> Option<(ArmId, SeenVolume)> {
+fn volume(entry: &VolumeEntry, at: &Path, found: &mut Violations) -> Option<(ArmId, VolumeRecord)> {
     let disk = found.take(&at.key("disk"), ArmId::new(&entry.disk));
     let name = found.take(&at.key("name"), ObjectName::new(&entry.name));
     let last = found.take(&at.key("lastSeen"), meta::time(&entry.last_seen));
@@ -70,17 +70,17 @@ fn volume(entry: &VolumeEntry, at: &Path, found: &mut Violations) -> Option<(Arm
     };
     let gone = found.take_some(&at.key("goneSince"), entry.gone_since.as_deref(), meta::time);
     let reclaim = found.take(&at.key("reclaim"), reclaim);
-    Some((disk?, SeenVolume { name: name?, reclaim: reclaim?, last_seen: last?, gone_since: gone }))
+    Some((disk?, VolumeRecord { name: name?, reclaim: reclaim?, last_seen: last?, gone_since: gone }))
 }
 
-fn deletion(entry: &DeletionEntry, at: &Path, found: &mut Violations) -> Option<Deletion> {
+fn deletion(entry: &DeletionEntry, at: &Path, found: &mut Violations) -> Option<DeletionRecord> {
     let id = found.take(&at.key("id"), ArmId::new(&entry.id));
     let kind = found.take(&at.key("kind"), kind(&entry.kind));
     let when = found.take(&at.key("at"), meta::time(&entry.at));
     let evidence = entry.evidence.iter().flatten();
     let failures = u32::try_from(entry.failures.unwrap_or_default()).map_err(|_| "must not be negative");
     let failures = found.take(&at.key("failures"), failures);
-    Some(Deletion {
+    Some(DeletionRecord {
         id: id?,
         incarnation: Arc::from(entry.incarnation.as_str()),
         kind: kind?,
@@ -91,13 +91,13 @@ fn deletion(entry: &DeletionEntry, at: &Path, found: &mut Violations) -> Option<
     })
 }
 
-fn trip(entry: &TripEntry, at: &Path, found: &mut Violations) -> Option<Trip> {
+fn trip(entry: &TripEntry, at: &Path, found: &mut Violations) -> Option<BreakerTrip> {
     let when = found.take(&at.key("at"), meta::time(&entry.at));
     let kind = found.take(&at.key("kind"), kind(&entry.kind));
     let count = |n: i64| u32::try_from(n).map_err(|_| "must not be negative");
     let void = entry.void.iter().flatten().enumerate();
     let void = void.filter_map(|(i, text)| found.take(&at.key("void").index(i), meta::time(text))).collect();
-    Some(Trip {
+    Some(BreakerTrip {
         void,
         at: when?,
         kind: kind?,
@@ -108,7 +108,7 @@ fn trip(entry: &TripEntry, at: &Path, found: &mut Violations) -> Option<Trip> {
 
 /// Spreads records over as many objects as they need, one at least.
 #[must_use]
-pub fn record_objects(records: &Records) -> Vec<OrphanRecordSpec> {
+pub fn record_objects(records: &OrphanRecords) -> Vec<OrphanRecordSpec> {
     let mut shards = Shards::default();
     for (id, sighting) in &records.sightings {
         let list = &mut shards.next().sightings;
@@ -143,7 +143,7 @@ pub fn record_objects(records: &Records) -> Vec<OrphanRecordSpec> {
     }
     let mut objects = shards.full;
     objects.push(shards.open);
-    let observed = records.last_observed.map(|t| t.to_string());
+    let observed = records.last_inventory_at.map(|t| t.to_string());
     if let Some(first) = objects.first_mut() {
         first.last_observed = observed;
     }
@@ -183,7 +183,7 @@ fn sighting_entry(id: &ArmId, sighting: &Sighting) -> SightingEntry {
     }
 }
 
-fn deletion_entry(deletion: &Deletion) -> DeletionEntry {
+fn deletion_entry(deletion: &DeletionRecord) -> DeletionEntry {
     let evidence: Vec<String> = deletion.evidence.iter().map(ToString::to_string).collect();
     DeletionEntry {
         id: deletion.id.as_str().to_owned(),

@@ -6,18 +6,18 @@
 
 use super::meta;
 use crate::sweep::{
-    ApprovalStatus, KeptCount, KindCount, LastRun, MAX_APPROVALS, OrphanSweep, OrphanSweepStatus, SweepDiscrepancy,
-    SweepFinding, SweepReportOnly,
+    ApprovalStatus as WireApproval, KeptCount, KindCount, LastRun, MAX_APPROVALS, OrphanSweep, OrphanSweepStatus,
+    SweepDiscrepancy, SweepFinding, SweepReportOnly,
 };
 use crate::wire::Condition;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::model::amounts::money::HourlyPrice;
 use napkeeper_core::model::azure::cloud::ResourceKind;
 use napkeeper_core::model::errors::CloudErrorCode;
-use napkeeper_core::model::orphans::finding::{Finding, Standing};
-use napkeeper_core::model::orphans::report::{ApprovalFinding, Denial, Discrepancy, ReportOnly};
-use napkeeper_core::orphans::REPORTED;
-use napkeeper_core::plan::{SweepReport, kind_word};
+use napkeeper_core::model::orphans::finding::{Classification, Finding};
+use napkeeper_core::model::orphans::report::{ApprovalStatus, Denial, Discrepancy, ReportOnlyFinding};
+use napkeeper_core::orphans::MAX_REPORTED_FINDINGS;
+use napkeeper_core::plan::{SweepReport, kind_label};
 use std::collections::BTreeSet;
 
 /// Most entries of a finding's lists.
@@ -32,12 +32,13 @@ const MAX_QUOTE: usize = 1024;
 pub fn sweep_status(sweep: &OrphanSweep, report: &SweepReport, now: Timestamp) -> OrphanSweepStatus {
     let known = sweep.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
     let generation = sweep.metadata.generation;
-    let orphans = || report.totals.iter().filter(|((_, standing), _)| *standing == Standing::Orphan).map(|(_, t)| t);
+    let orphans =
+        || report.totals.iter().filter(|((_, standing), _)| *standing == Classification::Orphan).map(|(_, t)| t);
     let observed = report.observed_at.to_string();
-    let outlook = &report.outlook;
+    let outlook = &report.summary;
     let cost = orphans().map(|t| t.price).fold(HourlyPrice::ZERO, |sum, price| sum + price);
     let approvals: Vec<_> = outlook.approvals.iter().take(MAX_APPROVALS).map(approval).collect();
-    let kept = outlook.kept.iter().map(|((kind, refusal), count)| KeptCount {
+    let kept = outlook.orphans_kept_by_refusal.iter().map(|((kind, refusal), count)| KeptCount {
         count: i64::from(*count),
         kind: kind.as_str().to_owned(),
         refusal: refusal.category().to_owned(),
@@ -46,19 +47,19 @@ pub fn sweep_status(sweep: &OrphanSweep, report: &SweepReport, now: Timestamp) -
     OrphanSweepStatus {
         addresses: Some(orphans().map(|t| i64::from(t.addresses)).sum()),
         approvals: (!approvals.is_empty()).then_some(approvals),
-        collected_last_day: Some(outlook.collected.into()),
+        collected_last_day: Some(outlook.deletions_in_window.into()),
         conditions: Some(conditions(report, known, generation, now)),
         cost_per_hour_nano_usd: Some(cost.nanos()),
         cost_per_month: Some(cost.over(MONTH).to_string()),
         counts: Some(ResourceKind::ALL.into_iter().map(|kind| count(report, kind)).collect()),
         discrepancies: Some(report.discrepancies.iter().take(MAX_LIST).map(discrepancy).collect()),
-        findings: Some(report.findings.iter().take(REPORTED).map(finding).collect()),
-        kept: outlook.kept.first_key_value().map(|_| kept.collect()),
+        findings: Some(report.findings.iter().take(MAX_REPORTED_FINDINGS).map(finding).collect()),
+        kept: outlook.orphans_kept_by_refusal.first_key_value().map(|_| kept.collect()),
         last_run: Some(LastRun { started_at: observed.clone(), finished_at: Some(observed), ..LastRun::default() }),
-        last_whole_inventory: outlook.whole_at.map(|t| t.to_string()),
+        last_whole_inventory: outlook.last_complete_inventory_at.map(|t| t.to_string()),
         most_per_day: Some(outlook.cap.into()),
         next_collection: outlook.next_collection.map(|t| t.to_string()),
-        next_observation: outlook.next_observation.map(|t| t.to_string()),
+        next_observation: outlook.next_inventory.map(|t| t.to_string()),
         observed_generation: generation,
         orphans: Some(orphans().map(|t| i64::from(t.resources)).sum()),
         report_only: Some(report.report_only.iter().take(MAX_LIST).map(report_only).collect()),
@@ -71,7 +72,7 @@ fn conditions(report: &SweepReport, known: &[Condition], generation: Option<i64>
         meta::condition(known, (kind, status, reason, message), generation, now)
     };
     // With a listing that is not whole nothing is known; where nothing at all was listed, there is no finding either.
-    let blind = report.totals.is_empty() || report.totals.keys().any(|(_, s)| *s == Standing::Unknown);
+    let blind = report.totals.is_empty() || report.totals.keys().any(|(_, s)| *s == Classification::Unknown);
     let ready = match &report.halted {
         Some(why) if blind => condition("Ready", "False", "NotObserved", why),
         _ => condition("Ready", "True", "Observed", ""),
@@ -80,8 +81,8 @@ fn conditions(report: &SweepReport, known: &[Condition], generation: Option<i64>
         Some(why) => condition("Halted", "True", "NothingIsSwept", why),
         None => condition("Halted", "False", "Sweeping", ""),
     };
-    let degraded = match report.outlook.denials.first() {
-        Some(first) => condition("Degraded", "True", reason_of(first.code), &denied(&report.outlook.denials)),
+    let degraded = match report.summary.denials.first() {
+        Some(first) => condition("Degraded", "True", reason_of(first.code), &denied(&report.summary.denials)),
         None => condition("Degraded", "False", "NothingIsDenied", ""),
     };
     vec![ready, halted, degraded]
@@ -98,38 +99,38 @@ fn reason_of(code: CloudErrorCode) -> &'static str {
 
 fn denied(denials: &[Denial]) -> String {
     let one = |denial: &Denial| {
-        let (word, kind) = (denial.deed.word(), kind_word(denial.kind));
+        let (word, kind) = (denial.action.as_gerund(), kind_label(denial.kind));
         let message: String = denial.message.chars().take(MAX_QUOTE).collect();
         format!(
             "{word} a {kind} is denied since {}, so it is only reported; tried again at {}. Azure says: {message}",
-            denial.since, denial.until
+            denial.since, denial.retry_at
         )
     };
     denials.iter().map(one).collect::<Vec<_>>().join("\n")
 }
 
-fn approval(found: &ApprovalFinding) -> ApprovalStatus {
-    ApprovalStatus {
+fn approval(found: &ApprovalStatus) -> WireApproval {
+    WireApproval {
         advice: (!found.advice.is_empty()).then(|| found.advice.to_string()),
         expires_at: found.expires_at.to_string(),
         id: found.id.as_str().to_owned(),
         incarnation: found.incarnation.to_string(),
         state: found.state.to_string(),
-        ..ApprovalStatus::default()
+        ..WireApproval::default()
     }
 }
 
 fn count(report: &SweepReport, kind: ResourceKind) -> KindCount {
     let of = |standing| Some(report.totals.get(&(kind, standing)).map_or(0, |total| i64::from(total.resources)));
     KindCount {
-        foreign: of(Standing::Foreign),
-        in_flight: of(Standing::InFlight),
+        foreign: of(Classification::Foreign),
+        in_flight: of(Classification::InFlight),
         kind: kind.as_str().to_owned(),
-        orphan: of(Standing::Orphan),
-        owned: of(Standing::Owned),
-        protected: of(Standing::Protected),
-        suspect: of(Standing::Suspect),
-        unknown: of(Standing::Unknown),
+        orphan: of(Classification::Orphan),
+        owned: of(Classification::Owned),
+        protected: of(Classification::Protected),
+        suspect: of(Classification::Suspect),
+        unknown: of(Classification::Unknown),
         ..KindCount::default()
     }
 }
@@ -146,7 +147,7 @@ fn finding(found: &Finding) -> SweepFinding {
         incarnation: found.incarnation.to_string(),
         kind: found.kind.as_str().to_owned(),
         refusals: Some(refusals.into_iter().take(MAX_LIST).map(|r| r.category().to_owned()).collect()),
-        standing: found.standing.as_str().to_owned(),
+        standing: found.classification.as_str().to_owned(),
         ..SweepFinding::default()
     }
 }
@@ -162,7 +163,7 @@ fn discrepancy(found: &Discrepancy) -> SweepDiscrepancy {
     }
 }
 
-fn report_only(found: &ReportOnly) -> SweepReportOnly {
+fn report_only(found: &ReportOnlyFinding) -> SweepReportOnly {
     SweepReportOnly {
         evidence: Some(found.evidence.iter().take(MAX_LIST).map(ToString::to_string).collect()),
         id: found.id.as_str().to_owned(),
@@ -177,10 +178,10 @@ mod tests {
     use super::*;
     use napkeeper_core::model::amounts::money::HourlyPrice;
     use napkeeper_core::model::names::{ArmId, ObjectName};
-    use napkeeper_core::model::orphans::attempt::Deed;
-    use napkeeper_core::model::orphans::finding::Refusal;
-    use napkeeper_core::model::orphans::report::{ApprovalState, Outlook};
-    use napkeeper_core::plan::Total;
+    use napkeeper_core::model::orphans::attempt::SweepAction;
+    use napkeeper_core::model::orphans::finding::DeletionRefusal;
+    use napkeeper_core::model::orphans::report::{ApprovalState, SweepStatusSummary};
+    use napkeeper_core::plan::ResourceTotal;
     use serde_json::{Value, json};
     use std::sync::Arc;
 
@@ -188,20 +189,20 @@ mod tests {
         Timestamp::from_second(1_772_000_000 + seconds).unwrap()
     }
 
-    fn report(standing: Standing, halted: Option<&str>) -> SweepReport {
+    fn report(standing: Classification, halted: Option<&str>) -> SweepReport {
         let id = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/networkInterfaces/n";
         let found = Finding {
             id: ArmId::new(id).unwrap(),
             kind: ResourceKind::Nic,
             incarnation: Arc::from("guid"),
-            standing,
+            classification: standing,
             evidence: vec![Arc::from("no link")],
-            refusals: vec![Refusal::Mode, Refusal::TooYoung, Refusal::Mode],
+            refusals: vec![DeletionRefusal::Mode, DeletionRefusal::TooYoung, DeletionRefusal::Mode],
             price: HourlyPrice::parse_usd("0.004").unwrap(),
             addresses: 1,
             first_seen: Some(at(0)),
         };
-        let total = Total { resources: 3, price: HourlyPrice::parse_usd("0.012").unwrap(), addresses: 3 };
+        let total = ResourceTotal { resources: 3, price: HourlyPrice::parse_usd("0.012").unwrap(), addresses: 3 };
         SweepReport {
             sweep: ObjectName::new("s").unwrap(),
             observed_at: at(60),
@@ -210,7 +211,7 @@ mod tests {
             report_only: Vec::new(),
             discrepancies: Vec::new(),
             halted: halted.map(Arc::from),
-            outlook: Default::default(),
+            summary: Default::default(),
         }
     }
 
@@ -225,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_status_holds_the_sums_of_orphans_and_no_more_findings_than_fit() {
-        let status = sweep_status(&sweep(), &report(Standing::Orphan, None), at(61));
+        let status = sweep_status(&sweep(), &report(Classification::Orphan, None), at(61));
         assert_eq!((status.orphans, status.addresses, status.observed_generation), (Some(3), Some(3), Some(3)));
         assert_eq!(status.cost_per_hour_nano_usd, Some(12_000_000));
         let findings = status.findings.unwrap();
@@ -238,40 +239,40 @@ mod tests {
     #[test]
     fn findings_and_the_breaker_leave_ready_true_and_a_failed_listing_does_not() {
         let mut object = sweep();
-        let first = sweep_status(&object, &report(Standing::Orphan, None), at(1));
+        let first = sweep_status(&object, &report(Classification::Orphan, None), at(1));
         let all_well = ["Ready=True", "Halted=False", "Degraded=False"].map(|word| format!("{word}  {}", at(1)));
         assert_eq!(words(&first), all_well);
         object.status = Some(first);
-        let tripped = sweep_status(&object, &report(Standing::Suspect, Some("tripped")), at(2));
+        let tripped = sweep_status(&object, &report(Classification::Suspect, Some("tripped")), at(2));
         assert_eq!(words(&tripped)[..2], [format!("Ready=True  {}", at(1)), format!("Halted=True tripped {}", at(2))]);
-        let blind = sweep_status(&object, &report(Standing::Unknown, Some("listing disks: 403")), at(3));
+        let blind = sweep_status(&object, &report(Classification::Unknown, Some("listing disks: 403")), at(3));
         assert_eq!(words(&blind)[0], format!("Ready=False listing disks: 403 {}", at(3)));
     }
 
     #[test]
     fn what_azure_denies_degrades_and_ready_stays_true() {
-        let mut report = report(Standing::Orphan, None);
-        report.outlook = Outlook {
+        let mut report = report(Classification::Orphan, None);
+        report.summary = SweepStatusSummary {
             denials: vec![Denial {
-                deed: Deed::Delete,
+                action: SweepAction::Delete,
                 kind: ResourceKind::Nic,
                 code: CloudErrorCode::Lockdown,
                 message: Arc::from("denied by the system"),
                 since: at(0),
-                until: at(1200),
+                retry_at: at(1200),
             }],
-            approvals: vec![ApprovalFinding {
+            approvals: vec![ApprovalStatus {
                 id: ArmId::new("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/d").unwrap(),
                 incarnation: Arc::from("i"),
                 expires_at: at(0),
                 state: ApprovalState::Expired,
                 advice: Arc::from("remove these lines"),
             }],
-            kept: [((ResourceKind::Nic, Refusal::Denied), 3)].into(),
+            orphans_kept_by_refusal: [((ResourceKind::Nic, DeletionRefusal::Denied), 3)].into(),
             next_collection: Some(at(600)),
-            collected: 2,
+            deletions_in_window: 2,
             cap: 5,
-            ..Outlook::default()
+            ..SweepStatusSummary::default()
         };
         let status = sweep_status(&sweep(), &report, at(1));
         let conditions = status.conditions.unwrap();

@@ -6,7 +6,7 @@
 use super::meta;
 use crate::karpenter::{ClaimCondition, NodeClaim, NodeClaimStatus};
 use jiff::Timestamp;
-use napkeeper_core::plan::ClaimStep;
+use napkeeper_core::plan::ClaimUpdate;
 
 /// The steps that lead to a node which runs pods.
 const STEPS: [&str; 3] = ["Launched", "Registered", "Initialized"];
@@ -15,7 +15,7 @@ const MAX_REASON: usize = 1024;
 
 /// The status of a NodeClaim after a step that was done at `now`. Doing a step twice changes nothing.
 #[must_use]
-pub fn advance(claim: &NodeClaim, step: &ClaimStep, now: Timestamp) -> NodeClaimStatus {
+pub fn advance(claim: &NodeClaim, step: &ClaimUpdate, now: Timestamp) -> NodeClaimStatus {
     let mut status = claim.status.clone().unwrap_or_default();
     let mut conditions = status.conditions.take().unwrap_or_default();
     let generation = claim.metadata.generation;
@@ -24,26 +24,26 @@ pub fn advance(claim: &NodeClaim, step: &ClaimStep, now: Timestamp) -> NodeClaim
         put(&mut conditions, condition);
     };
     match step {
-        ClaimStep::Launched { provider_id, offering: _, capacity, allocatable } => {
+        ClaimUpdate::Launched { provider_id, offering: _, capacity, allocatable } => {
             set(condition("Launched", "True", "Launched", now));
             status.provider_id = Some(provider_id.to_string());
             status.capacity = meta::resource_list(capacity);
             status.allocatable = meta::resource_list(allocatable);
         }
-        ClaimStep::LaunchFailed(failure) => {
+        ClaimUpdate::LaunchFailed(failure) => {
             let failed = condition("Launched", "False", &reason(&failure.code), failure.at);
             let message: String = failure.message.chars().take(meta::MAX_MESSAGE).collect();
             set(ClaimCondition { message: Some(message), ..failed });
         }
-        ClaimStep::Registered { node } => {
+        ClaimUpdate::Registered { node } => {
             set(condition("Registered", "True", "Registered", now));
             status.node_name = Some(node.as_str().to_owned());
         }
-        ClaimStep::Initialized => set(condition("Initialized", "True", "Initialized", now)),
-        ClaimStep::Billed => set(condition("Billed", "True", "Billed", now)),
-        ClaimStep::PodEvent { at } => status.last_pod_event_time = Some(at.to_string()),
+        ClaimUpdate::Initialized => set(condition("Initialized", "True", "Initialized", now)),
+        ClaimUpdate::BillingExtensionInstalled => set(condition("Billed", "True", "Billed", now)),
+        ClaimUpdate::PodEvent { at } => status.last_pod_event_time = Some(at.to_string()),
     }
-    if !matches!(step, ClaimStep::PodEvent { .. }) {
+    if !matches!(step, ClaimUpdate::PodEvent { .. }) {
         let ready = ready(&conditions, now);
         put(&mut conditions, ClaimCondition { observed_generation: generation, ..ready });
     }
@@ -123,7 +123,7 @@ mod tests {
         .unwrap()
     }
 
-    fn launched() -> (ClaimStep, ProviderId, Resources) {
+    fn launched() -> (ClaimUpdate, ProviderId, Resources) {
         let vm = "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/a-1";
         let provider_id = ProviderId::parse(vm).unwrap();
         let amounts = Resources { cpu_millis: 3860, memory: 7 << 30, pods: 110, ..Resources::default() };
@@ -132,7 +132,7 @@ mod tests {
             zone: Zone::new("1").unwrap(),
             capacity_type: CapacityType::Spot,
         };
-        let step = ClaimStep::Launched {
+        let step = ClaimUpdate::Launched {
             provider_id: provider_id.clone(),
             offering,
             capacity: amounts.clone(),
@@ -153,10 +153,10 @@ mod tests {
         let node = NodeName::new("aks-a-1").unwrap();
         let steps = [
             (step, "2026-03-01T00:01:00.5Z"),
-            (ClaimStep::Registered { node: node.clone() }, "2026-03-01T00:02:00Z"),
-            (ClaimStep::Initialized, "2026-03-01T00:03:00Z"),
-            (ClaimStep::PodEvent { at: at("2026-03-01T00:04:00Z") }, "2026-03-01T00:04:01Z"),
-            (ClaimStep::Billed, "2026-03-01T00:05:00Z"),
+            (ClaimUpdate::Registered { node: node.clone() }, "2026-03-01T00:02:00Z"),
+            (ClaimUpdate::Initialized, "2026-03-01T00:03:00Z"),
+            (ClaimUpdate::PodEvent { at: at("2026-03-01T00:04:00Z") }, "2026-03-01T00:04:01Z"),
+            (ClaimUpdate::BillingExtensionInstalled, "2026-03-01T00:05:00Z"),
         ];
         for (step, time) in &steps {
             object.status = Some(advance(&object, step, at(time)));
@@ -193,7 +193,7 @@ mod tests {
         let mut object = bare();
         let failure =
             LaunchFailure { at: at("2026-03-01T00:01:00Z"), code: Arc::from("family_quota"), message: Arc::from("no") };
-        object.status = Some(advance(&object, &ClaimStep::LaunchFailed(failure.clone()), at("2026-03-01T00:02:00Z")));
+        object.status = Some(advance(&object, &ClaimUpdate::LaunchFailed(failure.clone()), at("2026-03-01T00:02:00Z")));
         assert_eq!(claim(&object).unwrap().status.launch_failed, Some(failure));
         assert_eq!(words(&object)[1..], ["Launched=False family_quota", "Ready=False family_quota"]);
         for (code, wanted) in [("Odd code!", "Odd_code_"), ("9", "Failed"), ("", "Failed"), ("-a:b,", "a:b")] {

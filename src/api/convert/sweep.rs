@@ -50,7 +50,7 @@ pub fn sweep(object: &OrphanSweep) -> Result<Sweep, Violations> {
     let built = built.map(|(((name, uid), observe_every), mode)| Sweep {
         name,
         uid,
-        observe_every,
+        inventory_interval: observe_every,
         schedule: schedule.map(Arc::from),
         mode,
         kinds,
@@ -102,7 +102,7 @@ fn minimum_age(
     let mut ages = BTreeMap::new();
     for (kind, field, text) in given {
         let age = found.take_some(&path.key(field), text.as_deref(), duration::parse);
-        if age.is_some_and(|age| age < Sweep::AGE_FLOOR) {
+        if age.is_some_and(|age| age < Sweep::MIN_AGE) {
             found.add(&path.key(field), "must be at least 10m");
         }
         ages.extend(age.map(|age| (kind, age)));

@@ -14,7 +14,7 @@ use napkeeper_core::model::cluster::pool::{BudgetNodes, ConsolidationPolicy};
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ClaimName, NodeClassName, NodePoolName, ObjectName, Uid, VmSize, Zone};
-use napkeeper_core::model::orphans::record::{Deletion, Records, SeenVolume, Sighting};
+use napkeeper_core::model::orphans::record::{DeletionRecord, OrphanRecords, Sighting, VolumeRecord};
 use napkeeper_core::model::orphans::sweep::SweepMode;
 use napkeeper_core::model::requirements::{Operator, Requirements};
 use std::sync::Arc;
@@ -282,7 +282,7 @@ fn a_claim_survives_the_way_to_the_api_server_and_back() {
 #[test]
 fn records_are_spread_over_objects_and_found_again() {
     let at = "2026-11-21T08:00:00Z".parse().unwrap();
-    let mut before = Records { last_observed: Some(at), ..Records::default() };
+    let mut before = OrphanRecords { last_inventory_at: Some(at), ..OrphanRecords::default() };
     for i in 0..1100 {
         let sighting = Sighting {
             kind: ResourceKind::Nic,
@@ -294,7 +294,7 @@ fn records_are_spread_over_objects_and_found_again() {
         };
         before.sightings.insert(arm(&format!("networkInterfaces/{i}")), sighting);
     }
-    before.deletions.push(Deletion {
+    before.deletions.push(DeletionRecord {
         id: arm("disks/d"),
         incarnation: Arc::from("y"),
         kind: ResourceKind::DataDisk,
@@ -303,7 +303,7 @@ fn records_are_spread_over_objects_and_found_again() {
         failures: 2,
         refused: Some(Arc::from("locked")),
     });
-    let volume = |gone_since| SeenVolume {
+    let volume = |gone_since| VolumeRecord {
         name: ObjectName::new("pv").unwrap(),
         reclaim: ReclaimPolicy::Delete,
         last_seen: at,

@@ -5,7 +5,7 @@ use crate::convert::{self, Deployment, Job, Violations};
 use crate::decode::decode as decode_value;
 use crate::path::Path;
 use crate::yaml::Document;
-use napkeeper_core::admission::placement_policy::Policy;
+use napkeeper_core::admission::placement_policy::PlacementPolicy;
 use napkeeper_core::catalog::overlay::Overlay;
 use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::cluster::pod::Pod;
@@ -30,7 +30,7 @@ pub enum Object {
     /// NodeOverlay.
     Overlay(Box<Overlay>),
     /// PlacementPolicy.
-    Placement(Box<Policy>),
+    Placement(Box<PlacementPolicy>),
     /// Deployment.
     Deployment(Deployment),
     /// StatefulSet.

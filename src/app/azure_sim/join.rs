@@ -12,7 +12,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use napkeeper_core::catalog::{SizeFacts, capacity, overhead};
 use napkeeper_core::model::amounts::resources::Resources;
-use napkeeper_core::model::azure::cloud::Detail;
+use napkeeper_core::model::azure::cloud::ResourceDetail;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ProviderId};
 use napkeeper_core::plan::KubeletSpec;
@@ -70,9 +70,9 @@ pub(super) fn change(cloud: &Cloud, event: &CloudEvent) -> Option<Change> {
 
 fn os_disk_gb(cloud: &Cloud, vm: &ArmId) -> u32 {
     let detail = |id: &ArmId| cloud.resources().get(id).map(|resource| &resource.detail);
-    let Some(Detail::Vm(vm)) = detail(vm) else { return OS_DISK_GB };
+    let Some(ResourceDetail::Vm(vm)) = detail(vm) else { return OS_DISK_GB };
     match vm.os_disk.as_ref().and_then(detail) {
-        Some(Detail::Disk(disk)) => disk.size_gib,
+        Some(ResourceDetail::Disk(disk)) => disk.size_gib,
         _ => OS_DISK_GB,
     }
 }

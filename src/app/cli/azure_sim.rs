@@ -130,11 +130,11 @@ impl Args {
         let Self { subscription, cluster, region, .. } = self;
         let group = self.group.clone().unwrap_or_else(|| format!("MC_{cluster}_{cluster}_{region}"));
         Ok(ClusterIdentity {
-            cluster: ArmId::new(format!(
+            id: ArmId::new(format!(
                 "/subscriptions/{subscription}/resourceGroups/{cluster}/providers/Microsoft.ContainerService/managedClusters/{cluster}"
             ))?,
-            tag: Arc::from(cluster.as_str()),
-            group: ArmId::new(format!("/subscriptions/{subscription}/resourceGroups/{group}"))?,
+            tag_value: Arc::from(cluster.as_str()),
+            node_resource_group: ArmId::new(format!("/subscriptions/{subscription}/resourceGroups/{group}"))?,
             region: Region::new(region)?,
         })
     }
@@ -162,7 +162,7 @@ impl Args {
     /// Says on stdout where it is served.
     fn tell(&self, url: &str, identity: &ClusterIdentity) -> anyhow::Result<()> {
         let mut out = anstream::stdout().lock();
-        let (group, cluster) = (identity.group.as_str(), identity.cluster.as_str());
+        let (group, cluster) = (identity.node_resource_group.as_str(), identity.id.as_str());
         match self.output {
             Format::Text => {
                 writeln!(out, "url      {url}\ngroup    {group}\ncluster  {cluster}\ncontrol  {url}/control")?;

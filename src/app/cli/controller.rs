@@ -4,7 +4,7 @@ use super::Outcome;
 use crate::azure::{AzureArgs, ModeArg};
 use crate::controller::{self, Options};
 use anyhow::{Context, ensure};
-use napkeeper_core::model::settings::Mode;
+use napkeeper_core::model::settings::ControllerMode;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     args.azure.check()?;
     let mode = args.mode.into();
     ensure!(
-        mode == Mode::Provisioner || args.experimental_machines.is_none(),
+        mode == ControllerMode::Provisioner || args.experimental_machines.is_none(),
         "--experimental-machines needs --mode provisioner: beside managed NAP nothing is launched"
     );
     let options = Options {

@@ -5,7 +5,7 @@ use super::policy_args::for_admission;
 use crate::webhook::{self, Options};
 use jiff::SignedDuration;
 use napkeeper_core::catalog::Catalog;
-use napkeeper_serve::rotation::Lives;
+use napkeeper_serve::rotation::CertificateLifetimes;
 use napkeeper_webhook::Guard;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -117,14 +117,14 @@ fn hint_budget(text: &str) -> Result<Duration, String> {
 
 impl Args {
     /// As usual, or as shortened; shortened lives begin when they are made, so that they are as short as was asked for.
-    fn lives(&self) -> Lives {
-        let usual = Lives::default();
+    fn lives(&self) -> CertificateLifetimes {
+        let usual = CertificateLifetimes::default();
         let seconds = |given: Option<u32>, usual| given.map_or(usual, |n| SignedDuration::from_secs(n.into()));
-        Lives {
+        CertificateLifetimes {
             authority: seconds(self.authority_life, usual.authority),
-            leaf: seconds(self.certificate_life, usual.leaf),
-            settle: seconds(self.settle, usual.settle),
-            early: seconds(self.authority_life.map(|_| 0), usual.early),
+            serving_certificate: seconds(self.certificate_life, usual.serving_certificate),
+            bundle_propagation: seconds(self.settle, usual.bundle_propagation),
+            backdate: seconds(self.authority_life.map(|_| 0), usual.backdate),
             ..usual
         }
     }

@@ -10,8 +10,8 @@ use napkeeper_api::convert::Resolved;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::cluster::buffer::Buffer;
 use napkeeper_core::model::names::{Namespace, ObjectKey, ObjectName};
-use napkeeper_core::model::settings::Mode;
-use napkeeper_core::provisioning::capacity_buffers::Cushion;
+use napkeeper_core::model::settings::ControllerMode;
+use napkeeper_core::provisioning::capacity_buffers::BufferPlacement;
 use napkeeper_kube::{LeaseHandle, capacity_buffers, resolve_buffer, tell_buffer};
 use napkeeper_serve::{Lifecycle, PartError};
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ const LEASE_LEFT: Duration = Duration::from_secs(5);
 /// All that are ready, once all have been read.
 pub(super) type Buffers = BTreeMap<ObjectKey, Arc<Buffer>>;
 /// Where their chunks have their room.
-pub(super) type Cushions = BTreeMap<ObjectKey, Cushion>;
+pub(super) type Cushions = BTreeMap<ObjectKey, BufferPlacement>;
 
 /// The task.
 pub(super) struct BufferKeeper {
@@ -54,8 +54,8 @@ impl BufferKeeper {
     }
 
     /// Works until the process drains. Beside managed NAP buffers are not ours: then it only waits.
-    pub(super) async fn run(mut self, mode: Mode, lifecycle: Lifecycle) -> Result<(), PartError> {
-        if mode == Mode::Companion {
+    pub(super) async fn run(mut self, mode: ControllerMode, lifecycle: Lifecycle) -> Result<(), PartError> {
+        if mode == ControllerMode::Companion {
             lifecycle.draining().await;
             return Ok(());
         }

@@ -9,8 +9,8 @@ use kube::Client;
 use napkeeper_api::facts::Published;
 use napkeeper_azure::{Azure, RetailPrices};
 use napkeeper_core::catalog::live::{
-    Book, Fact, FactKind, ImageDefinition, Known, PriceSheet, Quota, ReservationRoom, SizeListing, SubnetRoom,
-    Surroundings, age_of, catalog_of, learn_reservations, price_list,
+    AzureFacts, CapacityReservation, Fact, FactKind, FactSchedule, ImageDefinition, InfrastructureFacts, PriceSheet,
+    Quota, SizeListing, SubnetAddresses, catalog_from_facts, format_age, merge_reservations, price_list,
 };
 use napkeeper_core::catalog::{Catalog, RegionCatalog};
 use napkeeper_core::engine::clock::Clock;
@@ -53,7 +53,7 @@ pub(super) struct Live {
     /// How many cores Azure sells.
     pub(super) quota: Option<Arc<Quota>>,
     /// Room in subnets, and locks.
-    pub(super) surroundings: Arc<Surroundings>,
+    pub(super) surroundings: Arc<InfrastructureFacts>,
 }
 
 /// What facts are asked for, and what serves until they are known.
@@ -109,8 +109,8 @@ impl Metrics {
 pub(super) struct FactKeeper {
     sources: Sources,
     metrics: Metrics,
-    known: Known,
-    book: Book,
+    known: AzureFacts,
+    book: FactSchedule,
     live: watch::Sender<Arc<Live>>,
     /// News that is not published yet.
     news: bool,
@@ -120,8 +120,8 @@ pub(super) struct FactKeeper {
 impl FactKeeper {
     /// The task, and where it tells what it knows; at first that is the embedded catalogue.
     pub(super) fn new(sources: Sources, metrics: Metrics) -> (Self, watch::Receiver<Arc<Live>>) {
-        let known = Known::default();
-        let catalog = Arc::new(catalog_of(&known, &sources.asked.embedded, &sources.asked.sheet));
+        let known = AzureFacts::default();
+        let catalog = Arc::new(catalog_from_facts(&known, &sources.asked.embedded, &sources.asked.sheet));
         let (live, receiver) = watch::channel(Arc::new(Live { catalog, quota: None, surroundings: Arc::default() }));
         let asked = FactKind::ALL.into_iter().filter(|kind| match kind {
             FactKind::Prices => sources.asked.prices.is_some(),
@@ -129,7 +129,7 @@ impl FactKeeper {
             _ => true,
         });
         let seed = u64::from(uuid::Uuid::new_v4().as_fields().0);
-        let book = Book::new(asked, sources.clock.now(), seed);
+        let book = FactSchedule::new(asked, sources.clock.now(), seed);
         (Self { sources, metrics, known, book, live, news: false, published: None }, receiver)
     }
 
@@ -175,7 +175,7 @@ impl FactKeeper {
         };
         let Some(Published { known, .. }) = found else { return };
         for (kind, as_of) in ages(&known) {
-            self.book.remembered(kind, as_of);
+            self.book.restore(kind, as_of);
         }
         tracing::info!(facts = ages(&known).len(), "facts are known from before");
         self.known = known;
@@ -188,7 +188,7 @@ impl FactKeeper {
         let failed = match taken {
             Ok(Ok(new)) => {
                 tracing::debug!(fact = kind.as_str(), "taken");
-                self.book.took(kind, at);
+                self.book.record_success(kind, at);
                 self.news |= !same(&self.known, &new);
                 self.known = new;
                 return self.tell();
@@ -197,15 +197,15 @@ impl FactKeeper {
             Err(_) => Failed { why: format!("no whole answer in {DEADLINE:?}"), wait: None },
         };
         let age = ages(&self.known).into_iter().find(|(of, _)| *of == kind);
-        let age = age.map_or_else(|| "never known".to_owned(), |(_, as_of)| format!("{} old", age_of(as_of, at)));
+        let age = age.map_or_else(|| "never known".to_owned(), |(_, as_of)| format!("{} old", format_age(as_of, at)));
         tracing::warn!(fact = kind.as_str(), why = failed.why, last_good = age, "the fact could not be taken");
         self.metrics.failures.get_or_create(&[("fact", kind.as_str())]).inc();
-        self.book.failed(kind, self.sources.clock.now(), failed.why, failed.wait);
+        self.book.record_failure(kind, self.sources.clock.now(), failed.why, failed.wait);
         self.news = true;
     }
 
     /// What is known with one fact asked anew.
-    async fn ask(&self, kind: FactKind, at: Timestamp) -> Result<Known, Failed> {
+    async fn ask(&self, kind: FactKind, at: Timestamp) -> Result<AzureFacts, Failed> {
         let Sources { azure, .. } = &self.sources;
         let mut known = self.known.clone();
         match kind {
@@ -229,7 +229,7 @@ impl FactKeeper {
 
     /// Room in the subnets that nodes are in; none where nobody names one. A class's subnet that cannot be read, or is
     /// not there, is left out: it must not hide the others.
-    async fn subnets(&self) -> Result<Option<Vec<SubnetRoom>>, Failed> {
+    async fn subnets(&self) -> Result<Option<Vec<SubnetAddresses>>, Failed> {
         let Sources { azure, client, asked: Asked { subnets, .. }, .. } = &self.sources;
         let named = list::subnets_of_classes(client, MOST_SUBNETS).await;
         let named = named.map_err(|failure| Failed { why: failure.to_string(), wait: None })?;
@@ -246,7 +246,7 @@ impl FactKeeper {
     }
 
     /// What the groups have reserved that AKSNodeClasses name; none where nobody names one.
-    async fn reservations(&self, at: Timestamp) -> Result<Option<Vec<ReservationRoom>>, Failed> {
+    async fn reservations(&self, at: Timestamp) -> Result<Option<Vec<CapacityReservation>>, Failed> {
         let Sources { azure, client, asked: Asked { embedded, .. }, .. } = &self.sources;
         let groups = list::reservation_groups_of_classes(client, MOST_GROUPS).await;
         let groups = groups.map_err(|failure| Failed { why: failure.to_string(), wait: None })?;
@@ -261,7 +261,7 @@ impl FactKeeper {
             answers.push((group, answer));
         }
         let is_asked = !answers.is_empty();
-        let rooms = learn_reservations(self.known.reservations.as_ref(), answers, at)?;
+        let rooms = merge_reservations(self.known.reservations.as_ref(), answers, at)?;
         Ok(is_asked.then_some(rooms))
     }
 
@@ -280,14 +280,14 @@ impl FactKeeper {
         let last = self.known.sizes.as_ref().map_or(&nothing, |fact| &*fact.value);
         // The embedded catalogue is of another month and subscription; half of it is a fair least.
         let listing =
-            last.learn(sizes, embedded.sizes.len() / 2, at).map_err(|e| Failed { why: e.to_string(), wait: None })?;
+            last.merge(sizes, embedded.sizes.len() / 2, at).map_err(|e| Failed { why: e.to_string(), wait: None })?;
         for (size, since) in listing.missing() {
             tracing::warn!(%size, %since, "the listing does not name the size any more; it is believed in for a while");
         }
         Ok(listing)
     }
 
-    async fn prices(&self, known: &mut Known, at: Timestamp) -> Result<(), Failed> {
+    async fn prices(&self, known: &mut AzureFacts, at: Timestamp) -> Result<(), Failed> {
         let Some(client) = &self.sources.asked.prices else { return Ok(()) };
         let meters = client.meters(&self.sources.asked.embedded.region).await?;
         let list = price_list(&meters, at);
@@ -304,10 +304,10 @@ impl FactKeeper {
     /// Tells the controller what is known now; it hears of a catalogue only where that has changed.
     fn tell(&self) {
         let Asked { embedded, sheet, .. } = &self.sources.asked;
-        let catalog = catalog_of(&self.known, embedded, sheet);
+        let catalog = catalog_from_facts(&self.known, embedded, sheet);
         self.live.send_if_modified(|live| {
             let same_catalog = *live.catalog == catalog;
-            let surroundings = self.known.surroundings();
+            let surroundings = self.known.infrastructure();
             if same_catalog && live.quota == self.known.quota && *live.surroundings == surroundings {
                 return false;
             }
@@ -361,7 +361,7 @@ impl From<CloudError> for Failed {
 }
 
 /// When each fact was taken.
-fn ages(known: &Known) -> Vec<(FactKind, Timestamp)> {
+fn ages(known: &AzureFacts) -> Vec<(FactKind, Timestamp)> {
     let all = [
         (FactKind::Sizes, known.sizes.as_ref().map(|fact| fact.as_of)),
         (FactKind::Quota, known.quota.as_ref().map(|quota| quota.as_of)),
@@ -375,12 +375,12 @@ fn ages(known: &Known) -> Vec<(FactKind, Timestamp)> {
 }
 
 /// True when both say the same, whatever their ages.
-fn same(a: &Known, b: &Known) -> bool {
+fn same(a: &AzureFacts, b: &AzureFacts) -> bool {
     fn value<T>(fact: &Option<Fact<T>>) -> Option<&T> {
         fact.as_ref().map(|fact| &fact.value)
     }
     let quota = match (&a.quota, &b.quota) {
-        (Some(a), Some(b)) => a.same_numbers(b),
+        (Some(a), Some(b)) => a.same_usages(b),
         (a, b) => a.is_none() && b.is_none(),
     };
     quota

@@ -22,7 +22,7 @@ use napkeeper_azure::{
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::names::ArmId;
-use napkeeper_core::model::settings::{Mode, Pause, Settings};
+use napkeeper_core::model::settings::{ControllerMode, Pause, Settings};
 use napkeeper_kube::watch::{WatchEvent, WatchOptions, watch as watch_cluster};
 use napkeeper_kube::{Events, Gate, JoinTokens, Writer, connect, foreign_definitions, stand};
 use napkeeper_serve::prometheus_client::registry::Registry;
@@ -49,7 +49,7 @@ provisioner mode with an --azure-endpoint on this machine, where `napkeeper azur
 /// What the command line asks for.
 #[derive(Debug)]
 pub(crate) struct Options {
-    pub(crate) mode: Mode,
+    pub(crate) mode: ControllerMode,
     pub(crate) config: PathBuf,
     pub(crate) cluster: Option<String>,
     pub(crate) kubeconfig: Option<PathBuf>,
@@ -71,7 +71,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     let lifecycle = Lifecycle::default();
     let health = Health::new(&lifecycle);
     let listener = bind(options.health_bind)?;
-    tracing::info!(mode = ?options.mode, cluster = %known.settings.cluster.cluster, health = %listener.local_addr()?, "napkeeper controller starts");
+    tracing::info!(mode = ?options.mode, cluster = %known.settings.cluster.id, health = %listener.local_addr()?, "napkeeper controller starts");
 
     let identity = options.identity.clone().unwrap_or_else(identity);
     let (work_ended, ended) = oneshot::channel();
@@ -94,7 +94,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     let (buffer_keeper, (buffers, cushions)) = BufferKeeper::new(client.clone(), Arc::clone(&clock), lease.clone());
     let inlets = Inlets { watch, leading: lease.leads(), facts: live, buffers };
     // A simulated VM joins nothing, and a Machine's is counted by AKS itself.
-    let settings = Arc::new(Settings { billing: join.is_some(), ..known.settings });
+    let settings = Arc::new(Settings { billing_extension: join.is_some(), ..known.settings });
     let ports = LivePorts {
         mode: options.mode,
         writer: Writer::new(client.clone(), Arc::clone(&clock)),
@@ -129,12 +129,12 @@ pub(crate) async fn run(options: Options) -> Result<()> {
 type Watch = Box<dyn Fn(mpsc::Sender<WatchEvent>) -> JoinHandle<()> + Send>;
 
 /// How a term of leadership begins to watch the cluster.
-fn watch_anew(mode: Mode, client: Client, options: WatchOptions, definitions: Check) -> Watch {
+fn watch_anew(mode: ControllerMode, client: Client, options: WatchOptions, definitions: Check) -> Watch {
     definitions.pass();
     Box::new(move |sender| {
         let (client, options, definitions) = (client.clone(), options.clone(), definitions.clone());
         tokio::spawn(async move {
-            if mode == Mode::Provisioner {
+            if mode == ControllerMode::Provisioner {
                 own_definitions(&client, &definitions).await;
             }
             watch_cluster(client, options, sender).await;
@@ -208,7 +208,7 @@ fn asked(options: &Options, known: &Known) -> Result<Asked> {
         embedded: catalog.region(&region).context("the catalogue lost the region")?,
         sheet: known.sheet.clone(),
         subnets: subnets.collect::<Result<_>>()?,
-        reserves: options.mode == Mode::Provisioner && options.machines.is_none(),
+        reserves: options.mode == ControllerMode::Provisioner && options.machines.is_none(),
         catalog,
     })
 }
@@ -217,19 +217,22 @@ fn asked(options: &Options, known: &Known) -> Result<Asked> {
 fn known(options: &Options) -> Result<Known> {
     let mut known = settings::read(&options.config, options.cluster.as_deref(), options.mode)?;
     if let Some(pool) = &options.machines {
-        let cluster = &known.settings.cluster.cluster;
+        let cluster = &known.settings.cluster.id;
         ensure!(AksCluster::of(cluster).is_some(), "--experimental-machines: {cluster} is no cluster of AKS");
-        known.settings.machines = Some(ArmId::new(format!("{cluster}/agentPools/{pool}"))?);
+        known.settings.aks_machine_pool = Some(ArmId::new(format!("{cluster}/agentPools/{pool}"))?);
     }
     Ok(known)
 }
 
 /// How VMs join the cluster. On Azure itself there must be a way.
 fn join(options: &Options, known: &Known) -> Result<Option<Join>> {
-    let group = known.settings.cluster.group.name();
+    let group = known.settings.cluster.node_resource_group.name();
     let join = known.nodes.as_ref().map(settings::join).transpose()?.flatten().map(|join| join.in_group(group));
     let by_aks = options.machines.is_some();
-    ensure!(options.mode == Mode::Companion || options.azure.is_here() || by_aks || join.is_some(), NO_BOOTSTRAP);
+    ensure!(
+        options.mode == ControllerMode::Companion || options.azure.is_here() || by_aks || join.is_some(),
+        NO_BOOTSTRAP
+    );
     Ok(join)
 }
 

@@ -6,11 +6,11 @@ use kube::Client;
 use napkeeper_api::bootstrap::{Join, JoinToken};
 use napkeeper_azure::Azure;
 use napkeeper_core::engine::clock::Clock;
-use napkeeper_core::model::errors::PortError;
+use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::Uid;
-use napkeeper_core::model::settings::Mode;
-use napkeeper_core::plan::{ClaimStep, Effect, Reply, VmSpec};
+use napkeeper_core::model::settings::ControllerMode;
+use napkeeper_core::plan::{ClaimUpdate, Effect, Reply, VmSpec};
 use napkeeper_core::snapshot::CommandKey;
 use napkeeper_kube::{Gate, JoinTokens, Writer, list};
 use std::fmt::{self, Debug};
@@ -26,12 +26,12 @@ const LONGEST_TURN: Duration = Duration::from_secs(15);
 pub(super) trait Ports: Debug + Send + Sync {
     /// Performs one effect, within a bounded time. With a `patience`, a write that does not get its token and its turn
     /// within that time is not sent at all.
-    async fn perform(&self, effect: &Effect, patience: Option<Duration>) -> Result<Reply, PortError>;
+    async fn perform(&self, effect: &Effect, patience: Option<Duration>) -> Result<Reply, EffectError>;
 }
 
 /// Kubernetes and Azure.
 pub(super) struct LivePorts {
-    pub(super) mode: Mode,
+    pub(super) mode: ControllerMode,
     pub(super) client: Client,
     pub(super) writer: Writer,
     pub(super) gate: Gate,
@@ -56,9 +56,9 @@ impl fmt::Debug for LivePorts {
 
 #[async_trait]
 impl Ports for LivePorts {
-    async fn perform(&self, effect: &Effect, patience: Option<Duration>) -> Result<Reply, PortError> {
-        if self.mode == Mode::Companion && !allowed_beside_nap(effect) {
-            return Err(PortError::Held("beside managed NAP nothing of NAP's is written, and no VM is touched"));
+    async fn perform(&self, effect: &Effect, patience: Option<Duration>) -> Result<Reply, EffectError> {
+        if self.mode == ControllerMode::Companion && !allowed_beside_nap(effect) {
+            return Err(EffectError::Blocked("beside managed NAP nothing of NAP's is written, and no VM is touched"));
         }
         // A token or a turn may take a while to come; what the gate finds must not be that old when the request goes out.
         // Nothing is made for a VM that may not be asked for, its token included.
@@ -94,15 +94,15 @@ impl Ports for LivePorts {
 
 impl LivePorts {
     /// A token for a VM, where there is a cluster to join.
-    async fn token(&self, spec: &VmSpec) -> Result<Option<JoinToken>, PortError> {
+    async fn token(&self, spec: &VmSpec) -> Result<Option<JoinToken>, EffectError> {
         let Some(Joining { tokens, .. }) = &self.joining else { return Ok(None) };
         let uid = spec.tags.get(labels::TAG_CLAIM_UID).and_then(|uid| Uid::new(&**uid).ok());
-        let Some(uid) = uid else { return Err(PortError::Held("a VM without its NodeClaim's UID gets no token")) };
+        let Some(uid) = uid else { return Err(EffectError::Blocked("a VM without its NodeClaim's UID gets no token")) };
         tokens.issue(&uid).await.map(Some)
     }
 
     /// PUTs a VM, with its token where it has a cluster to join.
-    async fn put_vm(&self, spec: &VmSpec, token: Option<JoinToken>, effect: &Effect) -> Result<Reply, PortError> {
+    async fn put_vm(&self, spec: &VmSpec, token: Option<JoinToken>, effect: &Effect) -> Result<Reply, EffectError> {
         match (&self.joining, token) {
             (Some(joining), Some(token)) => self.azure.put_joining(spec, &joining.join, &token).await,
             _ => self.azure.perform(effect).await,
@@ -110,9 +110,9 @@ impl LivePorts {
     }
 
     /// The tokens of a NodeClaim go when its node has joined, and when it goes itself. Where that fails they run out.
-    async fn revoke_after(&self, effect: &Effect, reply: &Result<Reply, PortError>) {
+    async fn revoke_after(&self, effect: &Effect, reply: &Result<Reply, EffectError>) {
         let claim = match effect {
-            Effect::AdvanceClaim(claim, ClaimStep::Registered { .. }) | Effect::ReleaseClaim(claim) => claim,
+            Effect::UpdateClaim(claim, ClaimUpdate::Registered { .. }) | Effect::RemoveFinalizer(claim) => claim,
             _ => return,
         };
         let Some(joining) = self.joining.as_ref().filter(|_| reply.is_ok()) else { return };
@@ -132,10 +132,10 @@ pub(super) fn patience(key: &CommandKey, effect: &Effect) -> Option<Duration> {
 /// Waits for a turn, for as long as there is patience.
 async fn within(
     patience: Option<Duration>,
-    turn: impl Future<Output = Result<(), PortError>>,
-) -> Result<(), PortError> {
+    turn: impl Future<Output = Result<(), EffectError>>,
+) -> Result<(), EffectError> {
     let Some(patience) = patience else { return turn.await };
-    let late = PortError::Held("its turn did not come while the last look at it was fresh; it is looked at anew");
+    let late = EffectError::Blocked("its turn did not come while the last look at it was fresh; it is looked at anew");
     tokio::time::timeout(patience, turn).await.unwrap_or(Err(late))
 }
 
@@ -149,7 +149,7 @@ fn allowed_beside_nap(effect: &Effect) -> bool {
         Effect::Tag(id, _) | Effect::Untag(id, _) => {
             !id.folded().contains("/providers/microsoft.compute/virtualmachines/")
         }
-        Effect::Record(_) | Effect::ReportSweep(_) => true,
+        Effect::WriteRecords(_) | Effect::ReportSweep(_) => true,
         other => !other.is_write(),
     }
 }
@@ -164,8 +164,10 @@ mod tests {
     #[tokio::test]
     async fn a_write_whose_turn_comes_too_late_is_held() {
         let soon = Some(Duration::from_millis(20));
-        let never = std::future::pending::<Result<(), PortError>>;
-        assert!(matches!(within(soon, never()).await, Err(PortError::Held(why)) if why.contains("looked at anew")));
+        let never = std::future::pending::<Result<(), EffectError>>;
+        assert!(
+            matches!(within(soon, never()).await, Err(EffectError::Blocked(why)) if why.contains("looked at anew"))
+        );
         assert!(within(soon, async { Ok(()) }).await.is_ok());
         assert!(tokio::time::timeout(Duration::from_millis(100), within(None, never())).await.is_err());
     }

@@ -9,7 +9,7 @@ use napkeeper_azure::{AzureCloud, Machines};
 use napkeeper_core::catalog::InstanceTypeOptions;
 use napkeeper_core::catalog::live::PriceSheet;
 use napkeeper_core::model::names::{ArmId, Region};
-use napkeeper_core::model::settings::{ClusterIdentity, MinValues, Mode, Settings};
+use napkeeper_core::model::settings::{ClusterIdentity, ControllerMode, MinValuesPolicy, Settings};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) struct Known {
 }
 
 /// Reads `napkeeper.yaml` and takes the cluster of that name from it, or its only one.
-pub(crate) fn read(file: &Path, name: Option<&str>, mode: Mode) -> anyhow::Result<Known> {
+pub(crate) fn read(file: &Path, name: Option<&str>, mode: ControllerMode) -> anyhow::Result<Known> {
     let shown = file.display().to_string();
     let config = config(file)?;
     let cluster = chosen(&shown, &config, name)?;
@@ -67,25 +67,31 @@ pub(crate) fn chosen<'c>(shown: &str, config: &'c Config, name: Option<&str>) ->
     })
 }
 
-fn known(cluster: &Cluster, mode: Mode, sheet: PriceSheet) -> anyhow::Result<Known> {
+fn known(cluster: &Cluster, mode: ControllerMode, sheet: PriceSheet) -> anyhow::Result<Known> {
     let identity = cluster.identity.as_ref().context("identity is missing: it says which cluster this is in Azure")?;
     let region = cluster.region.as_deref().context("region is missing, for example westeurope")?;
     let id = ArmId::new(&identity.cluster_id).context("identity.clusterId")?;
     let group = format!("/subscriptions/{}/resourceGroups/{}", identity.subscription, identity.node_resource_group);
     let group = ArmId::new(group).context("identity.nodeResourceGroup")?;
-    let identity = ClusterIdentity { tag: Arc::from(id.name()), cluster: id, group, region: Region::new(region)? };
+    let identity = ClusterIdentity {
+        tag_value: Arc::from(id.name()),
+        id,
+        node_resource_group: group,
+        region: Region::new(region)?,
+    };
     let mut settings = Settings::new(identity);
     settings.mode = mode;
-    settings.threads = available_parallelism().map_or(NonZeroUsize::MIN, |threads| threads.min(MOST_THREADS));
+    settings.consolidation_threads =
+        available_parallelism().map_or(NonZeroUsize::MIN, |threads| threads.min(MOST_THREADS));
     provisioning(cluster.provisioning.as_ref(), &mut settings).context("provisioning")?;
     ensure!(
-        mode == Mode::Companion || cluster.nodes.is_some(),
+        mode == ControllerMode::Companion || cluster.nodes.is_some(),
         "nodes is missing: provisioner mode needs the subnet, image and SSH key that nodes are made with"
     );
     let cloud = cluster.cloud.as_deref();
     let cloud = cloud.map(|name| AzureCloud::named(name).with_context(|| format!("cloud: {name} is no Azure")));
     let mut options = node_options(cluster.network_mode);
-    options.ours = mode == Mode::Provisioner;
+    options.self_managed = mode == ControllerMode::Provisioner;
     let nodes = cluster.nodes.clone();
     Ok(Known { settings, options, nodes, sheet, cloud: cloud.transpose()? })
 }
@@ -97,20 +103,20 @@ const LONGEST_BATCH: SignedDuration = SignedDuration::from_mins(10);
 fn provisioning(asked: Option<&Provisioning>, settings: &mut Settings) -> anyhow::Result<()> {
     let Some(asked) = asked else { return Ok(()) };
     if let Some(text) = &asked.batch_idle {
-        settings.batch_idle = duration::parse(text).with_context(|| format!("batchIdle: {text:?}"))?;
+        settings.batch_idle_duration = duration::parse(text).with_context(|| format!("batchIdle: {text:?}"))?;
     }
     if let Some(text) = &asked.batch_max {
-        settings.batch_max = duration::parse(text).with_context(|| format!("batchMax: {text:?}"))?;
+        settings.batch_max_duration = duration::parse(text).with_context(|| format!("batchMax: {text:?}"))?;
     }
-    let Settings { batch_idle, batch_max, .. } = settings;
+    let Settings { batch_idle_duration: batch_idle, batch_max_duration: batch_max, .. } = settings;
     ensure!(*batch_idle <= *batch_max, "batchIdle is {batch_idle:#}, longer than batchMax, {batch_max:#}");
     ensure!(
         *batch_max <= LONGEST_BATCH,
         "batchMax is {batch_max:#}: pods may wait for {LONGEST_BATCH:#} at the longest"
     );
-    settings.min_values = match asked.min_values_policy.as_deref() {
-        None | Some("Strict") => MinValues::Strict,
-        Some("BestEffort") => MinValues::BestEffort,
+    settings.min_values_policy = match asked.min_values_policy.as_deref() {
+        None | Some("Strict") => MinValuesPolicy::Strict,
+        Some("BestEffort") => MinValuesPolicy::BestEffort,
         Some(other) => bail!("minValuesPolicy is {other:?}: it must be Strict or BestEffort"),
     };
     Ok(())
@@ -178,14 +184,19 @@ clusters:
 
     #[test]
     fn batches_and_variety_are_as_the_file_says() {
-        let read = |text: &str| read_text(&with(text), None, Mode::Companion);
+        let read = |text: &str| read_text(&with(text), None, ControllerMode::Companion);
         let known = read("    batchIdle: 2s\n    batchMax: 30s\n    minValuesPolicy: BestEffort\n").unwrap();
-        let Settings { batch_idle, batch_max, min_values, .. } = known.settings;
+        let Settings {
+            batch_idle_duration: batch_idle,
+            batch_max_duration: batch_max,
+            min_values_policy: min_values,
+            ..
+        } = known.settings;
         assert_eq!((batch_idle.as_secs(), batch_max.as_secs()), (2, 30));
-        assert_eq!(min_values, MinValues::BestEffort);
-        let absent = read_text(GOOD, None, Mode::Companion).unwrap().settings;
-        assert_eq!((absent.batch_idle.as_secs(), absent.batch_max.as_secs()), (1, 10));
-        assert_eq!(absent.min_values, MinValues::Strict);
+        assert_eq!(min_values, MinValuesPolicy::BestEffort);
+        let absent = read_text(GOOD, None, ControllerMode::Companion).unwrap().settings;
+        assert_eq!((absent.batch_idle_duration.as_secs(), absent.batch_max_duration.as_secs()), (1, 10));
+        assert_eq!(absent.min_values_policy, MinValuesPolicy::Strict);
         for (wrong, said) in [
             ("    batchIdle: 11s\n", "longer than batchMax"),
             ("    batchMax: 1h\n", "10m at the longest"),
@@ -197,7 +208,7 @@ clusters:
         }
     }
 
-    fn read_text(text: &str, name: Option<&str>, mode: Mode) -> anyhow::Result<Known> {
+    fn read_text(text: &str, name: Option<&str>, mode: ControllerMode) -> anyhow::Result<Known> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("napkeeper.yaml");
         std::fs::write(&file, text)?;
@@ -206,9 +217,9 @@ clusters:
 
     #[test]
     fn the_identity_of_the_cluster_is_read() {
-        let known = read_text(GOOD, None, Mode::Companion).unwrap();
-        assert_eq!(&*known.settings.cluster.tag, "prod");
-        assert_eq!(known.settings.cluster.group.resource_group(), Some("mc_g_prod_westeurope"));
+        let known = read_text(GOOD, None, ControllerMode::Companion).unwrap();
+        assert_eq!(&*known.settings.cluster.tag_value, "prod");
+        assert_eq!(known.settings.cluster.node_resource_group.resource_group(), Some("mc_g_prod_westeurope"));
         assert_eq!(known.options.default_max_pods, 30);
         let pods = |mode| node_options(mode).default_max_pods;
         assert_eq!([pods(Some(NetworkMode::PodSubnet)), pods(Some(NetworkMode::None)), pods(None)], [30, 250, 250]);
@@ -217,11 +228,14 @@ clusters:
     #[test]
     fn what_is_missing_is_named() {
         let error = |text: &str, name, mode| format!("{:#}", read_text(text, name, mode).unwrap_err());
-        assert!(error(GOOD, None, Mode::Provisioner).contains("nodes is missing"));
-        assert!(error(GOOD, Some("dev"), Mode::Companion).contains("no cluster \"dev\", but prod"));
-        assert!(error("clusters:\n- name: a\n", None, Mode::Companion).contains("identity is missing"));
-        assert!(error("clusters:\n- nam: a\n", None, Mode::Companion).contains("napkeeper.yaml:2:8: clusters[0].nam"));
+        assert!(error(GOOD, None, ControllerMode::Provisioner).contains("nodes is missing"));
+        assert!(error(GOOD, Some("dev"), ControllerMode::Companion).contains("no cluster \"dev\", but prod"));
+        assert!(error("clusters:\n- name: a\n", None, ControllerMode::Companion).contains("identity is missing"));
+        assert!(
+            error("clusters:\n- nam: a\n", None, ControllerMode::Companion)
+                .contains("napkeeper.yaml:2:8: clusters[0].nam")
+        );
         let two = format!("{GOOD}- name: dev\n");
-        assert!(error(&two, None, Mode::Companion).contains("choose one by --cluster"));
+        assert!(error(&two, None, ControllerMode::Companion).contains("choose one by --cluster"));
     }
 }

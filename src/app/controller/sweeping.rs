@@ -4,10 +4,10 @@
 //! it is new or has changed, and a report begins no more than a few of them.
 
 use napkeeper_core::model::names::{ArmId, ObjectName};
-use napkeeper_core::model::orphans::attempt::Outcome;
-use napkeeper_core::model::orphans::finding::{Finding, Standing};
+use napkeeper_core::model::orphans::attempt::AttemptOutcome;
+use napkeeper_core::model::orphans::finding::{Classification, Finding};
 use napkeeper_core::model::orphans::report::ApprovalState;
-use napkeeper_core::plan::{Planned, Report, SweepDelete, SweepReport, kind_word};
+use napkeeper_core::plan::{CommandReport, PlannedCommand, SweepDelete, SweepReport, kind_label};
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_kube::{Events, Regarding};
 use napkeeper_serve::prometheus_client::metrics::counter::Counter;
@@ -76,15 +76,15 @@ impl SweepTeller {
     /// A deletion has ended.
     pub(super) fn ended(
         &mut self,
-        (delete, planned): (&SweepDelete, &Planned),
-        report: &Report,
+        (delete, planned): (&SweepDelete, &PlannedCommand),
+        report: &CommandReport,
         events: &Events,
         snapshot: &Snapshot,
     ) {
         let (id, kind) = (&delete.resource.id, delete.resource.kind());
-        let (word, evidence) = (kind_word(kind), &*planned.reason);
+        let (word, evidence) = (kind_label(kind), &*planned.reason);
         let outcome = report.attempt.as_ref().map(|attempt| &attempt.outcome);
-        let undone = match (&report.failed, report.called_off, outcome) {
+        let undone = match (&report.error, report.abort_reason, outcome) {
             (Some(error), _, _) => {
                 Some((error.category(), format!("could not be deleted: {error}; it is tried again")))
             }
@@ -92,7 +92,7 @@ impl SweepTeller {
                 let category = refusal.category();
                 Some((category, format!("was kept by the last look before its deletion ({category})")))
             }
-            (None, None, Some(Outcome::Skipped)) => Some(("gone", "was gone before it was deleted".to_owned())),
+            (None, None, Some(AttemptOutcome::Skipped)) => Some(("gone", "was gone before it was deleted".to_owned())),
             (None, None, _) => None,
         };
         let told = self.sweeps.entry(delete.sweep.clone()).or_default();
@@ -106,7 +106,7 @@ impl SweepTeller {
         tracing::info!(resource = %id, kind = word, reason, why, evidence, "not collected");
         self.refused.get_or_create(&[("kind", kind.to_string()), ("reason", reason.to_owned())]).inc();
         if told.undone.insert(id.clone(), reason.to_owned()).as_deref() != Some(reason) {
-            let warning = report.failed.is_some();
+            let warning = report.error.is_some();
             publish(events, snapshot, &delete.sweep, &("NotCollected", format!("{word} {id} {why}"), warning));
         }
     }
@@ -136,13 +136,13 @@ impl SweepTeller {
 
     fn gauges(&mut self, report: &SweepReport) {
         let sweep = report.sweep.to_string();
-        let orphans = || report.totals.iter().filter(|((_, standing), _)| *standing == Standing::Orphan);
+        let orphans = || report.totals.iter().filter(|((_, standing), _)| *standing == Classification::Orphan);
         let own = [("sweep", sweep.clone())];
         self.cost.get_or_create(&own).set(orphans().map(|(_, t)| t.price.nanos()).fold(0, i64::saturating_add));
         self.addresses.get_or_create(&own).set(orphans().map(|(_, t)| i64::from(t.addresses)).sum());
-        self.denied.get_or_create(&own).set(i64::try_from(report.outlook.denials.len()).unwrap_or(i64::MAX));
+        self.denied.get_or_create(&own).set(i64::try_from(report.summary.denials.len()).unwrap_or(i64::MAX));
         self.halted.get_or_create(&own).set(i64::from(report.halted.is_some()));
-        if let Some(at) = report.outlook.whole_at {
+        if let Some(at) = report.summary.last_complete_inventory_at {
             self.last_whole.set(at.as_second());
         }
         let told = self.sweeps.entry(report.sweep.clone()).or_default();
@@ -151,7 +151,7 @@ impl SweepTeller {
             (labels, i64::from(total.resources))
         });
         told.resources = set(&self.resources, std::mem::take(&mut told.resources), resources);
-        let kept = report.outlook.kept.iter().map(|((kind, refusal), count)| {
+        let kept = report.summary.orphans_kept_by_refusal.iter().map(|((kind, refusal), count)| {
             let reason = refusal.category().to_owned();
             ([("sweep", sweep.clone()), ("kind", kind.to_string()), ("reason", reason)], i64::from(*count))
         });
@@ -205,10 +205,10 @@ impl Told {
             self.halted = halted;
         }
         let one = |d: &napkeeper_core::model::orphans::report::Denial| {
-            let what = format!("{} a {}", d.deed.word(), kind_word(d.kind));
+            let what = format!("{} a {}", d.action.as_gerund(), kind_label(d.kind));
             (format!("{what} is denied ({})", d.code.category()), d.message.to_string())
         };
-        let denied: BTreeMap<String, String> = report.outlook.denials.iter().map(one).collect();
+        let denied: BTreeMap<String, String> = report.summary.denials.iter().map(one).collect();
         for (what, message) in denied.iter().filter(|(what, _)| !self.denied.contains(*what)) {
             news.push(("Degraded", format!("{what}: only reported for now. Azure says: {message}"), true));
         }
@@ -217,10 +217,12 @@ impl Told {
         }
         self.denied = denied.into_keys().collect();
         let mut words = BTreeMap::new();
-        for finding in report.findings.iter().filter(|f| f.standing == Standing::Orphan && !f.refusals.is_empty()) {
+        for finding in
+            report.findings.iter().filter(|f| f.classification == Classification::Orphan && !f.refusals.is_empty())
+        {
             words.insert((finding.id.clone(), finding.incarnation.to_string()), ("Kept", kept(finding)));
         }
-        for approval in report.outlook.approvals.iter().filter(|a| a.state != ApprovalState::Active) {
+        for approval in report.summary.approvals.iter().filter(|a| a.state != ApprovalState::Active) {
             let text = format!("the approval of {} is {}: {}", approval.id, approval.state, approval.advice);
             words.insert((approval.id.clone(), format!("approval {}", approval.expires_at)), ("ApprovalStale", text));
         }
@@ -242,7 +244,7 @@ impl Told {
 fn kept(finding: &Finding) -> String {
     let why: Vec<&str> = finding.refusals.iter().map(|r| r.category()).collect();
     let evidence = finding.evidence.first().map_or("", |e| &**e);
-    format!("{} {} is an orphan and kept ({}): {evidence}", kind_word(finding.kind), finding.id, why.join(", "))
+    format!("{} {} is an orphan and kept ({}): {evidence}", kind_label(finding.kind), finding.id, why.join(", "))
 }
 
 fn publish(events: &Events, snapshot: &Snapshot, sweep: &ObjectName, (reason, text, warning): &News) {
@@ -262,19 +264,19 @@ mod tests {
     use napkeeper_core::model::amounts::money::HourlyPrice;
     use napkeeper_core::model::azure::cloud::ResourceKind;
     use napkeeper_core::model::errors::CloudErrorCode;
-    use napkeeper_core::model::orphans::attempt::Deed;
-    use napkeeper_core::model::orphans::finding::Refusal;
-    use napkeeper_core::model::orphans::report::{Denial, Outlook};
-    use napkeeper_core::plan::Total;
+    use napkeeper_core::model::orphans::attempt::SweepAction;
+    use napkeeper_core::model::orphans::finding::DeletionRefusal;
+    use napkeeper_core::model::orphans::report::{Denial, SweepStatusSummary};
+    use napkeeper_core::plan::ResourceTotal;
     use std::sync::Arc;
 
-    fn report(refusals: &[Refusal]) -> SweepReport {
+    fn report(refusals: &[DeletionRefusal]) -> SweepReport {
         let id = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/networkInterfaces/n";
         let finding = |n: u32| Finding {
             id: ArmId::new(format!("{id}{n}")).unwrap(),
             kind: ResourceKind::Nic,
             incarnation: Arc::from("i"),
-            standing: Standing::Orphan,
+            classification: Classification::Orphan,
             evidence: vec![Arc::from("the tag"), Arc::from("seen 2 times")],
             refusals: refusals.to_vec(),
             price: HourlyPrice::ZERO,
@@ -285,11 +287,15 @@ mod tests {
             sweep: ObjectName::new("s").unwrap(),
             observed_at: jiff::Timestamp::UNIX_EPOCH,
             findings: (0..3).map(finding).collect(),
-            totals: [((ResourceKind::Nic, Standing::Orphan), Total { resources: 3, ..Total::default() })].into(),
+            totals: [(
+                (ResourceKind::Nic, Classification::Orphan),
+                ResourceTotal { resources: 3, ..ResourceTotal::default() },
+            )]
+            .into(),
             halted: None,
             report_only: Vec::new(),
             discrepancies: Vec::new(),
-            outlook: Outlook::default(),
+            summary: SweepStatusSummary::default(),
         }
     }
 
@@ -300,24 +306,24 @@ mod tests {
     #[test]
     fn a_refusal_is_news_once_and_again_when_it_changes() {
         let mut told = Told::default();
-        assert_eq!(words(&told.news(&report(&[Refusal::Mode]))), ["Kept"; 3]);
-        let mut again = report(&[Refusal::Mode]);
+        assert_eq!(words(&told.news(&report(&[DeletionRefusal::Mode]))), ["Kept"; 3]);
+        let mut again = report(&[DeletionRefusal::Mode]);
         again.findings[0].evidence[1] = Arc::from("seen 3 times");
         assert_eq!(words(&told.news(&again)), [""; 0]);
-        assert_eq!(words(&told.news(&report(&[Refusal::Cap]))), ["Kept"; 3]);
-        let mut halted = report(&[Refusal::Cap]);
+        assert_eq!(words(&told.news(&report(&[DeletionRefusal::Cap]))), ["Kept"; 3]);
+        let mut halted = report(&[DeletionRefusal::Cap]);
         halted.halted = Some(Arc::from("the breaker"));
-        halted.outlook.denials = vec![Denial {
-            deed: Deed::Delete,
+        halted.summary.denials = vec![Denial {
+            action: SweepAction::Delete,
             kind: ResourceKind::Nic,
             code: CloudErrorCode::Lockdown,
             message: Arc::from("no"),
             since: jiff::Timestamp::UNIX_EPOCH,
-            until: jiff::Timestamp::UNIX_EPOCH,
+            retry_at: jiff::Timestamp::UNIX_EPOCH,
         }];
         assert_eq!(words(&told.news(&halted)), ["Halted", "Degraded"]);
         assert_eq!(words(&told.news(&halted)), [""; 0]);
-        assert_eq!(words(&told.news(&report(&[Refusal::Cap]))), ["Resumed", "Recovered"]);
+        assert_eq!(words(&told.news(&report(&[DeletionRefusal::Cap]))), ["Resumed", "Recovered"]);
     }
 
     #[test]

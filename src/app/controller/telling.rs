@@ -4,9 +4,9 @@
 
 use super::sweeping::SweepTeller;
 use napkeeper_core::engine::decide::Memory;
-use napkeeper_core::model::errors::{ClusterError, PortError};
+use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::{ClaimName, ObjectKey, Uid};
-use napkeeper_core::plan::{Command, Effect, Planned, Report};
+use napkeeper_core::plan::{Command, CommandReport, Effect, PlannedCommand};
 use napkeeper_core::scheduling::Unplaced;
 use napkeeper_core::snapshot::{CommandKey, Snapshot};
 use napkeeper_kube::{Events, Regarding};
@@ -88,8 +88,8 @@ impl Teller {
             }
             told.insert(why);
         }
-        self.missing.set(count(memory.fleets.short.iter().map(|short| short.missing).sum()));
-        for short in &memory.fleets.short {
+        self.missing.set(count(memory.static_capacity.shortages.iter().map(|short| short.missing).sum()));
+        for short in &memory.static_capacity.shortages {
             let (pool, why) = (&short.pool, short.to_string());
             let key = format!("{pool}: {why}");
             if let Some(object) = snapshot.pools().get(pool).filter(|_| !self.told.contains(&key)) {
@@ -118,7 +118,7 @@ impl Teller {
     }
 
     /// A command has started.
-    pub(super) fn started(&mut self, planned: &Planned, snapshot: &Snapshot) {
+    pub(super) fn started(&mut self, planned: &PlannedCommand, snapshot: &Snapshot) {
         let (reason, command) = (&*planned.reason, planned.command.name());
         let about = planned.command.key().to_string();
         tracing::info!(command, about, reason, "started");
@@ -157,20 +157,26 @@ impl Teller {
     }
 
     /// An effect failed.
-    pub(super) fn refused(&self, key: &CommandKey, error: &PortError) {
+    pub(super) fn refused(&self, key: &CommandKey, error: &EffectError) {
         let category = error.category();
         match error {
             // The daily business of a drain.
-            PortError::Cluster(ClusterError::Budget) => tracing::debug!(about = %key, category, "refused"),
+            EffectError::Cluster(ClusterError::Budget) => tracing::debug!(about = %key, category, "refused"),
             _ => tracing::warn!(about = %key, category, %error, "refused"),
         }
         self.failures.get_or_create(&[("category", category)]).inc();
     }
 
     /// A command has ended.
-    pub(super) fn ended(&mut self, key: &CommandKey, planned: Option<&Planned>, report: &Report, snapshot: &Snapshot) {
+    pub(super) fn ended(
+        &mut self,
+        key: &CommandKey,
+        planned: Option<&PlannedCommand>,
+        report: &CommandReport,
+        snapshot: &Snapshot,
+    ) {
         let command = planned.map_or("unknown", |p| p.command.name());
-        let outcome = match (&report.failed, report.called_off) {
+        let outcome = match (&report.error, report.abort_reason) {
             (Some(_), _) => "failed",
             (None, Some(_)) => "called_off",
             (None, None) => "done",
@@ -188,11 +194,11 @@ impl Teller {
             _ => None,
         };
         let Some(regarding) = regarding else { return };
-        for refusal in &report.refused {
+        for refusal in &report.launch_refusals {
             let text = format!("Azure refused {}: {}", refusal.offering, refusal.error);
             self.events.publish(regarding.clone(), "OfferingRefused", &text, true);
         }
-        if let Some(error) = &report.failed {
+        if let Some(error) = &report.error {
             self.events.publish(regarding, "Failed", &format!("{command}: {error}; it is tried again"), true);
         }
     }

@@ -1,7 +1,7 @@
 //! How does the webhook keep its own certificates?
 //!
 //! All replicas read one Secret and serve the pair in it. The one that holds the Lease asks
-//! [`napkeeper_serve::rotation::next`] what to do, and does it: one step, then a new look. Whoever loses a race for
+//! [`napkeeper_serve::rotation::next_step`] what to do, and does it: one step, then a new look. Whoever loses a race for
 //! the Secret looks again.
 
 use jiff::Timestamp;
@@ -13,7 +13,10 @@ use napkeeper_kube::{
 use napkeeper_serve::prometheus_client::metrics::counter::Counter;
 use napkeeper_serve::prometheus_client::metrics::family::Family;
 use napkeeper_serve::prometheus_client::registry::Registry;
-use napkeeper_serve::rotation::{Authority, Der, Kept, Leaf, Lives, Published, Span, Step, next};
+use napkeeper_serve::rotation::{
+    CertificateAuthority, CertificateLifetimes, CertificateState, Der, PublishedBundle, RotationStep,
+    ServingCertificate, Validity, next_step,
+};
 use napkeeper_serve::{
     Lifecycle, Pair, is_key_of, issue_authority, issue_leaf, read_certificates, span_of, verified, write_certificates,
 };
@@ -50,7 +53,7 @@ pub(crate) struct Keeper {
     pub(crate) identity: String,
     /// What the certificate is for: DNS names and addresses.
     pub(crate) names: Vec<String>,
-    pub(crate) lives: Lives,
+    pub(crate) lives: CertificateLifetimes,
     /// Where the pair goes.
     pub(crate) hand: watch::Sender<Option<Pair>>,
     pub(crate) metrics: Metrics,
@@ -121,7 +124,7 @@ impl Keeper {
 
     /// A leaf that is due must be renewed, and taken up by all, within a third of its life.
     fn poll(&self) -> Duration {
-        Duration::try_from(self.lives.leaf / 20).map_or(POLL, |short| POLL.min(short))
+        Duration::try_from(self.lives.serving_certificate / 20).map_or(POLL, |short| POLL.min(short))
     }
 
     /// Takes up what the Secret has, and, as the holder of the Lease, a step. True when there may be another.
@@ -140,7 +143,7 @@ impl Keeper {
         let Some(secret) = secret else { return Ok(false) };
         let now = Timestamp::now();
         let kept = self.kept(&secret, now);
-        if kept.leaf.is_some() {
+        if kept.serving_certificate.is_some() {
             let pair = Some(pair(&secret));
             self.hand.send_if_modified(|old| {
                 let new = *old != pair;
@@ -152,22 +155,22 @@ impl Keeper {
             return Ok(false);
         }
         let hooks = read_bundles(&self.client, HOOKS).await.map_err(ClusterError::category)?;
-        let step = next(&kept, &published(&hooks, seen, now), &self.lives, now);
+        let step = next_step(&kept, &published(&hooks, seen, now), &self.lives, now);
         self.take(step, (&secret, &kept), &hooks, now).await
     }
 
     async fn take(
         &self,
-        step: Step,
-        (secret, kept): (&TlsSecret, &Kept),
+        step: RotationStep,
+        (secret, kept): (&TlsSecret, &CertificateState),
         hooks: &[HookBundle],
         now: Timestamp,
     ) -> Result<bool, &'static str> {
         let (name, done) = match step {
-            Step::Rest | Step::Settle => return Ok(false),
-            Step::MakeAuthority => ("authority", self.make_authority(secret, kept, now).await),
-            Step::MakeLeaf => ("leaf", self.make_leaf(secret, kept, now).await),
-            Step::Publish(wanted) => {
+            RotationStep::Idle | RotationStep::WaitForPropagation => return Ok(false),
+            RotationStep::IssueAuthority => ("authority", self.make_authority(secret, kept, now).await),
+            RotationStep::IssueServingCertificate => ("leaf", self.make_leaf(secret, kept, now).await),
+            RotationStep::Publish(wanted) => {
                 let pem = write_certificates(wanted.iter().map(AsRef::as_ref));
                 let done = publish_bundle(&self.client, HOOKS, hooks, pem.as_bytes()).await;
                 if done.is_ok() {
@@ -180,8 +183,13 @@ impl Keeper {
         done.map(|()| true)
     }
 
-    async fn make_authority(&self, secret: &TlsSecret, kept: &Kept, now: Timestamp) -> Result<(), &'static str> {
-        let span = self.lives.of_authority(now);
+    async fn make_authority(
+        &self,
+        secret: &TlsSecret,
+        kept: &CertificateState,
+        now: Timestamp,
+    ) -> Result<(), &'static str> {
+        let span = self.lives.authority_validity(now);
         let made = issue_authority(seconds(span)).map_err(|error| not_made(&error))?;
         let new = read_certificates(made.certificate());
         let authorities = bundle(kept, &new, now);
@@ -191,9 +199,9 @@ impl Keeper {
         Ok(())
     }
 
-    async fn make_leaf(&self, secret: &TlsSecret, kept: &Kept, now: Timestamp) -> Result<(), &'static str> {
+    async fn make_leaf(&self, secret: &TlsSecret, kept: &CertificateState, now: Timestamp) -> Result<(), &'static str> {
         let Some(signer) = kept.authorities.last() else { return Ok(()) };
-        let span = self.lives.of_leaf(now, signer.span);
+        let span = self.lives.serving_certificate_validity(now, signer.validity);
         let key = secret.get(AUTHORITY_KEY);
         let made = issue_leaf(key, &self.names, seconds(span)).map_err(|error| not_made(&error))?;
         let authorities = bundle(kept, &[], now);
@@ -209,15 +217,16 @@ impl Keeper {
     }
 
     /// What is in the Secret; what cannot be read there is as if it were not.
-    fn kept(&self, secret: &TlsSecret, now: Timestamp) -> Kept {
+    fn kept(&self, secret: &TlsSecret, now: Timestamp) -> CertificateState {
         let authorities = authorities(secret.get(AUTHORITIES));
         let can_sign = authorities.last().is_some_and(|newest| is_key_of(secret.get(AUTHORITY_KEY), &newest.der));
         let ders: Vec<&[u8]> = authorities.iter().map(|authority| &*authority.der).collect();
         let time = u64::try_from(now.as_second()).unwrap_or_default();
         let leaf = verified(&pair(secret), &self.names, &ders, time);
-        let leaf = leaf
-            .and_then(|(times, by)| Some(Leaf { signer: Arc::clone(&authorities.get(by)?.der), span: span(times)? }));
-        Kept { can_sign, leaf, authorities }
+        let leaf = leaf.and_then(|(times, by)| {
+            Some(ServingCertificate { signer: Arc::clone(&authorities.get(by)?.der), validity: span(times)? })
+        });
+        CertificateState { can_sign, serving_certificate: leaf, authorities }
     }
 }
 
@@ -230,19 +239,19 @@ fn pair(secret: &TlsSecret) -> Pair {
     Pair::new(secret.get(LEAF).to_vec(), secret.get(LEAF_KEY).to_vec())
 }
 
-fn authorities(pem: &[u8]) -> Vec<Authority> {
-    let read = |der: Vec<u8>| Some(Authority { span: span(span_of(&der)?)?, der: Arc::from(der) });
+fn authorities(pem: &[u8]) -> Vec<CertificateAuthority> {
+    let read = |der: Vec<u8>| Some(CertificateAuthority { validity: span(span_of(&der)?)?, der: Arc::from(der) });
     read_certificates(pem).into_iter().filter_map(read).collect()
 }
 
 /// Authorities that live, and new ones after them.
-fn bundle(kept: &Kept, new: &[Vec<u8>], now: Timestamp) -> String {
-    let live = kept.authorities.iter().filter(|authority| authority.span.not_after > now);
+fn bundle(kept: &CertificateState, new: &[Vec<u8>], now: Timestamp) -> String {
+    let live = kept.authorities.iter().filter(|authority| authority.validity.not_after > now);
     write_certificates(live.map(|authority| &*authority.der).chain(new.iter().map(Vec::as_slice)))
 }
 
 /// What each hook trusts, and since when this process has seen it so.
-fn published(hooks: &[HookBundle], seen: &mut Seen, now: Timestamp) -> Vec<Published> {
+fn published(hooks: &[HookBundle], seen: &mut Seen, now: Timestamp) -> Vec<PublishedBundle> {
     let mut all = Vec::new();
     for hook in hooks {
         let authorities = authorities(&hook.pem);
@@ -251,16 +260,16 @@ fn published(hooks: &[HookBundle], seen: &mut Seen, now: Timestamp) -> Vec<Publi
         if entry.0 != ders {
             *entry = (ders, now);
         }
-        all.push(Published { authorities, since: entry.1 });
+        all.push(PublishedBundle { authorities, since: entry.1 });
     }
     all
 }
 
-fn span((from, until): (i64, i64)) -> Option<Span> {
-    Some(Span { not_before: Timestamp::from_second(from).ok()?, not_after: Timestamp::from_second(until).ok()? })
+fn span((from, until): (i64, i64)) -> Option<Validity> {
+    Some(Validity { not_before: Timestamp::from_second(from).ok()?, not_after: Timestamp::from_second(until).ok()? })
 }
 
-fn seconds(span: Span) -> (u64, u64) {
+fn seconds(span: Validity) -> (u64, u64) {
     let seconds = |time: Timestamp| u64::try_from(time.as_second()).unwrap_or_default();
     (seconds(span.not_before), seconds(span.not_after))
 }

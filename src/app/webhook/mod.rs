@@ -13,7 +13,7 @@ use napkeeper_core::model::names::Region;
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_kube::{TLS_SECRET, connect};
 use napkeeper_serve::prometheus_client::registry::Registry;
-use napkeeper_serve::rotation::Lives;
+use napkeeper_serve::rotation::CertificateLifetimes;
 use napkeeper_serve::{
     Certificates, Health, Lifecycle, Limits, Part, Port, TlsMetrics, bind, metrics, run, serve_plain, serve_tls,
 };
@@ -46,7 +46,7 @@ pub(crate) struct Options {
     /// What its own certificate is for, beside the Service's name.
     pub(crate) names: Vec<String>,
     /// How long its own certificates live.
-    pub(crate) lives: Lives,
+    pub(crate) lives: CertificateLifetimes,
     /// Where to serve health and metrics.
     pub(crate) health_bind: SocketAddr,
     /// The namespace it runs in.

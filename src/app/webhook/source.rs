@@ -7,9 +7,9 @@ use crate::clock::WallClock;
 use anyhow::Context;
 use jiff::Timestamp;
 use napkeeper_api::facts::Published;
-use napkeeper_core::admission::blockers::Hindrances;
-use napkeeper_core::admission::placement_policy::Placement;
-use napkeeper_core::catalog::live::{Known, PriceSheet, Quota, STALE_AFTER, catalog_of};
+use napkeeper_core::admission::blockers::ClusterBlockers;
+use napkeeper_core::admission::placement_policy::PlacementPolicies;
+use napkeeper_core::catalog::live::{AzureFacts, PriceSheet, Quota, STALE_AFTER, catalog_from_facts};
 use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, RegionCatalog};
 use napkeeper_core::engine::controller::Controller;
 use napkeeper_core::model::labels;
@@ -71,7 +71,7 @@ impl Ages {
         ages
     }
 
-    fn of_facts(&self, known: &Known) {
+    fn of_facts(&self, known: &AzureFacts) {
         let times = [
             known.sizes.as_ref().map(|fact| fact.as_of),
             known.quota.as_ref().map(|quota| quota.as_of),
@@ -95,9 +95,9 @@ pub(crate) struct Source {
     /// Where the latest Snapshot goes, with its instance types, once all kinds have been listed.
     pub(crate) snapshots: watch::Sender<Option<Arc<Snapshot>>>,
     /// Where PlacementPolicies and Namespaces go.
-    pub(crate) placement: watch::Sender<Arc<Placement>>,
+    pub(crate) placement: watch::Sender<Arc<PlacementPolicies>>,
     /// Where goes what stands in the way of nodes.
-    pub(crate) hindrances: watch::Sender<Arc<Hindrances>>,
+    pub(crate) hindrances: watch::Sender<Arc<ClusterBlockers>>,
     /// Where rules and facts go that objects are judged by.
     pub(crate) basis: watch::Sender<Arc<Basis>>,
     /// How old what it knows is.
@@ -195,7 +195,7 @@ impl Source {
                     let published = facts.borrow_and_update().clone();
                     if let Some(changed) = self.learn(published.as_ref(), &catalog, &mut seen)? {
                         (region, warned) = (changed, false);
-                        seen.forget_types();
+                        seen.invalidate_instance_types();
                     }
                     news = true;
                 }
@@ -212,7 +212,7 @@ impl Source {
                     }
                     // Without sizes every pod would seem to fit nowhere.
                     if let Some(region) = &region {
-                        seen.refresh_types(region, &InstanceTypeOptions::default());
+                        seen.refresh_instance_types(region, &InstanceTypeOptions::default());
                         self.snapshots.send_replace(Some(Arc::new(seen.snapshot().clone())));
                     }
                     self.warm.pass();
@@ -231,13 +231,13 @@ impl Source {
     ) -> anyhow::Result<Option<Option<RegionCatalog>>> {
         let ours = |published: &&Published| self.region.as_ref().is_none_or(|region| *region == published.region);
         let found = published.filter(ours).and_then(|p| Some((p, catalog.region(&p.region)?)));
-        let nothing = Known::default();
+        let nothing = AzureFacts::default();
         self.ages.of_facts(found.as_ref().map_or(&nothing, |(published, _)| &published.known));
         let Some((Published { known, .. }, embedded)) = found else {
             tracing::info!("no facts are published for this region: the embedded catalogue serves");
-            seen.learn_quota(None);
-            seen.learn_surroundings(Arc::default());
-            if self.basis.borrow().is_of(&Known::default(), catalog.as_of()) {
+            seen.set_quota(None);
+            seen.set_infrastructure(Arc::default());
+            if self.basis.borrow().is_of(&AzureFacts::default(), catalog.as_of()) {
                 return Ok(None);
             }
             self.basis.send_replace(Arc::new(self.embedded()?));
@@ -245,15 +245,15 @@ impl Source {
         };
         // A hint is no promise: old numbers are no reason to say that there is no place.
         let fresh = |quota: &&Arc<Quota>| Timestamp::now().duration_since(quota.as_of) <= STALE_AFTER;
-        seen.learn_quota(known.quota.as_ref().filter(fresh).cloned());
-        seen.learn_surroundings(Arc::new(known.surroundings()));
+        seen.set_quota(known.quota.as_ref().filter(fresh).cloned());
+        seen.set_infrastructure(Arc::new(known.infrastructure()));
         if self.basis.borrow().is_of(known, catalog.as_of()) {
             return Ok(None);
         }
         let basis = Basis::live(known, &embedded, catalog.as_of())?.for_kubernetes(self.kubernetes.clone());
         tracing::info!(facts = basis.served(Timestamp::now()), "facts have been published");
         self.basis.send_replace(Arc::new(basis));
-        Ok(Some(Some(catalog_of(known, &embedded, &PriceSheet::default()))))
+        Ok(Some(Some(catalog_from_facts(known, &embedded, &PriceSheet::default()))))
     }
 
     /// The sizes of the region, once that is known; says whether they are.
@@ -274,7 +274,7 @@ impl Source {
 
     /// Judges by the sizes of the region from now on, where nothing is known that is newer than what is built in.
     fn judge_in(&self, region: &Region, catalog: &Catalog) -> anyhow::Result<()> {
-        if !self.basis.borrow().is_of(&Known::default(), catalog.as_of()) {
+        if !self.basis.borrow().is_of(&AzureFacts::default(), catalog.as_of()) {
             return Ok(());
         }
         let basis = Basis::embedded_in(region)?.for_kubernetes(self.kubernetes.clone());

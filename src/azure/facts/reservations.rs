@@ -5,7 +5,7 @@
 
 use crate::azure::Azure;
 use crate::error::{invalid, unavailable};
-use napkeeper_core::catalog::live::ReservationRoom;
+use napkeeper_core::catalog::live::CapacityReservation;
 use napkeeper_core::model::errors::CloudError;
 use napkeeper_core::model::names::{ArmId, Region, VmSize, Zone};
 use serde::Deserialize;
@@ -46,14 +46,14 @@ impl Azure {
     ///
     /// # Errors
     /// [`CloudError`] where the group cannot be read, is not there, or lies in another region.
-    pub async fn reservations(&self, group: &ArmId, region: &Region) -> Result<Vec<ReservationRoom>, CloudError> {
+    pub async fn reservations(&self, group: &ArmId, region: &Region) -> Result<Vec<CapacityReservation>, CloudError> {
         let rows: Vec<Row> = self.whole_list(&format!("{group}/capacityReservations"), VERSION, &[]).await?;
         // Azure keeps the size as somebody has typed it, and reads it without case.
-        let mut rooms: BTreeMap<(String, Zone), ReservationRoom> = BTreeMap::new();
+        let mut rooms: BTreeMap<(String, Zone), CapacityReservation> = BTreeMap::new();
         for row in rows {
             let room = room(row, group, region)?;
             let key = (room.size.as_str().to_ascii_lowercase(), room.zone.clone());
-            let sum = rooms.entry(key).or_insert_with(|| ReservationRoom { capacity: 0, used: 0, ..room.clone() });
+            let sum = rooms.entry(key).or_insert_with(|| CapacityReservation { capacity: 0, used: 0, ..room.clone() });
             sum.capacity += room.capacity;
             sum.used += room.used;
         }
@@ -61,7 +61,7 @@ impl Azure {
     }
 }
 
-fn room(row: Row, group: &ArmId, region: &Region) -> Result<ReservationRoom, CloudError> {
+fn room(row: Row, group: &ArmId, region: &Region) -> Result<CapacityReservation, CloudError> {
     let Row { location, zones, sku, properties } = row;
     if location.to_ascii_lowercase().replace(' ', "") != region.as_str() {
         return Err(invalid(format!("group {group} reserves in {location}, and nodes are made in {region}")));
@@ -75,7 +75,7 @@ fn room(row: Row, group: &ArmId, region: &Region) -> Result<ReservationRoom, Clo
     let size = VmSize::new(&sku.name).map_err(|error| unreadable(&error.to_string()))?;
     let capacity = if properties.provisioning_state == "Succeeded" { sku.capacity } else { 0 };
     let used = properties.virtual_machines_associated.len() as u64;
-    Ok(ReservationRoom { group: group.clone(), size, zone, capacity, used })
+    Ok(CapacityReservation { group: group.clone(), size, zone, capacity, used })
 }
 
 #[cfg(test)]
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn read(row: Value) -> Result<ReservationRoom, CloudError> {
+    fn read(row: Value) -> Result<CapacityReservation, CloudError> {
         let group = "/subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/capacityReservationGroups/g";
         let region = Region::new("westeurope").unwrap();
         room(serde_json::from_value(row).unwrap(), &ArmId::new(group).unwrap(), &region)

@@ -5,7 +5,7 @@
 
 use crate::azure::Azure;
 use crate::error::{invalid, unavailable};
-use napkeeper_core::catalog::live::SubnetRoom;
+use napkeeper_core::catalog::live::SubnetAddresses;
 use napkeeper_core::model::errors::CloudError;
 use napkeeper_core::model::names::ArmId;
 use serde::Deserialize;
@@ -28,7 +28,7 @@ impl Azure {
     ///
     /// # Errors
     /// [`CloudError`] where a network cannot be read, or does not have one of them.
-    pub async fn subnets(&self, ids: &[ArmId]) -> Result<Vec<SubnetRoom>, CloudError> {
+    pub async fn subnets(&self, ids: &[ArmId]) -> Result<Vec<SubnetAddresses>, CloudError> {
         let mut by_network: BTreeMap<&str, Vec<&ArmId>> = BTreeMap::new();
         for id in ids {
             let network = network_of(id).ok_or_else(|| invalid(format!("{id} is no subnet")))?;
@@ -42,7 +42,7 @@ impl Azure {
                     entries.iter().find(|e| e.id.as_deref().is_some_and(|e| e.eq_ignore_ascii_case(id.as_str())));
                 let entry = entry.ok_or_else(|| unavailable(format!("{network} names no subnet {}", id.name())))?;
                 let (used, usable) = (count(entry.current_value), count(entry.limit));
-                rooms.push(SubnetRoom { id: id.clone(), used, usable, is_default: false });
+                rooms.push(SubnetAddresses { id: id.clone(), used, usable, is_default: false });
             }
         }
         Ok(rooms)

@@ -1,7 +1,7 @@
 //! Usages: how many cores are in use, and how many are allowed?
 
 use crate::azure::Azure;
-use napkeeper_core::catalog::live::Usage;
+use napkeeper_core::catalog::live::QuotaUsage;
 use napkeeper_core::model::errors::CloudError;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Azure {
     ///
     /// # Errors
     /// [`CloudError`] where any page cannot be read.
-    pub async fn usages(&self) -> Result<Vec<Usage>, CloudError> {
+    pub async fn usages(&self) -> Result<Vec<QuotaUsage>, CloudError> {
         let Self { subscription, settings, .. } = self;
         let path =
             format!("/subscriptions/{subscription}/providers/Microsoft.Compute/locations/{}/usages", settings.region);
@@ -36,7 +36,7 @@ impl Azure {
         let limit = |n: i64| u64::try_from(n).unwrap_or(u64::MAX);
         let usage = |e: Entry| {
             let name = Arc::from(e.name.value?);
-            Some(Usage { name, used: u64::try_from(e.current_value).unwrap_or(0), limit: limit(e.limit) })
+            Some(QuotaUsage { name, used: u64::try_from(e.current_value).unwrap_or(0), limit: limit(e.limit) })
         };
         Ok(entries.into_iter().filter_map(usage).collect())
     }

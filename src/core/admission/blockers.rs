@@ -1,4 +1,4 @@
-//! Hindrances: what keeps nodes from being made or emptied, as the cluster says itself?
+//! Unready AKSNodeClasses and exhausted PodDisruptionBudgets.
 //!
 //! It is for whoever is about to change a NodePool or AKSNodeClass; the provisioner finds out by trying.
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Why an AKSNodeClass is not ready: the condition `Ready` is `False`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotReady {
+pub struct NodeClassNotReady {
     /// In one word.
     pub reason: Arc<str>,
     /// For people; may be empty.
@@ -19,7 +19,7 @@ pub struct NotReady {
 
 /// A PodDisruptionBudget that allows no disruption now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SpentBudget {
+pub struct BlockingPdb {
     /// Its name.
     pub name: ObjectName,
     /// Which pods of its namespace it guards.
@@ -28,17 +28,20 @@ pub struct SpentBudget {
 
 /// What stands in the way now.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Hindrances {
+pub struct ClusterBlockers {
     /// AKSNodeClasses of which no node can be made.
-    pub not_ready: BTreeMap<NodeClassName, Arc<NotReady>>,
+    pub unready_classes: BTreeMap<NodeClassName, Arc<NodeClassNotReady>>,
     /// PodDisruptionBudgets that allow no disruption, by namespace.
-    pub spent: BTreeMap<Namespace, Vec<SpentBudget>>,
+    pub blocking_pdbs: BTreeMap<Namespace, Vec<BlockingPdb>>,
 }
 
-impl Hindrances {
+impl ClusterBlockers {
     /// A budget that keeps this pod where it is.
     #[must_use]
-    pub fn keeping(&self, pod: &Pod) -> Option<&SpentBudget> {
-        self.spent.get(&pod.key.namespace)?.iter().find(|budget| budget.selector.satisfied_by(&pod.shape.labels))
+    pub fn pdb_blocking(&self, pod: &Pod) -> Option<&BlockingPdb> {
+        self.blocking_pdbs
+            .get(&pod.key.namespace)?
+            .iter()
+            .find(|budget| budget.selector.satisfied_by(&pod.shape.labels))
     }
 }

@@ -1,4 +1,4 @@
-//! Impact: what hangs on a NodePool or an AKSNodeClass now, and what would have no place without it?
+//! Nodes and pods that a change of a NodePool or AKSNodeClass affects.
 //!
 //! For whoever is about to change or delete one.
 
@@ -18,9 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Most pods for which a new place is looked for: whoever waits for the answer does not wait for long.
-pub const MOST_TRIED: usize = 1_000;
+pub const MAX_PODS_SIMULATED: usize = 1_000;
 /// Most new nodes that such a search may buy.
-const MOST_NODES: usize = 200;
+const MAX_NEW_NODES: usize = 200;
 
 /// What runs on nodes that belong together.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,7 +32,7 @@ pub struct Impact {
     /// Pods on the nodes that somebody would bring back elsewhere, by key.
     pub pods: Vec<Arc<Pod>>,
     /// Pods of those that ask not to be disrupted now.
-    pub refusing: usize,
+    pub do_not_disrupt_pods: usize,
     /// What the nodes can hold together.
     pub capacity: Resources,
     /// What they cost an hour by list prices, of those whose size and zone are known.
@@ -47,15 +47,17 @@ impl Impact {
         for claim in snapshot.claims().values().filter(|claim| chosen(claim)) {
             impact.claims += 1;
             impact.capacity.add(&claim.status.capacity);
-            let Some(node) = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_of(id)) else { continue };
-            let keys = snapshot.usage(&node.name).into_iter().flat_map(|usage| &usage.pods);
+            let Some(node) = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_by_provider_id(id)) else {
+                continue;
+            };
+            let keys = snapshot.node_usage(&node.name).into_iter().flat_map(|usage| &usage.pods);
             impact
                 .pods
                 .extend(keys.filter_map(|key| snapshot.pods().get(key)).filter(|p| p.is_reschedulable()).cloned());
             impact.price = impact.price + price(snapshot, claim, node).unwrap_or_default();
             impact.nodes.insert(node.name.clone());
         }
-        impact.refusing = impact.pods.iter().filter(|pod| pod.refuses_disruption(now)).count();
+        impact.do_not_disrupt_pods = impact.pods.iter().filter(|pod| pod.refuses_disruption(now)).count();
         impact
     }
 
@@ -65,24 +67,29 @@ impl Impact {
         Self::of(snapshot, now, |claim| claim.spec.pool.as_ref() == Some(pool))
     }
 
-    /// Pods that would have no place if the nodes and these pools were gone; of the first [`MOST_TRIED`] that somebody
+    /// Pods that would have no place if the nodes and these pools were gone; of the first [`MAX_PODS_SIMULATED`] that somebody
     /// would bring back. The cluster must have [`Snapshot::instance_types`], else nothing new can be bought.
     #[must_use]
-    pub fn stranded(&self, snapshot: &Snapshot, now: Timestamp, without: &[NodePoolName]) -> Vec<ObjectKey> {
-        let mut rest = snapshot.clone();
+    pub fn unschedulable_without(
+        &self,
+        snapshot: &Snapshot,
+        now: Timestamp,
+        without: &[NodePoolName],
+    ) -> Vec<ObjectKey> {
+        let mut remaining = snapshot.clone();
         for pool in without {
-            rest.take_pool(pool);
+            remaining.remove_pool(pool);
         }
-        let market = Market::new(&rest, &Unavailable::default(), now);
+        let market = Market::new(&remaining, &Unavailable::default(), now);
         let promised = BTreeMap::new();
         let input = Input {
-            snapshot: &rest,
+            snapshot: &remaining,
             market: &market,
             without: &self.nodes,
-            new_nodes: MOST_NODES,
+            new_nodes: MAX_NEW_NODES,
             promised: &promised,
         };
-        let movable = self.pods.iter().filter(|pod| pod.owner == PodOwner::Controller).take(MOST_TRIED);
+        let movable = self.pods.iter().filter(|pod| pod.owner == PodOwner::Controller).take(MAX_PODS_SIMULATED);
         let unbound: Vec<Arc<Pod>> = movable.map(|pod| Arc::new(Pod { node: None, ..(**pod).clone() })).collect();
         let Outcome { unplaced, .. } = schedule(input, &unbound);
         unplaced.into_iter().flat_map(|group| group.pods).map(|pod| pod.key.clone()).collect()
@@ -95,8 +102,8 @@ fn price(snapshot: &Snapshot, claim: &Claim, node: &Node) -> Option<HourlyPrice>
     let size = node.label(labels::INSTANCE_TYPE)?;
     let instance = types.iter().find(|t| t.facts.name.as_str() == size)?;
     let (zone, capacity_type) = (node.label(labels::ZONE)?, node.label(labels::CAPACITY_TYPE)?);
-    let bought = |o: &&Offering| o.zone.as_str() == zone && o.capacity_type.as_str() == capacity_type;
-    instance.offerings.iter().find(bought).map(|o| o.price)
+    let matches_node = |o: &&Offering| o.zone.as_str() == zone && o.capacity_type.as_str() == capacity_type;
+    instance.offerings.iter().find(matches_node).map(|o| o.price)
 }
 
 /// Resources of which a pool's nodes have more than a limit of it allows: name, what they have, the limit.

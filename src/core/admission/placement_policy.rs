@@ -1,4 +1,4 @@
-//! Placement: which defaults does a new pod get, where its namespace or a policy asks for them?
+//! PlacementPolicies: pod defaults by namespace.
 //!
 //! Only what a pod does not say for itself, and only from one policy. A pod that has been given its defaults carries a
 //! note of it and is left as it is: asked twice, the answer is nothing more.
@@ -11,15 +11,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Annotation of a Namespace or a pod: the policy that it wants, or `none`.
-pub const PLACEMENT: &str = "napkeeper.io/placement";
+pub const PLACEMENT_ANNOTATION: &str = "napkeeper.io/placement";
 /// Annotation of a pod: the policy whose defaults it has been given.
-pub const PLACED_BY: &str = "napkeeper.io/placed-by";
-/// Value of [`PLACEMENT`] that wants no policy.
+pub const PLACED_BY_ANNOTATION: &str = "napkeeper.io/placed-by";
+/// Value of [`PLACEMENT_ANNOTATION`] that wants no policy.
 pub const NONE: &str = "none";
 
 /// A PlacementPolicy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
+pub struct PlacementPolicy {
     /// Name.
     pub name: ObjectName,
     /// Namespaces that it selects by their labels; `None` selects none.
@@ -27,12 +27,12 @@ pub struct Policy {
     /// Pods in these that it selects; without requirements all.
     pub pods: Requirements,
     /// What it gives.
-    pub defaults: Defaults,
+    pub defaults: PlacementDefaults,
 }
 
 /// What a policy gives.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Defaults {
+pub struct PlacementDefaults {
     /// Topology spread, for pods that have none.
     pub spread: Vec<SpreadDefault>,
     /// Pods go to spot, except for this percentage of them.
@@ -61,7 +61,7 @@ pub struct OnDemandFloor(pub u8);
 impl OnDemandFloor {
     /// True when a pod with this hash stays on demand.
     #[must_use]
-    pub fn keeps(self, hash: u64) -> bool {
+    pub fn is_on_demand(self, hash: u64) -> bool {
         hash % 100 < u64::from(self.0)
     }
 }
@@ -71,28 +71,28 @@ impl OnDemandFloor {
 pub struct NamespaceFacts {
     /// Its labels.
     pub labels: Labels,
-    /// Its annotation [`PLACEMENT`].
-    pub asks: Option<Arc<str>>,
+    /// Its annotation [`PLACEMENT_ANNOTATION`].
+    pub placement_annotation: Option<Arc<str>>,
 }
 
 /// All policies and namespaces, at one instant.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Placement {
+pub struct PlacementPolicies {
     /// By name.
-    pub policies: BTreeMap<Arc<str>, Arc<Policy>>,
+    pub policies: BTreeMap<Arc<str>, Arc<PlacementPolicy>>,
     /// By name.
     pub namespaces: BTreeMap<Arc<str>, Arc<NamespaceFacts>>,
 }
 
 /// What a new pod says for itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Asked {
+pub struct PodAttributes {
     /// Its labels.
     pub labels: Labels,
-    /// Its annotation [`PLACEMENT`].
-    pub asks: Option<Arc<str>>,
+    /// Its annotation [`PLACEMENT_ANNOTATION`].
+    pub placement_annotation: Option<Arc<str>>,
     /// It has been given defaults before.
-    pub placed: bool,
+    pub has_placed_by: bool,
     /// It has topology spread constraints.
     pub has_spread: bool,
     /// It says which capacity type it wants, or will not have.
@@ -102,14 +102,14 @@ pub struct Asked {
     /// It says whether it may be disrupted.
     pub has_do_not_disrupt: bool,
     /// A Job made it.
-    pub of_job: bool,
+    pub owned_by_job: bool,
     /// What tells it from others: of its name, or of the request where it has none yet.
     pub hash: u64,
 }
 
 /// One thing that a pod is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum PodDefault {
     /// A topology spread constraint over pods with these labels.
     Spread(SpreadDefault, Labels),
     /// It tolerates spot nodes, and prefers them.
@@ -122,18 +122,18 @@ pub enum Change {
     Architecture(Arc<str>),
 }
 
-impl Placement {
+impl PlacementPolicies {
     /// The policy for a pod: the one that it names, else the one that its namespace names, else the first by name that
     /// selects both. A name that no policy has gives none.
     #[must_use]
-    pub fn policy(&self, namespace: &str, pod: &Asked) -> Option<&Arc<Policy>> {
+    pub fn policy_for(&self, namespace: &str, pod: &PodAttributes) -> Option<&Arc<PlacementPolicy>> {
         let facts = self.namespaces.get(namespace);
-        let named = pod.asks.as_ref().or_else(|| facts?.asks.as_ref());
+        let named = pod.placement_annotation.as_ref().or_else(|| facts?.placement_annotation.as_ref());
         if let Some(name) = named {
             return self.policies.get(name).filter(|_| **name != *NONE);
         }
         let labels = &facts?.labels;
-        let selects = |policy: &&Arc<Policy>| {
+        let selects = |policy: &&Arc<PlacementPolicy>| {
             policy.namespaces.as_ref().is_some_and(|asked| asked.satisfied_by(labels))
                 && policy.pods.satisfied_by(&pod.labels)
         };
@@ -142,7 +142,7 @@ impl Placement {
 }
 
 /// Labels that differ between pods or revisions of one workload.
-const PASSING: [&str; 9] = [
+const REVISION_LABELS: [&str; 9] = [
     "pod-template-hash",
     "controller-revision-hash",
     "pod-template-generation",
@@ -156,35 +156,35 @@ const PASSING: [&str; 9] = [
 
 /// What a policy gives a pod: nothing that the pod says for itself, and nothing twice.
 #[must_use]
-pub fn defaults(policy: &Policy, pod: &Asked) -> Vec<Change> {
-    if pod.placed {
+pub fn defaults_for(policy: &PlacementPolicy, pod: &PodAttributes) -> Vec<PodDefault> {
+    if pod.has_placed_by {
         return Vec::new();
     }
-    let Defaults { spread, spot, job_do_not_disrupt, architecture } = &policy.defaults;
+    let PlacementDefaults { spread, spot, job_do_not_disrupt, architecture } = &policy.defaults;
     let mut changes = Vec::new();
     let mut labels = pod.labels.clone();
-    labels.retain(|key, _| !PASSING.contains(&&**key));
+    labels.retain(|key, _| !REVISION_LABELS.contains(&&**key));
     // Without labels of its own a constraint would count every pod of the namespace.
     if !pod.has_spread && !labels.is_empty() {
-        changes.extend(spread.iter().map(|constraint| Change::Spread(constraint.clone(), labels.clone())));
+        changes.extend(spread.iter().map(|constraint| PodDefault::Spread(constraint.clone(), labels.clone())));
     }
     if let Some(floor) = spot
         && !pod.has_capacity_type
     {
-        changes.push(if floor.keeps(pod.hash) { Change::OnDemand } else { Change::Spot });
+        changes.push(if floor.is_on_demand(pod.hash) { PodDefault::OnDemand } else { PodDefault::Spot });
     }
-    if pod.of_job && !pod.has_do_not_disrupt {
-        changes.extend(job_do_not_disrupt.clone().map(Change::DoNotDisrupt));
+    if pod.owned_by_job && !pod.has_do_not_disrupt {
+        changes.extend(job_do_not_disrupt.clone().map(PodDefault::DoNotDisrupt));
     }
     if !pod.has_architecture {
-        changes.extend(architecture.clone().map(Change::Architecture));
+        changes.extend(architecture.clone().map(PodDefault::Architecture));
     }
     changes
 }
 
 /// A hash that is the same on every replica and in every version (FNV-1a, its last bits mixed).
 #[must_use]
-pub fn hash(text: &str) -> u64 {
+pub fn stable_hash(text: &str) -> u64 {
     let fnv = fnv1a(text.bytes());
     let mixed = (fnv ^ (fnv >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     mixed ^ (mixed >> 33)
@@ -205,18 +205,23 @@ mod tests {
         all
     }
 
-    fn policy(name: &str, namespaces: Option<&[(&str, &str)]>) -> Arc<Policy> {
+    fn policy(name: &str, namespaces: Option<&[(&str, &str)]>) -> Arc<PlacementPolicy> {
         let namespaces = namespaces.map(selecting);
         let name = ObjectName::new(name).unwrap();
-        Arc::new(Policy { name, namespaces, pods: Requirements::new(), defaults: Defaults::default() })
+        Arc::new(PlacementPolicy {
+            name,
+            namespaces,
+            pods: Requirements::new(),
+            defaults: PlacementDefaults::default(),
+        })
     }
 
-    fn placement() -> Placement {
+    fn placement() -> PlacementPolicies {
         let all = [policy("alone", None), policy("shops", Some(&[("team", "shop")])), policy("zzz", Some(&[]))];
         let facts = |of: &[(&str, &str)], asks: Option<&str>| {
-            Arc::new(NamespaceFacts { labels: labels(of), asks: asks.map(Arc::from) })
+            Arc::new(NamespaceFacts { labels: labels(of), placement_annotation: asks.map(Arc::from) })
         };
-        Placement {
+        PlacementPolicies {
             policies: all.into_iter().map(|p| (p.name.text(), p)).collect(),
             namespaces: [
                 (Arc::from("shop"), facts(&[("team", "shop")], None)),
@@ -232,8 +237,8 @@ mod tests {
     fn a_name_goes_before_a_selector_and_the_pods_before_the_namespaces() {
         let placement = placement();
         let chosen = |namespace: &str, asks: Option<&str>| {
-            let pod = Asked { asks: asks.map(Arc::from), ..Asked::default() };
-            placement.policy(namespace, &pod).map(|policy| policy.name.to_string())
+            let pod = PodAttributes { placement_annotation: asks.map(Arc::from), ..PodAttributes::default() };
+            placement.policy_for(namespace, &pod).map(|policy| policy.name.to_string())
         };
         assert_eq!(chosen("shop", None).as_deref(), Some("shops"));
         assert_eq!(chosen("shop", Some("alone")).as_deref(), Some("alone"));
@@ -249,8 +254,8 @@ mod tests {
     #[test]
     fn a_pod_keeps_what_it_says_for_itself() {
         let spread = SpreadDefault { topology_key: Arc::from("zone"), max_skew: 1, hard: false };
-        let full = Policy {
-            defaults: Defaults {
+        let full = PlacementPolicy {
+            defaults: PlacementDefaults {
                 spread: vec![spread.clone()],
                 spot: Some(OnDemandFloor(0)),
                 job_do_not_disrupt: Some(Arc::from("4h")),
@@ -258,35 +263,43 @@ mod tests {
             },
             ..(*policy("full", None)).clone()
         };
-        let bare =
-            Asked { labels: labels(&[("app", "a"), ("pod-template-hash", "1")]), of_job: true, ..Asked::default() };
+        let bare = PodAttributes {
+            labels: labels(&[("app", "a"), ("pod-template-hash", "1")]),
+            owned_by_job: true,
+            ..PodAttributes::default()
+        };
         let all = [
-            Change::Spread(spread, labels(&[("app", "a")])),
-            Change::Spot,
-            Change::DoNotDisrupt(Arc::from("4h")),
-            Change::Architecture(Arc::from("arm64")),
+            PodDefault::Spread(spread, labels(&[("app", "a")])),
+            PodDefault::Spot,
+            PodDefault::DoNotDisrupt(Arc::from("4h")),
+            PodDefault::Architecture(Arc::from("arm64")),
         ];
-        assert_eq!(defaults(&full, &bare), all);
-        assert_eq!(defaults(&full, &Asked { placed: true, ..bare.clone() }), []);
-        assert_eq!(defaults(&full, &Asked { of_job: false, ..bare.clone() }).len(), 3);
-        assert_eq!(defaults(&full, &Asked { labels: labels(&[("pod-template-hash", "1")]), ..bare.clone() }), all[1..]);
-        let loud = Asked {
+        assert_eq!(defaults_for(&full, &bare), all);
+        assert_eq!(defaults_for(&full, &PodAttributes { has_placed_by: true, ..bare.clone() }), []);
+        assert_eq!(defaults_for(&full, &PodAttributes { owned_by_job: false, ..bare.clone() }).len(), 3);
+        assert_eq!(
+            defaults_for(&full, &PodAttributes { labels: labels(&[("pod-template-hash", "1")]), ..bare.clone() }),
+            all[1..]
+        );
+        let loud = PodAttributes {
             has_spread: true,
             has_capacity_type: true,
             has_architecture: true,
             has_do_not_disrupt: true,
             ..bare
         };
-        assert_eq!(defaults(&full, &loud), []);
+        assert_eq!(defaults_for(&full, &loud), []);
     }
 
     #[test]
     fn a_floor_keeps_its_share_on_demand_and_the_same_pods_each_time() {
         for percent in [0, 10, 25, 50, 100] {
-            let kept = (0..10_000).filter(|n| OnDemandFloor(percent).keeps(hash(&format!("shop/web-{n}")))).count();
+            let kept = (0..10_000)
+                .filter(|n| OnDemandFloor(percent).is_on_demand(stable_hash(&format!("shop/web-{n}"))))
+                .count();
             let expected = usize::from(percent) * 100;
             assert!(kept.abs_diff(expected) <= 150, "{kept} of 10000 for {percent} %");
         }
-        assert_eq!(hash("shop/web-0"), hash("shop/web-0"));
+        assert_eq!(stable_hash("shop/web-0"), stable_hash("shop/web-0"));
     }
 }

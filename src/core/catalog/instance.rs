@@ -47,12 +47,12 @@ pub struct EphemeralDisk {
     /// Greatest OS disk that fits, in GB.
     pub gb: u64,
     /// Where it lies.
-    pub place: EphemeralPlace,
+    pub place: EphemeralDiskPlacement,
 }
 
 /// Kinds of local storage, as `diffDiskSettings.placement` has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum EphemeralPlace {
+pub enum EphemeralDiskPlacement {
     /// NVMe disks.
     #[serde(rename = "NvmeDisk")]
     Nvme,
@@ -64,7 +64,7 @@ pub enum EphemeralPlace {
     Resource,
 }
 
-impl EphemeralPlace {
+impl EphemeralDiskPlacement {
     /// As Azure spells it.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -2,19 +2,19 @@
 
 mod capacity;
 mod embedded;
-mod filter;
+mod exclusion;
 mod instance;
+mod instance_types;
 pub mod live;
 pub mod overlay;
 mod reader;
 mod region;
-mod retired;
+mod region_offerings;
+mod retirement;
 mod selection;
 mod size_index;
 mod size_name;
 mod size_set;
-mod supply;
-mod types;
 mod waterfall;
 
 pub use crate::model::cluster::offering::{
@@ -23,14 +23,14 @@ pub use crate::model::cluster::offering::{
 };
 pub use capacity::{capacity, overhead};
 pub use embedded::{Catalog, CatalogError, Month};
-pub use filter::{Dropped, dropped, is_azure_linux, no_arm64_image};
-pub use instance::{Arch, EphemeralDisk, EphemeralPlace, Gpu, InstanceType, InstanceTypes, SizeFacts};
+pub use exclusion::{ExclusionReason, exclusion_reason, is_azure_linux, no_arm64_image};
+pub use instance::{Arch, EphemeralDisk, EphemeralDiskPlacement, Gpu, InstanceType, InstanceTypes, SizeFacts};
+pub use instance_types::{InstanceTypeOptions, ReservedPlaces, instance_types, node_labels, with_reserved};
 pub use region::{OfferedSize, RegionCatalog};
-pub use retired::{RETIREMENTS_AS_OF, Retirement, retirement};
-pub use selection::{Asked, AskedAt, AskedEntry, Selection};
+pub use region_offerings::{RegionOfferings, RegionOfferingsIndex};
+pub use retirement::{RETIREMENTS_AS_OF, Retirement, retirement};
+pub use selection::{PoolRequirement, PoolRequirements, RequirementSource, Selection};
 pub use size_index::SizeIndex;
 pub use size_name::{SizeName, SizeNameError};
 pub use size_set::SizeSet;
-pub use supply::{Supplies, Supply};
-pub use types::{InstanceTypeOptions, ReservedPlaces, instance_types, node_labels, with_reserved};
-pub use waterfall::{Culprit, StepKind, Waterfall, WaterfallStep};
+pub use waterfall::{BlockingStep, StepKind, Waterfall, WaterfallStep};

@@ -1,4 +1,4 @@
-//! Overlays: which prices and resources does a platform team know better than the catalogue?
+//! NodeOverlays: price and capacity overrides.
 //!
 //! A NodeOverlay changes what decisions go by, never what Azure bills or what a VM has. The arithmetic is Karpenter's, in
 //! integers: an adjusted price is rounded to the nearest nano-USD, and none is below zero.
@@ -23,14 +23,14 @@ pub struct Overlay {
     /// Which offerings it is about, by the labels that their nodes have.
     pub requirements: Requirements,
     /// What becomes of their price.
-    pub price: Option<PriceChange>,
+    pub price: Option<PriceAdjustment>,
     /// Resources that their nodes have beside the catalogue's.
     pub capacity: BTreeMap<Arc<str>, i64>,
 }
 
 /// What becomes of a price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PriceChange {
+pub enum PriceAdjustment {
     /// It is this.
     Fixed(HourlyPrice),
     /// So much more, or less.
@@ -42,31 +42,31 @@ pub enum PriceChange {
 /// Why a text is no change of a price.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?}: must be {expected}, with at most 9 places")]
-pub struct PriceChangeError {
+pub struct PriceAdjustmentError {
     text: String,
     expected: &'static str,
 }
 
 /// Billionths of a percent in the whole.
-const WHOLE: i128 = 100 * 1_000_000_000;
+const HUNDRED_PERCENT: i128 = 100 * 1_000_000_000;
 
-impl PriceChange {
+impl PriceAdjustment {
     /// Reads `spec.price`: USD per hour, such as `0.192`.
     ///
     /// # Errors
-    /// [`PriceChangeError`] when the text is no such price.
-    pub fn parse_price(text: &str) -> Result<Self, PriceChangeError> {
-        let refused = |_| PriceChangeError { text: text.to_owned(), expected: "USD per hour, such as 0.192" };
+    /// [`PriceAdjustmentError`] when the text is no such price.
+    pub fn parse_price(text: &str) -> Result<Self, PriceAdjustmentError> {
+        let refused = |_| PriceAdjustmentError { text: text.to_owned(), expected: "USD per hour, such as 0.192" };
         HourlyPrice::parse_usd(text).map(Self::Fixed).map_err(refused)
     }
 
     /// Reads `spec.priceAdjustment`: a sign and USD per hour or a percentage, such as `-0.05` or `+10%`.
     ///
     /// # Errors
-    /// [`PriceChangeError`] when the text is no such change, or takes away more than all.
-    pub fn parse_adjustment(text: &str) -> Result<Self, PriceChangeError> {
+    /// [`PriceAdjustmentError`] when the text is no such change, or takes away more than all.
+    pub fn parse_adjustment(text: &str) -> Result<Self, PriceAdjustmentError> {
         let expected = "a sign with USD per hour or a percentage, such as -0.05, +10% or -100%";
-        let refused = || PriceChangeError { text: text.to_owned(), expected };
+        let refused = || PriceAdjustmentError { text: text.to_owned(), expected };
         let (sign, rest) = match text.split_at_checked(1) {
             Some(("+", rest)) => (1, rest),
             Some(("-", rest)) => (-1, rest),
@@ -76,7 +76,10 @@ impl PriceChange {
         // Upstream lets the zero before the point be left out.
         let leading = if number.starts_with('.') { "0" } else { "" };
         let amount = HourlyPrice::parse_usd(&format!("{leading}{number}")).map_err(|_| refused())?;
-        if number.is_empty() || number.ends_with('.') || percent && sign < 0 && i128::from(amount.nanos()) > WHOLE {
+        if number.is_empty()
+            || number.ends_with('.')
+            || percent && sign < 0 && i128::from(amount.nanos()) > HUNDRED_PERCENT
+        {
             return Err(refused());
         }
         let change = amount.nanos() * sign;
@@ -85,20 +88,22 @@ impl PriceChange {
 
     /// What a price becomes.
     #[must_use]
-    pub fn of(self, price: HourlyPrice) -> HourlyPrice {
+    pub fn apply(self, price: HourlyPrice) -> HourlyPrice {
         let price = i128::from(price.nanos());
         let changed = match self {
             Self::Fixed(fixed) => i128::from(fixed.nanos()),
             Self::Add(more) => price + i128::from(more.nanos()),
             // Halves are rounded up.
-            Self::Percent(percent) => (price * (WHOLE + i128::from(percent)) + WHOLE / 2).div_euclid(WHOLE),
+            Self::Percent(percent) => {
+                (price * (HUNDRED_PERCENT + i128::from(percent)) + HUNDRED_PERCENT / 2).div_euclid(HUNDRED_PERCENT)
+            }
         };
         HourlyPrice::from_nanos(i64::try_from(changed.max(0)).unwrap_or(i64::MAX))
     }
 }
 
 /// As it is written, with the sign.
-impl fmt::Display for PriceChange {
+impl fmt::Display for PriceAdjustment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let decimal = |nanos: i64| {
             let (whole, rest) = (nanos.unsigned_abs() / 1_000_000_000, nanos.unsigned_abs() % 1_000_000_000);
@@ -117,7 +122,7 @@ impl fmt::Display for PriceChange {
 impl Overlay {
     /// The order in which overlays are heard: by weight, and of equals the last by name, as in Karpenter.
     #[must_use]
-    pub fn turn(&self) -> (Reverse<i32>, Reverse<ObjectName>) {
+    pub fn precedence(&self) -> (Reverse<i32>, Reverse<ObjectName>) {
         (Reverse(self.weight), Reverse(self.name.clone()))
     }
 }
@@ -148,28 +153,32 @@ mod tests {
             ("-50%", "0.000000001", "0.000000001"),
             ("-70%", "0.000000001", "0"),
         ] {
-            assert_eq!(PriceChange::parse_adjustment(change).unwrap().of(usd(from)), usd(to), "{change} of {from}");
+            assert_eq!(
+                PriceAdjustment::parse_adjustment(change).unwrap().apply(usd(from)),
+                usd(to),
+                "{change} of {from}"
+            );
         }
-        assert_eq!(PriceChange::parse_price("0.5").unwrap().of(usd("0.2")), usd("0.5"));
+        assert_eq!(PriceAdjustment::parse_price("0.5").unwrap().apply(usd("0.2")), usd("0.5"));
     }
 
     #[test]
     fn what_is_no_change_is_refused() {
         for text in ["", "10%", "0.05", "+", "-", "+%", "--5", "+ 5", "-101%", "-100.1%", "+5%%", "+1e3", "+5.", "+."] {
-            let error = PriceChange::parse_adjustment(text).unwrap_err().to_string();
+            let error = PriceAdjustment::parse_adjustment(text).unwrap_err().to_string();
             assert!(error.contains("a sign with USD per hour"), "{text}: {error}");
         }
         for text in ["", "-1", "+1", "1e3", ".5", "5%", "0.0000000001"] {
-            assert!(PriceChange::parse_price(text).is_err(), "{text}");
+            assert!(PriceAdjustment::parse_price(text).is_err(), "{text}");
         }
     }
 
-    fn adjustment() -> impl Strategy<Value = PriceChange> {
+    fn adjustment() -> impl Strategy<Value = PriceAdjustment> {
         let amount = 0..5_000_000_000_i64;
         prop_oneof![
-            amount.clone().prop_map(|n| PriceChange::Fixed(HourlyPrice::from_nanos(n))),
-            (-5_000_000_000..5_000_000_000_i64).prop_map(|n| PriceChange::Add(HourlyPrice::from_nanos(n))),
-            (-100_000_000_000..500_000_000_000_i64).prop_map(PriceChange::Percent),
+            amount.clone().prop_map(|n| PriceAdjustment::Fixed(HourlyPrice::from_nanos(n))),
+            (-5_000_000_000..5_000_000_000_i64).prop_map(|n| PriceAdjustment::Add(HourlyPrice::from_nanos(n))),
+            (-100_000_000_000..500_000_000_000_i64).prop_map(PriceAdjustment::Percent),
         ]
     }
 
@@ -180,7 +189,7 @@ mod tests {
             a in 0..100_000_000_000_i64,
             b in 0..100_000_000_000_i64,
         ) {
-            let [a, b] = [a.min(b), a.max(b)].map(|n| change.of(HourlyPrice::from_nanos(n)));
+            let [a, b] = [a.min(b), a.max(b)].map(|n| change.apply(HourlyPrice::from_nanos(n)));
             prop_assert!(a >= HourlyPrice::ZERO);
             prop_assert!(a <= b, "{change} turns the order of prices");
         }
@@ -189,8 +198,8 @@ mod tests {
         fn a_change_is_read_as_it_is_written(change in adjustment()) {
             let text = change.to_string();
             let read = match change {
-                PriceChange::Fixed(_) => PriceChange::parse_price(&text),
-                PriceChange::Add(_) | PriceChange::Percent(_) => PriceChange::parse_adjustment(&text),
+                PriceAdjustment::Fixed(_) => PriceAdjustment::parse_price(&text),
+                PriceAdjustment::Add(_) | PriceAdjustment::Percent(_) => PriceAdjustment::parse_adjustment(&text),
             };
             prop_assert_eq!(read, Ok(change), "{}", text);
         }
@@ -199,7 +208,7 @@ mod tests {
         fn percentages_are_those_of_arithmetic(percent in -100_i64..400, price in 0..1_000_000_000_i64) {
             // In whole cents the result is exact.
             let price = price * 100;
-            let changed = PriceChange::Percent(percent * 1_000_000_000).of(HourlyPrice::from_nanos(price));
+            let changed = PriceAdjustment::Percent(percent * 1_000_000_000).apply(HourlyPrice::from_nanos(price));
             prop_assert_eq!(changed.nanos(), price / 100 * (100 + percent));
         }
     }

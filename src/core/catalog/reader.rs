@@ -2,16 +2,16 @@
 
 /// What is wrong with the data.
 #[derive(Debug)]
-pub(super) struct Broken(pub(super) &'static str);
+pub(super) struct CatalogReadError(pub(super) &'static str);
 
 /// Reads from the beginning of some bytes to their end.
-pub(super) struct Reader<'a> {
+pub(super) struct CatalogReader<'a> {
     data: &'a [u8],
     at: usize,
     part: &'static str,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> CatalogReader<'a> {
     pub(super) fn new(data: &'a [u8]) -> Self {
         Self { data, at: 0, part: "the header" }
     }
@@ -29,39 +29,42 @@ impl<'a> Reader<'a> {
         self.at
     }
 
-    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Broken> {
+    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], CatalogReadError> {
         let end = self.at.checked_add(length);
         let bytes = end.and_then(|end| self.data.get(self.at..end));
-        let bytes = bytes.ok_or(Broken("the data ends too early"))?;
+        let bytes = bytes.ok_or(CatalogReadError("the data ends too early"))?;
         self.at += length;
         Ok(bytes)
     }
 
     /// A LEB128 varint that fits the type asked for.
-    pub(super) fn number<N: TryFrom<u64>>(&mut self) -> Result<N, Broken> {
+    pub(super) fn number<N: TryFrom<u64>>(&mut self) -> Result<N, CatalogReadError> {
         let mut number = 0_u64;
         for shift in (0..63).step_by(7) {
             let byte = self.take(1)?.first().copied().unwrap_or(0);
             number |= u64::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
-                return N::try_from(number).map_err(|_| Broken("a number is out of range"));
+                return N::try_from(number).map_err(|_| CatalogReadError("a number is out of range"));
             }
         }
-        Err(Broken("a number is too long"))
+        Err(CatalogReadError("a number is too long"))
     }
 
-    pub(super) fn text(&mut self) -> Result<&'a str, Broken> {
+    pub(super) fn text(&mut self) -> Result<&'a str, CatalogReadError> {
         let length = self.number()?;
-        str::from_utf8(self.take(length)?).map_err(|_| Broken("a text is not UTF-8"))
+        str::from_utf8(self.take(length)?).map_err(|_| CatalogReadError("a text is not UTF-8"))
     }
 
     /// A count and as many entries. Every entry takes a byte at least, so a wrong count ends with the data.
-    pub(super) fn list<T>(&mut self, mut entry: impl FnMut(&mut Self) -> Result<T, Broken>) -> Result<Vec<T>, Broken> {
+    pub(super) fn list<T>(
+        &mut self,
+        mut entry: impl FnMut(&mut Self) -> Result<T, CatalogReadError>,
+    ) -> Result<Vec<T>, CatalogReadError> {
         let count: usize = self.number()?;
         (0..count).map(|_| entry(self)).collect()
     }
 
-    pub(super) fn finish(&self) -> Result<(), Broken> {
-        if self.at == self.data.len() { Ok(()) } else { Err(Broken("more data follows")) }
+    pub(super) fn finish(&self) -> Result<(), CatalogReadError> {
+        if self.at == self.data.len() { Ok(()) } else { Err(CatalogReadError("more data follows")) }
     }
 }

@@ -3,9 +3,9 @@
 //! The same answer as [`super::instance_types`] filtered by the pool's requirements, without making an instance type of
 //! any size: each requirement becomes a set of sizes, or a condition on zone and capacity type.
 
-use super::supply::PLACES;
-use super::types::os_sku;
-use super::{CapacityType, Dropped, SizeIndex, SizeSet, Supply, names_reserved};
+use super::instance_types::os_sku;
+use super::region_offerings::ZONE_SLOTS;
+use super::{CapacityType, ExclusionReason, RegionOfferings, SizeIndex, SizeSet, names_reserved};
 use crate::model::cluster::pool::NodeClass;
 use crate::model::labels;
 use crate::model::names::Zone;
@@ -13,18 +13,18 @@ use crate::model::requirements::Requirement;
 
 /// What a NodePool asks for, in the order that it says so, and its class.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct PoolRequirements<'a> {
     /// Requirements, then labels of the template.
-    pub entries: &'a [AskedEntry<'a>],
+    pub entries: &'a [PoolRequirement<'a>],
     /// The AKSNodeClass.
     pub class: &'a NodeClass,
 }
 
 /// One requirement on one label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AskedEntry<'a> {
+pub struct PoolRequirement<'a> {
     /// Where the pool says so.
-    pub at: AskedAt,
+    pub source: RequirementSource,
     /// The label, under its current key.
     pub key: &'a str,
     /// What is asked of it.
@@ -33,7 +33,7 @@ pub struct AskedEntry<'a> {
 
 /// Where a NodePool asks for something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AskedAt {
+pub enum RequirementSource {
     /// In `requirements`, at this place.
     Requirement(usize),
     /// In the labels of its template.
@@ -42,13 +42,13 @@ pub enum AskedAt {
 
 /// What one step of the selection does.
 #[derive(Debug, Clone)]
-pub(super) enum Effect<'a> {
+pub(super) enum FilterEffect<'a> {
     /// Keeps these sizes.
     Keep(SizeSet),
     /// Drops these sizes.
     Drop(&'a SizeSet),
     /// Keeps these capacity types, in the order of [`CapacityType::ALL`].
-    Capacity([bool; 3]),
+    CapacityTypes([bool; 3]),
     /// Keeps offers in no zone, and in a zone.
     Scope([bool; 2]),
     /// Keeps zones.
@@ -60,47 +60,54 @@ pub(super) enum Effect<'a> {
     /// Keeps what the subscription may buy.
     Unrestricted,
     /// The label does not decide about sizes, as those that a pool gives its nodes by itself.
-    Nothing,
+    None,
 }
 
 /// Whose step it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum FilterOrigin {
     /// An entry, by its place.
     Entry(usize),
     /// A reason that lies in the size, the class or the region.
-    Reason(Dropped),
+    Reason(ExclusionReason),
 }
 
 /// The steps of a selection. When `sure`, restrictions and unknown prices count too.
-pub(super) fn steps<'a>(index: &'a SizeIndex, asked: Asked<'a>, sure: bool) -> Vec<(Origin, Effect<'a>)> {
-    let of_entry = |(i, entry): (usize, &AskedEntry<'a>)| (Origin::Entry(i), effect(index, asked.class, entry));
+pub(super) fn steps<'a>(
+    index: &'a SizeIndex,
+    asked: PoolRequirements<'a>,
+    sure: bool,
+) -> Vec<(FilterOrigin, FilterEffect<'a>)> {
+    let of_entry =
+        |(i, entry): (usize, &PoolRequirement<'a>)| (FilterOrigin::Entry(i), effect(index, asked.class, entry));
     let entries = asked.entries.iter().enumerate().map(of_entry);
-    let reasons = index.drops(asked.class).map(|(reason, sizes)| (Origin::Reason(reason), Effect::Drop(sizes)));
-    let offers = [(Dropped::NoPrice, Effect::Priced), (Dropped::Restricted, Effect::Unrestricted)];
-    let offers = offers.into_iter().filter(|_| sure).map(|(reason, effect)| (Origin::Reason(reason), effect));
+    let reasons =
+        index.exclusions(asked.class).map(|(reason, sizes)| (FilterOrigin::Reason(reason), FilterEffect::Drop(sizes)));
+    let offers =
+        [(ExclusionReason::NoPrice, FilterEffect::Priced), (ExclusionReason::Restricted, FilterEffect::Unrestricted)];
+    let offers = offers.into_iter().filter(|_| sure).map(|(reason, effect)| (FilterOrigin::Reason(reason), effect));
     entries.chain(reasons).chain(offers).collect()
 }
 
-fn effect<'a>(index: &SizeIndex, class: &NodeClass, entry: &AskedEntry<'a>) -> Effect<'a> {
+fn effect<'a>(index: &SizeIndex, class: &NodeClass, entry: &PoolRequirement<'a>) -> FilterEffect<'a> {
     let asked = entry.requirement;
     let allows = |value: &str| asked.allows(Some(value));
     let unless = |holds: bool| match holds {
-        true => Effect::Nothing,
-        false => Effect::Keep(SizeSet::none(index.sizes().len())),
+        true => FilterEffect::None,
+        false => FilterEffect::Keep(SizeSet::none(index.sizes().len())),
     };
     match entry.key {
-        labels::ZONE => Effect::Zone(asked),
-        labels::REGION => Effect::Region(asked),
-        labels::CAPACITY_TYPE => Effect::Capacity(CapacityType::ALL.map(|c| allows(c.as_str()))),
+        labels::ZONE => FilterEffect::Zone(asked),
+        labels::REGION => FilterEffect::Region(asked),
+        labels::CAPACITY_TYPE => FilterEffect::CapacityTypes(CapacityType::ALL.map(|c| allows(c.as_str()))),
         labels::PRIORITY | labels::SCALE_SET_PRIORITY => {
-            Effect::Capacity(CapacityType::ALL.map(|c| allows(c.priority())))
+            FilterEffect::CapacityTypes(CapacityType::ALL.map(|c| allows(c.priority())))
         }
-        labels::PLACEMENT_SCOPE => Effect::Scope([allows("regional"), allows("zonal")]),
+        labels::PLACEMENT_SCOPE => FilterEffect::Scope([allows("regional"), allows("zonal")]),
         labels::MODE => unless(allows("system") || allows("user")),
         labels::OS_SKU => unless(allows(os_sku(class))),
         labels::FIPS_ENABLED => unless(asked.allows(class.fips.then_some("true"))),
-        key => index.matching(key, asked).map_or(Effect::Nothing, Effect::Keep),
+        key => index.matching(key, asked).map_or(FilterEffect::None, FilterEffect::Keep),
     }
 }
 
@@ -121,24 +128,25 @@ pub struct Selection<'a> {
 
 impl<'a> Selection<'a> {
     /// The selection of a NodePool. Restrictions of the subscription and unknown prices do not count: where they are
-    /// to, see [`Supply::sure`].
+    /// to, see [`RegionOfferings::available`].
     #[must_use]
-    pub fn new(index: &'a SizeIndex, asked: Asked<'a>) -> Self {
-        let all = Self::everything(index, asked);
+    pub fn new(index: &'a SizeIndex, asked: PoolRequirements<'a>) -> Self {
+        let all = Self::unfiltered(index, asked);
         steps(index, asked, false).iter().fold(all, |all, (_, effect)| all.after(effect))
     }
 
     /// What the NodePool itself asks for, whatever its class and AKS make of it.
     #[must_use]
-    pub fn of_entries(index: &'a SizeIndex, asked: Asked<'a>) -> Self {
+    pub fn from_requirements(index: &'a SizeIndex, asked: PoolRequirements<'a>) -> Self {
         let of_entry = |entry| effect(index, asked.class, entry);
-        let all = Self::everything(index, asked);
+        let all = Self::unfiltered(index, asked);
         asked.entries.iter().map(of_entry).fold(all, |all, effect| all.after(&effect))
     }
 
     /// No condition at all.
-    pub(super) fn everything(index: &SizeIndex, asked: Asked<'_>) -> Self {
-        let named = |entry: &AskedEntry<'_>| entry.key == labels::CAPACITY_TYPE && names_reserved(entry.requirement);
+    pub(super) fn unfiltered(index: &SizeIndex, asked: PoolRequirements<'_>) -> Self {
+        let named =
+            |entry: &PoolRequirement<'_>| entry.key == labels::CAPACITY_TYPE && names_reserved(entry.requirement);
         let reserves = asked.class.reservations.is_some() && asked.entries.iter().any(named);
         Self {
             sizes: index.all().clone(),
@@ -153,17 +161,17 @@ impl<'a> Selection<'a> {
     }
 
     /// What is left after one more step.
-    pub(super) fn after(mut self, effect: &Effect<'a>) -> Self {
+    pub(super) fn after(mut self, effect: &FilterEffect<'a>) -> Self {
         match effect {
-            Effect::Keep(sizes) => self.sizes.keep(sizes),
-            Effect::Drop(sizes) => self.sizes.drop_all(sizes),
-            Effect::Capacity(allowed) => self.capacity = both(self.capacity, *allowed),
-            Effect::Scope(allowed) => self.scope = both(self.scope, *allowed),
-            Effect::Zone(asked) => self.zones.push(asked),
-            Effect::Region(asked) => self.regions.push(asked),
-            Effect::Priced => self.priced = true,
-            Effect::Unrestricted => self.unrestricted = true,
-            Effect::Nothing => {}
+            FilterEffect::Keep(sizes) => self.sizes.retain_all(sizes),
+            FilterEffect::Drop(sizes) => self.sizes.remove_all(sizes),
+            FilterEffect::CapacityTypes(allowed) => self.capacity = intersect(self.capacity, *allowed),
+            FilterEffect::Scope(allowed) => self.scope = intersect(self.scope, *allowed),
+            FilterEffect::Zone(asked) => self.zones.push(asked),
+            FilterEffect::Region(asked) => self.regions.push(asked),
+            FilterEffect::Priced => self.priced = true,
+            FilterEffect::Unrestricted => self.unrestricted = true,
+            FilterEffect::None => {}
         }
         self
     }
@@ -176,34 +184,34 @@ impl<'a> Selection<'a> {
 
     /// The sizes that a region sells as the pool asks.
     #[must_use]
-    pub fn in_region(&self, supply: &Supply) -> SizeSet {
+    pub fn in_region(&self, supply: &RegionOfferings) -> SizeSet {
         let mut found = self.sizes.emptied();
-        self.each_offer(supply, |sold| found.add(sold));
+        self.for_each_offered(supply, |sold| found.add(sold));
         self.narrow(supply, found)
     }
 
     /// True when a region sells a size as the pool asks.
     #[must_use]
-    pub fn sold_in(&self, supply: &Supply) -> bool {
+    pub fn is_offered_in(&self, supply: &RegionOfferings) -> bool {
         !self.in_region(supply).is_empty()
     }
 
     /// How many sizes, and how many offerings (size, zone and capacity type), a region has as the pool asks.
-    pub(super) fn count(&self, supply: &Supply) -> (usize, usize) {
+    pub(super) fn count(&self, supply: &RegionOfferings) -> (usize, usize) {
         let sizes = self.in_region(supply);
         let mut offerings = 0;
-        self.each_offer(supply, |sold| offerings += sold.count_shared(&sizes));
+        self.for_each_offered(supply, |sold| offerings += sold.intersection_len(&sizes));
         (sizes.len(), offerings)
     }
 
     /// The values of zone or capacity type that a region has for some sizes of this selection; `None` for other keys.
     #[must_use]
-    pub fn distinct_offers(&self, key: &str, supply: &Supply) -> Option<usize> {
-        let mut places = [false; PLACES];
+    pub fn distinct_offers(&self, key: &str, supply: &RegionOfferings) -> Option<usize> {
+        let mut places = [false; ZONE_SLOTS];
         let mut types = [false; 3];
         let sizes = self.in_region(supply);
         for (place, capacity_type, sold) in self.allowed(supply) {
-            let any = sold.meets(&sizes);
+            let any = sold.intersects(&sizes);
             if let Some(seen) = places.get_mut(place) {
                 *seen |= any;
             }
@@ -220,20 +228,20 @@ impl<'a> Selection<'a> {
         }
     }
 
-    fn narrow(&self, supply: &Supply, mut found: SizeSet) -> SizeSet {
-        found.keep(&self.sizes);
+    fn narrow(&self, supply: &RegionOfferings, mut found: SizeSet) -> SizeSet {
+        found.retain_all(&self.sizes);
         if self.priced {
             // Without a price at full price a size is not launched at all, not even as spot.
             let [_, on_demand] = &supply.priced;
-            found.keep(on_demand);
+            found.retain_all(on_demand);
         }
         if self.unrestricted {
-            found.drop_all(&supply.restricted);
+            found.remove_all(&supply.restricted);
         }
         found
     }
 
-    fn each_offer(&self, supply: &Supply, mut each: impl FnMut(&SizeSet)) {
+    fn for_each_offered(&self, supply: &RegionOfferings, mut each: impl FnMut(&SizeSet)) {
         let [spot_price, _] = &supply.priced;
         let [_, _, on_demand] = self.capacity;
         for (_, capacity_type, sold) in self.allowed(supply) {
@@ -243,7 +251,7 @@ impl<'a> Selection<'a> {
             }
             if self.priced && capacity_type == CapacityType::Spot {
                 let mut sold = sold.clone();
-                sold.keep(spot_price);
+                sold.retain_all(spot_price);
                 each(&sold);
             } else {
                 each(sold);
@@ -252,7 +260,7 @@ impl<'a> Selection<'a> {
     }
 
     /// What is sold at the places and capacity types that the pool allows.
-    fn allowed<'s>(&self, supply: &'s Supply) -> impl Iterator<Item = (usize, CapacityType, &'s SizeSet)> {
+    fn allowed<'s>(&self, supply: &'s RegionOfferings) -> impl Iterator<Item = (usize, CapacityType, &'s SizeSet)> {
         let here = self.regions.iter().all(|asked| asked.allows(Some(supply.region.as_str())));
         let [regional, zonal] = self.scope;
         let allows = |zone: &Zone| {
@@ -262,7 +270,7 @@ impl<'a> Selection<'a> {
         let places = supply.zones.each_ref().map(allows);
         let [reserved, spot, on_demand] = self.capacity;
         let reserved = reserved && self.reserves;
-        supply.sold().filter(move |(place, capacity_type, _)| {
+        supply.offered().filter(move |(place, capacity_type, _)| {
             let capacity = match capacity_type {
                 CapacityType::Reserved => reserved,
                 CapacityType::Spot => spot,
@@ -274,6 +282,6 @@ impl<'a> Selection<'a> {
 }
 
 /// What holds in both.
-fn both<const N: usize>(a: [bool; N], b: [bool; N]) -> [bool; N] {
+fn intersect<const N: usize>(a: [bool; N], b: [bool; N]) -> [bool; N] {
     std::array::from_fn(|n| a[n] && b[n])
 }

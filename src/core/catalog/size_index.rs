@@ -2,8 +2,8 @@
 //!
 //! Everything here is true of a size wherever it is bought, so one index serves all regions and all NodePools.
 
-use super::types::size_labels;
-use super::{Dropped, SizeFacts, SizeSet};
+use super::instance_types::size_labels;
+use super::{ExclusionReason, SizeFacts, SizeSet};
 use crate::model::cluster::pool::NodeClass;
 use crate::model::labels;
 use crate::model::requirements::{Requirement, Requirements};
@@ -16,7 +16,7 @@ pub struct SizeIndex {
     sizes: Vec<Arc<SizeFacts>>,
     all: SizeSet,
     by_label: BTreeMap<&'static str, ByValue>,
-    dropped: BTreeMap<Dropped, SizeSet>,
+    excluded: BTreeMap<ExclusionReason, SizeSet>,
 }
 
 /// The sizes by the value that they have of one label.
@@ -52,12 +52,12 @@ impl SizeIndex {
                 }
             }
         }
-        let reasons = Dropped::OF_ANY_CLASS.into_iter().chain(Dropped::OF_CLASS);
-        let sets = |reason: Dropped| {
-            (reason, SizeSet::of(sizes.len(), |i| sizes.get(i).is_some_and(|s| reason.applies_to(s))))
+        let reasons = ExclusionReason::CLASS_INDEPENDENT.into_iter().chain(ExclusionReason::CLASS_DEPENDENT);
+        let sets = |reason: ExclusionReason| {
+            (reason, SizeSet::of(sizes.len(), |i| sizes.get(i).is_some_and(|s| reason.applies_to_size(s))))
         };
         let dropped = reasons.map(sets).collect();
-        Self { all: SizeSet::of(sizes.len(), |_| true), by_label, dropped, sizes }
+        Self { all: SizeSet::of(sizes.len(), |_| true), by_label, excluded: dropped, sizes }
     }
 
     /// The sizes, sorted by name.
@@ -68,7 +68,7 @@ impl SizeIndex {
 
     /// The place of a size.
     #[must_use]
-    pub fn place(&self, name: &str) -> Option<usize> {
+    pub fn position(&self, name: &str) -> Option<usize> {
         self.sizes.binary_search_by(|s| s.name.as_str().cmp(name)).ok()
     }
 
@@ -88,7 +88,7 @@ impl SizeIndex {
     #[must_use]
     pub fn has_value(&self, key: &str, value: &str) -> bool {
         if is_name(key) {
-            return self.place(value).is_some();
+            return self.position(value).is_some();
         }
         self.by_label.get(canonical(key)).is_some_and(|values| values.sizes.contains_key(value))
     }
@@ -105,8 +105,8 @@ impl SizeIndex {
             wanted.iter().filter_map(|v| values.sizes.get(v)).for_each(|set| found.add(set));
         } else if let Some(excluded) = asked.excluded() {
             found.add(&self.all);
-            excluded.iter().filter_map(|v| values.sizes.get(v)).for_each(|set| found.drop_all(set));
-            found.drop_all(&values.absent);
+            excluded.iter().filter_map(|v| values.sizes.get(v)).for_each(|set| found.remove_all(set));
+            found.remove_all(&values.absent);
         } else {
             let fits = values.sizes.iter().filter(|(value, _)| asked.allows(Some(value)));
             fits.for_each(|(_, set)| found.add(set));
@@ -120,7 +120,7 @@ impl SizeIndex {
     fn named(&self, asked: &Requirement) -> SizeSet {
         if let Some(wanted) = asked.values() {
             let mut found = SizeSet::none(self.sizes.len());
-            wanted.iter().filter_map(|name| self.place(name)).for_each(|place| found.insert(place));
+            wanted.iter().filter_map(|name| self.position(name)).for_each(|place| found.insert(place));
             return found;
         }
         SizeSet::of(self.sizes.len(), |i| self.sizes.get(i).is_some_and(|s| asked.allows(Some(s.name.as_str()))))
@@ -131,9 +131,9 @@ impl SizeIndex {
     #[must_use]
     pub fn possible(&self, asked: &Requirements) -> SizeSet {
         let mut sizes = self.all.clone();
-        let useless = Dropped::OF_ANY_CLASS.iter().filter_map(|reason| self.dropped.get(reason));
-        useless.for_each(|set| sizes.drop_all(set));
-        asked.iter().filter_map(|(key, asked)| self.matching(key, asked)).for_each(|set| sizes.keep(&set));
+        let useless = ExclusionReason::CLASS_INDEPENDENT.iter().filter_map(|reason| self.excluded.get(reason));
+        useless.for_each(|set| sizes.remove_all(set));
+        asked.iter().filter_map(|(key, asked)| self.matching(key, asked)).for_each(|set| sizes.retain_all(&set));
         sizes
     }
 
@@ -157,15 +157,15 @@ impl SizeIndex {
             return Some(among.len());
         }
         let values = self.by_label.get(canonical(key))?;
-        Some(values.sizes.values().filter(|set| set.meets(among)).count())
+        Some(values.sizes.values().filter(|set| set.intersects(among)).count())
     }
 
     /// The reasons for which a class can use none of some sizes, each with those sizes, in the order of
     /// [`super::dropped`]. Restrictions and prices are a region's.
-    pub fn drops<'a>(&'a self, class: &'a NodeClass) -> impl Iterator<Item = (Dropped, &'a SizeSet)> {
-        let of_class = Dropped::OF_CLASS.into_iter().filter(|reason| reason.asked_by(class));
-        let reasons = Dropped::OF_ANY_CLASS.into_iter().chain(of_class);
-        reasons.filter_map(|reason| Some((reason, self.dropped.get(&reason)?)))
+    pub fn exclusions<'a>(&'a self, class: &'a NodeClass) -> impl Iterator<Item = (ExclusionReason, &'a SizeSet)> {
+        let of_class = ExclusionReason::CLASS_DEPENDENT.into_iter().filter(|reason| reason.applies_to_class(class));
+        let reasons = ExclusionReason::CLASS_INDEPENDENT.into_iter().chain(of_class);
+        reasons.filter_map(|reason| Some((reason, self.excluded.get(&reason)?)))
     }
 }
 

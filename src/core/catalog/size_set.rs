@@ -38,12 +38,12 @@ impl SizeSet {
     }
 
     /// Keeps what is in both.
-    pub fn keep(&mut self, other: &Self) {
+    pub fn retain_all(&mut self, other: &Self) {
         self.0.iter_mut().zip(&*other.0).for_each(|(a, b)| *a &= b);
     }
 
     /// Drops what is in the other.
-    pub fn drop_all(&mut self, other: &Self) {
+    pub fn remove_all(&mut self, other: &Self) {
         self.0.iter_mut().zip(&*other.0).for_each(|(a, b)| *a &= !b);
     }
 
@@ -54,13 +54,13 @@ impl SizeSet {
 
     /// How many sizes are in both.
     #[must_use]
-    pub fn count_shared(&self, other: &Self) -> usize {
+    pub fn intersection_len(&self, other: &Self) -> usize {
         self.0.iter().zip(&*other.0).map(|(a, b)| (a & b).count_ones() as usize).sum()
     }
 
     /// True when a size is in both.
     #[must_use]
-    pub fn meets(&self, other: &Self) -> bool {
+    pub fn intersects(&self, other: &Self) -> bool {
         self.0.iter().zip(&*other.0).any(|(a, b)| a & b != 0)
     }
 

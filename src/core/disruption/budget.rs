@@ -11,13 +11,13 @@ use jiff::Timestamp;
 
 /// How many nodes out of `total` the budgets allow to be disrupted for a reason; `u32::MAX` where none applies.
 #[must_use]
-pub fn allowed(budgets: &[Budget], total: u32, reason: DisruptionReason, now: Timestamp) -> u32 {
+pub fn allowed_disruptions(budgets: &[Budget], total: u32, reason: DisruptionReason, now: Timestamp) -> u32 {
     let mut least = u32::MAX;
     for budget in budgets {
         let covers = budget.covers(reason);
-        match active(budget, now) {
+        match is_active(budget, now) {
             Err(_) => return 0,
-            Ok(true) if covers => least = least.min(size(budget.nodes, total)),
+            Ok(true) if covers => least = least.min(node_count(budget.nodes, total)),
             Ok(_) => {}
         }
     }
@@ -28,13 +28,13 @@ pub fn allowed(budgets: &[Budget], total: u32, reason: DisruptionReason, now: Ti
 ///
 /// # Errors
 /// [`ScheduleError`] when the schedule cannot be read.
-pub fn active(budget: &Budget, now: Timestamp) -> Result<bool, ScheduleError> {
+pub fn is_active(budget: &Budget, now: Timestamp) -> Result<bool, ScheduleError> {
     let Some((schedule, duration)) = &budget.window else { return Ok(true) };
     let fired = Schedule::parse(schedule)?.at_or_before(now);
     Ok(fired.is_some_and(|at| now.duration_since(at) < *duration))
 }
 
-fn size(nodes: BudgetNodes, total: u32) -> u32 {
+fn node_count(nodes: BudgetNodes, total: u32) -> u32 {
     match nodes {
         BudgetNodes::Count(n) => n,
         BudgetNodes::Percent(p) => {
@@ -45,18 +45,23 @@ fn size(nodes: BudgetNodes, total: u32) -> u32 {
 }
 
 /// What the pool's budgets still allow for a reason.
-pub(crate) fn left(snapshot: &Snapshot, pool: &NodePool, reason: DisruptionReason, now: Timestamp) -> u32 {
+pub(crate) fn remaining_disruptions(
+    snapshot: &Snapshot,
+    pool: &NodePool,
+    reason: DisruptionReason,
+    now: Timestamp,
+) -> u32 {
     let (mut total, mut consumed) = (0, 0);
     for claim in snapshot.claims().values().filter(|c| c.spec.pool.as_ref() == Some(&pool.name)) {
         if claim.status.initialized.is_none() {
             continue;
         }
         total += 1;
-        let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_of(id));
+        let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_by_provider_id(id));
         let ready = node.is_some_and(|n| n.ready);
         consumed += u32::from(!ready || claim.deleting_at.is_some());
     }
-    allowed(&pool.disruption.budgets, total, reason, now).saturating_sub(consumed)
+    allowed_disruptions(&pool.disruption.budgets, total, reason, now).saturating_sub(consumed)
 }
 
 #[cfg(test)]
@@ -80,7 +85,7 @@ mod tests {
         for percent in 0..=100 {
             for total in (0..=120).chain([999, 1_000, 4_999, u32::MAX]) {
                 let budgets = [budget(BudgetNodes::Percent(percent), None)];
-                let nodes = allowed(&budgets, total, DisruptionReason::Empty, at("2026-08-03T12:00:00Z"));
+                let nodes = allowed_disruptions(&budgets, total, DisruptionReason::Empty, at("2026-08-03T12:00:00Z"));
                 let (nodes, share) = (u64::from(nodes) * 100, u64::from(total) * u64::from(percent));
                 assert!((share..share + 100).contains(&nodes), "{percent}% of {total}: {}", nodes / 100);
             }
@@ -97,7 +102,7 @@ mod tests {
                 for half in 0..144_i64 {
                     let now = midnight + SignedDuration::from_mins(30 * half);
                     let since = (half * 30 - hour * 60).rem_euclid(24 * 60);
-                    let open = active(&window, now).unwrap();
+                    let open = is_active(&window, now).unwrap();
                     assert_eq!(open, since < length * 60, "{hour}:00 for {length} h, at {now}");
                 }
             }
@@ -109,7 +114,7 @@ mod tests {
         for (total, allowed_nodes) in [(0, 0), (1, 1), (10, 1), (11, 2), (100, 10)] {
             let budgets = [budget(BudgetNodes::Percent(10), None)];
             assert_eq!(
-                allowed(&budgets, total, DisruptionReason::Empty, Timestamp::UNIX_EPOCH),
+                allowed_disruptions(&budgets, total, DisruptionReason::Empty, Timestamp::UNIX_EPOCH),
                 allowed_nodes,
                 "{total}"
             );
@@ -125,7 +130,7 @@ mod tests {
             ("2026-08-04T05:59:00Z", 0),
             ("2026-08-04T06:01:00Z", u32::MAX),
         ] {
-            assert_eq!(allowed(&nights, 10, DisruptionReason::Empty, at(time)), n, "{time}");
+            assert_eq!(allowed_disruptions(&nights, 10, DisruptionReason::Empty, at(time)), n, "{time}");
         }
     }
 
@@ -133,7 +138,11 @@ mod tests {
     fn an_unreadable_schedule_allows_nothing() {
         for bad in ["every day", "0 22 * * * *", "61 * * * *"] {
             let budgets = [budget(BudgetNodes::Count(5), Some((bad, 1)))];
-            assert_eq!(allowed(&budgets, 10, DisruptionReason::Empty, at("2026-08-03T12:00:00Z")), 0, "{bad}");
+            assert_eq!(
+                allowed_disruptions(&budgets, 10, DisruptionReason::Empty, at("2026-08-03T12:00:00Z")),
+                0,
+                "{bad}"
+            );
         }
     }
 
@@ -142,7 +151,7 @@ mod tests {
         let mut drift = budget(BudgetNodes::Count(0), None);
         drift.reasons = Some(vec![DisruptionReason::Drifted]);
         let budgets = [budget(BudgetNodes::Count(3), None), drift];
-        assert_eq!(allowed(&budgets, 10, DisruptionReason::Empty, Timestamp::UNIX_EPOCH), 3);
-        assert_eq!(allowed(&budgets, 10, DisruptionReason::Drifted, Timestamp::UNIX_EPOCH), 0);
+        assert_eq!(allowed_disruptions(&budgets, 10, DisruptionReason::Empty, Timestamp::UNIX_EPOCH), 3);
+        assert_eq!(allowed_disruptions(&budgets, 10, DisruptionReason::Drifted, Timestamp::UNIX_EPOCH), 0);
     }
 }

@@ -1,6 +1,6 @@
-//! Candidates: which nodes may be disrupted at all?
+//! Disruption candidates.
 
-use super::busy;
+use super::is_in_progress;
 use crate::catalog::CapacityType;
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::cluster::claim::Claim;
@@ -37,7 +37,7 @@ impl Candidate<'_> {
 
 /// All nodes that may be disrupted: in use, quiet for `consolidateAfter`, wanted by no waiting pod, without anything
 /// that asks not to be disrupted. Asks to be woken when a node becomes quiet enough.
-pub(super) fn candidates<'a>(
+pub(super) fn disruption_candidates<'a>(
     snapshot: &'a Snapshot,
     provision: &ProvisionMemory,
     now: Timestamp,
@@ -58,8 +58,8 @@ fn candidate<'a>(
     let initialized = claim
         .status
         .initialized
-        .filter(|_| claim.is_ours() && claim.deleting_at.is_none() && !busy(snapshot, claim))?;
-    let node = snapshot.node_of(claim.status.provider_id.as_ref()?)?;
+        .filter(|_| claim.is_ours() && claim.deleting_at.is_none() && !is_in_progress(snapshot, claim))?;
+    let node = snapshot.node_by_provider_id(claim.status.provider_id.as_ref()?)?;
     let pool = snapshot.pools().get(claim.spec.pool.as_ref()?).filter(|p| p.replicas.is_none())?;
     let after = pool.disruption.consolidate_after?;
     let quiet_at =
@@ -68,7 +68,7 @@ fn candidate<'a>(
         plan.wake_at(quiet_at);
         return None;
     }
-    let wanted = provision.wants(&claim.name, Some(&node.name));
+    let wanted = provision.is_nominated(&claim.name, Some(&node.name));
     if node.do_not_disrupt || node.deleting_at.is_some() || !node.ready || wanted {
         return None;
     }
@@ -83,7 +83,7 @@ fn candidate<'a>(
 /// Pods that would have to move; `None` when one of them refuses, or has nobody to bring it back.
 fn pods_to_move(snapshot: &Snapshot, node: &Node, now: Timestamp) -> Option<Vec<Arc<Pod>>> {
     let mut pods = Vec::new();
-    for key in snapshot.usage(&node.name).map(|u| &u.pods).into_iter().flatten() {
+    for key in snapshot.node_usage(&node.name).map(|u| &u.pods).into_iter().flatten() {
         let Some(pod) = snapshot.pods().get(key) else { continue };
         if pod.refuses_disruption(now) {
             return None;

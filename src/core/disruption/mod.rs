@@ -1,10 +1,10 @@
-//! Disruption: which nodes should go, or be replaced, and when may they?
+//! Disruption: expiration, emptiness and consolidation.
 //!
 //! In this order: nodes past their time (`expireAfter`, outside budgets as in Karpenter), empty nodes, and nodes whose
 //! pods fit elsewhere or on something cheaper. What is found must hold for 15 s before it is acted on.
 
 mod budget;
-pub mod calendar;
+pub mod budget_calendar;
 mod candidate;
 mod consolidate;
 pub(crate) mod parallel;
@@ -12,22 +12,22 @@ pub(crate) mod parallel;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pool::{ConsolidationPolicy, DisruptionReason};
 use crate::model::names::{ClaimName, NodePoolName};
-use crate::model::settings::{Mode, Settings, Switch};
+use crate::model::settings::{ControllerMode, PauseSwitch, Settings};
 use crate::plan::{Command, Plan};
-use crate::provisioning::capacity_buffers::Kept;
-use crate::provisioning::{Generations, ProvisionMemory};
+use crate::provisioning::capacity_buffers::BufferRoom;
+use crate::provisioning::{ProvisionMemory, StateGenerations};
 use crate::scheduling::Market;
 use crate::snapshot::{CommandKey, Snapshot};
-pub(crate) use budget::left as budget_left;
-pub use budget::{active, allowed};
-use candidate::{Candidate, candidates};
-use consolidate::{Context, consolidate};
+pub(crate) use budget::remaining_disruptions as budget_left;
+pub use budget::{allowed_disruptions, is_active};
+use candidate::{Candidate, disruption_candidates};
+use consolidate::{ConsolidationContext, consolidate};
 use jiff::{SignedDuration, Timestamp};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How long a finding must hold before it is acted on, as in Karpenter.
-const VALIDATION: SignedDuration = SignedDuration::from_secs(15);
+const VALIDATION_DELAY: SignedDuration = SignedDuration::from_secs(15);
 
 /// Nodes that a budget holds back are looked at again after this time: a budget's window opens by the clock alone.
 pub(crate) const BUDGET_RETRY: SignedDuration = SignedDuration::from_mins(1);
@@ -37,15 +37,15 @@ pub(crate) const BUDGET_RETRY: SignedDuration = SignedDuration::from_mins(1);
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DisruptionMemory {
     /// Since when each claim has been found disruptable without a break, and why.
-    found: BTreeMap<ClaimName, (DisruptionReason, Timestamp)>,
+    disruptable_since: BTreeMap<ClaimName, (DisruptionReason, Timestamp)>,
     /// Claims that were found disruptable in this pass.
-    touched: BTreeSet<ClaimName>,
+    found_this_pass: BTreeSet<ClaimName>,
     /// When disruption was last considered.
-    last: Option<Timestamp>,
+    last_pass: Option<Timestamp>,
     /// When each claim was last simulated in vain, and at which sight: the same sight, the same answer.
-    in_vain: BTreeMap<ClaimName, (Timestamp, Generations)>,
+    unconsolidatable: BTreeMap<ClaimName, (Timestamp, StateGenerations)>,
     /// Claims that are to go once their replacement is ready, with it.
-    replacing: BTreeMap<ClaimName, (ClaimName, Timestamp)>,
+    replacements: BTreeMap<ClaimName, (ClaimName, Timestamp)>,
 }
 
 /// Decides which nodes go now.
@@ -59,44 +59,54 @@ pub fn disrupt(
     seed: u64,
 ) -> Plan {
     let mut plan = Plan::default();
-    if settings.mode == Mode::Companion || snapshot.pause.holds(Switch::Disrupt) {
+    if settings.mode == ControllerMode::Companion || snapshot.pause.blocks(PauseSwitch::Disrupt) {
         return plan;
     }
-    expire(snapshot, now, &mut plan);
-    if let Some(due) = memory.last.map(|at| at + settings.disruption_every).filter(|due| *due > now) {
+    delete_expired(snapshot, now, &mut plan);
+    if let Some(due) = memory.last_pass.map(|at| at + settings.disruption_poll_interval).filter(|due| *due > now) {
         plan.wake_at(due);
         return plan;
     }
-    memory.last = Some(now);
-    if snapshot.buffers_unread {
+    memory.last_pass = Some(now);
+    if snapshot.buffers_unsynced {
         // A node without pods may be somebody's room.
-        plan.wake_at(now + settings.disruption_every);
+        plan.wake_at(now + settings.disruption_poll_interval);
         return plan;
     }
-    let found = candidates(snapshot, provision, now, &mut plan);
-    let mut budgets = Budgets::new(snapshot, now);
+    let candidates_found = disruption_candidates(snapshot, provision, now, &mut plan);
+    let mut budgets = RemainingBudgets::new(snapshot, now);
     let market = OnceCell::new();
-    let new_market = || Market::new(snapshot, &provision.unavailable, now).with_min_values(settings.min_values);
+    let new_market = || Market::new(snapshot, &provision.unavailable, now).with_min_values(settings.min_values_policy);
     let market = || market.get_or_init(new_market);
-    let kept = Kept::of(snapshot, provision.promised(), market);
-    let (idle, used): (Vec<_>, Vec<_>) = found.iter().partition(|c| c.is_empty() && !kept.hosts.contains(&c.node.name));
-    empty(&idle, memory, &mut budgets, now, &mut plan);
-    let (every, threads) = (settings.disruption_every, settings.threads);
-    let context = Context { snapshot, provision, now, seed, every, threads, market: &market, kept: &kept };
-    consolidate(&context, (&found, &used), memory, &mut budgets, &mut plan);
-    let touched = std::mem::take(&mut memory.touched);
-    memory.found.retain(|name, _| touched.contains(name));
+    let buffer_room = BufferRoom::of(snapshot, provision.claim_of_pod(), market);
+    let (empty_nodes, used): (Vec<_>, Vec<_>) =
+        candidates_found.iter().partition(|c| c.is_empty() && !buffer_room.nodes.contains(&c.node.name));
+    delete_empty(&empty_nodes, memory, &mut budgets, now, &mut plan);
+    let (every, threads) = (settings.disruption_poll_interval, settings.consolidation_threads);
+    let context = ConsolidationContext {
+        snapshot,
+        provision,
+        now,
+        seed,
+        poll_interval: every,
+        threads,
+        market: &market,
+        buffer_room: &buffer_room,
+    };
+    consolidate(&context, (&candidates_found, &used), memory, &mut budgets, &mut plan);
+    let touched = std::mem::take(&mut memory.found_this_pass);
+    memory.disruptable_since.retain(|name, _| touched.contains(name));
     plan
 }
 
 /// Asks for the deletion of nodes past their time.
-fn expire(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan) {
+fn delete_expired(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan) {
     for claim in snapshot.claims().values().filter(|c| c.is_ours() && c.deleting_at.is_none()) {
         let Some(after) = claim.spec.expire_after else { continue };
         let at = claim.created_at.saturating_add(after).unwrap_or(Timestamp::MAX);
         if at > now {
             plan.wake_at(at);
-        } else if !busy(snapshot, claim) {
+        } else if !is_in_progress(snapshot, claim) {
             let command = Command::DeleteClaim { claim: claim.reference(), category: "expired" };
             plan.push(command, format!("older than expireAfter ({} h)", after.as_hours()));
         }
@@ -104,18 +114,18 @@ fn expire(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan) {
 }
 
 /// Empty nodes go, within budgets.
-fn empty(
+fn delete_empty(
     idle: &[&Candidate<'_>],
     memory: &mut DisruptionMemory,
-    budgets: &mut Budgets<'_>,
+    budgets: &mut RemainingBudgets<'_>,
     now: Timestamp,
     plan: &mut Plan,
 ) {
     for candidate in idle {
-        if !memory.holds(&candidate.claim.name, DisruptionReason::Empty, now, plan) {
+        if !memory.is_validated(&candidate.claim.name, DisruptionReason::Empty, now, plan) {
             continue;
         }
-        if budgets.take(candidate, DisruptionReason::Empty) {
+        if budgets.consume(candidate, DisruptionReason::Empty) {
             let command = Command::DeleteClaim { claim: candidate.claim.reference(), category: "empty" };
             plan.push(command, format!("no pods but daemons on {}, worth {}/h", candidate.node.name, candidate.price));
         } else {
@@ -124,19 +134,19 @@ fn empty(
     }
 }
 
-fn busy(snapshot: &Snapshot, claim: &Claim) -> bool {
+fn is_in_progress(snapshot: &Snapshot, claim: &Claim) -> bool {
     snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone()))
 }
 
 impl DisruptionMemory {
     /// True when a finding has held for long enough; notes it, and asks to be woken, when it has not.
-    fn holds(&mut self, claim: &ClaimName, reason: DisruptionReason, now: Timestamp, plan: &mut Plan) -> bool {
-        self.touched.insert(claim.clone());
-        let entry = self.found.entry(claim.clone()).or_insert((reason, now));
+    fn is_validated(&mut self, claim: &ClaimName, reason: DisruptionReason, now: Timestamp, plan: &mut Plan) -> bool {
+        self.found_this_pass.insert(claim.clone());
+        let entry = self.disruptable_since.entry(claim.clone()).or_insert((reason, now));
         if entry.0 != reason {
             *entry = (reason, now);
         }
-        let due = entry.1 + VALIDATION;
+        let due = entry.1 + VALIDATION_DELAY;
         if due > now {
             plan.wake_at(due);
         }
@@ -145,26 +155,26 @@ impl DisruptionMemory {
 }
 
 /// What the budgets of each pool still allow in this pass.
-struct Budgets<'a> {
+struct RemainingBudgets<'a> {
     snapshot: &'a Snapshot,
     now: Timestamp,
     /// Disruptions that this pass has decided on, for whatever reason.
-    taken: BTreeMap<NodePoolName, u32>,
+    consumed: BTreeMap<NodePoolName, u32>,
     /// What the Snapshot leaves, as soon as somebody has asked.
-    left: BTreeMap<(NodePoolName, DisruptionReason), u32>,
+    remaining: BTreeMap<(NodePoolName, DisruptionReason), u32>,
 }
 
-impl<'a> Budgets<'a> {
+impl<'a> RemainingBudgets<'a> {
     fn new(snapshot: &'a Snapshot, now: Timestamp) -> Self {
-        Self { snapshot, now, taken: BTreeMap::new(), left: BTreeMap::new() }
+        Self { snapshot, now, consumed: BTreeMap::new(), remaining: BTreeMap::new() }
     }
 
     /// Takes one disruption from the pool's budget; `false` when none is left.
-    fn take(&mut self, candidate: &Candidate<'_>, reason: DisruptionReason) -> bool {
+    fn consume(&mut self, candidate: &Candidate<'_>, reason: DisruptionReason) -> bool {
         let (snapshot, pool, now) = (self.snapshot, candidate.pool, self.now);
-        let left = self.left.entry((pool.name.clone(), reason));
-        let left = *left.or_insert_with(|| budget::left(snapshot, pool, reason, now));
-        let taken = self.taken.entry(candidate.pool.name.clone()).or_insert(0);
+        let left = self.remaining.entry((pool.name.clone(), reason));
+        let left = *left.or_insert_with(|| budget::remaining_disruptions(snapshot, pool, reason, now));
+        let taken = self.consumed.entry(candidate.pool.name.clone()).or_insert(0);
         let allowed = *taken < left;
         *taken += u32::from(allowed);
         allowed
@@ -172,7 +182,7 @@ impl<'a> Budgets<'a> {
 }
 
 /// True when the policy lets nodes with pods go.
-fn consolidates(policy: ConsolidationPolicy) -> bool {
+fn allows_consolidation(policy: ConsolidationPolicy) -> bool {
     match policy {
         ConsolidationPolicy::WhenEmpty => false,
         ConsolidationPolicy::WhenEmptyOrUnderutilized | ConsolidationPolicy::Balanced => true,

@@ -1,4 +1,4 @@
-//! Ahead: how do several threads work through a list that is mostly not needed to its end, with the answer of one?
+//! An ordered parallel map that stops early.
 //!
 //! Whoever looks for the first of many that will do asks for one answer after the other. Threads work out the next few
 //! together; the answers come in the order of the list, so that nobody can tell by them how many threads there were.
@@ -9,16 +9,16 @@ use std::thread::{Builder, scope};
 
 /// The answers to all items, in their order. As many are worked out at once as there are threads, once one of them is asked
 /// for.
-pub(crate) fn ahead<T: Sync, R: Send>(
+pub(crate) fn map_in_order<T: Sync, R: Send>(
     threads: NonZeroUsize,
     items: &[T],
     work: impl Fn(&T) -> R + Sync,
 ) -> impl Iterator<Item = R> {
-    items.chunks(threads.get()).flat_map(move |wave| together(wave, &work))
+    items.chunks(threads.get()).flat_map(move |wave| run_wave(wave, &work))
 }
 
 /// The answers to some items, each by a thread of its own, the first by this one.
-fn together<T: Sync, R: Send>(items: &[T], work: &(impl Fn(&T) -> R + Sync)) -> Vec<R> {
+fn run_wave<T: Sync, R: Send>(items: &[T], work: &(impl Fn(&T) -> R + Sync)) -> Vec<R> {
     let Some((first, others)) = items.split_first() else { return Vec::new() };
     scope(|scope| {
         let start = |item| Builder::new().name("ahead".to_owned()).spawn_scoped(scope, move || work(item));
@@ -49,20 +49,20 @@ mod tests {
                 n * n
             };
             assert_eq!(
-                ahead(threads, &items, square).collect::<Vec<_>>(),
+                map_in_order(threads, &items, square).collect::<Vec<_>>(),
                 items.iter().map(|n| n * n).collect::<Vec<_>>()
             );
             done.store(0, Ordering::SeqCst);
-            assert_eq!(ahead(threads, &items, square).find(|n| *n == 9), Some(9));
+            assert_eq!(map_in_order(threads, &items, square).find(|n| *n == 9), Some(9));
             assert_eq!(done.load(Ordering::SeqCst), 4_usize.next_multiple_of(threads.get()).min(20));
         }
-        assert_eq!(ahead(NonZeroUsize::MIN, &[], |n: &usize| *n).next(), None);
+        assert_eq!(map_in_order(NonZeroUsize::MIN, &[], |n: &usize| *n).next(), None);
     }
 
     #[test]
     #[should_panic(expected = "the third")]
     fn a_panic_of_a_thread_is_one_of_the_caller() {
         let three = NonZeroUsize::new(3).unwrap();
-        ahead(three, &[1, 2, 3], |n| assert!(*n < 3, "the third")).for_each(drop);
+        map_in_order(three, &[1, 2, 3], |n| assert!(*n < 3, "the third")).for_each(drop);
     }
 }

@@ -3,7 +3,8 @@
 use super::{DisruptionMemory, disrupt};
 use crate::catalog::CapacityType::{OnDemand, Reserved, Spot};
 use crate::fixtures::{
-    Dice, at, cluster, managed, node, offering, only, pod, pool, pool_of, put, reserve, running, settings, shape,
+    Dice, at, cluster, managed, node, offering, pod, pool, pool_with_capacity_types, put, requirements_in, reserve,
+    running, settings, shape,
 };
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{DoNotDisrupt, PodOwner};
@@ -99,7 +100,7 @@ fn a_break_in_the_finding_starts_the_15_seconds_anew() {
     let key = pod.key.clone();
     snapshot.put_pod(pod);
     assert!(words(&pass(&snapshot, &mut memory, 10)).is_empty());
-    snapshot.take_pod(&key);
+    snapshot.remove_pod(&key);
     assert!(words(&pass(&snapshot, &mut memory, 20)).is_empty());
     assert!(words(&pass(&snapshot, &mut memory, 30)).is_empty());
     assert_eq!(words(&pass(&snapshot, &mut memory, 40)), ["empty c00"]);
@@ -107,7 +108,7 @@ fn a_break_in_the_finding_starts_the_15_seconds_anew() {
 
 #[test]
 fn no_pods_are_moved_to_a_node_that_goes_by_the_same_pass() {
-    let requirements = only(&[(labels::INSTANCE_TYPE, &[SMALL]), (labels::CAPACITY_TYPE, &["on-demand"])]);
+    let requirements = requirements_in(&[(labels::INSTANCE_TYPE, &[SMALL]), (labels::CAPACITY_TYPE, &["on-demand"])]);
     let (mut snapshot, nodes) = nodes(&NodePool { requirements, ..pool("general") }, SMALL, 2);
     snapshot.put_pod(running("p", &Arc::new(shape("a", 1000, 1)), &nodes[0]));
     assert_eq!(wait(&snapshot, &mut DisruptionMemory::default(), 60).1, ["empty c01"]);
@@ -180,7 +181,7 @@ fn a_replacement_that_never_comes_is_given_up() {
 #[test]
 fn spot_is_replaced_by_spot_only_where_many_sizes_are_on_offer_or_half_is_saved() {
     let spot_only = NodePool {
-        requirements: crate::fixtures::only(&[(crate::model::labels::CAPACITY_TYPE, &["spot"])]),
+        requirements: crate::fixtures::requirements_in(&[(crate::model::labels::CAPACITY_TYPE, &["spot"])]),
         ..pool("general")
     };
     // Ten sizes are on offer, which are too few. Of a node with 16 cores half is saved where 7 are used, and not where 15 are
@@ -197,7 +198,7 @@ fn spot_is_replaced_by_spot_only_where_many_sizes_are_on_offer_or_half_is_saved(
 
 #[test]
 fn what_is_reserved_takes_the_place_of_what_is_bought_and_nothing_takes_its_place() {
-    let both = pool_of("general", &["reserved", "on-demand"]);
+    let both = pool_with_capacity_types("general", &["reserved", "on-demand"]);
     for (own, left, replaced) in [(OnDemand, 1, true), (OnDemand, 0, false), (Reserved, 1, false)] {
         let mut snapshot = cluster([both.clone()]);
         // A smaller one would save money where money is saved at all; here the same size is all that holds the pod.
@@ -246,7 +247,7 @@ fn a_pod_that_fits_nowhere_does_not_keep_the_cluster_from_being_consolidated() {
 #[test]
 fn every_node_has_its_turn_however_many_cannot_go() {
     // Twenty-five dear nodes that are full and cannot go, and one cheap one whose pod fits elsewhere.
-    let on_demand = crate::fixtures::only(&[(crate::model::labels::CAPACITY_TYPE, &["on-demand"])]);
+    let on_demand = crate::fixtures::requirements_in(&[(crate::model::labels::CAPACITY_TYPE, &["on-demand"])]);
     let general = NodePool { requirements: on_demand, ..pool("general") };
     let (mut snapshot, nodes) = nodes(&general, LARGE, 25);
     for (i, node) in nodes.iter().enumerate() {
@@ -275,7 +276,7 @@ fn worn(seed: u64) -> Snapshot {
         let (claim, node) = managed(&format!("c{n:02}"), &general, offering(size, 1 + dice.roll(3) as u8, OnDemand));
         let mut shape = shape("a", 100 + 300 * dice.roll(6) as i64, 1);
         if !dice.one_in(5) {
-            shape.selector = only(&[(labels::HOSTNAME, &[node.name.as_str()])]);
+            shape.selector = requirements_in(&[(labels::HOSTNAME, &[node.name.as_str()])]);
         }
         let shape = Arc::new(shape);
         let pods: Vec<_> = (0..1 + dice.roll(4)).map(|p| running(&format!("p{n}-{p}"), &shape, &node)).collect();
@@ -291,7 +292,7 @@ fn however_many_threads_there_are_the_same_nodes_go() {
     for seed in 0..40 {
         let snapshot = worn(seed);
         let passes = |threads| {
-            let settings = Settings { threads: NonZeroUsize::new(threads).unwrap(), ..settings() };
+            let settings = Settings { consolidation_threads: NonZeroUsize::new(threads).unwrap(), ..settings() };
             let mut memory = DisruptionMemory::default();
             let mut pass = |now| disrupt(&snapshot, &mut memory, &ProvisionMemory::default(), &settings, at(now), 1);
             let plans = [0, 10, 20].map(&mut pass);
@@ -299,7 +300,7 @@ fn however_many_threads_there_are_the_same_nodes_go() {
         };
         let alone = passes(1);
         acted += usize::from(alone.0.iter().any(|plan| !plan.commands.is_empty()));
-        in_vain += alone.1.in_vain.len();
+        in_vain += alone.1.unconsolidatable.len();
         for threads in [2, 3, 8, 64] {
             assert_eq!(passes(threads), alone, "seed {seed}, {threads} threads");
         }

@@ -1,7 +1,7 @@
-//! Clock: which instant of ours is an instant of the API server's?
+//! The clock, with a time shift for tests.
 //!
 //! Normally they are the same. A test may move our time ahead, and with it the simulated Azure's, but never that of a
-//! real API server, whose objects carry real creation times. A [`Shift`] knows by how much our time was ahead at each
+//! real API server, whose objects carry real creation times. A [`TimeShift`] knows by how much our time was ahead at each
 //! real instant, so that an object which was created before a jump grows older by it, and one after it does not.
 
 use jiff::{SignedDuration, Timestamp};
@@ -13,33 +13,33 @@ pub trait Clock: fmt::Debug + Send + Sync {
     fn now(&self) -> Timestamp;
 
     /// Our instant for one of the API server's, for example a creation time.
-    fn ours(&self, real: Timestamp) -> Timestamp;
+    fn shifted(&self, real: Timestamp) -> Timestamp;
 }
 
 /// By how much our time is ahead of the real one, since when. The default is real time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Shift(Vec<(Timestamp, SignedDuration)>);
+pub struct TimeShift(Vec<(Timestamp, SignedDuration)>);
 
 /// A text that is no shift.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {why}; expected a time and an offset, such as 2026-03-01T12:00:00Z 90m")]
-pub struct ShiftError {
+#[error("line {line}: {reason}; expected a time and an offset, such as 2026-03-01T12:00:00Z 90m")]
+pub struct TimeShiftError {
     /// Line, from 1.
     pub line: usize,
     /// What is wrong.
-    pub why: String,
+    pub reason: String,
 }
 
-impl Shift {
+impl TimeShift {
     /// Reads a shift: each line is a real instant and the offset in force from then on. Offsets only grow, so that
     /// our time never goes back.
     ///
     /// # Errors
-    /// [`ShiftError`] with the first line that is wrong.
-    pub fn parse(text: &str) -> Result<Self, ShiftError> {
+    /// [`TimeShiftError`] with the first line that is wrong.
+    pub fn parse(text: &str) -> Result<Self, TimeShiftError> {
         let mut steps: Vec<(Timestamp, SignedDuration)> = Vec::new();
         for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let error = |why: String| ShiftError { line: at + 1, why };
+            let error = |why: String| TimeShiftError { line: at + 1, reason: why };
             let (time, offset) = line.trim().split_once(' ').ok_or_else(|| error("one word".to_owned()))?;
             let time: Timestamp = time.parse().map_err(|e: jiff::Error| error(e.to_string()))?;
             let offset: SignedDuration = offset.trim().parse().map_err(|e: jiff::Error| error(e.to_string()))?;
@@ -53,7 +53,7 @@ impl Shift {
 
     /// Our instant for a real one.
     #[must_use]
-    pub fn ours(&self, real: Timestamp) -> Timestamp {
+    pub fn shifted(&self, real: Timestamp) -> Timestamp {
         let step = self.0.iter().rev().find(|(since, _)| *since <= real);
         let offset = step.map_or(SignedDuration::ZERO, |(_, offset)| *offset);
         real.saturating_add(offset).unwrap_or(Timestamp::MAX)
@@ -70,13 +70,13 @@ mod tests {
 
     #[test]
     fn what_was_created_before_a_jump_grows_older_by_it() {
-        let shift = Shift::parse("2026-03-01T12:00:00Z 1h\n2026-03-01T12:01:00Z 3h\n").unwrap();
-        let now = shift.ours(at("2026-03-01T12:02:00Z"));
-        let age = |created: &str| now.duration_since(shift.ours(at(created)));
+        let shift = TimeShift::parse("2026-03-01T12:00:00Z 1h\n2026-03-01T12:01:00Z 3h\n").unwrap();
+        let now = shift.shifted(at("2026-03-01T12:02:00Z"));
+        let age = |created: &str| now.duration_since(shift.shifted(at(created)));
         assert_eq!(age("2026-03-01T11:59:00Z"), SignedDuration::from_mins(3 * 60 + 3));
         assert_eq!(age("2026-03-01T12:00:30Z"), SignedDuration::from_secs(2 * 3600 + 90));
         assert_eq!(age("2026-03-01T12:01:30Z"), SignedDuration::from_secs(30));
-        assert_eq!(Shift::default().ours(now), now);
+        assert_eq!(TimeShift::default().shifted(now), now);
     }
 
     #[test]
@@ -87,7 +87,7 @@ mod tests {
             ("2026-03-01T12:00:00Z 2h\n2026-03-01T13:00:00Z 1h", 2),
             ("2026-03-01T12:00:00Z -1h", 1),
         ] {
-            assert_eq!(Shift::parse(text).unwrap_err().line, line, "{text}");
+            assert_eq!(TimeShift::parse(text).unwrap_err().line, line, "{text}");
         }
     }
 }

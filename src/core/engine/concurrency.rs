@@ -1,4 +1,4 @@
-//! Lanes: how many effects of each sort may be under way at once?
+//! Concurrency limits per class of request.
 //!
 //! A request to Azure may wait for its turn, and a throttled one comes back again and again. So each sort of work has
 //! room of its own: however many launches wait, deletes, sweeps and whatever goes to Kubernetes go on.
@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 /// Sorts of work that do not wait for one another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Lane {
+pub(crate) enum RequestClass {
     /// Requests to Kubernetes.
-    Cluster,
+    ApiServer,
     /// What launches ask of Azure.
     Launch,
     /// What the ends of NodeClaims ask of Azure.
@@ -21,23 +21,23 @@ pub(crate) enum Lane {
     Inventory,
 }
 
-impl Lane {
+impl RequestClass {
     /// The lane of what a command asks of Azure.
     #[must_use]
     pub(crate) fn of(command: &Command) -> Self {
         match command {
-            Command::Terminate(_) | Command::ConfirmGone { .. } => Self::Terminate,
+            Command::Terminate(_) | Command::CheckVmGone { .. } => Self::Terminate,
             Command::SweepDelete(_) | Command::Mark { .. } | Command::Unmark { .. } => Self::Sweep,
-            Command::Observe { .. } => Self::Inventory,
+            Command::TakeInventory { .. } => Self::Inventory,
             _ => Self::Launch,
         }
     }
 
     /// Most effects that may be under way at once.
     #[must_use]
-    pub(crate) fn room(self) -> usize {
+    pub(crate) fn limit(self) -> usize {
         match self {
-            Self::Cluster => 64,
+            Self::ApiServer => 64,
             Self::Launch | Self::Terminate => 32,
             Self::Sweep => 16,
             Self::Inventory => 1,
@@ -47,22 +47,22 @@ impl Lane {
 
 /// What is under way in each lane.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Lanes(BTreeMap<Lane, usize>);
+pub(crate) struct ConcurrencyLimiter(BTreeMap<RequestClass, usize>);
 
-impl Lanes {
+impl ConcurrencyLimiter {
     /// True when one more may begin.
     #[must_use]
-    pub(crate) fn have_room(&self, lane: Lane) -> bool {
-        self.0.get(&lane).copied().unwrap_or_default() < lane.room()
+    pub(crate) fn has_capacity(&self, lane: RequestClass) -> bool {
+        self.0.get(&lane).copied().unwrap_or_default() < lane.limit()
     }
 
     /// One has begun.
-    pub(crate) fn begin(&mut self, lane: Lane) {
+    pub(crate) fn start(&mut self, lane: RequestClass) {
         *self.0.entry(lane).or_default() += 1;
     }
 
     /// One has ended.
-    pub(crate) fn end(&mut self, lane: Lane) {
+    pub(crate) fn end(&mut self, lane: RequestClass) {
         if let Some(under_way) = self.0.get_mut(&lane) {
             *under_way = under_way.saturating_sub(1);
         }
@@ -80,13 +80,13 @@ mod tests {
     use crate::model::cluster::claim::ClaimRef;
     use crate::model::names::{ClaimName, Uid};
     use crate::model::settings::Settings;
-    use crate::plan::{Launch, Planned, Reply};
+    use crate::plan::{Launch, PlannedCommand, Reply};
     use crate::snapshot::{CommandKey, Snapshot};
 
-    fn launch(n: usize, settings: &Settings) -> Planned {
+    fn launch(n: usize, settings: &Settings) -> PlannedCommand {
         let name = ClaimName::new(format!("general-{n:03}")).unwrap();
         let claim = ClaimRef { name, uid: Uid::new("uid").unwrap() };
-        let ids = resource_ids(&settings.cluster.group, &claim.name);
+        let ids = resource_ids(&settings.cluster.node_resource_group, &claim.name);
         let offering = offering("Standard_D2s_v5", 1, OnDemand);
         let intent = crate::model::cluster::claim::LaunchIntent {
             offering: offering.clone(),
@@ -104,25 +104,25 @@ mod tests {
             pool: None,
             offerings: vec![offering],
             intent: Some(intent),
-            group: settings.cluster.group.clone(),
+            group: settings.cluster.node_resource_group.clone(),
             tags: Tags::new(),
             os_disk_gb: 128,
             security: Default::default(),
             subnet: None,
-            reservation: None,
+            capacity_reservation_group: None,
         };
-        Planned { command: Command::Launch(Box::new(launch)), reason: "".into() }
+        PlannedCommand { command: Command::Launch(Box::new(launch)), reason: "".into() }
     }
 
     #[test]
     fn launches_that_wait_leave_room_for_what_goes_away() {
         let (settings, snapshot) = (settings(), Snapshot::default());
         let mut executor = Executor::default();
-        let mut plan: Vec<Planned> = (0..200).map(|n| launch(n, &settings)).collect();
+        let mut plan: Vec<PlannedCommand> = (0..200).map(|n| launch(n, &settings)).collect();
         // Last of all by its key.
-        let vm = settings.cluster.group.resource(VM_TYPE, "aks-zzz");
+        let vm = settings.cluster.node_resource_group.resource(VM_TYPE, "aks-zzz");
         let claim = ClaimRef { name: ClaimName::new("zzz").unwrap(), uid: Uid::new("uid").unwrap() };
-        plan.push(Planned { command: Command::ConfirmGone { claim, vm }, reason: "".into() });
+        plan.push(PlannedCommand { command: Command::CheckVmGone { claim, vm }, reason: "".into() });
         for planned in plan {
             assert!(executor.start(planned, &snapshot, &settings, start()));
         }
@@ -130,7 +130,7 @@ mod tests {
         while let Some((key, _)) = executor.next_effect(start(), &mut Vec::new()) {
             under_way.push(key);
         }
-        assert_eq!(under_way.len(), Lane::Launch.room() + 1);
+        assert_eq!(under_way.len(), RequestClass::Launch.limit() + 1);
         assert_eq!(under_way.last(), Some(&CommandKey::Claim(ClaimName::new("zzz").unwrap())));
         assert_eq!(executor.next_wake(), None, "nobody is woken for what has no room");
         executor.reply(&under_way[0], Ok(Reply::Resource(None)), start(), &mut Vec::new());

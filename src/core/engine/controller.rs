@@ -1,35 +1,35 @@
-//! The controller: how do Snapshot, deciders and executor go round?
+//! The control loop over Snapshot, deciders and executor.
 //!
 //! A pure state machine without a clock: the embedded world and the live controller drive the very same one. A
-//! decision is asked as a [`Question`], which may be answered on another thread while changes keep coming in; what it
+//! decision is asked as a [`DecisionRequest`], which may be answered on another thread while changes keep coming in; what it
 //! decided about objects that have moved since is dropped, and asked anew.
 
 use super::decide::{Memory, decide};
 use super::executor::Executor;
-use crate::catalog::live::{Quota, Surroundings};
+use crate::catalog::live::{InfrastructureFacts, Quota};
 use crate::catalog::{
     InstanceTypeOptions, InstanceTypes, RegionCatalog, ReservedPlaces, SizeFacts, instance_types, with_reserved,
 };
 use crate::model::cluster::buffer::Buffer;
 use crate::model::cluster::pool::NodeClass;
-use crate::model::errors::PortError;
+use crate::model::errors::EffectError;
 use crate::model::names::{NodeClassName, ObjectKey, VmSize};
 use crate::model::settings::Settings;
-use crate::plan::{Effect, Plan, Planned, Reply, Report};
-use crate::snapshot::delta::{Delta, apply};
+use crate::plan::{CommandReport, Effect, Plan, PlannedCommand, Reply};
+use crate::snapshot::delta::{Delta, apply_delta};
 use crate::snapshot::{CommandKey, Snapshot};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A failed command is looked at again after this time.
-const AFTER_FAILURE: SignedDuration = SignedDuration::from_secs(5);
+const FAILURE_RETRY: SignedDuration = SignedDuration::from_secs(5);
 /// A decider that asks to be woken at once would keep time from moving on.
-const SHORTEST_SLEEP: SignedDuration = SignedDuration::from_millis(1);
+const MIN_WAKE_INTERVAL: SignedDuration = SignedDuration::from_millis(1);
 
 /// What decisions are made by, and does not change from one to the next.
 #[derive(Debug, Clone, Copy)]
-pub struct Rules<'a> {
+pub struct ControllerConfig<'a> {
     /// Settings of the deciders.
     pub settings: &'a Settings,
     /// What the region offers.
@@ -46,44 +46,44 @@ pub struct Controller {
     snapshot: Snapshot,
     memory: Memory,
     executor: Executor,
-    planned: BTreeMap<CommandKey, Planned>,
-    types: BTreeMap<NodeClassName, Made>,
+    running_commands: BTreeMap<CommandKey, PlannedCommand>,
+    instance_types: BTreeMap<NodeClassName, CachedInstanceTypes>,
     wake: Option<Timestamp>,
     /// A question is open: the memory is with it.
-    deciding: bool,
+    decision_pending: bool,
     /// Reports that came while a question was open.
-    unread: Vec<Report>,
+    deferred_reports: Vec<CommandReport>,
 }
 
 /// Instance types, and what they were made from.
 #[derive(Debug)]
-struct Made {
+struct CachedInstanceTypes {
     class: Arc<NodeClass>,
-    places: ReservedPlaces,
+    reserved_places: ReservedPlaces,
     types: InstanceTypes,
 }
 
 /// All that a decision depends on, frozen.
 #[derive(Debug)]
-pub struct Question {
+pub struct DecisionRequest {
     snapshot: Snapshot,
     memory: Memory,
 }
 
 /// A decision, and what it was made from.
 #[derive(Debug)]
-pub struct Answer {
+pub struct DecisionResult {
     snapshot: Snapshot,
     memory: Memory,
     plan: Plan,
 }
 
-impl Question {
+impl DecisionRequest {
     /// Decides. This is the heavy part.
     #[must_use]
-    pub fn answer(mut self, settings: &Settings, now: Timestamp, seed: u64) -> Answer {
+    pub fn decide(mut self, settings: &Settings, now: Timestamp, seed: u64) -> DecisionResult {
         let plan = decide(&self.snapshot, &mut self.memory, settings, now, seed);
-        Answer { snapshot: self.snapshot, memory: self.memory, plan }
+        DecisionResult { snapshot: self.snapshot, memory: self.memory, plan }
     }
 }
 
@@ -102,8 +102,8 @@ impl Controller {
 
     /// A command that runs, as planned.
     #[must_use]
-    pub fn running(&self, key: &CommandKey) -> Option<&Planned> {
-        self.planned.get(key)
+    pub fn running(&self, key: &CommandKey) -> Option<&PlannedCommand> {
+        self.running_commands.get(key)
     }
 
     /// The keys of the commands that run.
@@ -114,13 +114,13 @@ impl Controller {
 
     /// The instance types of a class.
     #[must_use]
-    pub fn types_of(&self, class: &NodeClassName) -> Option<&InstanceTypes> {
-        self.types.get(class).map(|made| &made.types)
+    pub fn instance_types_of(&self, class: &NodeClassName) -> Option<&InstanceTypes> {
+        self.instance_types.get(class).map(|made| &made.types)
     }
 
     /// Learns of a change.
     pub fn apply(&mut self, delta: &Delta) {
-        apply(delta, &mut self.snapshot);
+        apply_delta(delta, &mut self.snapshot);
     }
 
     /// Loses everything that is not durable, as in a crash, and starts from what a source of objects holds.
@@ -128,56 +128,57 @@ impl Controller {
         // Instance types are worked out from their class alone: keeping them saves time and remembers nothing.
         // So are Azure's quota, what is around the group, and CapacityBuffers, which come from elsewhere.
         let quota = self.snapshot.quota.take();
-        let surroundings = std::mem::take(&mut self.snapshot.surroundings);
-        let (buffers, buffers_unread) = (self.snapshot.buffers().clone(), self.snapshot.buffers_unread);
-        *self = Self { snapshot, types: std::mem::take(&mut self.types), ..Self::default() };
+        let surroundings = std::mem::take(&mut self.snapshot.infrastructure);
+        let (buffers, buffers_unread) = (self.snapshot.buffers().clone(), self.snapshot.buffers_unsynced);
+        *self = Self { snapshot, instance_types: std::mem::take(&mut self.instance_types), ..Self::default() };
         self.snapshot.quota = quota;
-        self.snapshot.surroundings = surroundings;
-        self.snapshot.buffers_unread = buffers_unread;
+        self.snapshot.infrastructure = surroundings;
+        self.snapshot.buffers_unsynced = buffers_unread;
         buffers.values().for_each(|buffer| self.snapshot.put_buffer(buffer.key.clone(), Arc::clone(buffer)));
     }
 
     /// Works out the instance types of classes that are new or have changed, or of whose sizes others are reserved.
-    pub fn refresh_types(&mut self, catalog: &RegionCatalog, options: &InstanceTypeOptions) {
+    pub fn refresh_instance_types(&mut self, catalog: &RegionCatalog, options: &InstanceTypeOptions) {
         let classes: Vec<_> = self.snapshot.classes().iter().map(|(n, c)| (n.clone(), Arc::clone(c))).collect();
         for (name, class) in classes {
-            let places = self.snapshot.surroundings.reserved_for(&class);
-            let known = self.types.get(&name).filter(|known| known.class == class && known.places == places);
+            let places = self.snapshot.infrastructure.reserved_for(&class);
+            let known =
+                self.instance_types.get(&name).filter(|known| known.class == class && known.reserved_places == places);
             let made = || Arc::new(with_reserved(instance_types(catalog, &class, options), &places));
             let types = known.map_or_else(made, |known| Arc::clone(&known.types));
             self.snapshot.instance_types.insert(name.clone(), Arc::clone(&types));
-            self.types.insert(name, Made { class, places, types });
+            self.instance_types.insert(name, CachedInstanceTypes { class, reserved_places: places, types });
         }
     }
 
-    /// The catalogue has changed: instance types are made anew by the next [`Controller::refresh_types`].
-    pub fn forget_types(&mut self) {
-        self.types.clear();
-        self.snapshot.forget_types();
+    /// The catalogue has changed: instance types are made anew by the next [`Controller::refresh_instance_types`].
+    pub fn invalidate_instance_types(&mut self) {
+        self.instance_types.clear();
+        self.snapshot.invalidate_instance_types();
     }
 
     /// Learns how many cores Azure sells now.
-    pub fn learn_quota(&mut self, quota: Option<Arc<Quota>>) {
-        self.snapshot.learn_quota(quota);
+    pub fn set_quota(&mut self, quota: Option<Arc<Quota>>) {
+        self.snapshot.set_quota(quota);
     }
 
     /// Learns what is around the node resource group.
-    pub fn learn_surroundings(&mut self, surroundings: Arc<Surroundings>) {
-        self.snapshot.learn_surroundings(surroundings);
+    pub fn set_infrastructure(&mut self, surroundings: Arc<InfrastructureFacts>) {
+        self.snapshot.set_infrastructure(surroundings);
     }
 
     /// Waits with disruption until it is known which room CapacityBuffers ask for.
-    pub fn await_buffers(&mut self) {
-        self.snapshot.buffers_unread = true;
+    pub fn mark_buffers_unsynced(&mut self) {
+        self.snapshot.buffers_unsynced = true;
     }
 
     /// Learns of all CapacityBuffers there are.
-    pub fn learn_buffers(&mut self, buffers: &BTreeMap<ObjectKey, Arc<Buffer>>) {
-        self.snapshot.buffers_unread = false;
+    pub fn sync_buffers(&mut self, buffers: &BTreeMap<ObjectKey, Arc<Buffer>>) {
+        self.snapshot.buffers_unsynced = false;
         let known: Vec<(ObjectKey, Arc<Buffer>)> =
             self.snapshot.buffers().iter().map(|(key, buffer)| (key.clone(), Arc::clone(buffer))).collect();
         for (key, _) in known.iter().filter(|(key, _)| !buffers.contains_key(key)) {
-            self.snapshot.take_buffer(key);
+            self.snapshot.remove_buffer(key);
         }
         for (key, buffer) in buffers {
             if self.snapshot.buffers().get(key) != Some(buffer) {
@@ -211,34 +212,39 @@ impl Controller {
 
     /// Asks for a decision; `None` while one is open. Commands of `settling` count as running: they have ended, but
     /// what they have written is not to be seen yet.
-    pub fn ask(&mut self, settling: BTreeSet<CommandKey>) -> Option<Question> {
-        if std::mem::replace(&mut self.deciding, true) {
+    pub fn begin_decision(&mut self, settling: BTreeSet<CommandKey>) -> Option<DecisionRequest> {
+        if std::mem::replace(&mut self.decision_pending, true) {
             return None;
         }
         self.wake = None;
         let mut snapshot = self.snapshot.clone();
         snapshot.in_progress = self.executor.in_progress();
         snapshot.in_progress.extend(settling);
-        Some(Question { snapshot, memory: std::mem::take(&mut self.memory) })
+        Some(DecisionRequest { snapshot, memory: std::mem::take(&mut self.memory) })
     }
 
     /// Starts what was decided, but what is about objects that have moved since; returns what was started.
-    pub fn follow(&mut self, answer: Answer, rules: Rules<'_>, now: Timestamp) -> Vec<Planned> {
-        self.deciding = false;
+    pub fn apply_decision(
+        &mut self,
+        answer: DecisionResult,
+        rules: ControllerConfig<'_>,
+        now: Timestamp,
+    ) -> Vec<PlannedCommand> {
+        self.decision_pending = false;
         self.memory = answer.memory;
-        for report in std::mem::take(&mut self.unread) {
-            self.note(&report, rules);
+        for report in std::mem::take(&mut self.deferred_reports) {
+            self.record_report(&report, rules);
         }
         if let Some(at) = answer.plan.next {
-            self.wake_at(at.max(now + SHORTEST_SLEEP));
+            self.wake_at(at.max(now + MIN_WAKE_INTERVAL));
         }
         let mut started = Vec::new();
         for planned in answer.plan.commands {
             let key = planned.command.key();
-            if moved(&key, &answer.snapshot, &self.snapshot) {
+            if has_changed(&key, &answer.snapshot, &self.snapshot) {
                 self.wake_at(now);
             } else if self.executor.start(planned.clone(), &answer.snapshot, rules.settings, now) {
-                self.planned.insert(key, planned.clone());
+                self.running_commands.insert(key, planned.clone());
                 started.push(planned);
             }
         }
@@ -249,7 +255,7 @@ impl Controller {
     pub fn next_effect(
         &mut self,
         now: Timestamp,
-        ended: &mut Vec<(CommandKey, Report)>,
+        ended: &mut Vec<(CommandKey, CommandReport)>,
     ) -> Option<(CommandKey, Effect)> {
         self.executor.next_effect(now, ended)
     }
@@ -258,36 +264,42 @@ impl Controller {
     pub fn reply(
         &mut self,
         key: &CommandKey,
-        reply: Result<Reply, PortError>,
+        reply: Result<Reply, EffectError>,
         now: Timestamp,
-        ended: &mut Vec<(CommandKey, Report)>,
+        ended: &mut Vec<(CommandKey, CommandReport)>,
     ) {
         self.executor.reply(key, reply, now, ended);
     }
 
     /// Learns from a command that has ended.
-    pub fn learn(&mut self, key: &CommandKey, report: Report, rules: Rules<'_>, now: Timestamp) {
-        self.planned.remove(key);
-        self.wake_at(if report.failed.is_some() { now + AFTER_FAILURE } else { now });
+    pub fn command_ended(
+        &mut self,
+        key: &CommandKey,
+        report: CommandReport,
+        rules: ControllerConfig<'_>,
+        now: Timestamp,
+    ) {
+        self.running_commands.remove(key);
+        self.wake_at(if report.error.is_some() { now + FAILURE_RETRY } else { now });
         if let Some(inventory) = &report.inventory {
             self.snapshot.inventory = Some(Arc::clone(inventory));
         }
-        if self.deciding {
-            self.unread.push(report);
+        if self.decision_pending {
+            self.deferred_reports.push(report);
         } else {
-            self.note(&report, rules);
+            self.record_report(&report, rules);
         }
     }
 
-    fn note(&mut self, report: &Report, rules: Rules<'_>) {
+    fn record_report(&mut self, report: &CommandReport, rules: ControllerConfig<'_>) {
         let facts =
             |size: &VmSize| -> Option<Arc<SizeFacts>> { rules.catalog.size(size).map(|s| Arc::clone(&s.facts)) };
-        self.memory.note(report, facts);
+        self.memory.record(report, facts);
     }
 }
 
 /// True when the object that a command is about is not what the decision saw.
-fn moved(key: &CommandKey, seen: &Snapshot, now: &Snapshot) -> bool {
+fn has_changed(key: &CommandKey, seen: &Snapshot, now: &Snapshot) -> bool {
     match key {
         CommandKey::Claim(name) => seen.claims().get(name) != now.claims().get(name),
         CommandKey::Node(name) => seen.nodes().get(name) != now.nodes().get(name),
@@ -311,17 +323,22 @@ mod tests {
         claim.deleting_at = Some(now());
         let settings = settings();
         let catalog = RegionCatalog { region: settings.cluster.region.clone(), sizes: Vec::new() };
-        let rules = Rules { settings: &settings, catalog: &catalog, options: InstanceTypeOptions::default(), seed: 1 };
+        let rules = ControllerConfig {
+            settings: &settings,
+            catalog: &catalog,
+            options: InstanceTypeOptions::default(),
+            seed: 1,
+        };
         let mut controller = Controller::default();
         controller.apply(&Delta::Claim(Arc::new(claim.clone())));
-        let answer = controller.ask(BTreeSet::new()).unwrap().answer(&settings, now(), 1);
-        assert!(controller.ask(BTreeSet::new()).is_none(), "one question at a time");
+        let answer = controller.begin_decision(BTreeSet::new()).unwrap().decide(&settings, now(), 1);
+        assert!(controller.begin_decision(BTreeSet::new()).is_none(), "one question at a time");
         claim.has_finalizer = false;
         controller.apply(&Delta::Claim(Arc::new(claim)));
-        assert_eq!(controller.follow(answer, rules, now()), []);
+        assert_eq!(controller.apply_decision(answer, rules, now()), []);
         assert_eq!(controller.next_decision(), Some(now()));
-        let answer = controller.ask(BTreeSet::new()).unwrap().answer(&settings, now(), 1);
-        let started = controller.follow(answer, rules, now());
-        assert!(matches!(&started[..], [p] if matches!(p.command, crate::plan::Command::ReleaseClaim { .. })));
+        let answer = controller.begin_decision(BTreeSet::new()).unwrap().decide(&settings, now(), 1);
+        let started = controller.apply_decision(answer, rules, now());
+        assert!(matches!(&started[..], [p] if matches!(p.command, crate::plan::Command::RemoveFinalizer { .. })));
     }
 }

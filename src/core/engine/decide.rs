@@ -1,4 +1,4 @@
-//! Deciding: what is to be done now?
+//! Runs all deciders and joins their plans.
 //!
 //! Each concern has its decider, a pure function at its own cadence. [`decide`] composes them, for `plan` and
 //! `simulate`; the controller may run them apart.
@@ -7,13 +7,13 @@ use crate::catalog::SizeFacts;
 use crate::disruption::{DisruptionMemory, disrupt};
 use crate::lifecycle::{LifecycleMemory, lifecycle};
 use crate::model::names::VmSize;
-use crate::model::settings::{Mode, Settings};
+use crate::model::settings::{ControllerMode, Settings};
 use crate::orphans::{SweepMemory, sweep};
-use crate::plan::{Plan, Report};
+use crate::plan::{CommandReport, Plan};
 use crate::provisioning::{ProvisionMemory, provision};
 use crate::scheduling::OverlayMemory;
 use crate::snapshot::Snapshot;
-use crate::static_capacity::{FleetMemory, keep};
+use crate::static_capacity::{StaticCapacityMemory, reconcile_static_capacity};
 use jiff::Timestamp;
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub struct Memory {
     /// Of the lifecycle.
     pub lifecycle: LifecycleMemory,
     /// Of pools of fixed size.
-    pub fleets: FleetMemory,
+    pub static_capacity: StaticCapacityMemory,
     /// Of NodeOverlays.
     pub overlays: OverlayMemory,
     /// Of disruption.
@@ -37,25 +37,26 @@ pub struct Memory {
 
 impl Memory {
     /// Learns from what came of a command.
-    pub fn note(&mut self, report: &Report, facts: impl Fn(&VmSize) -> Option<Arc<SizeFacts>>) {
-        for refusal in &report.refused {
+    pub fn record(&mut self, report: &CommandReport, facts: impl Fn(&VmSize) -> Option<Arc<SizeFacts>>) {
+        for refusal in &report.launch_refusals {
             self.provision.unavailable.note(refusal, facts(&refusal.offering.size).as_deref());
         }
-        self.sweep.note(report);
+        self.sweep.record(report);
     }
 }
 
 /// Decides what is to be done now. `seed` is the only source of chance: equal arguments give equal plans.
 pub fn decide(snapshot: &Snapshot, memory: &mut Memory, settings: &Settings, now: Timestamp, seed: u64) -> Plan {
-    if settings.mode == Mode::Provisioner {
+    if settings.mode == ControllerMode::Provisioner {
         memory.overlays.look(snapshot);
     }
     let mut plan = lifecycle(snapshot, &mut memory.lifecycle, settings, now);
-    let fleets = keep(snapshot, &mut memory.fleets, &memory.provision, settings, now, seed);
+    let static_capacity_plan =
+        reconcile_static_capacity(snapshot, &mut memory.static_capacity, &memory.provision, settings, now, seed);
     // Nodes that pools of fixed size are about to get or lose: pods wait for the one, and nobody counts on the other.
-    let seen = (!fleets.commands.is_empty()).then(|| with_started(snapshot, &fleets));
+    let seen = (!static_capacity_plan.commands.is_empty()).then(|| with_in_progress(snapshot, &static_capacity_plan));
     let snapshot = seen.as_ref().unwrap_or(snapshot);
-    plan.extend(fleets);
+    plan.extend(static_capacity_plan);
     plan.extend(provision(snapshot, &mut memory.provision, settings, now, seed));
     plan.extend(disrupt(snapshot, &mut memory.disruption, &memory.provision, settings, now, seed));
     plan.extend(sweep(snapshot, &mut memory.sweep, settings, now));
@@ -63,7 +64,7 @@ pub fn decide(snapshot: &Snapshot, memory: &mut Memory, settings: &Settings, now
 }
 
 /// What is known, once the commands of a plan have been started.
-fn with_started(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
+fn with_in_progress(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
     let mut seen = snapshot.clone();
     seen.in_progress.extend(plan.commands.iter().map(|planned| planned.command.key()));
     seen

@@ -5,4 +5,4 @@ mod concurrency;
 pub mod controller;
 pub mod decide;
 pub mod executor;
-pub mod leadership;
+pub mod leader_election;

@@ -1,15 +1,15 @@
-//! Lifecycle: what does each NodeClaim need next, from its creation until nothing of it is left?
+//! The NodeClaim lifecycle: launch, registration, initialization, liveness, termination.
 //!
-//! A NodeClaim goes through [`Phase`]s. Each follows from the Snapshot alone, so that a restart goes on where the last
+//! A NodeClaim goes through [`ClaimPhase`]s. Each follows from the Snapshot alone, so that a restart goes on where the last
 //! run stopped; [`lifecycle`] turns the phase into the next command.
 
-mod bill;
+mod aks_machine;
+mod billing_extension;
 mod launch;
-mod machine;
-mod patience;
+mod launch_progress;
 mod phase;
+mod retry_budget;
 mod terminate;
-mod wanted;
 
 use crate::model::azure::cloud::Tags;
 use crate::model::cluster::claim::Claim;
@@ -17,62 +17,62 @@ use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Pod, Taint, TaintEffect};
 use crate::model::labels;
 use crate::model::names::{ArmId, ClaimName, Uid};
-use crate::model::settings::{Mode, Settings, Switch};
-use crate::plan::{ClaimStep, Command, Launch, NodeStep, Plan, Security, Terminate};
+use crate::model::settings::{ControllerMode, PauseSwitch, Settings};
+use crate::plan::{ClaimUpdate, Command, Launch, NodeUpdate, Plan, SecurityProfile, Terminate};
 use crate::snapshot::{CommandKey, Snapshot};
-pub use bill::BillScript;
+pub use aks_machine::AksMachineLaunchScript;
+pub use billing_extension::BillingExtensionScript;
 use jiff::{SignedDuration, Timestamp};
-pub use launch::{LaunchScript, Sizes};
-pub use machine::MachineScript;
-pub use phase::Phase;
+pub use launch::{ClassInstanceTypes, LaunchScript};
+pub use phase::ClaimPhase;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-pub use terminate::{ConfirmGoneScript, TerminateScript};
+pub use terminate::{CheckVmGoneScript, TerminateScript};
 
 /// A node that is not ready for this long is looked up in Azure.
-const GONE_AFTER: SignedDuration = SignedDuration::from_secs(60);
+const NODE_LOST_AFTER: SignedDuration = SignedDuration::from_secs(60);
 /// How often a missing node is looked up in Azure.
-const CONFIRM_EVERY: SignedDuration = SignedDuration::from_mins(2);
+const VM_CHECK_INTERVAL: SignedDuration = SignedDuration::from_mins(2);
 /// Pods that are still there so long after the end of the termination grace period go with their VM: neither a
 /// PodDisruptionBudget nor a pod that never ends holds a node for ever.
-pub const FORCE_AFTER: SignedDuration = SignedDuration::from_mins(1);
+pub const FORCE_DRAIN_AFTER: SignedDuration = SignedDuration::from_mins(1);
 /// How often an eviction that a PodDisruptionBudget refused is tried again.
-const EVICT_EVERY: SignedDuration = SignedDuration::from_secs(10);
+const EVICTION_RETRY: SignedDuration = SignedDuration::from_secs(10);
 /// Pod events are written at most this often, as in Karpenter.
-const POD_EVENT_EVERY: SignedDuration = SignedDuration::from_secs(10);
+const POD_EVENT_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 /// A launch that failed for a passing reason is tried again after this time.
-const LAUNCH_AGAIN: SignedDuration = SignedDuration::from_secs(15);
+const LAUNCH_RETRY: SignedDuration = SignedDuration::from_secs(15);
 
 /// What the lifecycle remembers. All of it is disposable: after a crash a look-up or an eviction is merely repeated,
 /// and a node counts as quiet only from its next pod event on, or from its initialisation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LifecycleMemory {
-    confirmed: BTreeMap<ClaimName, Timestamp>,
+    vm_checked: BTreeMap<ClaimName, Timestamp>,
     evicted: BTreeMap<Uid, Timestamp>,
     launched: BTreeMap<ClaimName, Timestamp>,
-    billed: BTreeMap<ClaimName, Timestamp>,
+    billing_attempted: BTreeMap<ClaimName, Timestamp>,
     terminated: BTreeMap<ClaimName, Timestamp>,
-    pods: BTreeMap<ClaimName, (usize, Timestamp)>,
+    pod_counts: BTreeMap<ClaimName, (usize, Timestamp)>,
 }
 
 /// Decides the next step of every NodeClaim.
 pub fn lifecycle(snapshot: &Snapshot, memory: &mut LifecycleMemory, settings: &Settings, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
-    if settings.mode == Mode::Companion {
+    if settings.mode == ControllerMode::Companion {
         return plan;
     }
     memory.forget(snapshot);
-    let mut step = Stepper { snapshot, memory, settings, now, plan: &mut plan };
+    let mut reconciler = ClaimReconciler { snapshot, memory, settings, now, plan: &mut plan };
     for claim in snapshot.claims().values().filter(|claim| claim.is_ours()) {
         if !snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone())) {
-            step.advance(claim);
+            reconciler.reconcile(claim);
         }
     }
     plan
 }
 
 /// Decides for one claim after another.
-struct Stepper<'a> {
+struct ClaimReconciler<'a> {
     snapshot: &'a Snapshot,
     memory: &'a mut LifecycleMemory,
     settings: &'a Settings,
@@ -80,27 +80,27 @@ struct Stepper<'a> {
     plan: &'a mut Plan,
 }
 
-impl Stepper<'_> {
-    fn advance(&mut self, claim: &Claim) {
-        let node = claim.status.provider_id.as_ref().and_then(|id| self.snapshot.node_of(id)).cloned();
+impl ClaimReconciler<'_> {
+    fn reconcile(&mut self, claim: &Claim) {
+        let node = claim.status.provider_id.as_ref().and_then(|id| self.snapshot.node_by_provider_id(id)).cloned();
         let node = node.as_deref();
-        match Phase::of(claim, node) {
-            Phase::Created | Phase::Launching => self.launch(claim),
-            Phase::LaunchFailed => {
+        match ClaimPhase::of(claim, node) {
+            ClaimPhase::Created | ClaimPhase::Launching => self.launch(claim),
+            ClaimPhase::LaunchFailed => {
                 let why = claim.status.launch_failed.as_ref().map_or("", |f| &*f.message);
                 self.delete(claim, "launch_failed", &format!("every offering was refused: {why}"));
             }
-            Phase::Launched => self.await_node(claim),
-            Phase::Joined => self.register(claim, node),
-            Phase::Registered => self.initialize(claim, node),
-            Phase::Initialized => self.watch(claim, node),
-            Phase::NodeGone => self.confirm_gone(claim, node),
-            Phase::Draining => self.drain(claim, node),
+            ClaimPhase::Launched => self.await_node(claim),
+            ClaimPhase::Joined => self.register(claim, node),
+            ClaimPhase::Registered => self.initialize(claim, node),
+            ClaimPhase::Initialized => self.maintain(claim, node),
+            ClaimPhase::NodeMissing => self.check_vm_gone(claim, node),
+            ClaimPhase::Draining => self.drain(claim, node),
         }
     }
 
     fn launch(&mut self, claim: &Claim) {
-        if self.snapshot.pause.holds(Switch::Launch) {
+        if self.snapshot.pause.blocks(PauseSwitch::Launch) {
             // Afterwards it is looked at anew, however late it is.
             self.memory.launched.remove(&claim.name);
             return;
@@ -117,7 +117,7 @@ impl Stepper<'_> {
             self.plan.wake_at(deadline);
         }
         if let Some(again) =
-            self.memory.launched.get(&claim.name).map(|at| *at + LAUNCH_AGAIN).filter(|t| *t > self.now)
+            self.memory.launched.get(&claim.name).map(|at| *at + LAUNCH_RETRY).filter(|t| *t > self.now)
         {
             self.plan.wake_at(again);
             return;
@@ -131,17 +131,17 @@ impl Stepper<'_> {
             pool: claim.spec.pool.clone(),
             offerings: claim.spec.planned.clone(),
             intent: claim.intent.clone(),
-            group: self.settings.cluster.group.clone(),
+            group: self.settings.cluster.node_resource_group.clone(),
             tags: tags(claim, &class.tags, self.settings),
             os_disk_gb: class.os_disk_gb,
-            security: Security {
+            security: SecurityProfile {
                 encryption_at_host: class.encryption_at_host,
                 secure_boot: class.secure_boot,
                 vtpm: class.vtpm,
             },
             subnet: class.subnet.as_deref().and_then(|id| ArmId::new(id).ok()),
             // A Machine of AKS lies on none.
-            reservation: class.reservations.clone().filter(|_| self.settings.machines.is_none()),
+            capacity_reservation_group: class.reservations.clone().filter(|_| self.settings.aks_machine_pool.is_none()),
         };
         self.plan.push(Command::Launch(Box::new(launch)), format!("{again}{best}"));
     }
@@ -154,68 +154,69 @@ impl Stepper<'_> {
             self.delete(claim, "registration_timeout", &format!("its node has not joined within {minutes} min"));
         } else {
             self.plan.wake_at(deadline);
-            self.bill(claim);
+            self.ensure_billing_extension(claim);
         }
     }
 
     /// The Node is changed first and the claim after it: a crash between the two repeats only what is idempotent.
     fn register(&mut self, claim: &Claim, node: Option<&Node>) {
         let Some(node) = node else { return };
-        if self.busy(node) {
+        if self.is_in_progress(node) {
             return;
         }
         if is_registered(node) {
-            let step = ClaimStep::Registered { node: node.name.clone() };
+            let step = ClaimUpdate::Registered { node: node.name.clone() };
             self.plan.push(
-                Command::AdvanceClaim { claim: claim.reference(), step },
+                Command::UpdateClaim { claim: claim.reference(), update: step },
                 format!("node {} has joined", node.name),
             );
         } else {
             let taints = claim.spec.taints.iter().chain(&claim.spec.startup_taints).cloned().collect();
-            let step = NodeStep::Register { labels: claim.spec.labels.clone(), taints };
-            let command = Command::AdvanceNode { node: node.name.clone(), uid: node.uid.clone(), step };
+            let step = NodeUpdate::Register { labels: claim.spec.labels.clone(), taints };
+            let command = Command::UpdateNode { node: node.name.clone(), uid: node.uid.clone(), update: step };
             self.plan.push(command, format!("the node of {} has joined", claim.name));
         }
     }
 
     fn initialize(&mut self, claim: &Claim, node: Option<&Node>) {
         let Some(node) = node else { return };
-        if !is_ready_for_pods(claim, node) || self.busy(node) {
+        if !is_ready_for_pods(claim, node) || self.is_in_progress(node) {
             return;
         }
         if node.label(labels::INITIALIZED) == Some("true") {
-            let command = Command::AdvanceClaim { claim: claim.reference(), step: ClaimStep::Initialized };
+            let command = Command::UpdateClaim { claim: claim.reference(), update: ClaimUpdate::Initialized };
             self.plan.push(command, format!("node {} is ready for pods", node.name));
         } else {
-            let step = NodeStep::Initialize;
-            let command = Command::AdvanceNode { node: node.name.clone(), uid: node.uid.clone(), step };
+            let step = NodeUpdate::Initialize;
+            let command = Command::UpdateNode { node: node.name.clone(), uid: node.uid.clone(), update: step };
             self.plan.push(command, "ready, and its startup taints are gone");
         }
     }
 
     /// Notes pod events of a node in use, and looks after nodes that go silent.
-    fn watch(&mut self, claim: &Claim, node: Option<&Node>) {
+    fn maintain(&mut self, claim: &Claim, node: Option<&Node>) {
         let Some(node) = node else { return };
-        if self.bill(claim) {
+        if self.ensure_billing_extension(claim) {
             return;
         }
         if !node.ready {
-            let since = node.ready_since + GONE_AFTER;
+            let since = node.ready_since + NODE_LOST_AFTER;
             if self.now >= since {
-                self.confirm_gone(claim, Some(node));
+                self.check_vm_gone(claim, Some(node));
             } else {
                 self.plan.wake_at(since);
             }
         }
-        let pods = self.snapshot.usage(&node.name).map_or(0, |u| u.pods.len());
-        match self.memory.pods.get_mut(&claim.name) {
-            None => drop(self.memory.pods.insert(claim.name.clone(), (pods, self.now))),
+        let pods = self.snapshot.node_usage(&node.name).map_or(0, |u| u.pods.len());
+        match self.memory.pod_counts.get_mut(&claim.name) {
+            None => drop(self.memory.pod_counts.insert(claim.name.clone(), (pods, self.now))),
             Some((known, written)) if *known != pods => {
-                let due = *written + POD_EVENT_EVERY;
+                let due = *written + POD_EVENT_INTERVAL;
                 if self.now >= due {
                     (*known, *written) = (pods, self.now);
-                    let step = ClaimStep::PodEvent { at: self.now };
-                    self.plan.push(Command::AdvanceClaim { claim: claim.reference(), step }, "pods came or went");
+                    let step = ClaimUpdate::PodEvent { at: self.now };
+                    self.plan
+                        .push(Command::UpdateClaim { claim: claim.reference(), update: step }, "pods came or went");
                 } else {
                     self.plan.wake_at(due);
                 }
@@ -225,37 +226,37 @@ impl Stepper<'_> {
     }
 
     /// Asks Azure about the VM of a node that is gone or silent.
-    fn confirm_gone(&mut self, claim: &Claim, node: Option<&Node>) {
+    fn check_vm_gone(&mut self, claim: &Claim, node: Option<&Node>) {
         let Some(vm) = claim.status.provider_id.as_ref().map(|id| id.vm().clone()) else { return };
         if node.is_some_and(|n| n.deleting_at.is_some()) {
             self.delete(claim, "node_deleted", "its node is gone: somebody deleted it, or its VM went first");
             return;
         }
-        let due = self.memory.confirmed.get(&claim.name).map(|at| *at + CONFIRM_EVERY);
+        let due = self.memory.vm_checked.get(&claim.name).map(|at| *at + VM_CHECK_INTERVAL);
         match due.filter(|due| *due > self.now) {
             Some(due) => self.plan.wake_at(due),
             None => {
-                self.memory.confirmed.insert(claim.name.clone(), self.now);
-                self.plan.wake_at(self.now + CONFIRM_EVERY);
+                self.memory.vm_checked.insert(claim.name.clone(), self.now);
+                self.plan.wake_at(self.now + VM_CHECK_INTERVAL);
                 let why = if node.is_some() { "its node is not ready" } else { "its node is gone" };
-                self.plan.push(Command::ConfirmGone { claim: claim.reference(), vm }, why);
+                self.plan.push(Command::CheckVmGone { claim: claim.reference(), vm }, why);
             }
         }
     }
 
     /// Drains the node, then deletes all that the intent names.
     fn drain(&mut self, claim: &Claim, node: Option<&Node>) {
-        let forced = claim.drain_deadline().map(|deadline| deadline + FORCE_AFTER);
+        let forced = claim.drain_deadline().map(|deadline| deadline + FORCE_DRAIN_AFTER);
         // The pods of a lost node cannot be moved, and past the deadline they need not be.
         let node = node.filter(|n| forced.is_none_or(|at| at > self.now) && !self.is_lost(n));
         if let Some(node) = node.filter(|n| !is_tainted(n)) {
-            self.keep_pods_off(node, forced);
+            self.taint_disrupted(node, forced);
             return;
         }
         let pods = node.map(|n| self.pods_to_move(n)).unwrap_or_default();
         if let Some(node) = node.filter(|_| !pods.is_empty()) {
             if !node.ready {
-                self.plan.wake_at(node.ready_since + GONE_AFTER);
+                self.plan.wake_at(node.ready_since + NODE_LOST_AFTER);
             }
             if let Some(at) = forced {
                 self.plan.wake_at(at);
@@ -264,45 +265,48 @@ impl Stepper<'_> {
             return;
         }
         let Some(intent) = &claim.intent else {
-            self.plan.push(Command::ReleaseClaim { claim: claim.reference() }, "nothing was created for it");
+            self.plan.push(Command::RemoveFinalizer { claim: claim.reference() }, "nothing was created for it");
             return;
         };
-        if self.snapshot.pause.holds(Switch::Delete) {
+        if self.snapshot.pause.blocks(PauseSwitch::Delete) {
             return;
         }
         if let Some(again) =
-            self.memory.terminated.get(&claim.name).map(|at| *at + LAUNCH_AGAIN).filter(|t| *t > self.now)
+            self.memory.terminated.get(&claim.name).map(|at| *at + LAUNCH_RETRY).filter(|t| *t > self.now)
         {
             self.plan.wake_at(again);
             return;
         }
         self.memory.terminated.insert(claim.name.clone(), self.now);
         let node = node.map(|n| n.name.clone());
-        let terminate = Terminate { claim: claim.reference(), intent: intent.clone(), drained: node };
+        let terminate = Terminate { claim: claim.reference(), intent: intent.clone(), drained_node: node };
         self.plan.push(Command::Terminate(Box::new(terminate)), "drained; its VM, NIC and OS disk go");
     }
 
     /// Taints a node that drains, pods or none: until that is seen, kube-scheduler may put pods on it.
-    fn keep_pods_off(&mut self, node: &Node, forced: Option<Timestamp>) {
+    fn taint_disrupted(&mut self, node: &Node, forced: Option<Timestamp>) {
         if !node.ready {
-            self.plan.wake_at(node.ready_since + GONE_AFTER);
+            self.plan.wake_at(node.ready_since + NODE_LOST_AFTER);
         }
         if let Some(at) = forced {
             self.plan.wake_at(at);
         }
-        if !self.busy(node) {
+        if !self.is_in_progress(node) {
             let (name, uid) = (node.name.clone(), node.uid.clone());
-            self.plan.push(Command::AdvanceNode { node: name, uid, step: NodeStep::Disrupt }, "no new pods: it drains");
+            self.plan.push(
+                Command::UpdateNode { node: name, uid, update: NodeUpdate::TaintDisrupted },
+                "no new pods: it drains",
+            );
         }
     }
 
     fn is_lost(&self, node: &Node) -> bool {
-        !node.ready && self.now >= node.ready_since + GONE_AFTER
+        !node.ready && self.now >= node.ready_since + NODE_LOST_AFTER
     }
 
     /// Pods that must have left before the VM goes.
     fn pods_to_move(&self, node: &Node) -> Vec<Arc<Pod>> {
-        let Some(usage) = self.snapshot.usage(&node.name) else { return Vec::new() };
+        let Some(usage) = self.snapshot.node_usage(&node.name) else { return Vec::new() };
         usage.pods.iter().filter_map(|key| self.snapshot.pods().get(key)).filter(|p| p.holds_drain()).cloned().collect()
     }
 
@@ -311,16 +315,16 @@ impl Stepper<'_> {
         let overdue = deadline.is_some_and(|d| d <= self.now);
         for pod in pods.iter().filter(|p| p.deleting_at.is_none()) {
             if pod.refuses_disruption(self.now) && !overdue {
-                self.plan.wake_at(deadline.unwrap_or(self.now + EVICT_EVERY * 6));
+                self.plan.wake_at(deadline.unwrap_or(self.now + EVICTION_RETRY * 6));
                 continue;
             }
-            let due = self.memory.evicted.get(&pod.uid).map(|at| *at + EVICT_EVERY);
+            let due = self.memory.evicted.get(&pod.uid).map(|at| *at + EVICTION_RETRY);
             if let Some(due) = due.filter(|due| *due > self.now) {
                 self.plan.wake_at(due);
                 continue;
             }
             self.memory.evicted.insert(pod.uid.clone(), self.now);
-            self.plan.wake_at(self.now + EVICT_EVERY);
+            self.plan.wake_at(self.now + EVICTION_RETRY);
             let command = Command::Evict { pod: pod.key.clone(), uid: pod.uid.clone() };
             self.plan.push(command, format!("the node of {} drains", claim.name));
         }
@@ -330,7 +334,7 @@ impl Stepper<'_> {
         self.plan.push(Command::DeleteClaim { claim: claim.reference(), category }, why);
     }
 
-    fn busy(&self, node: &Node) -> bool {
+    fn is_in_progress(&self, node: &Node) -> bool {
         self.snapshot.in_progress.contains(&CommandKey::Node(node.name.clone()))
     }
 }
@@ -338,12 +342,12 @@ impl Stepper<'_> {
 impl LifecycleMemory {
     /// Drops what is remembered of claims and pods that are gone.
     fn forget(&mut self, snapshot: &Snapshot) {
-        for map in [&mut self.confirmed, &mut self.launched, &mut self.billed, &mut self.terminated] {
+        for map in [&mut self.vm_checked, &mut self.launched, &mut self.billing_attempted, &mut self.terminated] {
             map.retain(|name, _| snapshot.claims().get(name).is_some());
         }
-        self.pods.retain(|name, _| snapshot.claims().get(name).is_some());
+        self.pod_counts.retain(|name, _| snapshot.claims().get(name).is_some());
         let newest = self.evicted.values().max().copied();
-        self.evicted.retain(|_, at| newest.is_some_and(|n| n.duration_since(*at) < EVICT_EVERY * 6));
+        self.evicted.retain(|_, at| newest.is_some_and(|n| n.duration_since(*at) < EVICTION_RETRY * 6));
     }
 }
 
@@ -355,7 +359,7 @@ fn tags(claim: &Claim, class: &Tags, settings: &Settings) -> Tags {
         tags.retain(|k, _| !k.eq_ignore_ascii_case(key));
         tags.insert(Arc::from(key), value);
     };
-    set(labels::TAG_CLUSTER, Arc::clone(&settings.cluster.tag));
+    set(labels::TAG_CLUSTER, Arc::clone(&settings.cluster.tag_value));
     set(labels::TAG_CLAIM, claim.name.text());
     set(labels::TAG_CLAIM_UID, claim.uid.text());
     if let Some(pool) = &claim.spec.pool {

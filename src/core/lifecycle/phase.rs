@@ -1,11 +1,11 @@
-//! Phases of a NodeClaim: how far has it come?
+//! Phases of a NodeClaim.
 
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
 
 /// How far a NodeClaim has come. It moves down this list, and from anywhere to `Draining`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Phase {
+pub enum ClaimPhase {
     /// It exists, and nothing has been done for it.
     Created,
     /// An intent is written: its VM, NIC or disk may exist.
@@ -21,12 +21,12 @@ pub enum Phase {
     /// Its Node runs pods.
     Initialized,
     /// Its Node was there, and is gone or being deleted.
-    NodeGone,
+    NodeMissing,
     /// It is being deleted.
     Draining,
 }
 
-impl Phase {
+impl ClaimPhase {
     /// The phase of a claim, given its Node.
     #[must_use]
     pub fn of(claim: &Claim, node: Option<&Node>) -> Self {
@@ -41,8 +41,8 @@ impl Phase {
             return if claim.intent.is_some() { Self::Launching } else { Self::Created };
         }
         match node {
-            Some(node) if node.deleting_at.is_some() => Self::NodeGone,
-            None if status.registered.is_some() => Self::NodeGone,
+            Some(node) if node.deleting_at.is_some() => Self::NodeMissing,
+            None if status.registered.is_some() => Self::NodeMissing,
             None => Self::Launched,
             Some(_) if status.registered.is_none() => Self::Joined,
             Some(_) if status.initialized.is_none() => Self::Registered,

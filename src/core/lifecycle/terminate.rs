@@ -1,43 +1,43 @@
-//! Terminating: how does everything of a NodeClaim go, and nothing else?
+//! Termination: deletes the VM, NIC and OS disk of a NodeClaim, then its finalizer.
 //!
 //! Lifecycle delete, the first of the two kinds of delete. *Guarantees*: only what the claim's intent names is
 //! touched, and only if it carries the claim's UID in our tag; the finalizer goes last, when VM, NIC and OS disk are
 //! gone by Azure's own word. *Caveats*: a NIC that Azure reserves for 180 s after a failed launch is waited for.
 
-use super::patience::{POLL_EVERY, Patience};
-use crate::model::azure::bystander::{Bystander, Role};
-use crate::model::azure::cloud::{CloudResource, Detail, ResourceKind};
+use super::retry_budget::{POLL_INTERVAL, RetryBudget};
+use crate::model::azure::cloud::{CloudResource, ResourceDetail, ResourceKind};
+use crate::model::azure::related::{RelatedDetail, RelatedResource};
 use crate::model::cluster::claim::{ClaimRef, LaunchIntent};
-use crate::model::errors::{CloudErrorCode, ClusterError, OperationId, PortError};
+use crate::model::errors::{CloudErrorCode, ClusterError, EffectError, OperationId};
 use crate::model::labels;
 use crate::model::names::{ArmId, NodeName, ProviderId};
-use crate::model::settings::{Clause, Law};
-use crate::plan::{Effect, MachineCall, Reply, Report, Script, Step, Terminate};
+use crate::model::settings::{DeletionRule, DeletionRules};
+use crate::plan::{AksMachineRequest, CommandReport, Effect, Reply, Script, Step, Terminate};
 use jiff::{SignedDuration, Timestamp};
 
 /// Wait after a passing failure, unless Azure names one.
 const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(20);
 /// Longest that one run may take; the next one goes on where it stopped.
-const LONGEST: SignedDuration = SignedDuration::from_mins(15);
+const MAX_DURATION: SignedDuration = SignedDuration::from_mins(15);
 
 /// The termination of one NodeClaim.
 #[derive(Debug)]
 pub struct TerminateScript {
     claim: ClaimRef,
     provider_id: ProviderId,
-    law: Law,
+    law: DeletionRules,
     /// The Node whose pods must have left, until its VM is being deleted.
-    drained: Option<NodeName>,
+    drained_node: Option<NodeName>,
     /// Its Machine, until Azure says that it is gone, or it is another's.
     machine: Option<ArmId>,
     /// What is still to be looked at, last one first.
-    left: Vec<(ArmId, ResourceKind)>,
+    remaining: Vec<(ArmId, ResourceKind)>,
     /// The VM of the intent's name is somebody else's by now, and with it what is attached to it.
-    vm_stays: bool,
+    vm_is_foreign: bool,
     /// Azure says that the resource being looked at has been deleted.
     deleted: bool,
     state: State,
-    patience: Patience,
+    retry_budget: RetryBudget,
 }
 
 /// What the last effect was.
@@ -45,43 +45,43 @@ pub struct TerminateScript {
 enum State {
     Next,
     PodsRead,
-    MachineLooked,
-    Looked,
+    MachineRead,
+    ResourceRead,
     Deleted,
     Polling(OperationId),
     NodeRead,
     NodeDeleted,
-    Released,
+    FinalizerRemoved,
 }
 
 impl TerminateScript {
     /// The script of a terminate command.
     #[must_use]
-    pub fn new(command: Terminate, law: Law) -> Self {
+    pub fn new(command: Terminate, law: DeletionRules) -> Self {
         let LaunchIntent { vm, nic, os_disk, machine, .. } = command.intent;
         let provider_id = ProviderId::of_vm(&vm);
-        let patience = Patience::new(LONGEST, RETRY_AFTER, command.claim.uid.clone());
+        let patience = RetryBudget::new(MAX_DURATION, RETRY_AFTER, command.claim.uid.clone());
         let left = vec![(os_disk, ResourceKind::OsDisk), (nic, ResourceKind::Nic), (vm, ResourceKind::Vm)];
         Self {
             claim: command.claim,
             provider_id,
             law,
-            drained: command.drained,
+            drained_node: command.drained_node,
             machine,
-            left,
-            vm_stays: false,
+            remaining: left,
+            vm_is_foreign: false,
             deleted: false,
             state: State::Next,
-            patience,
+            retry_budget: patience,
         }
     }
 
     /// Reads the pods of the Node first, as long as its VM may still be kept; then looks at the next resource.
     fn begin(&mut self) -> Step {
-        match &self.drained {
+        match &self.drained_node {
             Some(node) => {
                 let effect = Effect::ReadPods(node.clone());
-                self.go(State::PodsRead, effect)
+                self.perform(State::PodsRead, effect)
             }
             None => self.next(),
         }
@@ -91,122 +91,130 @@ impl TerminateScript {
     /// somebody else's, so is the Node that announces itself for it.
     fn next(&mut self) -> Step {
         if let Some(id) = self.machine.clone() {
-            return self.go(State::MachineLooked, Effect::Machine(MachineCall::Get(id)));
+            return self.perform(State::MachineRead, Effect::AksMachine(AksMachineRequest::Get(id)));
         }
-        match self.left.last() {
+        match self.remaining.last() {
             Some((id, _)) => {
                 let id = id.clone();
-                self.go(State::Looked, Effect::Get(id))
+                self.perform(State::ResourceRead, Effect::Get(id))
             }
-            None if self.vm_stays => self.go(State::Released, Effect::ReleaseClaim(self.claim.clone())),
-            None => self.go(State::NodeRead, Effect::ReadNode(self.provider_id.clone())),
+            None if self.vm_is_foreign => {
+                self.perform(State::FinalizerRemoved, Effect::RemoveFinalizer(self.claim.clone()))
+            }
+            None => self.perform(State::NodeRead, Effect::ReadNode(self.provider_id.clone())),
         }
     }
 
-    fn go(&mut self, state: State, effect: Effect) -> Step {
+    fn perform(&mut self, state: State, effect: Effect) -> Step {
         self.state = state;
         Step::perform(effect)
     }
 
     /// A Machine goes with its VM, NIC and disk, if it carries this claim's UID; another claim's is not touched.
-    fn machine_looked(&mut self, found: Option<&Bystander>) -> Step {
-        let own =
-            |one: &&Bystander| one.tags.get(labels::TAG_CLAIM_UID).is_some_and(|uid| **uid == *self.claim.uid.as_str());
+    fn on_machine_read(&mut self, found: Option<&RelatedResource>) -> Step {
+        let own = |one: &&RelatedResource| {
+            one.tags.get(labels::TAG_CLAIM_UID).is_some_and(|uid| **uid == *self.claim.uid.as_str())
+        };
         let Some(machine) = found.filter(own) else {
             self.machine = None;
             self.deleted = false;
             return self.next();
         };
-        if let Role::Machine { vm: Some(vm), .. } = &machine.role {
+        if let RelatedDetail::AksMachine { vm: Some(vm), .. } = &machine.detail {
             // Its Node announces itself for the VM that AKS has named.
             self.provider_id = ProviderId::of_vm(vm);
         }
         if std::mem::take(&mut self.deleted) {
             self.state = State::Next;
-            return Step::Wait(POLL_EVERY);
+            return Step::Wait(POLL_INTERVAL);
         }
         let id = machine.id.clone();
-        self.go(State::Deleted, Effect::Machine(MachineCall::Delete(id)))
+        self.perform(State::Deleted, Effect::AksMachine(AksMachineRequest::Delete(id)))
     }
 
-    fn done_with_one(&mut self) -> Step {
-        self.left.pop();
+    fn next_resource(&mut self) -> Step {
+        self.remaining.pop();
         self.deleted = false;
-        self.drained = None;
+        self.drained_node = None;
         self.next()
     }
 
     /// What is there goes if it is ours by its tag. What is not stays, and is not ours to wait for.
-    fn looked(&mut self, found: &CloudResource) -> Step {
-        let own = found.claim_uid() == Some(self.claim.uid.as_str()) || !self.law.holds(Clause::TerminateOwnOnly);
-        let held = self.vm_stays && is_attached(found);
-        match self.left.last().cloned() {
+    fn on_resource_read(&mut self, found: &CloudResource) -> Step {
+        let own =
+            found.claim_uid() == Some(self.claim.uid.as_str()) || !self.law.enforces(DeletionRule::TerminateOwnOnly);
+        let held = self.vm_is_foreign && is_attached(found);
+        match self.remaining.last().cloned() {
             // Deleted, and still shown: Azure needs a moment.
             Some(_) if own && !held && std::mem::take(&mut self.deleted) => {
                 self.state = State::Next;
-                Step::Wait(POLL_EVERY)
+                Step::Wait(POLL_INTERVAL)
             }
-            Some((id, kind)) if own && !held => self.go(State::Deleted, Effect::Delete(id, kind)),
+            Some((id, kind)) if own && !held => self.perform(State::Deleted, Effect::Delete(id, kind)),
             _ => {
-                self.vm_stays |= found.kind() == ResourceKind::Vm;
-                self.done_with_one()
+                self.vm_is_foreign |= found.kind() == ResourceKind::Vm;
+                self.next_resource()
             }
         }
     }
 
-    fn follow(&mut self, reply: Option<Reply>) -> Step {
+    fn on_reply(&mut self, reply: Option<Reply>) -> Step {
         match (self.state.clone(), reply) {
             (State::Next, _) => {
-                if self.law.holds(Clause::FinalizerLast) {
+                if self.law.enforces(DeletionRule::FinalizerLast) {
                     self.begin()
                 } else {
-                    self.go(State::Released, Effect::ReleaseClaim(self.claim.clone()))
+                    self.perform(State::FinalizerRemoved, Effect::RemoveFinalizer(self.claim.clone()))
                 }
             }
             (State::PodsRead, Some(Reply::Pods(pods))) if !pods.iter().any(|p| p.holds_drain()) => self.next(),
             // A pod came after the drain, or nothing is known: the lifecycle looks again.
             (State::PodsRead, _) => Step::finished(),
-            (State::MachineLooked, Some(Reply::Machine(found))) => self.machine_looked(found.as_deref()),
-            (State::MachineLooked, _) => Step::finished(),
-            (State::Looked, Some(Reply::Resource(Some(found)))) => self.looked(&found),
-            (State::Looked, _) => self.done_with_one(),
+            (State::MachineRead, Some(Reply::AksMachine(found))) => self.on_machine_read(found.as_deref()),
+            (State::MachineRead, _) => Step::finished(),
+            (State::ResourceRead, Some(Reply::Resource(Some(found)))) => self.on_resource_read(&found),
+            (State::ResourceRead, _) => self.next_resource(),
             (State::Deleted, Some(Reply::Accepted(op))) | (State::Polling(op), Some(Reply::Running)) => {
                 self.state = State::Polling(op);
-                self.drained = None;
-                Step::Wait(POLL_EVERY)
+                self.drained_node = None;
+                Step::Wait(POLL_INTERVAL)
             }
-            (State::Polling(op), None) => self.go(State::Polling(op.clone()), Effect::Poll(op)),
+            (State::Polling(op), None) => self.perform(State::Polling(op.clone()), Effect::Poll(op)),
             // Azure says that it is done: look again, and believe only a 404.
             (State::Deleted | State::Polling(_), _) => {
                 self.deleted = true;
                 self.next()
             }
             (State::NodeRead, Some(Reply::Node(Some(node)))) => {
-                self.go(State::NodeDeleted, Effect::DeleteNode(node.name.clone(), node.uid.clone()))
+                self.perform(State::NodeDeleted, Effect::DeleteNode(node.name.clone(), node.uid.clone()))
             }
             (State::NodeRead | State::NodeDeleted, _) => {
-                self.go(State::Released, Effect::ReleaseClaim(self.claim.clone()))
+                self.perform(State::FinalizerRemoved, Effect::RemoveFinalizer(self.claim.clone()))
             }
-            (State::Released, _) if !self.law.holds(Clause::FinalizerLast) && !self.left.is_empty() => self.next(),
-            (State::Released, _) => Step::finished(),
+            (State::FinalizerRemoved, _)
+                if !self.law.enforces(DeletionRule::FinalizerLast) && !self.remaining.is_empty() =>
+            {
+                self.next()
+            }
+            (State::FinalizerRemoved, _) => Step::finished(),
         }
     }
 }
 
 impl Script for TerminateScript {
-    fn step(&mut self, reply: Option<Result<Reply, PortError>>, now: Timestamp) -> Step {
-        let Some(left) = self.patience.left(now) else { return Step::finished() };
+    fn step(&mut self, reply: Option<Result<Reply, EffectError>>, now: Timestamp) -> Step {
+        let Some(left) = self.retry_budget.remaining(now) else { return Step::finished() };
         let step = match reply {
             // Gone in the meantime.
-            Some(Err(PortError::Cloud(error))) if error.code == CloudErrorCode::NotFound => self.next(),
-            Some(Err(PortError::Cluster(ClusterError::NotFound | ClusterError::Conflict))) => self.follow(None),
-            Some(Err(PortError::Cloud(error))) if error.code.is_transient() => {
+            Some(Err(EffectError::Cloud(error))) if error.code == CloudErrorCode::NotFound => self.next(),
+            Some(Err(EffectError::Cluster(ClusterError::NotFound | ClusterError::Conflict))) => self.on_reply(None),
+            Some(Err(EffectError::Cloud(error))) if error.code.is_transient() => {
                 self.state = State::Next;
-                Step::Wait(self.patience.sit_out(Some(&error)))
+                Step::Wait(self.retry_budget.backoff(Some(&error)))
             }
             Some(Err(error)) => Step::failed(error),
-            Some(Ok(reply)) => self.follow(Some(reply)),
-            None => self.follow(None),
+            Some(Ok(reply)) => self.on_reply(Some(reply)),
+            None => self.on_reply(None),
         };
         match step {
             Step::Wait(wait) if wait > left => Step::finished(),
@@ -217,38 +225,38 @@ impl Script for TerminateScript {
 
 fn is_attached(resource: &CloudResource) -> bool {
     match &resource.detail {
-        Detail::Vm(_) => false,
-        Detail::Nic(nic) => nic.vm.is_some(),
-        Detail::Disk(disk) => !disk.managed_by.is_empty(),
+        ResourceDetail::Vm(_) => false,
+        ResourceDetail::Nic(nic) => nic.vm.is_some(),
+        ResourceDetail::Disk(disk) => !disk.managed_by.is_empty(),
     }
 }
 
 /// Looks whether a claim's VM is gone; if Azure says 404, asks for the claim's deletion.
 #[derive(Debug)]
-pub struct ConfirmGoneScript {
+pub struct CheckVmGoneScript {
     claim: ClaimRef,
     vm: ArmId,
-    asked: bool,
+    requested: bool,
 }
 
-impl ConfirmGoneScript {
+impl CheckVmGoneScript {
     /// The script of a confirm-gone command.
     #[must_use]
     pub fn new(claim: ClaimRef, vm: ArmId) -> Self {
-        Self { claim, vm, asked: false }
+        Self { claim, vm, requested: false }
     }
 }
 
-impl Script for ConfirmGoneScript {
-    fn step(&mut self, reply: Option<Result<Reply, PortError>>, _now: Timestamp) -> Step {
+impl Script for CheckVmGoneScript {
+    fn step(&mut self, reply: Option<Result<Reply, EffectError>>, _now: Timestamp) -> Step {
         match reply {
-            None if !self.asked => {
-                self.asked = true;
+            None if !self.requested => {
+                self.requested = true;
                 Step::perform(Effect::Get(self.vm.clone()))
             }
             Some(Ok(Reply::Resource(None))) => Step::perform(Effect::DeleteClaim(self.claim.clone())),
             Some(Err(error)) => Step::failed(error),
-            _ => Step::End(Report::default()),
+            _ => Step::End(CommandReport::default()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Schedules: when does a cron expression in a manifest fire?
+//! Cron schedules with Karpenter's grammar, in UTC.
 //!
 //! The grammar is Karpenter's (`robfig/cron` v3, `ParseStandard`, with the pattern of its CRD): five fields or one of
 //! seven aliases, always UTC. croner alone would accept more (seconds, years, `L`, `W`, `#`, Sunday as 7), so each
@@ -16,7 +16,7 @@ pub struct Schedule(Cron);
 
 /// The fields of a schedule, for who asks about many days at once: bit `n` is set where the value `n` fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pattern {
+pub struct CronFields {
     minutes: u64,
     hours: u64,
     days: u64,
@@ -53,7 +53,7 @@ pub enum ScheduleError {
     Never(String),
 }
 
-struct Field {
+struct CronField {
     name: &'static str,
     min: u8,
     max: u8,
@@ -62,12 +62,12 @@ struct Field {
 
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
-const FIELDS: [Field; 5] = [
-    Field { name: "minute", min: 0, max: 59, words: &[] },
-    Field { name: "hour", min: 0, max: 23, words: &[] },
-    Field { name: "day of month", min: 1, max: 31, words: &[] },
-    Field { name: "month", min: 1, max: 12, words: &MONTHS },
-    Field { name: "weekday", min: 0, max: 6, words: &DAYS },
+const FIELDS: [CronField; 5] = [
+    CronField { name: "minute", min: 0, max: 59, words: &[] },
+    CronField { name: "hour", min: 0, max: 23, words: &[] },
+    CronField { name: "day of month", min: 1, max: 31, words: &[] },
+    CronField { name: "month", min: 1, max: 12, words: &MONTHS },
+    CronField { name: "weekday", min: 0, max: 6, words: &DAYS },
 ];
 
 impl Schedule {
@@ -99,7 +99,7 @@ impl Schedule {
     }
 }
 
-impl Pattern {
+impl CronFields {
     /// Reads a schedule, by the rules of [`Schedule::parse`].
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl Pattern {
     /// either will do.
     #[must_use]
     pub fn fires_on(&self, date: Date) -> bool {
-        let Pattern { days, months, weekdays, any_day, any_weekday, .. } = *self;
+        let CronFields { days, months, weekdays, any_day, any_weekday, .. } = *self;
         let day = has(days, date.day());
         let weekday = has(weekdays, date.weekday().to_sunday_zero_offset());
         let fits = if any_day || any_weekday { day && weekday } else { day || weekday };
@@ -147,7 +147,7 @@ impl Pattern {
 }
 
 /// The fields of a schedule, in order.
-fn fields(text: &str) -> Result<[Allowed; 5], ScheduleError> {
+fn fields(text: &str) -> Result<[FieldValues; 5], ScheduleError> {
     let plain = match text {
         "@yearly" | "@annually" => "0 0 1 1 *",
         "@monthly" => "0 0 1 * *",
@@ -178,14 +178,14 @@ fn has(values: u64, value: i8) -> bool {
 }
 
 /// The values that a field allows.
-struct Allowed {
+struct FieldValues {
     /// Bit `n` for the value `n`.
     values: u64,
     /// It holds back nothing: a star in a day field decides whether day and weekday are both needed or either will do.
     star: bool,
 }
 
-impl Allowed {
+impl FieldValues {
     /// A plain list of numbers, or `*`.
     fn canonical(&self) -> String {
         if self.star {
@@ -196,8 +196,8 @@ impl Allowed {
     }
 }
 
-impl Field {
-    fn read(&self, text: &str) -> Option<Allowed> {
+impl CronField {
+    fn read(&self, text: &str) -> Option<FieldValues> {
         let mut values = 0;
         let mut star = false;
         for item in text.split(',') {
@@ -221,7 +221,7 @@ impl Field {
             }
             values = (low..=high).step_by(usize::from(step.unwrap_or(1))).fold(values, |all, n| all | 1 << n);
         }
-        Some(Allowed { values, star })
+        Some(FieldValues { values, star })
     }
 
     fn value(&self, text: &str) -> Option<u8> {

@@ -1,7 +1,7 @@
-//! Ports: what can go wrong out there?
+//! Errors of Azure and Kubernetes, by how they are retried.
 //!
-//! The domain has one way out: an executor performs [`crate::plan::Effect`]s and answers with a
-//! [`crate::plan::Reply`] or a [`PortError`]. Adapters turn every error of Azure and Kubernetes into one of these.
+//! The domain has one way out: an executor performs [`crate::plan::FilterEffect`]s and answers with a
+//! [`crate::plan::Reply`] or a [`EffectError`]. Adapters turn every error of Azure and Kubernetes into one of these.
 
 use super::names::ArmId;
 use crate::model::cluster::offering::OfferingKey;
@@ -17,7 +17,7 @@ pub struct OperationId(pub Arc<str>);
 
 /// An effect failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PortError {
+pub enum EffectError {
     /// Azure refused or failed.
     #[error("Azure: {0}")]
     Cloud(CloudError),
@@ -26,17 +26,17 @@ pub enum PortError {
     Cluster(ClusterError),
     /// A pause switch or a lost lease held the write back.
     #[error("held back: {0}")]
-    Held(&'static str),
+    Blocked(&'static str),
 }
 
-impl PortError {
+impl EffectError {
     /// A word for metrics, events and reports.
     #[must_use]
     pub fn category(&self) -> &'static str {
         match self {
             Self::Cloud(error) => error.code.category(),
             Self::Cluster(error) => error.category(),
-            Self::Held(_) => "held",
+            Self::Blocked(_) => "held",
         }
     }
 }
@@ -54,21 +54,21 @@ pub struct CloudError {
     /// The Azure Policy that forbids it, as people know it.
     pub policy: Option<Arc<str>>,
     /// The quota that would be exceeded.
-    pub quota: Option<QuotaTold>,
+    pub quota: Option<QuotaDetails>,
     /// It is what a long-running operation came to, not what became of the request that asked for it.
-    pub is_outcome: bool,
+    pub is_operation_result: bool,
 }
 
 /// A quota of cores as an error tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QuotaTold {
+pub struct QuotaDetails {
     /// Cores allowed.
     pub limit: u32,
     /// Cores taken.
     pub usage: u32,
 }
 
-impl QuotaTold {
+impl QuotaDetails {
     /// Cores that may still be had.
     #[must_use]
     pub fn free(self) -> u32 {
@@ -80,19 +80,19 @@ impl CloudError {
     /// An error of which no more is known than its code and message.
     #[must_use]
     pub fn new(code: CloudErrorCode, message: impl Into<Arc<str>>) -> Self {
-        Self { code, message: message.into(), retry_after: None, policy: None, quota: None, is_outcome: false }
+        Self { code, message: message.into(), retry_after: None, policy: None, quota: None, is_operation_result: false }
     }
 
     /// How long to wait before the same call: what Azure asked for, else the code's own time, else `otherwise`.
     #[must_use]
-    pub fn wait(&self, otherwise: SignedDuration) -> SignedDuration {
-        let own = (self.code == CloudErrorCode::NicReserved).then_some(NIC_RESERVATION_LOOK);
+    pub fn retry_delay(&self, otherwise: SignedDuration) -> SignedDuration {
+        let own = (self.code == CloudErrorCode::NicReserved).then_some(NIC_RESERVATION_RETRY);
         self.retry_after.or(own).unwrap_or(otherwise)
     }
 }
 
 /// How often a reserved NIC is asked for again. Azure's message says that it is reserved for 180 s.
-const NIC_RESERVATION_LOOK: SignedDuration = SignedDuration::from_secs(45);
+const NIC_RESERVATION_RETRY: SignedDuration = SignedDuration::from_secs(45);
 
 /// What may be done after an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -100,9 +100,9 @@ pub enum Retry {
     /// The same call may succeed a little later.
     SameCall,
     /// The same call will not soon, but another offering may.
-    Elsewhere,
+    OtherOffering,
     /// Nothing will until a person changes something: a right, a lock, a policy, a subnet, an image, a key.
-    Person,
+    UserAction,
     /// It would fail again.
     Never,
 }
@@ -209,13 +209,13 @@ impl CloudErrorCode {
             | Self::Reservation
             | Self::SizeUnfit
             // Many a policy names the sizes that are allowed.
-            | Self::Policy => Retry::Elsewhere,
+            | Self::Policy => Retry::OtherOffering,
             Self::SubnetFull
             | Self::Permission
             | Self::Locked
             | Self::Lockdown
             | Self::Image
-            | Self::Encryption => Retry::Person,
+            | Self::Encryption => Retry::UserAction,
             Self::NotFound | Self::Invalid => Retry::Never,
         }
     }
@@ -223,7 +223,7 @@ impl CloudErrorCode {
     /// True when another offering may succeed where this one failed.
     #[must_use]
     pub fn is_capacity(self) -> bool {
-        self.retry() == Retry::Elsewhere
+        self.retry() == Retry::OtherOffering
     }
 
     /// True when the same call may succeed a little later.
@@ -250,7 +250,7 @@ pub enum ClusterError {
     Forbidden,
     /// Every name that it might have had is taken.
     #[error("every name for it is taken")]
-    Exhausted,
+    NamesExhausted,
     /// The API server failed, or could not be reached.
     #[error("the API server cannot be reached")]
     Unavailable,
@@ -265,7 +265,7 @@ impl ClusterError {
             Self::NotFound => "cluster_not_found",
             Self::Budget => "disruption_budget",
             Self::Forbidden => "cluster_forbidden",
-            Self::Exhausted => "cluster_exhausted",
+            Self::NamesExhausted => "cluster_exhausted",
             Self::Unavailable => "cluster_unavailable",
         }
     }
@@ -281,7 +281,7 @@ pub struct LaunchRefusal {
     /// Why.
     pub error: CloudError,
     /// It was refused before a VM was asked for: every offering would have met the same.
-    pub of_all: bool,
+    pub applies_to_all_offerings: bool,
     /// When.
     pub at: Timestamp,
 }

@@ -1,4 +1,4 @@
-//! Labels, taints, annotations, tags and finalizers: which keys does the field agree on?
+//! Label, annotation, taint, finalizer and tag keys.
 //!
 //! Upstream's keys are API: `karpenter.sh` (core), `karpenter.azure.com` and `kubernetes.azure.com` (the Azure
 //! provider), `kubernetes.io` (Kubernetes). Ours are under `napkeeper.io`.
@@ -113,7 +113,7 @@ pub fn is_well_known(key: &str) -> bool {
 
 /// A key as shared text: of a well-known one there is a single copy, which thousands of nodes and sizes share.
 #[must_use]
-pub fn shared(key: &str) -> Arc<str> {
+pub fn interned(key: &str) -> Arc<str> {
     static KNOWN: LazyLock<BTreeSet<Arc<str>>> =
         LazyLock::new(|| WELL_KNOWN.iter().copied().chain([HOSTNAME]).map(Arc::from).collect());
     KNOWN.get(key).map_or_else(|| Arc::from(key), Arc::clone)

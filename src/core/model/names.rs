@@ -1,4 +1,4 @@
-//! Names: what may a thing be called?
+//! Validated names and ids of Kubernetes and Azure.
 //!
 //! Every name is a type of its own, checked once where it enters. All are cheap to clone.
 

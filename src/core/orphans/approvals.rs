@@ -1,11 +1,11 @@
-//! Approvals: which of them still stand for something, and which are to be removed from Git?
+//! The state of each approval in an OrphanSweep.
 
-use super::links::rows;
-use super::ownership::{Group, lies_in};
-use super::verdict::Case;
+use super::assessment::SweepContext;
+use super::ownership::{GroupState, is_in_group};
+use super::reference_graph::items;
 use crate::model::azure::cloud::CloudResource;
 use crate::model::names::ArmId;
-use crate::model::orphans::report::{ApprovalFinding, ApprovalState};
+use crate::model::orphans::report::{ApprovalState, ApprovalStatus};
 use crate::model::orphans::sweep::{Approval, Sweep};
 use jiff::SignedDuration;
 use std::collections::BTreeMap;
@@ -14,11 +14,12 @@ use std::sync::Arc;
 /// Looks at all approvals of a sweep, those first that something is to be done about. Of a listing that is not whole,
 /// or of a cluster that is not known to be the configured one, nothing follows but what time alone tells.
 #[must_use]
-pub fn look(case: &Case<'_>, sweep: &Sweep) -> Vec<ApprovalFinding> {
-    let listed: BTreeMap<&ArmId, &CloudResource> = rows(&case.inventory.cloud).iter().map(|r| (&r.id, &**r)).collect();
+pub fn approval_statuses(case: &SweepContext<'_>, sweep: &Sweep) -> Vec<ApprovalStatus> {
+    let listed: BTreeMap<&ArmId, &CloudResource> =
+        items(&case.inventory.resources).iter().map(|r| (&r.id, &**r)).collect();
     let finding = |approval: &Approval| {
         let (state, advice) = state(case, sweep, approval, &listed)?;
-        Some(ApprovalFinding {
+        Some(ApprovalStatus {
             id: approval.id.clone(),
             incarnation: Arc::clone(&approval.incarnation),
             expires_at: approval.expires_at,
@@ -26,19 +27,19 @@ pub fn look(case: &Case<'_>, sweep: &Sweep) -> Vec<ApprovalFinding> {
             advice: Arc::from(advice),
         })
     };
-    let mut found: Vec<ApprovalFinding> = sweep.approvals.iter().filter_map(finding).collect();
+    let mut found: Vec<ApprovalStatus> = sweep.approvals.iter().filter_map(finding).collect();
     found.sort_by(|a, b| (a.state, &a.id).cmp(&(b.state, &b.id)));
     found
 }
 
 fn state(
-    case: &Case<'_>,
+    case: &SweepContext<'_>,
     sweep: &Sweep,
     approval: &Approval,
     listed: &BTreeMap<&ArmId, &CloudResource>,
 ) -> Option<(ApprovalState, String)> {
     // Nothing follows from what is not in the group of another cluster, or in one that is not known to be ours.
-    let whole = case.inventory.failure().is_none() && case.group() == Group::Ours;
+    let whole = case.inventory.failure().is_none() && case.group_state() == GroupState::Ours;
     let there = listed.get(&approval.id);
     let same = there.filter(|r| r.incarnation == approval.incarnation);
     let collected = case.records.deletions.iter().any(|d| {
@@ -50,7 +51,7 @@ fn state(
         (ApprovalState::Spent, remove("the resource was collected"))
     } else if ahead <= SignedDuration::ZERO {
         (ApprovalState::Expired, "it has expired: remove these lines, or approve anew".to_owned())
-    } else if ahead > Sweep::LONGEST_APPROVAL {
+    } else if ahead > Sweep::MAX_APPROVAL_VALIDITY {
         (ApprovalState::TooFarAhead, "expiresAt lies more than 14 days ahead: write an earlier time".to_owned())
     } else if let Some(resource) = same {
         let kind = resource.kind();
@@ -64,10 +65,10 @@ fn state(
     } else if let Some(other) = there {
         let why = format!("the resource of that name is now another one, of incarnation {}", other.incarnation);
         (ApprovalState::Unmatched, remove(&why))
-    } else if lies_in(&approval.id, &case.settings.cluster.group) {
+    } else if is_in_group(&approval.id, &case.settings.cluster.node_resource_group) {
         (ApprovalState::Spent, remove("the resource is gone"))
     } else {
-        let why = format!("it names nothing in {}", case.settings.cluster.group);
+        let why = format!("it names nothing in {}", case.settings.cluster.node_resource_group);
         (ApprovalState::Unmatched, remove(&why))
     })
 }

@@ -1,13 +1,13 @@
-//! The breaker: do so many resources turn suspect at once that the listing must be wrong? (clause 5)
+//! The circuit breaker: stops deletion when many resources turn suspect at once (rule 5).
 //!
 //! A restored or emptied API server makes healthy resources look like orphans all at once. Orphans come one by one.
 
-use super::ownership::Group;
-use super::pointers::claim_named_by;
-use super::verdict::{Assessed, Case};
+use super::assessment::{Assessment, SweepContext};
+use super::back_references::referenced_claim;
+use super::ownership::GroupState;
 use crate::model::azure::cloud::{CloudResource, ResourceKind};
 use crate::model::names::{ClaimName, Uid};
-use crate::model::orphans::record::{Records, Trip};
+use crate::model::orphans::record::{BreakerTrip, OrphanRecords};
 use crate::model::orphans::sweep::Sweep;
 use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
@@ -16,20 +16,20 @@ use std::collections::BTreeMap;
 /// Resources that turn suspect within this time are counted together.
 pub const WINDOW: SignedDuration = SignedDuration::from_hours(1);
 /// What was deleted may be listed for so long. Nobody promises a bound: users have seen 20 minutes.
-const LISTS_LAG: SignedDuration = SignedDuration::from_mins(30);
+const LIST_LAG: SignedDuration = SignedDuration::from_mins(30);
 /// So many clearances in the future are kept with a trip: a record has room for no more.
-const MOST_VOID: usize = 20;
+const MAX_VOID_CLEARANCES: usize = 20;
 /// So many may turn suspect together in any cluster.
-const TOLERATED: u32 = 3;
+const MAX_NEW_SUSPECTS: u32 = 3;
 /// So many of a hundred owned ones may, in a greater cluster.
-const TOLERATED_PERCENT: u32 = 10;
+const MAX_NEW_SUSPECTS_PERCENT: u32 = 10;
 
 /// Until when Git has cleared the breaker: the latest `breaker.clearedAt` of any sweep. One in the future is refused,
 /// for it would switch the breaker off; and so it stays for every trip that happens before its time has come.
 #[must_use]
 pub fn cleared_at<'a>(
     sweeps: impl IntoIterator<Item = &'a Sweep>,
-    records: &Records,
+    records: &OrphanRecords,
     now: Timestamp,
 ) -> Option<Timestamp> {
     let given = sweeps.into_iter().filter_map(|s| s.breaker_cleared_at);
@@ -37,31 +37,31 @@ pub fn cleared_at<'a>(
 }
 
 /// True when a clearance lay in the future when the breaker tripped.
-pub(super) fn is_void(records: &Records, cleared_at: Timestamp) -> bool {
+pub(super) fn is_void(records: &OrphanRecords, cleared_at: Timestamp) -> bool {
     records.trips.iter().any(|trip| trip.void.contains(&cleared_at))
 }
 
 /// Clearances that lie in the future.
-pub(super) fn to_come(sweeps: &[Sweep], now: Timestamp) -> Vec<Timestamp> {
+pub(super) fn future_clearances(sweeps: &[Sweep], now: Timestamp) -> Vec<Timestamp> {
     let mut to_come: Vec<Timestamp> =
         sweeps.iter().filter_map(|s| s.breaker_cleared_at.filter(|at| *at > now)).collect();
     to_come.sort_unstable();
     to_come.dedup();
-    to_come.truncate(MOST_VOID);
+    to_come.truncate(MAX_VOID_CLEARANCES);
     to_come
 }
 
 /// A trip that Git has not cleared.
 #[must_use]
-pub fn open_trip(records: &Records, cleared_at: Option<Timestamp>) -> Option<&Trip> {
-    let open = |trip: &&Trip| cleared_at.is_none_or(|cleared| trip.at >= cleared);
+pub fn open_trip(records: &OrphanRecords, cleared_at: Option<Timestamp>) -> Option<&BreakerTrip> {
+    let open = |trip: &&BreakerTrip| cleared_at.is_none_or(|cleared| trip.at >= cleared);
     records.trips.iter().find(open)
 }
 
 /// What a trip says in a report, with the line that clears it.
 #[must_use]
-pub fn explain(trip: &Trip) -> String {
-    let Trip { at, kind, suspects, owned, .. } = trip;
+pub fn describe_trip(trip: &BreakerTrip) -> String {
+    let BreakerTrip { at, kind, suspects, owned, .. } = trip;
     let after = Timestamp::from_second(at.as_second() + 1).unwrap_or(*at);
     format!(
         "the breaker tripped at {at}: {suspects} of {owned} {kind} turned suspect within an hour. If that is right, commit `breaker: {{clearedAt: \"{after}\"}}` to the OrphanSweep's spec"
@@ -71,14 +71,14 @@ pub fn explain(trip: &Trip) -> String {
 /// NodeClaims that were seen being deleted, each with the last time. By name as well as by UID: beside managed NAP, what
 /// Karpenter's own Azure provider makes carries no UID, and is named after its claim alone.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Leaving {
+pub(super) struct DeletingClaims {
     uids: BTreeMap<Uid, Timestamp>,
     names: BTreeMap<ClaimName, Timestamp>,
 }
 
-impl Leaving {
+impl DeletingClaims {
     /// Looks at the NodeClaims that are there now.
-    pub(super) fn watch(&mut self, snapshot: &Snapshot, now: Timestamp) {
+    pub(super) fn observe(&mut self, snapshot: &Snapshot, now: Timestamp) {
         for claim in snapshot.claims().values().filter(|claim| claim.deleting_at.is_some()) {
             self.uids.insert(claim.uid.clone(), now);
             self.names.insert(claim.name.clone(), now);
@@ -89,10 +89,10 @@ impl Leaving {
 
     /// When the claim of a resource was last seen being deleted. Where the resource says which claim it is of by UID,
     /// a name proves nothing.
-    fn seen(&self, resource: &CloudResource) -> Option<Timestamp> {
+    fn last_seen_deleting(&self, resource: &CloudResource) -> Option<Timestamp> {
         match resource.claim_uid() {
             Some(uid) => self.uids.get(&Uid::new(uid).ok()?).copied(),
-            None => self.names.get(&claim_named_by(resource)?).copied(),
+            None => self.names.get(&referenced_claim(resource)?).copied(),
         }
     }
 }
@@ -103,21 +103,25 @@ impl Leaving {
 /// a nightly scale-down some claims are released between the two, and what the cloud still listed of them is no sign
 /// of a lost API server. Azure's listing may show it for a while yet; if it is there after that, it has leaked and
 /// counts, and only from then on is it sighted.
-pub(super) fn trips(case: &Case<'_>, assessed: &[Assessed<'_>], leaving: &Leaving) -> Vec<Trip> {
-    if case.group() == Group::Another {
+pub(super) fn trips(
+    case: &SweepContext<'_>,
+    assessed: &[Assessment<'_>],
+    leaving: &DeletingClaims,
+) -> Vec<BreakerTrip> {
+    if case.group_state() == GroupState::OtherCluster {
         return Vec::new();
     }
     let trip = |kind| {
         let of_kind = || assessed.iter().filter(move |a| a.resource.kind() == kind);
         let owned = count(of_kind().filter(|a| a.ownership.is_ok()));
-        let suspects = of_kind().filter(|a| a.is_suspect() && !seen_going(case, a, leaving));
-        let suspects = count(suspects.filter(|a| turned_lately(case, a)));
-        let many = suspects > TOLERATED && suspects * 100 > owned * TOLERATED_PERCENT;
+        let suspects = of_kind().filter(|a| a.is_suspect() && !was_claim_deleting_recently(case, a, leaving));
+        let suspects = count(suspects.filter(|a| is_new_suspect(case, a)));
+        let many = suspects > MAX_NEW_SUSPECTS && suspects * 100 > owned * MAX_NEW_SUSPECTS_PERCENT;
         let all = owned >= 2 && suspects == owned;
-        (many || all).then_some(Trip { at: case.inventory.finished_at, kind, suspects, owned, void: Vec::new() })
+        (many || all).then_some(BreakerTrip { at: case.inventory.finished_at, kind, suspects, owned, void: Vec::new() })
     };
     let known = |kind: &ResourceKind| {
-        let cleared = |t: &Trip| case.cleared_at.is_some_and(|c| t.at < c);
+        let cleared = |t: &BreakerTrip| case.cleared_at.is_some_and(|c| t.at < c);
         case.records.trips.iter().any(|t| t.kind == *kind && !cleared(t))
     };
     let fresh = ResourceKind::ALL.into_iter().filter(|kind| !known(kind));
@@ -126,12 +130,12 @@ pub(super) fn trips(case: &Case<'_>, assessed: &[Assessed<'_>], leaving: &Leavin
 
 /// The trips that this inventory would cause were it recorded now: what a look at it from outside may warn of.
 #[must_use]
-pub fn would_trip(case: &Case<'_>, assessed: &[Assessed<'_>]) -> Vec<Trip> {
-    trips(case, assessed, &Leaving::default())
+pub fn would_trip(case: &SweepContext<'_>, assessed: &[Assessment<'_>]) -> Vec<BreakerTrip> {
+    trips(case, assessed, &DeletingClaims::default())
 }
 
 /// True when a suspect's first sighting is this one, or lies within the window and after the last clearance.
-fn turned_lately(case: &Case<'_>, assessed: &Assessed<'_>) -> bool {
+fn is_new_suspect(case: &SweepContext<'_>, assessed: &Assessment<'_>) -> bool {
     let at = case.inventory.finished_at;
     case.sighting(assessed.resource).is_none_or(|sighting| {
         let after_clearance = case.cleared_at.is_none_or(|at| sighting.first_seen > at);
@@ -140,9 +144,13 @@ fn turned_lately(case: &Case<'_>, assessed: &Assessed<'_>) -> bool {
 }
 
 /// True while a resource may still be listed only because its NodeClaim, seen being deleted, has just gone.
-pub(super) fn seen_going(case: &Case<'_>, assessed: &Assessed<'_>, leaving: &Leaving) -> bool {
-    let seen = leaving.seen(assessed.resource);
-    seen.is_some_and(|seen| case.inventory.finished_at.duration_since(seen) < LISTS_LAG)
+pub(super) fn was_claim_deleting_recently(
+    case: &SweepContext<'_>,
+    assessed: &Assessment<'_>,
+    leaving: &DeletingClaims,
+) -> bool {
+    let seen = leaving.last_seen_deleting(assessed.resource);
+    seen.is_some_and(|seen| case.inventory.finished_at.duration_since(seen) < LIST_LAG)
 }
 
 fn count<T>(items: impl Iterator<Item = T>) -> u32 {
@@ -150,7 +158,7 @@ fn count<T>(items: impl Iterator<Item = T>) -> u32 {
 }
 
 /// How many resources of an inventory this cluster owns.
-pub(super) fn owned(assessed: &[Assessed<'_>]) -> u32 {
+pub(super) fn count_owned(assessed: &[Assessment<'_>]) -> u32 {
     count(assessed.iter().filter(|a| a.ownership.is_ok()))
 }
 
@@ -160,8 +168,8 @@ mod tests {
     use crate::orphans::tests::fixtures::*;
 
     /// A world with these many NICs of gone claims among 40 that are owned.
-    fn trips_with(suspects: usize, at_once: bool) -> Vec<Trip> {
-        let mut world = World::new();
+    fn trips_with(suspects: usize, at_once: bool) -> Vec<BreakerTrip> {
+        let mut world = SweepWorld::new();
         for n in 4..=40 - suspects {
             world.add_claim(&format!("live-{n}"), &format!("uid-{n}"));
         }
@@ -186,11 +194,11 @@ mod tests {
 
     #[test]
     fn a_clearance_in_the_future_clears_nothing_that_comes_before_its_time() {
-        let mut world = World::new();
+        let mut world = SweepWorld::new();
         world.sweep.approval_required.clear();
         world.sweep.breaker_cleared_at = Some(start() + HOURS(5));
         (0..4).for_each(|n| world.add(nic(&format!("leaked-{n}"), tags("gone", "uid-gone"))));
-        let halted = |world: &World| world.report.as_ref().unwrap().halted.clone().unwrap_or_default();
+        let halted = |world: &SweepWorld| world.report.as_ref().unwrap().halted.clone().unwrap_or_default();
         world.run(HOURS(4));
         assert_eq!(world.snapshot.records.trips[0].void, [start() + HOURS(5)]);
         assert!(halted(&world).contains("lies in the future"), "{}", halted(&world));
@@ -205,7 +213,7 @@ mod tests {
 
     #[test]
     fn one_trip_is_recorded_once() {
-        let mut world = World::new();
+        let mut world = SweepWorld::new();
         for n in 0..4 {
             world.add(nic(&format!("leaked-{n}"), tags("gone", "uid-gone")));
         }

@@ -1,65 +1,65 @@
-//! Denials: what does Azure not let us do for now?
+//! Backoff per action and kind after a permission, lock or policy denial.
 //!
 //! A lost permission, a lock, a lockdown or a policy is nothing that the next try mends. So one such answer holds back
 //! what is tried on all resources of that kind, and a single try from time to time finds out whether it has passed.
 
 use crate::model::azure::cloud::ResourceKind;
-use crate::model::errors::{CloudErrorCode, PortError};
-use crate::model::orphans::attempt::{Attempt, Deed, Outcome};
+use crate::model::errors::{CloudErrorCode, EffectError};
+use crate::model::orphans::attempt::{AttemptOutcome, SweepAction, SweepAttempt};
 use crate::model::orphans::report::Denial;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// So long nothing is tried after a denial; then one resource is.
-const TRY_AGAIN: SignedDuration = SignedDuration::from_mins(20);
+const DENIAL_RETRY: SignedDuration = SignedDuration::from_mins(20);
 /// A denial that nothing has put to the test for so long is forgotten.
-const FORGET: SignedDuration = SignedDuration::from_hours(24);
+const DENIAL_TTL: SignedDuration = SignedDuration::from_hours(24);
 
 /// Denials that are not known to have passed. Disposable: lost, one more try is denied.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Denials(BTreeMap<(Deed, ResourceKind), Denial>);
+pub(super) struct Denials(BTreeMap<(SweepAction, ResourceKind), Denial>);
 
 impl Denials {
     /// Learns from a try.
-    pub(super) fn note(&mut self, attempt: &Attempt) {
-        let key = (attempt.deed, attempt.kind);
+    pub(super) fn record(&mut self, attempt: &SweepAttempt) {
+        let key = (attempt.action, attempt.kind);
         let error = match &attempt.outcome {
-            Outcome::Failed(PortError::Cloud(error)) if is_denial(error.code) => error,
-            Outcome::Done => return drop(self.0.remove(&key)),
-            Outcome::Skipped | Outcome::Failed(_) => return,
+            AttemptOutcome::Failed(EffectError::Cloud(error)) if is_denial(error.code) => error,
+            AttemptOutcome::Done => return drop(self.0.remove(&key)),
+            AttemptOutcome::Skipped | AttemptOutcome::Failed(_) => return,
         };
         let denial = Denial {
-            deed: attempt.deed,
+            action: attempt.action,
             kind: attempt.kind,
             code: error.code,
             message: Arc::clone(&error.message),
             since: self.0.get(&key).map_or(attempt.at, |known| known.since),
-            until: attempt.at.saturating_add(TRY_AGAIN).unwrap_or(Timestamp::MAX),
+            retry_at: attempt.at.saturating_add(DENIAL_RETRY).unwrap_or(Timestamp::MAX),
         };
         self.0.insert(key, denial);
     }
 
     /// Forgets what is too old to be true.
-    pub(super) fn forget(&mut self, now: Timestamp) {
-        self.0.retain(|_, denial| now.duration_since(denial.until) < FORGET);
+    pub(super) fn expire(&mut self, now: Timestamp) {
+        self.0.retain(|_, denial| now.duration_since(denial.retry_at) < DENIAL_TTL);
     }
 
     /// Until when this is held back, if it is.
-    pub(super) fn held(&self, deed: Deed, kind: ResourceKind, now: Timestamp) -> Option<Timestamp> {
-        Some(self.0.get(&(deed, kind))?.until).filter(|until| *until > now)
+    pub(super) fn blocked_until(&self, deed: SweepAction, kind: ResourceKind, now: Timestamp) -> Option<Timestamp> {
+        Some(self.0.get(&(deed, kind))?.retry_at).filter(|until| *until > now)
     }
 
     /// A try begins: until its outcome is known, it is the only one.
-    pub(super) fn put_to_test(&mut self, deed: Deed, kind: ResourceKind, now: Timestamp) {
+    pub(super) fn mark_retrying(&mut self, deed: SweepAction, kind: ResourceKind, now: Timestamp) {
         if let Some(denial) = self.0.get_mut(&(deed, kind)) {
-            denial.until = now.saturating_add(TRY_AGAIN).unwrap_or(Timestamp::MAX);
+            denial.retry_at = now.saturating_add(DENIAL_RETRY).unwrap_or(Timestamp::MAX);
         }
     }
 
     /// Kinds of which nothing may be deleted now.
-    pub(super) fn undeletable(&self, now: Timestamp) -> impl Iterator<Item = ResourceKind> + '_ {
-        ResourceKind::ALL.into_iter().filter(move |kind| self.held(Deed::Delete, *kind, now).is_some())
+    pub(super) fn undeletable_kinds(&self, now: Timestamp) -> impl Iterator<Item = ResourceKind> + '_ {
+        ResourceKind::ALL.into_iter().filter(move |kind| self.blocked_until(SweepAction::Delete, *kind, now).is_some())
     }
 
     /// All of them.

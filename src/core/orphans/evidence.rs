@@ -1,23 +1,23 @@
-//! Evidence: by what is it known what a resource is? In words, for people.
+//! The evidence texts of a finding. In words, for people.
 
-use super::verdict::{Assessed, Case, excludes};
+use super::assessment::{Assessment, SweepContext, is_excluded_by};
 use crate::model::azure::cloud::{CloudResource, ResourceKind};
 use crate::model::labels;
-use crate::model::orphans::finding::Refusal;
+use crate::model::orphans::finding::DeletionRefusal;
 use crate::model::orphans::record::Sighting;
 use crate::model::orphans::sweep::{Exclusion, Sweep};
 use std::sync::Arc;
 
 /// All that speaks for what a resource is found to be: who owns it, what links to it, what protects it, since when it
 /// has been seen without a sign of life, and for which claim a disk was made.
-pub(super) fn of(
-    case: &Case<'_>,
-    assessed: &Assessed<'_>,
+pub(super) fn evidence_of(
+    case: &SweepContext<'_>,
+    assessed: &Assessment<'_>,
     sweep: &Sweep,
     sighting: Option<&Sighting>,
 ) -> Vec<Arc<str>> {
     let resource = assessed.resource;
-    if assessed.life.as_ref().is_some_and(|life| life.by.is_empty()) {
+    if assessed.sign_of_life.as_ref().is_some_and(|life| life.chain.is_empty()) {
         return Vec::new();
     }
     let mut evidence = Vec::with_capacity(2);
@@ -25,29 +25,29 @@ pub(super) fn of(
         Ok(owned) => Arc::clone(owned),
         Err(refusal) => not_owned(case, resource, *refusal),
     });
-    evidence.extend(assessed.life.iter().map(|life| Arc::clone(&life.by)));
+    evidence.extend(assessed.sign_of_life.iter().map(|life| Arc::clone(&life.chain)));
     if assessed.is_suspect() {
-        evidence.extend(sweep.exclusions.iter().find(|e| excludes(e, resource)).map(|e| Arc::from(excluded(e))));
+        evidence.extend(sweep.exclusions.iter().find(|e| is_excluded_by(e, resource)).map(|e| Arc::from(excluded(e))));
     }
-    evidence.extend(case.kept_part(assessed, sweep));
+    evidence.extend(case.undeletable_attached(assessed, sweep));
     evidence.extend(sighting.map(|s| {
         let (times, first, last) = (s.times, s.first_seen, s.last_seen);
         Arc::from(format!("seen {times} times without a sign of life from {first} to {last}"))
     }));
-    if assessed.life.is_none() {
+    if assessed.sign_of_life.is_none() {
         evidence.extend(made_for(resource).map(Arc::from));
     }
     evidence
 }
 
 /// Why a resource is not this cluster's to delete.
-fn not_owned(case: &Case<'_>, resource: &CloudResource, refusal: Refusal) -> Arc<str> {
+fn not_owned(case: &SweepContext<'_>, resource: &CloudResource, refusal: DeletionRefusal) -> Arc<str> {
     let text = match (refusal, resource.owner_cluster()) {
-        (Refusal::Retained, _) => {
+        (DeletionRefusal::Retained, _) => {
             let volume = case.records.volumes.get(&resource.id).map(|v| v.name.to_string()).unwrap_or_default();
             format!("PersistentVolume {volume} had reclaim policy Retain: its data is wanted")
         }
-        (Refusal::NoVolumeRecord, _) => "no record that this cluster had a PersistentVolume on it".to_owned(),
+        (DeletionRefusal::NoVolumeRecord, _) => "no record that this cluster had a PersistentVolume on it".to_owned(),
         (_, Some(cluster)) => format!("its cluster tag names {cluster}"),
         (_, None) => "no tag names a cluster".to_owned(),
     };

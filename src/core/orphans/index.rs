@@ -1,4 +1,4 @@
-//! Index: what is known under a name or an id?
+//! A deterministic hash index over borrowed strings.
 //!
 //! Azure's ids are long and begin alike, so an ordered map spends its time on comparing what is equal. Here keys are
 //! told apart by a number made of their text: always the same for the same text, and nothing ever depends on the order
@@ -8,19 +8,19 @@
 const NONE: u32 = u32::MAX;
 
 /// So many bytes at the end of a text make its number: ids of one group begin alike, and the name stands last.
-const TELLING: usize = 64;
+const HASHED_SUFFIX_LENGTH: usize = 64;
 
 /// A text with its number, to be looked up in several indexes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Key<'k> {
-    number: u32,
+    hash: u32,
     text: &'k str,
 }
 
 impl<'k> Key<'k> {
     /// The key of a text, exactly as it is spelt: ids are to be given in lower case.
     pub(super) fn of(text: &'k str) -> Self {
-        Self { number: number(text), text }
+        Self { hash: hash(text), text }
     }
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Index<'a, T> {
 
 #[derive(Debug)]
 struct Row<'a, T> {
-    number: u32,
+    hash: u32,
     next: u32,
     text: &'a str,
     value: T,
@@ -43,11 +43,11 @@ impl<'a, T> Index<'a, T> {
     /// Indexes rows; of several with the same text the last one stands.
     pub(super) fn of(rows: impl Iterator<Item = (&'a str, T)>) -> Self {
         let rows: Vec<Row<'a, T>> =
-            rows.map(|(text, value)| Row { number: number(text), next: NONE, text, value }).collect();
+            rows.map(|(text, value)| Row { hash: hash(text), next: NONE, text, value }).collect();
         // No inventory comes near the 4,294,967,294 rows that the links can count.
         let mut index = Self { buckets: vec![NONE; rows.len().next_power_of_two()], rows };
         for place in 0..index.rows.len() {
-            let bucket = index.bucket(index.rows[place].number);
+            let bucket = index.bucket(index.rows[place].hash);
             index.rows[place].next = index.buckets[bucket];
             index.buckets[bucket] = u32::try_from(place).unwrap_or(NONE);
         }
@@ -56,9 +56,9 @@ impl<'a, T> Index<'a, T> {
 
     /// What stands under a key.
     pub(super) fn get(&self, key: Key<'_>) -> Option<&T> {
-        let mut at = self.buckets[self.bucket(key.number)];
+        let mut at = self.buckets[self.bucket(key.hash)];
         while let Some(row) = usize::try_from(at).ok().and_then(|at| self.rows.get(at)) {
-            if row.number == key.number && row.text == key.text {
+            if row.hash == key.hash && row.text == key.text {
                 return Some(&row.value);
             }
             at = row.next;
@@ -77,9 +77,9 @@ impl<'a, T> Index<'a, T> {
 }
 
 /// A number that the text alone decides: eight bytes at a time, each turned and multiplied into the ones before.
-fn number(text: &str) -> u32 {
+fn hash(text: &str) -> u32 {
     let bytes = text.as_bytes();
-    let telling = &bytes[bytes.len().saturating_sub(TELLING)..];
+    let telling = &bytes[bytes.len().saturating_sub(HASHED_SUFFIX_LENGTH)..];
     // A product carries upwards only, so the upper half is brought down before each.
     let mixed = |number: u64, word: u64| {
         let both = number.rotate_left(5) ^ word;

@@ -5,12 +5,12 @@
 //! written there stays. Azure honours no `If-Match` on tags: right before each write the resource is read once more, and
 //! what has changed since it was listed, or another that has taken its name, is left alone.
 
-use super::collect::final_check;
+use super::sweep_delete::final_check;
 use crate::model::azure::cloud::{CloudResource, Tags};
-use crate::model::errors::{CloudErrorCode, PortError};
+use crate::model::errors::{CloudErrorCode, EffectError};
 use crate::model::labels;
-use crate::model::orphans::attempt::{Attempt, Deed, Outcome};
-use crate::plan::{Effect, Reply, Report, Script, Step};
+use crate::model::orphans::attempt::{AttemptOutcome, SweepAction, SweepAttempt};
+use crate::plan::{CommandReport, Effect, Reply, Script, Step};
 use jiff::Timestamp;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) fn mark_of(resource: &CloudResource) -> Option<&str> {
 }
 
 /// True when two sets of tags differ in nothing but our mark.
-pub(super) fn same_but_for_marks(one: &Tags, other: &Tags) -> bool {
+pub(super) fn equal_ignoring_marks(one: &Tags, other: &Tags) -> bool {
     let unmarked = |(key, _): &(&Arc<str>, &Arc<str>)| ***key != *labels::TAG_SUSPECT_SINCE;
     one.iter().filter(unmarked).eq(other.iter().filter(unmarked))
 }
@@ -35,7 +35,7 @@ pub struct MarkScript {
     resource: Arc<CloudResource>,
     /// What is to be written, until it was sent.
     effect: Option<Effect>,
-    looked: bool,
+    checked: bool,
 }
 
 impl MarkScript {
@@ -43,14 +43,14 @@ impl MarkScript {
     #[must_use]
     pub fn mark(resource: &Arc<CloudResource>, first_seen: Timestamp) -> Self {
         let effect = Effect::Tag(resource.id.clone(), mark(&first_seen.to_string()));
-        Self { resource: Arc::clone(resource), effect: Some(effect), looked: false }
+        Self { resource: Arc::clone(resource), effect: Some(effect), checked: false }
     }
 
     /// Takes the mark off that it was listed with.
     #[must_use]
     pub fn unmark(resource: &Arc<CloudResource>) -> Self {
         let effect = mark_of(resource).map(|value| Effect::Untag(resource.id.clone(), mark(value)));
-        Self { resource: Arc::clone(resource), effect, looked: false }
+        Self { resource: Arc::clone(resource), effect, checked: false }
     }
 
     /// True where the resource is still what it was listed as, as far as the write is concerned.
@@ -61,39 +61,39 @@ impl MarkScript {
         }
     }
 
-    fn end(&self, outcome: Outcome, failed: Option<PortError>, now: Timestamp) -> Step {
-        let attempt = Attempt::on(&self.resource, Deed::Tag, outcome, now);
-        Step::End(Report { attempt: Some(Box::new(attempt)), failed, ..Report::default() })
+    fn end(&self, outcome: AttemptOutcome, failed: Option<EffectError>, now: Timestamp) -> Step {
+        let attempt = SweepAttempt::new(&self.resource, SweepAction::Tag, outcome, now);
+        Step::End(CommandReport { attempt: Some(Box::new(attempt)), error: failed, ..CommandReport::default() })
     }
 }
 
 impl Script for MarkScript {
-    fn step(&mut self, reply: Option<Result<Reply, PortError>>, now: Timestamp) -> Step {
-        if !self.looked && self.effect.is_some() {
-            self.looked = true;
+    fn step(&mut self, reply: Option<Result<Reply, EffectError>>, now: Timestamp) -> Step {
+        if !self.checked && self.effect.is_some() {
+            self.checked = true;
             return Step::perform(Effect::Get(self.resource.id.clone()));
         }
         match &reply {
             Some(Ok(Reply::Resource(Some(current)))) if self.is_same(current) => {
                 return self.effect.take().map_or_else(Step::finished, Step::perform);
             }
-            Some(Ok(Reply::Resource(_))) => return self.end(Outcome::Skipped, None, now),
+            Some(Ok(Reply::Resource(_))) => return self.end(AttemptOutcome::Skipped, None, now),
             _ => {}
         }
         let (outcome, failed) = match reply {
-            Some(Err(error)) if is_passing(&error) => (Outcome::Skipped, None),
-            Some(Err(error)) => (Outcome::Failed(error.clone()), Some(error)),
-            Some(Ok(_)) => (Outcome::Done, None),
-            None => (Outcome::Skipped, None),
+            Some(Err(error)) if is_benign(&error) => (AttemptOutcome::Skipped, None),
+            Some(Err(error)) => (AttemptOutcome::Failed(error.clone()), Some(error)),
+            Some(Ok(_)) => (AttemptOutcome::Done, None),
+            None => (AttemptOutcome::Skipped, None),
         };
         self.end(outcome, failed, now)
     }
 }
 
 /// It is gone, or somebody else is at work on it: the next inventory shows what is to be done.
-fn is_passing(error: &PortError) -> bool {
+fn is_benign(error: &EffectError) -> bool {
     let passing = [CloudErrorCode::NotFound, CloudErrorCode::Conflict];
-    matches!(error, PortError::Cloud(e) if passing.contains(&e.code))
+    matches!(error, EffectError::Cloud(e) if passing.contains(&e.code))
 }
 
 #[cfg(test)]
@@ -108,11 +108,11 @@ mod tests {
     }
 
     /// What a script asks for, by name, when the look before its write finds this; and how it ends.
-    fn asked(mut script: MarkScript, there: Option<CloudResource>) -> (Vec<&'static str>, Option<Outcome>) {
+    fn asked(mut script: MarkScript, there: Option<CloudResource>) -> (Vec<&'static str>, Option<AttemptOutcome>) {
         let (mut asked, mut reply) = (Vec::new(), None);
         loop {
             match script.step(reply.take(), start()) {
-                Step::Do(effect) => {
+                Step::Perform(effect) => {
                     asked.push(effect.name());
                     let look = matches!(*effect, Effect::Get(_));
                     let found = Reply::Resource(there.clone().map(Arc::new));
@@ -131,9 +131,9 @@ mod tests {
         let another = CloudResource { incarnation: Arc::from("another"), ..same() };
         let mut claimed = same();
         claimed.tags.insert(Arc::from("owner"), Arc::from("somebody"));
-        let left_alone = (vec!["get"], Some(Outcome::Skipped));
+        let left_alone = (vec!["get"], Some(AttemptOutcome::Skipped));
         for (there, expected) in [
-            (Some(same()), (vec!["get", "tag"], Some(Outcome::Done))),
+            (Some(same()), (vec!["get", "tag"], Some(AttemptOutcome::Done))),
             (Some(another), left_alone.clone()),
             (Some(claimed), left_alone.clone()),
             (None, left_alone),
@@ -149,11 +149,11 @@ mod tests {
         changed.tags.insert(Arc::from("owner"), Arc::from("somebody"));
         let another = CloudResource { incarnation: Arc::from("another"), ..CloudResource::clone(&resource) };
         let unmark = || MarkScript::unmark(&resource);
-        assert_eq!(asked(unmark(), Some(changed)), (vec!["get", "untag"], Some(Outcome::Done)));
-        assert_eq!(asked(unmark(), Some(another)), (vec!["get"], Some(Outcome::Skipped)));
+        assert_eq!(asked(unmark(), Some(changed)), (vec!["get", "untag"], Some(AttemptOutcome::Done)));
+        assert_eq!(asked(unmark(), Some(another)), (vec!["get"], Some(AttemptOutcome::Skipped)));
         assert_eq!(
             asked(MarkScript::unmark(&listed(None)), None),
-            (vec![], Some(Outcome::Skipped)),
+            (vec![], Some(AttemptOutcome::Skipped)),
             "there is no mark"
         );
     }

@@ -1,66 +1,66 @@
-//! Orphans: what in the node resource group belongs to nobody, how is that proven, and may it be deleted?
+//! Garbage collection of orphaned Azure resources in the node resource group.
 //!
-//! The law of deleting is [`Law`]; every clause that refuses is a [`Refusal`]. Where each clause decides:
+//! The deletion rules are [`DeletionRules`]; every rule that refuses is a [`DeletionRefusal`]. Where each rule is applied:
 //!
-//! | clause | where | masked by |
+//! | rule | where | masked by |
 //! |---|---|---|
 //! | `GroupManagedByUs` | `ownership::group` | |
 //! | `LiveNodeInGroup` | `ownership::group` | `Breaker` |
 //! | `OwnedByTag`, `VolumeRecord`, `RetainKeeps` | `ownership::ownership` | |
-//! | `NoClaim`, `NoNode`, `NoVolume` | [`Links::life`] | each other; `RecheckOwners` for what it reads by name |
-//! | `NoVm`, `NicServesNothing`, `DiskUnattached` | [`Links::life`] | `RecheckResource`; Azure's in-use refusal |
-//! | `NoMachine`, `NoInstance`, `NoSnapshot` | [`Links::life`] | |
-//! | `AksManaged` | [`Links::life`] | `RecheckResource` |
-//! | `TakesAlong` | `Looker::of` for each NIC and disk of a VM, and `Case::kept_part` for exclusions | `Approval` of VMs, where a person has looked |
-//! | `SeenTwice` | `Case::particular` | `OldEnough`, which no age passes in less than 10 min |
-//! | `OldEnough`, `CompanionVm`, `Approval`, `Exclusion` | `Case::particular` | |
-//! | `ApprovalExact` | `Case::approves` | |
-//! | `WholeListings` | `Case::is_whole`, and `Case::general` for age | `RecheckOwners` for what it reads by name |
-//! | `Breaker` | `Case::general` | `LiveNodeInGroup` when no Node is left |
-//! | `Mode` | `Case::general` | |
-//! | `Pause` | `Case::general` | the executor's check at the write |
-//! | `Cap` | [`Allowance::take`] | |
-//! | `RecheckResource`, `RecheckOwners`, `RecordFirst` | [`CollectScript::new`] | |
+//! | `NoClaim`, `NoNode`, `NoVolume` | [`ReferenceGraph::sign_of_life`] | each other; `RecheckOwners` for what it reads by name |
+//! | `NoVm`, `NicServesNothing`, `DiskUnattached` | [`ReferenceGraph::sign_of_life`] | `RecheckResource`; Azure's in-use refusal |
+//! | `NoAksMachine`, `NoScaleSetInstance`, `NoSnapshot` | [`ReferenceGraph::sign_of_life`] | |
+//! | `AksManaged` | [`ReferenceGraph::sign_of_life`] | `RecheckResource` |
+//! | `TakesAlong` | `AttachedResourceFinder::of` for each NIC and disk of a VM, and `SweepContext::undeletable_attached` for exclusions | `Approval` of VMs, where a person has looked |
+//! | `SeenTwice` | `SweepContext::resource_refusals` | `OldEnough`, which no age passes in less than 10 min |
+//! | `OldEnough`, `CompanionVm`, `Approval`, `Exclusion` | `SweepContext::resource_refusals` | |
+//! | `ApprovalExact` | `SweepContext::approves` | |
+//! | `CompleteListings` | `SweepContext::is_complete`, and `SweepContext::general_refusals` for age | `RecheckOwners` for what it reads by name |
+//! | `Breaker` | `SweepContext::general_refusals` | `LiveNodeInGroup` when no Node is left |
+//! | `Mode` | `SweepContext::general_refusals` | |
+//! | `Pause` | `SweepContext::general_refusals` | the executor's check at the write |
+//! | `Cap` | [`DeletionBudget::reserve`] | |
+//! | `RecheckResource`, `RecheckOwners`, `RecordFirst` | [`SweepDeleteScript::new`] | |
 
 pub mod breaker;
 
-mod allowance;
 mod approvals;
-mod collect;
+mod assessment;
+mod attached;
+mod back_references;
+mod deletion_budget;
+mod deletion_order;
 mod denial;
+mod discrepancies;
 mod evidence;
+mod in_use;
 mod index;
-mod links;
 mod mark;
-mod order;
-mod outlook;
 mod ownership;
-mod pace;
-mod parts;
-mod pass;
-mod pointers;
 mod price;
+mod rate_limiter;
 mod recording;
+mod reference_graph;
 mod report_only;
-mod reserved;
-mod reverse;
+mod summary;
 mod sweep;
-mod verdict;
+mod sweep_delete;
+mod sweep_pass;
 
-pub use allowance::Allowance;
-pub use approvals::look as look_at_approvals;
-pub use collect::{CollectScript, final_check};
-pub use links::{Links, SignOfLife};
+pub use approvals::approval_statuses as look_at_approvals;
+pub use assessment::{Assessment, SweepContext, findings_for};
+pub use attached::AttachedResources;
+pub use deletion_budget::DeletionBudget;
+pub use discrepancies::find_discrepancies;
 pub use mark::MarkScript;
-pub use pace::{AT_ONCE, DELETES_PER_MINUTE, TAGS_PER_MINUTE};
-pub use parts::Parts;
-pub use pass::REPORTED;
-pub use price::Prices;
+pub use price::VmPrices;
+pub use rate_limiter::{DELETES_PER_MINUTE, MAX_CONCURRENT, TAGS_PER_MINUTE};
 pub use recording::apply;
-pub use report_only::report_only;
-pub use reverse::reverse;
+pub use reference_graph::{ReferenceGraph, SignOfLife};
+pub use report_only::report_only_findings;
 pub use sweep::{SweepMemory, sweep};
-pub use verdict::{Assessed, Case, judge};
+pub use sweep_delete::{SweepDeleteScript, final_check};
+pub use sweep_pass::MAX_REPORTED_FINDINGS;
 
 #[cfg(test)]
 mod tests;

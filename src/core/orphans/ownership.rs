@@ -1,47 +1,49 @@
-//! Ownership: is this cluster the one that answers for a resource? (clauses 0 and 1)
+//! Ownership of a resource by tag or volume record (rules 0 and 1).
 
-use super::links::{Links, rows};
+use super::reference_graph::{ReferenceGraph, items};
 use crate::model::azure::cloud::{CloudResource, ResourceKind};
 use crate::model::azure::inventory::Inventory;
 use crate::model::cluster::volume::ReclaimPolicy;
 use crate::model::names::ArmId;
-use crate::model::orphans::finding::Refusal;
-use crate::model::orphans::record::SeenVolume;
-use crate::model::settings::{Clause, Settings};
+use crate::model::orphans::finding::DeletionRefusal;
+use crate::model::orphans::record::VolumeRecord;
+use crate::model::settings::{DeletionRule, Settings};
 use std::sync::{Arc, LazyLock};
 
 /// The evidence of most of a group, so it is kept once.
-static BY_TAG: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("the cluster tag names this cluster"));
+static OWNED_BY_TAG: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("the cluster tag names this cluster"));
 
 /// What clause 0 says of an inventory: is it one of the configured cluster, and is that cluster alive?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Group {
+pub(super) enum GroupState {
     /// The group is ours, and a Node of it is ready.
     Ours,
     /// The group is ours, and no Node of it is ready: what an emptied API server looks like.
-    Lifeless,
+    NoReadyNode,
     /// The group belongs to another cluster, or to none.
-    Another,
+    OtherCluster,
 }
 
 /// Clause 0.
-pub(super) fn group(inventory: &Inventory, settings: &Settings) -> Group {
+pub(super) fn group_state(inventory: &Inventory, settings: &Settings) -> GroupState {
     let managed_by = inventory.group_managed_by.as_ref().ok();
-    let ours = managed_by.and_then(Option::as_ref) == Some(&settings.cluster.cluster);
-    if settings.law.holds(Clause::GroupManagedByUs) && !ours {
-        return Group::Another;
+    let ours = managed_by.and_then(Option::as_ref) == Some(&settings.cluster.id);
+    if settings.deletion_rules.enforces(DeletionRule::GroupManagedByUs) && !ours {
+        return GroupState::OtherCluster;
     }
-    let live = rows(&inventory.nodes).iter().any(|node| {
+    let live = items(&inventory.nodes).iter().any(|node| {
         let vm = node.provider_id.as_ref().map(|p| p.vm());
-        node.ready && node.deleting_at.is_none() && vm.is_some_and(|vm| lies_in(vm, &settings.cluster.group))
+        node.ready
+            && node.deleting_at.is_none()
+            && vm.is_some_and(|vm| is_in_group(vm, &settings.cluster.node_resource_group))
     });
-    if settings.law.holds(Clause::LiveNodeInGroup) && !live {
-        return Group::Lifeless;
+    if settings.deletion_rules.enforces(DeletionRule::LiveNodeInGroup) && !live {
+        return GroupState::NoReadyNode;
     }
-    Group::Ours
+    GroupState::Ours
 }
 
-pub(super) fn lies_in(id: &ArmId, group: &ArmId) -> bool {
+pub(super) fn is_in_group(id: &ArmId, group: &ArmId) -> bool {
     id.folded().strip_prefix(group.folded()).is_some_and(|rest| rest.starts_with('/'))
 }
 
@@ -49,8 +51,12 @@ pub(super) fn lies_in(id: &ArmId, group: &ArmId) -> bool {
 ///
 /// # Errors
 /// The refusal that holds.
-pub(super) fn ownership(resource: &CloudResource, links: &Links<'_>, settings: &Settings) -> Result<Arc<str>, Refusal> {
-    let volume = || links.recorded(resource);
+pub(super) fn ownership(
+    resource: &CloudResource,
+    links: &ReferenceGraph<'_>,
+    settings: &Settings,
+) -> Result<Arc<str>, DeletionRefusal> {
+    let volume = || links.volume_record(resource);
     // A disk that was a volume is judged as one, whatever its osType: it may hold a restored system.
     match resource.kind() {
         ResourceKind::DataDisk => return disk_ownership(volume(), settings),
@@ -58,21 +64,21 @@ pub(super) fn ownership(resource: &CloudResource, links: &Links<'_>, settings: &
         _ => {}
     }
     let owner = resource.owner_cluster();
-    if settings.law.holds(Clause::OwnedByTag) && owner != Some(&*settings.cluster.tag) {
-        return Err(Refusal::NotOwned);
+    if settings.deletion_rules.enforces(DeletionRule::OwnedByTag) && owner != Some(&*settings.cluster.tag_value) {
+        return Err(DeletionRefusal::NotOwned);
     }
-    Ok(Arc::clone(&BY_TAG))
+    Ok(Arc::clone(&OWNED_BY_TAG))
 }
 
-fn disk_ownership(volume: Option<&SeenVolume>, settings: &Settings) -> Result<Arc<str>, Refusal> {
+fn disk_ownership(volume: Option<&VolumeRecord>, settings: &Settings) -> Result<Arc<str>, DeletionRefusal> {
     let Some(volume) = volume else {
-        if settings.law.holds(Clause::VolumeRecord) {
-            return Err(Refusal::NoVolumeRecord);
+        if settings.deletion_rules.enforces(DeletionRule::VolumeRecord) {
+            return Err(DeletionRefusal::NoVolumeRecord);
         }
         return Ok(Arc::from("no volume is asked for"));
     };
-    if settings.law.holds(Clause::RetainKeeps) && volume.reclaim == ReclaimPolicy::Retain {
-        return Err(Refusal::Retained);
+    if settings.deletion_rules.enforces(DeletionRule::RetainKeeps) && volume.reclaim == ReclaimPolicy::Retain {
+        return Err(DeletionRefusal::Retained);
     }
     let evidence = format!("was PersistentVolume {}, last seen {}", volume.name, volume.last_seen);
     Ok(Arc::from(evidence))

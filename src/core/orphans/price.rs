@@ -1,17 +1,17 @@
-//! Prices: what does an orphan cost while it lies about?
+//! The hourly cost of an orphaned resource.
 
 use crate::model::amounts::money::HourlyPrice;
-use crate::model::azure::cloud::{CloudResource, Detail, Disk, Vm};
+use crate::model::azure::cloud::{CloudResource, Disk, ResourceDetail, Vm};
 use crate::snapshot::Snapshot;
 
 /// Where the prices of VMs come from.
-pub trait Prices {
+pub trait VmPrices {
     /// What a VM costs; `None` when its offering is not known.
     fn vm(&self, resource: &CloudResource, vm: &Vm) -> Option<HourlyPrice>;
 }
 
 /// The catalogue of the AKSNodeClasses knows the prices of what this cluster may launch.
-impl Prices for Snapshot {
+impl VmPrices for Snapshot {
     fn vm(&self, resource: &CloudResource, vm: &Vm) -> Option<HourlyPrice> {
         let mut sizes = self.instance_types.values().filter_map(|types| types.iter().find(|t| t.facts.name == vm.size));
         sizes.find_map(|t| {
@@ -36,11 +36,11 @@ const DISK_PRICES: [(&str, i64); 5] = [
 ];
 
 /// What a resource costs: a VM by its offering, a disk by its size and storage type, a NIC nothing.
-pub(super) fn price(resource: &CloudResource, prices: &dyn Prices) -> HourlyPrice {
+pub(super) fn price(resource: &CloudResource, prices: &dyn VmPrices) -> HourlyPrice {
     match &resource.detail {
-        Detail::Vm(vm) => prices.vm(resource, vm).unwrap_or(HourlyPrice::ZERO),
-        Detail::Disk(disk) => disk_price(disk),
-        Detail::Nic(_) => HourlyPrice::ZERO,
+        ResourceDetail::Vm(vm) => prices.vm(resource, vm).unwrap_or(HourlyPrice::ZERO),
+        ResourceDetail::Disk(disk) => disk_price(disk),
+        ResourceDetail::Nic(_) => HourlyPrice::ZERO,
     }
 }
 

@@ -1,14 +1,14 @@
-//! Commands: what can a decider ask for?
+//! Commands that deciders emit.
 //!
 //! Each is idempotent: repeated after a crash it does no harm. The executor runs one command per [`CommandKey`] at a
 //! time and turns it into effects by its script.
 
-use super::effect::{ClaimDraft, ClaimStep, NodeStep, RecordChange, Security, SweepReport};
+use super::effect::{ClaimDraft, ClaimUpdate, NodeUpdate, RecordChange, SecurityProfile, SweepReport};
 use crate::model::azure::cloud::{CloudResource, ResourceKind, Tags};
 use crate::model::cluster::claim::{ClaimRef, LaunchIntent, PlannedOffering};
 use crate::model::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName, Uid};
-use crate::model::orphans::record::Deletion;
-use crate::model::settings::Switch;
+use crate::model::orphans::record::DeletionRecord;
+use crate::model::settings::PauseSwitch;
 use crate::snapshot::CommandKey;
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -21,27 +21,27 @@ pub enum Command {
     /// Create the VM of a NodeClaim, or find the one that an earlier run created.
     Launch(Box<Launch>),
     /// Let AKS count the node of a NodeClaim.
-    Bill {
+    InstallBillingExtension {
         /// The claim.
         claim: ClaimRef,
         /// Its VM.
         vm: ArmId,
     },
     /// Note a step of a NodeClaim's life on it.
-    AdvanceClaim {
+    UpdateClaim {
         /// The claim.
         claim: ClaimRef,
         /// The step.
-        step: ClaimStep,
+        update: ClaimUpdate,
     },
     /// Change a Node: register it, mark it ready, or mark it as being disrupted.
-    AdvanceNode {
+    UpdateNode {
         /// The node.
         node: NodeName,
         /// Its UID.
         uid: Uid,
         /// The step.
-        step: NodeStep,
+        update: NodeUpdate,
     },
     /// Ask for a NodeClaim's deletion; its finalizer keeps it until everything of it is gone.
     DeleteClaim {
@@ -51,7 +51,7 @@ pub enum Command {
         category: &'static str,
     },
     /// Look whether a NodeClaim's VM is gone, and ask for the claim's deletion if Azure says so.
-    ConfirmGone {
+    CheckVmGone {
         /// The claim.
         claim: ClaimRef,
         /// Its VM.
@@ -67,17 +67,17 @@ pub enum Command {
     /// Delete what was created for a NodeClaim that is being deleted: lifecycle delete.
     Terminate(Box<Terminate>),
     /// Take our finalizer off a NodeClaim of which nothing is left.
-    ReleaseClaim {
+    RemoveFinalizer {
         /// The claim.
         claim: ClaimRef,
     },
     /// Take a whole inventory: the cloud first, Kubernetes after it.
-    Observe {
+    TakeInventory {
         /// Why now, for metrics: `scheduled` or `first`.
         category: &'static str,
     },
     /// Write what was seen to the durable records.
-    Record(Box<RecordChange>),
+    WriteRecords(Box<RecordChange>),
     /// Delete a proven orphan: sweep delete.
     SweepDelete(Box<SweepDelete>),
     /// Tag a suspect resource with the time of its first sighting (mode `Mark`).
@@ -114,11 +114,11 @@ pub struct Launch {
     /// OS disk in GB.
     pub os_disk_gb: u32,
     /// How the VM is protected.
-    pub security: Security,
+    pub security: SecurityProfile,
     /// Subnet of its class; `None` is that of all nodes.
     pub subnet: Option<ArmId>,
     /// Group of capacity reservations of its class.
-    pub reservation: Option<ArmId>,
+    pub capacity_reservation_group: Option<ArmId>,
 }
 
 /// Delete what was created for a NodeClaim that is being deleted.
@@ -129,7 +129,7 @@ pub struct Terminate {
     /// What its intent names. Nothing else is touched.
     pub intent: LaunchIntent,
     /// Its Node, if pods must have left that: they are read once more right before the VM goes.
-    pub drained: Option<NodeName>,
+    pub drained_node: Option<NodeName>,
 }
 
 /// Delete a proven orphan.
@@ -140,13 +140,13 @@ pub struct SweepDelete {
     /// The resource as listed.
     pub resource: Arc<CloudResource>,
     /// What goes with it, as listed: the NICs and disks of a VM.
-    pub parts: Vec<Arc<CloudResource>>,
+    pub attached: Vec<Arc<CloudResource>>,
     /// The NodeClaim that its tags name, to be looked up right before the DELETE.
     pub claim: Option<ClaimName>,
     /// The PersistentVolume that the records have for it, to be looked up right before the DELETE.
     pub volume: Option<ObjectName>,
     /// What is written to the durable records before the DELETE is sent.
-    pub deletion: Deletion,
+    pub deletion: DeletionRecord,
 }
 
 impl Command {
@@ -156,16 +156,16 @@ impl Command {
         match self {
             Self::CreateClaim(_) => "create_claim",
             Self::Launch(_) => "launch",
-            Self::Bill { .. } => "bill",
-            Self::AdvanceClaim { .. } => "advance_claim",
-            Self::AdvanceNode { .. } => "advance_node",
+            Self::InstallBillingExtension { .. } => "bill",
+            Self::UpdateClaim { .. } => "advance_claim",
+            Self::UpdateNode { .. } => "advance_node",
             Self::DeleteClaim { .. } => "delete_claim",
-            Self::ConfirmGone { .. } => "confirm_gone",
+            Self::CheckVmGone { .. } => "confirm_gone",
             Self::Evict { .. } => "evict",
             Self::Terminate(_) => "terminate",
-            Self::ReleaseClaim { .. } => "release_claim",
-            Self::Observe { .. } => "observe",
-            Self::Record(_) => "record",
+            Self::RemoveFinalizer { .. } => "release_claim",
+            Self::TakeInventory { .. } => "observe",
+            Self::WriteRecords(_) => "record",
             Self::SweepDelete(_) => "sweep_delete",
             Self::Mark { .. } => "mark",
             Self::Unmark { .. } => "unmark",
@@ -179,16 +179,16 @@ impl Command {
         match self {
             Self::CreateClaim(draft) => CommandKey::Claim(draft.name.clone()),
             Self::Launch(launch) => CommandKey::Claim(launch.claim.name.clone()),
-            Self::AdvanceClaim { claim, .. }
-            | Self::Bill { claim, .. }
+            Self::UpdateClaim { claim, .. }
+            | Self::InstallBillingExtension { claim, .. }
             | Self::DeleteClaim { claim, .. }
-            | Self::ConfirmGone { claim, .. }
-            | Self::ReleaseClaim { claim } => CommandKey::Claim(claim.name.clone()),
+            | Self::CheckVmGone { claim, .. }
+            | Self::RemoveFinalizer { claim } => CommandKey::Claim(claim.name.clone()),
             Self::Terminate(terminate) => CommandKey::Claim(terminate.claim.name.clone()),
-            Self::AdvanceNode { node, .. } => CommandKey::Node(node.clone()),
+            Self::UpdateNode { node, .. } => CommandKey::Node(node.clone()),
             Self::Evict { pod, .. } => CommandKey::Pod(pod.clone()),
-            Self::Observe { .. } => CommandKey::Inventory,
-            Self::Record(_) => CommandKey::Records,
+            Self::TakeInventory { .. } => CommandKey::Inventory,
+            Self::WriteRecords(_) => CommandKey::Records,
             Self::SweepDelete(delete) => CommandKey::Resource(delete.resource.id.clone()),
             Self::Mark { resource, .. } | Self::Unmark { resource } => CommandKey::Resource(resource.id.clone()),
             Self::ReportSweep(report) => CommandKey::Sweep(report.sweep.clone()),
@@ -197,11 +197,11 @@ impl Command {
 
     /// The switch that holds this command back, if it has one.
     #[must_use]
-    pub fn held_by(&self) -> Option<Switch> {
+    pub fn pause_switch(&self) -> Option<PauseSwitch> {
         match self {
-            Self::CreateClaim(_) | Self::Launch(_) | Self::Bill { .. } => Some(Switch::Launch),
-            Self::DeleteClaim { .. } | Self::Evict { .. } => Some(Switch::Disrupt),
-            Self::Terminate(_) | Self::SweepDelete(_) => Some(Switch::Delete),
+            Self::CreateClaim(_) | Self::Launch(_) | Self::InstallBillingExtension { .. } => Some(PauseSwitch::Launch),
+            Self::DeleteClaim { .. } | Self::Evict { .. } => Some(PauseSwitch::Disrupt),
+            Self::Terminate(_) | Self::SweepDelete(_) => Some(PauseSwitch::Delete),
             _ => None,
         }
     }
@@ -209,7 +209,7 @@ impl Command {
 
 /// Kinds by name, for reports.
 #[must_use]
-pub fn kind_word(kind: ResourceKind) -> &'static str {
+pub fn kind_label(kind: ResourceKind) -> &'static str {
     match kind {
         ResourceKind::Nic => "NIC",
         ResourceKind::OsDisk => "OS disk",

@@ -2,23 +2,23 @@
 //!
 //! An effect is one request to Kubernetes or to Azure. A crash can happen before or after each of them, never within.
 
-use super::machine::MachineCall;
+use super::aks_machine::AksMachineRequest;
 use crate::catalog::OfferingKey;
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::amounts::resources::Resources;
-use crate::model::azure::bystander::Bystander;
 use crate::model::azure::cloud::{CloudResource, ResourceKind, Tags};
 use crate::model::azure::inventory::Inventory;
+use crate::model::azure::related::RelatedResource;
 use crate::model::cluster::claim::{Claim, ClaimRef, ClaimSpec, LaunchFailure, LaunchIntent};
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Labels, Pod, Taint};
 use crate::model::cluster::volume::Volume;
 use crate::model::errors::OperationId;
 use crate::model::names::{ArmId, ClaimName, NodeName, ObjectKey, ObjectName, ProviderId, Uid};
-use crate::model::orphans::finding::{Finding, Standing};
-use crate::model::orphans::record::{Deletion, SeenVolume, Sighting, Trip};
-use crate::model::orphans::report::{Discrepancy, Outlook, ReportOnly};
-use crate::model::settings::Switch;
+use crate::model::orphans::finding::{Classification, Finding};
+use crate::model::orphans::record::{BreakerTrip, DeletionRecord, Sighting, VolumeRecord};
+use crate::model::orphans::report::{Discrepancy, ReportOnlyFinding, SweepStatusSummary};
+use crate::model::settings::PauseSwitch;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,13 +31,13 @@ pub enum Effect {
     /// Write a launch intent on a NodeClaim. Fails with `Conflict` if the UID differs or the claim is being deleted.
     WriteIntent(ClaimRef, Box<LaunchIntent>),
     /// Note a step on a NodeClaim.
-    AdvanceClaim(ClaimRef, ClaimStep),
+    UpdateClaim(ClaimRef, ClaimUpdate),
     /// Change a Node.
-    AdvanceNode(NodeName, Uid, NodeStep),
+    UpdateNode(NodeName, Uid, NodeUpdate),
     /// Set a NodeClaim's deletionTimestamp.
     DeleteClaim(ClaimRef),
     /// Take our finalizer off a NodeClaim.
-    ReleaseClaim(ClaimRef),
+    RemoveFinalizer(ClaimRef),
     /// Delete a Node object, with our finalizer.
     DeleteNode(NodeName, Uid),
     /// Evict a pod.
@@ -51,7 +51,7 @@ pub enum Effect {
     /// Read a PersistentVolume, past the cache. Replies `Volume`.
     ReadVolume(ObjectName),
     /// Write to the durable records.
-    Record(Box<RecordChange>),
+    WriteRecords(Box<RecordChange>),
     /// Write an OrphanSweep's status.
     ReportSweep(Box<SweepReport>),
     /// GET a cloud resource. Replies `Resource`, `None` where Azure says 404.
@@ -61,7 +61,7 @@ pub enum Effect {
     /// PUT a VM. Replies `Accepted`.
     PutVm(Box<VmSpec>),
     /// PUT the extension by which AKS counts a node on its VM; it may be repeated. Replies `Accepted` or `Done`.
-    PutBilling(ArmId),
+    PutBillingExtension(ArmId),
     /// DELETE a cloud resource. Replies `Accepted`, `Done` where it is gone with that, or `Absent`.
     Delete(ArmId, ResourceKind),
     /// Tag a cloud resource, other tags kept.
@@ -69,7 +69,7 @@ pub enum Effect {
     /// Take these very tags, key and value, off a cloud resource; one that is not there is no error.
     Untag(ArmId, Tags),
     /// Ask something of a Machine of an agent pool.
-    Machine(MachineCall),
+    AksMachine(AksMachineRequest),
     /// Look at a long-running operation. Replies `Running` or `Done`, or fails with the operation's error.
     Poll(OperationId),
     /// Take a whole inventory. Replies `Inventory`.
@@ -90,7 +90,7 @@ pub enum Reply {
     /// A cloud resource, or none.
     Resource(Option<Arc<CloudResource>>),
     /// A Machine of an agent pool, or none.
-    Machine(Option<Arc<Bystander>>),
+    AksMachine(Option<Arc<RelatedResource>>),
     /// A NodeClaim, or none.
     Claim(Option<Arc<Claim>>),
     /// A Node, or none.
@@ -116,7 +116,7 @@ pub struct ClaimDraft {
 
 /// A step of a NodeClaim's life.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ClaimStep {
+pub enum ClaimUpdate {
     /// Its VM exists.
     Launched {
         /// The VM.
@@ -129,7 +129,7 @@ pub enum ClaimStep {
         allocatable: Resources,
     },
     /// AKS counts its node.
-    Billed,
+    BillingExtensionInstalled,
     /// Every way to launch it failed.
     LaunchFailed(LaunchFailure),
     /// Its Node has joined.
@@ -148,7 +148,7 @@ pub enum ClaimStep {
 
 /// A change to a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NodeStep {
+pub enum NodeUpdate {
     /// It belongs to a NodeClaim: finalizer, labels and taints; the taint `unregistered` goes.
     Register {
         /// Labels to set.
@@ -159,7 +159,7 @@ pub enum NodeStep {
     /// It is ready for pods.
     Initialize,
     /// It is being disrupted: no new pods.
-    Disrupt,
+    TaintDisrupted,
 }
 
 /// A NIC to be created.
@@ -174,7 +174,7 @@ pub struct NicSpec {
     /// Subnet of its class; `None` is that of all nodes.
     pub subnet: Option<ArmId>,
     /// Only where none of that name exists (`If-None-Match: *`); else `Conflict`.
-    pub fresh: bool,
+    pub create_only: bool,
 }
 
 /// A VM to be created. Its NIC and OS disk go with it when it is deleted.
@@ -199,16 +199,16 @@ pub struct VmSpec {
     /// Its OS disk is a premium one, which not every size takes; else it is a standard SSD.
     pub premium_disk: bool,
     /// How it is protected.
-    pub security: Security,
+    pub security: SecurityProfile,
     /// Group of capacity reservations whose capacity it takes, where its offering is reserved.
-    pub reservation: Option<ArmId>,
+    pub capacity_reservation_group: Option<ArmId>,
     /// Only where none of that name exists (`If-None-Match: *`); else `Conflict`.
-    pub fresh: bool,
+    pub create_only: bool,
 }
 
 /// How a new VM is protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Security {
+pub struct SecurityProfile {
     /// Disks and caches are encrypted at the host.
     pub encryption_at_host: bool,
     /// Only signed boot loaders and kernels start. It, or the TPM, makes the VM one of trusted launch.
@@ -217,7 +217,7 @@ pub struct Security {
     pub vtpm: bool,
 }
 
-impl Security {
+impl SecurityProfile {
     /// True when it asks for trusted launch.
     #[must_use]
     pub fn is_trusted_launch(self) -> bool {
@@ -238,28 +238,28 @@ pub struct KubeletSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RecordChange {
     /// Sightings to add or replace.
-    pub sighted: Vec<(ArmId, Sighting)>,
+    pub sightings: Vec<(ArmId, Sighting)>,
     /// Sightings to drop: a sign of life, or gone.
-    pub cleared: Vec<ArmId>,
+    pub removed_sightings: Vec<ArmId>,
     /// PersistentVolumes to add or replace.
-    pub volumes: Vec<(ArmId, SeenVolume)>,
+    pub volumes: Vec<(ArmId, VolumeRecord)>,
     /// PersistentVolumes to drop: their disks have been gone for long enough.
-    pub forgotten: Vec<ArmId>,
+    pub removed_volumes: Vec<ArmId>,
     /// Deletions about to be sent, or what came of them.
-    pub deletions: Vec<Deletion>,
+    pub deletions: Vec<DeletionRecord>,
     /// Trips of the breaker.
-    pub trips: Vec<Trip>,
+    pub trips: Vec<BreakerTrip>,
     /// Deletions before this time are forgotten: they count for no cap any more.
-    pub forget_before: Option<Timestamp>,
+    pub forget_deletions_before: Option<Timestamp>,
     /// Trips before this time are forgotten: a person cleared them in Git.
     pub trips_cleared: Option<Timestamp>,
     /// A whole inventory was judged.
-    pub observed: Option<Timestamp>,
+    pub inventory_at: Option<Timestamp>,
 }
 
 /// How much there is of one kind and standing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Total {
+pub struct ResourceTotal {
     /// How many resources.
     pub resources: u32,
     /// What they cost together.
@@ -278,15 +278,15 @@ pub struct SweepReport {
     /// Findings, dearest first, at most [`crate::orphans::REPORTED`]. What something alive links to is only counted.
     pub findings: Vec<Finding>,
     /// How much there is of each kind and standing.
-    pub totals: BTreeMap<(ResourceKind, Standing), Total>,
+    pub totals: BTreeMap<(ResourceKind, Classification), ResourceTotal>,
     /// Public IPs and frontends that nothing uses, at most [`crate::orphans::REPORTED`]. Nothing deletes them.
-    pub report_only: Vec<ReportOnly>,
+    pub report_only: Vec<ReportOnlyFinding>,
     /// NodeClaims, Nodes and AKS Machines that stand for nothing, or cannot go; as many at most.
     pub discrepancies: Vec<Discrepancy>,
     /// Why nothing is swept at all, if so.
     pub halted: Option<Arc<str>>,
     /// What comes next, and what people have to know besides.
-    pub outlook: Outlook,
+    pub summary: SweepStatusSummary,
 }
 
 impl Effect {
@@ -296,28 +296,28 @@ impl Effect {
         match self {
             Self::CreateClaim(_) => "create_claim",
             Self::WriteIntent(..) => "write_intent",
-            Self::AdvanceClaim(..) => "advance_claim",
-            Self::AdvanceNode(..) => "advance_node",
+            Self::UpdateClaim(..) => "advance_claim",
+            Self::UpdateNode(..) => "advance_node",
             Self::DeleteClaim(_) => "delete_claim",
-            Self::ReleaseClaim(_) => "release_claim",
+            Self::RemoveFinalizer(_) => "release_claim",
             Self::DeleteNode(..) => "delete_node",
             Self::Evict(..) => "evict",
             Self::ReadClaim(_) => "read_claim",
             Self::ReadNode(_) => "read_node",
             Self::ReadPods(_) => "read_pods",
             Self::ReadVolume(_) => "read_volume",
-            Self::Record(_) => "record",
+            Self::WriteRecords(_) => "record",
             Self::ReportSweep(_) => "report_sweep",
             Self::Get(_) => "get",
             Self::PutNic(_) => "put_nic",
             Self::PutVm(_) => "put_vm",
-            Self::PutBilling(_) => "put_billing",
+            Self::PutBillingExtension(_) => "put_billing",
             Self::Delete(..) => "delete",
             Self::Tag(..) => "tag",
             Self::Untag(..) => "untag",
-            Self::Machine(MachineCall::Get(_)) => "get_machine",
-            Self::Machine(MachineCall::Put(_)) => "put_machine",
-            Self::Machine(MachineCall::Delete(_)) => "delete_machine",
+            Self::AksMachine(AksMachineRequest::Get(_)) => "get_machine",
+            Self::AksMachine(AksMachineRequest::Put(_)) => "put_machine",
+            Self::AksMachine(AksMachineRequest::Delete(_)) => "delete_machine",
             Self::Poll(_) => "poll",
             Self::TakeInventory => "take_inventory",
         }
@@ -333,7 +333,7 @@ impl Effect {
                 | Self::ReadPods(_)
                 | Self::ReadVolume(_)
                 | Self::Get(_)
-                | Self::Machine(MachineCall::Get(_))
+                | Self::AksMachine(AksMachineRequest::Get(_))
                 | Self::Poll(_)
                 | Self::TakeInventory
         )
@@ -347,11 +347,11 @@ impl Effect {
             Self::Get(_)
                 | Self::PutNic(_)
                 | Self::PutVm(_)
-                | Self::PutBilling(_)
+                | Self::PutBillingExtension(_)
                 | Self::Delete(..)
                 | Self::Tag(..)
                 | Self::Untag(..)
-                | Self::Machine(_)
+                | Self::AksMachine(_)
                 | Self::Poll(_)
                 | Self::TakeInventory
         )
@@ -359,13 +359,15 @@ impl Effect {
 
     /// The pause switch that holds this effect back, if it has one.
     #[must_use]
-    pub fn held_by(&self) -> Option<Switch> {
+    pub fn pause_switch(&self) -> Option<PauseSwitch> {
         match self {
-            Self::CreateClaim(_) | Self::WriteIntent(..) | Self::PutNic(_) | Self::PutVm(_) => Some(Switch::Launch),
-            Self::PutBilling(_) | Self::Machine(MachineCall::Put(_)) => Some(Switch::Launch),
-            Self::Machine(MachineCall::Delete(_)) => Some(Switch::Delete),
-            Self::DeleteClaim(_) | Self::Evict(..) => Some(Switch::Disrupt),
-            Self::Delete(..) | Self::Tag(..) | Self::Untag(..) => Some(Switch::Delete),
+            Self::CreateClaim(_) | Self::WriteIntent(..) | Self::PutNic(_) | Self::PutVm(_) => {
+                Some(PauseSwitch::Launch)
+            }
+            Self::PutBillingExtension(_) | Self::AksMachine(AksMachineRequest::Put(_)) => Some(PauseSwitch::Launch),
+            Self::AksMachine(AksMachineRequest::Delete(_)) => Some(PauseSwitch::Delete),
+            Self::DeleteClaim(_) | Self::Evict(..) => Some(PauseSwitch::Disrupt),
+            Self::Delete(..) | Self::Tag(..) | Self::Untag(..) => Some(PauseSwitch::Delete),
             _ => None,
         }
     }

@@ -1,21 +1,21 @@
-//! The plan: what is to be done now, and why?
+//! Plans: commands with their reasons.
 //!
 //! A plan is data. `plan` prints it, `explain` prints its reasons, `simulate` applies it to the embedded world, and
 //! the executor applies it to Azure and the API server.
 
+mod aks_machine;
 mod command;
 mod effect;
-mod machine;
 mod script;
 
-pub use command::{Command, Launch, SweepDelete, Terminate, kind_word};
+pub use aks_machine::{AksMachineRequest, AksMachineSpec};
+pub use command::{Command, Launch, SweepDelete, Terminate, kind_label};
 pub use effect::{
-    ClaimDraft, ClaimStep, Effect, KubeletSpec, NicSpec, NodeStep, RecordChange, Reply, Security, SweepReport, Total,
-    VmSpec,
+    ClaimDraft, ClaimUpdate, Effect, KubeletSpec, NicSpec, NodeUpdate, RecordChange, Reply, ResourceTotal,
+    SecurityProfile, SweepReport, VmSpec,
 };
 use jiff::Timestamp;
-pub use machine::{MachineCall, MachineSpec};
-pub use script::{OneEffect, Report, Script, Step};
+pub use script::{CommandReport, Script, SingleEffect, Step};
 use std::sync::Arc;
 
 /// What is to be done now, why, and when to decide again.
@@ -23,14 +23,14 @@ use std::sync::Arc;
 #[must_use]
 pub struct Plan {
     /// Commands, in the order in which they should be started.
-    pub commands: Vec<Planned>,
+    pub commands: Vec<PlannedCommand>,
     /// Decide again at this time even if nothing changes; `None` is only on change.
     pub next: Option<Timestamp>,
 }
 
 /// A command with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Planned {
+pub struct PlannedCommand {
     /// What to do.
     pub command: Command,
     /// Why, for people: one sentence without a full stop.
@@ -40,7 +40,7 @@ pub struct Planned {
 impl Plan {
     /// Adds a command with its reason.
     pub fn push(&mut self, command: Command, reason: impl AsRef<str>) {
-        self.commands.push(Planned { command, reason: Arc::from(reason.as_ref()) });
+        self.commands.push(PlannedCommand { command, reason: Arc::from(reason.as_ref()) });
     }
 
     /// Asks to decide again at this time, or earlier if that was asked for already.

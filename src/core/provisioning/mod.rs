@@ -3,12 +3,12 @@
 //! Pods are gathered for a short while, so that pods of one rollout share nodes: until no new pod has come for
 //! `batch_idle`, at the longest for `batch_max`. Then [`schedule_with_cost`] places them.
 
-use self::capacity_buffers::{Cushion, chunks, cushions};
+use self::capacity_buffers::{BufferPlacement, buffer_chunks, buffer_placements};
 use crate::catalog::live::STALE_AFTER;
 use crate::model::cluster::claim::ClaimSpec;
 use crate::model::cluster::pod::Pod;
 use crate::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey, Uid};
-use crate::model::settings::{Mode, Settings, Switch};
+use crate::model::settings::{ControllerMode, PauseSwitch, Settings};
 use crate::plan::{ClaimDraft, Command, Plan};
 use crate::scheduling::{
     Cost, Input, MOST_NEW_NODES, Market, NewNode, NoReservation, Outcome, Target, Unavailable, WhyNot,
@@ -20,9 +20,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How long a node that pods were placed on counts as wanted, twice the longest batch as in Karpenter.
-const NOMINATION: SignedDuration = SignedDuration::from_secs(20);
+const NOMINATION_PERIOD: SignedDuration = SignedDuration::from_secs(20);
 /// Pods without a place are looked at again after this time, if anything that matters has changed.
-const RETRY: SignedDuration = SignedDuration::from_secs(10);
+const UNPLACED_RETRY: SignedDuration = SignedDuration::from_secs(10);
 
 /// What provisioning remembers. All of it is disposable: after a crash the batch window starts anew, and the pods that
 /// a lost pass has made claims for fit those claims, which are found in flight.
@@ -30,37 +30,37 @@ const RETRY: SignedDuration = SignedDuration::from_secs(10);
 pub struct ProvisionMemory {
     /// Waiting pods that have been placed, or found to have no place, in an earlier pass.
     considered: BTreeSet<Uid>,
-    window: Option<Window>,
+    window: Option<BatchWindow>,
     /// What the last pass saw, and when: nothing new means nothing to do.
-    last: Option<(Generations, Timestamp)>,
+    last_pass: Option<(StateGenerations, Timestamp)>,
     /// Nodes and claims that pods were placed on lately, and until when they count as wanted.
     pub nominated: BTreeMap<Target, Timestamp>,
     /// The NodeClaims in flight that waiting pods were planned for. Lost: pods are planned anew, and may be planned for
     /// each other's claims, at the worst for one claim more.
-    promised: BTreeMap<ObjectKey, ClaimName>,
+    claim_of_pod: BTreeMap<ObjectKey, ClaimName>,
     /// What the last pass found for the chunks of each CapacityBuffer.
-    pub buffers: BTreeMap<ObjectKey, Cushion>,
+    pub buffer_statuses: BTreeMap<ObjectKey, BufferPlacement>,
     /// Pods that the last pass found no place for, with the reasons.
     pub unplaced: Vec<crate::scheduling::Unplaced>,
     /// Something, pod or chunk, had no place for want of what Azure counts.
-    lacks_what_is_counted: bool,
+    blocked_by_azure_counts: bool,
     /// Offerings that Azure has refused lately.
     pub unavailable: Unavailable,
     /// What the nodes of all passes cost when they were planned, and what they cost at the least. Lost: it is counted anew.
-    pub planned: Cost,
+    pub planned_cost: Cost,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Window {
+struct BatchWindow {
     opened: Timestamp,
     newest: Timestamp,
 }
 
 /// Generations of all that a placement depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Generations([u64; 10]);
+pub(crate) struct StateGenerations([u64; 10]);
 
-impl Generations {
+impl StateGenerations {
     pub(crate) fn of(snapshot: &Snapshot, unavailable: &Unavailable) -> Self {
         Self([
             snapshot.pods().generation(),
@@ -86,20 +86,20 @@ pub fn provision(
     seed: u64,
 ) -> Plan {
     let mut plan = Plan::default();
-    if settings.mode == Mode::Companion || snapshot.pause.holds(Switch::Launch) {
+    if settings.mode == ControllerMode::Companion || snapshot.pause.blocks(PauseSwitch::Launch) {
         return plan;
     }
     memory.unavailable.expire(now);
     memory.nominated.retain(|_, until| *until > now);
-    let pods: Vec<Arc<Pod>> = waiting(snapshot).into_iter().chain(chunks(snapshot)).collect();
+    let pods: Vec<Arc<Pod>> = pods_to_schedule(snapshot).into_iter().chain(buffer_chunks(snapshot)).collect();
     if pods.is_empty() {
         memory.window = None;
         memory.considered.clear();
         memory.unplaced.clear();
-        memory.buffers.clear();
+        memory.buffer_statuses.clear();
         return plan;
     }
-    let due = memory.batch(&pods, settings, now).or_else(|| memory.retry(snapshot, now));
+    let due = memory.batch_closes_at(&pods, settings, now).or_else(|| memory.retry_at(snapshot, now));
     match due {
         Some(at) if at <= now => {}
         Some(at) => {
@@ -108,29 +108,29 @@ pub fn provision(
         }
         None => return plan,
     }
-    if creating(snapshot) {
-        plan.wake_at(now + settings.batch_idle);
+    if has_unobserved_claims(snapshot) {
+        plan.wake_at(now + settings.batch_idle_duration);
         return plan;
     }
-    let market = Market::new(snapshot, &memory.unavailable, now).with_min_values(settings.min_values);
+    let market = Market::new(snapshot, &memory.unavailable, now).with_min_values(settings.min_values_policy);
     let input = Input {
         snapshot,
         market: &market,
         without: &BTreeSet::new(),
         new_nodes: MOST_NEW_NODES,
-        promised: &memory.promised,
+        promised: &memory.claim_of_pod,
     };
     let (outcome, cost) = schedule_with_cost(input, &pods);
-    memory.planned = memory.planned.plus(cost);
-    memory.remember(snapshot, &outcome, &pods, now);
-    if !memory.unplaced.is_empty() || memory.buffers.values().any(|cushion| cushion.nowhere > 0) {
-        plan.wake_at(now + RETRY);
+    memory.planned_cost = memory.planned_cost.plus(cost);
+    memory.record_pass(snapshot, &outcome, &pods, now);
+    if !memory.unplaced.is_empty() || memory.buffer_statuses.values().any(|cushion| cushion.unplaced > 0) {
+        plan.wake_at(now + UNPLACED_RETRY);
     }
     for (i, node) in outcome.new.into_iter().enumerate() {
-        let reason = reason_for(&node);
-        if let Some(draft) = draft(snapshot, node, seed, now, i) {
-            memory.nominated.insert(Target::Claim(draft.name.clone()), now + NOMINATION);
-            memory.promised.extend(draft.pods.iter().map(|pod| (pod.clone(), draft.name.clone())));
+        let reason = launch_reason(&node);
+        if let Some(draft) = claim_draft(snapshot, node, seed, now, i) {
+            memory.nominated.insert(Target::Claim(draft.name.clone()), now + NOMINATION_PERIOD);
+            memory.claim_of_pod.extend(draft.pods.iter().map(|pod| (pod.clone(), draft.name.clone())));
             plan.push(Command::CreateClaim(Box::new(draft)), reason);
         }
     }
@@ -138,18 +138,18 @@ pub fn provision(
 }
 
 /// A NodeClaim is being created, and not yet to be seen: its pods would be paid for twice.
-pub(crate) fn creating(snapshot: &Snapshot) -> bool {
+pub(crate) fn has_unobserved_claims(snapshot: &Snapshot) -> bool {
     let unseen = |key: &CommandKey| matches!(key, CommandKey::Claim(name) if snapshot.claims().get(name).is_none());
     snapshot.in_progress.iter().any(unseen)
 }
 
 /// Pods that wait for a node, and pods of nodes that are being removed, which soon will.
-pub(crate) fn waiting(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
+pub(crate) fn pods_to_schedule(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
     let leaving = snapshot
         .claims()
         .values()
         .filter(|c| c.deleting_at.is_some())
-        .filter_map(|c| snapshot.usage(c.status.node_name.as_ref()?))
+        .filter_map(|c| snapshot.node_usage(c.status.node_name.as_ref()?))
         .flat_map(|usage| usage.pods.iter().filter_map(|key| snapshot.pods().get(key)))
         .filter(|pod| {
             !pod.opaque && pod.is_reschedulable() && pod.owner == crate::model::cluster::pod::PodOwner::Controller
@@ -159,7 +159,7 @@ pub(crate) fn waiting(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
 
 impl ProvisionMemory {
     /// When the batch window closes; `None` when every pod has been considered.
-    fn batch(&mut self, pods: &[Arc<Pod>], settings: &Settings, now: Timestamp) -> Option<Timestamp> {
+    fn batch_closes_at(&mut self, pods: &[Arc<Pod>], settings: &Settings, now: Timestamp) -> Option<Timestamp> {
         let present: BTreeSet<&Uid> = pods.iter().map(|p| &p.uid).collect();
         self.considered.retain(|uid| present.contains(uid));
         let fresh: Vec<&Arc<Pod>> = pods.iter().filter(|p| !self.considered.contains(&p.uid)).collect();
@@ -167,57 +167,57 @@ impl ProvisionMemory {
             self.window = None;
             return None;
         }
-        let window = self.window.get_or_insert(Window { opened: now, newest: now });
+        let window = self.window.get_or_insert(BatchWindow { opened: now, newest: now });
         let newest = fresh.iter().map(|p| p.created_at).max().unwrap_or(now).min(now);
         window.newest = window.newest.max(newest);
-        Some((window.newest + settings.batch_idle).min(window.opened + settings.batch_max))
+        Some((window.newest + settings.batch_idle_duration).min(window.opened + settings.batch_max_duration))
     }
 
     /// The NodeClaims in flight that pods were planned for.
-    pub(crate) fn promised(&self) -> &BTreeMap<ObjectKey, ClaimName> {
-        &self.promised
+    pub(crate) fn claim_of_pod(&self) -> &BTreeMap<ObjectKey, ClaimName> {
+        &self.claim_of_pod
     }
 
     /// True when waiting pods were placed lately on a claim or on its node.
-    pub(crate) fn wants(&self, claim: &ClaimName, node: Option<&NodeName>) -> bool {
+    pub(crate) fn is_nominated(&self, claim: &ClaimName, node: Option<&NodeName>) -> bool {
         let node = node.map(|node| Target::Node(node.clone()));
         let mut targets = node.into_iter().chain([Target::Claim(claim.clone())]);
         targets.any(|target| self.nominated.contains_key(&target))
     }
 
     /// When pods without a place are tried again; `None` while nothing that matters has changed.
-    fn retry(&self, snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
-        let Some((seen, at)) = self.last else { return Some(now) };
-        let changed = seen != Generations::of(snapshot, &self.unavailable);
-        if changed || self.counts_are_newer(snapshot, at) {
-            return Some(at + RETRY);
+    fn retry_at(&self, snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
+        let Some((seen, at)) = self.last_pass else { return Some(now) };
+        let changed = seen != StateGenerations::of(snapshot, &self.unavailable);
+        if changed || self.azure_counts_updated(snapshot, at) {
+            return Some(at + UNPLACED_RETRY);
         }
         // Once a pass has seen them as old as that, nothing new comes of it.
-        let too_old = self.counts_say_nothing_from(snapshot).filter(|due| *due > at);
+        let too_old = self.azure_counts_stale_at(snapshot).filter(|due| *due > at);
         [self.unavailable.next_expiry(), too_old].into_iter().flatten().min()
     }
 
     /// True when Azure has counted again since a pass that found pods without a place by its counts: the same numbers may
     /// have what was counted beside them then.
-    fn counts_are_newer(&self, snapshot: &Snapshot, than: Timestamp) -> bool {
-        self.lacks_what_is_counted && counted_at(snapshot).is_some_and(|at| at > than)
+    fn azure_counts_updated(&self, snapshot: &Snapshot, than: Timestamp) -> bool {
+        self.blocked_by_azure_counts && azure_counts_as_of(snapshot).is_some_and(|at| at > than)
     }
 
     /// When Azure's counts are so old that they keep nobody away.
-    fn counts_say_nothing_from(&self, snapshot: &Snapshot) -> Option<Timestamp> {
-        let old = counted_at(snapshot).filter(|_| self.lacks_what_is_counted)?;
+    fn azure_counts_stale_at(&self, snapshot: &Snapshot) -> Option<Timestamp> {
+        let old = azure_counts_as_of(snapshot).filter(|_| self.blocked_by_azure_counts)?;
         old.checked_add(STALE_AFTER + SignedDuration::from_secs(1)).ok()
     }
 
-    fn remember(&mut self, snapshot: &Snapshot, outcome: &Outcome, pods: &[Arc<Pod>], now: Timestamp) {
+    fn record_pass(&mut self, snapshot: &Snapshot, outcome: &Outcome, pods: &[Arc<Pod>], now: Timestamp) {
         self.window = None;
         let waiting: BTreeSet<&ObjectKey> = pods.iter().map(|p| &p.key).collect();
-        self.promised.retain(|pod, claim| snapshot.claims().get(claim).is_some() && waiting.contains(pod));
+        self.claim_of_pod.retain(|pod, claim| snapshot.claims().get(claim).is_some() && waiting.contains(pod));
         self.considered = pods.iter().map(|p| p.uid.clone()).collect();
-        self.last = Some((Generations::of(snapshot, &self.unavailable), now));
-        self.buffers = cushions(snapshot, outcome);
+        self.last_pass = Some((StateGenerations::of(snapshot, &self.unavailable), now));
+        self.buffer_statuses = buffer_placements(snapshot, outcome);
         let mut why = outcome.unplaced.iter().flat_map(|group| &group.why);
-        self.lacks_what_is_counted = why.any(|(_, why)| is_counted(why));
+        self.blocked_by_azure_counts = why.any(|(_, why)| depends_on_azure_counts(why));
         self.unplaced = outcome.unplaced.clone();
         self.unplaced.iter_mut().for_each(|group| group.pods.retain(|pod| !pod.is_chunk()));
         self.unplaced.retain(|group| !group.pods.is_empty());
@@ -226,33 +226,33 @@ impl ProvisionMemory {
         let placed = outcome.placements.iter().filter(|placement| !chunks.contains(&placement.pod));
         for target in placed.map(|placement| &placement.target).filter(|t| !matches!(t, Target::New(_))) {
             let until = self.nominated.entry(target.clone()).or_insert(now);
-            *until = (*until).max(now + NOMINATION);
+            *until = (*until).max(now + NOMINATION_PERIOD);
         }
     }
 }
 
 /// True for a reason that other counts of Azure may do away with.
-fn is_counted(why: &WhyNot) -> bool {
+fn depends_on_azure_counts(why: &WhyNot) -> bool {
     // That a class names no group, or one without such sizes, is no matter of counts.
     let unknown = matches!(why, WhyNot::NoReservation(NoReservation::Unknown(_)));
     unknown || matches!(why, WhyNot::Quota(_) | WhyNot::Subnet(_) | WhyNot::Reservation(_))
 }
 
 /// When Azure last counted what it has sold: cores, addresses or what is reserved.
-fn counted_at(snapshot: &Snapshot) -> Option<Timestamp> {
+fn azure_counts_as_of(snapshot: &Snapshot) -> Option<Timestamp> {
     let quota = snapshot.quota.as_ref().map(|quota| quota.as_of);
-    let subnets = snapshot.surroundings.subnets.as_ref().map(|fact| fact.as_of);
-    let reservations = snapshot.surroundings.reservations.as_ref().map(|fact| fact.as_of);
+    let subnets = snapshot.infrastructure.subnets.as_ref().map(|fact| fact.as_of);
+    let reservations = snapshot.infrastructure.reservations.as_ref().map(|fact| fact.as_of);
     quota.into_iter().chain(subnets).chain(reservations).max()
 }
 
-fn reason_for(node: &NewNode) -> String {
+fn launch_reason(node: &NewNode) -> String {
     let chunks = node.pods.iter().filter(|pod| pod.is_chunk()).count();
-    let told = |count: usize, what: &str, of: &str| {
+    let counted = |count: usize, what: &str, of: &str| {
         let s = if count == 1 { "" } else { "s" };
         (count > 0).then(|| format!("{count} {what}{s}{of}"))
     };
-    let parts = [told(node.pods.len() - chunks, "waiting pod", ""), told(chunks, "chunk", " of CapacityBuffers")];
+    let parts = [counted(node.pods.len() - chunks, "waiting pod", ""), counted(chunks, "chunk", " of CapacityBuffers")];
     let why = parts.into_iter().flatten().collect::<Vec<_>>().join(" and ");
     match node.offerings.first() {
         Some(best) => format!("{why}; cheapest of {} offerings is {}", node.offerings.len(), best.key),
@@ -260,7 +260,13 @@ fn reason_for(node: &NewNode) -> String {
     }
 }
 
-pub(crate) fn draft(snapshot: &Snapshot, node: NewNode, seed: u64, now: Timestamp, index: usize) -> Option<ClaimDraft> {
+pub(crate) fn claim_draft(
+    snapshot: &Snapshot,
+    node: NewNode,
+    seed: u64,
+    now: Timestamp,
+    index: usize,
+) -> Option<ClaimDraft> {
     let pool = snapshot.pools().get(&node.pool)?;
     let keys: Vec<_> = node.offerings.iter().map(|o| o.key.clone()).collect();
     let spec = ClaimSpec {

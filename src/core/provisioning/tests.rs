@@ -4,7 +4,7 @@ use super::*;
 use crate::fixtures::{at, cluster, full_subnet, pod, pool, settings, shape};
 use crate::model::cluster::pod::PodShape;
 use crate::model::settings::Pause;
-use crate::plan::Planned;
+use crate::plan::PlannedCommand;
 
 fn put(snapshot: &mut Snapshot, name: &str, shape: PodShape, seconds: i64) {
     let mut pod = pod(name, &Arc::new(shape));
@@ -17,7 +17,7 @@ fn run(snapshot: &Snapshot, memory: &mut ProvisionMemory, millis: i64) -> Plan {
 }
 
 fn drafts(plan: Plan) -> Vec<ClaimDraft> {
-    let draft = |c: Planned| match c.command {
+    let draft = |c: PlannedCommand| match c.command {
         Command::CreateClaim(draft) => *draft,
         other => panic!("unexpected {other:?}"),
     };
@@ -49,7 +49,7 @@ fn a_window_that_closes_without_pods_is_forgotten() {
     let _ = run(&snapshot, &mut memory, 1000);
     put(&mut snapshot, "gone", shape("a", 100, 1), 2);
     let _ = run(&snapshot, &mut memory, 2000);
-    snapshot.take_pod(&pod("gone", &Arc::new(shape("a", 100, 1))).key);
+    snapshot.remove_pod(&pod("gone", &Arc::new(shape("a", 100, 1))).key);
     let _ = run(&snapshot, &mut memory, 2500);
     put(&mut snapshot, "new", shape("a", 100, 1), 60);
     assert!(run(&snapshot, &mut memory, 60_000).commands.is_empty(), "its own second begins now");
@@ -115,9 +115,9 @@ fn nothing_is_launched_in_companion_mode_or_while_paused() {
     let mut snapshot = cluster([pool("general")]);
     put(&mut snapshot, "p", shape("a", 100, 1), 0);
     let mut memory = ProvisionMemory::default();
-    let companion = Settings { mode: Mode::Companion, ..settings() };
+    let companion = Settings { mode: ControllerMode::Companion, ..settings() };
     assert!([0, 1, 2].iter().all(|s| provision(&snapshot, &mut memory, &companion, at(*s), 7) == Plan::default()));
-    snapshot.pause = Pause::of([Switch::Launch]);
+    snapshot.pause = Pause::of([PauseSwitch::Launch]);
     assert!([0, 1, 2].iter().all(|s| provision(&snapshot, &mut memory, &settings(), at(*s), 7).commands.is_empty()));
 }
 
@@ -168,7 +168,7 @@ fn a_pod_keeps_the_claim_that_was_made_for_it() {
         // The easy ones are larger and so placed first, and the first claim by name suits them too.
         put(&mut snapshot, &format!("easy-{i}"), shape("easy", 1500, 1), 0);
         let mut picky = shape("picky", 1000, 1);
-        picky.selector = crate::fixtures::only(&[(crate::model::labels::CAPACITY_TYPE, &["on-demand"])]);
+        picky.selector = crate::fixtures::requirements_in(&[(crate::model::labels::CAPACITY_TYPE, &["on-demand"])]);
         put(&mut snapshot, &format!("picky-{i}"), picky, 0);
     }
     let _ = run(&snapshot, &mut memory, 0);
@@ -176,20 +176,20 @@ fn a_pod_keeps_the_claim_that_was_made_for_it() {
         snapshot.put_claim(created(&draft));
     }
     let mut forgetful = memory.clone();
-    forgetful.promised.clear();
+    forgetful.claim_of_pod.clear();
     assert!(drafts(run(&snapshot, &mut memory, 20_000)).is_empty());
     assert!(!drafts(run(&snapshot, &mut forgetful, 20_000)).is_empty(), "the test would show nothing otherwise");
 }
 
 #[test]
 fn counts_that_have_grown_too_old_are_news_once() {
-    let mut snapshot = cluster([crate::fixtures::pool_of("paid", &["reserved"])]);
+    let mut snapshot = cluster([crate::fixtures::pool_with_capacity_types("paid", &["reserved"])]);
     crate::fixtures::reserve(&mut snapshot, at(0), &[("Standard_D2s_v5", 1, 1, 1)]);
     let mut memory = ProvisionMemory::default();
     put(&mut snapshot, "p", shape("a", 100, 1), 0);
     let _ = run(&snapshot, &mut memory, 0);
     let _ = run(&snapshot, &mut memory, 1_000);
-    let looked_at = |memory: &ProvisionMemory| memory.last.map(|(_, at)| at);
+    let looked_at = |memory: &ProvisionMemory| memory.last_pass.map(|(_, at)| at);
     assert_eq!(looked_at(&memory), Some(at(1)));
     let old = STALE_AFTER + SignedDuration::from_secs(1);
     assert_eq!(run(&snapshot, &mut memory, 60_000).next, Some(at(0) + old));
@@ -203,7 +203,7 @@ fn counts_that_have_grown_too_old_are_news_once() {
 fn pods_that_lack_an_address_are_looked_at_again_when_azure_has_counted_again() {
     let mut snapshot = cluster([pool("general")]);
     let mut memory = ProvisionMemory::default();
-    snapshot.learn_surroundings(full_subnet(at(0)));
+    snapshot.set_infrastructure(full_subnet(at(0)));
     put(&mut snapshot, "p", shape("a", 100, 1), 0);
     let _ = run(&snapshot, &mut memory, 0);
     assert!(run(&snapshot, &mut memory, 1_000).commands.is_empty() && memory.unplaced.len() == 1);
@@ -211,9 +211,9 @@ fn pods_that_lack_an_address_are_looked_at_again_when_azure_has_counted_again() 
     let old = STALE_AFTER + SignedDuration::from_secs(1);
     assert_eq!(run(&snapshot, &mut memory, 60_000).next, Some(at(0) + old));
     // The same numbers, but of later: what was counted beside them may be in them now.
-    snapshot.learn_surroundings(full_subnet(at(180)));
+    snapshot.set_infrastructure(full_subnet(at(180)));
     assert_eq!(run(&snapshot, &mut memory, 181_000).next, Some(at(191)), "it is looked at, in vain");
-    assert_eq!(memory.last.map(|(_, at)| at), Some(at(181)));
+    assert_eq!(memory.last_pass.map(|(_, at)| at), Some(at(181)));
     // Numbers of nobody knows when keep nobody away.
     assert_eq!(drafts(run(&snapshot, &mut memory, 181_000 + old.as_millis() as i64)).len(), 1);
 }

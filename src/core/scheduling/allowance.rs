@@ -180,7 +180,7 @@ fn used_by(pool: &NodePool, input: Input<'_>) -> Used {
         let mut most = Resources::default();
         for planned in &claim.spec.planned {
             if let Some(instance) = types.and_then(|t| t.iter().find(|t| t.facts.name == planned.key.size)) {
-                most.raise_to(&instance.capacity);
+                most.raise_to_at_least(&instance.capacity);
             }
         }
         used.capacity.add(&most);

@@ -25,7 +25,7 @@ pub(super) struct Axes {
 
 impl Axes {
     pub(super) fn new(zones: &[Zone]) -> Self {
-        let keys = vec![labels::shared(labels::HOSTNAME), labels::shared(labels::ZONE)];
+        let keys = vec![labels::interned(labels::HOSTNAME), labels::interned(labels::ZONE)];
         let mut axes = Self { keys, domains: vec![BTreeMap::new(); 2] };
         for zone in zones {
             axes.domain(ZONE, &zone.text());

@@ -165,7 +165,7 @@ fn bonds(solver: &Solver, over: Over<'_>, kind: KindId, seats: &[(Seat, usize)])
     if let Some(told) = solver.known.kinds.told(kind) {
         let keys = told.volumes.places.iter().flat_map(|place| place.iter().map(|(key, _)| Arc::clone(key)));
         let shares = told.volumes.more.iter().any(|more| !more.to_be_made.is_empty());
-        let zone = shares.then(|| labels::shared(labels::ZONE));
+        let zone = shares.then(|| labels::interned(labels::ZONE));
         asked.extend(keys.chain(zone).map(|key| (Tie::Volume, key)));
     }
     asked.sort();

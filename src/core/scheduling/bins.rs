@@ -80,7 +80,7 @@ impl Bins {
             match &bin.promise {
                 Promise::Node(node) => drop(all.by_node.insert(node.name.clone(), site)),
                 Promise::Claim(claim, _) => {
-                    let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_of(id));
+                    let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_by_provider_id(id));
                     all.by_node.extend(node.map(|node| (node.name.clone(), site)));
                     all.by_claim.insert(claim.name.clone(), site);
                 }
@@ -190,7 +190,7 @@ impl Bins {
     /// How many pods that ask for this there is room for; more than anybody has where nothing is asked for.
     pub(super) fn room_for(&self, site: usize, want: Want<'_>) -> i64 {
         let bin = &self.bins[site];
-        let most = want.requests.times_in(&bin.free).unwrap_or(i64::MAX);
+        let most = want.requests.copies_that_fit(&bin.free).unwrap_or(i64::MAX);
         let most = match (bin.disks, want.more) {
             (Some(left), None) if want.disks > 0 => most.min(left.max(0) / i64::from(want.disks)),
             (_, None) => most,
@@ -283,9 +283,9 @@ fn is_in_flight(claim: &Claim) -> bool {
 }
 
 fn node_bin(node: &Arc<Node>, (snapshot, book): (&Snapshot, &Book), axes: &mut Axes) -> Bin {
-    let usage = snapshot.usage(&node.name);
+    let usage = snapshot.node_usage(&node.name);
     let (disks, attached) = book.on(snapshot, Some(&node.name), None);
-    let free = usage.map_or_else(|| node.allocatable.clone(), |u| node.allocatable.minus(&u.requested));
+    let free = usage.map_or_else(|| node.allocatable.clone(), |u| node.allocatable.minus(&u.pod_requests));
     Bin {
         target: Target::Node(node.name.clone()),
         free,
@@ -321,9 +321,9 @@ fn claim_bin(claim: &Arc<Claim>, (input, book): (Input<'_>, &Book), axes: &mut A
         });
     }
     let mut free = free?;
-    let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_of(id));
-    if let Some(usage) = node.and_then(|n| snapshot.usage(&n.name)) {
-        free.sub(&usage.requested.minus(&usage.daemons));
+    let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_by_provider_id(id));
+    if let Some(usage) = node.and_then(|n| snapshot.node_usage(&n.name)) {
+        free.sub(&usage.pod_requests.minus(&usage.daemon_set_requests));
     }
     let most = offerings.iter().map(|(instance, _)| instance.facts.max_data_disks).min();
     let (disks, attached) = book.on(snapshot, node.map(|node| &node.name), most);

@@ -18,7 +18,7 @@ use crate::model::cluster::pool::NodePool;
 use crate::model::labels;
 use crate::model::names::Zone;
 use crate::model::requirements::{Requirement, Requirements};
-use crate::model::settings::MinValues;
+use crate::model::settings::MinValuesPolicy;
 use crate::snapshot::Snapshot;
 use jiff::Timestamp;
 use std::cmp::Reverse;
@@ -88,7 +88,7 @@ pub struct Market {
     /// What is left of reservations.
     pub(super) reservations: ReservationHeadroom,
     /// What becomes of pods for which there is less variety than a pool asks for.
-    pub(super) min_values: MinValues,
+    pub(super) min_values: MinValuesPolicy,
     /// What NodeOverlays make of instance types.
     pub(super) overlaid: Overlaid,
 }
@@ -126,12 +126,12 @@ impl Market {
         // Stable: the variants of a pool stay in their order.
         offers.sort_by_key(|o| (Reverse(o.pool.weight), o.pool.name.clone()));
         let (room, addresses) = (QuotaHeadroom::of(snapshot, now), SubnetHeadroom::of(snapshot, now));
-        Self { offers, zones, room, addresses, reservations, min_values: MinValues::default(), overlaid }
+        Self { offers, zones, room, addresses, reservations, min_values: MinValuesPolicy::default(), overlaid }
     }
 
     /// The same, where pods for which there is less variety than a pool asks for are dealt with in this way.
     #[must_use]
-    pub fn with_min_values(self, min_values: MinValues) -> Self {
+    pub fn with_min_values(self, min_values: MinValuesPolicy) -> Self {
         Self { min_values, ..self }
     }
 }
@@ -148,7 +148,9 @@ impl Offers {
         let mut candidates = Vec::new();
         let may_reserve = pool.requirements.get(labels::CAPACITY_TYPE).is_some_and(names_reserved);
         for instance in types {
-            if !pool.requirements.admits(&instance.requirements, |_| true) || !pool_keys_hold(pool, instance, &labels) {
+            if !pool.requirements.is_compatible(&instance.requirements, |_| true)
+                || !pool_keys_hold(pool, instance, &labels)
+            {
                 continue;
             }
             let daemons = daemon_overhead(snapshot, instance, &labels, &pool.taints);

@@ -45,7 +45,7 @@ impl Next<'_> {
         if price == 0 || self.pods <= 1 {
             return price;
         }
-        price / (self.requests.times_beside(used, room).clamp(0, i64::from(self.pods) - 1) + 1)
+        price / (self.requests.copies_that_fit_beside(used, room).clamp(0, i64::from(self.pods) - 1) + 1)
     }
 }
 

@@ -9,7 +9,7 @@ use super::bound::worths;
 use super::candidates::Offers;
 use super::variety::Load;
 use crate::model::amounts::resources::Resources;
-use crate::model::settings::MinValues;
+use crate::model::settings::MinValuesPolicy;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub(super) struct Counter {
     lots: Vec<Lot>,
     style: Style,
     /// What becomes of pods for which there is less variety than the pool asks for.
-    min_values: MinValues,
+    min_values: MinValuesPolicy,
     /// Candidates that are tried.
     front: Vec<usize>,
     /// Of one pod of each lot.
@@ -62,7 +62,7 @@ pub(super) struct Counter {
 }
 
 impl Counter {
-    pub(super) fn new(offers: &Arc<Offers>, lots: Vec<Lot>, style: Style, min_values: MinValues) -> Self {
+    pub(super) fn new(offers: &Arc<Offers>, lots: Vec<Lot>, style: Style, min_values: MinValuesPolicy) -> Self {
         Self { offers: Arc::clone(offers), lots, style, min_values, front: Vec::new(), values: Vec::new(), looks: 0 }
     }
 
@@ -215,7 +215,7 @@ impl Counter {
         if left == 0 || fill.zones & lot.accepted[c] == 0 {
             return 0;
         }
-        usize::try_from(lot.requests.times_in(&fill.room).unwrap_or(i64::MAX)).unwrap_or(0).min(left)
+        usize::try_from(lot.requests.copies_that_fit(&fill.room).unwrap_or(i64::MAX)).unwrap_or(0).min(left)
     }
 
     fn take(&self, d: usize, pods: usize, fill: &mut Fill, c: usize) {
@@ -259,14 +259,15 @@ fn share_of(requests: &Resources, room: &Resources, price: i128) -> Option<i128>
     if !requests.fits(room) {
         return None;
     }
-    let shares = requests.asked_of(room).map(|(need, room)| price * i128::from(need) / i128::from(room.max(1)));
+    let shares =
+        requests.requested_with_available(room).map(|(need, room)| price * i128::from(need) / i128::from(room.max(1)));
     Some(shares.max().unwrap_or(0))
 }
 
 /// How much the proportions of a request are like those of the room that is left of a whole: the cosine of the angle
 /// between them, in shares of the whole.
 fn likeness(requests: &Resources, room: &Resources, whole: &Resources) -> f64 {
-    let shares = requests.asked_of(whole).zip(requests.asked_of(room));
+    let shares = requests.requested_with_available(whole).zip(requests.requested_with_available(room));
     let (mut dot, mut norm) = (0.0, 0.0);
     for ((need, whole), (_, left)) in shares {
         let (need, left) = (need as f64 / whole.max(1) as f64, left as f64 / whole.max(1) as f64);

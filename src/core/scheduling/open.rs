@@ -11,7 +11,7 @@ use super::variety::Load;
 use super::volumes::{Attached, More};
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pod::HostPort;
-use crate::model::settings::MinValues;
+use crate::model::settings::MinValuesPolicy;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub(super) struct Shop {
     pub(super) choices: Choices,
     pub(super) allowance: Allowance,
     /// What becomes of pods for which there is less variety than a pool asks for.
-    pub(super) min_values: MinValues,
+    pub(super) min_values: MinValuesPolicy,
     pub(super) nodes: Vec<OpenNode>,
     /// Those that are not closed.
     pub(super) shelves: Shelves,
@@ -106,7 +106,7 @@ impl Growth {
 }
 
 impl Shop {
-    pub(super) fn new(choices: Choices, allowance: Allowance, min_values: MinValues) -> Self {
+    pub(super) fn new(choices: Choices, allowance: Allowance, min_values: MinValuesPolicy) -> Self {
         Self {
             choices,
             allowance,
@@ -130,7 +130,7 @@ impl Shop {
         let OpenNode { choice: before, best, requests, disks, .. } = &self.nodes[node];
         let candidate = self.choices.candidate(choice, *best);
         *before == choice
-            && want.requests.times_beside(requests, &candidate.room) > 0
+            && want.requests.copies_that_fit_beside(requests, &candidate.room) > 0
             && disks + self.new_disks(node, want) <= candidate.instance.facts.max_data_disks
     }
 

@@ -101,7 +101,7 @@ impl Topology {
         }
         for shared in to_be_made {
             // Such a volume is made in the zone of the first that has it; it is not asked for by any other.
-            let group = self.group(&labels::shared(labels::ZONE), Counting::Sharing(*shared), None, bins);
+            let group = self.group(&labels::interned(labels::ZONE), Counting::Sharing(*shared), None, bins);
             asks.push(Ask::Near { group, want: Degree::Shared });
             counted.push(group);
         }

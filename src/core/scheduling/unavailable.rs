@@ -69,10 +69,10 @@ impl Unavailable {
         let in_zone = |c| Scope::SizeInZone(key.size.clone(), key.zone.clone(), c);
         let lasts = quota_lasts(&refusal.error);
         // What is left of a quota; unknown, the size that was refused is known not to fit.
-        let told = refusal.error.quota.map(crate::model::errors::QuotaTold::free);
+        let told = refusal.error.quota.map(crate::model::errors::QuotaDetails::free);
         let left = facts.map(|f| told.unwrap_or(f.vcpus).min(f.vcpus.saturating_sub(1)));
         let at = refusal.at;
-        if refusal.of_all && !refusal.error.code.is_transient() {
+        if refusal.applies_to_all_offerings && !refusal.error.code.is_transient() {
             // Other offerings would meet the same, until a person lifts it or an address is freed.
             let is_full = refusal.error.code == CloudErrorCode::SubnetFull;
             return self.mark(all, Scope::All, at, if is_full { MINUTES_5 } else { MINUTE });
@@ -194,9 +194,9 @@ impl Unavailable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::live::GROUPS;
+    use crate::catalog::live::CAPACITY_RESERVATION_GROUP_TYPE;
     use crate::fixtures::{at, cluster, offering, pool, start, zone};
-    use crate::model::errors::QuotaTold;
+    use crate::model::errors::QuotaDetails;
 
     const SIZE: &str = "Standard_D4s_v5";
 
@@ -208,10 +208,10 @@ mod tests {
 
     fn refusal(code: CloudErrorCode, quota: Option<(u32, u32)>, spot: bool) -> LaunchRefusal {
         let capacity_type = if spot { CapacityType::Spot } else { CapacityType::OnDemand };
-        let quota = quota.map(|(limit, usage)| QuotaTold { limit, usage });
+        let quota = quota.map(|(limit, usage)| QuotaDetails { limit, usage });
         let error = CloudError { quota, ..CloudError::new(code, "no") };
         let offering = offering(SIZE, 1, capacity_type).key;
-        LaunchRefusal { offering, reservation: None, error, of_all: false, at: start() }
+        LaunchRefusal { offering, reservation: None, error, applies_to_all_offerings: false, at: start() }
     }
 
     /// Minutes for which the size itself is blocked: in its zone, in another, and for the other capacity type.
@@ -257,7 +257,7 @@ mod tests {
         ] {
             assert_eq!(minutes(&refusal(code, quota, spot)), expected, "{code:?} {quota:?}");
         }
-        let of_all = LaunchRefusal { of_all: true, ..refusal(C::Policy, None, false) };
+        let of_all = LaunchRefusal { applies_to_all_offerings: true, ..refusal(C::Policy, None, false) };
         assert_eq!(minutes(&of_all), [1, 1, 1], "a NIC is not of a size");
     }
 
@@ -266,7 +266,7 @@ mod tests {
         use CloudErrorCode as C;
         let group = |name: &str| {
             let within = ArmId::new("/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rg").unwrap();
-            within.resource(GROUPS, name)
+            within.resource(CAPACITY_RESERVATION_GROUP_TYPE, name)
         };
         let heard = |own, code| {
             let mut memory = Unavailable::default();

@@ -11,7 +11,7 @@ use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pool::{NodePool, amount};
 use crate::model::labels;
 use crate::model::names::Zone;
-use crate::model::settings::MinValues;
+use crate::model::settings::MinValuesPolicy;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -32,27 +32,27 @@ pub(super) fn least_of(pool: &NodePool) -> Vec<(Arc<str>, u32)> {
 
 impl Offers {
     /// How many values of each label must remain for a node without pods; none where it takes what there is.
-    pub(super) fn needed(&self, policy: MinValues) -> Vec<u32> {
+    pub(super) fn needed(&self, policy: MinValuesPolicy) -> Vec<u32> {
         match policy {
-            MinValues::Strict => self.least.iter().map(|(_, least)| *least).collect(),
-            MinValues::BestEffort => Vec::new(),
+            MinValuesPolicy::Strict => self.least.iter().map(|(_, least)| *least).collect(),
+            MinValuesPolicy::BestEffort => Vec::new(),
         }
     }
 
     /// How many values of each label a node must keep that is opened as `chosen` for such a first pod.
     pub(super) fn needed_from<'c>(
         &self,
-        policy: MinValues,
+        policy: MinValuesPolicy,
         all: impl Iterator<Item = (&'c Candidate, u32)> + Clone,
         (chosen, first): (&Candidate, Load<'_>),
         allowance: &Allowance,
     ) -> Vec<u32> {
         match policy {
-            MinValues::BestEffort if !self.least.is_empty() => {
+            MinValuesPolicy::BestEffort if !self.least.is_empty() => {
                 let found = self.variety(all, chosen, first, allowance);
                 self.least.iter().zip(found).map(|((_, least), found)| found.min(*least)).collect()
             }
-            _ => self.needed(MinValues::Strict),
+            _ => self.needed(MinValuesPolicy::Strict),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a command is about: one command for each key runs at a time.
+//! Keys of commands: one command per key runs at a time.
 
 use crate::model::names::{ArmId, ClaimName, NodeName, ObjectKey, ObjectName};
 use std::fmt;

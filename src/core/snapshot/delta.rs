@@ -1,4 +1,4 @@
-//! Deltas: what has changed in the API server since the last look?
+//! Watch events applied to the Snapshot.
 
 use super::Snapshot;
 use crate::catalog::overlay::Overlay;
@@ -8,7 +8,7 @@ use crate::model::cluster::pod::{Labels, Pod};
 use crate::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
 use crate::model::cluster::volume::{AttachLimits, StorageClass, Volume, VolumeClaim};
 use crate::model::names::{ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName};
-use crate::model::orphans::record::Records;
+use crate::model::orphans::record::OrphanRecords;
 use crate::model::orphans::sweep::Sweep;
 use crate::model::settings::Pause;
 use crate::snapshot::spread_defaults::SchedulerProfiles;
@@ -78,44 +78,44 @@ pub enum Delta {
     /// A NodeOverlay is gone.
     OverlayGone(ObjectName),
     /// The durable records have changed.
-    Records(Arc<Records>),
+    Records(Arc<OrphanRecords>),
     /// The pause switch has changed.
     Pause(Pause),
 }
 
 /// Brings a Snapshot up to date with a change.
-pub fn apply(delta: &Delta, to: &mut Snapshot) {
+pub fn apply_delta(delta: &Delta, to: &mut Snapshot) {
     match delta {
         Delta::Pod(pod) => to.put_pod(Arc::clone(pod)),
-        Delta::PodGone(key) => to.take_pod(key),
+        Delta::PodGone(key) => to.remove_pod(key),
         Delta::Node(node) => to.put_node(Arc::clone(node)),
-        Delta::NodeGone(name) => to.take_node(name),
+        Delta::NodeGone(name) => to.remove_node(name),
         Delta::Claim(claim) => to.put_claim(Arc::clone(claim)),
-        Delta::ClaimGone(name) => to.take_claim(name),
+        Delta::ClaimGone(name) => to.remove_claim(name),
         Delta::Pool(pool) => to.put_pool(pool.name.clone(), Arc::clone(pool)),
-        Delta::PoolGone(name) => to.take_pool(name),
+        Delta::PoolGone(name) => to.remove_pool(name),
         Delta::Class(class) => to.put_class(class.name.clone(), Arc::clone(class)),
-        Delta::ClassGone(name) => to.take_class(name),
+        Delta::ClassGone(name) => to.remove_class(name),
         Delta::DaemonSet(key, set) => to.put_daemon_set(key.clone(), Arc::clone(set)),
-        Delta::DaemonSetGone(key) => to.take_daemon_set(key),
+        Delta::DaemonSetGone(key) => to.remove_daemon_set(key),
         Delta::Sweep(sweep) => to.put_sweep(sweep.name.clone(), Arc::clone(sweep)),
-        Delta::SweepGone(name) => to.take_sweep(name),
+        Delta::SweepGone(name) => to.remove_sweep(name),
         Delta::Volume(volume) => to.put_volume(volume.name.clone(), Arc::clone(volume)),
-        Delta::VolumeGone(name) => to.take_volume(name),
+        Delta::VolumeGone(name) => to.remove_volume(name),
         Delta::VolumeClaim(claim) => to.put_volume_claim(claim.key.clone(), Arc::clone(claim)),
-        Delta::VolumeClaimGone(key) => to.take_volume_claim(key),
+        Delta::VolumeClaimGone(key) => to.remove_volume_claim(key),
         Delta::StorageClass(class) => to.put_storage_class(class.name.clone(), Arc::clone(class)),
-        Delta::StorageClassGone(name) => to.take_storage_class(name),
+        Delta::StorageClassGone(name) => to.remove_storage_class(name),
         Delta::AttachLimits(limits) => to.put_attach_limits(limits.node.clone(), Arc::clone(limits)),
-        Delta::AttachLimitsGone(node) => to.take_attach_limits(node),
+        Delta::AttachLimitsGone(node) => to.remove_attach_limits(node),
         Delta::Namespace(name, labels) => to.put_namespace(name.clone(), Arc::clone(labels)),
-        Delta::NamespaceGone(name) => to.take_namespace(name),
+        Delta::NamespaceGone(name) => to.remove_namespace(name),
         Delta::Service(key, selector) => to.put_service(key.clone(), Arc::clone(selector)),
-        Delta::ServiceGone(key) => to.take_service(key),
+        Delta::ServiceGone(key) => to.remove_service(key),
         Delta::Scheduler(name, profiles) => to.put_scheduler(name.clone(), Arc::clone(profiles)),
-        Delta::SchedulerGone(name) => to.take_scheduler(name),
+        Delta::SchedulerGone(name) => to.remove_scheduler(name),
         Delta::Overlay(overlay) => to.put_overlay(overlay.name.clone(), Arc::clone(overlay)),
-        Delta::OverlayGone(name) => to.take_overlay(name),
+        Delta::OverlayGone(name) => to.remove_overlay(name),
         Delta::Records(records) => to.records = Arc::clone(records),
         Delta::Pause(pause) => to.pause = pause.clone(),
     }

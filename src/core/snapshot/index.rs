@@ -13,9 +13,9 @@ pub type PendingShapes = BTreeMap<Arc<PodShape>, BTreeSet<ObjectKey>>;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeUsage {
     /// Sum of requests of pods that have not ended.
-    pub requested: Resources,
+    pub pod_requests: Resources,
     /// Sum of requests of DaemonSet pods among them.
-    pub daemons: Resources,
+    pub daemon_set_requests: Resources,
     /// The pods that have not ended.
     pub pods: BTreeSet<ObjectKey>,
 }
@@ -33,12 +33,12 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    pub(crate) fn learn_pod(&mut self, pod: &Pod) {
+    pub(crate) fn add_pod(&mut self, pod: &Pod) {
         if let Some(node) = pod.node.as_ref().filter(|_| !pod.is_terminal()) {
             let usage = Arc::make_mut(Arc::make_mut(&mut self.usage).entry(node.clone()).or_default());
-            usage.requested.add(&pod.shape.requests);
+            usage.pod_requests.add(&pod.shape.requests);
             if pod.owner == PodOwner::DaemonSet {
-                usage.daemons.add(&pod.shape.requests);
+                usage.daemon_set_requests.add(&pod.shape.requests);
             }
             usage.pods.insert(pod.key.clone());
         }
@@ -48,13 +48,13 @@ impl Index {
         }
     }
 
-    pub(crate) fn forget_pod(&mut self, pod: &Pod) {
+    pub(crate) fn remove_pod(&mut self, pod: &Pod) {
         if let Some(node) = pod.node.as_ref().filter(|_| !pod.is_terminal()) {
             let all = Arc::make_mut(&mut self.usage);
             if let Some(usage) = all.get_mut(node).map(Arc::make_mut) {
-                usage.requested.sub(&pod.shape.requests);
+                usage.pod_requests.sub(&pod.shape.requests);
                 if pod.owner == PodOwner::DaemonSet {
-                    usage.daemons.sub(&pod.shape.requests);
+                    usage.daemon_set_requests.sub(&pod.shape.requests);
                 }
                 usage.pods.remove(&pod.key);
                 if usage.pods.is_empty() {
@@ -74,11 +74,11 @@ impl Index {
     }
 }
 
-pub(crate) fn learn_name<N: Ord + Clone>(index: &mut ByProvider<N>, id: &ProviderId, name: &N) {
+pub(crate) fn add_name<N: Ord + Clone>(index: &mut ByProvider<N>, id: &ProviderId, name: &N) {
     Arc::make_mut(index).entry(id.clone()).or_default().insert(name.clone());
 }
 
-pub(crate) fn forget_name<N: Ord + Clone>(index: &mut ByProvider<N>, id: &ProviderId, name: &N) {
+pub(crate) fn remove_name<N: Ord + Clone>(index: &mut ByProvider<N>, id: &ProviderId, name: &N) {
     let all = Arc::make_mut(index);
     if let Some(names) = all.get_mut(id) {
         names.remove(name);

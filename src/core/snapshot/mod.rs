@@ -16,9 +16,9 @@ pub mod volume_needs;
 pub use command_key::CommandKey;
 pub use index::{NodeUsage, PendingShapes};
 
-use self::index::{Index, forget_name, learn_name};
+use self::index::{Index, add_name, remove_name};
 use crate::catalog::InstanceTypes;
-use crate::catalog::live::{Fact, Quota, Surroundings};
+use crate::catalog::live::{Fact, InfrastructureFacts, Quota};
 use crate::catalog::overlay::Overlay;
 use crate::model::azure::inventory::Inventory;
 use crate::model::cluster::buffer::Buffer;
@@ -30,7 +30,7 @@ use crate::model::cluster::volume::{AttachLimits, StorageClass, Volume, VolumeCl
 use crate::model::names::{
     ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId,
 };
-use crate::model::orphans::record::Records;
+use crate::model::orphans::record::OrphanRecords;
 use crate::model::orphans::sweep::Sweep;
 use crate::model::settings::Pause;
 use crate::snapshot::spread_defaults::SchedulerProfiles;
@@ -68,7 +68,7 @@ impl<K: Ord + Clone, V> Table<K, V> {
     }
 
     /// All rows from this key on, in the order of their keys.
-    pub fn since(&self, key: &K) -> impl Iterator<Item = (&K, &Arc<V>)> {
+    pub fn range_from(&self, key: &K) -> impl Iterator<Item = (&K, &Arc<V>)> {
         self.rows.range(key..)
     }
 
@@ -95,7 +95,7 @@ impl<K: Ord + Clone, V> Table<K, V> {
         Arc::make_mut(&mut self.rows).insert(key, row)
     }
 
-    fn take(&mut self, key: &K) -> Option<Arc<V>> {
+    fn remove(&mut self, key: &K) -> Option<Arc<V>> {
         if !self.rows.contains_key(key) {
             return None;
         }
@@ -137,7 +137,7 @@ pub struct Snapshot {
     /// Instance types by AKSNodeClass, computed where class or catalogue changes.
     pub instance_types: BTreeMap<NodeClassName, InstanceTypes>,
     /// The durable records of sweeps.
-    pub records: Arc<Records>,
+    pub records: Arc<OrphanRecords>,
     /// The last whole inventory, if one has been taken since the start.
     pub inventory: Option<Arc<Inventory>>,
     /// Commands that the executor is busy with.
@@ -147,9 +147,9 @@ pub struct Snapshot {
     /// Azure's quotas of cores; `None` where they are not known, and then they stop nobody.
     pub quota: Option<Arc<Quota>>,
     /// CapacityBuffers have not been read yet: which room is to be kept is not known.
-    pub buffers_unread: bool,
+    pub buffers_unsynced: bool,
     /// Room in subnets and reservations, and locks, as last known.
-    pub surroundings: Arc<Surroundings>,
+    pub infrastructure: Arc<InfrastructureFacts>,
     /// Grows when quota, subnets, reservations or instance types change: what had no place before may have one now.
     facts_generation: u64,
     index: Index,
@@ -157,7 +157,7 @@ pub struct Snapshot {
 
 /// Read access to a table, and its upsert and removal, for kinds without an index.
 macro_rules! plain_table {
-    ($field:ident, $key:ty, $row:ty, $put:ident, $take:ident, $what:literal) => {
+    ($field:ident, $key:ty, $row:ty, $put:ident, $remove:ident, $what:literal) => {
         #[doc = concat!("All ", $what, ".")]
         #[must_use]
         pub fn $field(&self) -> &Table<$key, $row> {
@@ -170,26 +170,33 @@ macro_rules! plain_table {
         }
 
         #[doc = concat!("Removes one of the ", $what, ".")]
-        pub fn $take(&mut self, key: &$key) {
-            self.$field.take(key);
+        pub fn $remove(&mut self, key: &$key) {
+            self.$field.remove(key);
         }
     };
 }
 
 impl Snapshot {
-    plain_table!(pools, NodePoolName, NodePool, put_pool, take_pool, "NodePools");
-    plain_table!(classes, NodeClassName, NodeClass, put_class, take_class, "AKSNodeClasses");
-    plain_table!(buffers, ObjectKey, Buffer, put_buffer, take_buffer, "CapacityBuffers");
-    plain_table!(daemon_sets, ObjectKey, DaemonSet, put_daemon_set, take_daemon_set, "DaemonSets");
-    plain_table!(sweeps, ObjectName, Sweep, put_sweep, take_sweep, "OrphanSweeps");
-    plain_table!(volumes, ObjectName, Volume, put_volume, take_volume, "PersistentVolumes");
-    plain_table!(volume_claims, ObjectKey, VolumeClaim, put_volume_claim, take_volume_claim, "PersistentVolumeClaims");
-    plain_table!(storage_classes, ObjectName, StorageClass, put_storage_class, take_storage_class, "StorageClasses");
-    plain_table!(attach_limits, NodeName, AttachLimits, put_attach_limits, take_attach_limits, "CSINodes");
-    plain_table!(namespaces, Namespace, Labels, put_namespace, take_namespace, "Namespaces, by their labels");
-    plain_table!(services, ObjectKey, Labels, put_service, take_service, "Services, by their selectors");
-    plain_table!(schedulers, ObjectName, SchedulerProfiles, put_scheduler, take_scheduler, "SchedulerConfigurations");
-    plain_table!(overlays, ObjectName, Overlay, put_overlay, take_overlay, "NodeOverlays");
+    plain_table!(pools, NodePoolName, NodePool, put_pool, remove_pool, "NodePools");
+    plain_table!(classes, NodeClassName, NodeClass, put_class, remove_class, "AKSNodeClasses");
+    plain_table!(buffers, ObjectKey, Buffer, put_buffer, remove_buffer, "CapacityBuffers");
+    plain_table!(daemon_sets, ObjectKey, DaemonSet, put_daemon_set, remove_daemon_set, "DaemonSets");
+    plain_table!(sweeps, ObjectName, Sweep, put_sweep, remove_sweep, "OrphanSweeps");
+    plain_table!(volumes, ObjectName, Volume, put_volume, remove_volume, "PersistentVolumes");
+    plain_table!(
+        volume_claims,
+        ObjectKey,
+        VolumeClaim,
+        put_volume_claim,
+        remove_volume_claim,
+        "PersistentVolumeClaims"
+    );
+    plain_table!(storage_classes, ObjectName, StorageClass, put_storage_class, remove_storage_class, "StorageClasses");
+    plain_table!(attach_limits, NodeName, AttachLimits, put_attach_limits, remove_attach_limits, "CSINodes");
+    plain_table!(namespaces, Namespace, Labels, put_namespace, remove_namespace, "Namespaces, by their labels");
+    plain_table!(services, ObjectKey, Labels, put_service, remove_service, "Services, by their selectors");
+    plain_table!(schedulers, ObjectName, SchedulerProfiles, put_scheduler, remove_scheduler, "SchedulerConfigurations");
+    plain_table!(overlays, ObjectName, Overlay, put_overlay, remove_overlay, "NodeOverlays");
 
     /// Grows with every change of what the needs of pods are read in: volumes and all about them, namespaces, and what
     /// default spread constraints are made of.
@@ -225,7 +232,7 @@ impl Snapshot {
 
     /// What the pods on a node use; `None` when it has none.
     #[must_use]
-    pub fn usage(&self, node: &NodeName) -> Option<&NodeUsage> {
+    pub fn node_usage(&self, node: &NodeName) -> Option<&NodeUsage> {
         self.index.usage.get(node).map(Arc::as_ref)
     }
 
@@ -237,20 +244,20 @@ impl Snapshot {
 
     /// The node with this provider id; the first by name where several have it.
     #[must_use]
-    pub fn node_of(&self, provider: &ProviderId) -> Option<&Arc<Node>> {
+    pub fn node_by_provider_id(&self, provider: &ProviderId) -> Option<&Arc<Node>> {
         self.nodes.get(self.index.node_by_provider.get(provider)?.first()?)
     }
 
     /// The NodeClaim with this provider id; the first by name where several have it.
     #[must_use]
-    pub fn claim_of(&self, provider: &ProviderId) -> Option<&Arc<Claim>> {
+    pub fn claim_by_provider_id(&self, provider: &ProviderId) -> Option<&Arc<Claim>> {
         self.claims.get(self.index.claim_by_provider.get(provider)?.first()?)
     }
 
     /// Learns how many cores Azure sells now.
-    pub fn learn_quota(&mut self, quota: Option<Arc<Quota>>) {
+    pub fn set_quota(&mut self, quota: Option<Arc<Quota>>) {
         let same = match (&self.quota, &quota) {
-            (Some(old), Some(new)) => old.same_numbers(new),
+            (Some(old), Some(new)) => old.same_usages(new),
             (old, new) => old.is_none() && new.is_none(),
         };
         self.facts_generation += u64::from(!same);
@@ -258,19 +265,19 @@ impl Snapshot {
     }
 
     /// Learns what is around the node resource group.
-    pub fn learn_surroundings(&mut self, surroundings: Arc<Surroundings>) {
+    pub fn set_infrastructure(&mut self, surroundings: Arc<InfrastructureFacts>) {
         fn same<T: PartialEq>(old: Option<&Fact<T>>, new: Option<&Fact<T>>) -> bool {
             old.map(|fact| &fact.value) == new.map(|fact| &fact.value)
         }
-        let (old, new) = (&self.surroundings, &surroundings);
+        let (old, new) = (&self.infrastructure, &surroundings);
         let same = same(old.subnets.as_ref(), new.subnets.as_ref())
             && same(old.reservations.as_ref(), new.reservations.as_ref());
         self.facts_generation += u64::from(!same);
-        self.surroundings = surroundings;
+        self.infrastructure = surroundings;
     }
 
     /// Forgets the instance types of all classes, because the catalogue that they were made of has changed.
-    pub fn forget_types(&mut self) {
+    pub fn invalidate_instance_types(&mut self) {
         self.facts_generation += 1;
         self.instance_types.clear();
     }
@@ -285,15 +292,15 @@ impl Snapshot {
     pub fn put_pod(&mut self, pod: impl Into<Arc<Pod>>) {
         let pod = pod.into();
         if let Some(old) = self.pods.put(pod.key.clone(), Arc::clone(&pod)) {
-            self.index.forget_pod(&old);
+            self.index.remove_pod(&old);
         }
-        self.index.learn_pod(&pod);
+        self.index.add_pod(&pod);
     }
 
     /// Removes a pod.
-    pub fn take_pod(&mut self, key: &ObjectKey) {
-        if let Some(old) = self.pods.take(key) {
-            self.index.forget_pod(&old);
+    pub fn remove_pod(&mut self, key: &ObjectKey) {
+        if let Some(old) = self.pods.remove(key) {
+            self.index.remove_pod(&old);
         }
     }
 
@@ -302,17 +309,17 @@ impl Snapshot {
         let node = node.into();
         let old = self.nodes.put(node.name.clone(), Arc::clone(&node));
         if let Some(id) = old.and_then(|n| n.provider_id.clone()) {
-            forget_name(&mut self.index.node_by_provider, &id, &node.name);
+            remove_name(&mut self.index.node_by_provider, &id, &node.name);
         }
         if let Some(id) = &node.provider_id {
-            learn_name(&mut self.index.node_by_provider, id, &node.name);
+            add_name(&mut self.index.node_by_provider, id, &node.name);
         }
     }
 
     /// Removes a node.
-    pub fn take_node(&mut self, name: &NodeName) {
-        if let Some(id) = self.nodes.take(name).and_then(|n| n.provider_id.clone()) {
-            forget_name(&mut self.index.node_by_provider, &id, name);
+    pub fn remove_node(&mut self, name: &NodeName) {
+        if let Some(id) = self.nodes.remove(name).and_then(|n| n.provider_id.clone()) {
+            remove_name(&mut self.index.node_by_provider, &id, name);
         }
     }
 
@@ -321,17 +328,17 @@ impl Snapshot {
         let claim = claim.into();
         let old = self.claims.put(claim.name.clone(), Arc::clone(&claim));
         if let Some(id) = old.and_then(|c| c.status.provider_id.clone()) {
-            forget_name(&mut self.index.claim_by_provider, &id, &claim.name);
+            remove_name(&mut self.index.claim_by_provider, &id, &claim.name);
         }
         if let Some(id) = &claim.status.provider_id {
-            learn_name(&mut self.index.claim_by_provider, id, &claim.name);
+            add_name(&mut self.index.claim_by_provider, id, &claim.name);
         }
     }
 
     /// Removes a NodeClaim.
-    pub fn take_claim(&mut self, name: &ClaimName) {
-        if let Some(id) = self.claims.take(name).and_then(|c| c.status.provider_id.clone()) {
-            forget_name(&mut self.index.claim_by_provider, &id, name);
+    pub fn remove_claim(&mut self, name: &ClaimName) {
+        if let Some(id) = self.claims.remove(name).and_then(|c| c.status.provider_id.clone()) {
+            remove_name(&mut self.index.claim_by_provider, &id, name);
         }
     }
 
@@ -341,12 +348,12 @@ impl Snapshot {
         let mut fresh = self.clone();
         fresh.index = Index::default();
         for pod in self.pods.values() {
-            fresh.index.learn_pod(pod);
+            fresh.index.add_pod(pod);
         }
         let nodes = self.nodes.values().filter_map(|node| Some((node.provider_id.as_ref()?, &node.name)));
-        nodes.for_each(|(id, name)| learn_name(&mut fresh.index.node_by_provider, id, name));
+        nodes.for_each(|(id, name)| add_name(&mut fresh.index.node_by_provider, id, name));
         let claims = self.claims.values().filter_map(|claim| Some((claim.status.provider_id.as_ref()?, &claim.name)));
-        claims.for_each(|(id, name)| learn_name(&mut fresh.index.claim_by_provider, id, name));
+        claims.for_each(|(id, name)| add_name(&mut fresh.index.claim_by_provider, id, name));
         fresh
     }
 

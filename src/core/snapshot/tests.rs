@@ -24,18 +24,18 @@ fn change(snapshot: &mut Snapshot, (kind, which, variant): (u8, u8, u8)) {
             pod.owner = if variant == 3 { PodOwner::DaemonSet } else { pod.owner };
             snapshot.put_pod(pod);
         }
-        1 => snapshot.take_pod(&pod(&format!("p{which}"), &Arc::new(shape("a", 1, 1))).key),
+        1 => snapshot.remove_pod(&pod(&format!("p{which}"), &Arc::new(shape("a", 1, 1))).key),
         2 => {
             // Two names for one machine: a Node that came back under another name.
             of_claim.provider_id = if variant % 2 == 0 { twin.status.provider_id } else { None };
             snapshot.put_node(of_claim);
         }
-        3 => snapshot.take_node(&of_claim.name),
+        3 => snapshot.remove_node(&of_claim.name),
         4 => {
             claim.status.provider_id = if variant % 2 == 0 { twin.status.provider_id } else { None };
             snapshot.put_claim(claim);
         }
-        _ => snapshot.take_claim(&claim.name),
+        _ => snapshot.remove_claim(&claim.name),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Drift: in what does a node differ from what its pool asks for by now?
+//! Drift of a NodeClaim from its NodePool.
 //!
 //! What a NodeClaim was made from is on it, so the two are compared by value; no hash has to be kept in step with
 //! Karpenter's. As there, requirements count by whether the node still satisfies them, all else by whether it is the same.
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// In what a node differs from what its pool asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Drift {
+pub enum DriftReason {
     /// It was made from another AKSNodeClass.
     Class(NodeClassName),
     /// The pool's taints are others.
@@ -32,7 +32,7 @@ pub enum Drift {
     Requirement(Arc<str>),
 }
 
-impl fmt::Display for Drift {
+impl fmt::Display for DriftReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Class(class) => write!(f, "it was made from AKSNodeClass {class}, which is not the pool's any more"),
@@ -48,33 +48,33 @@ impl fmt::Display for Drift {
 
 /// The first thing in which a NodeClaim differs from what its pool asks for; `None` where it is what is asked for.
 #[must_use]
-pub fn drift(claim: &Claim, pool: &NodePool, snapshot: &Snapshot) -> Option<Drift> {
+pub fn find_drift(claim: &Claim, pool: &NodePool, snapshot: &Snapshot) -> Option<DriftReason> {
     let spec = &claim.spec;
     if spec.class != pool.class {
-        return Some(Drift::Class(spec.class.clone()));
+        return Some(DriftReason::Class(spec.class.clone()));
     }
-    if !same(&spec.taints, &pool.taints) {
-        return Some(Drift::Taints);
+    if !same_taints(&spec.taints, &pool.taints) {
+        return Some(DriftReason::Taints);
     }
-    if !same(&spec.startup_taints, &pool.startup_taints) {
-        return Some(Drift::StartupTaints);
+    if !same_taints(&spec.startup_taints, &pool.startup_taints) {
+        return Some(DriftReason::StartupTaints);
     }
     if let Some((key, _)) = pool.labels.iter().find(|(key, value)| spec.labels.get(*key) != Some(value)) {
-        return Some(Drift::Label(Arc::clone(key)));
+        return Some(DriftReason::Label(Arc::clone(key)));
     }
     if spec.expire_after != pool.expire_after {
-        return Some(Drift::ExpireAfter);
+        return Some(DriftReason::ExpireAfter);
     }
     if spec.termination_grace_period != pool.termination_grace_period {
-        return Some(Drift::TerminationGracePeriod);
+        return Some(DriftReason::TerminationGracePeriod);
     }
     let key = &claim.intent.as_ref()?.offering.key;
     let types = snapshot.instance_types.get(&spec.class)?;
     let instance = types.iter().find(|t| t.facts.name == key.size)?;
-    unmet_requirement(pool, instance, key, &spec.labels).map(Drift::Requirement)
+    unmet_requirement(pool, instance, key, &spec.labels).map(DriftReason::Requirement)
 }
 
 /// The same taints, in whatever order.
-fn same(a: &[Taint], b: &[Taint]) -> bool {
+fn same_taints(a: &[Taint], b: &[Taint]) -> bool {
     a.len() == b.len() && a.iter().all(|taint| b.contains(taint))
 }

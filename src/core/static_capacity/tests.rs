@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::catalog::CapacityType::{OnDemand, Reserved};
-use crate::catalog::live::{Quota, Usage};
+use crate::catalog::live::{Quota, QuotaUsage};
 use crate::fixtures::{
-    at, claim, cluster, managed, node, offering, only, pods, pool, put, reserve, running, settings, shape, start,
+    at, claim, cluster, managed, node, offering, pods, pool, put, requirements_in, reserve, running, settings, shape,
+    start,
 };
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
@@ -20,7 +21,7 @@ use proptest::prelude::*;
 const SMALL: &str = "Standard_D2s_v5";
 
 fn fleet(replicas: u64) -> NodePool {
-    let on_demand = only(&[(labels::CAPACITY_TYPE, &["on-demand"]), (labels::SKU_FAMILY, &["D"])]);
+    let on_demand = requirements_in(&[(labels::CAPACITY_TYPE, &["on-demand"]), (labels::SKU_FAMILY, &["D"])]);
     let budgets = vec![Budget { nodes: BudgetNodes::Count(1), reasons: None, window: None }];
     let mut fleet = NodePool { replicas: Some(replicas), requirements: on_demand, ..pool("fleet") };
     fleet.disruption.budgets = budgets;
@@ -39,12 +40,12 @@ fn standing(pool: &NodePool, nodes: usize) -> (Snapshot, Vec<Node>) {
     (snapshot, all)
 }
 
-fn pass(snapshot: &Snapshot, memory: &mut FleetMemory, seconds: i64) -> Plan {
-    keep(snapshot, memory, &ProvisionMemory::default(), &settings(), at(seconds), 1)
+fn pass(snapshot: &Snapshot, memory: &mut StaticCapacityMemory, seconds: i64) -> Plan {
+    reconcile_static_capacity(snapshot, memory, &ProvisionMemory::default(), &settings(), at(seconds), 1)
 }
 
 fn drafts(plan: &Plan) -> Vec<&ClaimDraft> {
-    let draft = |p: &'_ crate::plan::Planned| matches!(p.command, Command::CreateClaim(_));
+    let draft = |p: &'_ crate::plan::PlannedCommand| matches!(p.command, Command::CreateClaim(_));
     let drafts = plan.commands.iter().filter(|p| draft(p));
     drafts.map(|p| if let Command::CreateClaim(draft) = &p.command { &**draft } else { unreachable!() }).collect()
 }
@@ -73,9 +74,9 @@ fn carry_out(plan: &Plan, pool: &NodePool, snapshot: &mut Snapshot, ready: bool)
             }
             Command::DeleteClaim { claim, .. } => {
                 let provider = snapshot.claims().get(&claim.name).and_then(|c| c.status.provider_id.clone());
-                let node = provider.and_then(|id| snapshot.node_of(&id).map(|n| n.name.clone()));
-                snapshot.take_claim(&claim.name);
-                node.iter().for_each(|name| snapshot.take_node(name));
+                let node = provider.and_then(|id| snapshot.node_by_provider_id(&id).map(|n| n.name.clone()));
+                snapshot.remove_claim(&claim.name);
+                node.iter().for_each(|name| snapshot.remove_node(name));
             }
             other => panic!("unexpected {other:?}"),
         }
@@ -85,7 +86,7 @@ fn carry_out(plan: &Plan, pool: &NodePool, snapshot: &mut Snapshot, ready: bool)
 #[test]
 fn what_is_missing_is_launched_cheapest_first_and_spread_over_zones() {
     let (snapshot, _) = standing(&fleet(4), 1);
-    let mut memory = FleetMemory::default();
+    let mut memory = StaticCapacityMemory::default();
     let plan = pass(&snapshot, &mut memory, 0);
     let drafts = drafts(&plan);
     assert_eq!(drafts.len(), 3);
@@ -99,13 +100,13 @@ fn what_is_missing_is_launched_cheapest_first_and_spread_over_zones() {
         assert_eq!(draft.spec.labels.get(labels::NODEPOOL).map(|v| &**v), Some("fleet"));
     }
     assert!(plan.commands[0].reason.starts_with("the pool asks for 4 nodes and has 1;"), "{:?}", plan.commands[0]);
-    assert!(memory.short.is_empty());
+    assert!(memory.shortages.is_empty());
 }
 
 #[test]
 fn as_many_as_are_asked_for_are_left_alone() {
     let (snapshot, _) = standing(&fleet(3), 3);
-    assert_eq!(pass(&snapshot, &mut FleetMemory::default(), 0), Plan::default());
+    assert_eq!(pass(&snapshot, &mut StaticCapacityMemory::default(), 0), Plan::default());
 }
 
 #[test]
@@ -120,7 +121,7 @@ fn claims_in_flight_count_and_failed_and_leaving_ones_do_not() {
     let mut leaving = claim("leaving", &pool, vec![offering(SMALL, 1, OnDemand)]);
     leaving.deleting_at = Some(at(0));
     snapshot.put_claim(leaving);
-    assert_eq!(drafts(&pass(&snapshot, &mut FleetMemory::default(), 0)).len(), 2);
+    assert_eq!(drafts(&pass(&snapshot, &mut StaticCapacityMemory::default(), 0)).len(), 2);
 }
 
 #[test]
@@ -131,9 +132,9 @@ fn limits_count_nodes_that_are_still_leaving_and_the_shortage_is_told() {
     let mut leaving = claim("leaving", &pool, vec![offering(SMALL, 1, OnDemand)]);
     leaving.deleting_at = Some(at(0));
     snapshot.put_claim(leaving);
-    let mut memory = FleetMemory::default();
+    let mut memory = StaticCapacityMemory::default();
     assert_eq!(drafts(&pass(&snapshot, &mut memory, 0)).len(), 1, "3 less the one that runs and the one that leaves");
-    let told: Vec<String> = memory.short.iter().map(ToString::to_string).collect();
+    let told: Vec<String> = memory.shortages.iter().map(ToString::to_string).collect();
     assert_eq!(told, ["3 nodes are missing: its limits leave no room: raise limits, or lower replicas"]);
 }
 
@@ -141,45 +142,56 @@ fn limits_count_nodes_that_are_still_leaving_and_the_shortage_is_told() {
 fn quotas_are_shared_by_all_fleets() {
     let (a, b) = (fleet(3), NodePool { name: NodePoolName::new("other").unwrap(), ..fleet(3) });
     let mut snapshot = cluster([a, b]);
-    let usage = Usage { name: "cores".into(), used: 90, limit: 100 };
-    snapshot.learn_quota(Some(Arc::new(Quota::new(at(0), [usage]))));
-    let mut memory = FleetMemory::default();
+    let usage = QuotaUsage { name: "cores".into(), used: 90, limit: 100 };
+    snapshot.set_quota(Some(Arc::new(Quota::new(at(0), [usage]))));
+    let mut memory = StaticCapacityMemory::default();
     assert_eq!(drafts(&pass(&snapshot, &mut memory, 0)).len(), 5, "of two cores each");
-    assert!(matches!(&memory.short[..], [Short { missing: 1, why: Lack::Quota(_), .. }]), "{:?}", memory.short);
-    assert!(memory.short[0].pool.as_str() == "other");
+    assert!(
+        matches!(&memory.shortages[..], [PoolShortage { missing: 1, reason: Lack::Quota(_), .. }]),
+        "{:?}",
+        memory.shortages
+    );
+    assert!(memory.shortages[0].pool.as_str() == "other");
 }
 
 #[test]
 fn a_class_that_is_not_there_is_told_and_looked_for_again() {
     let mut snapshot = cluster([fleet(1)]);
     snapshot.instance_types.clear();
-    let mut memory = FleetMemory::default();
+    let mut memory = StaticCapacityMemory::default();
     let plan = pass(&snapshot, &mut memory, 0);
     assert_eq!((plan.commands.len(), plan.next), (0, Some(at(10))));
-    assert_eq!(memory.short[0].why, Lack::NoClass);
+    assert_eq!(memory.shortages[0].reason, Lack::NoClass);
     assert_eq!(drafts(&pass(&cluster([fleet(1)]), &mut memory, 10)).len(), 1);
-    assert!(memory.short.is_empty());
+    assert!(memory.shortages.is_empty());
 }
 
 #[test]
 fn the_pause_switches_hold_back_their_own_half() {
     let (mut few, _) = standing(&fleet(3), 1);
     let (mut many, _) = standing(&fleet(1), 3);
-    for (held, launches, deletes) in [(Switch::Launch, 0, 2), (Switch::Disrupt, 2, 0)] {
+    for (held, launches, deletes) in [(PauseSwitch::Launch, 0, 2), (PauseSwitch::Disrupt, 2, 0)] {
         (few.pause, many.pause) = (Pause::of([held]), Pause::of([held]));
-        assert_eq!(pass(&few, &mut FleetMemory::default(), 0).commands.len(), launches, "{held:?}");
-        assert_eq!(pass(&many, &mut FleetMemory::default(), 0).commands.len(), deletes, "{held:?}");
+        assert_eq!(pass(&few, &mut StaticCapacityMemory::default(), 0).commands.len(), launches, "{held:?}");
+        assert_eq!(pass(&many, &mut StaticCapacityMemory::default(), 0).commands.len(), deletes, "{held:?}");
     }
     few.pause = Pause::default();
-    let companion = crate::model::settings::Settings { mode: Mode::Companion, ..settings() };
-    let plan = keep(&few, &mut FleetMemory::default(), &ProvisionMemory::default(), &companion, at(0), 1);
+    let companion = crate::model::settings::Settings { mode: ControllerMode::Companion, ..settings() };
+    let plan = reconcile_static_capacity(
+        &few,
+        &mut StaticCapacityMemory::default(),
+        &ProvisionMemory::default(),
+        &companion,
+        at(0),
+        1,
+    );
     assert_eq!(plan, Plan::default());
 }
 
 #[test]
 fn what_has_been_asked_for_is_not_asked_for_again_before_it_can_be_seen() {
     let (mut snapshot, _) = standing(&fleet(3), 1);
-    let mut memory = FleetMemory::default();
+    let mut memory = StaticCapacityMemory::default();
     let plan = pass(&snapshot, &mut memory, 0);
     snapshot.in_progress.extend(plan.commands.iter().map(|p| p.command.key()));
     assert!(pass(&snapshot, &mut memory, 1).commands.is_empty(), "its creation is under way");
@@ -208,10 +220,14 @@ fn those_go_first_whose_loss_is_felt_least() {
     let daemon = running("daemon", &small, &nodes[4]);
     snapshot.put_pod(crate::model::cluster::pod::Pod { owner: PodOwner::DaemonSet, ..daemon });
     let order = ["unlaunched", "c04", "c03", "c02", "c01", "c00"].map(|name| format!("scaled_down {name}"));
-    assert_eq!(gone(&pass(&snapshot, &mut FleetMemory::default(), 0)), order);
+    assert_eq!(gone(&pass(&snapshot, &mut StaticCapacityMemory::default(), 0)), order);
     for keep in 1..6 {
         snapshot.put_pool(pool.name.clone(), NodePool { replicas: Some(keep as u64), ..pool.clone() });
-        assert_eq!(gone(&pass(&snapshot, &mut FleetMemory::default(), 0)), order[..6 - keep], "{keep} are kept");
+        assert_eq!(
+            gone(&pass(&snapshot, &mut StaticCapacityMemory::default(), 0)),
+            order[..6 - keep],
+            "{keep} are kept"
+        );
     }
 }
 
@@ -225,7 +241,7 @@ fn of_equals_the_one_with_the_least_lifetime_left_goes() {
     }
     let young = (**snapshot.claims().values().next().unwrap()).clone();
     snapshot.put_claim(Claim { created_at: at(36_000), ..young });
-    assert_eq!(gone(&pass(&snapshot, &mut FleetMemory::default(), 72_000)), ["scaled_down c01"]);
+    assert_eq!(gone(&pass(&snapshot, &mut StaticCapacityMemory::default(), 72_000)), ["scaled_down c01"]);
 }
 
 #[test]
@@ -234,25 +250,29 @@ fn a_node_that_waiting_pods_were_placed_on_is_not_empty() {
     let mut provision = ProvisionMemory::default();
     // The first by name would go otherwise.
     provision.nominated.insert(crate::scheduling::Target::Node(nodes[0].name.clone()), at(100));
-    let plan = keep(&snapshot, &mut FleetMemory::default(), &provision, &settings(), at(0), 1);
+    let plan =
+        reconcile_static_capacity(&snapshot, &mut StaticCapacityMemory::default(), &provision, &settings(), at(0), 1);
     assert_eq!(gone(&plan), ["scaled_down c01"]);
 }
 
 #[test]
 fn a_deletion_that_is_not_seen_yet_takes_nobody_else_along() {
     let (mut snapshot, _) = standing(&fleet(2), 3);
-    let mut memory = FleetMemory::default();
+    let mut memory = StaticCapacityMemory::default();
     let first = gone(&pass(&snapshot, &mut memory, 0));
     assert_eq!(first.len(), 1);
     assert!(gone(&pass(&snapshot, &mut memory, 1)).is_empty());
     snapshot.in_progress.insert(CommandKey::Claim(ClaimName::new("c00").unwrap()));
-    assert!(gone(&pass(&snapshot, &mut FleetMemory::default(), 1)).is_empty(), "something is being done about it");
+    assert!(
+        gone(&pass(&snapshot, &mut StaticCapacityMemory::default(), 1)).is_empty(),
+        "something is being done about it"
+    );
     snapshot.in_progress.clear();
     assert_eq!(gone(&pass(&snapshot, &mut memory, 61)), first, "it has failed, and is asked for again");
 }
 
 /// What changes in a pool, by name of the field.
-fn changes() -> Vec<(&'static str, NodePool, Drift)> {
+fn changes() -> Vec<(&'static str, NodePool, DriftReason)> {
     let old = fleet(2);
     let taint = Taint { key: "a".into(), value: "b".into(), effect: TaintEffect::NoSchedule };
     let class = crate::model::names::NodeClassName::new("other").unwrap();
@@ -260,24 +280,24 @@ fn changes() -> Vec<(&'static str, NodePool, Drift)> {
     let mut labelled = old.clone();
     labelled.labels.insert("team".into(), "a".into());
     let mut narrowed = old.clone();
-    narrowed.requirements = only(&[(labels::SKU_FAMILY, &["E"])]);
+    narrowed.requirements = requirements_in(&[(labels::SKU_FAMILY, &["E"])]);
     let mut zonal = old.clone();
-    zonal.requirements = only(&[(labels::ZONE, &["westeurope-2"])]);
+    zonal.requirements = requirements_in(&[(labels::ZONE, &["westeurope-2"])]);
     let mut spot = old.clone();
-    spot.requirements = only(&[(labels::CAPACITY_TYPE, &["spot"])]);
+    spot.requirements = requirements_in(&[(labels::CAPACITY_TYPE, &["spot"])]);
     let mut custom = old.clone();
     custom.requirements.add("team", crate::model::requirements::Requirement::any_of(["a"]));
     vec![
-        ("nodeClassRef", NodePool { class, ..old.clone() }, Drift::Class(old.class.clone())),
-        ("taints", NodePool { taints: vec![taint.clone()], ..old.clone() }, Drift::Taints),
-        ("startupTaints", NodePool { startup_taints: vec![taint], ..old.clone() }, Drift::StartupTaints),
-        ("labels", labelled, Drift::Label("team".into())),
-        ("expireAfter", NodePool { expire_after: hour, ..old.clone() }, Drift::ExpireAfter),
-        ("grace", NodePool { termination_grace_period: hour, ..old.clone() }, Drift::TerminationGracePeriod),
-        ("family", narrowed, Drift::Requirement(labels::SKU_FAMILY.into())),
-        ("zone", zonal, Drift::Requirement(labels::ZONE.into())),
-        ("capacity type", spot, Drift::Requirement(labels::CAPACITY_TYPE.into())),
-        ("a label of requirements", custom, Drift::Requirement("team".into())),
+        ("nodeClassRef", NodePool { class, ..old.clone() }, DriftReason::Class(old.class.clone())),
+        ("taints", NodePool { taints: vec![taint.clone()], ..old.clone() }, DriftReason::Taints),
+        ("startupTaints", NodePool { startup_taints: vec![taint], ..old.clone() }, DriftReason::StartupTaints),
+        ("labels", labelled, DriftReason::Label("team".into())),
+        ("expireAfter", NodePool { expire_after: hour, ..old.clone() }, DriftReason::ExpireAfter),
+        ("grace", NodePool { termination_grace_period: hour, ..old.clone() }, DriftReason::TerminationGracePeriod),
+        ("family", narrowed, DriftReason::Requirement(labels::SKU_FAMILY.into())),
+        ("zone", zonal, DriftReason::Requirement(labels::ZONE.into())),
+        ("capacity type", spot, DriftReason::Requirement(labels::CAPACITY_TYPE.into())),
+        ("a label of requirements", custom, DriftReason::Requirement("team".into())),
     ]
 }
 
@@ -286,12 +306,12 @@ fn every_change_of_what_nodes_are_made_from_is_drift_and_no_other() {
     let (snapshot, _) = standing(&fleet(2), 2);
     let claim = snapshot.claims().values().next().unwrap();
     for (what, changed, expected) in changes() {
-        assert_eq!(drift(claim, &changed, &snapshot), Some(expected), "{what}");
+        assert_eq!(find_drift(claim, &changed, &snapshot), Some(expected), "{what}");
     }
     let mut same = fleet(7);
     same.limits.nodes = Some(9);
     same.disruption.budgets.clear();
-    assert_eq!(drift(claim, &same, &snapshot), None);
+    assert_eq!(find_drift(claim, &same, &snapshot), None);
 }
 
 #[test]
@@ -300,7 +320,7 @@ fn drifted_nodes_are_replaced_one_for_one_the_new_one_first() {
     let mut changed = fleet(3);
     changed.labels.insert("team".into(), "a".into());
     snapshot.put_pool(changed.name.clone(), changed.clone());
-    let mut memory = FleetMemory::default();
+    let mut memory = StaticCapacityMemory::default();
     for round in 0..3 {
         let now = round * 100;
         let plan = pass(&snapshot, &mut memory, now);
@@ -328,20 +348,20 @@ fn drift_keeps_to_budgets_limits_and_what_asks_to_stay() {
     };
     let mut closed = changed.clone();
     closed.disruption.budgets = vec![Budget { nodes: BudgetNodes::Count(0), reasons: None, window: None }];
-    assert!(pass(&world(&closed).0, &mut FleetMemory::default(), 0).commands.is_empty(), "no budget");
+    assert!(pass(&world(&closed).0, &mut StaticCapacityMemory::default(), 0).commands.is_empty(), "no budget");
 
     let mut limited = changed.clone();
     limited.limits.nodes = Some(2);
-    let mut memory = FleetMemory::default();
+    let mut memory = StaticCapacityMemory::default();
     assert!(pass(&world(&limited).0, &mut memory, 0).commands.is_empty(), "no room for a spare");
-    assert!(memory.short[0].to_string().starts_with("its drifted nodes cannot be replaced: its limits"));
+    assert!(memory.shortages[0].to_string().starts_with("its drifted nodes cannot be replaced: its limits"));
 
     let (mut snapshot, nodes) = world(&changed);
     for (i, node) in nodes.iter().enumerate() {
         let pod = running(&format!("p{i}"), &Arc::new(shape("a", 100, 1)), node);
         snapshot.put_pod(crate::model::cluster::pod::Pod { do_not_disrupt: Some(DoNotDisrupt::Always), ..pod });
     }
-    assert!(pass(&snapshot, &mut FleetMemory::default(), 0).commands.is_empty(), "the pods ask to stay");
+    assert!(pass(&snapshot, &mut StaticCapacityMemory::default(), 0).commands.is_empty(), "the pods ask to stay");
 }
 
 #[test]
@@ -350,7 +370,7 @@ fn a_window_that_closes_meanwhile_keeps_the_drifted_node() {
     let mut changed = fleet(2);
     changed.labels.insert("team".into(), "a".into());
     snapshot.put_pool(changed.name.clone(), changed.clone());
-    let mut memory = FleetMemory::default();
+    let mut memory = StaticCapacityMemory::default();
     let plan = pass(&snapshot, &mut memory, 0);
     carry_out(&plan, &changed, &mut snapshot, true);
     changed.disruption.budgets = vec![Budget { nodes: BudgetNodes::Count(0), reasons: None, window: None }];
@@ -368,9 +388,9 @@ fn a_replacement_goes_on_after_its_memory_was_lost() {
     let mut changed = fleet(2);
     changed.labels.insert("team".into(), "a".into());
     snapshot.put_pool(changed.name.clone(), changed.clone());
-    let plan = pass(&snapshot, &mut FleetMemory::default(), 0);
+    let plan = pass(&snapshot, &mut StaticCapacityMemory::default(), 0);
     carry_out(&plan, &changed, &mut snapshot, true);
-    let plan = pass(&snapshot, &mut FleetMemory::default(), 60);
+    let plan = pass(&snapshot, &mut StaticCapacityMemory::default(), 60);
     assert_eq!(gone(&plan), ["scaled_down c00"], "a drifted one is too many, not the new one");
 }
 
@@ -436,10 +456,10 @@ proptest! {
             wanted.labels.insert("team".into(), "a".into());
         }
         snapshot.put_pool(wanted.name.clone(), wanted.clone());
-        let mut memory = FleetMemory::default();
+        let mut memory = StaticCapacityMemory::default();
         for round in 0..30 {
             if round < 16 && forgets >> round & 1 == 1 {
-                memory = FleetMemory::default();
+                memory = StaticCapacityMemory::default();
             }
             let before = snapshot.claims().len();
             let plan = pass(&snapshot, &mut memory, round * 100);
@@ -448,7 +468,7 @@ proptest! {
             prop_assert!(snapshot.claims().len() >= floor, "{} of {before}: {plan:?}", snapshot.claims().len());
         }
         prop_assert_eq!(snapshot.claims().len() as u64, replicas);
-        prop_assert!(snapshot.claims().values().all(|c| drift(c, &wanted, &snapshot).is_none()));
+        prop_assert!(snapshot.claims().values().all(|c| find_drift(c, &wanted, &snapshot).is_none()));
         prop_assert!(pass(&snapshot, &mut memory, 9_000).commands.is_empty());
     }
 
@@ -464,12 +484,12 @@ proptest! {
         pool.requirements.add_entry("absent", crate::model::requirements::Operator::DoesNotExist, &[] as &[&str]).unwrap();
         let mut snapshot = cluster([pool.clone()]);
         reserve(&mut snapshot, start(), &[("Standard_D4s_v5", 0, 0, 1), ("Standard_D4s_v5", 1, 0, 1)]);
-        for draft in drafts(&pass(&snapshot, &mut FleetMemory::default(), 0)) {
+        for draft in drafts(&pass(&snapshot, &mut StaticCapacityMemory::default(), 0)) {
             for planned in &draft.spec.planned {
                 let mut made = claim("made", &pool, vec![planned.clone()]);
                 made.spec = draft.spec.clone();
                 made.intent = Some(crate::fixtures::intent(&made, planned.clone()));
-                prop_assert_eq!(drift(&made, &pool, &snapshot), None, "{}", planned.key);
+                prop_assert_eq!(find_drift(&made, &pool, &snapshot), None, "{}", planned.key);
             }
         }
     }
@@ -477,8 +497,10 @@ proptest! {
 
 #[test]
 fn a_node_of_another_scope_than_is_asked_for_has_drifted() {
-    let requirements =
-        only(&[(labels::CAPACITY_TYPE, &["reserved", "on-demand"]), (labels::PLACEMENT_SCOPE, &["regional"])]);
+    let requirements = requirements_in(&[
+        (labels::CAPACITY_TYPE, &["reserved", "on-demand"]),
+        (labels::PLACEMENT_SCOPE, &["regional"]),
+    ]);
     let pool = NodePool { requirements, ..fleet(1) };
     let mut snapshot = cluster([pool.clone()]);
     reserve(&mut snapshot, start(), &[("Standard_D4s_v5", 0, 0, 1)]);
@@ -491,19 +513,19 @@ fn a_node_of_another_scope_than_is_asked_for_has_drifted() {
         made.intent = Some(crate::fixtures::intent(&made, planned));
         made
     };
-    let zonal = drift(&of(1, OnDemand), &pool, &snapshot);
-    assert_eq!(zonal, Some(drift::Drift::Requirement(labels::shared(labels::PLACEMENT_SCOPE))));
+    let zonal = find_drift(&of(1, OnDemand), &pool, &snapshot);
+    assert_eq!(zonal, Some(drift::DriftReason::Requirement(labels::interned(labels::PLACEMENT_SCOPE))));
     let regional = of(0, Reserved);
-    assert_eq!(drift(&regional, &pool, &snapshot), None);
+    assert_eq!(find_drift(&regional, &pool, &snapshot), None);
     // The reservation is gone, and the node is where it was.
-    assert_eq!(drift(&regional, &pool, &cluster([pool.clone()])), None);
+    assert_eq!(find_drift(&regional, &pool, &cluster([pool.clone()])), None);
 }
 
 #[test]
 fn an_unmanaged_node_is_nobody_s_member() {
     let (mut snapshot, _) = standing(&fleet(1), 1);
     snapshot.put_node(node("unmanaged", 1, 4));
-    assert!(pass(&snapshot, &mut FleetMemory::default(), 0).commands.is_empty());
+    assert!(pass(&snapshot, &mut StaticCapacityMemory::default(), 0).commands.is_empty());
 }
 
 #[test]
@@ -511,10 +533,11 @@ fn variety_that_is_not_to_be_had_keeps_a_fleet_small_or_is_done_without() {
     let mut pool = fleet(2);
     pool.requirements.add(labels::INSTANCE_TYPE, Requirement::exists().with_min_values(Some(40)));
     let snapshot = cluster([pool]);
-    let (mut memory, provision) = (FleetMemory::default(), ProvisionMemory::default());
-    let strict = keep(&snapshot, &mut memory, &provision, &settings(), at(0), 1);
-    assert_eq!((drafts(&strict).len(), memory.short.len()), (0, 1));
-    let settings = Settings { min_values: MinValues::BestEffort, ..settings() };
-    let relaxed = keep(&snapshot, &mut FleetMemory::default(), &provision, &settings, at(0), 1);
+    let (mut memory, provision) = (StaticCapacityMemory::default(), ProvisionMemory::default());
+    let strict = reconcile_static_capacity(&snapshot, &mut memory, &provision, &settings(), at(0), 1);
+    assert_eq!((drafts(&strict).len(), memory.shortages.len()), (0, 1));
+    let settings = Settings { min_values_policy: MinValuesPolicy::BestEffort, ..settings() };
+    let relaxed =
+        reconcile_static_capacity(&snapshot, &mut StaticCapacityMemory::default(), &provision, &settings, at(0), 1);
     assert_eq!(drafts(&relaxed).len(), 2);
 }

@@ -19,7 +19,7 @@ pub use kind::Kind;
 use kube::Client;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::snapshot::Snapshot;
-use napkeeper_core::snapshot::delta::{Delta, apply};
+use napkeeper_core::snapshot::delta::{Delta, apply_delta};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::mpsc::Sender;
@@ -103,6 +103,6 @@ pub async fn watch(client: Client, options: WatchOptions, sender: Sender<WatchEv
 /// Brings a Snapshot up to date with an event.
 pub fn fold(event: &WatchEvent, to: &mut Snapshot) {
     if let WatchEvent::Changed(delta) = event {
-        apply(delta, to);
+        apply_delta(delta, to);
     }
 }

@@ -1,4 +1,4 @@
-//! Reflectors: how does one kind become a stream of [`Step`]s?
+//! Reflectors: how does one kind become a stream of [`RotationStep`]s?
 
 use super::row::{Id, Row, Seen, Step};
 use super::trouble::{is_absent, trouble};

@@ -3,7 +3,7 @@
 use super::*;
 use crate::fake::{Fake, Fault, Real};
 use napkeeper_core::model::names::{ClaimName, NodeName};
-use napkeeper_core::model::settings::Switch;
+use napkeeper_core::model::settings::PauseSwitch;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, channel};
@@ -92,7 +92,7 @@ async fn all_pages_are_listed_and_changes_follow() {
         watching.until(|e| matches!(e, WatchEvent::Changed(Delta::PodGone(_) | Delta::Node(_)))).await;
     }
     assert_eq!(watching.pods(), ["a", "c", "d", "e", "f", "g"]);
-    assert!(watching.snapshot.usage(&NodeName::new("n").unwrap()).is_some());
+    assert!(watching.snapshot.node_usage(&NodeName::new("n").unwrap()).is_some());
     assert_eq!(watching.said.iter().filter(|e| **e == WatchEvent::Synced).count(), 1);
 }
 
@@ -168,7 +168,7 @@ async fn what_cannot_be_understood_stays_as_far_as_it_matters_and_is_said_once()
     fake.put(PODS, wrong.clone());
     let said = watching.until(|e| matches!(e, WatchEvent::Changed(Delta::Pod(_)))).await;
     let opaque = |s: &Snapshot| {
-        let on_node = s.usage(&NodeName::new("n").unwrap()).map_or(0, |u| u.pods.len());
+        let on_node = s.node_usage(&NodeName::new("n").unwrap()).map_or(0, |u| u.pods.len());
         let mut pods = s.pods().values();
         (on_node, pods.all(|p| p.opaque && p.refuses_disruption(jiff::Timestamp::MAX)))
     };
@@ -206,7 +206,8 @@ async fn the_pause_switch_holds_what_it_says_and_what_it_does_not_say_well() {
         |data: Value| json!({ "metadata": { "name": "napkeeper-pause", "namespace": "napkeeper" }, "data": data });
     fake.put(PAUSE, switch(json!({ "launch": "true", "disrupt": "false", "delete": "yes" })));
     let said = watching.until(|e| matches!(e, WatchEvent::Changed(_))).await;
-    let holds = [Switch::Launch, Switch::Disrupt, Switch::Delete].map(|s| watching.snapshot.pause.holds(s));
+    let holds =
+        [PauseSwitch::Launch, PauseSwitch::Disrupt, PauseSwitch::Delete].map(|s| watching.snapshot.pause.blocks(s));
     assert_eq!(holds, [true, false, true]);
     assert!(matches!(&said[0], WatchEvent::Unreadable { why, .. } if why.contains("data.delete")), "{said:?}");
     fake.delete(PAUSE, "napkeeper-pause");

@@ -12,7 +12,7 @@ use napkeeper_core::model::cluster::claim::{ClaimRef, LaunchIntent};
 use napkeeper_core::model::errors::ClusterError;
 use napkeeper_core::model::labels::{FINALIZER, LAUNCH_INTENT};
 use napkeeper_core::model::names::NodePoolName;
-use napkeeper_core::plan::{ClaimDraft, ClaimStep};
+use napkeeper_core::plan::{ClaimDraft, ClaimUpdate};
 use serde_json::json;
 
 const KIND: &str = "NodeClaim";
@@ -69,7 +69,7 @@ impl Writer {
         .await
     }
 
-    pub(super) async fn advance_claim(&self, claim: &ClaimRef, step: &ClaimStep) -> Result<(), ClusterError> {
+    pub(super) async fn advance_claim(&self, claim: &ClaimRef, step: &ClaimUpdate) -> Result<(), ClusterError> {
         let target = self.claim(claim, FieldManager::Lifecycle, true);
         self.update(&target, |found| {
             let status = convert::advance(found, step, self.clock.now());

@@ -20,7 +20,7 @@ use crate::error::{What, call};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client, Resource};
 use napkeeper_core::engine::clock::Clock;
-use napkeeper_core::model::errors::{ClusterError, PortError};
+use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::Uid;
 use napkeeper_core::plan::{Effect, Reply};
 use serde::de::DeserializeOwned;
@@ -61,18 +61,18 @@ impl Writer {
     /// Performs an effect that writes to Kubernetes. `None` when the effect is a read or one on Azure.
     ///
     /// # Errors
-    /// [`PortError::Cluster`] as the API server refused it.
-    pub async fn perform(&self, effect: &Effect) -> Option<Result<Reply, PortError>> {
+    /// [`EffectError::Cluster`] as the API server refused it.
+    pub async fn perform(&self, effect: &Effect) -> Option<Result<Reply, EffectError>> {
         let done = match effect {
             Effect::CreateClaim(draft) => self.create_claim(draft).await,
             Effect::WriteIntent(claim, intent) => self.write_intent(claim, intent).await,
-            Effect::AdvanceClaim(claim, step) => self.advance_claim(claim, step).await,
-            Effect::AdvanceNode(name, uid, step) => self.advance_node(name, uid, step).await,
+            Effect::UpdateClaim(claim, step) => self.advance_claim(claim, step).await,
+            Effect::UpdateNode(name, uid, step) => self.advance_node(name, uid, step).await,
             Effect::DeleteClaim(claim) => self.delete_claim(claim).await,
-            Effect::ReleaseClaim(claim) => self.release_claim(claim).await,
+            Effect::RemoveFinalizer(claim) => self.release_claim(claim).await,
             Effect::DeleteNode(name, uid) => self.delete_node(name, uid).await,
             Effect::Evict(pod, uid) => self.evict(pod, uid).await,
-            Effect::Record(change) => self.record(change).await,
+            Effect::WriteRecords(change) => self.record(change).await,
             Effect::ReportSweep(report) => self.report_sweep(report).await,
             Effect::ReadClaim(_)
             | Effect::ReadNode(_)
@@ -81,15 +81,15 @@ impl Writer {
             | Effect::Get(_)
             | Effect::PutNic(_)
             | Effect::PutVm(_)
-            | Effect::PutBilling(_)
-            | Effect::Machine(_)
+            | Effect::PutBillingExtension(_)
+            | Effect::AksMachine(_)
             | Effect::Delete(..)
             | Effect::Tag(..)
             | Effect::Untag(..)
             | Effect::Poll(_)
             | Effect::TakeInventory => return None,
         };
-        Some(done.map(|()| Reply::Done).map_err(PortError::Cluster))
+        Some(done.map(|()| Reply::Done).map_err(EffectError::Cluster))
     }
 
     /// Reads an object, and writes what `change` makes of it, unless another wrote in between; then it reads again.

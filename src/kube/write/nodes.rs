@@ -13,7 +13,7 @@ use napkeeper_core::model::cluster::pod::{Labels, Taint, TaintEffect};
 use napkeeper_core::model::errors::ClusterError;
 use napkeeper_core::model::labels::{FINALIZER, INITIALIZED, REGISTERED, TAINT_DISRUPTED, TAINT_UNREGISTERED};
 use napkeeper_core::model::names::{NodeName, Uid};
-use napkeeper_core::plan::NodeStep;
+use napkeeper_core::plan::NodeUpdate;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ impl Writer {
         Target { api, kind: "Node", name: name.as_str(), uid, manager: FieldManager::Registration, status: false }
     }
 
-    pub(super) async fn advance_node(&self, name: &NodeName, uid: &Uid, step: &NodeStep) -> Result<(), ClusterError> {
+    pub(super) async fn advance_node(&self, name: &NodeName, uid: &Uid, step: &NodeUpdate) -> Result<(), ClusterError> {
         self.update(&self.node(name, uid), |node| match step {
             // The API server takes no new finalizer on an object that is being deleted.
-            NodeStep::Register { .. } if node.metadata.deletion_timestamp.is_some() => Err(ClusterError::Conflict),
-            NodeStep::Register { labels, taints } => Ok(register(node, labels, taints)),
-            NodeStep::Initialize => Ok(initialize(node)),
-            NodeStep::Disrupt => Ok(disrupt(node)),
+            NodeUpdate::Register { .. } if node.metadata.deletion_timestamp.is_some() => Err(ClusterError::Conflict),
+            NodeUpdate::Register { labels, taints } => Ok(register(node, labels, taints)),
+            NodeUpdate::Initialize => Ok(initialize(node)),
+            NodeUpdate::TaintDisrupted => Ok(disrupt(node)),
         })
         .await
     }

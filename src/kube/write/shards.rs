@@ -8,7 +8,7 @@
 
 use napkeeper_api::convert;
 use napkeeper_api::record::{DeletionEntry, MAX_ENTRIES, OrphanRecordSpec, SightingEntry, TripEntry, VolumeEntry};
-use napkeeper_core::model::orphans::record::Records;
+use napkeeper_core::model::orphans::record::OrphanRecords;
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -47,14 +47,14 @@ enum Gain {
 }
 
 /// Spreads records over the objects that are there, and over new ones as needed.
-pub(super) fn place(there: &BTreeMap<String, OrphanRecordSpec>, records: &Records) -> Writes {
+pub(super) fn place(there: &BTreeMap<String, OrphanRecordSpec>, records: &OrphanRecords) -> Writes {
     let mut wanted = Wanted::of(records);
     let mut shards: Vec<Shard> = there.iter().map(|(name, spec)| wanted.keep(name, spec)).collect();
     wanted.put_rest(&mut shards);
     if shards.is_empty() {
         shards.push(new_shard(&shards));
     }
-    let observed = records.last_observed.map(|t| t.to_string());
+    let observed = records.last_inventory_at.map(|t| t.to_string());
     let known = there.values().any(|spec| spec.last_observed == observed);
     // One object is kept: the time of the last inventory needs a place.
     let spare = if shards.iter().all(|s| entries(&s.spec) == 0) { 1 } else { 0 };
@@ -90,7 +90,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn of(records: &Records) -> Self {
+    fn of(records: &OrphanRecords) -> Self {
         let all = convert::record_objects(records);
         Self {
             sightings: all
@@ -191,7 +191,7 @@ mod tests {
     use jiff::Timestamp;
     use napkeeper_core::model::azure::cloud::ResourceKind;
     use napkeeper_core::model::names::ArmId;
-    use napkeeper_core::model::orphans::record::{Deletion, Sighting, Trip};
+    use napkeeper_core::model::orphans::record::{BreakerTrip, DeletionRecord, Sighting};
     use napkeeper_core::orphans::apply;
     use napkeeper_core::plan::RecordChange;
     use std::sync::Arc;
@@ -216,7 +216,7 @@ mod tests {
     }
 
     fn sighted(ids: impl IntoIterator<Item = u32>) -> RecordChange {
-        RecordChange { sighted: ids.into_iter().map(|n| (id(n), sighting(0))).collect(), ..RecordChange::default() }
+        RecordChange { sightings: ids.into_iter().map(|n| (id(n), sighting(0))).collect(), ..RecordChange::default() }
     }
 
     /// What is there after the first writes up to `crash`.
@@ -237,7 +237,7 @@ mod tests {
         after
     }
 
-    fn read(there: &BTreeMap<String, OrphanRecordSpec>) -> Records {
+    fn read(there: &BTreeMap<String, OrphanRecordSpec>) -> OrphanRecords {
         convert::records(there.values()).unwrap()
     }
 
@@ -245,7 +245,7 @@ mod tests {
     fn step(
         there: &BTreeMap<String, OrphanRecordSpec>,
         change: RecordChange,
-        check: impl Fn(&Records, usize),
+        check: impl Fn(&OrphanRecords, usize),
     ) -> (BTreeMap<String, OrphanRecordSpec>, Writes) {
         let mut records = read(there);
         apply(&mut records, change);
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(names, ["napkeeper-records-0", "napkeeper-records-1", "napkeeper-records-2"]);
         let (there, writes) = step(&there, sighted([3]), |_, _| ());
         assert_eq!(writes.put.len(), 1, "an entry in the middle moves no other");
-        let gone = RecordChange { cleared: (0..500).map(|n| id(n * 2)).collect(), ..RecordChange::default() };
+        let gone = RecordChange { removed_sightings: (0..500).map(|n| id(n * 2)).collect(), ..RecordChange::default() };
         let (there, writes) = step(&there, gone, |_, _| ());
         assert_eq!(writes.remove, ["napkeeper-records-0"]);
         let (_, writes) = step(&there, sighted((0..400).map(|n| n * 2 + 1001)), |_, _| ());
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_crash_between_two_writes_loses_nothing_that_was_recorded_and_shows_trips_first() {
-        let deletion = Deletion {
+        let deletion = DeletionRecord {
             id: id(9999),
             incarnation: Arc::from("i"),
             kind: ResourceKind::Nic,
@@ -288,12 +288,12 @@ mod tests {
         let mut first = sighted(0..990);
         first.deletions = vec![deletion.clone()];
         let (there, _) = step(&BTreeMap::new(), first, |_, _| ());
-        let trip = Trip { at: at(2), kind: ResourceKind::OsDisk, suspects: 60, owned: 100, void: Vec::new() };
+        let trip = BreakerTrip { at: at(2), kind: ResourceKind::OsDisk, suspects: 60, owned: 100, void: Vec::new() };
         let change = RecordChange {
-            sighted: (980..1600).map(|n| (id(n), sighting(600))).collect(),
-            cleared: (0..500).map(id).collect(),
+            sightings: (980..1600).map(|n| (id(n), sighting(600))).collect(),
+            removed_sightings: (0..500).map(id).collect(),
             trips: vec![trip],
-            observed: Some(at(600)),
+            inventory_at: Some(at(600)),
             ..RecordChange::default()
         };
         let (_, writes) = step(&there, change, |records, crash| {
@@ -302,7 +302,7 @@ mod tests {
             let news = records.sightings.keys().any(|known| *known >= id(990));
             assert!(!news || !records.trips.is_empty(), "crash {crash}: a sighting without the trip that it caused");
             let whole = records.sightings.contains_key(&id(1599));
-            assert!(records.last_observed.is_none() || whole, "crash {crash}: observed, and not all is durable");
+            assert!(records.last_inventory_at.is_none() || whole, "crash {crash}: observed, and not all is durable");
         });
         assert!(writes.put.len() > 1);
     }
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn long_tags_make_more_objects_and_none_too_long() {
         let mut change = sighted(0..600);
-        for (_, sighting) in &mut change.sighted {
+        for (_, sighting) in &mut change.sightings {
             sighting.tags =
                 (0..50).map(|n| (Arc::from(format!("key-{n}-{}", "k".repeat(400))), Arc::from("v"))).collect();
         }
@@ -323,15 +323,15 @@ mod tests {
 
     #[test]
     fn the_time_of_the_last_inventory_always_has_a_place() {
-        let observed = |s: i64| RecordChange { observed: Some(at(s)), ..RecordChange::default() };
+        let observed = |s: i64| RecordChange { inventory_at: Some(at(s)), ..RecordChange::default() };
         let (there, writes) = step(&BTreeMap::new(), observed(1), |_, _| ());
         assert_eq!(writes.put.len(), 1);
         let (there, writes) = step(&there, observed(2), |_, _| ());
         assert_eq!((writes.put.len(), there.len()), (1, 1));
         let (there, _) = step(&there, sighted(0..501), |_, _| ());
         let mut all_gone = observed(3);
-        all_gone.cleared = (0..501).map(id).collect();
+        all_gone.removed_sightings = (0..501).map(id).collect();
         let (there, _) = step(&there, all_gone, |_, _| ());
-        assert_eq!((there.len(), read(&there).last_observed), (1, Some(at(3))));
+        assert_eq!((there.len(), read(&there).last_inventory_at), (1, Some(at(3))));
     }
 }

@@ -3,9 +3,9 @@
 use super::Writer;
 use crate::fake;
 use napkeeper_core::model::cluster::claim::ClaimRef;
-use napkeeper_core::model::errors::{ClusterError, PortError};
+use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::{ClaimName, NodeName, ObjectKey, Uid};
-use napkeeper_core::plan::{ClaimStep, Effect, NodeStep, Reply};
+use napkeeper_core::plan::{ClaimUpdate, Effect, NodeUpdate, Reply};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ async fn perform(effect: Effect, answers: impl IntoIterator<Item = (u16, Value)>
     (outcome, asked)
 }
 
-type Outcome = Result<Reply, PortError>;
+type Outcome = Result<Reply, EffectError>;
 
 fn failed(error: ClusterError) -> Outcome {
-    Err(PortError::Cluster(error))
+    Err(EffectError::Cluster(error))
 }
 
 fn claim() -> ClaimRef {
@@ -75,7 +75,7 @@ async fn an_eviction_names_the_incarnation_and_a_budget_is_told_from_overload() 
 
 #[tokio::test]
 async fn a_write_that_another_overtook_is_done_again_upon_the_new_version() {
-    let step = Effect::AdvanceClaim(claim(), ClaimStep::Initialized);
+    let step = Effect::UpdateClaim(claim(), ClaimUpdate::Initialized);
     let answers = [claim_object("u-1", "7"), refusal(409, ""), claim_object("u-1", "8"), claim_object("u-1", "9")];
     let (done, asked) = perform(step, answers).await;
     assert_eq!(done, Ok(Reply::Done));
@@ -88,19 +88,19 @@ async fn a_write_that_another_overtook_is_done_again_upon_the_new_version() {
 #[tokio::test]
 async fn retries_of_a_conflict_end() {
     let answers = (0..5).flat_map(|_| [claim_object("u-1", "7"), refusal(409, "")]);
-    let (outcome, asked) = perform(Effect::AdvanceClaim(claim(), ClaimStep::Initialized), answers).await;
+    let (outcome, asked) = perform(Effect::UpdateClaim(claim(), ClaimUpdate::Initialized), answers).await;
     assert_eq!((outcome, asked.len()), (failed(ClusterError::Conflict), 10));
 }
 
 #[tokio::test]
 async fn what_is_anothers_by_now_is_not_written_and_what_is_gone_is_released() {
-    for effect in [Effect::ReleaseClaim(claim()), Effect::AdvanceClaim(claim(), ClaimStep::Initialized)] {
+    for effect in [Effect::RemoveFinalizer(claim()), Effect::UpdateClaim(claim(), ClaimUpdate::Initialized)] {
         let (outcome, asked) = perform(effect, [claim_object("u-2", "7")]).await;
         assert_eq!((outcome, asked.len()), (failed(ClusterError::Conflict), 1));
     }
-    assert_eq!(perform(Effect::ReleaseClaim(claim()), [refusal(404, "")]).await.0, Ok(Reply::Done));
+    assert_eq!(perform(Effect::RemoveFinalizer(claim()), [refusal(404, "")]).await.0, Ok(Reply::Done));
     let (done, asked) =
-        perform(Effect::ReleaseClaim(claim()), [claim_object("u-1", "7"), claim_object("u-1", "8")]).await;
+        perform(Effect::RemoveFinalizer(claim()), [claim_object("u-1", "7"), claim_object("u-1", "8")]).await;
     assert_eq!((done, &asked[1].1["metadata"]["finalizers"]), (Ok(Reply::Done), &json!(["others.example/x"])));
 }
 
@@ -122,7 +122,7 @@ async fn a_node_is_deleted_by_uid_and_then_freed() {
     assert_eq!(asked[2].1["metadata"]["finalizers"], json!([]));
     assert_eq!(perform(delete(), [refusal(404, "")]).await.0, Ok(Reply::Done));
     assert_eq!(perform(delete(), [refusal(409, "")]).await.0, failed(ClusterError::Conflict));
-    let register = NodeStep::Register { labels: Default::default(), taints: vec![] };
-    let (outcome, asked) = perform(Effect::AdvanceNode(name.clone(), uid.clone(), register), [(200, node)]).await;
+    let register = NodeUpdate::Register { labels: Default::default(), taints: vec![] };
+    let (outcome, asked) = perform(Effect::UpdateNode(name.clone(), uid.clone(), register), [(200, node)]).await;
     assert_eq!((outcome, asked.len()), (failed(ClusterError::Conflict), 1), "it is being deleted");
 }

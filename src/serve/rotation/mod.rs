@@ -1,4 +1,4 @@
-//! Certificates: what does whoever keeps the webhook's own certificates do next?
+//! Rotation of the webhook's CA and serving certificate.
 //!
 //! An authority signs the leaf that the webhook shows, and the API server trusts the authorities in the `caBundle` of a
 //! hook. Each API server learns of a new bundle in its own time, and each replica of a new leaf in its own. So an
@@ -15,161 +15,179 @@ pub type Der = Arc<[u8]>;
 
 /// How long certificates live, and how long others may take to notice a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lives {
+pub struct CertificateLifetimes {
     /// Life of an authority.
     pub authority: SignedDuration,
     /// Life of a leaf; at most a third of the authority's, or leaves are cut short.
-    pub leaf: SignedDuration,
+    pub serving_certificate: SignedDuration,
     /// How long an API server may take to notice a new bundle.
-    pub settle: SignedDuration,
+    pub bundle_propagation: SignedDuration,
     /// How long a replica may take to notice a new leaf. For so long authorities of unknown origin stay in a bundle
     /// once our own leaf is there: whoever used them may still be serving.
-    pub linger: SignedDuration,
+    pub foreign_authority_retention: SignedDuration,
     /// So much before they are made certificates begin, for clocks that are behind.
-    pub early: SignedDuration,
+    pub backdate: SignedDuration,
 }
 
-impl Default for Lives {
+impl Default for CertificateLifetimes {
     /// A year and 90 days, as cert-manager and public authorities have them. Real API servers notice a changed hook within
     /// about a second; a minute is for those that lag.
     fn default() -> Self {
         Self {
             authority: SignedDuration::from_hours(365 * 24),
-            leaf: SignedDuration::from_hours(90 * 24),
-            settle: SignedDuration::from_mins(1),
-            linger: SignedDuration::from_hours(24),
-            early: SignedDuration::from_hours(1),
+            serving_certificate: SignedDuration::from_hours(90 * 24),
+            bundle_propagation: SignedDuration::from_mins(1),
+            foreign_authority_retention: SignedDuration::from_hours(24),
+            backdate: SignedDuration::from_hours(1),
         }
     }
 }
 
 /// From when until when a certificate is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
+pub struct Validity {
     /// Its first instant.
     pub not_before: Timestamp,
     /// Its last.
     pub not_after: Timestamp,
 }
 
-impl Span {
-    fn live(self, now: Timestamp) -> bool {
+impl Validity {
+    fn is_live(self, now: Timestamp) -> bool {
         now < self.not_after
     }
 
     /// True when two thirds of the life are over.
-    fn due(self, now: Timestamp) -> bool {
+    fn is_renewal_due(self, now: Timestamp) -> bool {
         let life = self.not_after.duration_since(self.not_before);
         now >= later(self.not_before, life / 3 * 2)
     }
 }
 
-impl Lives {
+impl CertificateLifetimes {
     /// The span of an authority that is made now.
     #[must_use]
-    pub fn of_authority(&self, now: Timestamp) -> Span {
-        Span { not_before: later(now, -self.early), not_after: later(now, self.authority) }
+    pub fn authority_validity(&self, now: Timestamp) -> Validity {
+        Validity { not_before: later(now, -self.backdate), not_after: later(now, self.authority) }
     }
 
     /// The span of a leaf that an authority of this span signs now: no leaf outlives its authority.
     #[must_use]
-    pub fn of_leaf(&self, now: Timestamp, signer: Span) -> Span {
-        Span {
-            not_before: later(now, -self.early).max(signer.not_before),
-            not_after: later(now, self.leaf).min(signer.not_after),
+    pub fn serving_certificate_validity(&self, now: Timestamp, signer: Validity) -> Validity {
+        Validity {
+            not_before: later(now, -self.backdate).max(signer.not_before),
+            not_after: later(now, self.serving_certificate).min(signer.not_after),
         }
     }
 }
 
 /// An authority, without its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Authority {
+pub struct CertificateAuthority {
     /// The certificate.
     pub der: Der,
     /// When it is valid.
-    pub span: Span,
+    pub validity: Validity,
 }
 
 /// A leaf that can be served: its key is there, and it has all names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Leaf {
+pub struct ServingCertificate {
     /// The authority against which it verifies.
     pub signer: Der,
     /// When it is valid.
-    pub span: Span,
+    pub validity: Validity,
 }
 
 /// What the replicas share.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Kept {
+pub struct CertificateState {
     /// All authorities, the newest last.
-    pub authorities: Vec<Authority>,
+    pub authorities: Vec<CertificateAuthority>,
     /// Whether the newest one's key is there.
     pub can_sign: bool,
     /// The leaf, if there is one that can be served.
-    pub leaf: Option<Leaf>,
+    pub serving_certificate: Option<ServingCertificate>,
 }
 
 /// The bundle of one hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Published {
+pub struct PublishedBundle {
     /// The authorities in it.
-    pub authorities: Vec<Authority>,
+    pub authorities: Vec<CertificateAuthority>,
     /// Since when it has been seen to be so.
     pub since: Timestamp,
 }
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum RotationStep {
     /// Make an authority, and keep its key instead of the older one's.
-    MakeAuthority,
+    IssueAuthority,
     /// Write these authorities into every hook.
     Publish(BTreeSet<Der>),
     /// Let the newest authority sign a leaf.
-    MakeLeaf,
+    IssueServingCertificate,
     /// A leaf is wanted, and has to wait until the newest authority has settled.
-    Settle,
+    WaitForPropagation,
     /// Nothing.
-    Rest,
+    Idle,
 }
 
 /// What to do now. Steps are taken one at a time, each upon a fresh look; to repeat one, or to lose one in a crash, does no
 /// harm.
 #[must_use]
-pub fn next(kept: &Kept, bundles: &[Published], lives: &Lives, now: Timestamp) -> Step {
-    let newest = kept.authorities.last().filter(|_| kept.can_sign);
-    let Some(signer) = newest.filter(|authority| !authority.span.due(now)) else { return Step::MakeAuthority };
-    let wanted = bundle(kept, bundles, lives, now);
-    let ders = |bundle: &Published| bundle.authorities.iter().map(|a| Arc::clone(&a.der)).collect::<BTreeSet<_>>();
+pub fn next_step(
+    state: &CertificateState,
+    bundles: &[PublishedBundle],
+    lives: &CertificateLifetimes,
+    now: Timestamp,
+) -> RotationStep {
+    let newest = state.authorities.last().filter(|_| state.can_sign);
+    let Some(signer) = newest.filter(|authority| !authority.validity.is_renewal_due(now)) else {
+        return RotationStep::IssueAuthority;
+    };
+    let wanted = wanted_bundle(state, bundles, lives, now);
+    let ders =
+        |bundle: &PublishedBundle| bundle.authorities.iter().map(|a| Arc::clone(&a.der)).collect::<BTreeSet<_>>();
     if bundles.iter().any(|bundle| ders(bundle) != wanted) {
         // A first leaf need not wait, and pods that wait for one are not ready: see `trusted_by_nobody`.
-        if kept.leaf.is_none() && trusted_by_nobody(signer, bundles, now) {
-            return Step::MakeLeaf;
+        if state.serving_certificate.is_none() && is_only_trusted_authority(signer, bundles, now) {
+            return RotationStep::IssueServingCertificate;
         }
-        return Step::Publish(wanted);
+        return RotationStep::Publish(wanted);
     }
-    let known = |leaf: &&Leaf| kept.authorities.iter().any(|a| a.der == leaf.signer && a.span.live(now));
-    if kept.leaf.as_ref().filter(known).is_some_and(|leaf| !leaf.span.due(now)) {
-        return Step::Rest;
+    let known =
+        |leaf: &&ServingCertificate| state.authorities.iter().any(|a| a.der == leaf.signer && a.validity.is_live(now));
+    if state.serving_certificate.as_ref().filter(known).is_some_and(|leaf| !leaf.validity.is_renewal_due(now)) {
+        return RotationStep::Idle;
     }
-    let settled = bundles.iter().all(|bundle| now >= later(bundle.since, lives.settle));
-    if settled || trusted_by_nobody(signer, bundles, now) { Step::MakeLeaf } else { Step::Settle }
+    let settled = bundles.iter().all(|bundle| now >= later(bundle.since, lives.bundle_propagation));
+    if settled || is_only_trusted_authority(signer, bundles, now) {
+        RotationStep::IssueServingCertificate
+    } else {
+        RotationStep::WaitForPropagation
+    }
 }
 
 /// The authorities that every hook is to have: all of ours that live, and for a while those that others put there.
-fn bundle(kept: &Kept, bundles: &[Published], lives: &Lives, now: Timestamp) -> BTreeSet<Der> {
-    let made = kept.leaf.as_ref().map(|leaf| later(leaf.span.not_before, lives.early));
-    let linger = made.is_none_or(|made| now < later(made, lives.linger));
-    let strangers = bundles.iter().flat_map(|bundle| &bundle.authorities).filter(|_| linger);
-    let all = kept.authorities.iter().chain(strangers);
-    all.filter(|authority| authority.span.live(now)).map(|authority| Arc::clone(&authority.der)).collect()
+fn wanted_bundle(
+    state: &CertificateState,
+    bundles: &[PublishedBundle],
+    lives: &CertificateLifetimes,
+    now: Timestamp,
+) -> BTreeSet<Der> {
+    let made = state.serving_certificate.as_ref().map(|leaf| later(leaf.validity.not_before, lives.backdate));
+    let linger = made.is_none_or(|made| now < later(made, lives.foreign_authority_retention));
+    let foreign = bundles.iter().flat_map(|bundle| &bundle.authorities).filter(|_| linger);
+    let all = state.authorities.iter().chain(foreign);
+    all.filter(|authority| authority.validity.is_live(now)).map(|authority| Arc::clone(&authority.der)).collect()
 }
 
 /// True when no bundle trusts any other authority than this: then nobody can be served by another's leaf, and there is
 /// nothing that a new leaf could break.
-fn trusted_by_nobody(signer: &Authority, bundles: &[Published], now: Timestamp) -> bool {
-    let others = |authority: &&Authority| authority.der != signer.der && authority.span.live(now);
+fn is_only_trusted_authority(signer: &CertificateAuthority, bundles: &[PublishedBundle], now: Timestamp) -> bool {
+    let others = |authority: &&CertificateAuthority| authority.der != signer.der && authority.validity.is_live(now);
     !bundles.iter().flat_map(|bundle| &bundle.authorities).any(|authority| others(&authority))
 }
 

@@ -10,12 +10,12 @@ const DAY: i64 = 24 * HOUR;
 /// A cluster in which replicas and API servers notice as late as they may.
 struct World {
     now: Timestamp,
-    lives: Lives,
-    kept: Kept,
+    lives: CertificateLifetimes,
+    kept: CertificateState,
     /// Per hook: what its bundle was, and from when.
-    bundles: [Vec<(Timestamp, Vec<Authority>)>; 2],
+    bundles: [Vec<(Timestamp, Vec<CertificateAuthority>)>; 2],
     /// Every leaf there ever was, and when it was replaced.
-    leaves: Vec<(Leaf, Option<Timestamp>)>,
+    leaves: Vec<(ServingCertificate, Option<Timestamp>)>,
     /// What the holder of the Lease remembers: since when each bundle is as it is.
     memory: [Option<(BTreeSet<Der>, Timestamp)>; 2],
     made: u32,
@@ -27,8 +27,8 @@ impl World {
         let start = Timestamp::from_second(1_800_000_000).unwrap();
         Self {
             now: start,
-            lives: Lives::default(),
-            kept: Kept::default(),
+            lives: CertificateLifetimes::default(),
+            kept: CertificateState::default(),
             bundles: [vec![(start, Vec::new())], vec![(start, Vec::new())]],
             leaves: Vec::new(),
             memory: [None, None],
@@ -41,7 +41,7 @@ impl World {
         self.now = later(self.now, SignedDuration::from_secs(seconds));
     }
 
-    fn look(&mut self) -> Step {
+    fn look(&mut self) -> RotationStep {
         let mut seen = Vec::new();
         for (hook, memory) in self.bundles.iter().zip(&mut self.memory) {
             let authorities = hook.last().unwrap().1.clone();
@@ -49,20 +49,20 @@ impl World {
             if memory.as_ref().is_none_or(|(old, _)| *old != ders) {
                 *memory = Some((ders, self.now));
             }
-            seen.push(Published { authorities, since: memory.as_ref().unwrap().1 });
+            seen.push(PublishedBundle { authorities, since: memory.as_ref().unwrap().1 });
         }
-        next(&self.kept, &seen, &self.lives, self.now)
+        next_step(&self.kept, &seen, &self.lives, self.now)
     }
 
     /// The holder takes a step; `reached` says how many of the hooks it reaches before something happens to it.
-    fn act(&mut self, reached: usize) -> Step {
+    fn act(&mut self, reached: usize) -> RotationStep {
         let step = self.look();
         match &step {
             _ if reached == 0 => {}
-            Step::MakeAuthority => self.make_authority(),
-            Step::MakeLeaf => self.make_leaf(),
-            Step::Publish(wanted) => self.publish(wanted, reached),
-            Step::Settle | Step::Rest => {}
+            RotationStep::IssueAuthority => self.make_authority(),
+            RotationStep::IssueServingCertificate => self.make_leaf(),
+            RotationStep::Publish(wanted) => self.publish(wanted, reached),
+            RotationStep::WaitForPropagation | RotationStep::Idle => {}
         }
         step
     }
@@ -71,24 +71,27 @@ impl World {
         self.made += 1;
         let der: Der = Arc::from(self.made.to_be_bytes().as_slice());
         let now = self.now;
-        self.kept.authorities.retain(|a| a.span.live(now));
-        self.kept.authorities.push(Authority { der, span: self.lives.of_authority(now) });
+        self.kept.authorities.retain(|a| a.validity.is_live(now));
+        self.kept.authorities.push(CertificateAuthority { der, validity: self.lives.authority_validity(now) });
         self.kept.can_sign = true;
     }
 
     fn make_leaf(&mut self) {
         let signer = self.kept.authorities.last().unwrap();
-        let leaf = Leaf { signer: Arc::clone(&signer.der), span: self.lives.of_leaf(self.now, signer.span) };
+        let leaf = ServingCertificate {
+            signer: Arc::clone(&signer.der),
+            validity: self.lives.serving_certificate_validity(self.now, signer.validity),
+        };
         for (_, replaced) in &mut self.leaves {
             replaced.get_or_insert(self.now);
         }
         self.leaves.push((leaf.clone(), None));
-        self.kept.leaf = Some(leaf);
+        self.kept.serving_certificate = Some(leaf);
     }
 
     fn publish(&mut self, wanted: &BTreeSet<Der>, reached: usize) {
         let current = self.bundles.iter().flat_map(|hook| hook.last().unwrap().1.clone());
-        let mut all: Vec<Authority> = self.kept.authorities.iter().cloned().chain(current).collect();
+        let mut all: Vec<CertificateAuthority> = self.kept.authorities.iter().cloned().chain(current).collect();
         all.retain(|a| wanted.contains(&a.der));
         all.sort_by(|a, b| a.der.cmp(&b.der));
         all.dedup();
@@ -101,20 +104,20 @@ impl World {
     fn check(&self) -> Result<(), TestCaseError> {
         let in_use = self.leaves.iter().filter(|(leaf, replaced)| {
             // A Secret that was lost takes with it who signed: then replicas have so long to take up a new leaf.
-            let taken_up = |at: Timestamp| self.wiped && self.now >= later(at, self.lives.linger);
-            leaf.span.live(self.now) && !replaced.is_some_and(taken_up)
+            let taken_up = |at: Timestamp| self.wiped && self.now >= later(at, self.lives.foreign_authority_retention);
+            leaf.validity.is_live(self.now) && !replaced.is_some_and(taken_up)
         });
         for (leaf, _) in in_use {
             for hook in &self.bundles {
-                let trusted = |a: &Authority| a.der == leaf.signer;
+                let trusted = |a: &CertificateAuthority| a.der == leaf.signer;
                 if self.wiped && !hook.iter().any(|(_, bundle)| bundle.iter().any(trusted)) {
                     // Lost before anybody was told of it.
                     continue;
                 }
-                let known = later(self.now, -self.lives.settle);
+                let known = later(self.now, -self.lives.bundle_propagation);
                 let from = hook.iter().rposition(|(since, _)| *since <= known).unwrap_or(0);
                 for (_, bundle) in &hook[from..] {
-                    let live: Vec<_> = bundle.iter().filter(|a| a.span.live(self.now)).collect();
+                    let live: Vec<_> = bundle.iter().filter(|a| a.validity.is_live(self.now)).collect();
                     let verifies = live.iter().any(|a| a.der == leaf.signer);
                     prop_assert!(live.is_empty() || verifies, "{leaf:?} does not verify by {bundle:?} at {}", self.now);
                 }
@@ -157,7 +160,7 @@ fn play(events: Vec<(i64, Event)>) -> Result<World, TestCaseError> {
             Event::Act(reached) => drop(world.act(reached)),
             Event::Succeed => world.memory = [None, None],
             Event::Wipe => {
-                world.kept = Kept::default();
+                world.kept = CertificateState::default();
                 world.wiped = true;
             }
             Event::Reset(hook) => world.bundles[hook].push((world.now, Vec::new())),
@@ -195,13 +198,13 @@ proptest! {
         let mut world = World::new();
         let mut steps = VecDeque::new();
         for seconds in waits {
-            while steps.back() != Some(&Step::Rest) {
+            while steps.back() != Some(&RotationStep::Idle) {
                 prop_assert!(steps.len() < 8, "{steps:?}");
                 steps.push_back(world.act(2));
                 world.wait(20);
             }
-            let leaf = world.kept.leaf.as_ref().unwrap();
-            let left = leaf.span.not_after.duration_since(world.now);
+            let leaf = world.kept.serving_certificate.as_ref().unwrap();
+            let left = leaf.validity.not_after.duration_since(world.now);
             prop_assert!(left > SignedDuration::from_hours(29 * 24), "{left} are left, after {steps:?}");
             prop_assert!(world.bundles[0].last().unwrap().1.len() <= 2);
             world.check()?;
@@ -217,49 +220,70 @@ proptest! {
 fn the_first_leaf_is_served_at_once_and_the_next_authority_settles_first() {
     let mut world = World::new();
     let steps: Vec<_> = (0..4).map(|_| world.act(2)).collect();
-    assert!(matches!(&steps[..], [Step::MakeAuthority, Step::MakeLeaf, Step::Publish(_), Step::Rest]), "{steps:?}");
+    assert!(
+        matches!(
+            &steps[..],
+            [
+                RotationStep::IssueAuthority,
+                RotationStep::IssueServingCertificate,
+                RotationStep::Publish(_),
+                RotationStep::Idle
+            ]
+        ),
+        "{steps:?}"
+    );
     // The authority is due, then the leaf.
     world.wait(244 * DAY);
     let steps: Vec<_> = (0..3).map(|_| world.act(2)).collect();
-    assert!(matches!(&steps[..], [Step::MakeAuthority, Step::Publish(_), Step::Settle]), "{steps:?}");
+    assert!(
+        matches!(
+            &steps[..],
+            [RotationStep::IssueAuthority, RotationStep::Publish(_), RotationStep::WaitForPropagation]
+        ),
+        "{steps:?}"
+    );
     world.wait(60);
-    assert_eq!(world.act(2), Step::MakeLeaf);
+    assert_eq!(world.act(2), RotationStep::IssueServingCertificate);
     assert_eq!(world.bundles[0].last().unwrap().1.len(), 2);
     // Once the old authority has expired it leaves.
     world.wait(122 * DAY);
     let steps: Vec<_> = (0..3).map(|_| world.act(2)).collect();
-    assert!(matches!(&steps[0], Step::Publish(_)), "{steps:?}");
+    assert!(matches!(&steps[0], RotationStep::Publish(_)), "{steps:?}");
     assert_eq!(world.bundles[0].last().unwrap().1.len(), 1);
 }
 
 #[test]
 fn a_stranger_stays_until_our_leaf_is_taken_up() {
     let mut world = World::new();
-    let stranger = Authority { der: Arc::from(b"stranger".as_slice()), span: world.lives.of_authority(world.now) };
+    let stranger = CertificateAuthority {
+        der: Arc::from(b"stranger".as_slice()),
+        validity: world.lives.authority_validity(world.now),
+    };
     world.bundles[1].push((world.now, vec![stranger]));
     let mut steps = Vec::new();
     for _ in 0..3 {
         steps.push(world.act(2));
     }
     assert!(
-        matches!(&steps[..], [Step::MakeAuthority, Step::Publish(both), Step::Settle] if both.len() == 2),
+        matches!(&steps[..], [RotationStep::IssueAuthority, RotationStep::Publish(both), RotationStep::WaitForPropagation] if both.len() == 2),
         "{steps:?}"
     );
     world.wait(60);
-    assert_eq!(world.act(2), Step::MakeLeaf);
-    assert_eq!(world.act(2), Step::Rest);
+    assert_eq!(world.act(2), RotationStep::IssueServingCertificate);
+    assert_eq!(world.act(2), RotationStep::Idle);
     world.wait(DAY);
-    assert!(matches!(world.act(2), Step::Publish(one) if one.len() == 1));
+    assert!(matches!(world.act(2), RotationStep::Publish(one) if one.len() == 1));
 }
 
 #[test]
 fn without_hooks_there_is_nothing_to_wait_for() {
     let now = Timestamp::UNIX_EPOCH;
-    let lives = Lives::default();
-    let mut kept = Kept::default();
-    assert_eq!(next(&kept, &[], &lives, now), Step::MakeAuthority);
-    kept.authorities.push(Authority { der: Arc::from([1].as_slice()), span: lives.of_authority(now) });
-    assert_eq!(next(&kept, &[], &lives, now), Step::MakeAuthority, "a lost key");
+    let lives = CertificateLifetimes::default();
+    let mut kept = CertificateState::default();
+    assert_eq!(next_step(&kept, &[], &lives, now), RotationStep::IssueAuthority);
+    kept.authorities
+        .push(CertificateAuthority { der: Arc::from([1].as_slice()), validity: lives.authority_validity(now) });
+    assert_eq!(next_step(&kept, &[], &lives, now), RotationStep::IssueAuthority, "a lost key");
     kept.can_sign = true;
-    assert_eq!(next(&kept, &[], &lives, now), Step::MakeLeaf);
+    assert_eq!(next_step(&kept, &[], &lives, now), RotationStep::IssueServingCertificate);
 }

@@ -8,12 +8,12 @@ use super::answer::wrong;
 use crate::cloud::{Cloud, Extension};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use napkeeper_api::bootstrap;
-use napkeeper_core::catalog::live::group_of;
+use napkeeper_core::catalog::live::parse_reservation_group;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::model::azure::cloud::Tags;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ClaimName, VmSize, Zone};
-use napkeeper_core::plan::{Effect, KubeletSpec, MachineSpec, NicSpec, Security, VmSpec};
+use napkeeper_core::plan::{AksMachineSpec, Effect, KubeletSpec, NicSpec, SecurityProfile, VmSpec};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -43,14 +43,14 @@ pub(super) fn vm(body: &Value, id: ArmId, cloud: &Cloud) -> Result<VmSpec, Respo
         claim: claim(&tags, properties)?,
         kubelet: kubelet(&properties["osProfile"]["customData"])?,
         security: security(&properties["securityProfile"])?,
-        reservation: reservation(properties)?,
-        fresh: false,
+        capacity_reservation_group: reservation(properties)?,
+        create_only: false,
         tags,
     })
 }
 
 /// A Machine, by `Microsoft.ContainerService` 2026-04-02-preview.
-pub(super) fn machine(body: &Value, id: ArmId, cloud: &Cloud) -> Result<MachineSpec, Response> {
+pub(super) fn machine(body: &Value, id: ArmId, cloud: &Cloud) -> Result<AksMachineSpec, Response> {
     let properties = &body["properties"];
     must_be("properties.mode", &properties["mode"], "User")?;
     must_be("properties.operatingSystem.osType", &properties["operatingSystem"]["osType"], "Linux")?;
@@ -61,7 +61,7 @@ pub(super) fn machine(body: &Value, id: ArmId, cloud: &Cloud) -> Result<MachineS
     let claim = tags.get(labels::TAG_CLAIM).map_or_else(|| id.name(), |name| &**name);
     let spot = properties["priority"].as_str() == Some("Spot");
     let size = text("properties.hardware.vmSize", &properties["hardware"]["vmSize"])?;
-    Ok(MachineSpec {
+    Ok(AksMachineSpec {
         offering: OfferingKey {
             size: VmSize::new(size).map_err(|e| invalid("properties.hardware.vmSize", e.reason))?,
             zone: zone(body, cloud)?,
@@ -73,7 +73,7 @@ pub(super) fn machine(body: &Value, id: ArmId, cloud: &Cloud) -> Result<MachineS
             labels: self::tags(&kubernetes["nodeLabels"])?,
             max_pods: pods.ok_or_else(|| invalid("properties.kubernetes.maxPods", "must be a number"))?,
         },
-        security: Security {
+        security: SecurityProfile {
             encryption_at_host: properties["security"]["enableEncryptionAtHost"] == true,
             secure_boot: properties["security"]["enableSecureBoot"] == true,
             vtpm: properties["security"]["enableVTPM"] == true,
@@ -102,7 +102,7 @@ pub(super) fn nic(body: &Value, id: ArmId, cloud: &Cloud) -> Result<NicSpec, Res
     text("ipConfigurations[0].properties.subnet.id", &address["properties"]["subnet"]["id"])?;
     let tags = tags(&body["tags"])?;
     let accelerated = body["properties"]["enableAcceleratedNetworking"] == true;
-    Ok(NicSpec { id, tags, accelerated, subnet: None, fresh: false })
+    Ok(NicSpec { id, tags, accelerated, subnet: None, create_only: false })
 }
 
 pub(super) fn extension(body: &Value, cloud: &Cloud) -> Result<Extension, Response> {
@@ -124,9 +124,9 @@ pub(super) fn tags_change(id: ArmId, body: &Value) -> Result<Effect, Response> {
 }
 
 /// How a VM is protected: Azure takes the settings of UEFI for trusted launch alone.
-fn security(profile: &Value) -> Result<Security, Response> {
+fn security(profile: &Value) -> Result<SecurityProfile, Response> {
     let uefi = &profile["uefiSettings"];
-    let security = Security {
+    let security = SecurityProfile {
         encryption_at_host: profile["encryptionAtHost"] == true,
         secure_boot: uefi["secureBootEnabled"] == true,
         vtpm: uefi["vTpmEnabled"] == true,
@@ -168,7 +168,7 @@ fn reservation(properties: &Value) -> Result<Option<ArmId>, Response> {
     if group.is_null() {
         return Ok(None);
     }
-    group_of(text(path, group)?).map(Some).map_err(|reason| invalid(path, reason))
+    parse_reservation_group(text(path, group)?).map(Some).map_err(|reason| invalid(path, reason))
 }
 
 fn zone(body: &Value, cloud: &Cloud) -> Result<Zone, Response> {

@@ -7,7 +7,7 @@ use super::offers::number;
 use super::route::Query;
 use super::{Request, Response};
 use crate::cloud::Cloud;
-use napkeeper_core::catalog::live::{ImageDefinition, ReservationRoom};
+use napkeeper_core::catalog::live::{CapacityReservation, ImageDefinition};
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::model::amounts::money::HourlyPrice;
 use napkeeper_core::model::names::{ArmId, VmSize};
@@ -136,12 +136,12 @@ impl Fact {
 
 /// What a group has reserved, each under the name of its size and place.
 fn reservations(cloud: &Cloud, group: &ArmId) -> Result<Vec<Value>, Response> {
-    let rooms: Vec<ReservationRoom> = cloud.reserved().into_iter().filter(|room| room.group == *group).collect();
+    let rooms: Vec<CapacityReservation> = cloud.reserved().into_iter().filter(|room| room.group == *group).collect();
     if rooms.is_empty() {
         let name = format!("Microsoft.Compute/capacityReservationGroups/{}", group.name());
         return Err(wrong(404, "ResourceNotFound", &format!("The Resource '{name}' was not found.")));
     }
-    let member = |ReservationRoom { size, zone, capacity, .. }: &ReservationRoom| {
+    let member = |CapacityReservation { size, zone, capacity, .. }: &CapacityReservation| {
         let name = format!("{size}-{zone}");
         let vms: Vec<Value> = cloud.on(group, size, zone).map(|id| json!({ "id": id.as_str() })).collect();
         let mut member = json!({

@@ -7,8 +7,8 @@
 use super::offers::number;
 use crate::cloud::{Cloud, ListedKind, pool_of};
 use jiff::Timestamp;
-use napkeeper_core::model::azure::bystander::{Bystander, Role};
 use napkeeper_core::model::azure::cloud::ProvisioningState;
+use napkeeper_core::model::azure::related::{RelatedDetail, RelatedResource};
 use napkeeper_core::model::names::ArmId;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -75,7 +75,8 @@ impl Others {
                 Some(sets.values().filter_map(|instance| scale_set(cloud, instance)).collect())
             }
             Self::Instances(set) => {
-                let of_set = |i: &&Arc<Bystander>| set_of(i).is_some_and(|id| id.name().eq_ignore_ascii_case(set));
+                let of_set =
+                    |i: &&Arc<RelatedResource>| set_of(i).is_some_and(|id| id.name().eq_ignore_ascii_case(set));
                 Some(shown.iter().filter(of_set).filter_map(|i| instance(cloud, i)).collect())
             }
             Self::Snapshots => Some(shown.iter().filter_map(|one| snapshot(cloud, one)).collect()),
@@ -106,8 +107,8 @@ fn pool(cloud: &Cloud, name: &str) -> Value {
 }
 
 /// A Machine. The published API tells what it stands for; previews tell tags and states too.
-pub(super) fn machine(cloud: &Cloud, one: &Bystander, version: &str) -> Option<Value> {
-    let Role::Machine { vm, state } = &one.role else { return None };
+pub(super) fn machine(cloud: &Cloud, one: &RelatedResource, version: &str) -> Option<Value> {
+    let RelatedDetail::AksMachine { vm, state } = &one.detail else { return None };
     let mut shown = json!({
         "id": one.id.as_str(),
         "name": one.id.name(),
@@ -141,12 +142,12 @@ fn word(state: ProvisioningState) -> &'static str {
 }
 
 /// The scale set of an instance.
-fn set_of(instance: &Bystander) -> Option<ArmId> {
+fn set_of(instance: &RelatedResource) -> Option<ArmId> {
     let words: Vec<&str> = instance.id.as_str().split('/').collect();
     ArmId::new(words.get(..words.len().checked_sub(2)?)?.join("/")).ok()
 }
 
-fn scale_set(cloud: &Cloud, instance: &Bystander) -> Option<Value> {
+fn scale_set(cloud: &Cloud, instance: &RelatedResource) -> Option<Value> {
     let mut shown = head(cloud, &set_of(instance)?, "Microsoft.Compute/virtualMachineScaleSets");
     shown["sku"] = json!({ "name": "Standard_D4s_v5", "tier": "Standard", "capacity": 1 });
     shown["properties"] =
@@ -154,8 +155,8 @@ fn scale_set(cloud: &Cloud, instance: &Bystander) -> Option<Value> {
     Some(shown)
 }
 
-fn instance(cloud: &Cloud, one: &Bystander) -> Option<Value> {
-    let Role::ScaleSetInstance { nics, disks } = &one.role else { return None };
+fn instance(cloud: &Cloud, one: &RelatedResource) -> Option<Value> {
+    let RelatedDetail::ScaleSetInstance { nics, disks } = &one.detail else { return None };
     let mut shown = head(cloud, &one.id, "Microsoft.Compute/virtualMachineScaleSets/virtualMachines");
     shown["tags"] = json!(one.tags);
     shown["instanceId"] = one.id.name().into();
@@ -183,8 +184,8 @@ fn instance(cloud: &Cloud, one: &Bystander) -> Option<Value> {
     Some(shown)
 }
 
-fn snapshot(cloud: &Cloud, one: &Bystander) -> Option<Value> {
-    let Role::Snapshot { source, in_progress } = &one.role else { return None };
+fn snapshot(cloud: &Cloud, one: &RelatedResource) -> Option<Value> {
+    let RelatedDetail::Snapshot { source, in_progress } = &one.detail else { return None };
     let mut shown = head(cloud, &one.id, "Microsoft.Compute/snapshots");
     shown["tags"] = json!(one.tags);
     let mut creation = json!({ "createOption": "Copy" });
@@ -203,8 +204,8 @@ fn snapshot(cloud: &Cloud, one: &Bystander) -> Option<Value> {
     Some(shown)
 }
 
-fn public_ip(cloud: &Cloud, one: &Bystander) -> Option<Value> {
-    let Role::PublicIp { address, used_by } = &one.role else { return None };
+fn public_ip(cloud: &Cloud, one: &RelatedResource) -> Option<Value> {
+    let RelatedDetail::PublicIp { address, used_by } = &one.detail else { return None };
     let mut shown = head(cloud, &one.id, "Microsoft.Network/publicIPAddresses");
     shown["tags"] = json!(one.tags);
     shown["sku"] = json!({ "name": "Standard", "tier": "Regional" });
@@ -221,7 +222,7 @@ fn public_ip(cloud: &Cloud, one: &Bystander) -> Option<Value> {
 }
 
 /// Load balancers, put together from their frontends. Rules, pools and their members follow from the counts.
-fn load_balancers(cloud: &Cloud, frontends: &[Arc<Bystander>]) -> Vec<Value> {
+fn load_balancers(cloud: &Cloud, frontends: &[Arc<RelatedResource>]) -> Vec<Value> {
     let mut whole: BTreeMap<String, Value> = BTreeMap::new();
     for one in frontends {
         let words: Vec<&str> = one.id.as_str().split('/').collect();
@@ -243,8 +244,10 @@ fn load_balancers(cloud: &Cloud, frontends: &[Arc<Bystander>]) -> Vec<Value> {
     whole.into_values().collect()
 }
 
-fn add_frontend(properties: &mut Value, one: &Bystander, lb: &ArmId) {
-    let Role::Frontend { public_ip, rules, outbound_rules, backends } = &one.role else { return };
+fn add_frontend(properties: &mut Value, one: &RelatedResource, lb: &ArmId) {
+    let RelatedDetail::LoadBalancerFrontend { public_ip, rules, outbound_rules, backends } = &one.detail else {
+        return;
+    };
     let name = one.id.name();
     let part = |of: &str, name: &str| json!({ "id": format!("{lb}/{of}/{name}") });
     let names = |word: &str, count: u32| (0..count).map(|n| format!("{name}-{word}-{n}")).collect::<Vec<_>>();

@@ -5,7 +5,7 @@ use super::answer::wrong;
 use super::facts::Fact;
 use super::others::Others;
 use crate::cloud::{Cloud, CloudSettings, ComputeCall, ListedKind};
-use napkeeper_core::model::azure::cloud::{CloudResource, Detail};
+use napkeeper_core::model::azure::cloud::{CloudResource, ResourceDetail};
 use napkeeper_core::model::errors::OperationId;
 use napkeeper_core::model::names::ArmId;
 use std::sync::Arc;
@@ -31,9 +31,9 @@ impl Type {
 
     pub(super) fn of(resource: &CloudResource) -> Self {
         match resource.detail {
-            Detail::Vm(_) => Self::Vm,
-            Detail::Nic(_) => Self::Nic,
-            Detail::Disk(_) => Self::Disk,
+            ResourceDetail::Vm(_) => Self::Vm,
+            ResourceDetail::Nic(_) => Self::Nic,
+            ResourceDetail::Disk(_) => Self::Disk,
         }
     }
 

@@ -4,7 +4,7 @@ use super::offers::number;
 use super::route::Type;
 use crate::cloud::{Cloud, CloudSettings};
 use napkeeper_core::catalog::CapacityType;
-use napkeeper_core::model::azure::cloud::{CloudResource, Detail, Disk, DiskState, Nic, ProvisioningState, Vm};
+use napkeeper_core::model::azure::cloud::{CloudResource, Disk, DiskState, Nic, ProvisioningState, ResourceDetail, Vm};
 use napkeeper_core::model::names::ArmId;
 use serde_json::{Map, Value, json};
 
@@ -25,7 +25,7 @@ pub(super) fn group(settings: &CloudSettings, managed_by: Option<&ArmId>) -> Val
 /// A resource as the listing of all resources of a group has it.
 pub(super) fn summary(cloud: &Cloud, resource: &CloudResource, expand: &str) -> Value {
     let mut summary = head(cloud, resource);
-    if let Detail::Disk(disk) = &resource.detail {
+    if let ResourceDetail::Disk(disk) = &resource.detail {
         holders(&mut summary, disk);
     }
     for property in expand.split(',') {
@@ -42,22 +42,22 @@ pub(super) fn summary(cloud: &Cloud, resource: &CloudResource, expand: &str) -> 
 pub(super) fn resource(cloud: &Cloud, resource: &CloudResource) -> Value {
     let mut whole = head(cloud, resource);
     let mut properties = match &resource.detail {
-        Detail::Vm(vm) => {
+        ResourceDetail::Vm(vm) => {
             let mut properties = vm_properties(resource, vm);
             if let Some(group) = cloud.group_of(&resource.id) {
                 properties["capacityReservation"] = json!({ "capacityReservationGroup": { "id": group.as_str() } });
             }
             properties
         }
-        Detail::Nic(nic) => nic_properties(resource, nic),
-        Detail::Disk(disk) => {
+        ResourceDetail::Nic(nic) => nic_properties(resource, nic),
+        ResourceDetail::Disk(disk) => {
             holders(&mut whole, disk);
             whole.insert("sku".to_owned(), json!({ "name": &*disk.sku }));
             disk_properties(resource, disk)
         }
     };
     properties["provisioningState"] = state(cloud, resource).into();
-    if !matches!(resource.detail, Detail::Disk(_)) {
+    if !matches!(resource.detail, ResourceDetail::Disk(_)) {
         whole.insert("etag".to_owned(), etag(cloud, resource).into());
     }
     whole.insert("properties".to_owned(), properties);
@@ -68,8 +68,8 @@ pub(super) fn resource(cloud: &Cloud, resource: &CloudResource) -> Value {
 pub(super) fn etag(cloud: &Cloud, resource: &CloudResource) -> String {
     let revision = cloud.revision(&resource.id);
     match resource.detail {
-        Detail::Nic(_) => format!("W/\"{}-{revision}\"", resource.incarnation),
-        Detail::Vm(_) | Detail::Disk(_) => format!("\"{revision}\""),
+        ResourceDetail::Nic(_) => format!("W/\"{}-{revision}\"", resource.incarnation),
+        ResourceDetail::Vm(_) | ResourceDetail::Disk(_) => format!("\"{revision}\""),
     }
 }
 
@@ -89,7 +89,7 @@ fn head(cloud: &Cloud, resource: &CloudResource) -> Map<String, Value> {
 
 fn state(cloud: &Cloud, resource: &CloudResource) -> &'static str {
     match &resource.detail {
-        Detail::Vm(vm) => match vm.state {
+        ResourceDetail::Vm(vm) => match vm.state {
             ProvisioningState::Creating => "Creating",
             ProvisioningState::Succeeded => "Succeeded",
             ProvisioningState::Failed => "Failed",

@@ -149,7 +149,7 @@ impl Autoscaler {
     /// Pods on a node that have not ended, but for those that belong to the node.
     pub(super) fn pods_on(&self, node: &NodeName) -> Vec<Arc<napkeeper_core::model::cluster::pod::Pod>> {
         let state = self.cluster.state();
-        let keys = state.usage(node).into_iter().flat_map(|usage| &usage.pods);
+        let keys = state.node_usage(node).into_iter().flat_map(|usage| &usage.pods);
         keys.filter_map(|key| state.pods().get(key))
             .filter(|pod| !matches!(pod.owner, PodOwner::DaemonSet | PodOwner::Static))
             .map(Arc::clone)

@@ -115,7 +115,7 @@ struct Autoscaler {
 impl Autoscaler {
     fn begin(catalog: &Catalog, start: &Start) -> Result<Self, StartError> {
         let region = region_of(catalog, start)?;
-        let resource_group = identity(&start.region)?.group;
+        let resource_group = identity(&start.region)?.node_resource_group;
         let mut cluster = Cluster::new(start.seed, ClusterTimings::default());
         furnish(&mut cluster, &region, &resource_group, start.clone())?;
         let deed = |(place, (after, deed)): (usize, &(SignedDuration, Deed))| {

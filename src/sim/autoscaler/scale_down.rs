@@ -139,8 +139,8 @@ impl Autoscaler {
     /// The larger of the requested shares of CPU and memory, DaemonSets included, is below the threshold; on nodes with
     /// GPUs it is the share of these alone that counts.
     fn is_little_used(&self, node: &Node) -> bool {
-        let Some(usage) = self.cluster.state().usage(&node.name) else { return true };
-        let (has, used) = (&node.allocatable, &usage.requested);
+        let Some(usage) = self.cluster.state().node_usage(&node.name) else { return true };
+        let (has, used) = (&node.allocatable, &usage.pod_requests);
         let is_little = |used: i64, has: i64| i128::from(used) * 100 < i128::from(has) * i128::from(THRESHOLD_PERCENT);
         let gpus = has.extended.iter().find(|(name, _)| name.ends_with(".com/gpu"));
         match gpus {

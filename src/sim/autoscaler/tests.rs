@@ -13,7 +13,7 @@ use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{Namespace, NodeClassName, NodePoolName, ObjectName, Region, Uid};
 use napkeeper_core::model::requirements::{Requirement, Requirements};
-use napkeeper_core::model::settings::Law;
+use napkeeper_core::model::settings::DeletionRules;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -100,7 +100,7 @@ fn start(workloads: Vec<(&str, Workload)>) -> Start {
         budgets: Vec::new(),
         system_nodes: 1,
         deeds: Vec::new(),
-        law: Law::default(),
+        law: DeletionRules::default(),
     }
 }
 

@@ -6,7 +6,7 @@ use super::operation::Work;
 use super::{Act, Author, Cloud, CloudEvent, Due, LedgerEntry};
 use crate::chance::Chance;
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::model::azure::cloud::{CloudResource, Detail, Nic, Tags};
+use napkeeper_core::model::azure::cloud::{CloudResource, Nic, ResourceDetail, Tags};
 use napkeeper_core::model::errors::OperationId;
 use napkeeper_core::model::names::ArmId;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Cloud {
         let act = Act::Deleted;
         self.ledger.push(LedgerEntry { at, act, by, resource: Arc::clone(&resource) });
         match &resource.detail {
-            Detail::Vm(vm) => {
+            ResourceDetail::Vm(vm) => {
                 self.events.push(CloudEvent::VmGone {
                     at,
                     vm: id.clone(),
@@ -52,13 +52,13 @@ impl Cloud {
                 self.remove_children(id, vm, at);
                 self.forget_extensions(id);
             }
-            Detail::Disk(_) => self.events.push(CloudEvent::DiskGone { at, disk: id.clone() }),
-            Detail::Nic(_) => {}
+            ResourceDetail::Disk(_) => self.events.push(CloudEvent::DiskGone { at, disk: id.clone() }),
+            ResourceDetail::Nic(_) => {}
         }
     }
 
     /// Changes a resource that exists.
-    pub(super) fn edit(&mut self, id: &ArmId, change: impl FnOnce(&mut Detail)) {
+    pub(super) fn edit(&mut self, id: &ArmId, change: impl FnOnce(&mut ResourceDetail)) {
         if let Some(resource) = self.resources.get_mut(id) {
             change(&mut Arc::make_mut(resource).detail);
             *self.revisions.entry(id.clone()).or_default() += 1;
@@ -101,7 +101,7 @@ impl Cloud {
             // A NIC does not say so itself; the listing of all resources of the group does.
             created_at: Some(now),
             zone: None,
-            detail: Detail::Nic(Nic { vm: None, serves: None, addresses: 1, subnet: None }),
+            detail: ResourceDetail::Nic(Nic { vm: None, serves: None, addresses: 1, subnet: None }),
         }
     }
 }

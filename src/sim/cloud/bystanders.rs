@@ -5,9 +5,9 @@ use super::lag::ListedKind;
 use super::refusal::Refusal;
 use super::{Cloud, listing};
 use jiff::Timestamp;
-use napkeeper_core::model::azure::bystander::{Bystander, Role};
 use napkeeper_core::model::azure::cloud::{ProvisioningState, Tags};
 use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
+use napkeeper_core::model::azure::related::{RelatedDetail, RelatedResource};
 use napkeeper_core::model::names::ArmId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ pub(crate) const SYSTEM_POOL: &str = "system";
 /// Everything of which listings only show links.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Bystanders {
-    present: BTreeMap<ArmId, (Timestamp, Arc<Bystander>)>,
-    gone: Vec<(Timestamp, Arc<Bystander>)>,
+    present: BTreeMap<ArmId, (Timestamp, Arc<RelatedResource>)>,
+    gone: Vec<(Timestamp, Arc<RelatedResource>)>,
 }
 
 impl Cloud {
     /// Everything that truly stands by, by id, as whoever made it described it.
-    pub fn bystanders_present(&self) -> impl Iterator<Item = &Arc<Bystander>> {
+    pub fn bystanders_present(&self) -> impl Iterator<Item = &Arc<RelatedResource>> {
         self.bystanders.present.values().map(|(_, one)| one)
     }
 
@@ -47,10 +47,10 @@ impl Cloud {
     /// # Errors
     /// [`Refusal`] when there is one of that id, when it is in neither the group nor the cluster, or when no backend
     /// could be reached by it and it is said to have some.
-    pub fn add_bystander(&mut self, new: Bystander, now: Timestamp) -> Result<ArmId, Refusal> {
+    pub fn add_bystander(&mut self, new: RelatedResource, now: Timestamp) -> Result<ArmId, Refusal> {
         self.advance(now);
         let within = |whole: &ArmId| new.id.folded().strip_prefix(whole.folded()).is_some_and(|r| r.starts_with('/'));
-        let is_machine = matches!(new.role, Role::Machine { .. });
+        let is_machine = matches!(new.detail, RelatedDetail::AksMachine { .. });
         let home = if is_machine { self.settings.managed_by.as_ref() } else { Some(&self.settings.group) };
         if !home.is_some_and(within) {
             return Err(Refusal::NotFound(new.id));
@@ -58,7 +58,7 @@ impl Cloud {
         if self.bystanders.present.contains_key(&new.id) {
             return Err(Refusal::Taken(new.id));
         }
-        if let Role::Frontend { rules: 0, outbound_rules: 0, backends: 1.., .. } = new.role {
+        if let RelatedDetail::LoadBalancerFrontend { rules: 0, outbound_rules: 0, backends: 1.., .. } = new.detail {
             return Err(Refusal::Invalid("a frontend without rules leads to no backends".into()));
         }
         let id = new.id.clone();
@@ -76,13 +76,13 @@ impl Cloud {
         self.take_bystander(id, now).map(drop).ok_or_else(|| Refusal::NotFound(id.clone()))
     }
 
-    pub(super) fn take_bystander(&mut self, id: &ArmId, at: Timestamp) -> Option<Arc<Bystander>> {
+    pub(super) fn take_bystander(&mut self, id: &ArmId, at: Timestamp) -> Option<Arc<RelatedResource>> {
         let (_, gone) = self.bystanders.present.remove(id)?;
         self.bystanders.gone.push((at, Arc::clone(&gone)));
         Some(gone)
     }
 
-    pub(super) fn edit_bystander(&mut self, id: &ArmId, change: impl FnOnce(&mut Bystander)) {
+    pub(super) fn edit_bystander(&mut self, id: &ArmId, change: impl FnOnce(&mut RelatedResource)) {
         if let Some((_, one)) = self.bystanders.present.get_mut(id) {
             change(Arc::make_mut(one));
         }
@@ -90,7 +90,7 @@ impl Cloud {
 
     /// The Machine that stands for a VM.
     pub(super) fn machine_of(&self, vm: &ArmId) -> Option<ArmId> {
-        let stands = |one: &&Arc<Bystander>| matches!(&one.role, Role::Machine { vm: Some(of), .. } if of == vm);
+        let stands = |one: &&Arc<RelatedResource>| matches!(&one.detail, RelatedDetail::AksMachine { vm: Some(of), .. } if of == vm);
         self.bystanders_present().find(stands).map(|one| one.id.clone())
     }
 
@@ -101,7 +101,7 @@ impl Cloud {
     pub fn change_bystander(
         &mut self,
         id: &ArmId,
-        change: impl FnOnce(&mut Bystander),
+        change: impl FnOnce(&mut RelatedResource),
         now: Timestamp,
     ) -> Result<(), Refusal> {
         self.advance(now);
@@ -113,7 +113,7 @@ impl Cloud {
 
     /// A bystander that truly exists.
     #[must_use]
-    pub fn bystander(&self, id: &ArmId) -> Option<&Arc<Bystander>> {
+    pub fn bystander(&self, id: &ArmId) -> Option<&Arc<RelatedResource>> {
         self.bystanders.present.get(id).map(|(_, one)| one)
     }
 
@@ -121,10 +121,10 @@ impl Cloud {
     ///
     /// # Errors
     /// [`ListFailure`] while listings are made to fail, and while no request gets through.
-    pub fn bystanders(&mut self, now: Timestamp) -> Listing<Bystander> {
+    pub fn bystanders(&mut self, now: Timestamp) -> Listing<RelatedResource> {
         let failed = |why: &Refusal| ListFailure {
-            what: Arc::from("what stands by the node resource group"),
-            why: why.to_string().into(),
+            listing: Arc::from("what stands by the node resource group"),
+            reason: why.to_string().into(),
         };
         self.advance(now);
         self.faults.admit(now).map_err(|why| failed(&why))?;
@@ -147,9 +147,9 @@ impl Cloud {
     }
 
     /// What a whole listing of one kind shows, by id, with all that is known of it.
-    pub(crate) fn bystanders_shown(&self, kind: ListedKind, now: Timestamp) -> Vec<Arc<Bystander>> {
+    pub(crate) fn bystanders_shown(&self, kind: ListedKind, now: Timestamp) -> Vec<Arc<RelatedResource>> {
         let (hides, keeps) = self.faults.lag(kind);
-        let of_kind = |one: &&Arc<Bystander>| ListedKind::of_role(&one.role) == kind;
+        let of_kind = |one: &&Arc<RelatedResource>| ListedKind::of_role(&one.detail) == kind;
         let born = self.bystanders.present.values().filter(|(born, _)| *born + hides <= now);
         let gone = self.bystanders.gone.iter().filter(|(at, _)| *at + keeps > now);
         // What is there now stands over a ghost of its name.
@@ -181,12 +181,12 @@ pub(crate) fn pool_of(machine: &ArmId) -> Option<&str> {
 }
 
 /// A bystander as a listing tells of it. The published Machines API tells neither tags nor states nor ages.
-fn listed(one: Arc<Bystander>) -> Arc<Bystander> {
-    let Role::Machine { vm, .. } = &one.role else { return one };
-    Arc::new(Bystander {
+fn listed(one: Arc<RelatedResource>) -> Arc<RelatedResource> {
+    let RelatedDetail::AksMachine { vm, .. } = &one.detail else { return one };
+    Arc::new(RelatedResource {
         id: one.id.clone(),
         tags: Tags::new(),
         created_at: None,
-        role: Role::Machine { vm: vm.clone(), state: ProvisioningState::Succeeded },
+        detail: RelatedDetail::AksMachine { vm: vm.clone(), state: ProvisioningState::Succeeded },
     })
 }

@@ -4,7 +4,7 @@ use super::Cloud;
 use super::operation::Work;
 use super::refusal::Refusal;
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::model::azure::cloud::Detail;
+use napkeeper_core::model::azure::cloud::ResourceDetail;
 use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::Reply;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Cloud {
         self.check_write(id, now)?;
         let vm = vm_of(id).ok_or_else(|| Refusal::NotFound(id.clone()))?;
         match self.resources.get(&vm).map(|vm| &vm.detail) {
-            Some(Detail::Vm(_)) => self.check_idle(&vm)?,
+            Some(ResourceDetail::Vm(_)) => self.check_idle(&vm)?,
             _ => return Err(Refusal::NotFound(vm)),
         }
         if self.extensions.insert(id.clone(), extension.clone()) == Some(extension) {

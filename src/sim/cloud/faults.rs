@@ -7,7 +7,7 @@ use super::lag::{Lag, ListedKind};
 use super::refusal::{Quota, Refusal};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{CapacityType, OfferingKey, SizeFacts};
-use napkeeper_core::model::azure::cloud::{CloudResource, Detail};
+use napkeeper_core::model::azure::cloud::{CloudResource, ResourceDetail};
 use napkeeper_core::model::names::{Region, VmSize, Zone};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -205,9 +205,9 @@ impl Usage {
         let mut usage = Self::default();
         for resource in resources {
             match &resource.detail {
-                Detail::Nic(nic) => usage.addresses += nic.addresses,
-                Detail::Disk(_) => {}
-                Detail::Vm(vm) => {
+                ResourceDetail::Nic(nic) => usage.addresses += nic.addresses,
+                ResourceDetail::Disk(_) => {}
+                ResourceDetail::Vm(vm) => {
                     if let Some(facts) = sizes.get(&vm.size) {
                         usage.count(facts, vm.capacity_type);
                     }

@@ -10,7 +10,7 @@ use super::refusal::Refusal;
 use jiff::Timestamp;
 use napkeeper_core::model::azure::cloud::ResourceKind;
 use napkeeper_core::model::names::ArmId;
-use napkeeper_core::plan::{Effect, MachineCall};
+use napkeeper_core::plan::{AksMachineRequest, Effect};
 use std::sync::Arc;
 
 /// The name that AKS gives the deny assignment of a node resource group that is locked down.
@@ -93,8 +93,8 @@ fn write_of(effect: &Effect) -> Option<(Verb, &ArmId)> {
         Effect::Delete(id, ResourceKind::Nic | ResourceKind::OsDisk | ResourceKind::Vm | ResourceKind::DataDisk) => {
             Some((Verb::Delete, id))
         }
-        Effect::Machine(MachineCall::Put(spec)) => Some((Verb::Write, &spec.id)),
-        Effect::Machine(MachineCall::Delete(id)) => Some((Verb::Delete, id)),
+        Effect::AksMachine(AksMachineRequest::Put(spec)) => Some((Verb::Write, &spec.id)),
+        Effect::AksMachine(AksMachineRequest::Delete(id)) => Some((Verb::Delete, id)),
         Effect::Tag(id, _) | Effect::Untag(id, _) => Some((Verb::Tag, id)),
         _ => None,
     }

@@ -4,8 +4,8 @@
 //! one of them while another shows it already, and one that is gone may be shown for minutes.
 
 use jiff::SignedDuration;
-use napkeeper_core::model::azure::bystander::Role;
-use napkeeper_core::model::azure::cloud::{CloudResource, Detail};
+use napkeeper_core::model::azure::cloud::{CloudResource, ResourceDetail};
+use napkeeper_core::model::azure::related::RelatedDetail;
 use serde::Deserialize;
 
 /// What a listing lists.
@@ -69,21 +69,21 @@ impl ListedKind {
     #[must_use]
     pub fn of(resource: &CloudResource) -> Self {
         match resource.detail {
-            Detail::Vm(_) => Self::Vms,
-            Detail::Nic(_) => Self::Nics,
-            Detail::Disk(_) => Self::Disks,
+            ResourceDetail::Vm(_) => Self::Vms,
+            ResourceDetail::Nic(_) => Self::Nics,
+            ResourceDetail::Disk(_) => Self::Disks,
         }
     }
 
     /// The listing that a bystander is in.
     #[must_use]
-    pub fn of_role(role: &Role) -> Self {
+    pub fn of_role(role: &RelatedDetail) -> Self {
         match role {
-            Role::Machine { .. } => Self::Machines,
-            Role::ScaleSetInstance { .. } => Self::ScaleSets,
-            Role::Snapshot { .. } => Self::Snapshots,
-            Role::PublicIp { .. } => Self::PublicIps,
-            Role::Frontend { .. } => Self::LoadBalancers,
+            RelatedDetail::AksMachine { .. } => Self::Machines,
+            RelatedDetail::ScaleSetInstance { .. } => Self::ScaleSets,
+            RelatedDetail::Snapshot { .. } => Self::Snapshots,
+            RelatedDetail::PublicIp { .. } => Self::PublicIps,
+            RelatedDetail::LoadBalancerFrontend { .. } => Self::LoadBalancers,
         }
     }
 }

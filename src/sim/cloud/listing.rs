@@ -5,9 +5,9 @@ use super::lag::ListedKind;
 use super::refusal::Refusal;
 use crate::chance::Chance;
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::model::azure::bystander::{Bystander, Role};
-use napkeeper_core::model::azure::cloud::{CloudResource, Detail};
+use napkeeper_core::model::azure::cloud::{CloudResource, ResourceDetail};
 use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
+use napkeeper_core::model::azure::related::{RelatedDetail, RelatedResource};
 use napkeeper_core::model::names::ArmId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,8 +21,10 @@ impl Cloud {
     /// # Errors
     /// [`ListFailure`] while listings are made to fail, and while no request gets through.
     pub fn list(&mut self, now: Timestamp) -> Listing<CloudResource> {
-        let failed =
-            |why: &Refusal| ListFailure { what: Arc::from("the node resource group"), why: why.to_string().into() };
+        let failed = |why: &Refusal| ListFailure {
+            listing: Arc::from("the node resource group"),
+            reason: why.to_string().into(),
+        };
         self.advance(now);
         self.faults.admit(now).map_err(|why| failed(&why))?;
         for kind in ListedKind::RESOURCES {
@@ -37,8 +39,8 @@ impl Cloud {
     /// [`ListFailure`] while no request gets through.
     pub fn group_managed_by(&self, now: Timestamp) -> Result<Option<ArmId>, ListFailure> {
         self.faults.admit(now).map_err(|why| ListFailure {
-            what: Arc::from("managedBy of the node resource group"),
-            why: why.to_string().into(),
+            listing: Arc::from("managedBy of the node resource group"),
+            reason: why.to_string().into(),
         })?;
         Ok(self.managed_by.clone())
     }
@@ -93,20 +95,20 @@ fn shout(resource: &mut CloudResource, seed: u64) {
     let spell = |id: &mut ArmId| spell(id, seed);
     spell(&mut resource.id);
     match &mut resource.detail {
-        Detail::Vm(vm) => vm.nics.iter_mut().chain(&mut vm.os_disk).chain(&mut vm.data_disks).for_each(spell),
-        Detail::Nic(nic) => nic.vm.iter_mut().for_each(spell),
-        Detail::Disk(disk) => disk.managed_by.iter_mut().for_each(spell),
+        ResourceDetail::Vm(vm) => vm.nics.iter_mut().chain(&mut vm.os_disk).chain(&mut vm.data_disks).for_each(spell),
+        ResourceDetail::Nic(nic) => nic.vm.iter_mut().for_each(spell),
+        ResourceDetail::Disk(disk) => disk.managed_by.iter_mut().for_each(spell),
     }
 }
 
 /// As [`shout`], for the links of a bystander. Its own id is in the path that it is asked for by.
-pub(super) fn shout_bystander(one: &mut Bystander, seed: u64) {
+pub(super) fn shout_bystander(one: &mut RelatedResource, seed: u64) {
     let spell = |id: &mut ArmId| spell(id, seed);
-    match &mut one.role {
-        Role::Machine { vm, .. } => vm.iter_mut().for_each(spell),
-        Role::ScaleSetInstance { nics, disks } => nics.iter_mut().chain(disks).for_each(spell),
-        Role::Snapshot { source, .. } => source.iter_mut().for_each(spell),
-        Role::PublicIp { used_by, .. } => used_by.iter_mut().for_each(spell),
-        Role::Frontend { public_ip, .. } => public_ip.iter_mut().for_each(spell),
+    match &mut one.detail {
+        RelatedDetail::AksMachine { vm, .. } => vm.iter_mut().for_each(spell),
+        RelatedDetail::ScaleSetInstance { nics, disks } => nics.iter_mut().chain(disks).for_each(spell),
+        RelatedDetail::Snapshot { source, .. } => source.iter_mut().for_each(spell),
+        RelatedDetail::PublicIp { used_by, .. } => used_by.iter_mut().for_each(spell),
+        RelatedDetail::LoadBalancerFrontend { public_ip, .. } => public_ip.iter_mut().for_each(spell),
     }
 }

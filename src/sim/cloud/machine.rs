@@ -7,28 +7,28 @@ use super::operation::Work;
 use super::refusal::Refusal;
 use super::{Author, Cloud};
 use jiff::Timestamp;
-use napkeeper_core::model::azure::bystander::{Bystander, Role};
 use napkeeper_core::model::azure::cloud::ProvisioningState;
+use napkeeper_core::model::azure::related::{RelatedDetail, RelatedResource};
 use napkeeper_core::model::names::ArmId;
-use napkeeper_core::plan::{MachineCall, MachineSpec, NicSpec, Reply, VmSpec};
+use napkeeper_core::plan::{AksMachineRequest, AksMachineSpec, NicSpec, Reply, VmSpec};
 
 impl Cloud {
-    pub(super) fn machine_call(&mut self, call: &MachineCall, now: Timestamp) -> Result<Reply, Refusal> {
+    pub(super) fn machine_call(&mut self, call: &AksMachineRequest, now: Timestamp) -> Result<Reply, Refusal> {
         match call {
-            MachineCall::Get(id) => Ok(Reply::Machine(self.bystander(id).cloned())),
-            MachineCall::Put(spec) => self.put_machine(spec, now),
-            MachineCall::Delete(id) => self.delete_machine(id, now),
+            AksMachineRequest::Get(id) => Ok(Reply::AksMachine(self.bystander(id).cloned())),
+            AksMachineRequest::Put(spec) => self.put_machine(spec, now),
+            AksMachineRequest::Delete(id) => self.delete_machine(id, now),
         }
     }
 
-    fn put_machine(&mut self, spec: &MachineSpec, now: Timestamp) -> Result<Reply, Refusal> {
+    fn put_machine(&mut self, spec: &AksMachineSpec, now: Timestamp) -> Result<Reply, Refusal> {
         if self.bystander(&spec.id).is_some() {
             return Err(Refusal::Precondition { condition: "If-None-Match", resource: spec.id.clone() });
         }
         let name = format!("aks-{}-{:08x}-vm", spec.id.name(), self.minted.wrapping_mul(0x9e37_79b1) & 0xffff_ffff);
         let (vm, nic) = (self.vm_id(&name), self.nic_id(&name));
         self.put_nic(
-            &NicSpec { id: nic.clone(), tags: spec.tags.clone(), accelerated: false, subnet: None, fresh: true },
+            &NicSpec { id: nic.clone(), tags: spec.tags.clone(), accelerated: false, subnet: None, create_only: true },
             now,
         )?;
         let made = self.put_vm(
@@ -44,8 +44,8 @@ impl Cloud {
                 // AKS chooses what the size takes.
                 premium_disk: self.settings.sizes.get(&spec.offering.size).is_some_and(|facts| facts.premium_io),
                 security: spec.security,
-                reservation: None,
-                fresh: true,
+                capacity_reservation_group: None,
+                create_only: true,
             },
             now,
         );
@@ -53,8 +53,9 @@ impl Cloud {
             self.remove(&nic, Author::Cascade, now);
             return made;
         }
-        let role = Role::Machine { vm: Some(vm), state: ProvisioningState::Creating };
-        let machine = Bystander { id: spec.id.clone(), tags: spec.tags.clone(), created_at: Some(now), role };
+        let role = RelatedDetail::AksMachine { vm: Some(vm), state: ProvisioningState::Creating };
+        let machine =
+            RelatedResource { id: spec.id.clone(), tags: spec.tags.clone(), created_at: Some(now), detail: role };
         self.add_bystander(machine, now)?;
         made
     }
@@ -67,7 +68,7 @@ impl Cloud {
             return Ok(Reply::Accepted(operation.clone()));
         }
         self.edit_bystander(id, |one| {
-            if let Role::Machine { state, .. } = &mut one.role {
+            if let RelatedDetail::AksMachine { state, .. } = &mut one.detail {
                 *state = ProvisioningState::Deleting;
             }
         });
@@ -80,7 +81,7 @@ impl Cloud {
     pub(super) fn settle_machine(&mut self, vm: &ArmId, ok: bool) {
         let Some(id) = self.machine_of(vm) else { return };
         self.edit_bystander(&id, |one| {
-            if let Role::Machine { state, .. } = &mut one.role
+            if let RelatedDetail::AksMachine { state, .. } = &mut one.detail
                 && *state == ProvisioningState::Creating
             {
                 *state = if ok { ProvisioningState::Succeeded } else { ProvisioningState::Failed };
@@ -91,7 +92,7 @@ impl Cloud {
     /// A Machine that was to be deleted is still there.
     pub(super) fn keep_machine(&mut self, id: &ArmId) {
         self.edit_bystander(id, |one| {
-            if let Role::Machine { state, .. } = &mut one.role {
+            if let RelatedDetail::AksMachine { state, .. } = &mut one.detail {
                 *state = ProvisioningState::Failed;
             }
         });
@@ -100,7 +101,7 @@ impl Cloud {
     /// A Machine goes, and its VM with all that hangs on it.
     pub(super) fn remove_machine(&mut self, id: &ArmId, at: Timestamp) {
         let Some(gone) = self.take_bystander(id, at) else { return };
-        let Role::Machine { vm: Some(vm), .. } = &gone.role else { return };
+        let RelatedDetail::AksMachine { vm: Some(vm), .. } = &gone.detail else { return };
         if let Some(machine) = self.machines.get_mut(vm) {
             // AKS takes the NIC of a VM that never came up, too.
             machine.failed = false;

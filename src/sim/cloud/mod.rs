@@ -34,8 +34,8 @@ pub use guards::Policy;
 use jiff::Timestamp;
 pub use lag::{Lag, ListedKind};
 pub use ledger::{Act, Author, CloudEvent, LedgerEntry};
-use napkeeper_core::model::azure::cloud::{CloudResource, Detail, Nic, Tags};
-use napkeeper_core::model::errors::{CloudError, OperationId, PortError};
+use napkeeper_core::model::azure::cloud::{CloudResource, Nic, ResourceDetail, Tags};
+use napkeeper_core::model::errors::{CloudError, EffectError, OperationId};
 use napkeeper_core::model::names::{ArmId, ClaimName};
 use napkeeper_core::plan::{Effect, KubeletSpec, NicSpec, Reply};
 pub use operation::RunningOperation;
@@ -140,10 +140,10 @@ impl Cloud {
     ///
     /// # Errors
     /// What Azure refuses, as the domain sees it; `Invalid` for an effect on Kubernetes.
-    pub fn perform(&mut self, effect: &Effect, now: Timestamp) -> Result<Reply, PortError> {
+    pub fn perform(&mut self, effect: &Effect, now: Timestamp) -> Result<Reply, EffectError> {
         self.request(effect, now).map_err(|refusal| {
             let is_outcome = matches!(effect, Effect::Poll(id) if self.operations.came_to(id, &refusal));
-            PortError::Cloud(CloudError { is_outcome, ..refusal.into() })
+            EffectError::Cloud(CloudError { is_operation_result: is_outcome, ..refusal.into() })
         })
     }
 
@@ -159,11 +159,11 @@ impl Cloud {
             Effect::Get(id) => Ok(Reply::Resource(self.resources.get(id).cloned())),
             Effect::PutNic(spec) => self.put_nic(spec, now),
             Effect::PutVm(spec) => self.put_vm(spec, now),
-            Effect::PutBilling(vm) => self.put_billing(vm, now),
+            Effect::PutBillingExtension(vm) => self.put_billing(vm, now),
             Effect::Delete(id, _) => self.delete(id, now),
             Effect::Tag(id, tags) => self.tag(id, tags, now),
             Effect::Untag(id, tags) => self.untag(id, tags, now),
-            Effect::Machine(call) => self.machine_call(call, now),
+            Effect::AksMachine(call) => self.machine_call(call, now),
             Effect::Poll(operation) => self.operations.poll(operation),
             other => {
                 let what = format!("{other:?} is no request to Azure; send it to Kubernetes");
@@ -253,13 +253,13 @@ impl Cloud {
     fn put_nic(&mut self, spec: &NicSpec, now: Timestamp) -> Result<Reply, Refusal> {
         self.check_in_group(&spec.id)?;
         if let Some(nic) = self.resources.get(&spec.id) {
-            if spec.fresh {
+            if spec.create_only {
                 return Err(Refusal::Precondition { condition: "If-None-Match", resource: spec.id.clone() });
             }
             self.check_idle(&spec.id)?;
             match &nic.detail {
                 // A node's NIC has its VM's name; under any other name it serves something else.
-                Detail::Nic(nic) if nic.vm.as_ref().is_none_or(|vm| same_name(vm, &spec.id)) => {}
+                ResourceDetail::Nic(nic) if nic.vm.as_ref().is_none_or(|vm| same_name(vm, &spec.id)) => {}
                 _ => return Err(Refusal::Taken(spec.id.clone())),
             }
             self.set_tags(&spec.id, spec.tags.clone(), Author::Request, now);
@@ -290,7 +290,7 @@ impl Cloud {
             return Ok(Reply::Accepted(operation.clone()));
         }
         self.check_unused(&resource)?;
-        if matches!(resource.detail, Detail::Nic(_)) {
+        if matches!(resource.detail, ResourceDetail::Nic(_)) {
             self.check_unreserved(id, None, now)?;
         }
         Ok(Reply::Accepted(self.begin_delete(&resource, now)))
@@ -299,10 +299,10 @@ impl Cloud {
     /// Refuses what would delete an attached NIC or disk.
     fn check_unused(&self, resource: &CloudResource) -> Result<(), Refusal> {
         match &resource.detail {
-            Detail::Nic(Nic { vm: Some(vm), .. }) => {
+            ResourceDetail::Nic(Nic { vm: Some(vm), .. }) => {
                 Err(Refusal::NicInUse { nic: resource.id.clone(), vm: vm.clone() })
             }
-            Detail::Disk(disk) if !disk.managed_by.is_empty() => {
+            ResourceDetail::Disk(disk) if !disk.managed_by.is_empty() => {
                 Err(Refusal::DiskInUse { disk: resource.id.clone(), vm: disk.managed_by[0].clone() })
             }
             _ => Ok(()),

@@ -5,7 +5,7 @@
 
 use jiff::SignedDuration;
 use napkeeper_core::catalog::OfferingKey;
-use napkeeper_core::model::errors::{CloudError, CloudErrorCode, QuotaTold};
+use napkeeper_core::model::errors::{CloudError, CloudErrorCode, QuotaDetails};
 use napkeeper_core::model::names::{ArmId, Region, VmSize};
 use std::sync::Arc;
 
@@ -270,7 +270,7 @@ impl Refusal {
 impl From<Refusal> for CloudError {
     fn from(refusal: Refusal) -> Self {
         let quota = match &refusal {
-            Refusal::Quota { limit, usage, .. } => Some(QuotaTold { limit: *limit, usage: *usage }),
+            Refusal::Quota { limit, usage, .. } => Some(QuotaDetails { limit: *limit, usage: *usage }),
             _ => None,
         };
         let policy = match &refusal {

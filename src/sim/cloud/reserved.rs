@@ -7,9 +7,9 @@
 
 use super::Cloud;
 use super::refusal::Refusal;
-use napkeeper_core::catalog::live::ReservationRoom;
+use napkeeper_core::catalog::live::CapacityReservation;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
-use napkeeper_core::model::azure::cloud::{CloudResource, Detail};
+use napkeeper_core::model::azure::cloud::{CloudResource, ResourceDetail};
 use napkeeper_core::model::names::{ArmId, VmSize, Zone};
 use std::collections::BTreeMap;
 
@@ -34,8 +34,8 @@ impl Cloud {
 
     /// What groups have reserved, with what is taken of it.
     #[must_use]
-    pub fn reserved(&self) -> Vec<ReservationRoom> {
-        let room = |((group, size, zone), capacity): (&(ArmId, VmSize, Zone), &u64)| ReservationRoom {
+    pub fn reserved(&self) -> Vec<CapacityReservation> {
+        let room = |((group, size, zone), capacity): (&(ArmId, VmSize, Zone), &u64)| CapacityReservation {
             group: group.clone(),
             size: size.clone(),
             zone: zone.clone(),
@@ -49,10 +49,10 @@ impl Cloud {
     pub(crate) fn on<'c>(&'c self, group: &ArmId, size: &VmSize, zone: &Zone) -> impl Iterator<Item = &'c ArmId> {
         let names = move |id: &ArmId| self.group_of(id) == Some(group);
         let alike = move |resource: &CloudResource| match &resource.detail {
-            Detail::Vm(vm) => {
+            ResourceDetail::Vm(vm) => {
                 vm.size == *size && resource.zone.as_ref().map_or_else(|| zone.is_regional(), |z| z == zone)
             }
-            Detail::Nic(_) | Detail::Disk(_) => false,
+            ResourceDetail::Nic(_) | ResourceDetail::Disk(_) => false,
         };
         let vms = self.resources.iter().filter(move |(id, resource)| names(id) && alike(resource));
         vms.map(|(id, _)| id).collect::<Vec<_>>().into_iter()

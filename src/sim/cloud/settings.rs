@@ -62,8 +62,8 @@ impl CloudSettings {
     #[must_use]
     pub fn of_region(cluster: &ClusterIdentity, region: &RegionCatalog, seed: u64) -> Self {
         Self {
-            group: cluster.group.clone(),
-            managed_by: Some(cluster.cluster.clone()),
+            group: cluster.node_resource_group.clone(),
+            managed_by: Some(cluster.id.clone()),
             region: cluster.region.clone(),
             seed,
             sizes: region.sizes.iter().map(|s| (s.facts.name.clone(), Arc::clone(&s.facts))).collect(),

@@ -4,7 +4,9 @@ use super::refusal::Refusal;
 use super::{Author, Cloud, Due, Machine};
 use jiff::Timestamp;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
-use napkeeper_core::model::azure::cloud::{CloudResource, Detail, Disk, DiskState, ProvisioningState, Tags, Vm};
+use napkeeper_core::model::azure::cloud::{
+    CloudResource, Disk, DiskState, ProvisioningState, ResourceDetail, Tags, Vm,
+};
 use napkeeper_core::model::names::{ArmId, Zone};
 use napkeeper_core::plan::KubeletSpec;
 use std::sync::Arc;
@@ -76,7 +78,7 @@ impl Cloud {
             tags: draft.tags,
             created_at: Some(now),
             zone: draft.zone,
-            detail: Detail::Disk(Disk {
+            detail: ResourceDetail::Disk(Disk {
                 is_os: draft.is_os,
                 size_gib: draft.size_gib,
                 sku: draft.sku,
@@ -117,7 +119,7 @@ impl Cloud {
             tags,
             created_at: Some(now),
             zone,
-            detail: Detail::Vm(Vm {
+            detail: ResourceDetail::Vm(Vm {
                 size: offering.size.clone(),
                 capacity_type: offering.capacity_type,
                 state: ProvisioningState::Succeeded,
@@ -141,13 +143,13 @@ impl Cloud {
     /// [`Refusal`] when either is not there or is being deleted, or the disk is attached elsewhere.
     pub fn attach_disk(&mut self, disk: &ArmId, vm: &ArmId, now: Timestamp) -> Result<(), Refusal> {
         self.advance(now);
-        if !matches!(self.check_there(vm)?.detail, Detail::Vm(_)) {
+        if !matches!(self.check_there(vm)?.detail, ResourceDetail::Vm(_)) {
             return Err(Refusal::Invalid(format!("{vm} is no VM").into()));
         }
         self.check_unused(&*self.check_there(disk)?)?;
         self.take_disk(disk, vm, now);
         self.edit(vm, |detail| {
-            if let Detail::Vm(vm) = detail {
+            if let ResourceDetail::Vm(vm) = detail {
                 vm.data_disks.push(disk.clone());
             }
         });
@@ -159,7 +161,7 @@ impl Cloud {
         self.advance(now);
         let mut attached = false;
         self.edit(vm, |detail| {
-            if let Detail::Vm(vm) = detail {
+            if let ResourceDetail::Vm(vm) = detail {
                 attached = vm.data_disks.contains(disk);
                 vm.data_disks.retain(|held| held != disk);
             }
@@ -177,7 +179,9 @@ impl Cloud {
         self.advance(now);
         let resource = self.check_there(vm)?;
         match &resource.detail {
-            Detail::Vm(Vm { capacity_type: CapacityType::Spot, state: ProvisioningState::Succeeded, .. }) => {}
+            ResourceDetail::Vm(Vm {
+                capacity_type: CapacityType::Spot, state: ProvisioningState::Succeeded, ..
+            }) => {}
             _ => {
                 return Err(Refusal::Invalid(format!("{vm} is no spot VM that runs").into()));
             }
@@ -219,7 +223,7 @@ impl Cloud {
         self.advance(now);
         self.check_there(nic)?;
         self.edit(nic, |detail| {
-            if let Detail::Nic(nic) = detail {
+            if let ResourceDetail::Nic(nic) = detail {
                 nic.serves = serves;
             }
         });
@@ -234,7 +238,7 @@ impl Cloud {
         self.advance(now);
         self.check_there(disk)?;
         self.edit(disk, |detail| {
-            if let Detail::Disk(disk) = detail {
+            if let ResourceDetail::Disk(disk) = detail {
                 disk.state = DiskState::Other(Arc::from("ActiveSAS"));
             }
         });
@@ -261,7 +265,7 @@ impl Cloud {
 
     fn take_disk(&mut self, disk: &ArmId, vm: &ArmId, now: Timestamp) {
         self.edit(disk, |detail| {
-            if let Detail::Disk(disk) = detail {
+            if let ResourceDetail::Disk(disk) = detail {
                 disk.managed_by.push(vm.clone());
                 disk.state = DiskState::Attached;
                 disk.last_ownership_update = Some(now);

@@ -6,7 +6,7 @@ use super::reserved::sold_as;
 use super::{Author, Cloud, CloudEvent, Machine, Reservation};
 use jiff::Timestamp;
 use napkeeper_core::catalog::{OfferingKey, SizeFacts};
-use napkeeper_core::model::azure::cloud::{CloudResource, Detail, Disk, DiskState, ProvisioningState, Vm};
+use napkeeper_core::model::azure::cloud::{CloudResource, Disk, DiskState, ProvisioningState, ResourceDetail, Vm};
 use napkeeper_core::model::errors::OperationId;
 use napkeeper_core::model::names::{ArmId, Zone};
 use napkeeper_core::plan::{Reply, VmSpec};
@@ -16,7 +16,7 @@ impl Cloud {
     pub(super) fn put_vm(&mut self, spec: &VmSpec, now: Timestamp) -> Result<Reply, Refusal> {
         self.check_in_group(&spec.id)?;
         if let Some(present) = self.resources.get(&spec.id).cloned() {
-            if spec.fresh {
+            if spec.create_only {
                 return Err(Refusal::Precondition { condition: "If-None-Match", resource: spec.id.clone() });
             }
             return self.put_vm_again(&present, spec, now);
@@ -32,7 +32,7 @@ impl Cloud {
         let vm = self.new_vm(spec, now);
         self.create(vm, Author::Request, now);
         let (claim, kubelet) = (Some(spec.claim.clone()), spec.kubelet.clone());
-        let machine = Machine { claim, kubelet, failed: false, reservation: spec.reservation.clone() };
+        let machine = Machine { claim, kubelet, failed: false, reservation: spec.capacity_reservation_group.clone() };
         self.machines.insert(spec.id.clone(), machine);
         self.attach_nic(&spec.nic, &spec.id);
         Ok(Reply::Accepted(self.begin_creation(&spec.id, &spec.offering, now)))
@@ -40,7 +40,7 @@ impl Cloud {
 
     pub(super) fn attach_nic(&mut self, nic: &ArmId, vm: &ArmId) {
         self.edit(nic, |detail| {
-            if let Detail::Nic(nic) = detail {
+            if let ResourceDetail::Nic(nic) = detail {
                 nic.vm = Some(vm.clone());
             }
         });
@@ -49,7 +49,7 @@ impl Cloud {
     /// A PUT of a VM that exists: the same is adopted, a failed one is tried again, anything else is refused.
     fn put_vm_again(&mut self, present: &CloudResource, spec: &VmSpec, now: Timestamp) -> Result<Reply, Refusal> {
         self.check_idle(&spec.id)?;
-        let Detail::Vm(vm) = &present.detail else {
+        let ResourceDetail::Vm(vm) = &present.detail else {
             return Err(Refusal::Taken(spec.id.clone()));
         };
         let unlike = [
@@ -95,7 +95,7 @@ impl Cloud {
             return invalid(format!("The zone '{zone}' is not supported in location '{region}'."));
         }
         match self.resources.get(&spec.nic).map(|nic| &nic.detail) {
-            Some(Detail::Nic(nic)) => {
+            Some(ResourceDetail::Nic(nic)) => {
                 if let Some(vm) = nic.vm.clone() {
                     let nic = spec.nic.clone();
                     return Err(Refusal::NicInUse { nic, vm });
@@ -115,7 +115,11 @@ impl Cloud {
 
     /// Refuses what Azure does not sell to this subscription now.
     fn sell(&mut self, spec: &VmSpec, facts: &SizeFacts, now: Timestamp) -> Result<(), Refusal> {
-        let reserved = spec.reservation.as_ref().map(|group| self.has_reserved(group, &spec.offering)).transpose()?;
+        let reserved = spec
+            .capacity_reservation_group
+            .as_ref()
+            .map(|group| self.has_reserved(group, &spec.offering))
+            .transpose()?;
         if reserved == Some(true) {
             return Ok(());
         }
@@ -169,7 +173,7 @@ impl Cloud {
         let Some(resource) = self.resources.get(id) else {
             return;
         };
-        let Detail::Vm(vm) = &resource.detail else {
+        let ResourceDetail::Vm(vm) = &resource.detail else {
             return;
         };
         let offering = OfferingKey {
@@ -194,8 +198,8 @@ impl Cloud {
     pub(super) fn begin_delete(&mut self, resource: &CloudResource, now: Timestamp) -> OperationId {
         let timings = &self.settings.timings;
         let span = match &resource.detail {
-            Detail::Vm(_) => timings.vm_delete,
-            Detail::Nic(_) | Detail::Disk(_) => timings.child_delete,
+            ResourceDetail::Vm(_) => timings.vm_delete,
+            ResourceDetail::Nic(_) | ResourceDetail::Disk(_) => timings.child_delete,
         };
         let due = now + self.takes(span, "delete", &resource.incarnation);
         self.set_state(&resource.id, ProvisioningState::Deleting);
@@ -215,7 +219,7 @@ impl Cloud {
         let failed = self.machines.remove(id).is_some_and(|m| m.failed);
         for nic in &vm.nics {
             self.edit(nic, |detail| {
-                if let Detail::Nic(nic) = detail {
+                if let ResourceDetail::Nic(nic) = detail {
                     nic.vm = None;
                 }
             });
@@ -235,7 +239,7 @@ impl Cloud {
 
     pub(super) fn release_disk(&mut self, disk: &ArmId, vm: &ArmId, at: Timestamp) {
         self.edit(disk, |detail| {
-            if let Detail::Disk(disk) = detail {
+            if let ResourceDetail::Disk(disk) = detail {
                 disk.managed_by.retain(|holder| holder != vm);
                 disk.state = if disk.managed_by.is_empty() { DiskState::Unattached } else { DiskState::Attached };
                 disk.last_ownership_update = Some(at);
@@ -245,7 +249,7 @@ impl Cloud {
 
     fn set_state(&mut self, id: &ArmId, state: ProvisioningState) {
         self.edit(id, |detail| {
-            if let Detail::Vm(vm) = detail {
+            if let ResourceDetail::Vm(vm) = detail {
                 vm.state = state;
             }
         });
@@ -262,7 +266,7 @@ impl Cloud {
             tags: spec.tags.clone(),
             created_at: Some(now),
             zone: zone_of(&spec.offering),
-            detail: Detail::Vm(Vm {
+            detail: ResourceDetail::Vm(Vm {
                 size: spec.offering.size.clone(),
                 capacity_type: spec.offering.capacity_type,
                 state: ProvisioningState::Creating,
@@ -280,7 +284,7 @@ impl Cloud {
             tags: spec.tags.clone(),
             created_at: Some(now),
             zone: zone_of(&spec.offering),
-            detail: Detail::Disk(Disk {
+            detail: ResourceDetail::Disk(Disk {
                 is_os: true,
                 size_gib: spec.os_disk_gb,
                 sku: Arc::from(if spec.premium_disk { "Premium_LRS" } else { "StandardSSD_LRS" }),

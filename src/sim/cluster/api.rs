@@ -4,7 +4,7 @@ use super::{Cluster, Delta, Listed};
 use crate::workload::PodBudget;
 use jiff::Timestamp;
 use napkeeper_core::model::cluster::pod::{Pod, PodPhase};
-use napkeeper_core::model::errors::{ClusterError, PortError};
+use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::{ObjectKey, Uid};
 use napkeeper_core::orphans::apply;
 use napkeeper_core::plan::{Effect, RecordChange, Reply, SweepReport};
@@ -14,30 +14,30 @@ impl Cluster {
     /// Performs an effect on Kubernetes. `None` when the effect is one on Azure, or takes both.
     ///
     /// # Errors
-    /// [`PortError::Cluster`] as the API server would refuse it, or while faults are injected.
-    pub fn perform(&mut self, effect: &Effect, now: Timestamp) -> Option<Result<Reply, PortError>> {
+    /// [`EffectError::Cluster`] as the API server would refuse it, or while faults are injected.
+    pub fn perform(&mut self, effect: &Effect, now: Timestamp) -> Option<Result<Reply, EffectError>> {
         self.reach(now);
         if is_of_azure(effect) {
             return None;
         }
         let reply = self.faults.check_reachable(self.now).and_then(|()| self.answer(effect));
-        Some(reply.map_err(PortError::Cluster))
+        Some(reply.map_err(EffectError::Cluster))
     }
 
     fn answer(&mut self, effect: &Effect) -> Result<Reply, ClusterError> {
         match effect {
             Effect::CreateClaim(draft) => self.create_claim(draft)?,
             Effect::WriteIntent(claim, intent) => self.write_intent(claim, intent)?,
-            Effect::AdvanceClaim(claim, step) => self.advance_claim(claim, step)?,
-            Effect::AdvanceNode(name, uid, step) => self.advance_node(name, uid, step)?,
+            Effect::UpdateClaim(claim, step) => self.advance_claim(claim, step)?,
+            Effect::UpdateNode(name, uid, step) => self.advance_node(name, uid, step)?,
             Effect::DeleteClaim(claim) => self.delete_claim_object(claim)?,
-            Effect::ReleaseClaim(claim) => self.release_claim(claim)?,
+            Effect::RemoveFinalizer(claim) => self.release_claim(claim)?,
             Effect::DeleteNode(name, uid) => {
                 self.node(name, uid)?;
                 self.take_node(name);
             }
             Effect::Evict(pod, uid) => self.evict(pod, uid)?,
-            Effect::Record(change) => {
+            Effect::WriteRecords(change) => {
                 apply(Arc::make_mut(&mut self.store.records), RecordChange::clone(change));
                 let records = Arc::clone(&self.store.records);
                 self.deltas.push(Delta::Records(records));
@@ -53,10 +53,10 @@ impl Cluster {
                     let name = provider.vm().name().to_ascii_lowercase();
                     self.store.nodes().values().find(|node| node.name.as_str() == name)
                 };
-                return Ok(Reply::Node(self.store.node_of(provider).or_else(named).cloned()));
+                return Ok(Reply::Node(self.store.node_by_provider_id(provider).or_else(named).cloned()));
             }
             Effect::ReadPods(node) => {
-                let keys = self.store.usage(node).map(|u| &u.pods).into_iter().flatten();
+                let keys = self.store.node_usage(node).map(|u| &u.pods).into_iter().flatten();
                 return Ok(Reply::Pods(keys.filter_map(|key| self.store.pods().get(key)).cloned().collect()));
             }
             Effect::ReadVolume(name) => {
@@ -66,8 +66,8 @@ impl Cluster {
             Effect::Get(_)
             | Effect::PutNic(_)
             | Effect::PutVm(_)
-            | Effect::PutBilling(_)
-            | Effect::Machine(_)
+            | Effect::PutBillingExtension(_)
+            | Effect::AksMachine(_)
             | Effect::Delete(..)
             | Effect::Tag(..)
             | Effect::Untag(..)
@@ -128,8 +128,8 @@ fn is_of_azure(effect: &Effect) -> bool {
         Effect::Get(_)
             | Effect::PutNic(_)
             | Effect::PutVm(_)
-            | Effect::PutBilling(_)
-            | Effect::Machine(_)
+            | Effect::PutBillingExtension(_)
+            | Effect::AksMachine(_)
             | Effect::Delete(..)
             | Effect::Tag(..)
             | Effect::Untag(..)

@@ -8,7 +8,7 @@ use napkeeper_core::model::cluster::pod::{Taint, TaintEffect};
 use napkeeper_core::model::errors::ClusterError;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ClaimName, NodeName, Uid};
-use napkeeper_core::plan::{ClaimDraft, ClaimStep, NodeStep};
+use napkeeper_core::plan::{ClaimDraft, ClaimUpdate, NodeUpdate};
 use std::sync::Arc;
 
 impl Cluster {
@@ -40,25 +40,25 @@ impl Cluster {
         Ok(())
     }
 
-    pub(super) fn advance_claim(&mut self, claim: &ClaimRef, step: &ClaimStep) -> Result<(), ClusterError> {
+    pub(super) fn advance_claim(&mut self, claim: &ClaimRef, step: &ClaimUpdate) -> Result<(), ClusterError> {
         let mut claim = self.claim(claim)?;
         let status = &mut claim.status;
         match step {
-            ClaimStep::Launched { provider_id, offering: _, capacity, allocatable } => {
+            ClaimUpdate::Launched { provider_id, offering: _, capacity, allocatable } => {
                 status.launched = Some(self.now);
                 status.launch_failed = None;
                 status.provider_id = Some(provider_id.clone());
                 status.capacity = capacity.clone();
                 status.allocatable = allocatable.clone();
             }
-            ClaimStep::Billed => status.billed = Some(self.now),
-            ClaimStep::LaunchFailed(failure) => status.launch_failed = Some(failure.clone()),
-            ClaimStep::Registered { node } => {
+            ClaimUpdate::BillingExtensionInstalled => status.billed = Some(self.now),
+            ClaimUpdate::LaunchFailed(failure) => status.launch_failed = Some(failure.clone()),
+            ClaimUpdate::Registered { node } => {
                 status.registered = Some(self.now);
                 status.node_name = Some(node.clone());
             }
-            ClaimStep::Initialized => status.initialized = Some(self.now),
-            ClaimStep::PodEvent { at } => status.last_pod_event = Some(*at),
+            ClaimUpdate::Initialized => status.initialized = Some(self.now),
+            ClaimUpdate::PodEvent { at } => status.last_pod_event = Some(*at),
         }
         self.put_claim(claim);
         Ok(())
@@ -87,11 +87,11 @@ impl Cluster {
         Ok(())
     }
 
-    pub(super) fn advance_node(&mut self, name: &NodeName, uid: &Uid, step: &NodeStep) -> Result<(), ClusterError> {
+    pub(super) fn advance_node(&mut self, name: &NodeName, uid: &Uid, step: &NodeUpdate) -> Result<(), ClusterError> {
         let mut node = self.node(name, uid)?;
         let yes: Arc<str> = Arc::from("true");
         match step {
-            NodeStep::Register { labels, taints } => {
+            NodeUpdate::Register { labels, taints } => {
                 node.has_finalizer = true;
                 node.labels.extend(labels.clone());
                 node.labels.insert(Arc::from(labels::REGISTERED), yes);
@@ -99,10 +99,10 @@ impl Cluster {
                 add_taints(&mut node.taints, taints.iter().cloned());
                 self.start_up(&node);
             }
-            NodeStep::Initialize => {
+            NodeUpdate::Initialize => {
                 node.labels.insert(Arc::from(labels::INITIALIZED), yes);
             }
-            NodeStep::Disrupt => {
+            NodeUpdate::TaintDisrupted => {
                 let disrupted = Taint {
                     key: Arc::from(labels::TAINT_DISRUPTED),
                     value: Arc::from(""),
@@ -138,7 +138,7 @@ impl Cluster {
     fn take_claim(&mut self, claim: &Claim) {
         self.forget_claim(&claim.name);
         let provider = claim.status.provider_id.as_ref();
-        let node = provider.and_then(|id| self.store.node_of(id)).cloned();
+        let node = provider.and_then(|id| self.store.node_by_provider_id(id)).cloned();
         if let Some(node) = node {
             self.delete_node_object(&node.name);
         }
@@ -146,7 +146,7 @@ impl Cluster {
 
     /// Removes a NodeClaim and nothing else.
     pub(super) fn forget_claim(&mut self, name: &ClaimName) {
-        self.store.take_claim(name);
+        self.store.remove_claim(name);
         self.deltas.push(Delta::ClaimGone(name.clone()));
     }
 }

@@ -77,8 +77,8 @@ impl Cluster {
 
     fn place_daemon(&mut self, node: &Node, set: ObjectKey, template: &PodTemplate) {
         let place = (node.name.clone(), set.clone());
-        let used = self.store.usage(&node.name);
-        let used = used.map_or_else(Resources::default, |u| u.requested.clone());
+        let used = self.store.node_usage(&node.name);
+        let used = used.map_or_else(Resources::default, |u| u.pod_requests.clone());
         let room = node.allocatable.minus(&used);
         if self.daemons.pods.contains_key(&place)
             || !template.shape.accepts_labels(&node.labels)

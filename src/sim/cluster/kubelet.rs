@@ -114,7 +114,7 @@ impl Cluster {
     pub fn kubelet_lost(&mut self, provider: &ProviderId, now: Timestamp) {
         self.reach(now);
         self.kubelets.joining.remove(provider);
-        let Some(node) = self.store.node_of(provider).map(Arc::clone) else {
+        let Some(node) = self.store.node_by_provider_id(provider).map(Arc::clone) else {
             return;
         };
         if !self.kubelets.lost.insert(node.name.clone()) {
@@ -214,7 +214,7 @@ impl Cluster {
     }
 
     fn drop_startup_taints(&mut self, mut node: Node) {
-        let claim = node.provider_id.as_ref().and_then(|id| self.store.claim_of(id));
+        let claim = node.provider_id.as_ref().and_then(|id| self.store.claim_by_provider_id(id));
         let Some(claim) = claim else { return };
         let startup = &claim.spec.startup_taints;
         let left = without(&node.taints, |t| startup.contains(t));
@@ -253,7 +253,7 @@ impl Cluster {
     }
 
     fn pods_on(&self, node: &NodeName) -> Vec<ObjectKey> {
-        let usage = self.store.usage(node);
+        let usage = self.store.node_usage(node);
         usage.map_or_else(Vec::new, |u| u.pods.iter().cloned().collect())
     }
 
@@ -284,7 +284,7 @@ impl Cluster {
         for key in self.pods_on(name) {
             self.take_pod(&key);
         }
-        self.store.take_node(name);
+        self.store.remove_node(name);
         self.scheduler.take_node(name);
         self.kubelets.lost.remove(name);
         self.dirty.volumes = true;

@@ -75,7 +75,7 @@ impl Faults {
         } else {
             return Ok(());
         };
-        Err(ListFailure { what: Arc::from(kind.as_str()), why: Arc::from(why) })
+        Err(ListFailure { listing: Arc::from(kind.as_str()), reason: Arc::from(why) })
     }
 }
 

@@ -56,7 +56,7 @@ impl Cluster {
         let Some(old) = self.store.pods().get(key).map(Arc::clone) else {
             return;
         };
-        self.store.take_pod(key);
+        self.store.remove_pod(key);
         self.scheduler.pod_changed(Some(&old), None, self.store.pods().values());
         self.pod_seen(&old, true);
         self.dirty.nodes.extend(old.node.clone());

@@ -25,7 +25,7 @@ impl Cluster {
     /// Deletes a NodePool; the garbage collector asks for the deletion of its NodeClaims.
     pub fn delete_pool(&mut self, name: &NodePoolName, now: Timestamp) {
         self.reach(now);
-        self.store.take_pool(name);
+        self.store.remove_pool(name);
         self.deltas.push(Delta::PoolGone(name.clone()));
         let of_pool = |claim: &&Arc<Claim>| claim.spec.pool.as_ref() == Some(name);
         let claims: Vec<_> = self.store.claims().values().filter(of_pool).collect();
@@ -43,7 +43,7 @@ impl Cluster {
 
     /// Deletes an AKSNodeClass.
     pub fn delete_class(&mut self, name: &NodeClassName) {
-        self.store.take_class(name);
+        self.store.remove_class(name);
         self.deltas.push(Delta::ClassGone(name.clone()));
     }
 
@@ -63,7 +63,7 @@ impl Cluster {
 
     /// Deletes an OrphanSweep.
     pub fn delete_sweep(&mut self, name: &ObjectName) {
-        self.store.take_sweep(name);
+        self.store.remove_sweep(name);
         self.reports.remove(name);
         self.deltas.push(Delta::SweepGone(name.clone()));
     }
@@ -91,7 +91,7 @@ impl Cluster {
         for pod in self.daemons.take(key) {
             self.end_pod(&pod);
         }
-        self.store.take_daemon_set(key);
+        self.store.remove_daemon_set(key);
         self.deltas.push(Delta::DaemonSetGone(key.clone()));
     }
 

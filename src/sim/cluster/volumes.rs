@@ -120,7 +120,7 @@ impl Cluster {
     fn show_claim(&mut self, key: &ObjectKey) {
         let Some(Claim { disk, binding, deleting }) = self.volumes.claims.get(key) else {
             if self.store.volume_claims().get(key).is_some() {
-                self.store.take_volume_claim(key);
+                self.store.remove_volume_claim(key);
                 self.deltas.push(Delta::VolumeClaimGone(key.clone()));
             }
             return;
@@ -242,7 +242,7 @@ impl Cluster {
 
     pub(super) fn take_volume(&mut self, name: &ObjectName) {
         if self.store.volumes().get(name).is_some() {
-            self.store.take_volume(name);
+            self.store.remove_volume(name);
             self.deltas.push(Delta::VolumeGone(name.clone()));
             self.volumes_changed();
         }

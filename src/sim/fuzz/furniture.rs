@@ -48,7 +48,7 @@ pub(super) fn sweep(theme: Theme, chance: &mut Chance) -> Sweep {
     Sweep {
         name: object("default"),
         uid: known(Uid::new("sweep")),
-        observe_every: SignedDuration::from_mins(i64::try_from(chance.between(10, 30)).unwrap_or(15)),
+        inventory_interval: SignedDuration::from_mins(i64::try_from(chance.between(10, 30)).unwrap_or(15)),
         schedule: None,
         mode: SweepMode::Collect,
         kinds: BTreeSet::from(ResourceKind::ALL),

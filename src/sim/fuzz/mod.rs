@@ -15,7 +15,7 @@ use crate::world::{Start, StartError, Violation, World};
 pub use history::{History, history};
 use jiff::SignedDuration;
 use napkeeper_core::catalog::Catalog;
-use napkeeper_core::model::settings::Law;
+use napkeeper_core::model::settings::DeletionRules;
 pub use settle::settle;
 pub use theme::Theme;
 
@@ -33,19 +33,19 @@ pub enum Failure {
 /// Plays the history of a seed under a law, to its end.
 ///
 /// # Errors
-/// [`Failure`] with the first invariant that broke.
-pub fn run(catalog: &Catalog, seed: u64, law: Law) -> Result<World, Failure> {
+/// [`FetchFailure`] with the first invariant that broke.
+pub fn run(catalog: &Catalog, seed: u64, law: DeletionRules) -> Result<World, Failure> {
     run_prepared(catalog, seed, law, |_| {})
 }
 
 /// Plays the history of a seed under a law, in a world that the caller prepares.
 ///
 /// # Errors
-/// [`Failure`] with the first invariant that broke.
+/// [`FetchFailure`] with the first invariant that broke.
 pub fn run_prepared(
     catalog: &Catalog,
     seed: u64,
-    law: Law,
+    law: DeletionRules,
     prepare: impl FnOnce(&mut World),
 ) -> Result<World, Failure> {
     let History { start, crashes, mode, lasting } = history(seed);

@@ -3,7 +3,7 @@
 
 use crate::world::act::is_excuse;
 use crate::world::{Violation, World};
-use napkeeper_core::model::azure::cloud::{CloudResource, Detail, ProvisioningState};
+use napkeeper_core::model::azure::cloud::{CloudResource, ProvisioningState, ResourceDetail};
 
 /// Checks a world at rest.
 ///
@@ -40,5 +40,5 @@ pub fn settle(world: &World) -> Result<(), Violation> {
 
 /// True for a VM whose DELETE Azure has taken: the history may end while it works on it.
 fn is_going(resource: &CloudResource) -> bool {
-    matches!(&resource.detail, Detail::Vm(vm) if vm.state == ProvisioningState::Deleting)
+    matches!(&resource.detail, ResourceDetail::Vm(vm) if vm.state == ProvisioningState::Deleting)
 }

@@ -1,7 +1,7 @@
 //! Two hundred histories hold every invariant, and no rule of the law can be spared.
 
 use super::*;
-use napkeeper_core::model::settings::Clause;
+use napkeeper_core::model::settings::DeletionRule;
 use std::sync::{Mutex, OnceLock};
 
 fn catalog() -> &'static Catalog {
@@ -50,7 +50,7 @@ fn print_timeline(seed: u64) {
 fn two_hundred_histories_hold_every_invariant() {
     let failures = Mutex::new(Vec::new());
     on_all_processors(seeds(), |seed| {
-        if let Err(failure) = run(catalog(), seed, Law::whole()) {
+        if let Err(failure) = run(catalog(), seed, DeletionRules::all()) {
             println!("seed {seed} ({:?}): {failure}", Theme::of(seed));
             print_timeline(seed);
             failures.lock().unwrap().push(seed);
@@ -64,7 +64,7 @@ fn two_hundred_histories_hold_every_invariant() {
 fn histories_that_once_failed_hold() {
     // 550: an emptied API server was judged by the group's name. 1340: the history ended while Azure was deleting a VM.
     for seed in [550, 1340] {
-        run(catalog(), seed, Law::whole()).unwrap();
+        run(catalog(), seed, DeletionRules::all()).unwrap();
     }
 }
 
@@ -72,63 +72,63 @@ fn histories_that_once_failed_hold() {
 fn a_history_is_a_function_of_its_seed() {
     for seed in [1, 5, 9] {
         let tell = |world: &World| world.timeline().to_vec();
-        let once = run(catalog(), seed, Law::whole()).map(|w| tell(&w)).unwrap();
-        let again = run(catalog(), seed, Law::whole()).map(|w| tell(&w)).unwrap();
+        let once = run(catalog(), seed, DeletionRules::all()).map(|w| tell(&w)).unwrap();
+        let again = run(catalog(), seed, DeletionRules::all()).map(|w| tell(&w)).unwrap();
         assert_eq!(once, again, "seed {seed}");
     }
 }
 
 /// Rules switched off together, the themes that need them, and the invariants of which one must break. A rule stands
 /// with those that mask it: where two of them each prevent the same harm, only both together can be missed.
-const NEEDED: &[(&[Clause], &[Theme], &[&str])] = &[
-    (&[Clause::GroupManagedByUs], &[Theme::Misdirected], &["other-cluster"]),
+const NEEDED: &[(&[DeletionRule], &[Theme], &[&str])] = &[
+    (&[DeletionRule::GroupManagedByUs], &[Theme::Misdirected], &["other-cluster"]),
     // A group without a live Node is what the breaker sees too.
-    (&[Clause::LiveNodeInGroup, Clause::Breaker], &[Theme::Restore], &["alive", "age"]),
-    (&[Clause::Breaker], &[Theme::Restore], &["alive"]),
-    (&[Clause::OwnedByTag], &[Theme::Neighbours], &["foreign"]),
-    (&[Clause::VolumeRecord], &[Theme::Disks], &["foreign"]),
-    (&[Clause::RetainKeeps], &[Theme::Disks], &["alive"]),
+    (&[DeletionRule::LiveNodeInGroup, DeletionRule::Breaker], &[Theme::Restore], &["alive", "age"]),
+    (&[DeletionRule::Breaker], &[Theme::Restore], &["alive"]),
+    (&[DeletionRule::OwnedByTag], &[Theme::Neighbours], &["foreign"]),
+    (&[DeletionRule::VolumeRecord], &[Theme::Disks], &["foreign"]),
+    (&[DeletionRule::RetainKeeps], &[Theme::Disks], &["alive"]),
     // A claim and its Node both speak for a VM, and so does the look right before the DELETE; all VMs at once trip the
     // breaker.
     (
-        &[Clause::NoClaim, Clause::NoNode, Clause::RecheckOwners, Clause::Breaker],
+        &[DeletionRule::NoClaim, DeletionRule::NoNode, DeletionRule::RecheckOwners, DeletionRule::Breaker],
         &[Theme::Leaks, Theme::Weather, Theme::Outages],
         &["alive", "age"],
     ),
-    (&[Clause::NoVm, Clause::RecheckResource], &[Theme::Leaks], &["alive", "age"]),
+    (&[DeletionRule::NoVm, DeletionRule::RecheckResource], &[Theme::Leaks], &["alive", "age"]),
     // The disks of all PersistentVolumes at once trip the breaker.
-    (&[Clause::NoVolume, Clause::RecheckOwners, Clause::Breaker], &[Theme::Disks], &["alive", "age"]),
-    (&[Clause::NicServesNothing, Clause::RecheckResource], &[Theme::Leaks], &["alive", "age"]),
-    (&[Clause::DiskUnattached, Clause::RecheckResource], &[Theme::Leaks], &["alive", "age"]),
-    (&[Clause::NoMachine], &[Theme::Graph], &["alive"]),
-    (&[Clause::NoInstance], &[Theme::Graph], &["alive"]),
-    (&[Clause::NoSnapshot], &[Theme::Graph], &["alive"]),
-    (&[Clause::AksManaged, Clause::RecheckResource], &[Theme::Graph], &["alive"]),
-    (&[Clause::TakesAlong], &[Theme::Neighbours], &["foreign"]),
-    (&[Clause::OldEnough], &[Theme::Leaks, Theme::Caps], &["age"]),
+    (&[DeletionRule::NoVolume, DeletionRule::RecheckOwners, DeletionRule::Breaker], &[Theme::Disks], &["alive", "age"]),
+    (&[DeletionRule::NicServesNothing, DeletionRule::RecheckResource], &[Theme::Leaks], &["alive", "age"]),
+    (&[DeletionRule::DiskUnattached, DeletionRule::RecheckResource], &[Theme::Leaks], &["alive", "age"]),
+    (&[DeletionRule::NoAksMachine], &[Theme::Graph], &["alive"]),
+    (&[DeletionRule::NoScaleSetInstance], &[Theme::Graph], &["alive"]),
+    (&[DeletionRule::NoSnapshot], &[Theme::Graph], &["alive"]),
+    (&[DeletionRule::AksManaged, DeletionRule::RecheckResource], &[Theme::Graph], &["alive"]),
+    (&[DeletionRule::TakesAlong], &[Theme::Neighbours], &["foreign"]),
+    (&[DeletionRule::OldEnough], &[Theme::Leaks, Theme::Caps], &["age"]),
     // Whatever is old enough has been seen twice, because both are counted from the same sightings.
-    (&[Clause::SeenTwice, Clause::OldEnough], &[Theme::Leaks, Theme::Caps], &["age", "seen-twice"]),
-    (&[Clause::WholeListings], &[Theme::Outages], &["whole-listing", "alive", "age"]),
-    (&[Clause::RecheckResource], &[Theme::Races], &["foreign", "alive"]),
-    (&[Clause::RecheckOwners], &[Theme::Races], &["alive"]),
-    (&[Clause::Pause], &[Theme::People], &["pause"]),
-    (&[Clause::Mode], &[Theme::People], &["mode"]),
-    (&[Clause::CompanionVm], &[Theme::Companion], &["companion"]),
-    (&[Clause::Cap], &[Theme::Caps], &["cap"]),
-    (&[Clause::Approval], &[Theme::Leaks, Theme::Disks, Theme::People], &["approval"]),
-    (&[Clause::ApprovalExact], &[Theme::People], &["approval"]),
-    (&[Clause::Exclusion], &[Theme::People], &["exclusion"]),
-    (&[Clause::IntentFirst], &[Theme::Crashes], &["leak", "settled-leaks"]),
-    (&[Clause::TerminateOwnOnly], &[Theme::Neighbours], &["foreign"]),
-    (&[Clause::FinalizerLast], &[Theme::Crashes], &["leak"]),
-    (&[Clause::RecordFirst], &[Theme::Caps], &["cap"]),
+    (&[DeletionRule::SeenTwice, DeletionRule::OldEnough], &[Theme::Leaks, Theme::Caps], &["age", "seen-twice"]),
+    (&[DeletionRule::CompleteListings], &[Theme::Outages], &["whole-listing", "alive", "age"]),
+    (&[DeletionRule::RecheckResource], &[Theme::Races], &["foreign", "alive"]),
+    (&[DeletionRule::RecheckOwners], &[Theme::Races], &["alive"]),
+    (&[DeletionRule::Pause], &[Theme::People], &["pause"]),
+    (&[DeletionRule::Mode], &[Theme::People], &["mode"]),
+    (&[DeletionRule::CompanionVm], &[Theme::Companion], &["companion"]),
+    (&[DeletionRule::Cap], &[Theme::Caps], &["cap"]),
+    (&[DeletionRule::Approval], &[Theme::Leaks, Theme::Disks, Theme::People], &["approval"]),
+    (&[DeletionRule::ApprovalExact], &[Theme::People], &["approval"]),
+    (&[DeletionRule::Exclusion], &[Theme::People], &["exclusion"]),
+    (&[DeletionRule::IntentFirst], &[Theme::Crashes], &["leak", "settled-leaks"]),
+    (&[DeletionRule::TerminateOwnOnly], &[Theme::Neighbours], &["foreign"]),
+    (&[DeletionRule::FinalizerLast], &[Theme::Crashes], &["leak"]),
+    (&[DeletionRule::RecordFirst], &[Theme::Caps], &["cap"]),
 ];
 
 #[test]
 fn every_rule_of_the_law_is_needed() {
     let spared = Mutex::new(Vec::new());
     on_all_processors(NEEDED.iter(), |(clauses, themes, invariants)| {
-        let law = Law::without_in_tests(clauses);
+        let law = DeletionRules::without_in_tests(clauses);
         let stressed = (0..300).filter(|seed| themes.contains(&Theme::of(*seed)));
         let mut others = Vec::new();
         for seed in stressed {
@@ -149,7 +149,7 @@ fn every_rule_of_the_law_is_needed() {
 
 #[test]
 fn every_rule_stands_in_the_table() {
-    let missing = |clause: &&Clause| !NEEDED.iter().any(|(clauses, ..)| clauses.contains(clause));
-    let missing: Vec<_> = Clause::ALL.iter().filter(missing).collect();
+    let missing = |clause: &&DeletionRule| !NEEDED.iter().any(|(clauses, ..)| clauses.contains(clause));
+    let missing: Vec<_> = DeletionRule::ALL.iter().filter(missing).collect();
     assert!(missing.is_empty(), "no mutation switches off {missing:?}");
 }

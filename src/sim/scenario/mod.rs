@@ -19,7 +19,7 @@ use napkeeper_api::manifests::Problem;
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::Document;
 use napkeeper_core::model::names::{NameError, Region};
-use napkeeper_core::model::settings::Law;
+use napkeeper_core::model::settings::DeletionRules;
 pub use read::read;
 
 /// `apiVersion` of a scenario.
@@ -123,7 +123,7 @@ impl Scenario {
             budgets: manifests.budgets,
             system_nodes: self.system_nodes,
             deeds: self.deeds(),
-            law: Law::whole(),
+            law: DeletionRules::all(),
         }
     }
 }

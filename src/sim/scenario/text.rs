@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 use napkeeper_api::duration;
-use napkeeper_core::catalog::live::group_of;
+use napkeeper_core::catalog::live::parse_reservation_group;
 use napkeeper_core::model::names::{ArmId, Namespace, ObjectKey, ObjectName};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -21,7 +21,7 @@ pub(crate) fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Resul
 /// The id of a group of capacity reservations.
 pub(crate) fn group<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ArmId, D::Error> {
     let text = String::deserialize(deserializer)?;
-    group_of(&text).map_err(D::Error::custom)
+    parse_reservation_group(&text).map_err(D::Error::custom)
 }
 
 /// `default/inflate`, or `inflate` in the namespace `default`.

@@ -6,10 +6,10 @@ use super::{Violation, World};
 use crate::cluster::Cluster;
 use napkeeper_core::model::azure::cloud::ResourceKind;
 use napkeeper_core::model::azure::inventory::Inventory;
-use napkeeper_core::model::errors::PortError;
-use napkeeper_core::model::orphans::finding::Refusal;
-use napkeeper_core::model::settings::{Clause, Mode};
-use napkeeper_core::plan::{Command, Effect, Planned, Reply, Report, SweepReport};
+use napkeeper_core::model::errors::EffectError;
+use napkeeper_core::model::orphans::finding::DeletionRefusal;
+use napkeeper_core::model::settings::{ControllerMode, DeletionRule};
+use napkeeper_core::plan::{Command, CommandReport, Effect, PlannedCommand, Reply, SweepReport};
 use napkeeper_core::snapshot::CommandKey;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -53,11 +53,11 @@ impl World {
     }
 
     /// One effect: the pause switch first, then Kubernetes or Azure, then the books of what is true.
-    fn perform(&mut self, key: &CommandKey, effect: &Effect) -> Result<Result<Reply, PortError>, Violation> {
-        if let Some(switch) = effect.held_by() {
-            let paused = self.cluster.state().pause.holds(switch);
-            if paused && self.settings.law.holds(Clause::Pause) {
-                return Ok(Err(PortError::Held("the pause switch is set")));
+    fn perform(&mut self, key: &CommandKey, effect: &Effect) -> Result<Result<Reply, EffectError>, Violation> {
+        if let Some(switch) = effect.pause_switch() {
+            let paused = self.cluster.state().pause.blocks(switch);
+            if paused && self.settings.deletion_rules.enforces(DeletionRule::Pause) {
+                return Ok(Err(EffectError::Blocked("the pause switch is set")));
             }
         }
         self.learn_makers();
@@ -94,8 +94,8 @@ impl World {
             started_at: now,
             finished_at: now,
             group_managed_by,
-            cloud,
-            bystanders,
+            resources: cloud,
+            related: bystanders,
             claims: cluster.list_claims(now),
             nodes: cluster.list_nodes(now),
             volumes: cluster.list_volumes(now),
@@ -121,7 +121,7 @@ impl World {
     }
 
     /// Puts a command that starts into the timeline.
-    pub(super) fn tell_start(&mut self, planned: &Planned) {
+    pub(super) fn tell_start(&mut self, planned: &PlannedCommand) {
         match &planned.command {
             Command::CreateClaim(draft) => {
                 let best = draft.spec.planned.first();
@@ -134,8 +134,8 @@ impl World {
             Command::DeleteClaim { claim, category } => {
                 self.note(Kind::Disrupt, &claim.name, format!("{category}: {}", planned.reason));
             }
-            Command::Record(change) => {
-                for (id, sighting) in change.sighted.iter().filter(|(_, s)| s.times == 1) {
+            Command::WriteRecords(change) => {
+                for (id, sighting) in change.sightings.iter().filter(|(_, s)| s.times == 1) {
                     self.note(
                         Kind::Suspect,
                         id.name(),
@@ -170,7 +170,7 @@ impl World {
                 self.truth.excuse(&finding.incarnation, self.now);
             }
             let reasons: Vec<&str> = finding.refusals.iter().map(|r| r.category()).collect();
-            let text = format!("{} {:?}: {}", finding.kind, finding.standing, reasons.join(", "));
+            let text = format!("{} {:?}: {}", finding.kind, finding.classification, reasons.join(", "));
             let quiet = !finding.is_reportable() || reasons.is_empty();
             if !quiet && self.kept.get(&finding.id) != Some(&text) {
                 self.kept.insert(finding.id.clone(), text.clone());
@@ -182,7 +182,7 @@ impl World {
     /// Tells why pods have no place, and pools not all their nodes, once per reason for as long as it lasts.
     pub(super) fn tell_waiting(&mut self) {
         let memory = self.controller.inner.memory();
-        let (short, conflicts) = (memory.fleets.short.clone(), memory.overlays.conflicts.clone());
+        let (short, conflicts) = (memory.static_capacity.shortages.clone(), memory.overlays.conflicts.clone());
         let unplaced = self.controller.inner.memory().provision.unplaced.clone();
         let mut told = BTreeSet::new();
         for group in &unplaced {
@@ -207,31 +207,31 @@ impl World {
     }
 
     /// Puts what came of a command into the timeline.
-    pub(super) fn tell_end(&mut self, key: &CommandKey, report: &Report) {
-        for refusal in &report.refused {
+    pub(super) fn tell_end(&mut self, key: &CommandKey, report: &CommandReport) {
+        for refusal in &report.launch_refusals {
             self.books.refusals += 1;
             let text = format!("{}: {}", refusal.error.code.category(), refusal.error.message);
             let subject = format!("{} ({key})", refusal.offering);
             self.note(Kind::Refused, subject, text);
         }
-        if let Some(refusal) = report.called_off {
+        if let Some(refusal) = report.abort_reason {
             self.note(Kind::Kept, key, format!("called off right before the DELETE: {}", refusal.category()));
         }
     }
 }
 
 /// Reasons that a person must lift, and the cap, which time lifts.
-pub(crate) fn is_excuse(refusal: Refusal, mode: Mode) -> bool {
+pub(crate) fn is_excuse(refusal: DeletionRefusal, mode: ControllerMode) -> bool {
     match refusal {
-        Refusal::Approval
-        | Refusal::Breaker
-        | Refusal::Mode
-        | Refusal::Excluded
-        | Refusal::NoVolumeRecord
-        | Refusal::Retained
-        | Refusal::TakesAlong
-        | Refusal::Cap => true,
-        Refusal::Companion => mode == Mode::Companion,
+        DeletionRefusal::Approval
+        | DeletionRefusal::Breaker
+        | DeletionRefusal::Mode
+        | DeletionRefusal::Excluded
+        | DeletionRefusal::NoVolumeRecord
+        | DeletionRefusal::Retained
+        | DeletionRefusal::TakesAlong
+        | DeletionRefusal::Cap => true,
+        DeletionRefusal::Companion => mode == ControllerMode::Companion,
         _ => false,
     }
 }

@@ -104,7 +104,7 @@ impl Books {
             Load { waiting: cluster.pending().values().map(std::collections::BTreeSet::len).sum(), ..Load::default() };
         for node in cluster.nodes().values().filter(|n| is_managed(n)) {
             load.had += node.allocatable.cpu_millis;
-            load.used += cluster.usage(&node.name).map_or(0, |u| u.requested.cpu_millis);
+            load.used += cluster.node_usage(&node.name).map_or(0, |u| u.pod_requests.cpu_millis);
         }
         self.load = load;
     }

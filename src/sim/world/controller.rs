@@ -3,12 +3,12 @@
 use super::World;
 use crate::cluster::Cluster;
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::catalog::live::{Fact, FactKind, Surroundings};
+use napkeeper_core::catalog::live::{Fact, FactKind, InfrastructureFacts};
 use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog};
-use napkeeper_core::engine::controller::{Controller, Rules};
+use napkeeper_core::engine::controller::{Controller, ControllerConfig};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::settings::Settings;
-use napkeeper_core::plan::Report;
+use napkeeper_core::plan::CommandReport;
 use napkeeper_core::snapshot::{CommandKey, Snapshot};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -94,8 +94,8 @@ impl Keeper {
     }
 }
 
-fn rules<'a>(settings: &'a Settings, catalog: &'a RegionCatalog, seed: u64) -> Rules<'a> {
-    Rules { settings, catalog, options: InstanceTypeOptions::default(), seed }
+fn rules<'a>(settings: &'a Settings, catalog: &'a RegionCatalog, seed: u64) -> ControllerConfig<'a> {
+    ControllerConfig { settings, catalog, options: InstanceTypeOptions::default(), seed }
 }
 
 impl World {
@@ -111,7 +111,7 @@ impl World {
             self.books.measure(self.cluster.state(), |node| node.label(labels::NODEPOOL).is_some());
         }
         if !deltas.is_empty() || keeper.inner.snapshot().instance_types.is_empty() {
-            keeper.inner.refresh_types(&self.catalog, &InstanceTypeOptions::default());
+            keeper.inner.refresh_instance_types(&self.catalog, &InstanceTypeOptions::default());
         }
         !deltas.is_empty()
     }
@@ -122,16 +122,16 @@ impl World {
             return;
         }
         let reservations = Some(Fact { as_of: self.now, value: self.cloud.reserved() });
-        let surroundings = Surroundings { reservations, ..Surroundings::default() };
+        let surroundings = InfrastructureFacts { reservations, ..InfrastructureFacts::default() };
         let keeper = &mut self.controller.inner;
-        keeper.learn_surroundings(Arc::new(surroundings));
-        keeper.refresh_types(&self.catalog, &InstanceTypeOptions::default());
+        keeper.set_infrastructure(Arc::new(surroundings));
+        keeper.refresh_instance_types(&self.catalog, &InstanceTypeOptions::default());
         keeper.wake_at(self.now);
     }
 
     /// When Azure is asked what is reserved; never where nothing is.
     pub(super) fn reservations_due(&self) -> Option<Timestamp> {
-        let known = self.controller.inner.snapshot().surroundings.reservations.as_ref();
+        let known = self.controller.inner.snapshot().infrastructure.reservations.as_ref();
         let next = known.map(|fact| fact.as_of + FactKind::Reservations.period());
         next.or_else(|| self.cloud.reserves().then_some(self.now))
     }
@@ -142,10 +142,10 @@ impl World {
         if !self.controller.is_up() || !(changed || due) {
             return false;
         }
-        let Some(question) = self.controller.inner.ask(BTreeSet::new()) else { return false };
-        let answer = question.answer(&self.settings, self.now, self.seed);
+        let Some(question) = self.controller.inner.begin_decision(BTreeSet::new()) else { return false };
+        let answer = question.decide(&self.settings, self.now, self.seed);
         let rules = rules(&self.settings, &self.catalog, self.seed);
-        let started = self.controller.inner.follow(answer, rules, self.now);
+        let started = self.controller.inner.apply_decision(answer, rules, self.now);
         self.tell_waiting();
         let any = !started.is_empty();
         for planned in started {
@@ -155,11 +155,11 @@ impl World {
     }
 
     /// Learns from commands that ended.
-    pub(super) fn learn(&mut self, ended: Vec<(CommandKey, Report)>) {
+    pub(super) fn learn(&mut self, ended: Vec<(CommandKey, CommandReport)>) {
         for (key, report) in ended {
             self.tell_end(&key, &report);
             let rules = rules(&self.settings, &self.catalog, self.seed);
-            self.controller.inner.learn(&key, report, rules, self.now);
+            self.controller.inner.command_ended(&key, report, rules, self.now);
         }
     }
 }

@@ -12,7 +12,7 @@ use napkeeper_core::model::azure::cloud::ResourceKind;
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::model::names::{ArmId, NodePoolName, ObjectKey, ObjectName, VmSize, Zone};
 use napkeeper_core::model::orphans::sweep::SweepMode;
-use napkeeper_core::model::settings::Switch;
+use napkeeper_core::model::settings::PauseSwitch;
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -151,7 +151,7 @@ pub enum Deed {
     /// The pause switch is set.
     Pause {
         /// What is held back; an empty list lifts the pause.
-        switches: Vec<Switch>,
+        switches: Vec<PauseSwitch>,
     },
     /// Every OrphanSweep gets another mode.
     SweepMode {

@@ -50,7 +50,7 @@ impl World {
     /// The kubelet of a new VM announces itself with the labels that it was told.
     fn start_kubelet(&mut self, claim: &ClaimName, vm: &ArmId, (key, labels): (&OfferingKey, Labels), at: Timestamp) {
         let class = self.cluster.state().claims().get(claim).map(|c| c.spec.class.clone());
-        let types = class.and_then(|c| self.controller.inner.types_of(&c)).map(Arc::clone);
+        let types = class.and_then(|c| self.controller.inner.instance_types_of(&c)).map(Arc::clone);
         let find = |types: &InstanceTypes| types.iter().find(|t| t.facts.name == key.size).cloned();
         let Some(instance) = types.as_ref().and_then(find) else { return };
         let Ok(name) = NodeName::new(vm.name()) else { return };

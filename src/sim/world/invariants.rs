@@ -5,14 +5,14 @@ use super::truth::Standing;
 use crate::cloud::{Act, Author};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::CapacityType;
-use napkeeper_core::disruption::allowed;
-use napkeeper_core::lifecycle::FORCE_AFTER;
+use napkeeper_core::disruption::allowed_disruptions;
+use napkeeper_core::lifecycle::FORCE_DRAIN_AFTER;
 use napkeeper_core::model::amounts::resources::Resources;
-use napkeeper_core::model::azure::cloud::{CloudResource, Detail, ProvisioningState, ResourceKind};
+use napkeeper_core::model::azure::cloud::{CloudResource, ProvisioningState, ResourceDetail, ResourceKind};
 use napkeeper_core::model::cluster::pool::{DisruptionReason, amount};
 use napkeeper_core::model::names::{ArmId, ClaimName, ProviderId, Uid};
 use napkeeper_core::model::orphans::sweep::{Exclusion, Sweep, SweepMode};
-use napkeeper_core::model::settings::Mode;
+use napkeeper_core::model::settings::ControllerMode;
 use napkeeper_core::plan::{Command, Effect};
 use napkeeper_core::snapshot::CommandKey;
 use std::collections::BTreeMap;
@@ -39,8 +39,8 @@ impl World {
 
     /// Checks an effect right before it is performed.
     pub(super) fn check_effect(&self, key: &CommandKey, effect: &Effect) -> Result<(), Violation> {
-        if let Some(switch) = effect.held_by()
-            && self.cluster.state().pause.holds(switch)
+        if let Some(switch) = effect.pause_switch()
+            && self.cluster.state().pause.blocks(switch)
         {
             return Err(self.violation("pause", format!("{effect:?} while {switch:?} is paused")));
         }
@@ -49,7 +49,7 @@ impl World {
             (CommandKey::Resource(_), Effect::Delete(id, kind)) => self.check_sweep_delete(id, *kind),
             (CommandKey::Resource(_), Effect::Tag(id, _) | Effect::Untag(id, _)) => self.check_not_foreign(id),
             (CommandKey::Claim(claim), Effect::DeleteClaim(_)) => self.check_budget(claim),
-            (_, Effect::ReleaseClaim(claim)) => self.check_nothing_left(&claim.uid),
+            (_, Effect::RemoveFinalizer(claim)) => self.check_nothing_left(&claim.uid),
             _ => Ok(()),
         }
     }
@@ -89,9 +89,9 @@ impl World {
         if claim_object.is_some() && !own {
             return Err(self.violation("foreign", format!("lifecycle of {claim} deletes {id}, which it has not made")));
         }
-        let failed = matches!(&resource.detail, Detail::Vm(vm) if vm.state == ProvisioningState::Failed);
+        let failed = matches!(&resource.detail, ResourceDetail::Vm(vm) if vm.state == ProvisioningState::Failed);
         let leaving = claim_object.is_none_or(|c| c.deleting_at.is_some());
-        if matches!(resource.detail, Detail::Vm(_)) && !failed && !leaving {
+        if matches!(resource.detail, ResourceDetail::Vm(_)) && !failed && !leaving {
             return Err(self.violation("alive", format!("the VM of {claim} is deleted, and the claim is not")));
         }
         self.check_drained(id)
@@ -101,13 +101,13 @@ impl World {
     fn check_drained(&self, id: &ArmId) -> Result<(), Violation> {
         let cluster = self.cluster.state();
         let provider = ProviderId::of_vm(id);
-        let Some(node) = cluster.node_of(&provider).filter(|n| n.ready) else { return Ok(()) };
+        let Some(node) = cluster.node_by_provider_id(&provider).filter(|n| n.ready) else { return Ok(()) };
         // Past the termination grace period the owner of the pool has said that pods may go with their node.
-        let deadline = cluster.claim_of(&provider).and_then(|claim| claim.drain_deadline());
-        if deadline.is_some_and(|deadline| deadline + FORCE_AFTER <= self.now) {
+        let deadline = cluster.claim_by_provider_id(&provider).and_then(|claim| claim.drain_deadline());
+        if deadline.is_some_and(|deadline| deadline + FORCE_DRAIN_AFTER <= self.now) {
             return Ok(());
         }
-        let pods = cluster.usage(&node.name).map(|u| &u.pods).into_iter().flatten();
+        let pods = cluster.node_usage(&node.name).map(|u| &u.pods).into_iter().flatten();
         match pods.filter_map(|key| cluster.pods().get(key)).find(|p| p.holds_drain()) {
             Some(pod) => Err(self.violation("drained", format!("{id} is deleted under pod {}", pod.key))),
             None => Ok(()),
@@ -123,7 +123,7 @@ impl World {
             return Err(self.violation("alive", format!("{kind} {id} is in use or wanted, and is swept")));
         }
         // Azure asks nobody about what goes with a VM.
-        if let Detail::Vm(vm) = &resource.detail {
+        if let ResourceDetail::Vm(vm) = &resource.detail {
             vm.nics
                 .iter()
                 .chain(&vm.os_disk)
@@ -137,7 +137,7 @@ impl World {
             return Err(self.violation("whole-listing", format!("{id} is swept after a listing that was not whole")));
         }
         let sweeps: Vec<&Arc<Sweep>> = cluster.sweeps().values().filter(|s| s.kinds.contains(&kind)).collect();
-        let minimum = sweeps.iter().map(|s| s.minimum_age(kind)).min().unwrap_or(Sweep::AGE_FLOOR);
+        let minimum = sweeps.iter().map(|s| s.minimum_age(kind)).min().unwrap_or(Sweep::MIN_AGE);
         match self.truth.dead_since(resource) {
             None => return Err(self.violation("age", format!("{id} is swept, and no whole inventory showed it dead"))),
             Some((first, times)) => {
@@ -152,7 +152,7 @@ impl World {
                 }
             }
         }
-        if kind == ResourceKind::Vm && self.settings.mode == Mode::Companion {
+        if kind == ResourceKind::Vm && self.settings.mode == ControllerMode::Companion {
             return Err(self.violation("companion", format!("{id} is swept beside managed NAP")));
         }
         if !sweeps.iter().any(|s| s.mode == SweepMode::Collect) {
@@ -172,7 +172,7 @@ impl World {
                 a.id == *id
                     && a.incarnation == resource.incarnation
                     && a.expires_at > self.now
-                    && a.expires_at.duration_since(self.now) <= Sweep::LONGEST_APPROVAL
+                    && a.expires_at.duration_since(self.now) <= Sweep::MAX_APPROVAL_VALIDITY
             })
         };
         if !sweeps.iter().any(|s| !s.approval_required.contains(&kind) || approved(s)) {
@@ -213,7 +213,7 @@ impl World {
             total += 1;
             going += u32::from(other.deleting_at.is_some());
         }
-        let most = allowed(&pool.disruption.budgets, total, reason, self.now);
+        let most = allowed_disruptions(&pool.disruption.budgets, total, reason, self.now);
         if going >= most {
             let what = format!(
                 "{claim} is disrupted while {going} of {total} nodes of {} go already; the budget is {most}",
@@ -253,8 +253,8 @@ impl World {
         for sweep in self.cluster.state().sweeps().values() {
             for resource in self.dead_resources().iter().filter(|r| sweep.kinds.contains(&r.kind())) {
                 let Some(since) = self.truth.overdue_since(resource) else { continue };
-                let allowed =
-                    sweep.minimum_age(resource.kind()).max(sweep.observe_every * 2) + SignedDuration::from_hours(1);
+                let allowed = sweep.minimum_age(resource.kind()).max(sweep.inventory_interval * 2)
+                    + SignedDuration::from_hours(1);
                 let late = self.now.duration_since(since.max(faults_end));
                 if late > allowed && !self.cloud.is_deleting(&resource.id) {
                     let what = format!("{} is nobody's for {late:#}, and {allowed:#} are allowed", resource.id);
@@ -311,7 +311,7 @@ fn excludes(exclusion: &Exclusion, resource: &CloudResource) -> bool {
 /// The capacity type of a VM.
 pub(super) fn capacity_type(resource: &CloudResource) -> Option<CapacityType> {
     match &resource.detail {
-        Detail::Vm(vm) => Some(vm.capacity_type),
-        Detail::Nic(_) | Detail::Disk(_) => None,
+        ResourceDetail::Vm(vm) => Some(vm.capacity_type),
+        ResourceDetail::Nic(_) | ResourceDetail::Disk(_) => None,
     }
 }

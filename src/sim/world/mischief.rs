@@ -6,9 +6,9 @@ use crate::cloud::{DiskDraft, Failing, Lasting};
 use crate::cluster::Listed;
 use jiff::SignedDuration;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
-use napkeeper_core::model::azure::bystander::{Bystander, Role};
-use napkeeper_core::model::azure::cloud::{Detail, ProvisioningState, Tags};
+use napkeeper_core::model::azure::cloud::{ProvisioningState, ResourceDetail, Tags};
 use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
+use napkeeper_core::model::azure::related::{RelatedDetail, RelatedResource};
 use napkeeper_core::model::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, driver};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ObjectName, Uid};
@@ -135,9 +135,9 @@ impl World {
     }
 
     /// What stands by, as it is listed: what Azure shows, and what a mischief has put there.
-    pub(super) fn beside(&self, shown: Listing<Bystander>) -> Listing<Bystander> {
+    pub(super) fn beside(&self, shown: Listing<RelatedResource>) -> Listing<RelatedResource> {
         if self.bystanders_fail.is_some_and(|until| self.now < until) {
-            return Err(ListFailure { what: Arc::from("what stands by"), why: Arc::from("a page failed") });
+            return Err(ListFailure { listing: Arc::from("what stands by"), reason: Arc::from("a page failed") });
         }
         let mut shown = shown?;
         shown.extend(self.beside.iter().cloned());
@@ -147,7 +147,7 @@ impl World {
     /// Karpenter's own collectors on Azure. Where they would be wrong is not our fault: they take what truly is nobody's.
     fn janitor(&mut self, rarely: bool) {
         let dead = self.dead_resources();
-        let taken = dead.iter().filter(|r| !matches!(r.detail, Detail::Disk(_)));
+        let taken = dead.iter().filter(|r| !matches!(r.detail, ResourceDetail::Disk(_)));
         for resource in taken.step_by(if rarely { 2 } else { 1 }) {
             if !self.cloud.is_deleting(&resource.id) && self.cloud.delete_outside(&resource.id, self.now).is_ok() {
                 self.note(Kind::Scenario, resource.id.name(), "managed NAP has collected it");
@@ -175,29 +175,29 @@ impl World {
             Holder::Machine => (
                 "Microsoft.ContainerService/managedClusters",
                 format!("demo/agentPools/nap/machines/{name}"),
-                Role::Machine { vm: None, state: ProvisioningState::Succeeded },
+                RelatedDetail::AksMachine { vm: None, state: ProvisioningState::Succeeded },
             ),
             Holder::Instance => (
                 "Microsoft.Compute/virtualMachineScaleSets",
                 "aks-system-00000000-vmss/virtualMachines/0".to_owned(),
-                Role::ScaleSetInstance { nics: Vec::new(), disks: vec![id] },
+                RelatedDetail::ScaleSetInstance { nics: Vec::new(), disks: vec![id] },
             ),
             Holder::Snapshot => (
                 "Microsoft.Compute/snapshots",
                 name.to_string(),
-                Role::Snapshot { source: Some(id), in_progress: true },
+                RelatedDetail::Snapshot { source: Some(id), in_progress: true },
             ),
         };
-        let id = self.settings.cluster.group.resource(kind, &path);
+        let id = self.settings.cluster.node_resource_group.resource(kind, &path);
         let tags = Tags::from([tag(labels::TAG_MACHINE_CLAIM, name.as_str())]);
-        self.beside.push(Arc::new(Bystander { id, tags, created_at: Some(self.now), role }));
+        self.beside.push(Arc::new(RelatedResource { id, tags, created_at: Some(self.now), detail: role }));
     }
 
     /// Tags of what was made for a NodeClaim that is gone.
     fn gone_tags(&self) -> Tags {
         let tag = |k: &str, v: &str| (Arc::from(k), Arc::from(v));
         Tags::from([
-            tag(labels::TAG_CLUSTER, &self.settings.cluster.tag),
+            tag(labels::TAG_CLUSTER, &self.settings.cluster.tag_value),
             tag(labels::TAG_CLAIM, "general-purpose-gone0"),
             tag(labels::TAG_CLAIM_UID, "0b5f8e0e-0000-4000-8000-00000000dead"),
         ])
@@ -223,7 +223,7 @@ impl World {
     pub(super) fn disown(&mut self, id: &ArmId) {
         let Some(resource) = self.cloud.resources().get(id).cloned() else { return };
         self.truth.set_foreign(&resource.incarnation);
-        if let Detail::Vm(vm) = &resource.detail {
+        if let ResourceDetail::Vm(vm) = &resource.detail {
             for part in vm.nics.iter().chain(&vm.os_disk) {
                 self.disown(part);
             }

@@ -1,6 +1,6 @@
 //! The world: what happens when the deciders look after a simulated cluster on a simulated Azure?
 //!
-//! [`World`] joins the two, runs a controller between them, plays a scenario's deeds at their times, and checks after
+//! [`SweepWorld`] joins the two, runs a controller between them, plays a scenario's deeds at their times, and checks after
 //! every step that no invariant is broken. It moves from one instant at which something happens to the next.
 
 pub(crate) mod act;
@@ -32,10 +32,10 @@ pub use invariants::Violation;
 use jiff::{SignedDuration, Timestamp};
 pub use mischief::{Holder, Mischief};
 use napkeeper_core::catalog::RegionCatalog;
-use napkeeper_core::model::azure::bystander::Bystander;
 use napkeeper_core::model::azure::cloud::CloudResource;
+use napkeeper_core::model::azure::related::RelatedResource;
 use napkeeper_core::model::names::{ArmId, ClaimName, ObjectKey, Uid};
-use napkeeper_core::model::settings::{Mode, Settings};
+use napkeeper_core::model::settings::{ControllerMode, Settings};
 pub use orphans::{Collected, Kept, Orphans};
 pub use port::{ArmPort, Direct};
 pub use reasons::Bought;
@@ -83,7 +83,7 @@ pub struct World {
     /// Deeds that come between an inventory and what follows from it.
     races: Vec<Deed>,
     /// Machines, instances and snapshots that a mischief has put beside the group.
-    beside: Vec<Arc<Bystander>>,
+    beside: Vec<Arc<RelatedResource>>,
     /// Listings of what stands by break off before this time.
     bystanders_fail: Option<Timestamp>,
     /// Why pods have no place, as last told.
@@ -137,17 +137,17 @@ impl World {
 
     /// Lets AKS count the nodes that are launched from now on.
     pub fn set_billing(&mut self, billing: bool) {
-        self.settings.billing = billing;
+        self.settings.billing_extension = billing;
     }
 
     /// Puts the deciders beside managed NAP, or instead of it.
-    pub fn set_mode(&mut self, mode: Mode) {
+    pub fn set_mode(&mut self, mode: ControllerMode) {
         self.settings.mode = mode;
     }
 
     /// What the deciders may do.
     #[must_use]
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> ControllerMode {
         self.settings.mode
     }
 

@@ -3,9 +3,9 @@
 use super::World;
 use super::timeline::Kind;
 use jiff::Timestamp;
-use napkeeper_core::model::azure::cloud::{CloudResource, Detail, DiskState, ResourceKind};
-use napkeeper_core::model::orphans::finding::{Refusal, Standing};
-use napkeeper_core::orphans::{Links, SignOfLife};
+use napkeeper_core::model::azure::cloud::{CloudResource, DiskState, ResourceDetail, ResourceKind};
+use napkeeper_core::model::orphans::finding::{Classification, DeletionRefusal};
+use napkeeper_core::orphans::{ReferenceGraph, SignOfLife};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub struct Kept {
     /// Its kind.
     pub kind: ResourceKind,
     /// What it is.
-    pub standing: Standing,
+    pub standing: Classification,
     /// Why it is kept, for people.
     pub reasons: Vec<String>,
     /// What a person must do before it may go, if only that is missing.
@@ -67,17 +67,21 @@ impl World {
                 let entry = Kept {
                     name: finding.id.name().to_owned(),
                     kind: finding.kind,
-                    standing: finding.standing,
+                    standing: finding.classification,
                     reasons: finding.refusals.iter().map(|r| words(*r).to_owned()).collect(),
-                    waits_for: finding.refusals.iter().find_map(|r| person(*r)).filter(|_| is_ours(finding.standing)),
+                    waits_for: finding
+                        .refusals
+                        .iter()
+                        .find_map(|r| person(*r))
+                        .filter(|_| is_ours(finding.classification)),
                 };
                 kept.insert((finding.kind, entry.name.clone()), entry);
             }
         }
         for (disk, life) in self.spared() {
             let name = disk.id.name().to_owned();
-            let reasons = vec![life.by.to_string()];
-            let entry = Kept { name, kind: disk.kind(), standing: life.standing, reasons, waits_for: None };
+            let reasons = vec![life.chain.to_string()];
+            let entry = Kept { name, kind: disk.kind(), standing: life.classification, reasons, waits_for: None };
             kept.insert((entry.kind, entry.name.clone()), entry);
         }
         Orphans { found: found.len(), collected, kept: kept.into_values().collect(), halted }
@@ -86,7 +90,7 @@ impl World {
     /// Tells once which unattached disks are in use all the same.
     pub(super) fn tell_spared(&mut self) {
         for (disk, life) in self.spared() {
-            let text = format!("{} in use though unattached: {}", disk.kind(), life.by);
+            let text = format!("{} in use though unattached: {}", disk.kind(), life.chain);
             if self.kept.get(&disk.id) != Some(&text) {
                 self.kept.insert(disk.id.clone(), text.clone());
                 self.note(Kind::Kept, disk.id.name(), text);
@@ -100,21 +104,21 @@ impl World {
         let Some(inventory) = &snapshot.inventory else { return Vec::new() };
         let loose = |r: &&Arc<CloudResource>| {
             r.kind() == ResourceKind::DataDisk
-                && matches!(&r.detail, Detail::Disk(disk) if disk.state == DiskState::Unattached)
+                && matches!(&r.detail, ResourceDetail::Disk(disk) if disk.state == DiskState::Unattached)
         };
-        let listed = inventory.cloud.as_deref().unwrap_or(&[]);
+        let listed = inventory.resources.as_deref().unwrap_or(&[]);
         if !listed.iter().any(|r| loose(&r)) {
             return Vec::new();
         }
-        let links = Links::of(inventory, &snapshot.records, &self.settings);
-        let life = |r: &Arc<CloudResource>| links.life(r).map(|life| (Arc::clone(r), life));
+        let links = ReferenceGraph::of(inventory, &snapshot.records, &self.settings);
+        let life = |r: &Arc<CloudResource>| links.sign_of_life(r).map(|life| (Arc::clone(r), life));
         listed.iter().filter(loose).filter_map(life).collect()
     }
 }
 
 /// It would go, if nothing kept it.
-fn is_ours(standing: Standing) -> bool {
-    matches!(standing, Standing::Suspect | Standing::Orphan)
+fn is_ours(standing: Classification) -> bool {
+    matches!(standing, Classification::Suspect | Classification::Orphan)
 }
 
 impl Orphans {
@@ -126,39 +130,39 @@ impl Orphans {
 }
 
 /// A refusal, for people.
-pub(super) fn words(refusal: Refusal) -> &'static str {
+pub(super) fn words(refusal: DeletionRefusal) -> &'static str {
     match refusal {
-        Refusal::OtherCluster => "the group is not this cluster's, or no live Node lies in it",
-        Refusal::NotOwned => "no exact tag says that it is this cluster's",
-        Refusal::NoVolumeRecord => "no record that this cluster had a volume on it",
-        Refusal::Retained => "the volume's reclaim policy was Retain",
-        Refusal::SignOfLife => "something alive links to it",
-        Refusal::TakesAlong => "something would go with it that must not",
-        Refusal::TooYoung => "not an orphan for long enough",
-        Refusal::SeenOnce => "not yet seen twice",
-        Refusal::PartialListing => "a listing was not whole",
-        Refusal::Breaker => "the breaker has tripped",
-        Refusal::Changed => "it changed since it was listed",
-        Refusal::Paused => "deleting is paused",
-        Refusal::NoLease => "the lease is not held",
-        Refusal::Mode => "the sweep's mode or schedule does not collect now",
-        Refusal::Companion => "beside managed NAP, VMs are only reported",
-        Refusal::Cap => "the cap of 24 h is reached",
-        Refusal::Approval => "nobody has approved its deletion",
-        Refusal::Excluded => "an exclusion names it",
-        Refusal::BackOff => "its last DELETE failed, and the next try is not due",
-        Refusal::Denied => "Azure denies such deletes for now",
+        DeletionRefusal::OtherCluster => "the group is not this cluster's, or no live Node lies in it",
+        DeletionRefusal::NotOwned => "no exact tag says that it is this cluster's",
+        DeletionRefusal::NoVolumeRecord => "no record that this cluster had a volume on it",
+        DeletionRefusal::Retained => "the volume's reclaim policy was Retain",
+        DeletionRefusal::SignOfLife => "something alive links to it",
+        DeletionRefusal::TakesAlong => "something would go with it that must not",
+        DeletionRefusal::TooYoung => "not an orphan for long enough",
+        DeletionRefusal::SeenOnce => "not yet seen twice",
+        DeletionRefusal::PartialListing => "a listing was not whole",
+        DeletionRefusal::Breaker => "the breaker has tripped",
+        DeletionRefusal::Changed => "it changed since it was listed",
+        DeletionRefusal::Paused => "deleting is paused",
+        DeletionRefusal::NoLease => "the lease is not held",
+        DeletionRefusal::Mode => "the sweep's mode or schedule does not collect now",
+        DeletionRefusal::Companion => "beside managed NAP, VMs are only reported",
+        DeletionRefusal::Cap => "the cap of 24 h is reached",
+        DeletionRefusal::Approval => "nobody has approved its deletion",
+        DeletionRefusal::Excluded => "an exclusion names it",
+        DeletionRefusal::BackOff => "its last DELETE failed, and the next try is not due",
+        DeletionRefusal::Denied => "Azure denies such deletes for now",
     }
 }
 
 /// What a person must do to lift a refusal.
-fn person(refusal: Refusal) -> Option<&'static str> {
+fn person(refusal: DeletionRefusal) -> Option<&'static str> {
     match refusal {
-        Refusal::TakesAlong => Some("a part detached by hand"),
-        Refusal::Breaker => Some("breaker.clearedAt in Git"),
-        Refusal::Approval => Some("an approval in Git"),
-        Refusal::Mode => Some("mode Collect in Git"),
-        Refusal::Paused => Some("the pause switch"),
+        DeletionRefusal::TakesAlong => Some("a part detached by hand"),
+        DeletionRefusal::Breaker => Some("breaker.clearedAt in Git"),
+        DeletionRefusal::Approval => Some("an approval in Git"),
+        DeletionRefusal::Mode => Some("mode Collect in Git"),
+        DeletionRefusal::Paused => Some("the pause switch"),
         _ => None,
     }
 }

@@ -10,7 +10,7 @@ use napkeeper_core::model::cluster::pool::NodePool;
 use napkeeper_core::model::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, driver};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, NodePoolName, ObjectKey, ObjectName, Uid, Zone};
-use napkeeper_core::model::orphans::finding::Refusal;
+use napkeeper_core::model::orphans::finding::DeletionRefusal;
 use napkeeper_core::model::orphans::sweep::{Approval, Sweep};
 use napkeeper_core::model::requirements::{Requirement, Requirements};
 use napkeeper_core::model::settings::Pause;
@@ -159,7 +159,7 @@ impl World {
         names
             .filter_map(|name| self.cluster.report(name))
             .flat_map(|report| &report.findings)
-            .filter(|f| f.refusals.contains(&Refusal::Approval))
+            .filter(|f| f.refusals.contains(&DeletionRefusal::Approval))
             .map(|f| (f.id.clone(), Arc::clone(&f.incarnation)))
             .collect()
     }

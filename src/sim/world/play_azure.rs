@@ -96,8 +96,8 @@ impl World {
 
     fn evict_spot(&mut self, count: usize) {
         let busy = |vm: &&ArmId| {
-            let node = self.cluster.state().node_of(&napkeeper_core::model::names::ProviderId::of_vm(vm));
-            let usage = node.and_then(|n| self.cluster.state().usage(&n.name));
+            let node = self.cluster.state().node_by_provider_id(&napkeeper_core::model::names::ProviderId::of_vm(vm));
+            let usage = node.and_then(|n| self.cluster.state().node_usage(&n.name));
             usage.is_some_and(|u| {
                 u.pods.iter().filter_map(|k| self.cluster.state().pods().get(k)).any(|p| p.phase == PodPhase::Running)
             })
@@ -127,7 +127,7 @@ impl World {
     fn leak_nic(&mut self, name: &ObjectName) {
         let tag = |k: &str, v: &str| (Arc::from(k), Arc::from(v));
         let tags = Tags::from([
-            tag(labels::TAG_CLUSTER, &self.settings.cluster.tag),
+            tag(labels::TAG_CLUSTER, &self.settings.cluster.tag_value),
             tag(labels::TAG_CLAIM, "general-purpose-gone0"),
             tag(labels::TAG_CLAIM_UID, "0b5f8e0e-0000-4000-8000-00000000dead"),
         ]);

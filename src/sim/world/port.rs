@@ -2,10 +2,10 @@
 
 use crate::cloud::Cloud;
 use jiff::Timestamp;
-use napkeeper_core::model::azure::bystander::Bystander;
 use napkeeper_core::model::azure::cloud::CloudResource;
 use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
-use napkeeper_core::model::errors::PortError;
+use napkeeper_core::model::azure::related::RelatedResource;
+use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::{Effect, Reply};
 use std::fmt::Debug;
@@ -16,7 +16,7 @@ pub trait ArmPort: Debug + Send {
     ///
     /// # Errors
     /// As [`Cloud::perform`].
-    fn perform(&mut self, cloud: &mut Cloud, effect: &Effect, now: Timestamp) -> Result<Reply, PortError>;
+    fn perform(&mut self, cloud: &mut Cloud, effect: &Effect, now: Timestamp) -> Result<Reply, EffectError>;
 
     /// Lists VMs, NICs and disks of the group, by id.
     ///
@@ -28,7 +28,7 @@ pub trait ArmPort: Debug + Send {
     ///
     /// # Errors
     /// As [`Cloud::bystanders`].
-    fn bystanders(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<Bystander>;
+    fn bystanders(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<RelatedResource>;
 
     /// `managedBy` of the group.
     ///
@@ -42,7 +42,7 @@ pub trait ArmPort: Debug + Send {
 pub struct Direct;
 
 impl ArmPort for Direct {
-    fn perform(&mut self, cloud: &mut Cloud, effect: &Effect, now: Timestamp) -> Result<Reply, PortError> {
+    fn perform(&mut self, cloud: &mut Cloud, effect: &Effect, now: Timestamp) -> Result<Reply, EffectError> {
         cloud.perform(effect, now)
     }
 
@@ -50,7 +50,7 @@ impl ArmPort for Direct {
         cloud.list(now)
     }
 
-    fn bystanders(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<Bystander> {
+    fn bystanders(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<RelatedResource> {
         cloud.bystanders(now)
     }
 

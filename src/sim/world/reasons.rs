@@ -44,7 +44,7 @@ impl World {
     /// What all nodes cost when they were planned, and what they cost at the least.
     #[must_use]
     pub fn planned(&self) -> Cost {
-        self.controller.inner.memory().provision.planned
+        self.controller.inner.memory().provision.planned_cost
     }
 
     /// Offerings that Azure has refused lately, as the deciders remember it.
@@ -58,7 +58,7 @@ impl World {
         self.reasons.get_or_insert_default();
     }
 
-    /// Why nodes were bought since [`World::keep_reasons`].
+    /// Why nodes were bought since [`SweepWorld::keep_reasons`].
     pub fn bought(&self) -> impl Iterator<Item = &Bought> {
         self.reasons.iter().flat_map(BTreeMap::values)
     }

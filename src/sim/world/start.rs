@@ -14,7 +14,7 @@ use napkeeper_core::model::cluster::pool::{NodeClass, NodePool};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, NameError, NodeName, ObjectKey, ProviderId, Region, Zone};
 use napkeeper_core::model::orphans::sweep::Sweep;
-use napkeeper_core::model::settings::{ClusterIdentity, Law, Settings};
+use napkeeper_core::model::settings::{ClusterIdentity, DeletionRules, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub struct Start {
     /// What happens, and when after the start.
     pub deeds: Vec<(SignedDuration, Deed)>,
     /// The law of deleting.
-    pub law: Law,
+    pub law: DeletionRules,
 }
 
 /// Why a world cannot begin.
@@ -73,11 +73,11 @@ pub enum StartError {
 pub(crate) fn identity(region: &Region) -> Result<ClusterIdentity, NameError> {
     let subscription = "/subscriptions/00000000-0000-4000-8000-000000000001";
     Ok(ClusterIdentity {
-        cluster: ArmId::new(format!(
+        id: ArmId::new(format!(
             "{subscription}/resourceGroups/demo/providers/Microsoft.ContainerService/managedClusters/demo"
         ))?,
-        tag: Arc::from("demo"),
-        group: ArmId::new(format!("{subscription}/resourceGroups/MC_demo_demo_{region}"))?,
+        tag_value: Arc::from("demo"),
+        node_resource_group: ArmId::new(format!("{subscription}/resourceGroups/MC_demo_demo_{region}"))?,
         region: region.clone(),
     })
 }
@@ -101,7 +101,7 @@ impl World {
         let identity = identity(&start.region)?;
         let cloud = Cloud::new(CloudSettings::of_region(&identity, &region, start.seed));
         let mut settings = Settings::new(identity);
-        settings.law = start.law;
+        settings.deletion_rules = start.law;
         let mut world = Self {
             settings,
             seed: start.seed,
@@ -133,7 +133,7 @@ impl World {
         for (after, deed) in &start.deeds {
             world.plan_deed(start.at + *after, deed.clone());
         }
-        furnish(&mut world.cluster, &world.catalog, &world.settings.cluster.group, start)?;
+        furnish(&mut world.cluster, &world.catalog, &world.settings.cluster.node_resource_group, start)?;
         Ok(world)
     }
 }

@@ -4,7 +4,7 @@
 //! of the domain: invariants are judged by this, and the domain is judged by the invariants.
 
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::model::azure::cloud::{CloudResource, Detail, DiskState, ResourceKind};
+use napkeeper_core::model::azure::cloud::{CloudResource, DiskState, ResourceDetail, ResourceKind};
 use napkeeper_core::model::azure::inventory::Inventory;
 use napkeeper_core::model::names::{ArmId, ProviderId, Uid};
 use napkeeper_core::snapshot::Snapshot;
@@ -105,9 +105,9 @@ impl Truth {
         let claimed =
             self.makers.get(&resource.incarnation).is_some_and(|uid| cluster.claims().values().any(|c| c.uid == *uid));
         let used = match &resource.detail {
-            Detail::Vm(_) => cluster.node_of(&ProviderId::of_vm(&resource.id)).is_some(),
-            Detail::Nic(nic) => nic.vm.is_some() || nic.serves.is_some(),
-            Detail::Disk(disk) => {
+            ResourceDetail::Vm(_) => cluster.node_by_provider_id(&ProviderId::of_vm(&resource.id)).is_some(),
+            ResourceDetail::Nic(nic) => nic.vm.is_some() || nic.serves.is_some(),
+            ResourceDetail::Disk(disk) => {
                 !disk.managed_by.is_empty()
                     || disk.state != DiskState::Unattached
                     || cluster.volumes().values().any(|v| v.handle.as_ref() == Some(&resource.id))
@@ -119,7 +119,7 @@ impl Truth {
     /// An inventory was taken: remembers what it showed dead, by the truth of this instant.
     pub(super) fn observed(&mut self, inventory: &Inventory, cluster: &Snapshot, now: Timestamp) {
         self.whole = inventory.failure().is_none();
-        let Ok(listed) = &inventory.cloud else { return };
+        let Ok(listed) = &inventory.resources else { return };
         if !self.whole {
             return;
         }

@@ -18,7 +18,7 @@ const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_mins(5);
 pub(super) fn object(subject: &Subject<'_>, facts: &Facts, found: &mut Vec<Issue>) {
     let (Object::Sweep(sweep), Some(now)) = (subject.object, facts.now) else { return };
     let approvals = sweep.approvals.iter().enumerate();
-    let far = approvals.filter(|(_, approval)| approval.expires_at.duration_since(now) > Sweep::LONGEST_APPROVAL);
+    let far = approvals.filter(|(_, approval)| approval.expires_at.duration_since(now) > Sweep::MAX_APPROVAL_VALIDITY);
     found.extend(far.map(|(i, _)| too_far(i)));
     found.extend(sweep.breaker_cleared_at.filter(|at| at.duration_since(now) > CLOCKS_DIFFER).map(cleared_ahead));
 }

@@ -57,7 +57,7 @@ fn mixed(apps: usize, replicas: usize) -> Vec<Arc<Pod>> {
         let mut shape = PodShape::clone(&plain);
         let own = selecting(&name);
         let term = |key: &str| PodTerm {
-            topology_key: labels::shared(key),
+            topology_key: labels::interned(key),
             namespaces: [shape.namespace.clone()].into(),
             namespace_selector: None,
             selector: own.clone(),

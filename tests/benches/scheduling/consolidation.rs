@@ -44,7 +44,7 @@ pub(crate) fn measure() -> Result<(), NameError> {
 
 /// One pass by so many threads: how long it takes, and what is remembered of it.
 fn pass(snapshot: &Snapshot, threads: NonZeroUsize) -> (Duration, DisruptionMemory) {
-    let settings = Settings { threads, ..worlds::settings() };
+    let settings = Settings { consolidation_threads: threads, ..worlds::settings() };
     let provision = ProvisionMemory::default();
     let mut runs: Vec<(Duration, DisruptionMemory)> = (0..REPEATS)
         .map(|_| {
@@ -63,7 +63,7 @@ fn pass(snapshot: &Snapshot, threads: NonZeroUsize) -> (Duration, DisruptionMemo
 /// Makes a node one of a NodeClaim that is so cheap that nothing replaces it.
 fn own(snapshot: &mut Snapshot, pool: &NodePool, node: Node) -> Result<(), NameError> {
     let name = ClaimName::new(node.name.as_str())?;
-    let (ids, now) = (resource_ids(&worlds::settings().cluster.group, &name), worlds::instant());
+    let (ids, now) = (resource_ids(&worlds::settings().cluster.node_resource_group, &name), worlds::instant());
     let key = OfferingKey {
         size: VmSize::new("Standard_D16s_v5")?,
         zone: Zone::of(&Region::new("westeurope")?, 1),

@@ -52,7 +52,7 @@ impl Clock for Still {
         Timestamp::UNIX_EPOCH
     }
 
-    fn ours(&self, real: Timestamp) -> Timestamp {
+    fn shifted(&self, real: Timestamp) -> Timestamp {
         real
     }
 }

@@ -3,8 +3,8 @@
 use super::ControlError;
 use super::stage::checked;
 use jiff::Timestamp;
-use napkeeper_core::model::azure::bystander::{Bystander, Role};
 use napkeeper_core::model::azure::cloud::{ProvisioningState, Tags};
+use napkeeper_core::model::azure::related::{RelatedDetail, RelatedResource};
 use napkeeper_core::model::names::ArmId;
 use napkeeper_sim::cloud::{Cloud, Refusal};
 use serde::Deserialize;
@@ -89,28 +89,28 @@ impl Draft {
             Self::Snapshot(SnapshotDraft { name, disk, in_progress }) => {
                 let source = disk.map(|disk| checked(&disk).map(|disk| cloud.disk_id(disk))).transpose()?;
                 let id = cloud.other_id("Microsoft.Compute/snapshots", checked(&name)?);
-                (id, Tags::new(), Role::Snapshot { source, in_progress })
+                (id, Tags::new(), RelatedDetail::Snapshot { source, in_progress })
             }
             Self::PublicIp(PublicIpDraft { name, address, used_by, tags }) => {
                 let id = cloud.other_id("Microsoft.Network/publicIPAddresses", checked(&name)?);
-                (id, tags, Role::PublicIp { address: address.map(Arc::from), used_by })
+                (id, tags, RelatedDetail::PublicIp { address: address.map(Arc::from), used_by })
             }
             Self::Frontend(draft) => frontend(cloud, &draft)?,
         };
-        let untold = matches!(role, Role::PublicIp { .. } | Role::Frontend { .. });
+        let untold = matches!(role, RelatedDetail::PublicIp { .. } | RelatedDetail::LoadBalancerFrontend { .. });
         let created_at = (!untold).then_some(now);
-        Ok(cloud.add_bystander(Bystander { id, tags, created_at, role }, now)?)
+        Ok(cloud.add_bystander(RelatedResource { id, tags, created_at, detail: role }, now)?)
     }
 }
 
-type Parts = (ArmId, Tags, Role);
+type Parts = (ArmId, Tags, RelatedDetail);
 
 fn machine(cloud: &Cloud, draft: MachineDraft) -> Result<Parts, ControlError> {
     let MachineDraft { pool, name, vm, tags } = draft;
     let id = cloud.machine_id(checked(&pool)?, checked(&name)?);
     let id = id.ok_or(ControlError::Conflict("the group belongs to no cluster"))?;
     let vm = vm.map(|vm| checked(&vm).map(|vm| cloud.vm_id(vm))).transpose()?;
-    Ok((id, tags, Role::Machine { vm, state: ProvisioningState::Succeeded }))
+    Ok((id, tags, RelatedDetail::AksMachine { vm, state: ProvisioningState::Succeeded }))
 }
 
 fn instance(cloud: &Cloud, draft: &InstanceDraft) -> Result<Parts, ControlError> {
@@ -119,7 +119,7 @@ fn instance(cloud: &Cloud, draft: &InstanceDraft) -> Result<Parts, ControlError>
     let nic = |n: u32| ArmId::new(format!("{id}/networkInterfaces/nic-{n}"));
     let nics = (0..draft.nics.min(8)).map(nic).collect::<Result<_, _>>()?;
     let disks = draft.disks.iter().map(|disk| checked(disk).map(|disk| cloud.disk_id(disk)));
-    let role = Role::ScaleSetInstance { nics, disks: disks.collect::<Result<_, _>>()? };
+    let role = RelatedDetail::ScaleSetInstance { nics, disks: disks.collect::<Result<_, _>>()? };
     Ok((id, Tags::new(), role))
 }
 
@@ -128,7 +128,7 @@ fn frontend(cloud: &Cloud, draft: &FrontendDraft) -> Result<Parts, ControlError>
     let path = format!("{}/frontendIPConfigurations/{}", checked(balancer)?, checked(name)?);
     let id = cloud.other_id("Microsoft.Network/loadBalancers", &path);
     let ip = |ip: &String| checked(ip).map(|ip| cloud.other_id("Microsoft.Network/publicIPAddresses", ip));
-    let role = Role::Frontend {
+    let role = RelatedDetail::LoadBalancerFrontend {
         public_ip: public_ip.as_ref().map(ip).transpose()?,
         rules: *rules,
         outbound_rules: *outbound_rules,
@@ -143,8 +143,8 @@ pub(super) fn finish_snapshot(cloud: &mut Cloud, name: &str, now: Timestamp) -> 
     if cloud.bystander(&id).is_none() {
         return Err(Refusal::NotFound(id).into());
     }
-    let finish = |one: &mut Bystander| {
-        if let Role::Snapshot { in_progress, .. } = &mut one.role {
+    let finish = |one: &mut RelatedResource| {
+        if let RelatedDetail::Snapshot { in_progress, .. } = &mut one.detail {
             *in_progress = false;
         }
     };
@@ -154,6 +154,6 @@ pub(super) fn finish_snapshot(cloud: &mut Cloud, name: &str, now: Timestamp) -> 
 
 /// Everything that stands by, for people.
 pub(super) fn show(cloud: &Cloud) -> Value {
-    let shown = cloud.bystanders_present().map(|one| json!({ "kind": one.role.as_str(), "id": one.id.as_str() }));
+    let shown = cloud.bystanders_present().map(|one| json!({ "kind": one.detail.as_str(), "id": one.id.as_str() }));
     shown.collect()
 }

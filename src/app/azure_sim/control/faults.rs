@@ -5,7 +5,7 @@ use crate::azure_sim::faults::{Matching, Mishap};
 use crate::azure_sim::server::Inner;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::CapacityType;
-use napkeeper_core::catalog::live::group_of;
+use napkeeper_core::catalog::live::parse_reservation_group;
 use napkeeper_core::model::names::{VmSize, Zone};
 use napkeeper_sim::cloud::{Faults, Lasting, Limits, ListedKind, ListingFault, Shortage, Throttling};
 use regex::Regex;
@@ -258,8 +258,8 @@ fn inject_inside(inner: &mut Inner, fault: Fault, now: Timestamp) -> Result<(), 
         Fault::Quota(quota) => set_quota(limits, &quota),
         Fault::Subnet(subnet) => limits.subnet = subnet.addresses,
         Fault::Reserve(Reserve { group, size, zone, capacity }) => {
-            let group =
-                group_of(&group).map_err(|expected| ControlError::Value(format!("group {group:?}: {expected}")))?;
+            let group = parse_reservation_group(&group)
+                .map_err(|expected| ControlError::Value(format!("group {group:?}: {expected}")))?;
             inner.cloud.reserve_vms(&group, &size, &zone.unwrap_or_else(Zone::regional), capacity);
         }
         Fault::KeepChildren(Switch { on }) => faults.keep_children = on,

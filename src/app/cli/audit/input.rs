@@ -15,9 +15,9 @@ use napkeeper_core::catalog::live::PriceSheet;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::azure::inventory::{Inventory, ListFailure};
 use napkeeper_core::model::names::{ArmId, Region};
-use napkeeper_core::model::orphans::record::Records;
+use napkeeper_core::model::orphans::record::OrphanRecords;
 use napkeeper_core::model::orphans::sweep::Sweep;
-use napkeeper_core::model::settings::{ClusterIdentity, Mode, Settings, Switch};
+use napkeeper_core::model::settings::{ClusterIdentity, ControllerMode, PauseSwitch, Settings};
 use napkeeper_kube::saved::{record, replay};
 use napkeeper_kube::{connect, memory, read_pause};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +33,7 @@ pub(super) struct Input {
     /// The customer's own prices.
     pub(super) sheet: PriceSheet,
     pub(super) inventory: Inventory,
-    pub(super) records: Records,
+    pub(super) records: OrphanRecords,
     pub(super) sweeps: Vec<Sweep>,
     pub(super) paused: bool,
     /// When the last listing was complete.
@@ -50,7 +50,7 @@ const PAUSE: &str = "configmap napkeeper-pause";
 impl Input {
     /// True where the pause switch could be read.
     pub(super) fn pause_is_known(&self) -> bool {
-        self.unread.iter().all(|failure| &*failure.what != PAUSE)
+        self.unread.iter().all(|failure| &*failure.listing != PAUSE)
     }
 }
 
@@ -80,8 +80,8 @@ pub(super) async fn live(args: &Args) -> anyhow::Result<Input> {
     let (sweeps, records) = tokio::join!(memory::read_sweeps(&client), memory::read_records(&client));
     let paused = read_pause(&client, &args.namespace).await;
     let mut unread = Vec::new();
-    let paused = paused.map(|pause| pause.holds(Switch::Delete)).unwrap_or_else(|error| {
-        unread.push(ListFailure { what: Arc::from(PAUSE), why: error.to_string().into() });
+    let paused = paused.map(|pause| pause.blocks(PauseSwitch::Delete)).unwrap_or_else(|error| {
+        unread.push(ListFailure { listing: Arc::from(PAUSE), reason: error.to_string().into() });
         true
     });
     let pages = recorder.pages();
@@ -113,7 +113,7 @@ pub(super) fn adapter(args: &Args) -> anyhow::Result<(Azure, ArmId)> {
         wire,
         args.azure.credential(cloud)?,
     )?;
-    Ok((azure, settings.cluster.group))
+    Ok((azure, settings.cluster.node_resource_group))
 }
 
 /// A run on saved listings. Nothing is sent.
@@ -133,7 +133,7 @@ pub(super) async fn from_folder(args: &Args, folder: &std::path::Path) -> anyhow
         (Some(manifest), _) => (manifest.started_at, manifest.taken_at),
         (None, given) => given.map_or((taken, taken), |at| (at, at)),
     };
-    let (shown, group) = (folder.display().to_string(), settings.cluster.group.name().to_owned());
+    let (shown, group) = (folder.display().to_string(), settings.cluster.node_resource_group.name().to_owned());
     let names: BTreeSet<String> = wrong.keys().cloned().collect();
     let hint = move |name: &str| saved::missing(&shown, name, &group, wrong.get(name).map(String::as_str));
     let wire = Arc::new(Saved::new(pages, hint.clone()).refusing(names.clone()));
@@ -151,12 +151,12 @@ pub(super) async fn from_folder(args: &Args, folder: &std::path::Path) -> anyhow
     if let Some(manifest) = &manifest {
         manifest.put_failures(&mut inventory);
         let told = manifest.unread();
-        unread.retain(|failure| told.iter().all(|known| known.what != failure.what));
+        unread.retain(|failure| told.iter().all(|known| known.listing != failure.listing));
         unread.extend(told);
         // Pages of a listing that failed later are no listing.
-        let failed = |what: &str| unread.iter().any(|failure| &*failure.what == what);
+        let failed = |what: &str| unread.iter().any(|failure| &*failure.listing == what);
         if failed("orphanrecords") {
-            records = Records::default();
+            records = OrphanRecords::default();
         }
         if failed("orphansweeps") {
             sweeps = Vec::new();
@@ -182,7 +182,7 @@ impl Clock for Stopped {
         self.0
     }
 
-    fn ours(&self, real: Timestamp) -> Timestamp {
+    fn shifted(&self, real: Timestamp) -> Timestamp {
         real
     }
 }
@@ -197,13 +197,14 @@ struct Asked {
 /// Which cluster it is, and in which Azure: by flags, else by the saved listings themselves, else by napkeeper.yaml.
 /// Prices are those that were named, else those of the file that says which cluster it is.
 fn asked(args: &Args, manifest: Option<&Manifest>) -> anyhow::Result<Asked> {
-    let mode = Mode::from(args.mode);
+    let mode = ControllerMode::from(args.mode);
     let named = args.price_sheet.as_deref().map(crate::sheet::read).transpose()?;
     let of = |cluster: &str, group: String, region: Option<&str>| {
         let id = ArmId::new(cluster).context("the id of the cluster")?;
         let group = ArmId::new(group).context("the id of the node resource group")?;
         let region = Region::new(region.unwrap_or(UNNAMED))?;
-        let mut settings = Settings::new(ClusterIdentity { tag: Arc::from(id.name()), cluster: id, group, region });
+        let mut settings =
+            Settings::new(ClusterIdentity { tag_value: Arc::from(id.name()), id, node_resource_group: group, region });
         settings.mode = mode;
         anyhow::Ok(Asked { settings, cloud: args.azure.cloud(None), sheet: named.clone().unwrap_or_default() })
     };

@@ -8,14 +8,14 @@ use super::remarks::{self, remarks};
 use super::report::{Failed, Remark, Report, Row, Standing, seconds};
 use super::words::{self, About};
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::catalog::live::Surroundings;
+use napkeeper_core::catalog::live::InfrastructureFacts;
 use napkeeper_core::catalog::{CapacityType, RegionCatalog};
 use napkeeper_core::model::amounts::money::HourlyPrice;
-use napkeeper_core::model::azure::cloud::{CloudResource, Detail, ResourceKind, Vm};
+use napkeeper_core::model::azure::cloud::{CloudResource, ResourceDetail, ResourceKind, Vm};
 use napkeeper_core::model::names::{ArmId, ObjectName, Uid};
-use napkeeper_core::model::orphans::finding::{Finding, Refusal};
+use napkeeper_core::model::orphans::finding::{DeletionRefusal, Finding};
 use napkeeper_core::model::orphans::sweep::{Sweep, SweepMode};
-use napkeeper_core::orphans::{Allowance, Assessed, Case, Prices, breaker, judge};
+use napkeeper_core::orphans::{Assessment, DeletionBudget, SweepContext, VmPrices, breaker, findings_for};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const APPROVAL: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// List prices of a region.
 pub(super) struct ListPrices(pub(super) Option<RegionCatalog>);
 
-impl Prices for ListPrices {
+impl VmPrices for ListPrices {
     fn vm(&self, _resource: &CloudResource, vm: &Vm) -> Option<HourlyPrice> {
         let size = self.0.as_ref()?.size(&vm.size)?;
         match vm.capacity_type {
@@ -44,7 +44,7 @@ struct Judged<'a> {
 
 /// What rows have in common.
 struct Context<'a> {
-    case: &'a Case<'a>,
+    case: &'a SweepContext<'a>,
     cluster_missing: &'a str,
     pause_is_known: bool,
 }
@@ -52,13 +52,13 @@ struct Context<'a> {
 /// Judges, and puts it into words. All rows, dearest and surest first.
 pub(super) fn rows(input: &Input, prices: &ListPrices) -> anyhow::Result<(Vec<Row>, Vec<Remark>)> {
     // One look does not ask what only the order of deleting rests on.
-    let surroundings = Surroundings::default();
-    let case = Case {
+    let surroundings = InfrastructureFacts::default();
+    let case = SweepContext {
         inventory: &input.inventory,
         records: &input.records,
         settings: &input.settings,
         prices,
-        surroundings: &surroundings,
+        infrastructure: &surroundings,
         cleared_at: breaker::cleared_at(&input.sweeps, &input.records, input.now),
         paused: input.paused,
         now: input.now,
@@ -66,7 +66,7 @@ pub(super) fn rows(input: &Input, prices: &ListPrices) -> anyhow::Result<(Vec<Ro
     let assessed = case.assess();
     let fallback = default_sweep()?;
     let judged = verdicts(input, &case, &assessed, &fallback);
-    let missing = case.cluster_missing();
+    let missing = case.cluster_mismatch();
     let resources: BTreeMap<&ArmId, &Arc<CloudResource>> =
         assessed.iter().map(|a| (&a.resource.id, a.resource)).collect();
     let context = Context {
@@ -92,17 +92,17 @@ pub(super) fn rows(input: &Input, prices: &ListPrices) -> anyhow::Result<(Vec<Ro
 /// The verdict on each resource, of the sweep that would be the first to collect it.
 fn verdicts<'a>(
     input: &'a Input,
-    case: &Case<'_>,
-    assessed: &[Assessed<'_>],
+    case: &SweepContext<'_>,
+    assessed: &[Assessment<'_>],
     fallback: &'a Sweep,
 ) -> BTreeMap<ArmId, Judged<'a>> {
     let owned = assessed.iter().filter(|a| a.ownership.is_ok()).count();
-    let mut allowance = Allowance::left_by(case.records, u32::try_from(owned).unwrap_or(u32::MAX), case.now);
+    let mut allowance = DeletionBudget::from_records(case.records, u32::try_from(owned).unwrap_or(u32::MAX), case.now);
     let mut best: BTreeMap<ArmId, Judged<'a>> = BTreeMap::new();
     let covered: BTreeSet<ResourceKind> = input.sweeps.iter().flat_map(|s| s.kinds.iter().copied()).collect();
     let of_git = input.sweeps.iter().map(|sweep| (sweep, true));
     for (sweep, is_of_git) in of_git.chain([(fallback, false)]) {
-        for finding in judge(case, assessed, sweep, &mut allowance) {
+        for finding in findings_for(case, assessed, sweep, &mut allowance) {
             if !is_of_git && covered.contains(&finding.kind) {
                 continue;
             }
@@ -121,7 +121,7 @@ fn default_sweep() -> anyhow::Result<Sweep> {
     Ok(Sweep {
         name: ObjectName::new("audit")?,
         uid: Uid::new("audit")?,
-        observe_every: SignedDuration::from_mins(10),
+        inventory_interval: SignedDuration::from_mins(10),
         schedule: None,
         mode: SweepMode::Report,
         kinds: ResourceKind::ALL.into_iter().collect(),
@@ -143,14 +143,14 @@ fn row(context: &Context<'_>, judged: Judged<'_>, resource: &CloudResource) -> R
         resource,
         sweep: is_of_git.then_some(sweep),
         least: sweep.minimum_age(finding.kind),
-        of_age_at: case.of_age_at(resource, sweep),
+        of_age_at: case.eligible_at(resource, sweep),
         seen: case.records.sightings.get(&resource.id).map_or(0, |s| s.times),
         cluster_missing: context.cluster_missing,
         pause_is_known: context.pause_is_known,
         now: case.now,
     };
-    let companion = finding.refusals.contains(&Refusal::Companion);
-    let approvable = standing.counts() && !companion && finding.refusals.contains(&Refusal::Approval);
+    let companion = finding.refusals.contains(&DeletionRefusal::Companion);
+    let approvable = standing.counts() && !companion && finding.refusals.contains(&DeletionRefusal::Approval);
     Row {
         name: resource.id.name().to_owned(),
         kind: finding.kind,
@@ -175,17 +175,19 @@ fn row(context: &Context<'_>, judged: Judged<'_>, resource: &CloudResource) -> R
 
 /// The refusals that say something: what is not ours, or in use, is kept by that alone, and a VM that is never deleted
 /// needs no leave.
-fn said(standing: Standing, refusals: &[Refusal]) -> impl Iterator<Item = Refusal> {
-    let companion = refusals.contains(&Refusal::Companion);
-    let says = move |refusal: &Refusal| match standing {
-        Standing::Owned | Standing::InFlight => *refusal == Refusal::SignOfLife,
-        Standing::Protected => matches!(refusal, Refusal::SignOfLife | Refusal::Excluded | Refusal::Retained),
+fn said(standing: Standing, refusals: &[DeletionRefusal]) -> impl Iterator<Item = DeletionRefusal> {
+    let companion = refusals.contains(&DeletionRefusal::Companion);
+    let says = move |refusal: &DeletionRefusal| match standing {
+        Standing::Owned | Standing::InFlight => *refusal == DeletionRefusal::SignOfLife,
+        Standing::Protected => {
+            matches!(refusal, DeletionRefusal::SignOfLife | DeletionRefusal::Excluded | DeletionRefusal::Retained)
+        }
         Standing::Foreign => {
-            use Refusal::{NoVolumeRecord, NotOwned, OtherCluster, Retained};
+            use DeletionRefusal::{NoVolumeRecord, NotOwned, OtherCluster, Retained};
             matches!(refusal, OtherCluster | NotOwned | NoVolumeRecord | Retained)
         }
-        Standing::Unknown => *refusal == Refusal::PartialListing,
-        _ => !companion || !matches!(refusal, Refusal::Mode | Refusal::Approval | Refusal::Cap),
+        Standing::Unknown => *refusal == DeletionRefusal::PartialListing,
+        _ => !companion || !matches!(refusal, DeletionRefusal::Mode | DeletionRefusal::Approval | DeletionRefusal::Cap),
     };
     refusals.iter().copied().filter(says)
 }
@@ -200,16 +202,16 @@ fn idle(standing: Standing, kind: ResourceKind) -> bool {
 }
 
 /// What the engine says, and what Azure's own times add to it for a reader who looks once.
-fn standing(case: &Case<'_>, finding: &Finding, sweep: &Sweep, unused_since: Option<Timestamp>) -> Standing {
-    use napkeeper_core::model::orphans::finding::Standing as Law;
-    let ours = !finding.refusals.contains(&Refusal::OtherCluster);
+fn standing(case: &SweepContext<'_>, finding: &Finding, sweep: &Sweep, unused_since: Option<Timestamp>) -> Standing {
+    use napkeeper_core::model::orphans::finding::Classification as Law;
+    let ours = !finding.refusals.contains(&DeletionRefusal::OtherCluster);
     let old = unused_since.is_some_and(|at| case.now.duration_since(at) >= sweep.minimum_age(finding.kind));
     let has = |refusal| finding.refusals.contains(&refusal);
-    let young = has(Refusal::TooYoung) || has(Refusal::SeenOnce);
-    let law = match finding.standing {
+    let young = has(DeletionRefusal::TooYoung) || has(DeletionRefusal::SeenOnce);
+    let law = match finding.classification {
         // An exclusion keeps it, and what it is stays worth knowing.
-        Law::Protected if has(Refusal::Excluded) && !has(Refusal::SignOfLife) && young => Law::Suspect,
-        Law::Protected if has(Refusal::Excluded) && !has(Refusal::SignOfLife) => Law::Orphan,
+        Law::Protected if has(DeletionRefusal::Excluded) && !has(DeletionRefusal::SignOfLife) && young => Law::Suspect,
+        Law::Protected if has(DeletionRefusal::Excluded) && !has(DeletionRefusal::SignOfLife) => Law::Orphan,
         law => law,
     };
     match law {
@@ -229,8 +231,8 @@ fn standing(case: &Case<'_>, finding: &Finding, sweep: &Sweep, unused_since: Opt
 fn unused_since(resource: &CloudResource) -> Option<Timestamp> {
     let created = resource.created_at?;
     match &resource.detail {
-        Detail::Disk(disk) => Some(disk.last_ownership_update.map_or(created, |at| at.max(created))),
-        Detail::Vm(_) | Detail::Nic(_) => Some(created),
+        ResourceDetail::Disk(disk) => Some(disk.last_ownership_update.map_or(created, |at| at.max(created))),
+        ResourceDetail::Vm(_) | ResourceDetail::Nic(_) => Some(created),
     }
 }
 
@@ -243,7 +245,7 @@ fn evidence(finding: &Finding, resource: &CloudResource, standing: Standing) -> 
         Some(at) => evidence.push(Arc::from(format!("created {}", seconds(at)))),
         None => evidence.push(Arc::from("Azure does not say when it was created")),
     }
-    if let Detail::Disk(disk) = &resource.detail {
+    if let ResourceDetail::Disk(disk) = &resource.detail {
         evidence.extend(disk.last_ownership_update.map(|at| {
             let at = seconds(at);
             Arc::from(format!("last attached or detached {at}"))
@@ -279,8 +281,8 @@ pub(super) fn failures(input: &Input) -> Vec<Failed> {
     let inventory = &input.inventory;
     let all = [
         inventory.group_managed_by.as_ref().err(),
-        inventory.cloud.as_ref().err(),
-        inventory.bystanders.as_ref().err(),
+        inventory.resources.as_ref().err(),
+        inventory.related.as_ref().err(),
         inventory.claims.as_ref().err(),
         inventory.nodes.as_ref().err(),
         inventory.volumes.as_ref().err(),
@@ -304,8 +306,8 @@ pub(super) fn report(input: &Input, prices: &ListPrices, prices_of: String) -> a
     let (rows, remarks) = rows(input, prices)?;
     let failed = failures(input);
     let mut report = Report {
-        cluster: input.settings.cluster.cluster.to_string(),
-        group: input.settings.cluster.group.to_string(),
+        cluster: input.settings.cluster.id.to_string(),
+        group: input.settings.cluster.node_resource_group.to_string(),
         taken_at: seconds(input.now),
         prices_of,
         whole: failed.is_empty(),

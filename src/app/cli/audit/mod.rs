@@ -212,7 +212,8 @@ async fn as_controller(args: &Args) -> anyhow::Result<Outcome> {
     preflight::check(args.view.output)?;
     let (azure, group) = input::adapter(args)?;
     if let Err(error) = azure.reach().await {
-        let failed = words::failed(&ListFailure { what: Arc::from("the node resource group"), why: error.message });
+        let failed =
+            words::failed(&ListFailure { listing: Arc::from("the node resource group"), reason: error.message });
         bail!("{}: {}\n  help: {}", failed.what, failed.why, failed.remedy);
     }
     let found = preflight::found(&azure.preflight().await, &group, args.mode);

@@ -2,24 +2,26 @@
 
 use super::input::Input;
 use super::report::Remark;
-use napkeeper_core::model::orphans::report::{ApprovalFinding, ApprovalState, Discrepancy, ReportOnly, Usage};
+use napkeeper_core::model::orphans::report::{ApprovalState, ApprovalStatus, Discrepancy, IpUsage, ReportOnlyFinding};
 use napkeeper_core::model::orphans::sweep::Sweep;
-use napkeeper_core::orphans::{Assessed, Case, breaker, look_at_approvals, report_only, reverse};
+use napkeeper_core::orphans::{
+    Assessment, SweepContext, breaker, find_discrepancies, look_at_approvals, report_only_findings,
+};
 
 /// What the remark is about that this is not known to be the configured cluster.
 pub(super) const CLUSTER: &str = "cluster";
 
 /// What is wrong beside resources: the breaker, approvals, settings that do nothing.
-pub(super) fn remarks(input: &Input, case: &Case<'_>, assessed: &[Assessed<'_>]) -> Vec<Remark> {
+pub(super) fn remarks(input: &Input, case: &SweepContext<'_>, assessed: &[Assessment<'_>]) -> Vec<Remark> {
     let remark = |about, what: String, remedy: &str| Remark { about, what, remedy: remedy.to_owned() };
     let mut remarks = Vec::new();
-    let missing = case.cluster_missing().filter(|_| case.is_whole());
+    let missing = case.cluster_mismatch().filter(|_| case.is_complete());
     let is_known = missing.is_none();
     if let Some(why) = missing {
         let remedy = "nothing is deleted until this is right: check clusterId, nodeResourceGroup and the kubeconfig";
         remarks.push(remark(CLUSTER, why, remedy));
     }
-    if case.is_whole() {
+    if case.is_complete() {
         remarks.extend(breaker_remark(case, assessed));
     }
     if !input.pause_is_known() {
@@ -31,8 +33,8 @@ pub(super) fn remarks(input: &Input, case: &Case<'_>, assessed: &[Assessed<'_>])
     }
     // Objects of one cluster say nothing of the group of another.
     if is_known {
-        remarks.extend(reverse(&input.inventory, None, &input.settings).iter().map(discrepancy_remark));
-        let unused = report_only(&input.inventory).into_iter().filter(|found| found.usage == Usage::Unused);
+        remarks.extend(find_discrepancies(&input.inventory, None, &input.settings).iter().map(discrepancy_remark));
+        let unused = report_only_findings(&input.inventory).into_iter().filter(|found| found.usage == IpUsage::Unused);
         remarks.extend(unused.map(|found| unused_remark(&found)));
     }
     for sweep in &input.sweeps {
@@ -46,13 +48,16 @@ pub(super) fn remarks(input: &Input, case: &Case<'_>, assessed: &[Assessed<'_>])
     remarks
 }
 
-fn breaker_remark(case: &Case<'_>, assessed: &[Assessed<'_>]) -> Option<Remark> {
+fn breaker_remark(case: &SweepContext<'_>, assessed: &[Assessment<'_>]) -> Option<Remark> {
     let remark = |what, remedy: &str| Remark { about: "breaker", what, remedy: remedy.to_owned() };
     if let Some(trip) = breaker::open_trip(case.records, case.cleared_at) {
-        return Some(remark(breaker::explain(trip), "find out why so much turned suspect before you commit that line"));
+        return Some(remark(
+            breaker::describe_trip(trip),
+            "find out why so much turned suspect before you commit that line",
+        ));
     }
     let trip = breaker::would_trip(case, assessed).into_iter().next()?;
-    let explained = breaker::explain(&trip).replacen("the breaker tripped at", "the breaker would trip at", 1);
+    let explained = breaker::describe_trip(&trip).replacen("the breaker tripped at", "the breaker would trip at", 1);
     Some(remark(explained, "a controller that begins now stops all sweeps first; that line lets them go on"))
 }
 
@@ -63,14 +68,14 @@ fn discrepancy_remark(found: &Discrepancy) -> Remark {
 }
 
 /// A public IP or a frontend that serves nobody. Sweeps never touch these.
-fn unused_remark(found: &ReportOnly) -> Remark {
+fn unused_remark(found: &ReportOnlyFinding) -> Remark {
     let what = format!("{} {}: {}", found.kind, found.id, found.evidence.join("; "));
     let remedy = "never collected: delete it by hand if its Service is gone and nothing outside needs it";
     Remark { about: "unused", what, remedy: remedy.to_owned() }
 }
 
 /// An approval that does nothing any more, or never did.
-fn approval_remark(sweep: &Sweep, approval: &ApprovalFinding) -> Option<Remark> {
+fn approval_remark(sweep: &Sweep, approval: &ApprovalStatus) -> Option<Remark> {
     if approval.state == ApprovalState::Active {
         return None;
     }

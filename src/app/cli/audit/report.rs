@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use napkeeper_core::model::amounts::money::{HourlyPrice, Money};
 use napkeeper_core::model::azure::cloud::{ResourceKind, Tags};
 use napkeeper_core::model::names::ArmId;
-use napkeeper_core::model::orphans::finding::Refusal;
+use napkeeper_core::model::orphans::finding::DeletionRefusal;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -134,7 +134,7 @@ pub(super) struct Row {
 impl Row {
     /// True for what is reported only, beside managed NAP.
     fn is_companion(&self) -> bool {
-        let word = Refusal::Companion.category();
+        let word = DeletionRefusal::Companion.category();
         self.kept_by.iter().any(|kept| kept.refusal == word)
     }
 

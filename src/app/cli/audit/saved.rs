@@ -66,7 +66,7 @@ struct Failure {
 
 impl Failure {
     fn failed(&self) -> ListFailure {
-        ListFailure { what: Arc::from(self.what.as_str()), why: Arc::from(self.why.as_str()) }
+        ListFailure { listing: Arc::from(self.what.as_str()), reason: Arc::from(self.why.as_str()) }
     }
 }
 
@@ -81,14 +81,14 @@ impl Manifest {
         let mut put = |listing: &str, failed: Option<&ListFailure>| {
             let failure = |f: &ListFailure| Failure {
                 listing: listing.to_owned(),
-                what: f.what.to_string(),
-                why: f.why.to_string(),
+                what: f.listing.to_string(),
+                why: f.reason.to_string(),
             };
             failures.extend(failed.map(failure));
         };
         put("group", inventory.group_managed_by.as_ref().err());
-        put("cloud", inventory.cloud.as_ref().err());
-        put("bystanders", inventory.bystanders.as_ref().err());
+        put("cloud", inventory.resources.as_ref().err());
+        put("bystanders", inventory.related.as_ref().err());
         put("claims", inventory.claims.as_ref().err());
         put("nodes", inventory.nodes.as_ref().err());
         put("volumes", inventory.volumes.as_ref().err());
@@ -98,8 +98,8 @@ impl Manifest {
         let cluster = &input.settings.cluster;
         Self {
             version: VERSION,
-            cluster: cluster.cluster.to_string(),
-            group: cluster.group.to_string(),
+            cluster: cluster.id.to_string(),
+            group: cluster.node_resource_group.to_string(),
             region: cluster.region.to_string(),
             started_at: inventory.started_at,
             taken_at: input.now,
@@ -118,8 +118,8 @@ impl Manifest {
             let failed = failure.failed();
             match failure.listing.as_str() {
                 "group" => inventory.group_managed_by = Err(failed),
-                "cloud" => put(&mut inventory.cloud, failed),
-                "bystanders" => put(&mut inventory.bystanders, failed),
+                "cloud" => put(&mut inventory.resources, failed),
+                "bystanders" => put(&mut inventory.related, failed),
                 "claims" => put(&mut inventory.claims, failed),
                 "nodes" => put(&mut inventory.nodes, failed),
                 "volumes" => put(&mut inventory.volumes, failed),

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::model::azure::cloud::{CloudResource, ResourceKind};
 use napkeeper_core::model::azure::inventory::ListFailure;
 use napkeeper_core::model::cron::Schedule;
-use napkeeper_core::model::orphans::finding::Refusal;
+use napkeeper_core::model::orphans::finding::DeletionRefusal;
 use napkeeper_core::model::orphans::sweep::{Sweep, SweepMode};
 
 /// What the words of a refusal depend on.
@@ -29,49 +29,49 @@ pub(super) struct About<'a> {
 }
 
 /// A refusal in words, with its remedy.
-pub(super) fn kept(refusal: Refusal, about: &About<'_>) -> Kept {
+pub(super) fn kept(refusal: DeletionRefusal, about: &About<'_>) -> Kept {
     let (why, remedy) = of_law(refusal, about).unwrap_or_else(|| of_leave(refusal, about));
     Kept { refusal: refusal.category(), why, remedy }
 }
 
 /// Clauses 0 to 5: what is proven?
-fn of_law(refusal: Refusal, about: &About<'_>) -> Option<(String, String)> {
+fn of_law(refusal: DeletionRefusal, about: &About<'_>) -> Option<(String, String)> {
     let text = |why: &str, remedy: &str| Some((why.to_owned(), remedy.to_owned()));
     match refusal {
-        Refusal::OtherCluster => Some((
+        DeletionRefusal::OtherCluster => Some((
             about.cluster_missing.to_owned(),
             "check clusterId and nodeResourceGroup, and that the kubeconfig is of this cluster".to_owned(),
         )),
-        Refusal::NotOwned => text(
+        DeletionRefusal::NotOwned => text(
             "its cluster tag does not name this cluster",
             "it is left alone; delete it by hand if you know that it is nobody's",
         ),
-        Refusal::NoVolumeRecord => text(
+        DeletionRefusal::NoVolumeRecord => text(
             "no record says that this cluster had a volume with this disk",
             "the controller records volumes from when it runs on; an older disk is for you to delete, if you are sure",
         ),
-        Refusal::Retained => text(
+        DeletionRefusal::Retained => text(
             "its volume had reclaim policy Retain: somebody said keep",
             "delete it by hand when nobody wants its data",
         ),
-        Refusal::SignOfLife => text("something alive links to it", "none needed"),
-        Refusal::TooYoung => Some(too_young(about)),
-        Refusal::SeenOnce => {
+        DeletionRefusal::SignOfLife => text("something alive links to it", "none needed"),
+        DeletionRefusal::TooYoung => Some(too_young(about)),
+        DeletionRefusal::SeenOnce => {
             let times = match about.seen {
                 0 => "no record has seen it as an orphan yet".to_owned(),
                 _ => "only one record has seen it as an orphan".to_owned(),
             };
             Some((times, "let the controller observe it: two sightings at least 10 min apart prove it".to_owned()))
         }
-        Refusal::TakesAlong => text(
+        DeletionRefusal::TakesAlong => text(
             "a NIC or disk would go with it that may not be collected: see the evidence",
             "detach that, or delete the VM by hand",
         ),
-        Refusal::PartialListing => text(
+        DeletionRefusal::PartialListing => text(
             "a listing is not whole, or too old to act upon",
             "see what could not be listed; a live run takes new listings",
         ),
-        Refusal::Breaker => text(
+        DeletionRefusal::Breaker => text(
             "the breaker has tripped: too much turned suspect at once",
             "find out why, then commit the line that the report prints",
         ),
@@ -94,30 +94,32 @@ fn too_young(about: &About<'_>) -> (String, String) {
 }
 
 /// Clauses 6 and 7: may it be deleted?
-fn of_leave(refusal: Refusal, about: &About<'_>) -> (String, String) {
+fn of_leave(refusal: DeletionRefusal, about: &About<'_>) -> (String, String) {
     let kind = about.resource.kind();
     let name = about.sweep.map(|s| s.name.to_string());
     let (why, remedy) = match (refusal, &name) {
-        (Refusal::Mode, None) => return no_sweep(kind),
-        (Refusal::Mode, Some(_)) => return mode(about),
-        (Refusal::Changed, _) => ("it has changed since it was listed", "wait for the next observation"),
-        (Refusal::Paused, _) if !about.pause_is_known => {
+        (DeletionRefusal::Mode, None) => return no_sweep(kind),
+        (DeletionRefusal::Mode, Some(_)) => return mode(about),
+        (DeletionRefusal::Changed, _) => ("it has changed since it was listed", "wait for the next observation"),
+        (DeletionRefusal::Paused, _) if !about.pause_is_known => {
             ("whether deletes are paused is not known", "see why ConfigMap napkeeper-pause could not be read")
         }
-        (Refusal::Paused, _) => ("deletes are paused", "lift the pause: ConfigMap napkeeper-pause, key delete"),
-        (Refusal::NoLease, _) => ("this replica does not lead", "none needed: another one does"),
-        (Refusal::Companion, _) => (
+        (DeletionRefusal::Paused, _) => ("deletes are paused", "lift the pause: ConfigMap napkeeper-pause, key delete"),
+        (DeletionRefusal::NoLease, _) => ("this replica does not lead", "none needed: another one does"),
+        (DeletionRefusal::Companion, _) => (
             "beside managed NAP, VMs are reported and never deleted",
             "delete its NodeClaim if there is one, else the VM by hand; its NIC and OS disk follow it",
         ),
-        (Refusal::Cap, _) => ("enough has been deleted in these 24 hours", "wait, or raise caps.deletionsPerDay"),
-        (Refusal::Approval, _) => ("nobody has approved it", "commit the lines under `approvals` below"),
-        (Refusal::BackOff, _) => ("its last deletion failed", "wait: it is tried again a little later"),
-        (Refusal::Denied, _) => (
+        (DeletionRefusal::Cap, _) => {
+            ("enough has been deleted in these 24 hours", "wait, or raise caps.deletionsPerDay")
+        }
+        (DeletionRefusal::Approval, _) => ("nobody has approved it", "commit the lines under `approvals` below"),
+        (DeletionRefusal::BackOff, _) => ("its last deletion failed", "wait: it is tried again a little later"),
+        (DeletionRefusal::Denied, _) => (
             "Azure does not let such a resource be deleted now",
             "see what `napkeeper audit --as-controller` says of rights, locks and policies",
         ),
-        (Refusal::Excluded, _) => ("an exclusion names it", "remove the exclusion if it is in error"),
+        (DeletionRefusal::Excluded, _) => ("an exclusion names it", "remove the exclusion if it is in error"),
         _ => ("the law refuses", "see docs/orphans.md"),
     };
     (why.to_owned(), remedy.to_owned())
@@ -149,7 +151,7 @@ fn no_sweep(kind: ResourceKind) -> (String, String) {
 
 /// What to do about a listing that failed.
 pub(super) fn failed(failure: &ListFailure) -> Failed {
-    let why = failure.why.to_string();
+    let why = failure.reason.to_string();
     let lower = why.to_lowercase();
     // Numbers in what support finds it by say nothing.
     let said = lower.split(" (correlation id").next().unwrap_or_default();
@@ -167,12 +169,12 @@ pub(super) fn failed(failure: &ListFailure) -> Failed {
          `az account list` names those that you see"
             .to_owned()
     } else {
-        match grant_in_cluster(&failure.what) {
+        match grant_in_cluster(&failure.listing) {
             Some(grant) => of_kubernetes(said, grant),
             None => of_azure(said).to_owned(),
         }
     };
-    Failed { what: failure.what.to_string(), why, remedy }
+    Failed { what: failure.listing.to_string(), why, remedy }
 }
 
 /// The right to read what is Kubernetes' own; none for what Azure lists.
@@ -220,7 +222,8 @@ mod tests {
 
     #[test]
     fn who_refuses_decides_what_is_to_be_granted() {
-        let remedy = |what: &str, why: &str| failed(&ListFailure { what: Arc::from(what), why: Arc::from(why) }).remedy;
+        let remedy =
+            |what: &str, why: &str| failed(&ListFailure { listing: Arc::from(what), reason: Arc::from(why) }).remedy;
         let forbidden = "nodes is forbidden: User \"token-401\" cannot list resource \"nodes\" at the cluster scope";
         let grant = remedy("nodes", forbidden);
         assert!(

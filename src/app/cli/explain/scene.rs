@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_api::facts::Published;
-use napkeeper_core::catalog::live::{Fact, PriceSheet, Quota, Surroundings, catalog_of};
+use napkeeper_core::catalog::live::{Fact, InfrastructureFacts, PriceSheet, Quota, catalog_from_facts};
 use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, RegionCatalog, instance_types, with_reserved};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::Region;
@@ -49,7 +49,7 @@ impl Basis<'_> {
         let classes: Vec<_> = snapshot.classes().values().cloned().collect();
         for class in classes {
             let types = instance_types(&sizes, &class, &InstanceTypeOptions::default());
-            let types = with_reserved(types, &snapshot.surroundings.reserved_for(&class));
+            let types = with_reserved(types, &snapshot.infrastructure.reserved_for(&class));
             snapshot.instance_types.insert(class.name.clone(), Arc::new(types));
         }
         Ok(())
@@ -63,11 +63,11 @@ impl Basis<'_> {
         }
         // Whoever hands in numbers means them, whatever their age.
         let quota = known.quota.as_ref().map(|quota| Arc::new(Quota::new(now, quota.usages().cloned())));
-        snapshot.learn_quota(quota);
+        snapshot.set_quota(quota);
         let subnets = known.subnets.as_ref().map(|fact| Fact { as_of: now, value: fact.value.clone() });
         let reservations = known.reservations.as_ref().map(|fact| Fact { as_of: now, value: fact.value.clone() });
-        snapshot.learn_surroundings(Arc::new(Surroundings { subnets, reservations, ..known.surroundings() }));
-        Ok(catalog_of(known, &embedded, self.sheet))
+        snapshot.set_infrastructure(Arc::new(InfrastructureFacts { subnets, reservations, ..known.infrastructure() }));
+        Ok(catalog_from_facts(known, &embedded, self.sheet))
     }
 }
 

@@ -9,7 +9,7 @@ use napkeeper_api::config::{self, Cluster};
 use napkeeper_api::manifests::{Problem, Source};
 use napkeeper_api::path::Path as Field;
 use napkeeper_api::yaml::Document;
-use napkeeper_core::catalog::live::{PriceSheet, catalog_of};
+use napkeeper_core::catalog::live::{PriceSheet, catalog_from_facts};
 use napkeeper_core::catalog::{Catalog, RegionCatalog};
 use napkeeper_core::model::names::Region;
 use napkeeper_core::model::support::spelling::nearest;
@@ -168,7 +168,7 @@ fn published(
     }
     let none = || RegionCatalog { region: published.region.clone(), sizes: Vec::new() };
     let embedded = Catalog::embedded()?.region(&published.region).unwrap_or_else(none);
-    Ok((facts.with_live_regions(vec![Arc::new(catalog_of(&published.known, &embedded, sheet))]), None))
+    Ok((facts.with_live_regions(vec![Arc::new(catalog_from_facts(&published.known, &embedded, sheet))]), None))
 }
 
 #[cfg(test)]

@@ -68,11 +68,11 @@ impl Keeper {
     pub(super) fn learn_facts(&mut self, live: &Live) {
         if !Arc::ptr_eq(&self.fixed.catalog, &live.catalog) {
             self.fixed.catalog = Arc::clone(&live.catalog);
-            self.controller.forget_types();
+            self.controller.invalidate_instance_types();
             tracing::info!(sizes = live.catalog.sizes.len(), "the catalogue has changed");
         }
-        self.controller.learn_quota(live.quota.clone());
-        self.controller.learn_surroundings(Arc::clone(&live.surroundings));
+        self.controller.set_quota(live.quota.clone());
+        self.controller.set_infrastructure(Arc::clone(&live.surroundings));
         self.changed = true;
     }
 
@@ -81,9 +81,9 @@ impl Keeper {
         match buffers {
             Some(buffers) => {
                 tracing::info!(buffers = buffers.len(), "CapacityBuffers have been read");
-                self.controller.learn_buffers(buffers);
+                self.controller.sync_buffers(buffers);
             }
-            None => self.controller.await_buffers(),
+            None => self.controller.mark_buffers_unsynced(),
         }
         self.changed = true;
     }

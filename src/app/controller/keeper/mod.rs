@@ -13,11 +13,11 @@ use super::telling::Teller;
 use jiff::Timestamp;
 use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog};
 use napkeeper_core::engine::clock::Clock;
-use napkeeper_core::engine::controller::{Answer, Controller, Rules};
-use napkeeper_core::model::errors::{ClusterError, PortError};
+use napkeeper_core::engine::controller::{Controller, ControllerConfig, DecisionResult};
+use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::ClaimName;
-use napkeeper_core::model::settings::{Mode, Pause, Settings};
-use napkeeper_core::plan::{Command, Effect, Reply, Report};
+use napkeeper_core::model::settings::{ControllerMode, Pause, Settings};
+use napkeeper_core::plan::{Command, CommandReport, Effect, Reply};
 use napkeeper_core::snapshot::{CommandKey, Snapshot};
 use napkeeper_kube::watch::{Kind, WatchEvent};
 use napkeeper_serve::{Check, Lifecycle};
@@ -56,8 +56,8 @@ pub(super) struct Fixed {
 }
 
 impl Fixed {
-    fn rules(&self) -> Rules<'_> {
-        Rules { settings: &self.settings, catalog: &self.catalog, options: self.options, seed: self.seed }
+    fn rules(&self) -> ControllerConfig<'_> {
+        ControllerConfig { settings: &self.settings, catalog: &self.catalog, options: self.options, seed: self.seed }
     }
 }
 
@@ -88,7 +88,7 @@ impl Drop for Term {
 }
 
 /// A reply to an effect of a command.
-type Replied = (CommandKey, Result<Reply, PortError>);
+type Replied = (CommandKey, Result<Reply, EffectError>);
 
 /// The state of the controller.
 #[derive(Debug)]
@@ -105,7 +105,7 @@ pub(super) struct Keeper {
     leads: bool,
     changed: bool,
     decided: Option<Instant>,
-    answers: JoinSet<Answer>,
+    answers: JoinSet<DecisionResult>,
     effects: JoinSet<Replied>,
     /// All effects of each term that is over: their replies do not matter any more, but that they end does.
     stale: JoinSet<()>,
@@ -113,7 +113,7 @@ pub(super) struct Keeper {
     broken: u32,
     hold: Option<Instant>,
     /// Looks for NodeClaims that were created and have not been seen.
-    looks: JoinSet<(ClaimName, Result<Reply, PortError>)>,
+    looks: JoinSet<(ClaimName, Result<Reply, EffectError>)>,
 }
 
 impl Keeper {
@@ -121,8 +121,8 @@ impl Keeper {
         // A replica that stands by is ready to take over.
         watches.pass();
         let mut controller = Controller::default();
-        if fixed.settings.mode == Mode::Provisioner {
-            controller.await_buffers();
+        if fixed.settings.mode == ControllerMode::Provisioner {
+            controller.mark_buffers_unsynced();
         }
         Self {
             fixed,
@@ -220,13 +220,13 @@ impl Keeper {
             return;
         }
         if self.changed {
-            self.controller.refresh_types(&self.fixed.catalog, &self.fixed.options);
+            self.controller.refresh_instance_types(&self.fixed.catalog, &self.fixed.options);
         }
-        let Some(question) = self.controller.ask(self.settling.keys(Instant::now())) else { return };
+        let Some(question) = self.controller.begin_decision(self.settling.keys(Instant::now())) else { return };
         self.changed = false;
         self.decided = Some(Instant::now());
         let (settings, seed) = (Arc::clone(&self.fixed.settings), self.fixed.seed);
-        self.answers.spawn_blocking(move || question.answer(&settings, now, seed));
+        self.answers.spawn_blocking(move || question.decide(&settings, now, seed));
     }
 
     /// How long until a decision is due; `None` while none may be made, is under way, or is wanted.
@@ -248,12 +248,12 @@ impl Keeper {
         });
     }
 
-    fn answered(&mut self, answer: Answer) {
+    fn answered(&mut self, answer: DecisionResult) {
         self.broken = 0;
         self.teller.decided(self.decided.map(|at| at.elapsed()).unwrap_or_default());
-        let started = self.controller.follow(answer, self.fixed.rules(), self.fixed.clock.now());
+        let started = self.controller.apply_decision(answer, self.fixed.rules(), self.fixed.clock.now());
         self.teller.waiting(self.controller.snapshot(), self.controller.memory());
-        let cushions = &self.controller.memory().provision.buffers;
+        let cushions = &self.controller.memory().provision.buffer_statuses;
         if **self.fixed.cushions.borrow() != *cushions {
             self.fixed.cushions.send_replace(Arc::new(cushions.clone()));
         }
@@ -285,18 +285,18 @@ impl Keeper {
             self.effects.spawn(async move {
                 // On a task of its own, so that a panic is an answer too, and the command does not wait for ever.
                 let reply = tokio::spawn(async move { ports.perform(&effect, patience).await }).await;
-                (key, reply.unwrap_or(Err(PortError::Cluster(ClusterError::Unavailable))))
+                (key, reply.unwrap_or(Err(EffectError::Cluster(ClusterError::Unavailable))))
             });
         }
     }
 
-    fn replied(&mut self, key: &CommandKey, reply: Result<Reply, PortError>) {
+    fn replied(&mut self, key: &CommandKey, reply: Result<Reply, EffectError>) {
         if let Err(error) = &reply {
             self.teller.refused(key, error);
         }
         if let Some(Command::CreateClaim(draft)) = self.controller.running(key).map(|p| &p.command)
             && self.controller.snapshot().claims().get(&draft.name).is_none()
-            && matches!(reply, Ok(_) | Err(PortError::Cluster(ClusterError::Unavailable)))
+            && matches!(reply, Ok(_) | Err(EffectError::Cluster(ClusterError::Unavailable)))
         {
             self.settling.created(draft.name.clone(), Instant::now());
         }
@@ -306,7 +306,7 @@ impl Keeper {
     }
 
     /// A NodeClaim that was created has not been seen for long: is it there?
-    fn looked(&mut self, claim: &ClaimName, reply: &Result<Reply, PortError>) {
+    fn looked(&mut self, claim: &ClaimName, reply: &Result<Reply, EffectError>) {
         match reply {
             Ok(Reply::Claim(None)) => self.settling.forget(claim),
             Ok(_) => tracing::warn!(%claim, "the NodeClaim is there, but the watch does not show it"),
@@ -315,11 +315,11 @@ impl Keeper {
         self.changed = true;
     }
 
-    fn ended(&mut self, ended: Vec<(CommandKey, Report)>) {
+    fn ended(&mut self, ended: Vec<(CommandKey, CommandReport)>) {
         for (key, report) in ended {
             self.teller.ended(&key, self.controller.running(&key), &report, self.controller.snapshot());
             self.settling.ended(&key, Instant::now());
-            self.controller.learn(&key, report, self.fixed.rules(), self.fixed.clock.now());
+            self.controller.command_ended(&key, report, self.fixed.rules(), self.fixed.clock.now());
         }
     }
 

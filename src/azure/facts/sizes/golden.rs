@@ -5,7 +5,7 @@
 
 use super::sku_rows;
 use napkeeper_core::catalog::live::SkuRow;
-use napkeeper_core::catalog::{Catalog, Dropped, OfferedSize, SizeName, capacity, overhead};
+use napkeeper_core::catalog::{Catalog, ExclusionReason, OfferedSize, SizeName, capacity, overhead};
 use napkeeper_core::model::names::{Region, VmSize};
 
 const TABLE: &str = include_str!("../fixtures/golden.csv");
@@ -31,28 +31,28 @@ fn size(region: &str, name: &str) -> OfferedSize {
 
 /// The reasons in the size and its region that it is no node, as the table words them.
 fn verdict(size: &OfferedSize) -> String {
-    let word = |reason: Dropped| match reason {
-        Dropped::RefusedByAks => "AKS-restricted",
-        Dropped::FewCpus => "<2 vCPU",
-        Dropped::LittleMemory => "<3.5 GiB",
-        Dropped::ConstrainedCores => "constrained",
-        Dropped::Confidential => "confidential",
+    let word = |reason: ExclusionReason| match reason {
+        ExclusionReason::RefusedByAks => "AKS-restricted",
+        ExclusionReason::TooFewCpus => "<2 vCPU",
+        ExclusionReason::TooLittleMemory => "<3.5 GiB",
+        ExclusionReason::ConstrainedCores => "constrained",
+        ExclusionReason::Confidential => "confidential",
         _ => "another reason",
     };
     let all = [
-        Dropped::RefusedByAks,
-        Dropped::Restricted,
-        Dropped::FewCpus,
-        Dropped::LittleMemory,
-        Dropped::UnreadableName,
-        Dropped::UndrivenGpu,
-        Dropped::ConstrainedCores,
-        Dropped::Confidential,
+        ExclusionReason::RefusedByAks,
+        ExclusionReason::Restricted,
+        ExclusionReason::TooFewCpus,
+        ExclusionReason::TooLittleMemory,
+        ExclusionReason::UnreadableName,
+        ExclusionReason::UnsupportedGpu,
+        ExclusionReason::ConstrainedCores,
+        ExclusionReason::Confidential,
     ];
     let reasons: Vec<&str> = all
         .into_iter()
-        .filter(|r| r.applies_to(&size.facts) || (*r == Dropped::Restricted && size.restricted))
-        .map(|r| if r == Dropped::Restricted { "location-restricted" } else { word(r) })
+        .filter(|r| r.applies_to_size(&size.facts) || (*r == ExclusionReason::Restricted && size.restricted))
+        .map(|r| if r == ExclusionReason::Restricted { "location-restricted" } else { word(r) })
         .collect();
     if reasons.is_empty() { "kept".to_owned() } else { reasons.join(", ") }
 }

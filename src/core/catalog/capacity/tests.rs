@@ -1,8 +1,8 @@
 //! The formulas against upstream's, over the sizes of its recorded Resource SKUs answers.
 
 use super::*;
-use crate::catalog::types::tests::class;
-use crate::catalog::{Arch, Gpu, OfferedSize, SizeName, dropped};
+use crate::catalog::instance_types::tests::class;
+use crate::catalog::{Arch, Gpu, OfferedSize, SizeName, exclusion_reason};
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::names::VmSize;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ fn the_golden_table_holds() {
             on_demand: Some(HourlyPrice::from_nanos(1)),
             spot: None,
         };
-        assert_eq!(dropped(&size, &class()).is_none(), *verdict == "kept", "{row}");
+        assert_eq!(exclusion_reason(&size, &class()).is_none(), *verdict == "kept", "{row}");
     }
 }
 

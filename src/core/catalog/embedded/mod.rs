@@ -17,11 +17,11 @@
 //! ```
 
 use super::live::PriceSheet;
-use super::reader::{Broken, Reader};
+use super::reader::{CatalogReadError, CatalogReader};
 use super::{Arch, Gpu, OfferedSize, RegionCatalog, SizeFacts};
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::names::{Region, VmSize, Zone};
-use crate::model::support::spelling::distance;
+use crate::model::support::spelling::edit_distance;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -59,14 +59,14 @@ pub struct CatalogError {
 pub struct Catalog {
     as_of: Month,
     sizes: Vec<Arc<SizeFacts>>,
-    regions: BTreeMap<Region, Vec<Offer>>,
+    regions: BTreeMap<Region, Vec<OfferRow>>,
     /// The customer's own prices.
     sheet: PriceSheet,
 }
 
 /// A row of the file. What it means is built when its region is asked for.
 #[derive(Debug, Clone, Copy)]
-struct Offer {
+struct OfferRow {
     size: usize,
     zones: u8,
     restricted: bool,
@@ -88,8 +88,8 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError`] when the data does not begin as a catalogue does.
     pub fn embedded_as_of() -> Result<Month, CatalogError> {
-        let mut reader = Reader::new(DATA);
-        read_as_of(&mut reader).map_err(|Broken(cause)| CatalogError {
+        let mut reader = CatalogReader::new(DATA);
+        read_as_of(&mut reader).map_err(|CatalogReadError(cause)| CatalogError {
             part: reader.part(),
             at: reader.position(),
             cause,
@@ -101,15 +101,15 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError`] names the part and the byte that make no sense.
     pub fn decode(data: &[u8]) -> Result<Self, CatalogError> {
-        let mut reader = Reader::new(data);
-        Self::read(&mut reader).map_err(|Broken(cause)| CatalogError {
+        let mut reader = CatalogReader::new(data);
+        Self::read(&mut reader).map_err(|CatalogReadError(cause)| CatalogError {
             part: reader.part(),
             at: reader.position(),
             cause,
         })
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Broken> {
+    fn read(reader: &mut CatalogReader<'_>) -> Result<Self, CatalogReadError> {
         let as_of = read_as_of(reader)?;
         reader.enter("families");
         let families = reader.list(|r| r.text().map(Arc::<str>::from))?;
@@ -118,7 +118,7 @@ impl Catalog {
         reader.enter("sizes");
         let sizes = reader.list(|r| read_size(r, &families, &gpus).map(Arc::new))?;
         if !sizes.is_sorted_by(|a, b| a.name < b.name) {
-            return Err(Broken("names are not in order"));
+            return Err(CatalogReadError("names are not in order"));
         }
         reader.enter("regions");
         let regions = reader.list(|r| read_region(r, sizes.len()))?.into_iter().collect();
@@ -170,7 +170,7 @@ impl Catalog {
     pub fn region(&self, region: &Region) -> Option<RegionCatalog> {
         let offers = self.regions.get(region)?;
         let zones: Vec<Zone> = (1..=3).map(|n| Zone::of(region, n)).collect();
-        let offered = |offer: &Offer| {
+        let offered = |offer: &OfferRow| {
             let in_zone = |(i, _): &(usize, &Zone)| offer.zones & (1 << i) != 0;
             Some(OfferedSize {
                 facts: Arc::clone(self.sizes.get(offer.size)?),
@@ -191,22 +191,22 @@ impl Catalog {
         let letter = |c: &char| c.is_ascii_alphanumeric();
         let meant: String = text.chars().filter(letter).collect::<String>().to_lowercase();
         self.regions()
-            .map(|region| (distance(&meant, region.as_str()), region))
+            .map(|region| (edit_distance(&meant, region.as_str()), region))
             .filter(|(distance, _)| *distance <= FARTHEST)
             .min()
             .map(|(_, region)| region)
     }
 }
 
-fn read_as_of(reader: &mut Reader<'_>) -> Result<Month, Broken> {
+fn read_as_of(reader: &mut CatalogReader<'_>) -> Result<Month, CatalogReadError> {
     reader.enter("the header");
     if reader.take(4)? != b"NKC1" {
-        return Err(Broken("it does not begin with NKC1"));
+        return Err(CatalogReadError("it does not begin with NKC1"));
     }
     Ok(Month { year: reader.number()?, month: reader.number()? })
 }
 
-fn read_gpu(reader: &mut Reader<'_>) -> Result<Gpu, Broken> {
+fn read_gpu(reader: &mut CatalogReader<'_>) -> Result<Gpu, CatalogReadError> {
     Ok(Gpu {
         manufacturer: Arc::from(reader.text()?),
         model: Arc::from(reader.text()?),
@@ -215,10 +215,14 @@ fn read_gpu(reader: &mut Reader<'_>) -> Result<Gpu, Broken> {
     })
 }
 
-fn read_size(reader: &mut Reader<'_>, families: &[Arc<str>], gpus: &[Gpu]) -> Result<SizeFacts, Broken> {
-    let name = VmSize::new(reader.text()?).map_err(|_| Broken("a size has no name"))?;
+fn read_size(
+    reader: &mut CatalogReader<'_>,
+    families: &[Arc<str>],
+    gpus: &[Gpu],
+) -> Result<SizeFacts, CatalogReadError> {
+    let name = VmSize::new(reader.text()?).map_err(|_| CatalogReadError("a size has no name"))?;
     let family = reader.number::<usize>()?;
-    let family = families.get(family).ok_or(Broken("a size has an unknown family"))?;
+    let family = families.get(family).ok_or(CatalogReadError("a size has an unknown family"))?;
     let (vcpus, memory_mib) = (reader.number()?, reader.number()?);
     let flags: u8 = reader.number()?;
     let flag = |bit: u8| flags & (1 << bit) != 0;
@@ -240,20 +244,20 @@ fn read_size(reader: &mut Reader<'_>, families: &[Arc<str>], gpus: &[Gpu]) -> Re
         max_nics: reader.number()?,
         gpu: match reader.number::<usize>()?.checked_sub(1) {
             None => None,
-            Some(i) => Some(gpus.get(i).cloned().ok_or(Broken("a size has an unknown GPU"))?),
+            Some(i) => Some(gpus.get(i).cloned().ok_or(CatalogReadError("a size has an unknown GPU"))?),
         },
     })
 }
 
-fn read_region(reader: &mut Reader<'_>, sizes: usize) -> Result<(Region, Vec<Offer>), Broken> {
-    let name = Region::new(reader.text()?).map_err(|_| Broken("a region's name is malformed"))?;
+fn read_region(reader: &mut CatalogReader<'_>, sizes: usize) -> Result<(Region, Vec<OfferRow>), CatalogReadError> {
+    let name = Region::new(reader.text()?).map_err(|_| CatalogReadError("a region's name is malformed"))?;
     let mut next = 0_usize;
     let offers = reader.list(|reader| {
         let step: usize = reader.number()?;
         let size = next.checked_add(step >> 4).filter(|at| *at < sizes);
-        let size = size.ok_or(Broken("an offer is of an unknown size"))?;
+        let size = size.ok_or(CatalogReadError("an offer is of an unknown size"))?;
         next = size + 1;
-        Ok(Offer {
+        Ok(OfferRow {
             size,
             zones: (step & 7) as u8,
             restricted: step & 8 != 0,
@@ -264,17 +268,17 @@ fn read_region(reader: &mut Reader<'_>, sizes: usize) -> Result<(Region, Vec<Off
     Ok((name, offers))
 }
 
-fn read_price(reader: &mut Reader<'_>) -> Result<Option<HourlyPrice>, Broken> {
+fn read_price(reader: &mut CatalogReader<'_>) -> Result<Option<HourlyPrice>, CatalogReadError> {
     let price: u64 = reader.number()?;
     let unit = match price & 3 {
         0 if price == 0 => return Ok(None),
         1 => 1,
         2 => 1_000,
         3 => 1_000_000,
-        _ => return Err(Broken("a price has no unit")),
+        _ => return Err(CatalogReadError("a price has no unit")),
     };
     let nanos = i64::try_from(price >> 2).ok().and_then(|m| m.checked_mul(unit));
-    nanos.map(|n| Some(HourlyPrice::from_nanos(n))).ok_or(Broken("a price is too high"))
+    nanos.map(|n| Some(HourlyPrice::from_nanos(n))).ok_or(CatalogReadError("a price is too high"))
 }
 
 #[cfg(test)]

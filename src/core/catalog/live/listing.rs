@@ -1,7 +1,7 @@
-//! The listing of sizes: which sizes does a region have, when an answer may be short?
+//! The size listing, guarded against truncated answers.
 //!
 //! A listing that lacks sizes which it had has cost others healthy nodes. So a size that is missing stays for
-//! [`KEPT_FOR`], with the time that it was missed first, and an answer that lacks a tenth of all is not taken at all.
+//! [`MISSING_SIZE_RETENTION`], with the time that it was missed first, and an answer that lacks a tenth of all is not taken at all.
 
 use crate::catalog::OfferedSize;
 use crate::model::names::VmSize;
@@ -10,17 +10,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// How long a size that whole listings no longer name is still believed in: two listings at Karpenter's period of 12 h.
-pub const KEPT_FOR: SignedDuration = SignedDuration::from_hours(24);
+pub const MISSING_SIZE_RETENTION: SignedDuration = SignedDuration::from_hours(24);
 /// The part of known sizes, in per cent, that may be missing at once.
 const MISSING_PERCENT: usize = 10;
 /// Sizes that may be missing at once however few there are.
 const MISSING_AT_LEAST: usize = 5;
 /// Names of missing sizes that an error gives.
-const NAMED: usize = 5;
+const MAX_NAMED_SIZES: usize = 5;
 
 /// A size of the listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedSize {
     /// The size, without prices.
     pub size: OfferedSize,
     /// Since when whole listings do not name it any more.
@@ -31,25 +31,25 @@ pub struct Listed {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SizeListing {
     /// By name.
-    pub sizes: BTreeMap<VmSize, Listed>,
+    pub sizes: BTreeMap<VmSize, ListedSize>,
 }
 
 /// An answer names so few sizes that it is not believed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TooShort {
+pub struct TruncatedListing {
     /// Sizes that it names.
-    pub has: usize,
+    pub listed: usize,
     /// Sizes that were known, or that there are at the least.
     pub known: usize,
     /// Some of those that it lacks.
-    pub lacks: Vec<VmSize>,
+    pub missing: Vec<VmSize>,
 }
 
-impl std::error::Error for TooShort {}
+impl std::error::Error for TruncatedListing {}
 
-impl fmt::Display for TooShort {
+impl fmt::Display for TruncatedListing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { has, known, lacks } = self;
+        let Self { listed: has, known, missing: lacks } = self;
         write!(f, "the listing names {has} sizes where {known} are known: it is taken for a short answer")?;
         if !lacks.is_empty() {
             let names: Vec<&str> = lacks.iter().map(VmSize::as_str).collect();
@@ -63,13 +63,15 @@ impl SizeListing {
     /// The listing after a new answer. `at_least`: fewer sizes are not believed where nothing is known yet.
     ///
     /// # Errors
-    /// [`TooShort`]: the answer is not believed; what was known stays.
-    pub fn learn(&self, answer: Vec<OfferedSize>, at_least: usize, now: Timestamp) -> Result<Self, TooShort> {
-        let mut sizes: BTreeMap<VmSize, Listed> =
-            answer.into_iter().map(|size| (size.facts.name.clone(), Listed { size, missing_since: None })).collect();
+    /// [`TruncatedListing`]: the answer is not believed; what was known stays.
+    pub fn merge(&self, answer: Vec<OfferedSize>, at_least: usize, now: Timestamp) -> Result<Self, TruncatedListing> {
+        let mut sizes: BTreeMap<VmSize, ListedSize> = answer
+            .into_iter()
+            .map(|size| (size.facts.name.clone(), ListedSize { size, missing_since: None }))
+            .collect();
         let has = sizes.len();
         if self.sizes.is_empty() && has < at_least.max(1) {
-            return Err(TooShort { has, known: at_least, lacks: Vec::new() });
+            return Err(TruncatedListing { listed: has, known: at_least, missing: Vec::new() });
         }
         let present = self.sizes.iter().filter(|(_, old)| old.missing_since.is_none()).count();
         let newly: Vec<&VmSize> = self
@@ -81,13 +83,13 @@ impl SizeListing {
         // A listing of nothing is short, however few sizes there were.
         let most = MISSING_AT_LEAST.max(present * MISSING_PERCENT / 100);
         if newly.len() > most || (has == 0 && present > 0) {
-            let lacks = newly.into_iter().take(NAMED).cloned().collect();
-            return Err(TooShort { has, known: present, lacks });
+            let lacks = newly.into_iter().take(MAX_NAMED_SIZES).cloned().collect();
+            return Err(TruncatedListing { listed: has, known: present, missing: lacks });
         }
         for (name, old) in &self.sizes {
             let since = old.missing_since.unwrap_or(now);
-            if now.duration_since(since) < KEPT_FOR {
-                let kept = || Listed { size: old.size.clone(), missing_since: Some(since) };
+            if now.duration_since(since) < MISSING_SIZE_RETENTION {
+                let kept = || ListedSize { size: old.size.clone(), missing_since: Some(since) };
                 sizes.entry(name.clone()).or_insert_with(kept);
             }
         }
@@ -118,37 +120,37 @@ mod tests {
     #[test]
     fn a_size_that_goes_missing_stays_for_a_day_of_whole_listings() {
         let all = all();
-        let known = SizeListing::default().learn(all.clone(), 1, hours(0)).unwrap();
+        let known = SizeListing::default().merge(all.clone(), 1, hours(0)).unwrap();
         let lost = all[3].facts.name.clone();
         let without: Vec<_> = all.iter().filter(|s| s.facts.name != lost).cloned().collect();
-        let soon = known.learn(without.clone(), 1, hours(12)).unwrap();
+        let soon = known.merge(without.clone(), 1, hours(12)).unwrap();
         assert_eq!(soon.missing().collect::<Vec<_>>(), [(&lost, hours(12))]);
-        let later = soon.learn(without.clone(), 1, hours(35)).unwrap();
+        let later = soon.merge(without.clone(), 1, hours(35)).unwrap();
         assert!(later.sizes.contains_key(&lost), "23 h");
-        assert_eq!(later.learn(all.clone(), 1, hours(35)).unwrap().missing().count(), 0, "it is back");
-        assert!(!later.learn(without, 1, hours(36)).unwrap().sizes.contains_key(&lost));
+        assert_eq!(later.merge(all.clone(), 1, hours(35)).unwrap().missing().count(), 0, "it is back");
+        assert!(!later.merge(without, 1, hours(36)).unwrap().sizes.contains_key(&lost));
     }
 
     #[test]
     fn a_short_answer_is_not_taken_and_says_what_it_lacks() {
         let all = all();
-        let known = SizeListing::default().learn(all.clone(), 1, hours(0)).unwrap();
+        let known = SizeListing::default().merge(all.clone(), 1, hours(0)).unwrap();
         let most = all.len() / 10;
-        assert!(known.learn(all[most..].to_vec(), 1, hours(12)).is_ok());
-        let error = known.learn(all[most + 1..].to_vec(), 1, hours(12)).unwrap_err();
-        assert_eq!((error.has, error.known, error.lacks.len()), (all.len() - most - 1, all.len(), 5));
+        assert!(known.merge(all[most..].to_vec(), 1, hours(12)).is_ok());
+        let error = known.merge(all[most + 1..].to_vec(), 1, hours(12)).unwrap_err();
+        assert_eq!((error.listed, error.known, error.missing.len()), (all.len() - most - 1, all.len(), 5));
         assert!(error.to_string().contains(all[0].facts.name.as_str()), "{error}");
-        assert!(known.learn(Vec::new(), 0, hours(12)).is_err());
-        assert!(SizeListing::default().learn(all[..10].to_vec(), 300, hours(0)).is_err(), "the first answer too");
+        assert!(known.merge(Vec::new(), 0, hours(12)).is_err());
+        assert!(SizeListing::default().merge(all[..10].to_vec(), 300, hours(0)).is_err(), "the first answer too");
     }
 
     #[test]
     fn losing_a_tenth_each_day_is_still_seen_size_by_size() {
         let all = all();
-        let known = SizeListing::default().learn(all.clone(), 1, hours(0)).unwrap();
-        let first = known.learn(all[all.len() / 10..].to_vec(), 1, hours(12)).unwrap();
+        let known = SizeListing::default().merge(all.clone(), 1, hours(0)).unwrap();
+        let first = known.merge(all[all.len() / 10..].to_vec(), 1, hours(12)).unwrap();
         assert_eq!(first.missing().count(), all.len() / 10);
-        let second = first.learn(all[all.len() / 6..].to_vec(), 1, hours(24)).unwrap();
+        let second = first.merge(all[all.len() / 6..].to_vec(), 1, hours(24)).unwrap();
         assert_eq!(second.missing().count(), all.len() / 6);
         assert!(second.missing().any(|(_, at)| at == hours(12)) && second.missing().any(|(_, at)| at == hours(24)));
     }

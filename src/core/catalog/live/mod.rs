@@ -1,25 +1,29 @@
-//! Facts: what does Azure say about sizes, quota, prices, images, subnets, capacity reservations and locks, and how old is each answer?
+//! Live Azure facts: sizes, quota, prices, images, subnets, capacity reservations, locks.
 //!
 //! Every fact is taken on its own schedule and has its own age. Here is what an answer means; asking is the adapter's.
 
-mod book;
+mod azure_facts;
+mod fact_schedule;
 mod image;
-mod known;
 mod listing;
-mod price;
+mod price_sheet;
 mod quota;
 mod reservation;
-mod sheet;
+mod retail_prices;
 mod sku;
 mod subnet;
 
-pub use book::{Book, FactKind, Failure};
+pub use azure_facts::{
+    AzureFacts, Fact, FactSource, InfrastructureFacts, Lock, LockLevel, catalog_from_facts, format_age,
+};
+pub use fact_schedule::{FactKind, FactSchedule, FetchFailure};
 pub use image::{Gallery, ImageDefinition, ImageNeeds, ImageVersion, image_definitions, newest, ubuntu_default};
-pub use known::{Fact, Known, Lock, LockLevel, Source, Surroundings, age_of, catalog_of};
-pub use listing::{KEPT_FOR, Listed, SizeListing, TooShort};
-pub use price::{Meter, PriceList, Prices, price_list};
-pub use quota::{Quota, STALE_AFTER, Usage};
-pub use reservation::{GROUPS, ReservationRoom, group_of, learn_reservations};
-pub use sheet::{PriceSheet, SheetLine, SheetProblem};
+pub use listing::{ListedSize, MISSING_SIZE_RETENTION, SizeListing, TruncatedListing};
+pub use price_sheet::{PriceSheet, SheetLine, SheetProblem};
+pub use quota::{Quota, QuotaUsage, STALE_AFTER};
+pub use reservation::{
+    CAPACITY_RESERVATION_GROUP_TYPE, CapacityReservation, merge_reservations, parse_reservation_group,
+};
+pub use retail_prices::{Meter, PriceList, SizePrices, price_list};
 pub use sku::{SkuError, SkuRow};
-pub use subnet::SubnetRoom;
+pub use subnet::SubnetAddresses;

@@ -12,7 +12,7 @@ pub const STALE_AFTER: SignedDuration = SignedDuration::from_mins(15);
 
 /// Cores of a quota, used and allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Usage {
+pub struct QuotaUsage {
     /// The quota's name, as Azure spells it: a family, `cores` or `lowPriorityCores`.
     pub name: Arc<str>,
     /// Cores in use, as Azure counts them.
@@ -26,24 +26,24 @@ pub struct Usage {
 pub struct Quota {
     /// When Azure was asked.
     pub as_of: Timestamp,
-    by_name: BTreeMap<String, Usage>,
+    by_name: BTreeMap<String, QuotaUsage>,
 }
 
 impl Quota {
     /// The quotas of some usages. Names compare without case: the listings of sizes and of usages do not always agree.
     #[must_use]
-    pub fn new(as_of: Timestamp, usages: impl IntoIterator<Item = Usage>) -> Self {
+    pub fn new(as_of: Timestamp, usages: impl IntoIterator<Item = QuotaUsage>) -> Self {
         Self { as_of, by_name: usages.into_iter().map(|u| (u.name.to_lowercase(), u)).collect() }
     }
 
     /// All usages, by name.
-    pub fn usages(&self) -> impl Iterator<Item = &Usage> {
+    pub fn usages(&self) -> impl Iterator<Item = &QuotaUsage> {
         self.by_name.values()
     }
 
     /// True when both allow the same, whatever their ages.
     #[must_use]
-    pub fn same_numbers(&self, other: &Self) -> bool {
+    pub fn same_usages(&self, other: &Self) -> bool {
         self.by_name == other.by_name
     }
 

@@ -1,7 +1,7 @@
 //! The on-demand capacity reservations of groups: so many VMs of some sizes, each in one zone or in none.
 
 use super::quota::STALE_AFTER;
-use super::{Fact, Surroundings};
+use super::{Fact, InfrastructureFacts};
 use crate::catalog::ReservedPlaces;
 use crate::model::cluster::pool::NodeClass;
 use crate::model::errors::{CloudError, CloudErrorCode};
@@ -9,13 +9,13 @@ use crate::model::names::{ArmId, VmSize, Zone};
 use jiff::{SignedDuration, Timestamp};
 
 /// What the ids of groups of reservations have between resource group and name.
-pub const GROUPS: &str = "Microsoft.Compute/capacityReservationGroups";
+pub const CAPACITY_RESERVATION_GROUP_TYPE: &str = "Microsoft.Compute/capacityReservationGroups";
 
 /// The group of capacity reservations that a text names.
 ///
 /// # Errors
 /// What the id of such a group looks like, where this is none.
-pub fn group_of(text: &str) -> Result<ArmId, &'static str> {
+pub fn parse_reservation_group(text: &str) -> Result<ArmId, &'static str> {
     const EXPECTED: &str = "must be /subscriptions/<subscription id>/resourceGroups/<name>/providers/Microsoft.Compute/\
                             capacityReservationGroups/<name>";
     let words: Vec<&str> = text.split('/').collect();
@@ -28,12 +28,12 @@ pub fn group_of(text: &str) -> Result<ArmId, &'static str> {
     else {
         return Err(EXPECTED);
     };
-    (named && id == within.resource(GROUPS, name)).then_some(id).ok_or(EXPECTED)
+    (named && id == within.resource(CAPACITY_RESERVATION_GROUP_TYPE, name)).then_some(id).ok_or(EXPECTED)
 }
 
 /// VMs of one size in one place that a group has reserved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReservationRoom {
+pub struct CapacityReservation {
     /// The group.
     pub group: ArmId,
     /// The size.
@@ -46,7 +46,7 @@ pub struct ReservationRoom {
     pub used: u64,
 }
 
-impl ReservationRoom {
+impl CapacityReservation {
     /// VMs that may still be had.
     #[must_use]
     pub fn free(&self) -> u64 {
@@ -56,7 +56,7 @@ impl ReservationRoom {
 
 /// How long what is known of all groups is kept because one of them cannot be read: half of the time for which it serves at
 /// all, so that the others are never without numbers.
-const LAST_GOOD_FOR: SignedDuration = SignedDuration::from_secs(STALE_AFTER.as_secs() / 2);
+const LAST_GOOD_TTL: SignedDuration = SignedDuration::from_secs(STALE_AFTER.as_secs() / 2);
 
 /// What is known of groups once each has been asked. One that is not there is left out. Where one cannot be read, all that
 /// is known stays for a while; then it has nothing left, so that it does not hide what others have, and what runs on it stays
@@ -64,23 +64,24 @@ const LAST_GOOD_FOR: SignedDuration = SignedDuration::from_secs(STALE_AFTER.as_s
 ///
 /// # Errors
 /// Why what is known stays as it is: a group cannot be read whose numbers still serve, or none can be.
-pub fn learn_reservations(
-    known: Option<&Fact<Vec<ReservationRoom>>>,
-    answers: Vec<(ArmId, Result<Vec<ReservationRoom>, CloudError>)>,
+pub fn merge_reservations(
+    known: Option<&Fact<Vec<CapacityReservation>>>,
+    answers: Vec<(ArmId, Result<Vec<CapacityReservation>, CloudError>)>,
     at: Timestamp,
-) -> Result<Vec<ReservationRoom>, CloudError> {
+) -> Result<Vec<CapacityReservation>, CloudError> {
     let (mut rooms, mut failed) = (Vec::new(), None);
-    let all_failed = !answers.is_empty() && answers.iter().all(|(_, answer)| answer.as_ref().is_err_and(is_no_answer));
+    let all_failed =
+        !answers.is_empty() && answers.iter().all(|(_, answer)| answer.as_ref().is_err_and(is_indeterminate));
     for (group, answer) in answers {
         match answer {
             Ok(own) => rooms.extend(own),
-            Err(error) if is_no_answer(&error) => {
+            Err(error) if is_indeterminate(&error) => {
                 let own = known.iter().flat_map(|fact| &fact.value).filter(|room| room.group == group);
-                let is_fresh = known.is_some_and(|fact| at.duration_since(fact.as_of) <= LAST_GOOD_FOR);
+                let is_fresh = known.is_some_and(|fact| at.duration_since(fact.as_of) <= LAST_GOOD_TTL);
                 if all_failed || is_fresh && own.clone().any(|room| room.capacity > 0) {
                     failed.get_or_insert(error);
                 }
-                rooms.extend(own.map(|room| ReservationRoom { capacity: 0, ..room.clone() }));
+                rooms.extend(own.map(|room| CapacityReservation { capacity: 0, ..room.clone() }));
             }
             Err(_) => {}
         }
@@ -89,11 +90,11 @@ pub fn learn_reservations(
 }
 
 /// Nothing is known from an error but that there was one; others say that a group is not there.
-fn is_no_answer(error: &CloudError) -> bool {
+fn is_indeterminate(error: &CloudError) -> bool {
     !matches!(error.code, CloudErrorCode::NotFound | CloudErrorCode::Reservation)
 }
 
-impl Surroundings {
+impl InfrastructureFacts {
     /// The sizes and places that the group of a class has reserved, whatever is left of them. They are the same while
     /// numbers change or grow old: what runs there keeps its labels and its price.
     #[must_use]
@@ -115,8 +116,12 @@ mod tests {
     #[test]
     fn only_the_id_of_a_group_is_one() {
         let id = "/subscriptions/s-1/resourceGroups/rg_1/providers/Microsoft.Compute/capacityReservationGroups/g";
-        assert_eq!(group_of(id).unwrap().name(), "g");
-        assert_eq!(group_of(&id.to_lowercase()).unwrap(), group_of(id).unwrap(), "case is no difference");
+        assert_eq!(parse_reservation_group(id).unwrap().name(), "g");
+        assert_eq!(
+            parse_reservation_group(&id.to_lowercase()).unwrap(),
+            parse_reservation_group(id).unwrap(),
+            "case is no difference"
+        );
         let wrong = [
             "",
             "g",
@@ -130,14 +135,17 @@ mod tests {
             &format!(" {id}"),
         ];
         for text in wrong {
-            assert!(group_of(text).is_err(), "{text}");
+            assert!(parse_reservation_group(text).is_err(), "{text}");
         }
     }
 
     /// What becomes of groups `a` and `b`, of which 4 and 6 VMs were reserved so many minutes ago.
     fn learnt(known_since: Option<i64>, a: Result<u64, CloudErrorCode>, b: Result<u64, CloudErrorCode>) -> String {
-        let room = |group: &str, capacity| ReservationRoom {
-            group: ArmId::new(format!("/subscriptions/s/resourceGroups/r/providers/{GROUPS}/{group}")).unwrap(),
+        let room = |group: &str, capacity| CapacityReservation {
+            group: ArmId::new(format!(
+                "/subscriptions/s/resourceGroups/r/providers/{CAPACITY_RESERVATION_GROUP_TYPE}/{group}"
+            ))
+            .unwrap(),
             size: VmSize::new("Standard_D4s_v5").unwrap(),
             zone: Zone::regional(),
             capacity,
@@ -149,7 +157,7 @@ mod tests {
             let id = room(group, 0).group;
             (id, answer.map(|n| vec![room(group, n)]).map_err(|code| CloudError::new(code, "no")))
         };
-        match learn_reservations(known.as_ref(), vec![answer("a", a), answer("b", b)], at(0)) {
+        match merge_reservations(known.as_ref(), vec![answer("a", a), answer("b", b)], at(0)) {
             Ok(rooms) => {
                 let told = rooms.iter().map(|room| format!("{} {}", room.group.name(), room.capacity));
                 told.collect::<Vec<_>>().join(", ")

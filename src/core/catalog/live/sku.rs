@@ -1,6 +1,6 @@
 //! SKUs: what does a row of Azure's Resource SKUs listing say of a VM size?
 
-use crate::catalog::{Arch, EphemeralDisk, EphemeralPlace, Gpu, OfferedSize, SizeFacts};
+use crate::catalog::{Arch, EphemeralDisk, EphemeralDiskPlacement, Gpu, OfferedSize, SizeFacts};
 use crate::model::names::{Region, VmSize, Zone};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -143,9 +143,9 @@ impl SkuRow {
         let mib = |capability: &str| amount(capability).and_then(|n| n.checked_mul(1 << 20));
         let places = self.text("SupportedEphemeralOSDiskPlacements");
         let on_nvme = || places.split(',').any(|p| p.trim().eq_ignore_ascii_case("NvmeDisk"));
-        let nvme = || mib("NvmeDiskSizeInMiB").filter(|_| on_nvme()).map(|b| (EphemeralPlace::Nvme, b));
-        let cache = || amount("CachedDiskBytes").map(|b| (EphemeralPlace::Cache, b));
-        let resource = || mib("MaxResourceVolumeMB").map(|b| (EphemeralPlace::Resource, b));
+        let nvme = || mib("NvmeDiskSizeInMiB").filter(|_| on_nvme()).map(|b| (EphemeralDiskPlacement::Nvme, b));
+        let cache = || amount("CachedDiskBytes").map(|b| (EphemeralDiskPlacement::Cache, b));
+        let resource = || mib("MaxResourceVolumeMB").map(|b| (EphemeralDiskPlacement::Resource, b));
         let (place, bytes) =
             nvme().or_else(cache).or_else(resource).filter(|_| self.flag("EphemeralOSDiskSupported"))?;
         Some(EphemeralDisk { gb: bytes / 1_000_000_000, place })

@@ -4,7 +4,7 @@ use crate::model::names::ArmId;
 
 /// Addresses of a subnet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SubnetRoom {
+pub struct SubnetAddresses {
     /// The subnet.
     pub id: ArmId,
     /// Addresses in use.
@@ -15,7 +15,7 @@ pub struct SubnetRoom {
     pub is_default: bool,
 }
 
-impl SubnetRoom {
+impl SubnetAddresses {
     /// Addresses that are free.
     #[must_use]
     pub fn free(&self) -> u64 {

@@ -1,7 +1,7 @@
 //! The filter waterfall: how many sizes and offerings are left after each thing that a NodePool and its class ask for?
 
-use super::selection::{Effect, Origin, steps};
-use super::{Asked, AskedAt, Dropped, Selection, SizeIndex, Supply};
+use super::selection::{FilterEffect, FilterOrigin, steps};
+use super::{ExclusionReason, PoolRequirements, RegionOfferings, RequirementSource, Selection, SizeIndex};
 use crate::model::names::Region;
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct Waterfall {
     /// region that drops something.
     pub steps: Vec<WaterfallStep>,
     /// The step without which most sizes would be left, when nothing is left and leaving one out helps.
-    pub culprit: Option<Culprit>,
+    pub blocking_step: Option<BlockingStep>,
 }
 
 /// One step.
@@ -46,12 +46,12 @@ pub enum StepKind {
         text: String,
     },
     /// A reason that lies in the size, the class or the region.
-    Dropped(Dropped),
+    Excluded(ExclusionReason),
 }
 
 /// The step whose removal would bring most back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Culprit {
+pub struct BlockingStep {
     /// Its place in the steps.
     pub step: usize,
     /// How many sizes would be left without it.
@@ -64,9 +64,9 @@ impl Waterfall {
     /// The waterfall of a NodePool in a region. When `sure`, unknown prices and restrictions of the subscription are
     /// steps too.
     #[must_use]
-    pub fn new(index: &SizeIndex, supply: &Supply, asked: Asked<'_>, sure: bool) -> Self {
+    pub fn new(index: &SizeIndex, supply: &RegionOfferings, asked: PoolRequirements<'_>, sure: bool) -> Self {
         let steps = steps(index, asked, sure);
-        let all = Selection::everything(index, asked);
+        let all = Selection::unfiltered(index, asked);
         let mut left = all.clone();
         let (sizes, offerings) = left.count(supply);
         let mut shown = vec![WaterfallStep { what: StepKind::Offered, sizes, offerings }];
@@ -75,14 +75,14 @@ impl Waterfall {
             let before = shown.last().map_or((0, 0), |s| (s.sizes, s.offerings));
             left = left.after(effect);
             let (sizes, offerings) = left.count(supply);
-            if matches!(origin, Origin::Entry(_)) || (sizes, offerings) != before {
+            if matches!(origin, FilterOrigin::Entry(_)) || (sizes, offerings) != before {
                 *place = Some(shown.len());
                 shown.push(WaterfallStep { what: kind(*origin, asked), sizes, offerings });
             }
         }
         let nothing = shown.last().is_some_and(|s| s.sizes == 0);
-        let culprit = nothing.then(|| culprit(&all, supply, &steps, &place)).flatten();
-        Self { region: supply.region.clone(), steps: shown, culprit }
+        let culprit = nothing.then(|| find_blocking_step(&all, supply, &steps, &place)).flatten();
+        Self { region: supply.region.clone(), steps: shown, blocking_step: culprit }
     }
 
     /// How many sizes are left in the end.
@@ -93,8 +93,8 @@ impl Waterfall {
 
     /// The step whose removal would bring most back.
     #[must_use]
-    pub fn culprit_step(&self) -> Option<&WaterfallStep> {
-        self.steps.get(self.culprit?.step)
+    pub fn most_restrictive_step(&self) -> Option<&WaterfallStep> {
+        self.steps.get(self.blocking_step?.step)
     }
 
     /// In one line: the steps that drop something, up to the first after which nothing is left.
@@ -106,7 +106,7 @@ impl Waterfall {
             if before != Some(step.sizes) {
                 parts.push(match &step.what {
                     StepKind::Offered => format!("{} sizes", step.sizes),
-                    StepKind::Dropped(reason) => format!("{} after what does not suit ({reason})", step.sizes),
+                    StepKind::Excluded(reason) => format!("{} after what does not suit ({reason})", step.sizes),
                     what => format!("{} after {what}", step.sizes),
                 });
             }
@@ -121,37 +121,37 @@ impl Waterfall {
 
 /// Leaves out one step after the other. Nobody can change what AKS refuses or what a subscription may buy, so only
 /// entries, and what a class asks for, count.
-fn culprit(
+fn find_blocking_step(
     all: &Selection<'_>,
-    supply: &Supply,
-    steps: &[(Origin, Effect<'_>)],
+    supply: &RegionOfferings,
+    steps: &[(FilterOrigin, FilterEffect<'_>)],
     shown: &[Option<usize>],
-) -> Option<Culprit> {
-    let without = |(i, (origin, _)): (usize, &(Origin, Effect<'_>))| {
+) -> Option<BlockingStep> {
+    let without = |(i, (origin, _)): (usize, &(FilterOrigin, FilterEffect<'_>))| {
         let removable = match origin {
-            Origin::Entry(_) => true,
-            Origin::Reason(reason) => Dropped::OF_CLASS.contains(reason),
+            FilterOrigin::Entry(_) => true,
+            FilterOrigin::Reason(reason) => ExclusionReason::CLASS_DEPENDENT.contains(reason),
         };
         let step = shown.get(i).copied().flatten().filter(|_| removable)?;
         let others = steps.iter().enumerate().filter(|(j, _)| *j != i);
         let left = others.fold(all.clone(), |left, (_, (_, effect))| left.after(effect));
         let (sizes, offerings) = left.count(supply);
-        (sizes > 0).then_some(Culprit { step, sizes, offerings })
+        (sizes > 0).then_some(BlockingStep { step, sizes, offerings })
     };
     let found = steps.iter().enumerate().filter_map(without);
     // The first of equals.
     found.max_by_key(|c| (c.sizes, c.offerings, std::cmp::Reverse(c.step)))
 }
 
-fn kind(origin: Origin, asked: Asked<'_>) -> StepKind {
+fn kind(origin: FilterOrigin, asked: PoolRequirements<'_>) -> StepKind {
     match origin {
-        Origin::Reason(reason) => StepKind::Dropped(reason),
-        Origin::Entry(i) => {
+        FilterOrigin::Reason(reason) => StepKind::Excluded(reason),
+        FilterOrigin::Entry(i) => {
             let Some(entry) = asked.entries.get(i) else { return StepKind::Offered };
             let text = format!("{} {}", entry.key, short(&entry.requirement.to_string()));
-            match entry.at {
-                AskedAt::Requirement(index) => StepKind::Requirement { index, text },
-                AskedAt::Label => StepKind::Label { text },
+            match entry.source {
+                RequirementSource::Requirement(index) => StepKind::Requirement { index, text },
+                RequirementSource::Label => StepKind::Label { text },
             }
         }
     }
@@ -172,7 +172,7 @@ impl fmt::Display for StepKind {
             Self::Offered => f.write_str("offered in the region"),
             Self::Requirement { index, text } => write!(f, "requirements[{index}] {text}"),
             Self::Label { text } => write!(f, "template label {text}"),
-            Self::Dropped(reason) => write!(f, "{reason}"),
+            Self::Excluded(reason) => write!(f, "{reason}"),
         }
     }
 }
@@ -183,7 +183,7 @@ impl fmt::Display for Waterfall {
         write!(f, "{}\n{:>6} {:>9}", self.region, "sizes", "offerings")?;
         for (i, step) in self.steps.iter().enumerate() {
             write!(f, "\n{:>6} {:>9}  {}", step.sizes, step.offerings, step.what)?;
-            if let Some(culprit) = self.culprit.filter(|c| c.step == i) {
+            if let Some(culprit) = self.blocking_step.filter(|c| c.step == i) {
                 write!(f, "  <- without it {} sizes would be left", culprit.sizes)?;
             }
         }

@@ -1,6 +1,8 @@
 //! Selections against brute force over the embedded catalogue, and waterfalls of known pools.
 
-use super::super::{AskedEntry, Catalog, InstanceTypeOptions, RegionCatalog, SizeSet, Supplies, instance_types};
+use super::super::{
+    Catalog, InstanceTypeOptions, PoolRequirement, RegionCatalog, RegionOfferingsIndex, SizeSet, instance_types,
+};
 use super::*;
 use crate::model::cluster::pool::NodeClass;
 use crate::model::labels;
@@ -11,7 +13,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 static CATALOG: LazyLock<Arc<Catalog>> = LazyLock::new(|| Arc::new(Catalog::embedded().unwrap()));
-static SUPPLIES: LazyLock<Supplies> = LazyLock::new(|| Supplies::of_catalog(&CATALOG, None, false));
+static SUPPLIES: LazyLock<RegionOfferingsIndex> =
+    LazyLock::new(|| RegionOfferingsIndex::of_catalog(&CATALOG, None, false));
 /// With prices and without, with zones and without, large and small.
 const REGIONS: [&str; 5] = ["westeurope", "westus", "taiwannorth", "westindia", "austriaeast"];
 static CATALOGS: LazyLock<Vec<RegionCatalog>> =
@@ -79,7 +82,7 @@ fn any_entry() -> impl Strategy<Value = (&'static str, Requirement)> {
 }
 
 /// The sizes and the number of offerings, one instance type at a time.
-fn by_force(region: &RegionCatalog, class: &NodeClass, entries: &[AskedEntry<'_>]) -> (BTreeSet<String>, usize) {
+fn by_force(region: &RegionCatalog, class: &NodeClass, entries: &[PoolRequirement<'_>]) -> (BTreeSet<String>, usize) {
     let (mut sizes, mut count) = (BTreeSet::new(), 0);
     for instance in instance_types(region, class, &InstanceTypeOptions::default()) {
         let of_size = entries.iter().all(|e| match e.key {
@@ -110,12 +113,13 @@ fn names(sizes: &SizeSet) -> BTreeSet<String> {
     sizes.iter().map(|i| SUPPLIES.index().sizes()[i].name.to_string()).collect()
 }
 
-fn entries<'a>(asked: &'a [(&'static str, Requirement)]) -> Vec<AskedEntry<'a>> {
-    let entry = |(i, (key, requirement))| AskedEntry { at: AskedAt::Requirement(i), key, requirement };
+fn entries<'a>(asked: &'a [(&'static str, Requirement)]) -> Vec<PoolRequirement<'a>> {
+    let entry =
+        |(i, (key, requirement))| PoolRequirement { source: RequirementSource::Requirement(i), key, requirement };
     asked.iter().map(|(key, requirement)| (*key, requirement)).enumerate().map(entry).collect()
 }
 
-fn supply(region: &str) -> &'static Supply {
+fn supply(region: &str) -> &'static RegionOfferings {
     SUPPLIES.regions().find(|s| s.region.as_str() == region).unwrap()
 }
 
@@ -127,7 +131,7 @@ proptest! {
         class in any_class(), asked in prop::collection::vec(any_entry(), 0..4), region in 0..REGIONS.len(),
     ) {
         let entries = entries(&asked);
-        let asked = Asked { entries: &entries, class: &class };
+        let asked = PoolRequirements { entries: &entries, class: &class };
         let (expected, offerings) = by_force(&CATALOGS[region], &class, &entries);
         let supply = supply(REGIONS[region]);
         let fall = Waterfall::new(SUPPLIES.index(), supply, asked, true);
@@ -138,11 +142,11 @@ proptest! {
         let selection = Selection::new(SUPPLIES.index(), asked);
         let possible = selection.in_region(supply);
         prop_assert!(names(&possible).is_superset(&expected));
-        prop_assert_eq!(selection.sold_in(supply), !possible.is_empty());
-        prop_assert!(names(&supply.sure(&possible)).is_superset(&expected));
+        prop_assert_eq!(selection.is_offered_in(supply), !possible.is_empty());
+        prop_assert!(names(&supply.available(&possible)).is_superset(&expected));
 
         // Leaving out the step that is blamed brings back as many as it says, and no other step brings back more.
-        if let Some(culprit) = fall.culprit {
+        if let Some(culprit) = fall.blocking_step {
             prop_assert_eq!(fall.left(), 0);
             prop_assert!(culprit.sizes > 0);
             if let StepKind::Requirement { index, .. } = fall.steps[culprit.step].what {
@@ -156,7 +160,7 @@ proptest! {
             let mut fewer = entries.clone();
             fewer.remove(i);
             let (back, _) = by_force(&CATALOGS[region], &class, &fewer);
-            prop_assert!(back.len() <= fall.culprit.map_or(0, |c| c.sizes), "{}", fall);
+            prop_assert!(back.len() <= fall.blocking_step.map_or(0, |c| c.sizes), "{}", fall);
         }
     }
 
@@ -165,11 +169,11 @@ proptest! {
         let entries = entries(&asked);
         let class = class();
         let (key, _) = VALUES[key];
-        let selection = Selection::new(SUPPLIES.index(), Asked { entries: &entries, class: &class });
+        let selection = Selection::new(SUPPLIES.index(), PoolRequirements { entries: &entries, class: &class });
         let sizes = selection.in_region(supply("westeurope"));
         let value = |i: usize| {
             let facts = &SUPPLIES.index().sizes()[i];
-            let labels = super::super::types::size_labels(facts);
+            let labels = super::super::instance_types::size_labels(facts);
             labels.into_iter().find(|(k, _)| *k == key).unwrap().1
         };
         let expected: BTreeSet<String> = sizes.iter().filter_map(value).collect();
@@ -186,11 +190,15 @@ fn a_waterfall_names_what_leaves_nothing() {
     ];
     let entries = entries(&asked);
     let class = class();
-    let fall =
-        Waterfall::new(SUPPLIES.index(), supply("westeurope"), Asked { entries: &entries, class: &class }, false);
+    let fall = Waterfall::new(
+        SUPPLIES.index(),
+        supply("westeurope"),
+        PoolRequirements { entries: &entries, class: &class },
+        false,
+    );
     let left: Vec<usize> = fall.steps.iter().map(|s| s.sizes).collect();
     assert!(left[0] > left[1] && left[1] > 0 && left[2..].iter().all(|n| *n == 0), "{fall}");
-    assert!(matches!(fall.culprit_step().unwrap().what, StepKind::Requirement { index: 1, .. }), "{fall}");
+    assert!(matches!(fall.most_restrictive_step().unwrap().what, StepKind::Requirement { index: 1, .. }), "{fall}");
     let text = fall.to_string();
     assert!(text.starts_with("westeurope\n sizes offerings\n"), "{text}");
     assert!(text.contains("requirements[1] karpenter.azure.com/sku-gpu-count Gte [1]  <- without it"), "{text}");
@@ -205,12 +213,16 @@ fn a_class_can_be_to_blame() {
     let entries = entries(&asked);
     let mut class = class();
     class.trusted_launch = true;
-    let fall =
-        Waterfall::new(SUPPLIES.index(), supply("westeurope"), Asked { entries: &entries, class: &class }, false);
+    let fall = Waterfall::new(
+        SUPPLIES.index(),
+        supply("westeurope"),
+        PoolRequirements { entries: &entries, class: &class },
+        false,
+    );
     assert_eq!(fall.left(), 0, "{fall}");
     // Either would help: amd64 brings back more.
-    assert!(matches!(fall.culprit_step().unwrap().what, StepKind::Requirement { index: 0, .. }), "{fall}");
-    assert!(fall.steps.iter().any(|s| s.what == StepKind::Dropped(Dropped::NoImage)), "{fall}");
+    assert!(matches!(fall.most_restrictive_step().unwrap().what, StepKind::Requirement { index: 0, .. }), "{fall}");
+    assert!(fall.steps.iter().any(|s| s.what == StepKind::Excluded(ExclusionReason::NoArm64Image)), "{fall}");
 }
 
 #[test]
@@ -220,10 +232,10 @@ fn a_size_beside_its_zones_is_offered_in_none_where_the_provider_does_so() {
     let class = class();
     let region = Region::new("westeurope").unwrap();
     for (beside, some) in [(true, true), (false, false)] {
-        let supplies = Supplies::of_catalog(&CATALOG, Some(&region), beside);
-        let selection = Selection::new(supplies.index(), Asked { entries: &entries, class: &class });
+        let supplies = RegionOfferingsIndex::of_catalog(&CATALOG, Some(&region), beside);
+        let selection = Selection::new(supplies.index(), PoolRequirements { entries: &entries, class: &class });
         let supply = supplies.regions().next().unwrap();
-        let d4 = supplies.index().place("Standard_D4s_v5").unwrap();
+        let d4 = supplies.index().position("Standard_D4s_v5").unwrap();
         assert_eq!(selection.in_region(supply).contains(d4), some);
     }
 }

@@ -2,7 +2,9 @@
 
 use super::domain::model::amounts::money::HourlyPrice;
 use super::domain::model::amounts::resources::Resources;
-use super::domain::model::azure::cloud::{CloudResource, Detail, Disk, DiskState, Nic, ProvisioningState, Tags, Vm};
+use super::domain::model::azure::cloud::{
+    CloudResource, Disk, DiskState, Nic, ProvisioningState, ResourceDetail, Tags, Vm,
+};
 use super::domain::model::azure::inventory::Inventory;
 use super::domain::model::azure::naming::{DISK_TYPE, NIC_TYPE, resource_ids};
 use super::domain::model::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
@@ -13,7 +15,7 @@ use super::domain::model::labels;
 use super::domain::model::names::{
     ArmId, ClaimName, NameError, NodeClassName, NodeName, ObjectName, ProviderId, Uid, VmSize, Zone,
 };
-use super::domain::model::orphans::record::{Records, SeenVolume};
+use super::domain::model::orphans::record::{OrphanRecords, VolumeRecord};
 use super::domain::model::requirements::Requirements;
 use super::domain::model::settings::Settings;
 use jiff::{SignedDuration, Timestamp};
@@ -34,22 +36,26 @@ pub(super) struct Counts {
 }
 
 /// The inventory of such a cluster, and the records of the volumes that it has had.
-pub(super) fn cluster(counts: Counts, settings: &Settings, at: Timestamp) -> Result<(Inventory, Records), NameError> {
+pub(super) fn cluster(
+    counts: Counts,
+    settings: &Settings,
+    at: Timestamp,
+) -> Result<(Inventory, OrphanRecords), NameError> {
     let mut inventory = Inventory {
         started_at: at,
         finished_at: at,
-        group_managed_by: Ok(Some(settings.cluster.cluster.clone())),
-        cloud: Ok(Vec::new()),
-        bystanders: Ok(Vec::new()),
+        group_managed_by: Ok(Some(settings.cluster.id.clone())),
+        resources: Ok(Vec::new()),
+        related: Ok(Vec::new()),
         claims: Ok(Vec::new()),
         nodes: Ok(Vec::new()),
         volumes: Ok(Vec::new()),
         attachments: Ok(Vec::new()),
         disk_uses: Ok(Vec::new()),
     };
-    let mut records = Records::default();
+    let mut records = OrphanRecords::default();
     let (Ok(cloud), Ok(claims), Ok(nodes), Ok(volumes)) =
-        (&mut inventory.cloud, &mut inventory.claims, &mut inventory.nodes, &mut inventory.volumes)
+        (&mut inventory.resources, &mut inventory.claims, &mut inventory.nodes, &mut inventory.volumes)
     else {
         return Ok((inventory, records));
     };
@@ -59,13 +65,14 @@ pub(super) fn cluster(counts: Counts, settings: &Settings, at: Timestamp) -> Res
         claims.push(Arc::new(claim));
         cloud.extend(parts.map(Arc::new));
     }
-    let group = &settings.cluster.group;
+    let group = &settings.cluster.node_resource_group;
     let own = counts.disks.saturating_sub(counts.nodes);
     for n in 0..counts.volumes {
         let name = format!("pvc-{n:08x}-9c4e-4f6b-8d5a-1f0e2d3c4b5a");
         let disk = group.resource(DISK_TYPE, &name);
         let volume = ObjectName::new(&name)?;
-        let seen = SeenVolume { name: volume.clone(), reclaim: ReclaimPolicy::Delete, last_seen: at, gone_since: None };
+        let seen =
+            VolumeRecord { name: volume.clone(), reclaim: ReclaimPolicy::Delete, last_seen: at, gone_since: None };
         records.volumes.insert(disk.clone(), seen);
         volumes.push(Arc::new(Volume {
             uid: Uid::new(format!("volume-{n}"))?,
@@ -83,7 +90,7 @@ pub(super) fn cluster(counts: Counts, settings: &Settings, at: Timestamp) -> Res
     }
     for n in 0..counts.leaks {
         let id = group.resource(NIC_TYPE, &format!("aks-gone-{n}"));
-        let nic = Detail::Nic(Nic { vm: None, serves: None, addresses: 1, subnet: None });
+        let nic = ResourceDetail::Nic(Nic { vm: None, serves: None, addresses: 1, subnet: None });
         cloud.push(Arc::new(resource(id, tags(settings, &format!("gone-{n}"), "gone"), at, nic)));
     }
     Ok((inventory, records))
@@ -93,14 +100,14 @@ pub(super) fn cluster(counts: Counts, settings: &Settings, at: Timestamp) -> Res
 fn node_of(n: usize, settings: &Settings, at: Timestamp) -> Result<(Claim, [CloudResource; 3]), NameError> {
     let name = ClaimName::new(format!("general-{n:06}"))?;
     let uid = format!("{n:08x}-1b2c-4d3e-8f90-a1b2c3d4e5f6");
-    let ids = resource_ids(&settings.cluster.group, &name);
+    let ids = resource_ids(&settings.cluster.node_resource_group, &name);
     let key = OfferingKey {
         size: VmSize::new("Standard_D4s_v5")?,
         zone: Zone::of(&settings.cluster.region, 1),
         capacity_type: CapacityType::OnDemand,
     };
     let tags = tags(settings, name.as_str(), &uid);
-    let vm = Detail::Vm(Vm {
+    let vm = ResourceDetail::Vm(Vm {
         size: key.size.clone(),
         capacity_type: key.capacity_type,
         state: ProvisioningState::Succeeded,
@@ -108,7 +115,7 @@ fn node_of(n: usize, settings: &Settings, at: Timestamp) -> Result<(Claim, [Clou
         os_disk: Some(ids.os_disk.clone()),
         data_disks: Vec::new(),
     });
-    let nic = Detail::Nic(Nic { vm: Some(ids.vm.clone()), serves: None, addresses: 1, subnet: None });
+    let nic = ResourceDetail::Nic(Nic { vm: Some(ids.vm.clone()), serves: None, addresses: 1, subnet: None });
     let parts = [
         resource(ids.vm.clone(), tags.clone(), at, vm),
         resource(ids.nic.clone(), tags.clone(), at, nic),
@@ -170,19 +177,19 @@ fn node(claim: &Claim, at: Timestamp) -> Result<Node, NameError> {
 fn tags(settings: &Settings, claim: &str, uid: &str) -> Tags {
     let tag = |key: &str, value: &str| (Arc::from(key), Arc::from(value));
     Tags::from([
-        tag(labels::TAG_CLUSTER, &settings.cluster.tag),
+        tag(labels::TAG_CLUSTER, &settings.cluster.tag_value),
         tag(labels::TAG_CLAIM, claim),
         tag(labels::TAG_CLAIM_UID, uid),
     ])
 }
 
-fn resource(id: ArmId, tags: Tags, at: Timestamp, detail: Detail) -> CloudResource {
+fn resource(id: ArmId, tags: Tags, at: Timestamp, detail: ResourceDetail) -> CloudResource {
     let incarnation = Arc::from(format!("incarnation of {}", id.name()));
     CloudResource { id, incarnation, tags, created_at: Some(at), zone: None, detail }
 }
 
-fn a_disk(is_os: bool, vm: Option<&ArmId>) -> Detail {
-    Detail::Disk(Disk {
+fn a_disk(is_os: bool, vm: Option<&ArmId>) -> ResourceDetail {
+    ResourceDetail::Disk(Disk {
         is_os,
         size_gib: 128,
         sku: Arc::from("Premium_LRS"),

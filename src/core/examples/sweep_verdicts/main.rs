@@ -17,7 +17,10 @@ use napkeeper_core::model::cluster::pool::NodeClass;
 use napkeeper_core::model::names::{ArmId, NodeClassName, ObjectName, Region, Uid};
 use napkeeper_core::model::orphans::sweep::{Sweep, SweepMode};
 use napkeeper_core::model::settings::{ClusterIdentity, Settings};
-use napkeeper_core::orphans::{Allowance, Assessed, Case, SweepMemory, judge, report_only, reverse, sweep};
+use napkeeper_core::orphans::{
+    Assessment, DeletionBudget, SweepContext, SweepMemory, find_discrepancies, findings_for, report_only_findings,
+    sweep,
+};
 use napkeeper_core::snapshot::Snapshot;
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -51,35 +54,37 @@ fn main() -> Result<(), Box<dyn Error>> {
     let before = peak();
     println!("the inventory itself: {before} MiB at most");
 
-    let case = Case {
+    let case = SweepContext {
         inventory: &inventory,
         records: &snapshot.records,
         settings: &settings,
         prices: &snapshot,
-        surroundings: &snapshot.surroundings,
+        infrastructure: &snapshot.infrastructure,
         cleared_at: None,
         paused: false,
         now,
     };
-    measure("links and signs of life of all", || case.assess_in_brief().len());
-    measure("verdicts of all", || verdicts(&case, &case.assess_in_brief(), &policy));
+    measure("links and signs of life of all", || case.assess_terse().len());
+    measure("verdicts of all", || verdicts(&case, &case.assess_terse(), &policy));
     println!("the inventory and all verdicts: {} MiB at most", peak());
     measure("verdicts with evidence of all, as an audit has it", || verdicts(&case, &case.assess(), &policy));
     println!("the same with evidence of all: {} MiB at most", peak());
-    measure("the reverse: claims, Machines and Nodes", || reverse(&inventory, Some(&snapshot), &settings).len());
-    measure("addresses and frontends", || report_only(&inventory).len());
+    measure("the reverse: claims, Machines and Nodes", || {
+        find_discrepancies(&inventory, Some(&snapshot), &settings).len()
+    });
+    measure("addresses and frontends", || report_only_findings(&inventory).len());
     let pass = |snapshot: &Snapshot| sweep(snapshot, &mut SweepMemory::default(), &settings, now).commands.len();
     measure("one pass that records", || pass(&snapshot));
     let mut recorded = snapshot.clone();
-    Arc::make_mut(&mut recorded.records).last_observed = Some(now);
+    Arc::make_mut(&mut recorded.records).last_inventory_at = Some(now);
     measure("one pass that acts", || pass(&recorded));
     println!("all of it: {} MiB at most", peak());
     Ok(())
 }
 
-fn verdicts(case: &Case<'_>, assessed: &[Assessed<'_>], policy: &Sweep) -> usize {
-    let mut allowance = Allowance::left_by(case.records, 1000, case.now);
-    judge(case, assessed, policy, &mut allowance).len()
+fn verdicts(case: &SweepContext<'_>, assessed: &[Assessment<'_>], policy: &Sweep) -> usize {
+    let mut allowance = DeletionBudget::from_records(case.records, 1000, case.now);
+    findings_for(case, assessed, policy, &mut allowance).len()
 }
 
 fn settings() -> Result<Settings, Box<dyn Error>> {
@@ -87,9 +92,9 @@ fn settings() -> Result<Settings, Box<dyn Error>> {
     let cluster =
         format!("{subscription}/resourceGroups/demo/providers/Microsoft.ContainerService/managedClusters/demo");
     Ok(Settings::new(ClusterIdentity {
-        cluster: ArmId::new(cluster)?,
-        tag: Arc::from("demo"),
-        group: ArmId::new(format!("{subscription}/resourceGroups/MC_demo_demo_westeurope"))?,
+        id: ArmId::new(cluster)?,
+        tag_value: Arc::from("demo"),
+        node_resource_group: ArmId::new(format!("{subscription}/resourceGroups/MC_demo_demo_westeurope"))?,
         region: Region::new("westeurope")?,
     }))
 }
@@ -98,7 +103,7 @@ fn policy() -> Result<Sweep, Box<dyn Error>> {
     Ok(Sweep {
         name: ObjectName::new("all")?,
         uid: Uid::new("sweep")?,
-        observe_every: jiff::SignedDuration::from_mins(10),
+        inventory_interval: jiff::SignedDuration::from_mins(10),
         schedule: None,
         mode: SweepMode::Collect,
         kinds: ResourceKind::ALL.into(),

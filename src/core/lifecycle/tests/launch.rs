@@ -3,17 +3,17 @@
 use super::*;
 use crate::model::cluster::claim::LaunchIntent;
 use crate::model::errors::ClusterError;
-use crate::plan::Report;
+use crate::plan::CommandReport;
 
 /// Steps a script to its end: the words, and what it reports.
 fn play_whole(
     script: &mut LaunchScript,
-    mut answer: impl FnMut(&Effect) -> Result<Reply, PortError>,
-) -> (Vec<&'static str>, Report) {
+    mut answer: impl FnMut(&Effect) -> Result<Reply, EffectError>,
+) -> (Vec<&'static str>, CommandReport) {
     let (mut words, mut seconds, mut reply) = (Vec::new(), 0, None);
     for _ in 0..500 {
         match script.step(reply.take(), at(seconds)) {
-            Step::Do(effect) => {
+            Step::Perform(effect) => {
                 reply = Some(answer(&effect));
                 words.push(word(&effect));
             }
@@ -51,7 +51,7 @@ fn w05_a_late_failure_is_learnt_after_a_crash() {
         });
         assert_eq!(words[..expected.len()], *expected);
         assert_eq!(words.last(), Some(&"launched"));
-        let refused: Vec<_> = report.refused.iter().map(|r| (r.offering.clone(), r.error.code)).collect();
+        let refused: Vec<_> = report.launch_refusals.iter().map(|r| (r.offering.clone(), r.error.code)).collect();
         assert_eq!(refused, [(offering(SMALL, 1, Spot).key, CloudErrorCode::ZonalAllocationFailed)], "its offering");
     }
 }
@@ -66,7 +66,7 @@ fn w16_an_operation_that_has_ended_or_is_forgotten_leads_to_the_vm() {
             other => fine(other),
         });
         assert_eq!(words, ["poll", "get", "launched"], "adopted, with no second VM");
-        assert!(report.refused.is_empty());
+        assert!(report.launch_refusals.is_empty());
     }
     // It may go on for a while, and Azure may not answer for a while.
     let mut replies = vec![
@@ -96,7 +96,7 @@ fn w16_a_poll_that_is_refused_never_deletes_a_healthy_vm() {
                 other => fine(other),
             });
             assert_eq!(words[words.len() - 3..], ["poll", "get", "launched"], "{code:?}");
-            assert!(report.refused.is_empty(), "{code:?}");
+            assert!(report.launch_refusals.is_empty(), "{code:?}");
         }
     }
 }
@@ -117,13 +117,14 @@ fn a_failed_vm_that_a_node_runs_on_is_not_deleted_by_its_launch() {
 
 #[test]
 fn what_came_of_a_launch_is_written_again_until_it_is_written() {
-    let mut failures = vec![refused(CloudErrorCode::Unavailable, None), PortError::Cluster(ClusterError::Unavailable)];
+    let mut failures =
+        vec![refused(CloudErrorCode::Unavailable, None), EffectError::Cluster(ClusterError::Unavailable)];
     let (words, report) = play_whole(&mut script(&a_claim()), |effect| match effect {
-        Effect::AdvanceClaim(..) => failures.pop().map_or(Ok(Reply::Done), Err),
+        Effect::UpdateClaim(..) => failures.pop().map_or(Ok(Reply::Done), Err),
         other => fine(other),
     });
     assert_eq!(words[4..], ["poll", "launched", "launched", "launched"]);
-    assert_eq!(report.failed, None);
+    assert_eq!(report.error, None);
 }
 
 #[test]
@@ -174,7 +175,7 @@ fn w05_no_passing_error_deletes_anything() {
     for code in passing {
         for claim in [a_claim(), cut_short()] {
             let (words, _) = play_whole(&mut script(&claim), |effect| match effect {
-                Effect::WriteIntent(..) | Effect::AdvanceClaim(..) => Ok(Reply::Done),
+                Effect::WriteIntent(..) | Effect::UpdateClaim(..) => Ok(Reply::Done),
                 _ => Err(refused(code, None)),
             });
             assert!(!words.iter().any(|w| w.starts_with("delete")), "{code:?}: {words:?}");
@@ -188,7 +189,7 @@ fn a_put_whose_response_was_lost_finds_what_it_made() {
     let mut puts = 0;
     let (words, _) = play_whole(&mut script(&claim), |effect| match effect {
         Effect::PutVm(spec) => {
-            assert!(spec.fresh);
+            assert!(spec.create_only);
             puts += 1;
             let code = if puts == 1 { CloudErrorCode::Unavailable } else { CloudErrorCode::Conflict };
             Err(refused(code, None))
@@ -204,7 +205,7 @@ fn a_put_whose_response_was_lost_finds_what_it_made() {
     ] {
         let (words, _) = play_whole(&mut script(&claim), |effect| match effect {
             Effect::PutNic(spec) => {
-                assert!(spec.fresh);
+                assert!(spec.create_only);
                 Err(refused(CloudErrorCode::Conflict, None))
             }
             Effect::Get(_) => {
@@ -223,7 +224,7 @@ fn a_name_that_is_never_free_ends_the_launch() {
         Effect::PutVm(_) => Err(refused(CloudErrorCode::Conflict, None)),
         other => fine(other),
     });
-    assert!(words.len() < 60 && report.failed.is_some(), "{words:?}");
+    assert!(words.len() < 60 && report.error.is_some(), "{words:?}");
 }
 
 #[test]
@@ -240,14 +241,14 @@ fn the_nic_of_a_failed_vm_is_kept() {
     });
     assert_eq!(words[5..10], ["get", "read node", "delete vm", "poll", "get nic"]);
     assert_eq!(words[10..], ["intent", "vm", "operation", "poll", "launched"], "no second NIC is asked for");
-    assert_eq!(report.refused.len(), 1);
+    assert_eq!(report.launch_refusals.len(), 1);
 }
 
 #[test]
 fn a_launch_goes_on_where_only_the_place_of_its_operation_could_not_be_written() {
     for (error, last) in [(ClusterError::Unavailable, "launched"), (ClusterError::Conflict, "operation")] {
         let (words, _) = play_whole(&mut script(&a_claim()), |effect| match effect {
-            Effect::WriteIntent(_, intent) if intent.operation.is_some() => Err(PortError::Cluster(error)),
+            Effect::WriteIntent(_, intent) if intent.operation.is_some() => Err(EffectError::Cluster(error)),
             other => fine(other),
         });
         assert_eq!(words.last(), Some(&last), "{error:?}");
@@ -263,13 +264,13 @@ fn a_refusal_rules_out_what_it_says_and_no_more() {
     let sizes = cluster([general]).instance_types.values().next().unwrap().clone();
     let tried = |quota: Option<(u32, u32)>, code| {
         let mut script = script(&claim);
-        script.wanted.sizes = Arc::clone(&sizes);
+        script.progress.instance_types = Arc::clone(&sizes);
         let mut tried = Vec::new();
         play_whole(&mut script, |effect| match effect {
             Effect::PutVm(spec) => {
                 tried.push((spec.offering.size.to_string(), spec.offering.zone.to_string()));
-                let quota = quota.map(|(limit, usage)| crate::model::errors::QuotaTold { limit, usage });
-                Err(PortError::Cloud(CloudError { quota, ..CloudError::new(code, "no") }))
+                let quota = quota.map(|(limit, usage)| crate::model::errors::QuotaDetails { limit, usage });
+                Err(EffectError::Cloud(CloudError { quota, ..CloudError::new(code, "no") }))
             }
             other => fine(other),
         });
@@ -298,7 +299,7 @@ fn nics_are_accelerated_where_every_size_can_use_it() {
     for (sizes, expected) in [(sizes, true), (Arc::new(slow), false)] {
         let claim = claim("general-a", &general, vec![offering(SMALL, 1, Spot), offering(LARGE, 1, Spot)]);
         let mut script = script(&claim);
-        script.wanted.sizes = sizes;
+        script.progress.instance_types = sizes;
         play_whole(&mut script, |effect| {
             if let Effect::PutNic(spec) = effect {
                 assert_eq!(spec.accelerated, expected);
@@ -315,7 +316,7 @@ fn w14_a_claim_is_launched_or_deleted_by_one_command_at_a_time() {
     let (claim, _) = managed("general-a", &pool("general"), offering(SMALL, 1, Spot));
     let intent = claim.intent.clone().unwrap();
     let commands = || {
-        let terminate = Terminate { claim: claim.reference(), intent: intent.clone(), drained: None };
+        let terminate = Terminate { claim: claim.reference(), intent: intent.clone(), drained_node: None };
         let launch = Launch {
             claim: claim.reference(),
             pool: None,
@@ -326,7 +327,7 @@ fn w14_a_claim_is_launched_or_deleted_by_one_command_at_a_time() {
             os_disk_gb: 128,
             security: Default::default(),
             subnet: None,
-            reservation: None,
+            capacity_reservation_group: None,
         };
         [Command::Terminate(Box::new(terminate)), Command::Launch(Box::new(launch))]
     };
@@ -349,7 +350,7 @@ fn a_launch_goes_on_as_what_its_intent_names() {
     let mut snapshot = cluster([pool("general")]);
     let id = |text: &str| ArmId::new(format!("/subscriptions/s/resourceGroups/g/{text}")).unwrap();
     let agent_pool = id("providers/Microsoft.ContainerService/managedClusters/c/agentPools/p");
-    let machine = crate::model::azure::naming::machine_id(&agent_pool, &a_claim().name);
+    let machine = crate::model::azure::naming::aks_machine_id(&agent_pool, &a_claim().name);
     for (named, configured, first) in [
         (Some(Some(machine.clone())), None, "get_machine"),
         (Some(None), Some(agent_pool.clone()), "get"),
@@ -359,7 +360,7 @@ fn a_launch_goes_on_as_what_its_intent_names() {
         let mut claim = a_claim();
         claim.intent = named.map(|machine| LaunchIntent { machine, ..intent(&a_claim(), offering(SMALL, 1, Spot)) });
         snapshot.put_claim(claim.clone());
-        let settings = crate::model::settings::Settings { machines: configured, ..settings() };
+        let settings = crate::model::settings::Settings { aks_machine_pool: configured, ..settings() };
         let plan = lifecycle(&snapshot, &mut LifecycleMemory::default(), &settings, start());
         let mut executor = crate::engine::executor::Executor::default();
         let planned = plan.commands.into_iter().next().unwrap();
@@ -397,7 +398,7 @@ fn an_intent_is_looked_at_once_after_a_restart_or_a_pause_before_it_is_given_up(
     let mut memory = LifecycleMemory::default();
     assert_eq!(decide(&snapshot, &mut memory, 3_600), ["launch"]);
     assert_eq!(decide(&snapshot, &mut memory, 3_620), ["delete"]);
-    snapshot.pause = crate::model::settings::Pause::of([Switch::Launch]);
+    snapshot.pause = crate::model::settings::Pause::of([PauseSwitch::Launch]);
     assert_eq!(decide(&snapshot, &mut memory, 3_640), Vec::<&str>::new());
     snapshot.pause = crate::model::settings::Pause::default();
     assert_eq!(decide(&snapshot, &mut memory, 3_660), ["launch"]);
@@ -426,7 +427,7 @@ fn the_group_of_a_reserved_vm_is_written_before_it_is_asked_for_and_stays_that_o
             ..intent(&claim, offering(SMALL, 1, Reserved))
         });
         let mut script = script(&claim);
-        script.wanted.launch.reservation = class.map(group);
+        script.progress.launch.capacity_reservation_group = class.map(group);
         let (mut written, mut put) = (None, None);
         play_whole(&mut script, |effect| {
             match effect {
@@ -435,7 +436,7 @@ fn the_group_of_a_reserved_vm_is_written_before_it_is_asked_for_and_stays_that_o
                 }
                 Effect::PutVm(vm) => {
                     assert!(written.is_some() || intended.is_some(), "the intent comes first");
-                    put = Some((vm.offering.clone(), vm.reservation.clone()));
+                    put = Some((vm.offering.clone(), vm.capacity_reservation_group.clone()));
                 }
                 _ => {}
             }
@@ -455,16 +456,20 @@ fn the_group_of_a_reserved_vm_is_written_before_it_is_asked_for_and_stays_that_o
 fn a_reservation_that_is_refused_leads_on_to_what_is_for_sale() {
     let claim = claim("general-a", &pool("general"), vec![offering(SMALL, 1, Reserved), offering(SMALL, 1, OnDemand)]);
     let mut script = script(&claim);
-    script.wanted.launch.reservation = Some(reservation_group());
+    script.progress.launch.capacity_reservation_group = Some(reservation_group());
     let mut asked = Vec::new();
     let (words, report) = play_whole(&mut script, |effect| match effect {
         Effect::PutVm(vm) => {
-            asked.push((vm.offering.capacity_type, vm.reservation.is_some()));
-            if vm.reservation.is_some() { Err(refused(CloudErrorCode::Reservation, None)) } else { fine(effect) }
+            asked.push((vm.offering.capacity_type, vm.capacity_reservation_group.is_some()));
+            if vm.capacity_reservation_group.is_some() {
+                Err(refused(CloudErrorCode::Reservation, None))
+            } else {
+                fine(effect)
+            }
         }
         other => fine(other),
     });
     assert_eq!(asked, [(Reserved, true), (OnDemand, false)]);
     assert_eq!(words.last(), Some(&"launched"));
-    assert_eq!(report.refused.len(), 1);
+    assert_eq!(report.launch_refusals.len(), 1);
 }

@@ -1,20 +1,20 @@
 //! Lifecycle: phases as a table, scripts stepped by hand, and draining.
 
-use super::{LaunchScript, LifecycleMemory, Phase, TerminateScript, lifecycle};
+use super::{ClaimPhase, LaunchScript, LifecycleMemory, TerminateScript, lifecycle};
 use crate::catalog::CapacityType::{OnDemand, Reserved, Spot};
 use crate::fixtures::{
     at, claim, cluster, group, intent, managed, node, offering, pool, put, reservation_group, running, settings, shape,
     start,
 };
-use crate::model::azure::cloud::{CloudResource, Detail, Nic, ProvisioningState, ResourceKind, Tags, Vm};
+use crate::model::azure::cloud::{CloudResource, Nic, ProvisioningState, ResourceDetail, ResourceKind, Tags, Vm};
 use crate::model::azure::naming::resource_ids;
 use crate::model::cluster::claim::{Claim, LaunchFailure};
 use crate::model::cluster::pod::DoNotDisrupt;
-use crate::model::errors::{CloudError, CloudErrorCode, OperationId, PortError};
+use crate::model::errors::{CloudError, CloudErrorCode, EffectError, OperationId};
 use crate::model::labels;
 use crate::model::names::ArmId;
-use crate::model::settings::{Law, Switch};
-use crate::plan::{ClaimStep, Command, Effect, Launch, NodeStep, Plan, Reply, Script, Step, Terminate};
+use crate::model::settings::{DeletionRules, PauseSwitch};
+use crate::plan::{ClaimUpdate, Command, Effect, Launch, NodeUpdate, Plan, Reply, Script, Step, Terminate};
 use crate::snapshot::Snapshot;
 use jiff::SignedDuration;
 use std::sync::Arc;
@@ -37,10 +37,10 @@ fn script(claim: &Claim) -> LaunchScript {
         os_disk_gb: 128,
         security: Default::default(),
         subnet: None,
-        reservation: None,
+        capacity_reservation_group: None,
     };
     let sizes = cluster([pool("general")]).instance_types.values().next().unwrap().clone();
-    LaunchScript::new(launch, sizes, Law::whole())
+    LaunchScript::new(launch, sizes, DeletionRules::all())
 }
 
 fn tags(claim: &Claim) -> Tags {
@@ -57,29 +57,29 @@ fn vm(claim: &Claim, state: ProvisioningState, tags: Tags) -> Arc<CloudResource>
         os_disk: None,
         data_disks: Vec::new(),
     };
-    resource(&resource_ids(&group(), &claim.name).vm, tags, Detail::Vm(detail))
+    resource(&resource_ids(&group(), &claim.name).vm, tags, ResourceDetail::Vm(detail))
 }
 
 fn nic(claim: &Claim, tags: Tags) -> Arc<CloudResource> {
     resource(
         &resource_ids(&group(), &claim.name).nic,
         tags,
-        Detail::Nic(Nic { vm: None, serves: None, addresses: 1, subnet: None }),
+        ResourceDetail::Nic(Nic { vm: None, serves: None, addresses: 1, subnet: None }),
     )
 }
 
-fn resource(id: &ArmId, tags: Tags, detail: Detail) -> Arc<CloudResource> {
+fn resource(id: &ArmId, tags: Tags, detail: ResourceDetail) -> Arc<CloudResource> {
     Arc::new(CloudResource { id: id.clone(), incarnation: Arc::from("1"), tags, created_at: None, zone: None, detail })
 }
 
-fn refused(code: CloudErrorCode, retry_after: Option<i64>) -> PortError {
+fn refused(code: CloudErrorCode, retry_after: Option<i64>) -> EffectError {
     let retry_after = retry_after.map(SignedDuration::from_secs);
-    PortError::Cloud(CloudError { retry_after, ..CloudError::new(code, "no") })
+    EffectError::Cloud(CloudError { retry_after, ..CloudError::new(code, "no") })
 }
 
 /// What an operation came to.
-fn ended(code: CloudErrorCode) -> PortError {
-    PortError::Cloud(CloudError { is_outcome: true, ..CloudError::new(code, "no") })
+fn ended(code: CloudErrorCode) -> EffectError {
+    EffectError::Cloud(CloudError { is_operation_result: true, ..CloudError::new(code, "no") })
 }
 
 /// The effect as one word, for tables.
@@ -95,12 +95,12 @@ fn word(effect: &Effect) -> &'static str {
         Effect::Delete(_, ResourceKind::Vm) => "delete vm",
         Effect::Delete(_, ResourceKind::Nic) => "delete nic",
         Effect::Delete(..) => "delete disk",
-        Effect::AdvanceClaim(_, ClaimStep::Launched { .. }) => "launched",
-        Effect::AdvanceClaim(_, ClaimStep::LaunchFailed(_)) => "launch failed",
+        Effect::UpdateClaim(_, ClaimUpdate::Launched { .. }) => "launched",
+        Effect::UpdateClaim(_, ClaimUpdate::LaunchFailed(_)) => "launch failed",
         Effect::ReadPods(_) => "read pods",
         Effect::ReadNode(_) => "read node",
         Effect::DeleteNode(..) => "delete node",
-        Effect::ReleaseClaim(_) => "release",
+        Effect::RemoveFinalizer(_) => "release",
         other => panic!("unexpected {other:?}"),
     }
 }
@@ -108,12 +108,12 @@ fn word(effect: &Effect) -> &'static str {
 /// Steps a script to its end, each effect answered by `answer`; returns the words, and all the time waited.
 fn play(
     script: &mut dyn Script,
-    mut answer: impl FnMut(usize, &Effect) -> Result<Reply, PortError>,
+    mut answer: impl FnMut(usize, &Effect) -> Result<Reply, EffectError>,
 ) -> (Vec<&'static str>, i64) {
     let (mut words, mut seconds, mut reply) = (Vec::new(), 0, None);
     for _ in 0..200 {
         match script.step(reply.take(), at(seconds)) {
-            Step::Do(effect) => {
+            Step::Perform(effect) => {
                 let said = answer(words.len(), &effect);
                 words.push(word(&effect));
                 reply = Some(said);
@@ -126,7 +126,7 @@ fn play(
 }
 
 /// Azure on a good day.
-fn fine(effect: &Effect) -> Result<Reply, PortError> {
+fn fine(effect: &Effect) -> Result<Reply, EffectError> {
     Ok(match effect {
         Effect::PutVm(_) | Effect::Delete(..) => Reply::Accepted(OperationId(Arc::from("op"))),
         Effect::Get(_) => Reply::Resource(None),
@@ -156,19 +156,19 @@ fn a_claim_goes_through_its_phases() {
     let unregistered = changed(|c| (c.status.registered, c.status.initialized) = (None, None));
     let deleted = changed(|c| c.deleting_at = Some(start()));
     for (claim, node, phase) in [
-        (&a_claim(), None, Phase::Created),
-        (&begun, None, Phase::Launching),
-        (&failed, None, Phase::LaunchFailed),
-        (&unregistered, None, Phase::Launched),
-        (&unregistered, Some(&joined), Phase::Joined),
-        (&changed(|c| c.status.initialized = None), Some(&joined), Phase::Registered),
-        (&ready, Some(&joined), Phase::Initialized),
-        (&ready, None, Phase::NodeGone),
-        (&ready, Some(&leaving), Phase::NodeGone),
-        (&deleted, Some(&joined), Phase::Draining),
-        (&deleted, None, Phase::Draining),
+        (&a_claim(), None, ClaimPhase::Created),
+        (&begun, None, ClaimPhase::Launching),
+        (&failed, None, ClaimPhase::LaunchFailed),
+        (&unregistered, None, ClaimPhase::Launched),
+        (&unregistered, Some(&joined), ClaimPhase::Joined),
+        (&changed(|c| c.status.initialized = None), Some(&joined), ClaimPhase::Registered),
+        (&ready, Some(&joined), ClaimPhase::Initialized),
+        (&ready, None, ClaimPhase::NodeMissing),
+        (&ready, Some(&leaving), ClaimPhase::NodeMissing),
+        (&deleted, Some(&joined), ClaimPhase::Draining),
+        (&deleted, None, ClaimPhase::Draining),
     ] {
-        assert_eq!(Phase::of(claim, node), phase);
+        assert_eq!(ClaimPhase::of(claim, node), phase);
     }
 }
 
@@ -261,12 +261,12 @@ fn throttling_is_sat_out_as_long_as_azure_asks_and_not_for_ever() {
 }
 
 fn terminate(claim: &Claim) -> TerminateScript {
-    let command = Terminate { claim: claim.reference(), intent: claim.intent.clone().unwrap(), drained: None };
-    TerminateScript::new(command, Law::whole())
+    let command = Terminate { claim: claim.reference(), intent: claim.intent.clone().unwrap(), drained_node: None };
+    TerminateScript::new(command, DeletionRules::all())
 }
 
 /// Resources that are there until they are deleted.
-fn azure<'a>(mut there: Vec<Arc<CloudResource>>) -> impl FnMut(&Effect) -> Result<Reply, PortError> + 'a {
+fn azure<'a>(mut there: Vec<Arc<CloudResource>>) -> impl FnMut(&Effect) -> Result<Reply, EffectError> + 'a {
     move |effect| match effect {
         Effect::Get(id) => Ok(Reply::Resource(there.iter().find(|r| r.id == *id).cloned())),
         Effect::Delete(id, _) => {
@@ -357,9 +357,9 @@ fn words(plan: &Plan) -> Vec<&'static str> {
     let word = |c: &Command| match c {
         Command::Evict { .. } => "evict",
         Command::Terminate(_) => "terminate",
-        Command::AdvanceNode { step: NodeStep::Disrupt, .. } => "taint",
+        Command::UpdateNode { update: NodeUpdate::TaintDisrupted, .. } => "taint",
         Command::DeleteClaim { category, .. } => category,
-        Command::ConfirmGone { .. } => "confirm",
+        Command::CheckVmGone { .. } => "confirm",
         Command::Launch(_) => "launch",
         other => panic!("unexpected {other:?}"),
     };
@@ -376,7 +376,7 @@ fn a_node_drains_before_its_vm_goes_and_refused_evictions_are_repeated() {
     assert_eq!(words(&decided(&snapshot, &mut memory, 5)), Vec::<&str>::new());
     assert_eq!(words(&decided(&snapshot, &mut memory, 11)), ["evict"]);
     let key = snapshot.pods().values().next().unwrap().key.clone();
-    snapshot.take_pod(&key);
+    snapshot.remove_pod(&key);
     assert_eq!(words(&decided(&snapshot, &mut memory, 12)), ["terminate"]);
 }
 
@@ -399,15 +399,15 @@ fn disrupted() -> crate::model::cluster::pod::Taint {
 fn an_empty_node_is_tainted_and_its_pods_are_read_once_more_before_its_vm_goes() {
     let mut snapshot = draining(|_, _, _| {});
     let pod = Arc::clone(snapshot.pods().values().next().unwrap());
-    snapshot.take_pod(&pod.key);
+    snapshot.remove_pod(&pod.key);
     let mut memory = LifecycleMemory::default();
     assert_eq!(words(&decided(&snapshot, &mut memory, 0)), ["taint"]);
     taint(&mut snapshot);
     let plan = decided(&snapshot, &mut memory, 1);
     let Command::Terminate(command) = &plan.commands[0].command else { panic!("{plan:?}") };
-    assert_eq!(command.drained, pod.node);
+    assert_eq!(command.drained_node, pod.node);
     let pods = |list: Vec<Arc<crate::model::cluster::pod::Pod>>| {
-        let mut script = TerminateScript::new(Terminate::clone(command), Law::whole());
+        let mut script = TerminateScript::new(Terminate::clone(command), DeletionRules::all());
         let (words, _) = play(&mut script, |_, effect| match effect {
             Effect::ReadPods(_) => Ok(Reply::Pods(list.clone())),
             other => fine(other),
@@ -462,9 +462,9 @@ fn a_node_that_is_not_ready_for_a_moment_is_drained_all_the_same() {
 fn a_paused_cluster_launches_and_deletes_nothing() {
     let mut snapshot = draining(|_, node, _| node.taints.push(disrupted()));
     let key = snapshot.pods().values().next().unwrap().key.clone();
-    snapshot.take_pod(&key);
+    snapshot.remove_pod(&key);
     snapshot.put_claim(claim("general-b", &pool("general"), vec![offering(LARGE, 1, Spot)]));
-    snapshot.pause = crate::model::settings::Pause::of([Switch::Launch, Switch::Delete]);
+    snapshot.pause = crate::model::settings::Pause::of([PauseSwitch::Launch, PauseSwitch::Delete]);
     assert_eq!(words(&decided(&snapshot, &mut LifecycleMemory::default(), 0)), Vec::<&str>::new());
     snapshot.pause = crate::model::settings::Pause::default();
     assert_eq!(words(&decided(&snapshot, &mut LifecycleMemory::default(), 0)), ["terminate", "launch"]);

@@ -56,7 +56,7 @@ impl Resources {
     }
 
     /// Raises each amount to at least that of another vector.
-    pub fn raise_to(&mut self, other: &Self) {
+    pub fn raise_to_at_least(&mut self, other: &Self) {
         self.combine(other, i64::max);
     }
 
@@ -107,17 +107,17 @@ impl Resources {
 
     /// How many times this vector fits into a room; `None` when it asks for nothing.
     #[must_use]
-    pub fn times_in(&self, room: &Self) -> Option<i64> {
+    pub fn copies_that_fit(&self, room: &Self) -> Option<i64> {
         // Mostly it does not fit at all, which takes no division to see.
         if !self.fits(room) {
             return Some(0);
         }
-        self.asked_of(room).map(|(need, room)| room / need).min()
+        self.requested_with_available(room).map(|(need, room)| room / need).min()
     }
 
     /// How many times this vector fits into a room beside what is used of it; none at all where that is too much.
     #[must_use]
-    pub fn times_beside(&self, used: &Self, room: &Self) -> i64 {
+    pub fn copies_that_fit_beside(&self, used: &Self, room: &Self) -> i64 {
         let fits = |need: i64, used: i64, room: i64| if need > 0 { (room - used).max(0) / need } else { i64::MAX };
         let extended = self.extended.iter().map(|(name, need)| fits(*need, used.extended(name), room.extended(name)));
         fits(self.cpu_millis, used.cpu_millis, room.cpu_millis)
@@ -128,7 +128,7 @@ impl Resources {
     }
 
     /// Each amount that is asked for, with what a room has of it.
-    pub fn asked_of<'a>(&'a self, room: &'a Self) -> impl Iterator<Item = (i64, i64)> + 'a {
+    pub fn requested_with_available<'a>(&'a self, room: &'a Self) -> impl Iterator<Item = (i64, i64)> + 'a {
         let extended = self.extended.iter().map(|(name, need)| (*need, room.extended(name)));
         [
             (self.cpu_millis, room.cpu_millis),
@@ -179,13 +179,13 @@ mod tests {
     fn times_in_is_bound_by_the_scarcest() {
         let pod = Resources { pods: 1, ..Resources::cpu_memory(1000, 1 << 30) };
         let room = Resources { pods: 250, ..Resources::cpu_memory(7820, 28 << 30) };
-        assert_eq!(pod.times_in(&room), Some(7));
-        assert_eq!(Resources::default().times_in(&room), None);
-        assert_eq!(pod.times_in(&Resources { pods: 250, ..Resources::cpu_memory(7820, -1) }), Some(0));
+        assert_eq!(pod.copies_that_fit(&room), Some(7));
+        assert_eq!(Resources::default().copies_that_fit(&room), None);
+        assert_eq!(pod.copies_that_fit(&Resources { pods: 250, ..Resources::cpu_memory(7820, -1) }), Some(0));
         let mut left = room.clone();
         left.sub_times(&pod, 7);
-        assert_eq!((left.clone(), pod.times_in(&left)), (room.minus(&pod.times(7)), Some(0)));
-        assert_eq!([1, 3, 9].map(|used| pod.times_beside(&pod.times(used), &room)), [6, 4, 0]);
+        assert_eq!((left.clone(), pod.copies_that_fit(&left)), (room.minus(&pod.times(7)), Some(0)));
+        assert_eq!([1, 3, 9].map(|used| pod.copies_that_fit_beside(&pod.times(used), &room)), [6, 4, 0]);
     }
 
     #[test]

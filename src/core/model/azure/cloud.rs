@@ -61,12 +61,12 @@ pub struct CloudResource {
     /// Zone; `None` is regional.
     pub zone: Option<Zone>,
     /// What only its kind has.
-    pub detail: Detail,
+    pub detail: ResourceDetail,
 }
 
 /// What only one kind of resource has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Detail {
+pub enum ResourceDetail {
     /// Virtual machine.
     Vm(Vm),
     /// Network interface.
@@ -155,10 +155,10 @@ impl CloudResource {
     #[must_use]
     pub fn kind(&self) -> ResourceKind {
         match &self.detail {
-            Detail::Vm(_) => ResourceKind::Vm,
-            Detail::Nic(_) => ResourceKind::Nic,
-            Detail::Disk(disk) if disk.is_os => ResourceKind::OsDisk,
-            Detail::Disk(_) => ResourceKind::DataDisk,
+            ResourceDetail::Vm(_) => ResourceKind::Vm,
+            ResourceDetail::Nic(_) => ResourceKind::Nic,
+            ResourceDetail::Disk(disk) if disk.is_os => ResourceKind::OsDisk,
+            ResourceDetail::Disk(_) => ResourceKind::DataDisk,
         }
     }
 

@@ -1,9 +1,9 @@
-//! Inventory: one whole pair of listings, the cloud first and Kubernetes after it.
+//! A complete listing of Azure and then of Kubernetes.
 //!
 //! Sweeps reason on nothing else. A listing that is not whole is a failure, not a shorter list.
 
-use super::bystander::Bystander;
 use super::cloud::CloudResource;
+use super::related::RelatedResource;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::volume::{Attachment, DiskUse, Volume};
@@ -16,12 +16,12 @@ pub type Listing<T> = Result<Vec<Arc<T>>, ListFailure>;
 
 /// Why a listing is not whole.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("listing {what}: {why}")]
+#[error("listing {listing}: {reason}")]
 pub struct ListFailure {
     /// What was listed, for example `networkInterfaces`.
-    pub what: Arc<str>,
+    pub listing: Arc<str>,
     /// Why it is not whole: a failed page, a refusal, a missing kind.
-    pub why: Arc<str>,
+    pub reason: Arc<str>,
 }
 
 /// One whole pair of listings.
@@ -34,9 +34,9 @@ pub struct Inventory {
     /// `managedBy` of the node resource group: the cluster it belongs to.
     pub group_managed_by: Result<Option<ArmId>, ListFailure>,
     /// VMs, NICs and disks of the node resource group.
-    pub cloud: Listing<CloudResource>,
+    pub resources: Listing<CloudResource>,
     /// What else is there and may link to them: Machines, scale-set instances, snapshots; addresses and frontends.
-    pub bystanders: Listing<Bystander>,
+    pub related: Listing<RelatedResource>,
     /// NodeClaims, deleting ones too.
     pub claims: Listing<Claim>,
     /// Nodes.
@@ -57,8 +57,8 @@ impl Inventory {
             listing.as_ref().err()
         }
         failed(&self.group_managed_by)
-            .or_else(|| failed(&self.cloud))
-            .or_else(|| failed(&self.bystanders))
+            .or_else(|| failed(&self.resources))
+            .or_else(|| failed(&self.related))
             .or_else(|| failed(&self.claims))
             .or_else(|| failed(&self.nodes))
             .or_else(|| failed(&self.volumes))

@@ -1,4 +1,4 @@
-//! Naming: what are the Azure resources of a NodeClaim called?
+//! Azure resource names derived from a NodeClaim's name.
 //!
 //! The names follow from the claim's name alone. So a restart finds what an earlier run created, a second launch of
 //! the same claim meets the first one's resources instead of buying more, and a resource with such a name points back
@@ -11,7 +11,7 @@ pub const VM_TYPE: &str = "Microsoft.Compute/virtualMachines";
 /// Resource type of network interfaces.
 pub const NIC_TYPE: &str = "Microsoft.Network/networkInterfaces";
 /// Longest name of a Machine.
-const LONGEST_MACHINE: usize = 34;
+const MAX_AKS_MACHINE_NAME_LENGTH: usize = 34;
 
 /// Resource type of managed disks.
 pub const DISK_TYPE: &str = "Microsoft.Compute/disks";
@@ -42,9 +42,9 @@ pub fn resource_ids(group: &ArmId, claim: &ClaimName) -> ResourceIds {
 /// The Machine of a NodeClaim in an agent pool. AKS allows 34 characters; of a longer name the end counts, which tells
 /// claims of one pool apart.
 #[must_use]
-pub fn machine_id(pool: &ArmId, claim: &ClaimName) -> ArmId {
+pub fn aks_machine_id(pool: &ArmId, claim: &ClaimName) -> ArmId {
     let name = claim.as_str();
-    let from = name.len().saturating_sub(LONGEST_MACHINE);
+    let from = name.len().saturating_sub(MAX_AKS_MACHINE_NAME_LENGTH);
     let name = name.get(from..).unwrap_or(name).trim_start_matches(['-', '.']);
     ArmId::new(format!("{pool}/machines/{name}")).unwrap_or_else(|_| pool.clone())
 }

@@ -29,7 +29,7 @@ impl Spread {
     /// A constraint of which only this is said.
     #[must_use]
     pub fn over(topology_key: &str, max_skew: u32, selector: Requirements) -> Self {
-        let topology_key = crate::model::labels::shared(topology_key);
+        let topology_key = crate::model::labels::interned(topology_key);
         Self { topology_key, max_skew, min_domains: 1, selector, honors_affinity: true, honors_taints: false }
     }
 }

@@ -1,23 +1,23 @@
 //! Attempts: what did a sweep try on a cloud resource, and what came of it?
 
 use crate::model::azure::cloud::{CloudResource, ResourceKind};
-use crate::model::errors::PortError;
+use crate::model::errors::EffectError;
 use crate::model::names::ArmId;
 use jiff::Timestamp;
 
 /// What a sweep does to a cloud resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Deed {
+pub enum SweepAction {
     /// Deletes it.
     Delete,
     /// Puts our mark on it, or takes it off.
     Tag,
 }
 
-impl Deed {
+impl SweepAction {
     /// What is done, for people.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_gerund(self) -> &'static str {
         match self {
             Self::Delete => "deleting",
             Self::Tag => "tagging",
@@ -27,33 +27,33 @@ impl Deed {
 
 /// A try, and what came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attempt {
+pub struct SweepAttempt {
     /// The resource.
     pub id: ArmId,
     /// Its kind.
     pub kind: ResourceKind,
     /// What was tried.
-    pub deed: Deed,
+    pub action: SweepAction,
     /// When it ended.
     pub at: Timestamp,
     /// What came of it.
-    pub outcome: Outcome,
+    pub outcome: AttemptOutcome,
 }
 
 /// What came of a try.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum AttemptOutcome {
     /// Azure did it.
     Done,
     /// There was nothing to do any more, or somebody else is at work on it: no failure.
     Skipped,
     /// It failed.
-    Failed(PortError),
+    Failed(EffectError),
 }
 
-impl Attempt {
+impl SweepAttempt {
     /// What came of a try on this resource.
-    pub(crate) fn on(resource: &CloudResource, deed: Deed, outcome: Outcome, at: Timestamp) -> Self {
-        Self { id: resource.id.clone(), kind: resource.kind(), deed, at, outcome }
+    pub(crate) fn new(resource: &CloudResource, deed: SweepAction, outcome: AttemptOutcome, at: Timestamp) -> Self {
+        Self { id: resource.id.clone(), kind: resource.kind(), action: deed, at, outcome }
     }
 }

@@ -17,11 +17,11 @@ pub struct Finding {
     /// Its incarnation.
     pub incarnation: Arc<str>,
     /// What it is.
-    pub standing: Standing,
+    pub classification: Classification,
     /// By what, for people: links, tags, sightings.
     pub evidence: Vec<Arc<str>>,
     /// Why it is not deleted now, though an orphan or a suspect.
-    pub refusals: Vec<Refusal>,
+    pub refusals: Vec<DeletionRefusal>,
     /// What it costs.
     pub price: HourlyPrice,
     /// Addresses of the subnet that it holds.
@@ -32,7 +32,7 @@ pub struct Finding {
 
 /// What a cloud resource is. Of several that hold, the evidence tells the first link found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Standing {
+pub enum Classification {
     /// A NodeClaim, Node, AKS Machine or VM has it.
     Owned,
     /// Being made: its NodeClaim or AKS Machine has no Node yet.
@@ -50,7 +50,7 @@ pub enum Standing {
     Unknown,
 }
 
-impl Standing {
+impl Classification {
     /// All of them.
     pub const ALL: [Self; 7] =
         [Self::Owned, Self::InFlight, Self::Protected, Self::Foreign, Self::Suspect, Self::Orphan, Self::Unknown];
@@ -74,13 +74,13 @@ impl Finding {
     /// True when it stands in a report one by one: not what something alive links to, which is only counted.
     #[must_use]
     pub fn is_reportable(&self) -> bool {
-        self.standing == Standing::Unknown || !self.refusals.contains(&Refusal::SignOfLife)
+        self.classification == Classification::Unknown || !self.refusals.contains(&DeletionRefusal::SignOfLife)
     }
 }
 
 /// Why a resource is not deleted. Each names the clause of the law that refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Refusal {
+pub enum DeletionRefusal {
     /// Clause 0: the group is not managed by the configured cluster, or no live Node lies in it.
     OtherCluster,
     /// Clause 1: no exact tag names this cluster.
@@ -123,7 +123,7 @@ pub enum Refusal {
     Denied,
 }
 
-impl Refusal {
+impl DeletionRefusal {
     /// A word for metrics and reports.
     #[must_use]
     pub fn category(self) -> &'static str {

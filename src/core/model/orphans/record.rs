@@ -10,17 +10,17 @@ use std::sync::Arc;
 
 /// All records of a cluster together. In Kubernetes they are spread over OrphanRecord objects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Records {
+pub struct OrphanRecords {
     /// Resources that were seen without a sign of life, by id.
     pub sightings: BTreeMap<ArmId, Sighting>,
     /// PersistentVolumes that this cluster has had, by disk.
-    pub volumes: BTreeMap<ArmId, SeenVolume>,
+    pub volumes: BTreeMap<ArmId, VolumeRecord>,
     /// Deletions of the last 24 h, oldest first, each written before its DELETE is sent.
-    pub deletions: Vec<Deletion>,
+    pub deletions: Vec<DeletionRecord>,
     /// When the breaker tripped, per trip, until Git clears it.
-    pub trips: Vec<Trip>,
+    pub trips: Vec<BreakerTrip>,
     /// When a whole inventory was last judged, whatever it showed.
-    pub last_observed: Option<Timestamp>,
+    pub last_inventory_at: Option<Timestamp>,
 }
 
 /// A resource that was seen without a sign of life.
@@ -45,7 +45,7 @@ pub struct Sighting {
 /// A PersistentVolume that this cluster has had.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct SeenVolume {
+pub struct VolumeRecord {
     /// Name of the PersistentVolume.
     pub name: ObjectName,
     /// Reclaim policy when last seen.
@@ -60,7 +60,7 @@ pub struct SeenVolume {
 /// A deletion that was, or is about to be, sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Deletion {
+pub struct DeletionRecord {
     /// The resource.
     pub id: ArmId,
     /// Its incarnation.
@@ -79,7 +79,7 @@ pub struct Deletion {
     pub refused: Option<Arc<str>>,
 }
 
-impl Deletion {
+impl DeletionRecord {
     /// True for a deletion of this very resource.
     #[must_use]
     pub fn is_of(&self, resource: &CloudResource) -> bool {
@@ -90,7 +90,7 @@ impl Deletion {
 /// The breaker tripped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Trip {
+pub struct BreakerTrip {
     /// When.
     pub at: Timestamp,
     /// The kind whose resources turned suspect.

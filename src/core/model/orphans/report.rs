@@ -1,7 +1,7 @@
 //! What the report of a sweep holds besides its findings.
 
-use super::attempt::Deed;
-use super::finding::Refusal;
+use super::attempt::SweepAction;
+use super::finding::DeletionRefusal;
 use crate::model::azure::cloud::ResourceKind;
 use crate::model::errors::CloudErrorCode;
 use crate::model::names::ArmId;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Discrepancy {
     /// What is wrong.
-    pub kind: Mismatch,
+    pub kind: DiscrepancyKind,
     /// The object: its kind and name.
     pub object: Arc<str>,
     /// Since when, as far as known.
@@ -28,7 +28,7 @@ pub struct Discrepancy {
 
 /// What is wrong with an object that stands for something in Azure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Mismatch {
+pub enum DiscrepancyKind {
     /// A NodeClaim was launched, and its VM is gone.
     ClaimWithoutVm,
     /// The VM of a NodeClaim runs, and its Node has not joined.
@@ -43,7 +43,7 @@ pub enum Mismatch {
     StuckFinalizer,
 }
 
-impl Mismatch {
+impl DiscrepancyKind {
     /// As reports spell it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -60,13 +60,13 @@ impl Mismatch {
 
 /// A public IP or a frontend that a person may want to look at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReportOnly {
+pub struct ReportOnlyFinding {
     /// The resource.
     pub id: ArmId,
     /// `PublicIp` or `Frontend`.
     pub kind: &'static str,
     /// What it is used for.
-    pub usage: Usage,
+    pub usage: IpUsage,
     /// The Services that it was made for, `namespace/name` with commas between, by the tag of the public IP.
     pub service: Option<Arc<str>>,
     /// When Azure created it, where Azure says so.
@@ -77,7 +77,7 @@ pub struct ReportOnly {
 
 /// What a public IP or a frontend is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Usage {
+pub enum IpUsage {
     /// Nodes reach the internet by it, or AKS keeps it for that.
     Outbound,
     /// Something uses it: rules, backends, a NIC, a gateway.
@@ -86,7 +86,7 @@ pub enum Usage {
     Unused,
 }
 
-impl Usage {
+impl IpUsage {
     /// As reports spell it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -100,7 +100,7 @@ impl Usage {
 
 /// What has become of an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ApprovalFinding {
+pub struct ApprovalStatus {
     /// The resource that it names.
     pub id: ArmId,
     /// The incarnation that it names.
@@ -144,7 +144,7 @@ impl fmt::Display for ApprovalState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
     /// What.
-    pub deed: Deed,
+    pub action: SweepAction,
     /// To resources of this kind.
     pub kind: ResourceKind,
     /// Which answer: permission, lock, lockdown or policy.
@@ -154,26 +154,26 @@ pub struct Denial {
     /// Since when, without a success in between.
     pub since: Timestamp,
     /// When it is tried again.
-    pub until: Timestamp,
+    pub retry_at: Timestamp,
 }
 
 /// What comes next in a sweep, and what people have to know besides.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Outlook {
+pub struct SweepStatusSummary {
     /// When the last whole inventory was complete; `None` when there has been none.
-    pub whole_at: Option<Timestamp>,
+    pub last_complete_inventory_at: Option<Timestamp>,
     /// When the next inventory is due.
-    pub next_observation: Option<Timestamp>,
+    pub next_inventory: Option<Timestamp>,
     /// When orphans may next be collected; `None` when the mode does not collect.
     pub next_collection: Option<Timestamp>,
     /// Deletions of the cluster over the last 24 h that count for the cap.
-    pub collected: u32,
+    pub deletions_in_window: u32,
     /// Most deletions over 24 h that this sweep may have a part in.
     pub cap: u32,
     /// Why orphans are kept: how many of each kind, by refusal. One may be kept for several reasons.
-    pub kept: BTreeMap<(ResourceKind, Refusal), u32>,
+    pub orphans_kept_by_refusal: BTreeMap<(ResourceKind, DeletionRefusal), u32>,
     /// The approvals of the spec, and what has become of them.
-    pub approvals: Vec<ApprovalFinding>,
+    pub approvals: Vec<ApprovalStatus>,
     /// What Azure does not let us do: the sweep only reports there.
     pub denials: Vec<Denial>,
 }

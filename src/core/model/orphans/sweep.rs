@@ -1,4 +1,4 @@
-//! OrphanSweeps: what may be swept, when, and with whose leave?
+//! OrphanSweep specs.
 
 use crate::model::azure::cloud::ResourceKind;
 use crate::model::names::{ArmId, ObjectName, Uid};
@@ -16,7 +16,7 @@ pub struct Sweep {
     /// UID.
     pub uid: Uid,
     /// How often the node resource group is observed.
-    pub observe_every: SignedDuration,
+    pub inventory_interval: SignedDuration,
     /// When orphans may be collected (cron, UTC); `None` is after every observation.
     pub schedule: Option<Arc<str>>,
     /// What may be done.
@@ -85,16 +85,16 @@ pub struct Approval {
 
 impl Sweep {
     /// The floor below which no setting goes.
-    pub const AGE_FLOOR: SignedDuration = SignedDuration::from_mins(10);
+    pub const MIN_AGE: SignedDuration = SignedDuration::from_mins(10);
     /// Beside managed NAP no minimum age goes below this. NAP looks for lost VMs every 2 min and takes them when they
     /// are 5 min old, and for lost NICs every 5 min (`karpenter-provider-azure`, its garbage collection controllers):
     /// it has had four looks and more before we act.
-    pub const AGE_FLOOR_BESIDE_NAP: SignedDuration = SignedDuration::from_mins(30);
+    pub const COMPANION_MIN_AGE: SignedDuration = SignedDuration::from_mins(30);
     /// Beside managed NAP nothing is observed more often than this, so that each of its collectors has looked twice
     /// between two sightings of ours.
-    pub const OBSERVE_FLOOR_BESIDE_NAP: SignedDuration = SignedDuration::from_mins(10);
+    pub const COMPANION_MIN_INVENTORY_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
     /// How far ahead an approval may expire.
-    pub const LONGEST_APPROVAL: SignedDuration = SignedDuration::from_hours(14 * 24);
+    pub const MAX_APPROVAL_VALIDITY: SignedDuration = SignedDuration::from_hours(14 * 24);
 
     /// How long a resource of a kind must have been an orphan: the setting, or 30 min (7 days for data disks),
     /// never below the floor.
@@ -104,14 +104,14 @@ impl Sweep {
             ResourceKind::DataDisk => SignedDuration::from_hours(7 * 24),
             ResourceKind::Nic | ResourceKind::OsDisk | ResourceKind::Vm => SignedDuration::from_mins(30),
         };
-        self.minimum_age.get(&kind).copied().unwrap_or(default).max(Self::AGE_FLOOR)
+        self.minimum_age.get(&kind).copied().unwrap_or(default).max(Self::MIN_AGE)
     }
 
     /// The sweep beside managed NAP: slower than NAP's own collectors, whatever is set.
     #[must_use]
-    pub fn beside_nap(&self) -> Self {
-        let ages = ResourceKind::ALL.map(|kind| (kind, self.minimum_age(kind).max(Self::AGE_FLOOR_BESIDE_NAP)));
-        let observe_every = self.observe_every.max(Self::OBSERVE_FLOOR_BESIDE_NAP);
-        Self { observe_every, minimum_age: ages.into(), ..self.clone() }
+    pub fn for_companion_mode(&self) -> Self {
+        let ages = ResourceKind::ALL.map(|kind| (kind, self.minimum_age(kind).max(Self::COMPANION_MIN_AGE)));
+        let observe_every = self.inventory_interval.max(Self::COMPANION_MIN_INVENTORY_INTERVAL);
+        Self { inventory_interval: observe_every, minimum_age: ages.into(), ..self.clone() }
     }
 }

@@ -8,9 +8,9 @@ mod requirement;
 mod set;
 #[cfg(test)]
 mod tests;
-mod texts;
+mod value_set;
 
 pub use operator::{Operator, OperatorError};
 pub use requirement::{Requirement, RequirementError};
 pub use set::{Incompatible, Requirements};
-pub use texts::Texts;
+pub use value_set::ValueSet;

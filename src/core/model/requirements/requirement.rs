@@ -1,6 +1,6 @@
 //! One requirement: the set of states that one label may be in.
 
-use super::{Operator, Texts};
+use super::{Operator, ValueSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Values {
     /// Just these.
-    Only(Texts),
+    Listed(ValueSet),
     /// All others. Boxed, since most labels are asked for by value.
-    Rest(Box<Rest>),
+    Complement(Box<Complement>),
 }
 
 /// All but these; where a bound is given, integers within the bounds only (both inclusive).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
-struct Rest {
-    excluded: Texts,
+struct Complement {
+    excluded: ValueSet,
     gte: Option<i64>,
     lte: Option<i64>,
 }
 
-impl Rest {
-    fn holds(&self, value: &str) -> bool {
+impl Complement {
+    fn contains(&self, value: &str) -> bool {
         !self.excluded.contains(value) && self.in_bounds(value)
     }
 
@@ -41,30 +41,30 @@ impl Rest {
     }
 
     /// What both hold.
-    fn and(&self, other: &Self) -> Values {
+    fn intersect(&self, other: &Self) -> Values {
         let lte = match (self.lte, other.lte) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        Self { excluded: self.excluded.union(&other.excluded), gte: self.gte.max(other.gte), lte }.simplest()
+        Self { excluded: self.excluded.union(&other.excluded), gte: self.gte.max(other.gte), lte }.normalized()
     }
 
     /// An interval that is empty, or of which every integer is excluded, becomes the empty set: integers are taken as
     /// written without sign or leading zeros, as Azure's labels are.
-    fn simplest(self) -> Values {
+    fn normalized(self) -> Values {
         if self.is_bounded() {
             let (low, high) = (self.gte.unwrap_or(i64::MIN), self.lte.unwrap_or(i64::MAX));
-            let narrow = high.checked_sub(low).is_some_and(|width| width < WIDEST_EXHAUSTED);
+            let narrow = high.checked_sub(low).is_some_and(|width| width < MAX_ENUMERATED_INTERVAL);
             if low > high || narrow && (low..=high).all(|n| self.excluded.contains(&n.to_string())) {
-                return Values::Only(Texts::default());
+                return Values::Listed(ValueSet::default());
             }
         }
-        Values::Rest(Box::new(self))
+        Values::Complement(Box::new(self))
     }
 }
 
 /// Beyond this width an interval is not checked for being exhausted by exclusions: no manifest lists as many.
-const WIDEST_EXHAUSTED: i64 = 4096;
+const MAX_ENUMERATED_INTERVAL: i64 = 4096;
 
 /// The set of states that one label may be in: absent, or a value out of a set.
 ///
@@ -121,32 +121,32 @@ impl Requirement {
     /// One of the values.
     #[must_use]
     pub fn any_of<V: AsRef<str>>(values: impl IntoIterator<Item = V>) -> Self {
-        Self::of(Values::Only(values.into_iter().map(|v| Arc::from(v.as_ref())).collect()), false)
+        Self::of(Values::Listed(values.into_iter().map(|v| Arc::from(v.as_ref())).collect()), false)
     }
 
     /// None of the values, or absent.
     #[must_use]
     pub fn none_of<V: AsRef<str>>(values: impl IntoIterator<Item = V>) -> Self {
         let excluded = values.into_iter().map(|v| Arc::from(v.as_ref())).collect();
-        Self::of(Values::Rest(Box::new(Rest { excluded, ..Rest::default() })), true)
+        Self::of(Values::Complement(Box::new(Complement { excluded, ..Complement::default() })), true)
     }
 
     /// Present, with any value.
     #[must_use]
     pub fn exists() -> Self {
-        Self::of(Values::Rest(Box::default()), false)
+        Self::of(Values::Complement(Box::default()), false)
     }
 
     /// Absent.
     #[must_use]
     pub fn does_not_exist() -> Self {
-        Self::of(Values::Only(Texts::default()), true)
+        Self::of(Values::Listed(ValueSet::default()), true)
     }
 
     /// No constraint at all: any value, or absent.
     #[must_use]
     pub fn anything() -> Self {
-        Self::of(Values::Rest(Box::default()), true)
+        Self::of(Values::Complement(Box::default()), true)
     }
 
     fn of(values: Values, absent: bool) -> Self {
@@ -167,9 +167,9 @@ impl Requirement {
         };
         if gte.is_none() && lte.is_none() {
             // Nothing lies beyond the ends of the integers.
-            return Ok(Self::of(Values::Only(Texts::default()), false));
+            return Ok(Self::of(Values::Listed(ValueSet::default()), false));
         }
-        Ok(Self::of(Values::Rest(Box::new(Rest { gte, lte, ..Rest::default() })), false))
+        Ok(Self::of(Values::Complement(Box::new(Complement { gte, lte, ..Complement::default() })), false))
     }
 
     /// Asks for at least this many distinct values among what is offered.
@@ -192,8 +192,8 @@ impl Requirement {
             return self.absent;
         };
         match &self.values {
-            Values::Only(set) => set.contains(value),
-            Values::Rest(rest) => rest.holds(value),
+            Values::Listed(set) => set.contains(value),
+            Values::Complement(rest) => rest.contains(value),
         }
     }
 
@@ -201,11 +201,11 @@ impl Requirement {
     #[must_use]
     pub fn intersect(&self, other: &Self) -> Self {
         let values = match (&self.values, &other.values) {
-            (Values::Only(a), Values::Only(b)) => Values::Only(a.intersection(b)),
-            (Values::Only(set), Values::Rest(rest)) | (Values::Rest(rest), Values::Only(set)) => {
-                Values::Only(set.iter().filter(|value| rest.holds(value)).cloned().collect())
+            (Values::Listed(a), Values::Listed(b)) => Values::Listed(a.intersection(b)),
+            (Values::Listed(set), Values::Complement(rest)) | (Values::Complement(rest), Values::Listed(set)) => {
+                Values::Listed(set.iter().filter(|value| rest.contains(value)).cloned().collect())
             }
-            (Values::Rest(a), Values::Rest(b)) => a.and(b),
+            (Values::Complement(a), Values::Complement(b)) => a.intersect(b),
         };
         Self { values, absent: self.absent && other.absent, min_values: self.min_values.max(other.min_values) }
     }
@@ -217,18 +217,18 @@ impl Requirement {
             return true;
         }
         match (&self.values, &other.values) {
-            (Values::Only(a), Values::Only(b)) => !a.is_disjoint(b),
-            (Values::Only(set), Values::Rest(rest)) | (Values::Rest(rest), Values::Only(set)) => {
-                set.iter().any(|value| rest.holds(value))
+            (Values::Listed(a), Values::Listed(b)) => !a.is_disjoint(b),
+            (Values::Listed(set), Values::Complement(rest)) | (Values::Complement(rest), Values::Listed(set)) => {
+                set.iter().any(|value| rest.contains(value))
             }
-            (Values::Rest(_), Values::Rest(_)) => !self.intersect(other).is_empty(),
+            (Values::Complement(_), Values::Complement(_)) => !self.intersect(other).is_empty(),
         }
     }
 
     /// True when no state satisfies it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        !self.absent && matches!(&self.values, Values::Only(set) if set.is_empty())
+        !self.absent && matches!(&self.values, Values::Listed(set) if set.is_empty())
     }
 
     /// True when an absent label satisfies it.
@@ -239,18 +239,18 @@ impl Requirement {
 
     /// The values, when they are finitely many by name.
     #[must_use]
-    pub fn values(&self) -> Option<&Texts> {
+    pub fn values(&self) -> Option<&ValueSet> {
         match &self.values {
-            Values::Only(set) => Some(set),
-            Values::Rest(_) => None,
+            Values::Listed(set) => Some(set),
+            Values::Complement(_) => None,
         }
     }
 
     /// The values that are ruled out, when all others are allowed.
     #[must_use]
-    pub fn excluded(&self) -> Option<&Texts> {
+    pub fn excluded(&self) -> Option<&ValueSet> {
         match &self.values {
-            Values::Rest(rest) if !rest.is_bounded() => Some(&rest.excluded),
+            Values::Complement(rest) if !rest.is_bounded() => Some(&rest.excluded),
             _ => None,
         }
     }
@@ -260,12 +260,12 @@ impl Requirement {
     #[must_use]
     pub fn any_value(&self) -> Option<Arc<str>> {
         let rest = match &self.values {
-            Values::Only(set) => return set.first().cloned(),
-            Values::Rest(rest) => rest,
+            Values::Listed(set) => return set.first().cloned(),
+            Values::Complement(rest) => rest,
         };
         let from = rest.gte.unwrap_or(1).min(rest.lte.unwrap_or(i64::MAX));
-        let above = (from..=i64::MAX).take(WIDEST_EXHAUSTED as usize);
-        let below = (i64::MIN..from).rev().take(WIDEST_EXHAUSTED as usize);
+        let above = (from..=i64::MAX).take(MAX_ENUMERATED_INTERVAL as usize);
+        let below = (i64::MIN..from).rev().take(MAX_ENUMERATED_INTERVAL as usize);
         let mut texts = above.chain(below).map(|n| Arc::<str>::from(n.to_string()));
         texts.find(|text| self.allows(Some(text)))
     }
@@ -282,14 +282,14 @@ impl Requirement {
     #[must_use]
     pub fn entries(&self) -> Vec<(Operator, Vec<Arc<str>>)> {
         match &self.values {
-            Values::Only(set) if set.is_empty() => {
+            Values::Listed(set) if set.is_empty() => {
                 let exists = (!self.absent).then_some(Operator::Exists);
                 let operators = exists.into_iter().chain([Operator::DoesNotExist]);
                 operators.map(|o| (o, Vec::new())).collect()
             }
-            Values::Only(set) => vec![(Operator::In, set.iter().cloned().collect())],
-            Values::Rest(rest) => {
-                let Rest { excluded, gte, lte } = &**rest;
+            Values::Listed(set) => vec![(Operator::In, set.iter().cloned().collect())],
+            Values::Complement(rest) => {
+                let Complement { excluded, gte, lte } = &**rest;
                 let bound = |operator, n: Option<i64>| n.map(|n| (operator, vec![Arc::from(n.to_string().as_str())]));
                 let exists = !self.absent && gte.is_none() && lte.is_none();
                 let none_of = (!excluded.is_empty()).then(|| (Operator::NotIn, excluded.iter().cloned().collect()));

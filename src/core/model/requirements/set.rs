@@ -1,4 +1,4 @@
-//! Requirements by label key: can a node that promises these satisfy a pod that asks for those?
+//! Requirements by label key, and their compatibility.
 
 use super::{Operator, Requirement, RequirementError};
 use crate::model::labels;
@@ -14,22 +14,22 @@ pub struct Requirements(BTreeMap<Arc<str>, Requirement>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Incompatible {
     /// Both name the key, and no value suits both.
-    #[error("{key}: {asked} is asked for, {offered} is offered")]
+    #[error("{key}: {requested} is asked for, {offered} is offered")]
     Disjoint {
         /// The label key.
         key: Arc<str>,
         /// What is asked for.
-        asked: String,
+        requested: String,
         /// What is offered.
         offered: String,
     },
     /// A label that nothing here sets.
-    #[error("{key}: {asked} is asked for, and nothing sets this label")]
+    #[error("{key}: {requested} is asked for, and nothing sets this label")]
     Undefined {
         /// The label key.
         key: Arc<str>,
         /// What is asked for.
-        asked: String,
+        requested: String,
     },
 }
 
@@ -45,7 +45,7 @@ impl Requirements {
 
     /// What no labels satisfy: the selector that is absent where one must be.
     #[must_use]
-    pub fn nothing() -> Self {
+    pub fn unsatisfiable() -> Self {
         let mut none = Self::new();
         none.add("labels", Requirement::any_of::<&str>([]));
         none
@@ -61,7 +61,7 @@ impl Requirements {
         if let Some(present) = self.0.get_mut(key) {
             *present = present.intersect(&requirement);
         } else {
-            self.0.insert(labels::shared(key), requirement);
+            self.0.insert(labels::interned(key), requirement);
         }
     }
 
@@ -128,8 +128,8 @@ impl Requirements {
     ///
     /// # Errors
     /// [`Incompatible`] names the first key, in order, that no node can satisfy.
-    pub fn compatible(&self, asked: &Self, open: impl Fn(&str) -> bool) -> Result<(), Incompatible> {
-        for (key, asked) in &asked.0 {
+    pub fn compatible(&self, requested: &Self, open: impl Fn(&str) -> bool) -> Result<(), Incompatible> {
+        for (key, asked) in &requested.0 {
             match self.0.get(key) {
                 Some(offered) if !offered.intersects(asked) => {
                     return Err(disjoint(key, asked, offered));
@@ -139,7 +139,7 @@ impl Requirements {
                     return Err(disjoint(key, asked, &Requirement::anything()));
                 }
                 None if !asked.allows_absent() && !open(key) => {
-                    return Err(Incompatible::Undefined { key: Arc::clone(key), asked: asked.to_string() });
+                    return Err(Incompatible::Undefined { key: Arc::clone(key), requested: asked.to_string() });
                 }
                 Some(_) | None => {}
             }
@@ -149,8 +149,8 @@ impl Requirements {
 
     /// As [`Requirements::compatible`], without saying why not.
     #[must_use]
-    pub fn admits(&self, asked: &Self, open: impl Fn(&str) -> bool) -> bool {
-        asked.0.iter().all(|(key, asked)| match self.0.get(key) {
+    pub fn is_compatible(&self, requested: &Self, open: impl Fn(&str) -> bool) -> bool {
+        requested.0.iter().all(|(key, asked)| match self.0.get(key) {
             Some(offered) => offered.intersects(asked),
             None => !asked.is_empty() && (asked.allows_absent() || open(key)),
         })
@@ -175,7 +175,7 @@ impl Requirements {
 }
 
 fn disjoint(key: &Arc<str>, asked: &Requirement, offered: &Requirement) -> Incompatible {
-    Incompatible::Disjoint { key: Arc::clone(key), asked: asked.to_string(), offered: offered.to_string() }
+    Incompatible::Disjoint { key: Arc::clone(key), requested: asked.to_string(), offered: offered.to_string() }
 }
 
 impl fmt::Display for Requirements {

@@ -1,9 +1,9 @@
-//! The law of deleting, clause by clause.
+//! The rules that every deletion in Azure must satisfy.
 
 /// A rule of the law, or a step that keeps a crash from doing harm, that the mutation check can switch off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Clause {
+pub enum DeletionRule {
     /// 0: the group's `managedBy` is the configured cluster.
     GroupManagedByUs,
     /// 0: at least one live Node's providerID lies in the group.
@@ -23,9 +23,9 @@ pub enum Clause {
     /// 2: no PersistentVolume, attachment, inline volume or VolumeSnapshot links to it.
     NoVolume,
     /// 2: no AKS Machine links to it: by its VM, by the NodeClaim that both name, by name.
-    NoMachine,
+    NoAksMachine,
     /// 2: it is no part of a scale-set instance.
-    NoInstance,
+    NoScaleSetInstance,
     /// 2: no snapshot is being copied from it.
     NoSnapshot,
     /// 2: a NIC serves no private endpoint, link service or hosted workload.
@@ -41,7 +41,7 @@ pub enum Clause {
     /// 4: seen twice, at least 10 min apart.
     SeenTwice,
     /// 5: every listing is whole, and not too old.
-    WholeListings,
+    CompleteListings,
     /// 5: the breaker.
     Breaker,
     /// 6: GET of the resource right before the DELETE.
@@ -72,7 +72,7 @@ pub enum Clause {
     RecordFirst,
 }
 
-impl Clause {
+impl DeletionRule {
     /// All of them.
     pub const ALL: [Self; 33] = [
         Self::GroupManagedByUs,
@@ -84,8 +84,8 @@ impl Clause {
         Self::NoNode,
         Self::NoVm,
         Self::NoVolume,
-        Self::NoMachine,
-        Self::NoInstance,
+        Self::NoAksMachine,
+        Self::NoScaleSetInstance,
         Self::NoSnapshot,
         Self::NicServesNothing,
         Self::DiskUnattached,
@@ -93,7 +93,7 @@ impl Clause {
         Self::TakesAlong,
         Self::OldEnough,
         Self::SeenTwice,
-        Self::WholeListings,
+        Self::CompleteListings,
         Self::Breaker,
         Self::RecheckResource,
         Self::RecheckOwners,
@@ -111,30 +111,30 @@ impl Clause {
     ];
 }
 
-/// Which clauses hold. Outside tests all of them do: nothing but a test may call [`Law::without_in_tests`], which a
+/// Which clauses hold. Outside tests all of them do: nothing but a test may call [`DeletionRules::without_in_tests`], which a
 /// test of the structure holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Law {
+pub struct DeletionRules {
     off: u64,
 }
 
-impl Law {
+impl DeletionRules {
     /// The whole law.
     #[must_use]
-    pub const fn whole() -> Self {
+    pub const fn all() -> Self {
         Self { off: 0 }
     }
 
     /// The rules without some of them, for tests that show that each of them is needed.
     #[doc(hidden)]
     #[must_use]
-    pub fn without_in_tests(clauses: &[Clause]) -> Self {
+    pub fn without_in_tests(clauses: &[DeletionRule]) -> Self {
         Self { off: clauses.iter().fold(0, |off, c| off | 1 << (*c as u8)) }
     }
 
     /// True when the clause holds.
     #[must_use]
-    pub const fn holds(self, clause: Clause) -> bool {
+    pub const fn enforces(self, clause: DeletionRule) -> bool {
         self.off & (1 << (clause as u8)) == 0
     }
 }

@@ -1,12 +1,12 @@
-//! Settings: which cluster is this, and how is it to be looked after?
+//! Settings of the deciders.
 
 mod deletion_rules;
 mod pause;
 
 use super::names::{ArmId, Region};
-pub use deletion_rules::{Clause, Law};
+pub use deletion_rules::{DeletionRule, DeletionRules};
 use jiff::SignedDuration;
-pub use pause::{Pause, Switch};
+pub use pause::{Pause, PauseSwitch};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -16,45 +16,45 @@ pub struct Settings {
     /// Which cluster this is.
     pub cluster: ClusterIdentity,
     /// What the deciders may do beside managed NAP or instead of it.
-    pub mode: Mode,
+    pub mode: ControllerMode,
     /// Quiet time after which waiting pods are placed.
-    pub batch_idle: SignedDuration,
+    pub batch_idle_duration: SignedDuration,
     /// Longest that pods wait to be placed together.
-    pub batch_max: SignedDuration,
+    pub batch_max_duration: SignedDuration,
     /// What becomes of pods for which a pool has not as many values on offer as its `minValues` ask for.
-    pub min_values: MinValues,
+    pub min_values_policy: MinValuesPolicy,
     /// How often disruption is considered.
-    pub disruption_every: SignedDuration,
+    pub disruption_poll_interval: SignedDuration,
     /// Threads that look for a node to consolidate. However many there are, they find the same one.
-    pub threads: NonZeroUsize,
+    pub consolidation_threads: NonZeroUsize,
     /// A NodeClaim whose VM is not there after this time is given up.
     pub launch_timeout: SignedDuration,
     /// A NodeClaim whose Node has not joined after this time is given up.
     pub registration_timeout: SignedDuration,
     /// The agent pool in which NodeClaims become Machines of AKS; experimental. `None` is VMs of our own.
-    pub machines: Option<ArmId>,
+    pub aks_machine_pool: Option<ArmId>,
     /// Nodes that we launch are counted by AKS: their VMs get its extension.
-    pub billing: bool,
+    pub billing_extension: bool,
     /// The law of deleting.
-    pub law: Law,
+    pub deletion_rules: DeletionRules,
 }
 
 /// Which cluster this is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterIdentity {
     /// The managed cluster.
-    pub cluster: ArmId,
+    pub id: ArmId,
     /// Value of the cluster tag on what this cluster owns.
-    pub tag: Arc<str>,
+    pub tag_value: Arc<str>,
     /// The node resource group, `/subscriptions/…/resourceGroups/…`.
-    pub group: ArmId,
+    pub node_resource_group: ArmId,
     /// The region.
     pub region: Region,
 }
 
 /// What the deciders may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum ControllerMode {
     /// Beside managed NAP: report on VMs, sweep NICs and disks, launch nothing.
     Companion,
     /// Instead of it.
@@ -68,17 +68,17 @@ impl Settings {
     pub fn new(cluster: ClusterIdentity) -> Self {
         Self {
             cluster,
-            mode: Mode::Provisioner,
-            batch_idle: SignedDuration::from_secs(1),
-            batch_max: SignedDuration::from_secs(10),
-            min_values: MinValues::Strict,
-            disruption_every: SignedDuration::from_secs(10),
-            threads: NonZeroUsize::MIN,
+            mode: ControllerMode::Provisioner,
+            batch_idle_duration: SignedDuration::from_secs(1),
+            batch_max_duration: SignedDuration::from_secs(10),
+            min_values_policy: MinValuesPolicy::Strict,
+            disruption_poll_interval: SignedDuration::from_secs(10),
+            consolidation_threads: NonZeroUsize::MIN,
             launch_timeout: SignedDuration::from_mins(5),
             registration_timeout: SignedDuration::from_mins(15),
-            machines: None,
-            billing: false,
-            law: Law::whole(),
+            aks_machine_pool: None,
+            billing_extension: false,
+            deletion_rules: DeletionRules::all(),
         }
     }
 }
@@ -86,7 +86,7 @@ impl Settings {
 /// What becomes of pods for which a pool has not as many values on offer as it asks for (Karpenter's
 /// `--min-values-policy`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum MinValues {
+pub enum MinValuesPolicy {
     /// The pool makes no node for them.
     #[default]
     Strict,

@@ -6,7 +6,7 @@ use std::fmt;
 /// The three pause switches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Switch {
+pub enum PauseSwitch {
     /// Nothing new is launched.
     Launch,
     /// Nothing is disrupted.
@@ -17,18 +17,18 @@ pub enum Switch {
 
 /// The pause switch: what must not be done for now. Checked at every write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Pause(BTreeSet<Switch>);
+pub struct Pause(BTreeSet<PauseSwitch>);
 
 impl Pause {
     /// Holds back what these switches stand for.
     #[must_use]
-    pub fn of(switches: impl IntoIterator<Item = Switch>) -> Self {
+    pub fn of(switches: impl IntoIterator<Item = PauseSwitch>) -> Self {
         Self(switches.into_iter().collect())
     }
 
     /// True when this switch is set.
     #[must_use]
-    pub fn holds(&self, switch: Switch) -> bool {
+    pub fn blocks(&self, switch: PauseSwitch) -> bool {
         self.0.contains(&switch)
     }
 }
@@ -36,10 +36,10 @@ impl Pause {
 /// What is held back, joined by commas, or `nothing`.
 impl fmt::Display for Pause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = |switch: &Switch| match switch {
-            Switch::Launch => "launch",
-            Switch::Disrupt => "disrupt",
-            Switch::Delete => "delete",
+        let word = |switch: &PauseSwitch| match switch {
+            PauseSwitch::Launch => "launch",
+            PauseSwitch::Disrupt => "disrupt",
+            PauseSwitch::Delete => "delete",
         };
         let words: Vec<&str> = self.0.iter().map(word).collect();
         f.pad(&if words.is_empty() { "nothing".to_owned() } else { words.join(", ") })

@@ -1,4 +1,4 @@
-//! Hash: which number stands for a text, on every machine and in every version?
+//! FNV-1a, stable across versions.
 
 /// FNV-1a, 64 bits (Fowler, Noll and Vo). It spreads, and is not hard to guess.
 #[must_use]

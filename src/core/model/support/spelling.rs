@@ -1,17 +1,17 @@
-//! Which known word was probably meant?
+//! Spelling suggestions by edit distance.
 
 /// The nearest of some words, if one is near enough to be what was meant.
 #[must_use]
 pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let folded = given.to_lowercase();
-    let scored = known.into_iter().map(|word| (distance(&folded, &word.to_lowercase()), word));
+    let scored = known.into_iter().map(|word| (edit_distance(&folded, &word.to_lowercase()), word));
     let (edits, word) = scored.min_by_key(|(edits, _)| *edits)?;
     let contained = || folded.len() > 3 && word.to_lowercase().contains(&folded);
     (edits <= 2.max(given.len() / 4) && edits < given.len() || contained()).then_some(word)
 }
 
 /// Levenshtein's distance: the fewest characters to insert, drop or replace.
-pub(crate) fn distance(a: &str, b: &str) -> usize {
+pub(crate) fn edit_distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, x) in a.chars().enumerate() {
         let mut diagonal = i;

@@ -3,25 +3,25 @@
 use crate::catalog::{CapacityType, OfferingKey};
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::amounts::resources::Resources;
-use crate::model::azure::bystander::{Bystander, Role};
 use crate::model::azure::cloud::{
-    CloudResource, Detail, Disk, DiskState, Nic, ProvisioningState, ResourceKind, Tags, Vm,
+    CloudResource, Disk, DiskState, Nic, ProvisioningState, ResourceDetail, ResourceKind, Tags, Vm,
 };
 use crate::model::azure::inventory::{Inventory, Listing};
 use crate::model::azure::naming::{DISK_TYPE, NIC_TYPE, VM_TYPE, resource_ids};
+use crate::model::azure::related::{RelatedDetail, RelatedResource};
 use crate::model::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
 use crate::model::cluster::node::Node;
 use crate::model::cluster::volume::{ReclaimPolicy, Volume};
-use crate::model::errors::{CloudError, CloudErrorCode, PortError};
+use crate::model::errors::{CloudError, CloudErrorCode, EffectError};
 use crate::model::labels;
 use crate::model::names::{
     ArmId, ClaimName, NodeClassName, NodeName, ObjectName, ProviderId, Region, Uid, VmSize, Zone,
 };
-use crate::model::orphans::finding::Refusal;
+use crate::model::orphans::finding::DeletionRefusal;
 use crate::model::orphans::sweep::{Approval, Sweep, SweepMode};
 use crate::model::requirements::Requirements;
-use crate::model::settings::{Clause, ClusterIdentity, Law, Settings};
-use crate::orphans::{CollectScript, MarkScript, SweepMemory, apply, sweep};
+use crate::model::settings::{ClusterIdentity, DeletionRule, DeletionRules, Settings};
+use crate::orphans::{MarkScript, SweepDeleteScript, SweepMemory, apply, sweep};
 use crate::plan::{Command, Effect, Plan, RecordChange, Reply, Script, Step, SweepDelete, SweepReport};
 use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
@@ -41,10 +41,10 @@ pub(crate) fn group() -> ArmId {
 
 pub(crate) fn settings() -> Settings {
     Settings::new(ClusterIdentity {
-        cluster: ArmId::new("/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c")
+        id: ArmId::new("/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c")
             .unwrap(),
-        tag: Arc::from("c-1"),
-        group: group(),
+        tag_value: Arc::from("c-1"),
+        node_resource_group: group(),
         region: Region::new("westeurope").unwrap(),
     })
 }
@@ -60,7 +60,7 @@ pub(crate) fn tag(key: &str, value: &str) -> (Arc<str>, Arc<str>) {
     (Arc::from(key), Arc::from(value))
 }
 
-fn resource(kind: &str, name: &str, tags: Tags, detail: Detail) -> CloudResource {
+fn resource(kind: &str, name: &str, tags: Tags, detail: ResourceDetail) -> CloudResource {
     CloudResource {
         id: group().resource(kind, name),
         incarnation: Arc::from(format!("{name}-1")),
@@ -73,7 +73,7 @@ fn resource(kind: &str, name: &str, tags: Tags, detail: Detail) -> CloudResource
 
 pub(crate) fn nic(name: &str, tags: Tags) -> CloudResource {
     let detail = Nic { vm: None, serves: None, addresses: 1, subnet: None };
-    resource(NIC_TYPE, name, tags, Detail::Nic(detail))
+    resource(NIC_TYPE, name, tags, ResourceDetail::Nic(detail))
 }
 
 /// A NIC of this cluster whose NodeClaim is gone.
@@ -90,7 +90,7 @@ pub(crate) fn vm(name: &str, tags: Tags) -> CloudResource {
         os_disk: None,
         data_disks: Vec::new(),
     };
-    resource(VM_TYPE, name, tags, Detail::Vm(detail))
+    resource(VM_TYPE, name, tags, ResourceDetail::Vm(detail))
 }
 
 fn disk(name: &str, tags: Tags, is_os: bool) -> CloudResource {
@@ -103,7 +103,7 @@ fn disk(name: &str, tags: Tags, is_os: bool) -> CloudResource {
         max_shares: 1,
         last_ownership_update: None,
     };
-    resource(DISK_TYPE, name, tags, Detail::Disk(detail))
+    resource(DISK_TYPE, name, tags, ResourceDetail::Disk(detail))
 }
 
 pub(crate) fn os_disk(name: &str, tags: Tags) -> CloudResource {
@@ -129,21 +129,21 @@ pub(crate) fn lone_vm(name: &str) -> [CloudResource; 3] {
 
 pub(crate) fn as_disk(resource: &mut CloudResource) -> &mut Disk {
     match &mut resource.detail {
-        Detail::Disk(disk) => disk,
+        ResourceDetail::Disk(disk) => disk,
         other => panic!("no disk: {other:?}"),
     }
 }
 
 pub(crate) fn as_nic(resource: &mut CloudResource) -> &mut Nic {
     match &mut resource.detail {
-        Detail::Nic(nic) => nic,
+        ResourceDetail::Nic(nic) => nic,
         other => panic!("no NIC: {other:?}"),
     }
 }
 
 pub(crate) fn as_vm(resource: &mut CloudResource) -> &mut Vm {
     match &mut resource.detail {
-        Detail::Vm(vm) => vm,
+        ResourceDetail::Vm(vm) => vm,
         other => panic!("no VM: {other:?}"),
     }
 }
@@ -230,7 +230,7 @@ pub(crate) fn a_sweep() -> Sweep {
     Sweep {
         name: ObjectName::new("all").unwrap(),
         uid: Uid::new("sweep").unwrap(),
-        observe_every: MINUTES(10),
+        inventory_interval: MINUTES(10),
         schedule: None,
         mode: SweepMode::Collect,
         kinds: ResourceKind::ALL.into(),
@@ -244,7 +244,7 @@ pub(crate) fn a_sweep() -> Sweep {
 }
 
 /// The cluster: three nodes of three claims and a system node, all well, and whatever a test adds.
-pub(crate) struct World {
+pub(crate) struct SweepWorld {
     pub(crate) settings: Settings,
     pub(crate) sweep: Sweep,
     pub(crate) inventory: Inventory,
@@ -255,7 +255,7 @@ pub(crate) struct World {
     pub(crate) deleted: Vec<(Timestamp, SweepDelete)>,
     pub(crate) report: Option<SweepReport>,
     /// Why deletions were called off right before the DELETE.
-    pub(crate) called_off: Vec<Refusal>,
+    pub(crate) called_off: Vec<DeletionRefusal>,
     /// What Azure answers to a DELETE, by name.
     pub(crate) refusing: BTreeMap<String, CloudErrorCode>,
     /// Marks are put on what is listed, and taken off.
@@ -269,16 +269,16 @@ pub(crate) struct World {
 }
 
 /// A world that collects every kind without asking.
-pub(crate) fn eager() -> World {
-    let mut world = World::new();
+pub(crate) fn eager_world() -> SweepWorld {
+    let mut world = SweepWorld::new();
     world.sweep.approval_required.clear();
     world
 }
 
 /// A world that owns so many resources that the cap is high, where the breaker does not hold and all is approved.
-pub(crate) fn wide_world() -> World {
-    let mut world = World::new();
-    world.settings.law = Law::without_in_tests(&[Clause::Breaker]);
+pub(crate) fn wide_world() -> SweepWorld {
+    let mut world = SweepWorld::new();
+    world.settings.deletion_rules = DeletionRules::without_in_tests(&[DeletionRule::Breaker]);
     world.sweep.approval_required.clear();
     for n in 4..=140 {
         world.add_claim(&format!("live-{n}"), &format!("uid-{n}"));
@@ -290,16 +290,16 @@ fn find<T>(rows: &Listing<T>, wanted: impl Fn(&T) -> bool) -> Option<Arc<T>> {
     rows.as_ref().unwrap().iter().find(|row| wanted(row)).cloned()
 }
 
-impl World {
+impl SweepWorld {
     pub(crate) fn new() -> Self {
         let settings = settings();
         let mut world = Self {
             inventory: Inventory {
                 started_at: start(),
                 finished_at: start(),
-                group_managed_by: Ok(Some(settings.cluster.cluster.clone())),
-                cloud: Ok(Vec::new()),
-                bystanders: Ok(Vec::new()),
+                group_managed_by: Ok(Some(settings.cluster.id.clone())),
+                resources: Ok(Vec::new()),
+                related: Ok(Vec::new()),
                 claims: Ok(Vec::new()),
                 nodes: Ok(Vec::new()),
                 volumes: Ok(Vec::new()),
@@ -350,7 +350,7 @@ impl World {
     }
 
     pub(crate) fn add(&mut self, resource: CloudResource) {
-        self.inventory.cloud.as_mut().unwrap().push(Arc::new(resource));
+        self.inventory.resources.as_mut().unwrap().push(Arc::new(resource));
     }
 
     pub(crate) fn claims(&mut self) -> &mut Vec<Arc<Claim>> {
@@ -361,10 +361,10 @@ impl World {
         self.inventory.nodes.as_mut().unwrap()
     }
 
-    pub(crate) fn bystand(&mut self, role: Role, kind: &str, name: &str, tags: Tags) {
+    pub(crate) fn add_related(&mut self, role: RelatedDetail, kind: &str, name: &str, tags: Tags) {
         let id = group().resource(kind, name);
-        let other = Bystander { id, tags, created_at: Some(start() - HOURS(1000)), role };
-        self.inventory.bystanders.as_mut().unwrap().push(Arc::new(other));
+        let other = RelatedResource { id, tags, created_at: Some(start() - HOURS(1000)), detail: role };
+        self.inventory.related.as_mut().unwrap().push(Arc::new(other));
     }
 
     pub(crate) fn volumes(&mut self) -> &mut Vec<Arc<Volume>> {
@@ -393,7 +393,7 @@ impl World {
         let plan = sweep(&self.snapshot, &mut self.memory, &self.settings, self.now);
         for planned in &plan.commands {
             match &planned.command {
-                Command::Record(change) => self.write((**change).clone()),
+                Command::WriteRecords(change) => self.write((**change).clone()),
                 Command::SweepDelete(delete) => self.execute((**delete).clone()),
                 Command::ReportSweep(report) => self.report = Some((**report).clone()),
                 Command::Mark { resource, first_seen } if self.tagging => {
@@ -408,22 +408,22 @@ impl World {
 
     /// Runs the script of a deletion against the world as it is, which may differ from what was listed.
     fn execute(&mut self, delete: SweepDelete) {
-        let mut script = CollectScript::new(delete.clone(), &self.settings);
+        let mut script = SweepDeleteScript::new(delete.clone(), &self.settings);
         let mut reply = None;
         loop {
             let effect = match script.step(reply.take(), self.now) {
-                Step::Do(effect) => *effect,
+                Step::Perform(effect) => *effect,
                 Step::Wait(_) => continue,
                 Step::End(report) => {
-                    self.memory.note(&report);
-                    return self.called_off.extend(report.called_off);
+                    self.memory.record(&report);
+                    return self.called_off.extend(report.abort_reason);
                 }
             };
             if let Effect::Delete(id, _) = &effect {
                 self.tried.push(id.name().to_owned());
                 if let Some(code) = self.refusing.get(id.name()) {
                     let error = CloudError::new(*code, "no");
-                    reply = Some(Err(PortError::Cloud(error)));
+                    reply = Some(Err(EffectError::Cloud(error)));
                     continue;
                 }
             }
@@ -431,17 +431,17 @@ impl World {
             reply = Some(Ok(match effect {
                 Effect::Get(id) => Reply::Resource(match &self.truly {
                     Some(truly) => truly.iter().find(|r| r.id == id).cloned(),
-                    None => find(&inventory.cloud, |r| r.id == id),
+                    None => find(&inventory.resources, |r| r.id == id),
                 }),
                 Effect::ReadClaim(name) => Reply::Claim(find(&inventory.claims, |c| c.name == name)),
                 Effect::ReadNode(vm) => Reply::Node(find(&inventory.nodes, |n| n.provider_id.as_ref() == Some(&vm))),
                 Effect::ReadVolume(name) => Reply::Volume(find(&inventory.volumes, |v| v.name == name)),
-                Effect::Record(change) => {
+                Effect::WriteRecords(change) => {
                     self.write(*change);
                     Reply::Done
                 }
                 Effect::Delete(id, _) => {
-                    inventory.cloud.as_mut().unwrap().retain(|r| r.id != id);
+                    inventory.resources.as_mut().unwrap().retain(|r| r.id != id);
                     self.deleted.push((self.now, delete.clone()));
                     Reply::Done
                 }
@@ -452,15 +452,15 @@ impl World {
 
     /// Changes the tags of what is listed; a name that Azure refuses is refused here too.
     fn tag(&mut self, mut script: MarkScript) {
-        let Step::Do(look) = script.step(None, self.now) else { return };
+        let Step::Perform(look) = script.step(None, self.now) else { return };
         let Effect::Get(id) = *look else { panic!("no look before a mark: {look:?}") };
         let there = match &self.truly {
             Some(truly) => truly.iter().find(|r| r.id == id).cloned(),
-            None => find(&self.inventory.cloud, |r| r.id == id),
+            None => find(&self.inventory.resources, |r| r.id == id),
         };
         let effect = match script.step(Some(Ok(Reply::Resource(there))), self.now) {
-            Step::Do(effect) => effect,
-            Step::End(report) => return self.memory.note(&report),
+            Step::Perform(effect) => effect,
+            Step::End(report) => return self.memory.record(&report),
             Step::Wait(_) => panic!("a mark does not wait"),
         };
         let (id, change): (&ArmId, &dyn Fn(&mut Tags)) = match &*effect {
@@ -470,16 +470,16 @@ impl World {
         };
         let refused = self.refusing.get(id.name());
         let reply = match refused {
-            Some(code) => Err(PortError::Cloud(CloudError::new(*code, "no"))),
+            Some(code) => Err(EffectError::Cloud(CloudError::new(*code, "no"))),
             None => {
-                for resource in self.inventory.cloud.as_mut().unwrap().iter_mut().filter(|r| r.id == *id) {
+                for resource in self.inventory.resources.as_mut().unwrap().iter_mut().filter(|r| r.id == *id) {
                     change(&mut Arc::make_mut(resource).tags);
                 }
                 Ok(Reply::Done)
             }
         };
         let Step::End(report) = script.step(Some(reply), self.now) else { panic!("a mark is one write") };
-        self.memory.note(&report);
+        self.memory.record(&report);
     }
 
     pub(crate) fn pass(&mut self) {
@@ -495,12 +495,12 @@ impl World {
 
     /// Takes an inventory now, lets it be recorded, and lets the decider act on it.
     pub(crate) fn observe(&mut self) {
-        self.observe_unheard();
+        self.observe_without_apply();
         self.pass();
     }
 
     /// Takes an inventory now and lets it be recorded, no more.
-    pub(crate) fn observe_unheard(&mut self) {
+    pub(crate) fn observe_without_apply(&mut self) {
         self.inventory.started_at = self.now;
         self.inventory.finished_at = self.now;
         self.snapshot.inventory = Some(Arc::new(self.inventory.clone()));
@@ -522,7 +522,7 @@ impl World {
     }
 
     /// What the last report says of a resource.
-    pub(crate) fn refusals(&self, name: &str) -> Vec<Refusal> {
+    pub(crate) fn refusals(&self, name: &str) -> Vec<DeletionRefusal> {
         let report = self.report.as_ref().unwrap();
         let finding = report.findings.iter().find(|f| f.id.name() == name);
         finding.map(|f| f.refusals.clone()).unwrap_or_default()

@@ -1,9 +1,9 @@
 //! Tests of the orphan sweep.
 
-mod cases;
-mod conduct;
-mod doubts;
+mod execution;
 pub(in crate::orphans) mod fixtures;
-mod mistakes;
-mod needs;
+mod known_mistakes;
+mod reported_losses;
+mod rules;
 mod scale;
+mod unproven;

@@ -6,8 +6,8 @@ mod cluster;
 
 use super::fixtures::{a_sweep, settings, start};
 use crate as domain;
-use crate::model::orphans::finding::Standing;
-use crate::orphans::{Allowance, Case, judge, reverse};
+use crate::model::orphans::finding::Classification;
+use crate::orphans::{DeletionBudget, SweepContext, find_discrepancies, findings_for};
 use crate::snapshot::Snapshot;
 use cluster::Counts;
 use std::time::Duration;
@@ -19,24 +19,24 @@ fn thirty_thousand_nodes_are_judged_within_seconds() {
     let counts = Counts { nodes: 30_000, disks: 40_000, volumes: 20_000, leaks: 40 };
     let (inventory, records) = cluster::cluster(counts, &settings, start()).unwrap();
     let snapshot = Snapshot::default();
-    let case = Case {
+    let case = SweepContext {
         inventory: &inventory,
         records: &records,
         settings: &settings,
         prices: &snapshot,
-        surroundings: &snapshot.surroundings,
+        infrastructure: &snapshot.infrastructure,
         cleared_at: None,
         paused: false,
         now: start(),
     };
     let clock = std::time::Instant::now();
-    let mut allowance = Allowance::left_by(&records, 1000, start());
-    let findings = judge(&case, &case.assess(), &a_sweep(), &mut allowance);
+    let mut allowance = DeletionBudget::from_records(&records, 1000, start());
+    let findings = findings_for(&case, &case.assess(), &a_sweep(), &mut allowance);
     assert!(clock.elapsed() < Duration::from_secs(10), "{:?}", clock.elapsed());
-    let of = |standing| findings.iter().filter(|f| f.standing == standing).count();
+    let of = |standing| findings.iter().filter(|f| f.classification == standing).count();
     assert_eq!(
-        (of(Standing::Owned), of(Standing::Protected), of(Standing::Suspect), findings.len()),
+        (of(Classification::Owned), of(Classification::Protected), of(Classification::Suspect), findings.len()),
         (90_000, 10_000, 40, 100_040)
     );
-    assert_eq!(reverse(&inventory, None, &settings), []);
+    assert_eq!(find_discrepancies(&inventory, None, &settings), []);
 }

@@ -1,8 +1,8 @@
-//! Cushions: have the chunks of CapacityBuffers their room, and which nodes does that take?
+//! Placement of CapacityBuffer chunks.
 
 use crate::model::cluster::pod::Pod;
 use crate::model::names::{ClaimName, NodeName, ObjectKey};
-use crate::provisioning::waiting;
+use crate::provisioning::pods_to_schedule;
 use crate::scheduling::{Input, Market, Outcome, Target, schedule};
 use crate::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,44 +10,44 @@ use std::sync::Arc;
 
 /// Where the chunks of a CapacityBuffer have their room.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Cushion {
+pub struct BufferPlacement {
     /// How many have it on nodes that exist.
-    pub there: usize,
+    pub on_existing_nodes: usize,
     /// On nodes that are being made.
-    pub coming: usize,
+    pub on_new_nodes: usize,
     /// Nowhere.
-    pub nowhere: usize,
+    pub unplaced: usize,
     /// Why those have none.
-    pub why: Option<String>,
+    pub reason: Option<String>,
 }
 
 /// All chunks, as pods that wait.
-pub(crate) fn chunks(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
+pub(crate) fn buffer_chunks(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
     snapshot.buffers().values().flat_map(|buffer| &buffer.pods).cloned().collect()
 }
 
 /// What came of the chunks of each CapacityBuffer.
-pub(crate) fn cushions(snapshot: &Snapshot, outcome: &Outcome) -> BTreeMap<ObjectKey, Cushion> {
+pub(crate) fn buffer_placements(snapshot: &Snapshot, outcome: &Outcome) -> BTreeMap<ObjectKey, BufferPlacement> {
     let mut cushions = BTreeMap::new();
     let mut of_chunk: BTreeMap<&ObjectKey, &ObjectKey> = BTreeMap::new();
     for buffer in snapshot.buffers().values() {
-        cushions.insert(buffer.key.clone(), Cushion::default());
+        cushions.insert(buffer.key.clone(), BufferPlacement::default());
         of_chunk.extend(buffer.pods.iter().map(|pod| (&pod.key, &buffer.key)));
     }
-    let mut note = |pod: &ObjectKey, what: &dyn Fn(&mut Cushion)| {
+    let mut note = |pod: &ObjectKey, what: &dyn Fn(&mut BufferPlacement)| {
         of_chunk.get(pod).and_then(|buffer| cushions.get_mut(*buffer)).into_iter().for_each(what);
     };
     for placement in &outcome.placements {
         match &placement.target {
-            Target::Node(_) => note(&placement.pod, &|cushion| cushion.there += 1),
-            Target::Claim(_) | Target::New(_) => note(&placement.pod, &|cushion| cushion.coming += 1),
+            Target::Node(_) => note(&placement.pod, &|cushion| cushion.on_existing_nodes += 1),
+            Target::Claim(_) | Target::New(_) => note(&placement.pod, &|cushion| cushion.on_new_nodes += 1),
         }
     }
     for group in &outcome.unplaced {
         for pod in group.pods.iter().filter(|pod| pod.is_chunk()) {
             note(&pod.key, &|cushion| {
-                cushion.nowhere += 1;
-                cushion.why.get_or_insert_with(|| group.reason());
+                cushion.unplaced += 1;
+                cushion.reason.get_or_insert_with(|| group.reason());
             });
         }
     }
@@ -56,15 +56,15 @@ pub(crate) fn cushions(snapshot: &Snapshot, outcome: &Outcome) -> BTreeMap<Objec
 
 /// The room that chunks have on nodes that exist.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct BufferRoom {
     pub(crate) chunks: Vec<Arc<Pod>>,
     /// Nodes that some of them are on, in thought, or what waits and would else have their room.
-    pub(crate) hosts: BTreeSet<NodeName>,
+    pub(crate) nodes: BTreeSet<NodeName>,
     /// How many have no room there.
-    short: usize,
+    unplaced: usize,
 }
 
-impl Kept {
+impl BufferRoom {
     /// Whatever waits for room comes before them, as it does where nodes are made. `market` is only asked for where there are
     /// chunks.
     pub(crate) fn of<'m>(
@@ -72,13 +72,13 @@ impl Kept {
         promised: &BTreeMap<ObjectKey, ClaimName>,
         market: impl FnOnce() -> &'m Market,
     ) -> Self {
-        let chunks = chunks(snapshot);
+        let chunks = buffer_chunks(snapshot);
         if chunks.is_empty() {
             return Self::default();
         }
         let without = BTreeSet::new();
         let input = Input { snapshot, market: market(), without: &without, new_nodes: 0, promised };
-        let pods: Vec<Arc<Pod>> = waiting(snapshot).into_iter().chain(chunks.iter().cloned()).collect();
+        let pods: Vec<Arc<Pod>> = pods_to_schedule(snapshot).into_iter().chain(chunks.iter().cloned()).collect();
         let outcome = schedule(input, &pods);
         let hosts = outcome.placements.iter().filter_map(|placement| match &placement.target {
             Target::Node(node) => Some(node.clone()),
@@ -86,13 +86,13 @@ impl Kept {
         });
         let hosts = hosts.collect();
         let short = outcome.unplaced.iter().flat_map(|group| &group.pods).filter(|pod| pod.is_chunk()).count();
-        Self { hosts, short, chunks }
+        Self { nodes: hosts, unplaced: short, chunks }
     }
 
     /// True when what a simulation left without a place is no pod, and no chunk that has room now.
-    pub(crate) fn is_whole(&self, outcome: &Outcome) -> bool {
+    pub(crate) fn is_preserved(&self, outcome: &Outcome) -> bool {
         let mut unplaced = outcome.unplaced.iter().flat_map(|group| &group.pods);
-        unplaced.all(|pod| pod.is_chunk()) && outcome.unplaced_pods() <= self.short
+        unplaced.all(|pod| pod.is_chunk()) && outcome.unplaced_pods() <= self.unplaced
     }
 }
 

@@ -25,7 +25,7 @@ fn keep_room(snapshot: &mut Snapshot, chunks: u32, cpu_millis: i64) {
 }
 
 fn let_go(snapshot: &mut Snapshot) {
-    snapshot.take_buffer(&buffer(0, 0).key);
+    snapshot.remove_buffer(&buffer(0, 0).key);
 }
 
 /// What is bought once the window has closed.
@@ -34,7 +34,7 @@ fn bought(snapshot: &Snapshot, memory: &mut ProvisionMemory, seconds: i64) -> Ve
     if plan.commands.is_empty() {
         plan = provision(snapshot, memory, &settings(), at(seconds + 1), 7);
     }
-    let draft = |planned: crate::plan::Planned| match planned.command {
+    let draft = |planned: crate::plan::PlannedCommand| match planned.command {
         Command::CreateClaim(draft) => (*draft, planned.reason.to_string()),
         other => panic!("unexpected {other:?}"),
     };
@@ -69,7 +69,8 @@ fn disrupted(snapshot: &Snapshot) -> Vec<String> {
 }
 
 fn cushion(memory: &ProvisionMemory) -> (usize, usize, usize) {
-    let Cushion { there, coming, nowhere, .. } = memory.buffers[&buffer(0, 0).key];
+    let BufferPlacement { on_existing_nodes: there, on_new_nodes: coming, unplaced: nowhere, .. } =
+        memory.buffer_statuses[&buffer(0, 0).key];
     (there, coming, nowhere)
 }
 
@@ -112,22 +113,22 @@ fn chunks_without_room_are_told_apart_from_pods() {
     let mut memory = ProvisionMemory::default();
     assert_eq!(bought(&snapshot, &mut memory, 0), []);
     assert_eq!((cushion(&memory), memory.unplaced.len()), ((0, 0, 2), 0));
-    let why = memory.buffers.values().next().unwrap().why.clone().unwrap();
+    let why = memory.buffer_statuses.values().next().unwrap().reason.clone().unwrap();
     assert_eq!(why, "general: no available offering is large enough");
     let_go(&mut snapshot);
     assert_eq!(bought(&snapshot, &mut memory, 20), []);
-    assert!(memory.buffers.is_empty());
+    assert!(memory.buffer_statuses.is_empty());
 }
 
 #[test]
 fn chunks_that_lack_an_address_are_looked_at_again_when_azure_has_counted_again() {
     let mut snapshot = cluster([pool("general")]);
-    snapshot.learn_surroundings(full_subnet(at(0)));
+    snapshot.set_infrastructure(full_subnet(at(0)));
     keep_room(&mut snapshot, 1, 1000);
     let mut memory = ProvisionMemory::default();
     assert_eq!(bought(&snapshot, &mut memory, 0), []);
     assert_eq!(cushion(&memory), (0, 0, 1));
-    snapshot.learn_surroundings(full_subnet(at(180)));
+    snapshot.set_infrastructure(full_subnet(at(180)));
     assert_eq!(provision(&snapshot, &mut memory, &settings(), at(185), 7).next, Some(at(195)), "looked at anew");
 }
 
@@ -186,9 +187,9 @@ fn chunks_that_have_no_room_anyway_hold_nothing_back() {
 #[test]
 fn nothing_is_empty_before_it_is_known_which_room_is_kept() {
     let (mut snapshot, _) = nodes(SMALL, 2);
-    snapshot.buffers_unread = true;
+    snapshot.buffers_unsynced = true;
     assert_eq!(disrupted(&snapshot), Vec::<String>::new());
-    snapshot.buffers_unread = false;
+    snapshot.buffers_unsynced = false;
     assert_eq!(disrupted(&snapshot).len(), 2);
 }
 
@@ -197,10 +198,10 @@ fn a_chunk_is_nobodys_neighbour() {
     let mut snapshot = cluster([pool("general")]);
     keep_room(&mut snapshot, 1, 1000);
     let near = crate::model::cluster::pod::PodTerm {
-        topology_key: crate::model::labels::shared(crate::model::labels::ZONE),
+        topology_key: crate::model::labels::interned(crate::model::labels::ZONE),
         namespaces: [shape("web", 1, 1).namespace].into(),
         namespace_selector: None,
-        selector: crate::fixtures::only(&[("app", &["web"])]),
+        selector: crate::fixtures::requirements_in(&[("app", &["web"])]),
     };
     let affinity = crate::model::cluster::pod::PodAffinity { near: vec![near], apart: Vec::new() };
     let follower =

@@ -5,7 +5,7 @@
 //! each resource by itself. One that says something of its own at the same weight is left out whole, and told.
 
 use super::fits::labels_fit;
-use crate::catalog::overlay::{Overlay, PriceChange};
+use crate::catalog::overlay::{Overlay, PriceAdjustment};
 use crate::catalog::{InstanceType, InstanceTypes, OFFERED, Offering, OfferingKey};
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::cluster::pod::Labels;
@@ -80,7 +80,7 @@ impl OverlayMemory {
 #[derive(Default)]
 struct Said<'a> {
     /// By place of the offering.
-    prices: BTreeMap<usize, (&'a Overlay, PriceChange)>,
+    prices: BTreeMap<usize, (&'a Overlay, PriceAdjustment)>,
     capacity: BTreeMap<&'a Arc<str>, (&'a Overlay, i64)>,
 }
 
@@ -102,7 +102,7 @@ impl Overlaid {
             return Self::default();
         }
         let mut overlays: Vec<&Overlay> = snapshot.overlays().values().map(|overlay| &**overlay).collect();
-        overlays.sort_by_key(|overlay| overlay.turn());
+        overlays.sort_by_key(|overlay| overlay.precedence());
         let mut said = AllSaid::new();
         let mut conflicts = Vec::new();
         for overlay in overlays {
@@ -225,7 +225,7 @@ fn changed(instance: &InstanceType, said: &Said<'_>) -> InstanceType {
     let mut changed = instance.clone();
     for (offering, (_, change)) in &said.prices {
         if let Some(offering) = changed.offerings.get_mut(*offering) {
-            offering.price = change.of(offering.price);
+            offering.price = change.apply(offering.price);
         }
     }
     changed.offerings.sort_by_key(|offering| offering.price);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::catalog::CapacityType::{OnDemand, Spot};
-use crate::fixtures::{claim, cluster, offering, only, pods, pool, shape, start, zone};
+use crate::fixtures::{claim, cluster, offering, pods, pool, requirements_in, shape, start, zone};
 use crate::model::cluster::pod::PodShape;
 use crate::model::names::{ClaimName, Uid, Zone};
 use crate::model::requirements::Operator;
@@ -16,14 +16,14 @@ const FPGA: &str = "example.com/fpga";
 fn overlay(name: &str, weight: i32, asked: &[(&str, &[&str])], change: &str) -> Overlay {
     let price = match change {
         "" => None,
-        signed if signed.starts_with(['+', '-']) => Some(PriceChange::parse_adjustment(signed).unwrap()),
-        fixed => Some(PriceChange::parse_price(fixed).unwrap()),
+        signed if signed.starts_with(['+', '-']) => Some(PriceAdjustment::parse_adjustment(signed).unwrap()),
+        fixed => Some(PriceAdjustment::parse_price(fixed).unwrap()),
     };
     Overlay {
         name: ObjectName::new(name).unwrap(),
         uid: Uid::new(name).unwrap(),
         weight,
-        requirements: only(asked),
+        requirements: requirements_in(asked),
         price,
         capacity: BTreeMap::new(),
     }
@@ -184,7 +184,7 @@ fn pods_that_ask_for_an_added_resource_get_nodes_and_wait_for_claims_in_flight()
 fn a_discount_on_all_makes_no_node_look_dearer_than_itself() {
     use crate::disruption::{DisruptionMemory, disrupt};
     let on_demand = crate::model::cluster::pool::NodePool {
-        requirements: only(&[(labels::CAPACITY_TYPE, &["on-demand"])]),
+        requirements: requirements_in(&[(labels::CAPACITY_TYPE, &["on-demand"])]),
         ..pool("a")
     };
     let mut snapshot = cluster([on_demand.clone()]);
@@ -224,7 +224,7 @@ proptest! {
         let about = |o: &&Overlay| o.requirements.is_empty() || o.requirements.allows(labels::SKU_FAMILY, Some("D"));
         let conflict = !Overlaid::of(&forward).conflicts.is_empty();
         let heaviest = overlays.iter().filter(about).map(|o| o.weight).max();
-        let allowed: Vec<i64> = overlays.iter().filter(about).filter_map(|o| o.price.map(|p| p.of(base).nanos())).collect();
+        let allowed: Vec<i64> = overlays.iter().filter(about).filter_map(|o| o.price.map(|p| p.apply(base).nanos())).collect();
         prop_assert!(allowed.contains(&now) || now == base.nanos() && (heaviest.is_none() || conflict), "{now} of {allowed:?}");
     }
 }

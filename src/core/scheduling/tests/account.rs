@@ -1,6 +1,6 @@
 //! Accounts: is what is said of pods true of the plan, and short whatever their number?
 
-use super::{GIB, OnDemand, cluster, node, offering, only, pod, pods, pool, shape, spread, start, zone};
+use super::{GIB, OnDemand, cluster, node, offering, pod, pods, pool, requirements_in, shape, spread, start, zone};
 use crate::model::cluster::pod::{Pod, PodAffinity, PodShape, PodTerm, Preferences, Taint, TaintEffect};
 use crate::model::cluster::pool::NodePool;
 use crate::model::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, VolumeClaim, driver};
@@ -75,7 +75,7 @@ fn pods_on_nodes_that_exist_and_in_flight_are_told_by_place() {
 #[test]
 fn a_new_node_is_the_cheapest_that_holds_its_pods_and_cheaper_ones_are_counted_by_what_they_lack() {
     let mut limited = pool("limited");
-    limited.requirements.add_all(&only(&[(labels::CAPACITY_TYPE, &["on-demand"])]));
+    limited.requirements.add_all(&requirements_in(&[(labels::CAPACITY_TYPE, &["on-demand"])]));
     let snapshot = cluster([limited]);
     let waiting = pods("p", shape("a", 2500, 1), 1);
     let told = told(&snapshot, &waiting);
@@ -97,7 +97,7 @@ fn a_new_node_is_the_cheapest_that_holds_its_pods_and_cheaper_ones_are_counted_b
 #[test]
 fn sizes_that_lack_a_label_are_told_apart_from_small_ones() {
     let mut asked = shape("a", 500, 1);
-    asked.selector = only(&[(labels::INSTANCE_TYPE, &["Standard_E4s_v5"])]);
+    asked.selector = requirements_in(&[(labels::INSTANCE_TYPE, &["Standard_E4s_v5"])]);
     let snapshot = cluster([pool("general")]);
     let told = told(&snapshot, &pods("p", asked, 1));
     let market = Market::new(&snapshot, &Unavailable::default(), start());
@@ -132,10 +132,10 @@ fn a_preference_that_no_node_can_meet_is_given_up_and_the_others_are_kept() {
         topology_key: Arc::from(labels::ZONE),
         namespaces: [Namespace::new("default").unwrap()].into(),
         namespace_selector: None,
-        selector: only(&[("app", &["nobody"])]),
+        selector: requirements_in(&[("app", &["nobody"])]),
     };
     asked.preferences = Some(Box::new(Preferences {
-        node: vec![(1, only(&[(labels::ARCH, &["amd64"])]))],
+        node: vec![(1, requirements_in(&[(labels::ARCH, &["amd64"])]))],
         near: vec![(10, near)],
         ..Preferences::default()
     }));
@@ -178,7 +178,7 @@ fn with_volume(snapshot: &mut Snapshot, asked: PodShape, zone_number: u8) -> Vec
     let name = ObjectName::new("data").unwrap();
     let key = ObjectKey { namespace: asked.namespace.clone(), name: name.clone() };
     let uid = Uid::new("data").unwrap();
-    let affinity = vec![only(&[(labels::ZONE, &[zone(zone_number).as_str()])])];
+    let affinity = vec![requirements_in(&[(labels::ZONE, &[zone(zone_number).as_str()])])];
     let volume = Volume {
         name: name.clone(),
         uid: uid.clone(),
@@ -213,13 +213,13 @@ fn a_volume_binds_its_pod_to_a_zone_and_a_pool_that_is_not_there_must_come_to_it
     let values = [(zone(2).text(), 1)].into();
     assert_eq!(because(&placed).bonds, [Bond { tie: Tie::Volume, key: Arc::from(labels::ZONE), values }]);
     let mut elsewhere = pool("elsewhere");
-    elsewhere.requirements.add_all(&only(&[(labels::ZONE, &[zone(1).as_str()])]));
+    elsewhere.requirements.add_all(&requirements_in(&[(labels::ZONE, &[zone(1).as_str()])]));
     let mut snapshot = cluster([elsewhere]);
     // As the watch hands pods on: with the zone of their volume in what they ask for themselves.
     for narrowed in [false, true] {
         let mut asked = shape("a", 500, 1);
         if narrowed {
-            asked.selector = only(&[(labels::ZONE, &[zone(2).as_str()])]);
+            asked.selector = requirements_in(&[(labels::ZONE, &[zone(2).as_str()])]);
         }
         let waiting = with_volume(&mut snapshot, asked, 2);
         let offer = Change::Offer(Arc::from(labels::ZONE), format!("In [{}]", zone(2)));
@@ -233,7 +233,7 @@ fn where_only_neighbours_are_in_the_way_to_soften_that_is_the_least_change() {
         topology_key: Arc::from(labels::ZONE),
         namespaces: [Namespace::new("default").unwrap()].into(),
         namespace_selector: None,
-        selector: only(&[("app", &[app])]),
+        selector: requirements_in(&[("app", &[app])]),
     };
     let near = PodAffinity { near: vec![term("nobody")], apart: Vec::new() };
     let apart = PodAffinity { near: Vec::new(), apart: vec![term("a")] };

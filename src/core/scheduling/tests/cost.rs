@@ -2,7 +2,7 @@
 
 use super::solve;
 use crate::catalog::CapacityType::OnDemand;
-use crate::fixtures::{cluster, offering, only, pods, pool, shape};
+use crate::fixtures::{cluster, offering, pods, pool, requirements_in, shape};
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pool::NodePool;
 use crate::model::labels;
@@ -19,7 +19,7 @@ fn best(rooms: &[(i64, i64)], pods: i64) -> Option<i64> {
 
 #[test]
 fn few_equal_pods_cost_little_more_than_the_best_and_never_more_than_a_node_each() {
-    let fixed = only(&[(labels::INSTANCE_TYPE, &SIZES), (labels::CAPACITY_TYPE, &["on-demand"])]);
+    let fixed = requirements_in(&[(labels::INSTANCE_TYPE, &SIZES), (labels::CAPACITY_TYPE, &["on-demand"])]);
     let snapshot = cluster([NodePool { requirements: fixed, ..pool("general") }]);
     let types = &snapshot.instance_types[&pool("general").class];
     let (mut worst, mut equal, mut all) = ((0, String::new()), 0, 0);
@@ -31,7 +31,7 @@ fn few_equal_pods_cost_little_more_than_the_best_and_never_more_than_a_node_each
                 .map(|size| {
                     let instance = types.iter().find(|t| t.facts.name.as_str() == *size).unwrap();
                     let price = offering(size, 1, OnDemand).price.nanos();
-                    (request.times_in(&instance.allocatable).unwrap(), price)
+                    (request.copies_that_fit(&instance.allocatable).unwrap(), price)
                 })
                 .collect();
             let Some(single) = best(&rooms, 1) else { continue };

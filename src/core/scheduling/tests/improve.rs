@@ -23,7 +23,7 @@ fn workload(seed: u64, most: usize, zonal: bool) -> Vec<Arc<Pod>> {
 
 #[test]
 fn mixed_pods_cost_little_more_than_any_mix_of_nodes_could() {
-    let on_demand = only(&[(labels::CAPACITY_TYPE, &["on-demand"])]);
+    let on_demand = requirements_in(&[(labels::CAPACITY_TYPE, &["on-demand"])]);
     let snapshot = cluster([NodePool { requirements: on_demand, ..pool("general") }]);
     let market = Market::new(&snapshot, &Unavailable::default(), start());
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());

@@ -18,7 +18,9 @@ mod volumes;
 
 use super::{Input, MOST_NEW_NODES, Market, Outcome, Standing, Target, Unavailable, WhyNot, schedule};
 use crate::catalog::CapacityType::{OnDemand, Spot};
-use crate::fixtures::{GIB, cluster, node, offering, only, pod, pods, pool, running, shape, spread, start, zone};
+use crate::fixtures::{
+    GIB, cluster, node, offering, pod, pods, pool, requirements_in, running, shape, spread, start, zone,
+};
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pod::{Pod, Taint, TaintEffect};
 use crate::model::cluster::pool::NodePool;
@@ -66,7 +68,11 @@ fn nodes_that_exist_are_filled_before_claims_in_flight_and_those_before_new_node
 
 #[test]
 fn the_heavier_pool_buys_first_even_when_it_is_dearer() {
-    let dear = NodePool { weight: 10, requirements: only(&[(labels::CAPACITY_TYPE, &["on-demand"])]), ..pool("dear") };
+    let dear = NodePool {
+        weight: 10,
+        requirements: requirements_in(&[(labels::CAPACITY_TYPE, &["on-demand"])]),
+        ..pool("dear")
+    };
     let outcome = solve(&cluster([dear, pool("cheap")]), &pods("p", shape("a", 1000, 1), 3));
     assert!(outcome.new.iter().all(|n| n.pool.as_str() == "dear"), "{outcome:?}");
 }
@@ -101,7 +107,7 @@ fn limits_hold_and_are_named() {
 #[test]
 fn a_size_within_limits_is_bought_though_a_larger_and_cheaper_one_beats_it() {
     let mut small = pool("small");
-    let sizes = only(&[(labels::INSTANCE_TYPE, &["Standard_D8s_v5", "Standard_F8s_v2"])]);
+    let sizes = requirements_in(&[(labels::INSTANCE_TYPE, &["Standard_D8s_v5", "Standard_F8s_v2"])]);
     small.requirements = sizes;
     let outcome = solve(&cluster([small.clone()]), &pods("p", shape("a", 6000, 4), 1));
     assert_eq!(outcome.unplaced_pods(), 0);
@@ -122,13 +128,13 @@ fn a_size_within_limits_is_bought_though_a_larger_and_cheaper_one_beats_it() {
 
 #[test]
 fn a_zone_without_a_node_that_suits_the_pods_is_no_domain_of_their_spread() {
-    let zonal = NodePool { requirements: only(&[(labels::ZONE, &[zone(1).as_str()])]), ..pool("zonal") };
+    let zonal = NodePool { requirements: requirements_in(&[(labels::ZONE, &[zone(1).as_str()])]), ..pool("zonal") };
     let zonal = NodePool { labels: [(Arc::from("team"), Arc::from("ml"))].into(), ..zonal };
     let mut snapshot = cluster([zonal]);
     snapshot.put_node(node("system-2", 2, 2));
     snapshot.put_node(node("system-3", 3, 2));
     let mut asked = shape("a", 1000, 1);
-    asked.selector = only(&[("team", &["ml"])]);
+    asked.selector = requirements_in(&[("team", &["ml"])]);
     asked.spread = vec![spread(labels::ZONE, "a", 1)];
     let outcome = solve(&snapshot, &pods("p", asked, 6));
     assert_eq!(outcome.unplaced_pods(), 0, "zones 2 and 3 have no node for team ml: {:?}", outcome.unplaced);
@@ -137,7 +143,7 @@ fn a_zone_without_a_node_that_suits_the_pods_is_no_domain_of_their_spread() {
 #[test]
 fn a_zone_whose_only_nodes_are_tainted_is_a_domain_all_the_same() {
     // kube-scheduler's nodeTaintsPolicy is Ignore by default: the empty tainted zone keeps the least count at 0.
-    let zonal = NodePool { requirements: only(&[(labels::ZONE, &[zone(1).as_str()])]), ..pool("zonal") };
+    let zonal = NodePool { requirements: requirements_in(&[(labels::ZONE, &[zone(1).as_str()])]), ..pool("zonal") };
     let mut snapshot = cluster([zonal]);
     let mut tainted = node("system-2", 2, 8);
     tainted.taints = vec![Taint { key: Arc::from("system"), value: Arc::from(""), effect: TaintEffect::NoSchedule }];
@@ -187,15 +193,15 @@ fn pods_of_two_shapes_share_the_cap_of_their_host_name_constraint() {
 #[test]
 fn a_fill_that_suits_nobody_keeps_no_pod_from_its_own_node() {
     let any = NodePool {
-        requirements: only(&[(labels::INSTANCE_TYPE, &["Standard_D4s_v5", "Standard_D8ps_v5"])]),
+        requirements: requirements_in(&[(labels::INSTANCE_TYPE, &["Standard_D4s_v5", "Standard_D8ps_v5"])]),
         ..pool("any")
     };
     let mut choosy = shape("choosy", 1500, 1);
-    let arm = only(&[(labels::ZONE, &[zone(1).as_str()]), (labels::ARCH, &["arm64"])]);
-    let amd = only(&[(labels::ZONE, &[zone(2).as_str()]), (labels::ARCH, &["amd64"])]);
+    let arm = requirements_in(&[(labels::ZONE, &[zone(1).as_str()]), (labels::ARCH, &["arm64"])]);
+    let amd = requirements_in(&[(labels::ZONE, &[zone(2).as_str()]), (labels::ARCH, &["amd64"])]);
     choosy.alternatives = vec![arm, amd];
     let mut fixed = shape("fixed", 1000, 1);
-    fixed.selector = only(&[(labels::ZONE, &[zone(1).as_str()]), (labels::ARCH, &["amd64"])]);
+    fixed.selector = requirements_in(&[(labels::ZONE, &[zone(1).as_str()]), (labels::ARCH, &["amd64"])]);
     let mut all = pods("c", choosy, 1);
     all.extend(pods("f", fixed, 1));
     let outcome = solve(&cluster([any]), &all);
@@ -205,11 +211,11 @@ fn a_fill_that_suits_nobody_keeps_no_pod_from_its_own_node() {
 #[test]
 fn a_system_pod_gets_no_node_that_will_be_labelled_user() {
     let mut system = shape("a", 1000, 1);
-    system.selector = only(&[(labels::MODE, &["system"])]);
+    system.selector = requirements_in(&[(labels::MODE, &["system"])]);
     let outcome = solve(&cluster([pool("general")]), &pods("p", system.clone(), 1));
     assert_eq!(outcome.unplaced_pods(), 1, "nodes of a pool that does not ask for mode system are of mode user");
     let mut for_system = pool("system");
-    for_system.requirements.add_all(&only(&[(labels::MODE, &["system"])]));
+    for_system.requirements.add_all(&requirements_in(&[(labels::MODE, &["system"])]));
     let outcome = solve(&cluster([for_system]), &pods("p", system, 1));
     assert_eq!(outcome.new[0].labels.get(labels::MODE).map(|v| &**v), Some("system"));
 }

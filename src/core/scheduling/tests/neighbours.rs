@@ -8,10 +8,10 @@ use crate::scheduling::{Fate, account};
 
 fn term(key: &str, app: &str) -> PodTerm {
     PodTerm {
-        topology_key: labels::shared(key),
+        topology_key: labels::interned(key),
         namespaces: [Namespace::new("default").unwrap()].into(),
         namespace_selector: None,
-        selector: only(&[("app", &[app])]),
+        selector: requirements_in(&[("app", &[app])]),
     }
 }
 
@@ -25,7 +25,7 @@ fn apart(shape: PodShape, key: &str, app: &str) -> PodShape {
 
 /// Nodes of a pool of one size, so that numbers of nodes mean something.
 fn small() -> NodePool {
-    let only_d2 = only(&[(labels::INSTANCE_TYPE, &["Standard_D2s_v5"])]);
+    let only_d2 = requirements_in(&[(labels::INSTANCE_TYPE, &["Standard_D2s_v5"])]);
     NodePool { requirements: only_d2, ..pool("small") }
 }
 
@@ -49,7 +49,7 @@ fn pods_follow_others_that_come_later_in_the_order() {
     // The followers are larger, so they come first and find nobody.
     let followers = near(shape("follower", 1500, 1), labels::ZONE, "leader");
     let mut leader = shape("leader", 100, 1);
-    leader.selector = only(&[(labels::ZONE, &[zone(3).as_str()])]);
+    leader.selector = requirements_in(&[(labels::ZONE, &[zone(3).as_str()])]);
     let mut all = pods("f", followers, 4);
     all.extend(pods("l", leader, 1));
     let outcome = solve(&cluster([general]), &all);
@@ -103,7 +103,7 @@ fn namespaces_count_by_name_and_by_their_labels() {
     assert_eq!(solve(&snapshot, &asks(by_name)).new.len(), 1);
     let everywhere = PodTerm { namespace_selector: Some(Requirements::new()), ..by_default.clone() };
     assert_eq!(solve(&snapshot, &asks(everywhere)).new.len(), 1);
-    let labelled = PodTerm { namespace_selector: Some(only(&[("team", &["x"])])), ..by_default };
+    let labelled = PodTerm { namespace_selector: Some(requirements_in(&[("team", &["x"])])), ..by_default };
     assert_eq!(solve(&snapshot, &asks(labelled.clone())).new.len(), 0, "no such label is known");
     snapshot.put_namespace(
         other,
@@ -116,7 +116,7 @@ fn namespaces_count_by_name_and_by_their_labels() {
 fn what_is_preferred_is_had_where_it_can_be_and_given_up_where_not() {
     let wishes = |node: &[(&str, &[&str])]| {
         let apart = vec![(10, term(labels::ZONE, "a")), (1, term(labels::HOSTNAME, "a"))];
-        let preferences = Preferences { node: vec![(1, only(node))], apart, ..Preferences::default() };
+        let preferences = Preferences { node: vec![(1, requirements_in(node))], apart, ..Preferences::default() };
         PodShape { preferences: Some(Box::new(preferences)), ..shape("a", 100, 1) }
     };
     // The zone cannot be one's own for more than three; the host can.
@@ -135,7 +135,7 @@ fn what_is_preferred_is_had_where_it_can_be_and_given_up_where_not() {
 fn a_node_that_is_there_is_taken_whatever_is_preferred() {
     let mut snapshot = cluster([pool("general")]);
     snapshot.put_node(node("here", 2, 8));
-    let node = vec![(1, only(&[(labels::ZONE, &[zone(1).as_str()])]))];
+    let node = vec![(1, requirements_in(&[(labels::ZONE, &[zone(1).as_str()])]))];
     let preferences = Preferences { node, ..Preferences::default() };
     let wish = PodShape { preferences: Some(Box::new(preferences)), ..shape("a", 100, 1) };
     assert_eq!(solve(&snapshot, &pods("p", wish, 1)).new.len(), 0, "kube-scheduler would put it there");
@@ -197,7 +197,7 @@ fn pods_spread_over_any_label_that_nodes_have() {
 
 #[test]
 fn with_too_few_domains_the_emptiest_counts_as_empty() {
-    let zonal = NodePool { requirements: only(&[(labels::ZONE, &[zone(1).as_str()])]), ..pool("zonal") };
+    let zonal = NodePool { requirements: requirements_in(&[(labels::ZONE, &[zone(1).as_str()])]), ..pool("zonal") };
     let asks = |min_domains: u32| {
         let spread = Spread { min_domains, ..spread(labels::ZONE, "a", 2) };
         pods("p", PodShape { spread: vec![spread], ..shape("a", 100, 1) }, 5)
@@ -209,7 +209,7 @@ fn with_too_few_domains_the_emptiest_counts_as_empty() {
 #[test]
 fn the_waterfall_says_what_is_left_after_each_thing() {
     let mut asked = shape("a", 3000, 1);
-    asked.selector = only(&[(labels::ARCH, &["amd64"]), (labels::ZONE, &[zone(1).as_str()])]);
+    asked.selector = requirements_in(&[(labels::ARCH, &["amd64"]), (labels::ZONE, &[zone(1).as_str()])]);
     asked.requests.set_extended(crate::fixtures::GPU, 8);
     let snapshot = cluster([pool("general")]);
     let market = Market::new(&snapshot, &Unavailable::default(), start());
@@ -243,7 +243,7 @@ fn a_disk_decides_the_zone_and_a_node_takes_only_so_many() {
                 handle: None,
                 reclaim: ReclaimPolicy::Delete,
                 claim: Some(key.clone()),
-                affinity: vec![only(&[(labels::ZONE, &[zone(2).as_str()])])],
+                affinity: vec![requirements_in(&[(labels::ZONE, &[zone(2).as_str()])])],
                 driver: Some(driver(DISK_DRIVER)),
                 deleting: false,
             },

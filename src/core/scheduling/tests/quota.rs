@@ -3,8 +3,8 @@
 use super::solve;
 use crate::catalog::CapacityType;
 use crate::catalog::CapacityType::{OnDemand, Reserved, Spot};
-use crate::catalog::live::{Quota, STALE_AFTER, Usage};
-use crate::fixtures::{at, claim, class, cluster, intent, offering, only, pods, pool, shape, start};
+use crate::catalog::live::{Quota, QuotaUsage, STALE_AFTER};
+use crate::fixtures::{at, claim, class, cluster, intent, offering, pods, pool, requirements_in, shape, start};
 use crate::model::cluster::claim::{Claim, PlannedOffering};
 use crate::model::labels;
 use crate::snapshot::Snapshot;
@@ -17,14 +17,14 @@ const FAMILY: &str = "standardDSv5Family";
 
 /// Azure's numbers: used and allowed, by name; whatever is not named is not limited.
 fn quota(numbers: &[(&str, u64, u64)]) -> Option<Arc<Quota>> {
-    let usage = |&(name, used, limit): &(&str, u64, u64)| Usage { name: Arc::from(name), used, limit };
+    let usage = |&(name, used, limit): &(&str, u64, u64)| QuotaUsage { name: Arc::from(name), used, limit };
     Some(Arc::new(Quota::new(start(), numbers.iter().map(usage))))
 }
 
 /// A pool that buys `Standard_D*s_v5` alone, at full price.
 fn only_d() -> crate::model::cluster::pool::NodePool {
     let mut pool = pool("d");
-    pool.requirements.add_all(&only(&[
+    pool.requirements.add_all(&requirements_in(&[
         (labels::CAPACITY_TYPE, &["on-demand"]),
         (labels::SKU_FAMILY, &["D"]),
         (labels::ARCH, &["amd64"]),
@@ -90,7 +90,7 @@ fn two_pools_share_one_quota() {
 fn numbers_that_are_old_stop_nobody() {
     let mut snapshot = cluster([only_d()]);
     let old = start() - STALE_AFTER - SignedDuration::from_secs(1);
-    let full = Usage { name: Arc::from(FAMILY), used: 10, limit: 10 };
+    let full = QuotaUsage { name: Arc::from(FAMILY), used: 10, limit: 10 };
     snapshot.quota = Some(Arc::new(Quota::new(old, [full.clone()])));
     assert_eq!(reasons(&snapshot, 1), "");
     snapshot.quota = Some(Arc::new(Quota::new(old + SignedDuration::from_secs(1), [full])));

@@ -2,8 +2,8 @@
 
 use crate::catalog::CapacityType;
 use crate::fixtures::{
-    Dice, GPU, claim, cluster, intent, managed, node, offering, only, pod, pool, put, running, shape, spread, start,
-    zone,
+    Dice, GPU, claim, cluster, intent, managed, node, offering, pod, pool, put, requirements_in, running, shape,
+    spread, start, zone,
 };
 use crate::model::cluster::pod::{
     HostPort, Pod, PodAffinity, PodOwner, PodShape, PodTerm, Preferences, Spread, Taint, TaintEffect, Toleration,
@@ -21,17 +21,17 @@ fn taint(key: &str) -> Taint {
 fn a_pool(dice: &mut Dice, name: &str) -> NodePool {
     let mut pool = pool(name);
     pool.weight = dice.pick(&[0, 0, 10]);
-    pool.requirements = only(&[]);
+    pool.requirements = requirements_in(&[]);
     if dice.one_in(2) {
-        pool.requirements.add_all(&only(&[(labels::ARCH, &["amd64"])]));
+        pool.requirements.add_all(&requirements_in(&[(labels::ARCH, &["amd64"])]));
     }
     if dice.one_in(2) {
         let word = dice.pick(&["spot", "on-demand"]);
-        pool.requirements.add_all(&only(&[(labels::CAPACITY_TYPE, &[word])]));
+        pool.requirements.add_all(&requirements_in(&[(labels::CAPACITY_TYPE, &[word])]));
     }
     if dice.one_in(3) {
         let zone = zone(dice.pick(&[1, 2, 3]));
-        pool.requirements.add_all(&only(&[(labels::ZONE, &[zone.as_str()])]));
+        pool.requirements.add_all(&requirements_in(&[(labels::ZONE, &[zone.as_str()])]));
     }
     if dice.one_in(4) {
         pool.taints.push(taint("dedicated"));
@@ -55,17 +55,18 @@ fn a_shape(dice: &mut Dice, app: &str, alone: usize) -> PodShape {
     let mut shape = shape(app, dice.pick(&[100, 500, 900, 1500, 3000, 6000]), dice.pick(&[1, 2, 4, 12]));
     shape.priority = dice.pick(&[0, 0, 100]);
     if dice.one_in(5) {
-        shape.selector.add_all(&only(&[(labels::ARCH, &[dice.pick(&["amd64", "arm64"])])]));
+        shape.selector.add_all(&requirements_in(&[(labels::ARCH, &[dice.pick(&["amd64", "arm64"])])]));
     }
     if dice.one_in(5) {
-        shape.selector.add_all(&only(&[(labels::ZONE, &[zone(dice.pick(&[1, 2])).as_str()])]));
+        shape.selector.add_all(&requirements_in(&[(labels::ZONE, &[zone(dice.pick(&[1, 2])).as_str()])]));
     }
     if dice.one_in(6) {
-        shape.selector.add_all(&only(&[("team", &["ml"])]));
+        shape.selector.add_all(&requirements_in(&[("team", &["ml"])]));
     }
     if dice.one_in(4) {
-        let first = only(&[(labels::ZONE, &[zone(1).as_str()]), (labels::ARCH, &["arm64"])]);
-        let second = only(&[(labels::ZONE, &[zone(2).as_str(), zone(3).as_str()]), (labels::ARCH, &["amd64"])]);
+        let first = requirements_in(&[(labels::ZONE, &[zone(1).as_str()]), (labels::ARCH, &["arm64"])]);
+        let second =
+            requirements_in(&[(labels::ZONE, &[zone(2).as_str(), zone(3).as_str()]), (labels::ARCH, &["amd64"])]);
         shape.alternatives = vec![first, second];
     }
     if dice.one_in(3) {
@@ -92,9 +93,9 @@ fn a_shape(dice: &mut Dice, app: &str, alone: usize) -> PodShape {
 
 /// A term for pods of one app, on hosts or zones.
 fn term(dice: &mut Dice, app: &str) -> PodTerm {
-    let topology_key = labels::shared(dice.pick(&[labels::HOSTNAME, labels::ZONE]));
+    let topology_key = labels::interned(dice.pick(&[labels::HOSTNAME, labels::ZONE]));
     let namespaces = [Namespace::new("default").unwrap()].into();
-    PodTerm { topology_key, namespaces, namespace_selector: None, selector: only(&[("app", &[app])]) }
+    PodTerm { topology_key, namespaces, namespace_selector: None, selector: requirements_in(&[("app", &[app])]) }
 }
 
 /// Wishes and demands about other pods, and a port of the node.
@@ -106,7 +107,7 @@ fn neighbours(dice: &mut Dice, shape: &mut PodShape) {
         1 => shape.affinity = Some(Box::new(PodAffinity { near: Vec::new(), apart: vec![term(dice, app)] })),
         2 => {
             let (near, apart) = (vec![(10, term(dice, app))], vec![(5, term(dice, &own))]);
-            let node = vec![(1, only(&[(labels::ZONE, &[zone(1).as_str()])]))];
+            let node = vec![(1, requirements_in(&[(labels::ZONE, &[zone(1).as_str()])]))];
             shape.preferences = Some(Box::new(Preferences { node, near, apart, spread: Vec::new() }));
         }
         3 => {

@@ -3,9 +3,10 @@
 use super::solve;
 use crate::catalog::CapacityType;
 use crate::catalog::CapacityType::{OnDemand, Reserved, Spot};
-use crate::catalog::live::{Quota, STALE_AFTER, Usage};
+use crate::catalog::live::{Quota, QuotaUsage, STALE_AFTER};
 use crate::fixtures::{
-    at, claim, cluster, intent, offering, pods, pool, pool_of, reservation_group, reserve, shape, spread, start, zone,
+    at, claim, cluster, intent, offering, pods, pool, pool_with_capacity_types, reservation_group, reserve, shape,
+    spread, start, zone,
 };
 use crate::model::cluster::claim::PlannedOffering;
 use crate::model::cluster::pod::PodShape;
@@ -52,11 +53,11 @@ fn reason(snapshot: &Snapshot) -> String {
 
 #[test]
 fn reserved_comes_first_and_the_rest_is_bought_in_the_same_pass() {
-    let mut snapshot = cluster([pool_of("general", EVERY)]);
+    let mut snapshot = cluster([pool_with_capacity_types("general", EVERY)]);
     reserve(&mut snapshot, start(), &[(D2, 1, 1, 3), (D2, 2, 0, 1)]);
     assert_eq!(ways(&snapshot, apart(), 3), [(Reserved, 3)].into());
     assert_eq!(ways(&snapshot, apart(), 5), [(Reserved, 3), (Spot, 2)].into());
-    let mut snapshot = cluster([pool_of("general", &["reserved", "on-demand"])]);
+    let mut snapshot = cluster([pool_with_capacity_types("general", &["reserved", "on-demand"])]);
     reserve(&mut snapshot, start(), &[(D2, 1, 1, 3), (D2, 2, 0, 1)]);
     let bought = firsts(&snapshot, apart(), 5);
     let reserved: Vec<_> = bought.iter().filter(|o| o.key.capacity_type == Reserved).map(|o| &o.key.zone).collect();
@@ -66,7 +67,7 @@ fn reserved_comes_first_and_the_rest_is_bought_in_the_same_pass() {
 
 #[test]
 fn a_node_is_planned_for_one_reservation_and_for_what_is_for_sale() {
-    let mut snapshot = cluster([pool_of("general", EVERY)]);
+    let mut snapshot = cluster([pool_with_capacity_types("general", EVERY)]);
     reserve(&mut snapshot, start(), &[(D2, 1, 0, 1), (D4, 1, 0, 1), (D8, 2, 0, 1)]);
     let outcome = solve(&snapshot, &pods("p", apart(), 1));
     let planned = &outcome.new[0].offerings;
@@ -81,7 +82,7 @@ fn a_node_is_planned_for_one_reservation_and_for_what_is_for_sale() {
 
 #[test]
 fn a_pool_has_what_is_reserved_only_if_it_says_so() {
-    for (pool, group) in [(pool("general"), true), (pool_of("general", EVERY), false)] {
+    for (pool, group) in [(pool("general"), true), (pool_with_capacity_types("general", EVERY), false)] {
         let mut snapshot = cluster([pool]);
         reserve(&mut snapshot, start(), &[(D2, 1, 0, 9)]);
         if !group {
@@ -94,7 +95,7 @@ fn a_pool_has_what_is_reserved_only_if_it_says_so() {
 
 #[test]
 fn what_is_used_up_is_named_with_what_is_in_flight() {
-    let paid = pool_of("paid", &["reserved"]);
+    let paid = pool_with_capacity_types("paid", &["reserved"]);
     let mut snapshot = cluster([paid.clone()]);
     reserve(&mut snapshot, start(), &[(D2, 1, 2, 5)]);
     let bought = |snapshot: &Snapshot| {
@@ -114,7 +115,8 @@ fn what_is_used_up_is_named_with_what_is_in_flight() {
     // Its group is that of its intent, whatever its class names now.
     flying.intent = Some(intent(&flying, offering(D2, 1, Reserved)));
     assert_eq!(with(&flying), 2);
-    let elsewhere = crate::catalog::live::group_of(&reservation_group().as_str().replace("paid", "free")).unwrap();
+    let elsewhere =
+        crate::catalog::live::parse_reservation_group(&reservation_group().as_str().replace("paid", "free")).unwrap();
     flying.intent.as_mut().unwrap().reservation = Some(elsewhere);
     assert_eq!(with(&flying), 3);
     // It has come to be an on-demand node, or one that Azure has counted.
@@ -127,7 +129,7 @@ fn what_is_used_up_is_named_with_what_is_in_flight() {
 
 #[test]
 fn the_waterfall_and_the_remedy_tell_of_reservations() {
-    let mut snapshot = cluster([pool_of("paid", &["reserved"])]);
+    let mut snapshot = cluster([pool_with_capacity_types("paid", &["reserved"])]);
     reserve(&mut snapshot, start(), &[(D2, 1, 3, 3)]);
     let market = Market::new(&snapshot, &Unavailable::default(), start());
     let (without, promised) = Default::default();
@@ -144,7 +146,7 @@ fn the_waterfall_and_the_remedy_tell_of_reservations() {
 
 #[test]
 fn a_pool_of_reserved_capacity_without_any_says_why() {
-    let mut snapshot = cluster([pool_of("paid", &["reserved"])]);
+    let mut snapshot = cluster([pool_with_capacity_types("paid", &["reserved"])]);
     let told = reason(&snapshot);
     assert!(told.contains("AKSNodeClass default names no group") && told.contains(labels::RESERVATION_GROUP), "{told}");
     reserve(&mut snapshot, start() - STALE_AFTER - SignedDuration::from_secs(1), &[(D2, 1, 0, 3)]);
@@ -157,9 +159,9 @@ fn a_pool_of_reserved_capacity_without_any_says_why() {
 
 #[test]
 fn reserved_capacity_takes_no_quota() {
-    let mut snapshot = cluster([pool_of("general", &["reserved", "on-demand"])]);
+    let mut snapshot = cluster([pool_with_capacity_types("general", &["reserved", "on-demand"])]);
     reserve(&mut snapshot, start(), &[(D2, 1, 0, 2)]);
-    let full = Usage { name: Arc::from("cores"), used: 100, limit: 100 };
+    let full = QuotaUsage { name: Arc::from("cores"), used: 100, limit: 100 };
     snapshot.quota = Some(Arc::new(Quota::new(start(), [full])));
     assert_eq!(ways(&snapshot, apart(), 2), [(Reserved, 2)].into());
     let outcome = solve(&snapshot, &pods("p", apart(), 3));
@@ -169,7 +171,7 @@ fn reserved_capacity_takes_no_quota() {
 
 #[test]
 fn a_reservation_in_no_zone_serves_and_new_numbers_are_news() {
-    let mut snapshot = cluster([pool_of("paid", &["reserved"])]);
+    let mut snapshot = cluster([pool_with_capacity_types("paid", &["reserved"])]);
     reserve(&mut snapshot, start(), &[(D4, 0, 1, 1)]);
     assert!(reason(&snapshot).contains("reservation of Standard_D4s_v5 in group paid: 1 of 1"));
     let before = snapshot.facts_generation();
@@ -183,7 +185,7 @@ fn a_reservation_in_no_zone_serves_and_new_numbers_are_news() {
 #[test]
 fn what_is_reserved_in_no_zone_is_regional_and_makes_nothing_else_so() {
     let scoped = |scope: &str, ways: &[&str]| {
-        let mut pool = pool_of("general", ways);
+        let mut pool = pool_with_capacity_types("general", ways);
         pool.requirements.add_entry(labels::PLACEMENT_SCOPE, Operator::In, &[scope]).unwrap();
         let mut snapshot = cluster([pool]);
         reserve(&mut snapshot, start(), &[(D4, 0, 0, 1)]);
@@ -196,9 +198,11 @@ fn what_is_reserved_in_no_zone_is_regional_and_makes_nothing_else_so() {
     let for_sale = ["spot", "on-demand"];
     assert_eq!(solve(&scoped("regional", &for_sale), &pods("p", apart(), 1)).unplaced_pods(), 1);
     // Pods ask for it too.
-    let asking =
-        |scope: &str| PodShape { selector: crate::fixtures::only(&[(labels::PLACEMENT_SCOPE, &[scope])]), ..apart() };
-    let mut snapshot = cluster([pool_of("general", EVERY)]);
+    let asking = |scope: &str| PodShape {
+        selector: crate::fixtures::requirements_in(&[(labels::PLACEMENT_SCOPE, &[scope])]),
+        ..apart()
+    };
+    let mut snapshot = cluster([pool_with_capacity_types("general", EVERY)]);
     reserve(&mut snapshot, start(), &[(D4, 0, 0, 1)]);
     assert_eq!(ways(&snapshot, asking("regional"), 1), [(Reserved, 1)].into());
     assert_eq!(ways(&snapshot, asking("zonal"), 1), [(Spot, 1)].into());
@@ -206,7 +210,7 @@ fn what_is_reserved_in_no_zone_is_regional_and_makes_nothing_else_so() {
 
 #[test]
 fn a_claim_in_flight_has_the_scope_of_its_offerings() {
-    let general = pool_of("general", EVERY);
+    let general = pool_with_capacity_types("general", EVERY);
     let mut snapshot = cluster([general.clone()]);
     reserve(&mut snapshot, start(), &[(D4, 0, 0, 1)]);
     snapshot.put_claim(claim("coming", &general, vec![offering(D4, 1, OnDemand), offering(D4, 2, OnDemand)]));
@@ -219,13 +223,14 @@ fn a_claim_in_flight_has_the_scope_of_its_offerings() {
 
 #[test]
 fn a_refusal_of_one_group_says_nothing_of_another() {
-    let mut snapshot = cluster([pool_of("general", &["reserved", "on-demand"])]);
+    let mut snapshot = cluster([pool_with_capacity_types("general", &["reserved", "on-demand"])]);
     reserve(&mut snapshot, start(), &[(D2, 1, 0, 1)]);
-    let elsewhere = crate::catalog::live::group_of(&reservation_group().as_str().replace("paid", "free")).unwrap();
+    let elsewhere =
+        crate::catalog::live::parse_reservation_group(&reservation_group().as_str().replace("paid", "free")).unwrap();
     for (group, expected) in [(reservation_group(), OnDemand), (elsewhere, Reserved)] {
         let error = CloudError::new(CloudErrorCode::Permission, "may not deploy");
         let (offering, reservation) = (offering(D2, 1, Reserved).key, Some(group));
-        let refusal = LaunchRefusal { offering, reservation, error, of_all: false, at: start() };
+        let refusal = LaunchRefusal { offering, reservation, error, applies_to_all_offerings: false, at: start() };
         let mut unavailable = Unavailable::default();
         unavailable.note(&refusal, None);
         let market = Market::new(&snapshot, &unavailable, start());
@@ -250,7 +255,7 @@ proptest! {
     ) {
         const SIZES: [&str; 4] = [D2, D4, D8, "Standard_E4s_v5"];
         let ways = if alone { &["reserved"] } else { EVERY };
-        let mut snapshot = cluster([pool_of("general", ways)]);
+        let mut snapshot = cluster([pool_with_capacity_types("general", ways)]);
         let reserved: Vec<_> = rooms.iter().map(|((s, z), (used, most))| (SIZES[*s], *z, *used, *most)).collect();
         reserve(&mut snapshot, start(), &reserved);
         let waiting: Vec<_> = demand.iter().enumerate().flat_map(|(i, (cpus, n, how))| {
@@ -268,7 +273,7 @@ proptest! {
             }
         }
         for ((size, place), taken) in taken {
-            let room = &snapshot.surroundings.reservations.as_ref().unwrap().value;
+            let room = &snapshot.infrastructure.reservations.as_ref().unwrap().value;
             let room = room.iter().find(|r| r.size.as_str() == size && r.zone.as_str() == place).unwrap();
             prop_assert!(taken <= room.free(), "{size} {place}: {taken} of {}", room.free());
         }

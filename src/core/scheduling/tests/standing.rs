@@ -58,7 +58,7 @@ fn a_pod_alone_goes_where_a_simulation_puts_it() {
 fn room_that_is_taken_is_not_given_again_and_limits_hold() {
     let mut small = pool("small");
     small.limits.resources.insert(Arc::from("cpu"), 16_000);
-    small.requirements = only(&[(labels::INSTANCE_TYPE, &["Standard_D8s_v5"])]);
+    small.requirements = requirements_in(&[(labels::INSTANCE_TYPE, &["Standard_D8s_v5"])]);
     let mut snapshot = cluster([small]);
     snapshot.put_node(node("here", 1, 4));
     let market = Market::new(&snapshot, &Unavailable::default(), start());
@@ -166,10 +166,11 @@ fn remedy_of(pools: Vec<NodePool>, shape: PodShape) -> String {
 
 #[test]
 fn the_remedy_is_the_least_change_in_the_nearest_pool() {
-    let d8 = || only(&[(labels::INSTANCE_TYPE, &["Standard_D8s_v5"])]);
+    let d8 = || requirements_in(&[(labels::INSTANCE_TYPE, &["Standard_D8s_v5"])]);
     let taint = |key: &str| Taint { key: Arc::from(key), value: Arc::from(""), effect: TaintEffect::NoSchedule };
     let general = NodePool { requirements: d8(), ..pool("general") };
-    let asks = |key: &str, value: &str| PodShape { selector: only(&[(key, &[value])]), ..shape("a", 1000, 1) };
+    let asks =
+        |key: &str, value: &str| PodShape { selector: requirements_in(&[(key, &[value])]), ..shape("a", 1000, 1) };
     assert_eq!(remedy_of(vec![general.clone()], shape("a", 1000, 1)), "fits");
     assert_eq!(remedy_of(vec![], shape("a", 1000, 1)), "none");
 

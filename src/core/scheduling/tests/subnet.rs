@@ -2,7 +2,7 @@
 
 use super::solve;
 use crate::catalog::CapacityType::OnDemand;
-use crate::catalog::live::{Fact, STALE_AFTER, SubnetRoom, Surroundings};
+use crate::catalog::live::{Fact, InfrastructureFacts, STALE_AFTER, SubnetAddresses};
 use crate::fixtures::{at, claim, class, cluster, offering, pods, pool, shape, spread, start};
 use crate::model::cluster::pod::{HostPort, PodShape};
 use crate::model::cluster::pool::{NodeClass, NodePool};
@@ -20,9 +20,9 @@ fn id(name: &str) -> ArmId {
 /// Azure's numbers: used and usable, by subnet; nodes are in the first unless their class says otherwise.
 fn learn(snapshot: &mut Snapshot, as_of: Timestamp, numbers: &[(&str, u64, u64)]) {
     let rooms = numbers.iter().enumerate();
-    let room = |(n, &(name, used, usable))| SubnetRoom { id: id(name), used, usable, is_default: n == 0 };
+    let room = |(n, &(name, used, usable))| SubnetAddresses { id: id(name), used, usable, is_default: n == 0 };
     let subnets = Some(Fact { as_of, value: rooms.map(room).collect() });
-    snapshot.learn_surroundings(Arc::new(Surroundings { subnets, ..Default::default() }));
+    snapshot.set_infrastructure(Arc::new(InfrastructureFacts { subnets, ..Default::default() }));
 }
 
 /// A pool whose class names a subnet, in the case of somebody else.

@@ -87,10 +87,10 @@ impl Case {
     fn shape(&self) -> PodShape {
         let mut shape = shape(if self.itself { "a" } else { "other" }, 2_000, 1);
         let term = |app: &str| PodTerm {
-            topology_key: labels::shared(labels::ZONE),
+            topology_key: labels::interned(labels::ZONE),
             namespaces: [shape.namespace.clone()].into(),
             namespace_selector: None,
-            selector: only(&[("app", &[app])]),
+            selector: requirements_in(&[("app", &[app])]),
         };
         match self.asked {
             Asked::Even { skew, min_domains } => {
@@ -108,7 +108,7 @@ impl Case {
             Asked::Shunned => {}
         }
         if matches!(self.own, Own::Selects | Own::SelectsIgnored) {
-            shape.selector = only(&[(labels::ZONE, &[zone(1).as_str(), zone(2).as_str()])]);
+            shape.selector = requirements_in(&[(labels::ZONE, &[zone(1).as_str(), zone(2).as_str()])]);
         }
         shape
     }
@@ -120,10 +120,10 @@ impl Case {
         let mut running_shape = shape("a", 1, 0);
         if matches!(self.asked, Asked::Shunned) {
             let term = PodTerm {
-                topology_key: labels::shared(labels::ZONE),
+                topology_key: labels::interned(labels::ZONE),
                 namespaces: [running_shape.namespace.clone()].into(),
                 namespace_selector: None,
-                selector: only(&[("app", &[me])]),
+                selector: requirements_in(&[("app", &[me])]),
             };
             running_shape.affinity = Some(Box::new(PodAffinity { near: Vec::new(), apart: vec![term] }));
         }

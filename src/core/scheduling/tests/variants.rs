@@ -13,7 +13,7 @@ fn open_pool(operator: Operator, values: &[&str]) -> NodePool {
 }
 
 fn of_team(team: &str) -> PodShape {
-    PodShape { selector: only(&[(TEAM, &[team])]), ..shape(team, 1000, 1) }
+    PodShape { selector: requirements_in(&[(TEAM, &[team])]), ..shape(team, 1000, 1) }
 }
 
 /// Waiting pods as they are in a cluster, where the pools' open labels are looked for.
@@ -98,7 +98,7 @@ fn a_pool_does_not_give_what_it_rules_out() {
 #[test]
 fn a_team_that_is_preferred_is_had() {
     let mut snapshot = cluster([open_pool(Operator::Exists, &[])]);
-    let preferences = Preferences { node: vec![(10, only(&[(TEAM, &["red"])]))], ..Preferences::default() };
+    let preferences = Preferences { node: vec![(10, requirements_in(&[(TEAM, &["red"])]))], ..Preferences::default() };
     let all = pods("r", PodShape { preferences: Some(Box::new(preferences)), ..shape("red", 1000, 1) }, 1);
     waiting(&mut snapshot, &all);
     assert_eq!(teams(&solve(&snapshot, &all))["red"], vec![Some("red".to_owned())]);

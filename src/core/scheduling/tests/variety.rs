@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::cluster::pool::Limits;
 use crate::model::requirements::Requirement;
-use crate::model::settings::MinValues;
+use crate::model::settings::MinValuesPolicy;
 use crate::scheduling::{Fate, NewNode, StepWhat, account};
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ fn varied(name: &str, key: &str, least: u32) -> NodePool {
     pool
 }
 
-fn solve_as(policy: MinValues, snapshot: &Snapshot, pods: &[Arc<Pod>]) -> Outcome {
+fn solve_as(policy: MinValuesPolicy, snapshot: &Snapshot, pods: &[Arc<Pod>]) -> Outcome {
     let market = Market::new(snapshot, &Unavailable::default(), start()).with_min_values(policy);
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
     schedule(
@@ -68,7 +68,7 @@ fn pods_that_leave_too_little_variety_have_no_place_and_are_told_so() {
     let told = account(input, &pods, |_| true);
     let Fate::Nowhere(stuck) = &told.accounts[0].fate else { panic!("{told:?}") };
     assert_eq!(stuck.waterfalls[0].steps.last().map(|step| &step.what), Some(&StepWhat::Variety));
-    let relaxed = solve_as(MinValues::BestEffort, &snapshot, &pods);
+    let relaxed = solve_as(MinValuesPolicy::BestEffort, &snapshot, &pods);
     assert_eq!(relaxed.unplaced_pods(), 0);
     // Two of them on one node would leave fewer sizes than one of them has.
     assert!(relaxed.new.iter().all(|node| sizes(node) == 8 && node.pods.len() == 1));
@@ -78,7 +78,7 @@ fn pods_that_leave_too_little_variety_have_no_place_and_are_told_so() {
 fn by_best_effort_the_first_pod_says_how_much_variety_there_is_to_keep() {
     let snapshot = cluster([varied("general", labels::INSTANCE_TYPE, 40)]);
     // One such pod fits on 8 sizes, so that each node holds what all 8 hold: three with 1,900m and daemons.
-    let outcome = solve_as(MinValues::BestEffort, &snapshot, &pods("p", shape("a", 300, 1), 20));
+    let outcome = solve_as(MinValuesPolicy::BestEffort, &snapshot, &pods("p", shape("a", 300, 1), 20));
     assert_eq!(outcome.unplaced_pods(), 0);
     assert!(outcome.new.iter().all(|node| sizes(node) == 8), "{:?}", outcome.new.iter().map(sizes).collect::<Vec<_>>());
 }
@@ -110,7 +110,7 @@ fn zones_and_capacity_types_are_values_too() {
         let free = solve(&snapshot, &pods("p", shape("a", 1000, 1), 3));
         assert_eq!(free.unplaced_pods(), 0, "{key}");
         let pinned = crate::model::cluster::pod::PodShape {
-            selector: only(&[(labels::ZONE, &[zone(1).as_str()]), (labels::CAPACITY_TYPE, &["spot"])]),
+            selector: requirements_in(&[(labels::ZONE, &[zone(1).as_str()]), (labels::CAPACITY_TYPE, &["spot"])]),
             ..shape("a", 1000, 1)
         };
         assert_eq!(solve(&snapshot, &pods("p", pinned, 3)).unplaced_pods(), 3, "{key}");
@@ -137,7 +137,7 @@ proptest! {
         for node in &outcome.new {
             prop_assert!(sizes(node) >= least as usize, "{} of {least}", sizes(node));
         }
-        let relaxed = solve_as(MinValues::BestEffort, &snapshot, &waiting);
+        let relaxed = solve_as(MinValuesPolicy::BestEffort, &snapshot, &waiting);
         prop_assert!(relaxed.unplaced_pods() <= outcome.unplaced_pods());
     }
 }

@@ -21,7 +21,7 @@ fn key(text: &str) -> ObjectKey {
 }
 
 fn small() -> NodePool {
-    NodePool { requirements: only(&[(labels::INSTANCE_TYPE, &[D2])]), ..pool("small") }
+    NodePool { requirements: requirements_in(&[(labels::INSTANCE_TYPE, &[D2])]), ..pool("small") }
 }
 
 /// How many data disks a node of the pool takes.
@@ -168,14 +168,14 @@ fn pods_that_share_a_disk_which_is_still_to_be_made_stay_in_its_zone() {
     put_claim(&mut snapshot, "shared", DISK_DRIVER, false);
     let pods: Vec<Arc<Pod>> = (0..3).map(|n| Arc::new(with(pod(&format!("p-{n}"), &apart), &["shared"]))).collect();
     let mut elsewhere = shape("b", 10, 0);
-    elsewhere.selector = only(&[(labels::ZONE, &[zone(3).as_str()])]);
+    elsewhere.selector = requirements_in(&[(labels::ZONE, &[zone(3).as_str()])]);
     elsewhere.priority = 1;
     let first = Arc::new(with(pod("first", &Arc::new(elsewhere)), &["shared"]));
     let outcome = solve(&snapshot, &[pods, vec![Arc::clone(&first)]].concat());
     assert_eq!((outcome.unplaced_pods(), by_zone(&outcome)), (0, [(zone(3).to_string(), 4)].into()));
     // One that may not be there waits, and is told why.
     let mut astray = shape("c", 10, 0);
-    astray.selector = only(&[(labels::ZONE, &[zone(2).as_str()])]);
+    astray.selector = requirements_in(&[(labels::ZONE, &[zone(2).as_str()])]);
     let astray = Arc::new(with(pod("astray", &Arc::new(astray)), &["shared"]));
     let outcome = solve(&snapshot, &[first, astray]);
     assert_eq!(outcome.unplaced[0].why, [(None, WhyNot::SharedVolume)]);

@@ -115,7 +115,7 @@ pub fn volume_needs(snapshot: &Snapshot, pod: &Pod) -> Result<VolumeNeeds, Volum
 #[must_use]
 pub fn disks_on(snapshot: &Snapshot, node: &NodeName) -> Disks {
     let mut disks = Disks::new();
-    let pods = snapshot.usage(node).into_iter().flat_map(|usage| &usage.pods);
+    let pods = snapshot.node_usage(node).into_iter().flat_map(|usage| &usage.pods);
     for pod in pods.filter_map(|key| snapshot.pods().get(key)) {
         for claim in claims_of(snapshot, pod).flatten() {
             let volume = claim.volume.as_ref().and_then(|name| snapshot.volumes().get(name));

@@ -5,8 +5,8 @@ use super::shapes::Shapes;
 use super::{Kind, WatchEvent};
 use crate::pause::SWITCHES;
 use napkeeper_api::convert;
-use napkeeper_core::model::orphans::record::Records;
-use napkeeper_core::model::settings::{Pause, Switch};
+use napkeeper_core::model::orphans::record::OrphanRecords;
+use napkeeper_core::model::settings::{Pause, PauseSwitch};
 use napkeeper_core::snapshot::delta::Delta;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(super) struct Feed {
     kinds: BTreeMap<Kind, Known>,
     shapes: Shapes,
-    records: Arc<Records>,
+    records: Arc<OrphanRecords>,
     pause: Pause,
     synced: bool,
 }
@@ -210,11 +210,11 @@ impl Feed {
     /// What the switch holds, and deletions while a record cannot be read: it may be the one that forbids them.
     fn pause(&self) -> Pause {
         let objects = |kind: Kind| self.kinds.get(&kind).into_iter().flat_map(|known| known.objects.values());
-        let says = |seen: &Seen, switch| matches!(&seen.row, Some(Row::Pause(pause)) if pause.holds(switch));
+        let says = |seen: &Seen, switch| matches!(&seen.row, Some(Row::Pause(pause)) if pause.blocks(switch));
         let held = SWITCHES.map(|(_, switch)| switch).into_iter();
         let held = held.filter(|switch| objects(Kind::Pause).any(|seen| says(seen, *switch)));
         let unread = objects(Kind::OrphanRecords).any(|seen| seen.wrong.is_some());
-        Pause::of(held.chain(unread.then_some(Switch::Delete)))
+        Pause::of(held.chain(unread.then_some(PauseSwitch::Delete)))
     }
 }
 

@@ -239,9 +239,9 @@ fn deletions_are_paused_while_a_record_cannot_be_read() {
     for step in [Step::Listing, Step::Object(id.clone(), seen("1", false)), Step::Listed] {
         take(&mut feed, &mut snapshot, Kind::OrphanRecords, step);
     }
-    assert!(snapshot.pause.holds(Switch::Delete) && !snapshot.pause.holds(Switch::Launch));
+    assert!(snapshot.pause.blocks(PauseSwitch::Delete) && !snapshot.pause.blocks(PauseSwitch::Launch));
     take(&mut feed, &mut snapshot, Kind::OrphanRecords, Step::Object(id, seen("2", true)));
-    assert!(!snapshot.pause.holds(Switch::Delete));
+    assert!(!snapshot.pause.blocks(PauseSwitch::Delete));
 }
 
 #[test]

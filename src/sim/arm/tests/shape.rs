@@ -8,8 +8,8 @@
 use super::super::*;
 use super::{ask, get, nic_body, nic_path, path, vm_body, vm_path};
 use crate::cloud::testing::{at, cloud};
-use napkeeper_core::model::azure::bystander::{Bystander, Role};
 use napkeeper_core::model::azure::cloud::{ProvisioningState, Tags};
+use napkeeper_core::model::azure::related::{RelatedDetail, RelatedResource};
 use std::collections::BTreeMap;
 
 const HEAD: &str = "id:s name:s type:s location:s tags:o properties:o";
@@ -96,9 +96,9 @@ fn resources_have_the_shape_of_azures_examples() {
 fn a_machine_has_the_shape_of_azures_example() {
     let cloud = cloud(1);
     let vm = Some(cloud.vm_id("v"));
-    let role = Role::Machine { vm, state: ProvisioningState::Succeeded };
+    let role = RelatedDetail::AksMachine { vm, state: ProvisioningState::Succeeded };
     let id = ArmId::new("/subscriptions/s/c/agentPools/p/machines/m").unwrap();
-    let one = Bystander { id, tags: Tags::new(), created_at: Some(at(0)), role };
+    let one = RelatedResource { id, tags: Tags::new(), created_at: Some(at(0)), detail: role };
     assert_shape(&others::machine(&cloud, &one, "2025-07-01").unwrap(), &[MACHINE], "");
 }
 

@@ -69,9 +69,9 @@ fn play(deeds: &[Deed], mut meanwhile: impl FnMut(&mut Cloud, Timestamp, Timesta
 fn attachments_agree(cloud: &Cloud) -> Result<(), TestCaseError> {
     for resource in cloud.resources().values() {
         match &resource.detail {
-            Detail::Vm(vm) => {
+            ResourceDetail::Vm(vm) => {
                 for nic in &vm.nics {
-                    let Detail::Nic(nic) = &cloud.resources()[nic].detail else {
+                    let ResourceDetail::Nic(nic) = &cloud.resources()[nic].detail else {
                         return Err(TestCaseError::fail("a VM's NIC is none"));
                     };
                     prop_assert_eq!(nic.vm.as_ref(), Some(&resource.id));
@@ -80,12 +80,12 @@ fn attachments_agree(cloud: &Cloud) -> Result<(), TestCaseError> {
                     prop_assert_eq!(&disk(cloud, id).managed_by, std::slice::from_ref(&resource.id));
                 }
             }
-            Detail::Nic(nic) => {
+            ResourceDetail::Nic(nic) => {
                 if let Some(holder) = &nic.vm {
                     prop_assert!(vm(cloud, holder).nics.contains(&resource.id));
                 }
             }
-            Detail::Disk(disk) => {
+            ResourceDetail::Disk(disk) => {
                 for holder in &disk.managed_by {
                     let vm = vm(cloud, holder);
                     prop_assert!(vm.os_disk.iter().chain(&vm.data_disks).any(|d| *d == resource.id));
@@ -120,9 +120,9 @@ fn limits_hold(cloud: &Cloud) -> Result<(), TestCaseError> {
     let (mut nics, mut regular, mut spot, mut family) = (0, 0, 0, 0);
     for resource in cloud.resources().values() {
         match &resource.detail {
-            Detail::Nic(_) => nics += 1,
-            Detail::Disk(_) => {}
-            Detail::Vm(vm) => {
+            ResourceDetail::Nic(_) => nics += 1,
+            ResourceDetail::Disk(_) => {}
+            ResourceDetail::Vm(vm) => {
                 let facts = &cloud.settings().sizes[&vm.size];
                 match vm.capacity_type {
                     CapacityType::Reserved => {}
@@ -186,7 +186,7 @@ proptest! {
         prop_assert_eq!(cloud.next_event(), None);
         let unsettled = |r: &&Arc<CloudResource>| matches!(
             &r.detail,
-            Detail::Vm(vm) if matches!(vm.state, ProvisioningState::Creating | ProvisioningState::Deleting)
+            ResourceDetail::Vm(vm) if matches!(vm.state, ProvisioningState::Creating | ProvisioningState::Deleting)
         );
         prop_assert_eq!(cloud.resources().values().find(unsettled), None);
     }

@@ -20,7 +20,8 @@ fn tags(owner: &str) -> Tags {
 }
 
 fn put_nic(cloud: &mut Cloud, name: &str, now: Timestamp) -> Result<Reply, CloudErrorCode> {
-    let spec = NicSpec { id: cloud.nic_id(name), tags: tags(name), accelerated: false, subnet: None, fresh: false };
+    let spec =
+        NicSpec { id: cloud.nic_id(name), tags: tags(name), accelerated: false, subnet: None, create_only: false };
     code(cloud.request(&Effect::PutNic(Box::new(spec)), now))
 }
 
@@ -41,8 +42,8 @@ fn vm_spec(cloud: &Cloud, name: &str, offering: OfferingKey) -> VmSpec {
         claim: ClaimName::new(name).unwrap(),
         kubelet: KubeletSpec::default(),
         security: Default::default(),
-        reservation: None,
-        fresh: false,
+        capacity_reservation_group: None,
+        create_only: false,
         premium_disk: true,
     }
 }
@@ -73,14 +74,14 @@ fn launch(cloud: &mut Cloud, name: &str, offering: &OfferingKey) -> ArmId {
 
 fn vm<'a>(cloud: &'a Cloud, id: &ArmId) -> &'a Vm {
     match &cloud.resources()[id].detail {
-        Detail::Vm(vm) => vm,
+        ResourceDetail::Vm(vm) => vm,
         other => panic!("{other:?} is no VM"),
     }
 }
 
 fn disk<'a>(cloud: &'a Cloud, id: &ArmId) -> &'a Disk {
     match &cloud.resources()[id].detail {
-        Detail::Disk(disk) => disk,
+        ResourceDetail::Disk(disk) => disk,
         other => panic!("{other:?} is no disk"),
     }
 }
@@ -158,8 +159,8 @@ fn quota_messages_say_what_the_adapter_reads() {
         claim: ClaimName::new("a").unwrap(),
         kubelet: KubeletSpec::default(),
         security: Default::default(),
-        reservation: None,
-        fresh: false,
+        capacity_reservation_group: None,
+        create_only: false,
         premium_disk: true,
     };
     let refused = cloud.perform(&Effect::PutVm(Box::new(spec)), at(0)).unwrap_err();
@@ -321,7 +322,7 @@ fn faults_end_at_their_time_and_throttling_says_how_long_to_wait() {
     cloud.faults.unavailable_until = Some(at(5));
     assert_eq!(put_nic(&mut cloud, "a", at(4)), Err(CloudErrorCode::Unavailable));
     let effect = Effect::Get(cloud.nic_id("a"));
-    let Err(PortError::Cloud(error)) = cloud.perform(&effect, at(9)) else {
+    let Err(EffectError::Cloud(error)) = cloud.perform(&effect, at(9)) else {
         panic!("must be throttled");
     };
     assert_eq!((error.code, error.retry_after), (CloudErrorCode::Throttled, Some(minute)));
@@ -450,7 +451,8 @@ fn a_vm_that_came_in_the_end_frees_its_nic_of_the_reservation() {
 fn only_the_group_itself_is_written_to() {
     let mut cloud = cloud(1);
     let elsewhere = ArmId::new(format!("{}-2/providers/x", cloud.settings().group)).unwrap();
-    let nic = NicSpec { id: elsewhere.clone(), tags: Tags::new(), accelerated: false, subnet: None, fresh: false };
+    let nic =
+        NicSpec { id: elsewhere.clone(), tags: Tags::new(), accelerated: false, subnet: None, create_only: false };
     let vm = VmSpec {
         id: elsewhere.clone(),
         offering: d4s(),
@@ -461,8 +463,8 @@ fn only_the_group_itself_is_written_to() {
         claim: ClaimName::new("a").unwrap(),
         kubelet: KubeletSpec::default(),
         security: Default::default(),
-        reservation: None,
-        fresh: false,
+        capacity_reservation_group: None,
+        create_only: false,
         premium_disk: true,
     };
     for put in [Effect::PutNic(Box::new(nic)), Effect::PutVm(Box::new(vm))] {

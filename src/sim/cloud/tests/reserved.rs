@@ -11,7 +11,7 @@ fn group(name: &str) -> ArmId {
 fn put(cloud: &mut Cloud, name: &str, zone: u8, of: &str, now: Timestamp) -> Result<Reply, CloudErrorCode> {
     put_nic(cloud, name, now)?;
     let spec = vm_spec(cloud, name, offering("Standard_D4s_v5", zone, CapacityType::Reserved));
-    let spec = VmSpec { reservation: Some(group(of)), fresh: true, ..spec };
+    let spec = VmSpec { capacity_reservation_group: Some(group(of)), create_only: true, ..spec };
     code(cloud.request(&Effect::PutVm(Box::new(spec)), now))
 }
 

@@ -4,9 +4,9 @@ use napkeeper_core::model::azure::cloud::ResourceKind;
 use napkeeper_core::model::cluster::claim::{LaunchIntent, PlannedOffering};
 use napkeeper_core::model::cluster::pod::PodPhase;
 use napkeeper_core::model::cluster::pool::{ConsolidationPolicy, Disruption, Limits, NodePool};
-use napkeeper_core::model::orphans::record::{Deletion, Sighting};
+use napkeeper_core::model::orphans::record::{DeletionRecord, Sighting};
 use napkeeper_core::model::orphans::sweep::{Sweep, SweepMode};
-use napkeeper_core::model::settings::{Pause, Switch};
+use napkeeper_core::model::settings::{Pause, PauseSwitch};
 use napkeeper_core::plan::{RecordChange, SweepReport};
 
 /// A claim whose VM runs, and whose Node has joined, is registered and ready.
@@ -16,8 +16,8 @@ fn launched(cluster: &mut Cluster, name: &str, now: i64) -> Arc<Claim> {
     cluster.kubelet_joins(machine, at(now), at(now));
     cluster.advance(at(now + 51));
     let node = cluster.state().nodes().get(&NodeName::new(name).unwrap()).unwrap().clone();
-    let step = NodeStep::Register { labels: Labels::new(), taints: vec![startup()] };
-    perform(cluster, Effect::AdvanceNode(node.name.clone(), node.uid.clone(), step), at(now + 51)).unwrap();
+    let step = NodeUpdate::Register { labels: Labels::new(), taints: vec![startup()] };
+    perform(cluster, Effect::UpdateNode(node.name.clone(), node.uid.clone(), step), at(now + 51)).unwrap();
     cluster.advance(at(now + 90));
     cluster.state().claims().get(&claim.name).unwrap().clone()
 }
@@ -56,11 +56,11 @@ fn the_finalizer_keeps_a_claim_until_it_is_released() {
     perform(&mut cluster, Effect::DeleteClaim(reference.clone()), at(2)).unwrap();
     let deleting = cluster.state().claims().get(&claim.name).unwrap();
     assert_eq!(deleting.deleting_at, Some(at(1)));
-    let again = perform(&mut cluster, Effect::ReleaseClaim(reference.clone()), at(3));
+    let again = perform(&mut cluster, Effect::RemoveFinalizer(reference.clone()), at(3));
     assert_eq!(again, Ok(Reply::Done));
     let read = perform(&mut cluster, Effect::ReadClaim(claim.name.clone()), at(3));
     assert_eq!(read, Ok(Reply::Claim(None)));
-    let late = perform(&mut cluster, Effect::ReleaseClaim(reference), at(3));
+    let late = perform(&mut cluster, Effect::RemoveFinalizer(reference), at(3));
     assert_eq!(late, Err(ClusterError::NotFound));
 }
 
@@ -72,13 +72,13 @@ fn writes_to_another_incarnation_conflict() {
     let twice = perform(&mut cluster, Effect::CreateClaim(Box::new(draft)), at(0));
     assert_eq!(twice, Err(ClusterError::Conflict));
     perform(&mut cluster, Effect::DeleteClaim(first.clone()), at(1)).unwrap();
-    perform(&mut cluster, Effect::ReleaseClaim(first.clone()), at(1)).unwrap();
+    perform(&mut cluster, Effect::RemoveFinalizer(first.clone()), at(1)).unwrap();
     let second = create(&mut cluster, "c", at(2)).reference();
     assert_ne!(first.uid, second.uid);
     for effect in [
         Effect::DeleteClaim(first.clone()),
-        Effect::AdvanceClaim(first.clone(), ClaimStep::Initialized),
-        Effect::ReleaseClaim(first),
+        Effect::UpdateClaim(first.clone(), ClaimUpdate::Initialized),
+        Effect::RemoveFinalizer(first),
     ] {
         assert_eq!(perform(&mut cluster, effect, at(3)), Err(ClusterError::Conflict));
     }
@@ -181,7 +181,7 @@ fn sweep() -> Sweep {
     Sweep {
         name: ObjectName::new("nightly").unwrap(),
         uid: Uid::new("sweep").unwrap(),
-        observe_every: SignedDuration::from_mins(10),
+        inventory_interval: SignedDuration::from_mins(10),
         schedule: None,
         mode: SweepMode::Report,
         kinds: ResourceKind::ALL.into_iter().collect(),
@@ -199,17 +199,17 @@ fn what_git_applies_and_deletes_reaches_the_watcher() {
     let mut cluster = cluster();
     let mut followed = Snapshot::default();
     let mut follow = |cluster: &mut Cluster| {
-        cluster.watch().iter().for_each(|delta| apply(delta, &mut followed));
+        cluster.watch().iter().for_each(|delta| apply_delta(delta, &mut followed));
         assert_same(&cluster.relist(), &followed);
     };
     cluster.apply_pool(pool());
     cluster.apply_sweep(sweep());
     cluster.apply_daemon_set(key("agent"), &PodTemplate::new(shape("agent", 100)), at(0));
-    cluster.set_pause(Pause::of([Switch::Delete]));
-    let observed = RecordChange { observed: Some(at(0)), ..RecordChange::default() };
-    perform(&mut cluster, Effect::Record(Box::new(observed)), at(0)).unwrap();
+    cluster.set_pause(Pause::of([PauseSwitch::Delete]));
+    let observed = RecordChange { inventory_at: Some(at(0)), ..RecordChange::default() };
+    perform(&mut cluster, Effect::WriteRecords(Box::new(observed)), at(0)).unwrap();
     follow(&mut cluster);
-    assert_eq!(cluster.state().records.last_observed, Some(at(0)));
+    assert_eq!(cluster.state().records.last_inventory_at, Some(at(0)));
     cluster.delete_pool(&pool().name, at(1));
     cluster.delete_sweep(&sweep().name);
     cluster.delete_daemon_set(&key("agent"), at(1));
@@ -228,7 +228,7 @@ fn a_report_is_written_to_a_sweep_that_is_there() {
         report_only: Vec::new(),
         discrepancies: Vec::new(),
         halted: None,
-        outlook: Default::default(),
+        summary: Default::default(),
     };
     let effect = Effect::ReportSweep(Box::new(report.clone()));
     assert_eq!(perform(&mut cluster, effect.clone(), at(0)), Err(ClusterError::NotFound));
@@ -239,7 +239,7 @@ fn a_report_is_written_to_a_sweep_that_is_there() {
 
 #[test]
 fn old_deletions_are_forgotten_and_cleared_sightings_dropped() {
-    let deletion = |second| Deletion {
+    let deletion = |second| DeletionRecord {
         id: disk("d"),
         incarnation: Arc::from("1"),
         kind: ResourceKind::DataDisk,
@@ -259,12 +259,16 @@ fn old_deletions_are_forgotten_and_cleared_sightings_dropped() {
     let mut cluster = cluster();
     let first = RecordChange {
         deletions: vec![deletion(0), deletion(5)],
-        sighted: vec![(disk("d"), sighting.clone()), (disk("e"), sighting)],
+        sightings: vec![(disk("d"), sighting.clone()), (disk("e"), sighting)],
         ..RecordChange::default()
     };
-    let second = RecordChange { cleared: vec![disk("D")], forget_before: Some(at(5)), ..RecordChange::default() };
+    let second = RecordChange {
+        removed_sightings: vec![disk("D")],
+        forget_deletions_before: Some(at(5)),
+        ..RecordChange::default()
+    };
     for change in [first, second] {
-        perform(&mut cluster, Effect::Record(Box::new(change)), at(5)).unwrap();
+        perform(&mut cluster, Effect::WriteRecords(Box::new(change)), at(5)).unwrap();
     }
     let records = &cluster.state().records;
     assert_eq!(records.deletions, [deletion(5)]);
@@ -302,6 +306,6 @@ fn the_node_of_a_released_claim_is_asked_to_go() {
     let claim = launched(&mut cluster, "c", 0).reference();
     perform(&mut cluster, Effect::DeleteClaim(claim.clone()), at(100)).unwrap();
     assert_eq!(node(&cluster, "c").unwrap().deleting_at, None);
-    perform(&mut cluster, Effect::ReleaseClaim(claim), at(110)).unwrap();
+    perform(&mut cluster, Effect::RemoveFinalizer(claim), at(110)).unwrap();
     assert_eq!(node(&cluster, "c").unwrap().deleting_at, Some(at(110)));
 }

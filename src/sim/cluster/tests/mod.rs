@@ -11,13 +11,13 @@ use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::cluster::claim::{Claim, ClaimSpec};
 use napkeeper_core::model::cluster::pod::{Labels, Pod, PodShape, Spread, Taint, TaintEffect};
-use napkeeper_core::model::errors::{ClusterError, PortError};
+use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::*;
 use napkeeper_core::model::requirements::{Requirement, Requirements};
-use napkeeper_core::plan::{ClaimDraft, ClaimStep, Effect, NodeStep, Reply};
+use napkeeper_core::plan::{ClaimDraft, ClaimUpdate, Effect, NodeUpdate, Reply};
 use napkeeper_core::snapshot::Snapshot;
-use napkeeper_core::snapshot::delta::apply;
+use napkeeper_core::snapshot::delta::apply_delta;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ fn counts(pairs: &[(&str, usize)]) -> BTreeMap<String, usize> {
 fn perform(cluster: &mut Cluster, effect: Effect, now: Timestamp) -> Result<Reply, ClusterError> {
     match cluster.perform(&effect, now).unwrap() {
         Ok(reply) => Ok(reply),
-        Err(PortError::Cluster(error)) => Err(error),
+        Err(EffectError::Cluster(error)) => Err(error),
         Err(other) => panic!("{other}"),
     }
 }
@@ -159,13 +159,13 @@ fn create(cluster: &mut Cluster, name: &str, now: Timestamp) -> Arc<Claim> {
 /// A claim whose VM has been created; its kubelet has not joined.
 fn launch(cluster: &mut Cluster, machine: &NewNode, now: Timestamp) -> Arc<Claim> {
     let claim = create(cluster, machine.name.as_str(), now);
-    let step = ClaimStep::Launched {
+    let step = ClaimUpdate::Launched {
         provider_id: machine.provider_id.clone(),
         offering: offering(),
         capacity: machine.capacity.clone(),
         allocatable: machine.allocatable.clone(),
     };
-    perform(cluster, Effect::AdvanceClaim(claim.reference(), step), now).unwrap();
+    perform(cluster, Effect::UpdateClaim(claim.reference(), step), now).unwrap();
     cluster.state().claims().get(&claim.name).unwrap().clone()
 }
 

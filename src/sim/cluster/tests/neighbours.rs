@@ -92,7 +92,7 @@ fn what_runs_already_keeps_a_new_pod_away_that_does_not_want_it() {
 fn a_pod_waits_until_those_that_it_must_be_near_are_there() {
     let mut cluster = three_hosts();
     run(&mut cluster, "web", near("web", &[term(labels::ZONE, app_is("db"))]), 3);
-    run(&mut cluster, "never", near("never", &[term(labels::ZONE, Requirements::nothing())]), 1);
+    run(&mut cluster, "never", near("never", &[term(labels::ZONE, Requirements::unsatisfiable())]), 1);
     assert_eq!(by_node(&cluster, "web"), counts(&[("-", 3)]));
     run(&mut cluster, "db", on(shape("db", 100), labels::ZONE, "westeurope-2"), 1);
     assert_eq!(by_node(&cluster, "web"), counts(&[("n2", 3)]));

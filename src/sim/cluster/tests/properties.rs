@@ -52,14 +52,14 @@ fn claim(cluster: &mut Cluster, name: &str, now: Timestamp) {
         return cluster.kubelet_joins(machine, now, now);
     };
     let reference = claim.reference();
-    let node = cluster.state().node_of(&machine.provider_id).cloned();
+    let node = cluster.state().node_by_provider_id(&machine.provider_id).cloned();
     let effect = match node {
         Some(node) if !node.has_finalizer => {
-            let step = NodeStep::Register { labels: Labels::new(), taints: vec![startup()] };
-            Effect::AdvanceNode(node.name.clone(), node.uid.clone(), step)
+            let step = NodeUpdate::Register { labels: Labels::new(), taints: vec![startup()] };
+            Effect::UpdateNode(node.name.clone(), node.uid.clone(), step)
         }
         Some(node) if node.deleting_at.is_some() => Effect::DeleteNode(node.name.clone(), node.uid.clone()),
-        _ if claim.deleting_at.is_some() => Effect::ReleaseClaim(reference),
+        _ if claim.deleting_at.is_some() => Effect::RemoveFinalizer(reference),
         _ => Effect::DeleteClaim(reference),
     };
     perform(cluster, effect, now).unwrap();
@@ -111,8 +111,8 @@ fn answer(cluster: &mut Cluster, now: Timestamp) {
 
 fn check_room(snapshot: &Snapshot) {
     for node in snapshot.nodes().values() {
-        if let Some(usage) = snapshot.usage(&node.name) {
-            assert!(usage.requested.fits(&node.allocatable), "{} is over-committed", node.name);
+        if let Some(usage) = snapshot.node_usage(&node.name) {
+            assert!(usage.pod_requests.fits(&node.allocatable), "{} is over-committed", node.name);
         }
     }
     for pod in snapshot.pods().values().filter(|p| !p.is_terminal()) {
@@ -153,7 +153,7 @@ fn follow(cluster: &mut Cluster, followed: &mut Snapshot) {
             }
             _ => None,
         };
-        apply(&delta, followed);
+        apply_delta(&delta, followed);
         if let Some(pod) = bound {
             check_skew(followed, &pod);
         }
@@ -223,7 +223,7 @@ proptest! {
             }
             let open = |n: &&Arc<napkeeper_core::model::cluster::node::Node>| n.ready && !n.cordoned && n.deleting_at.is_none();
             for node in state.nodes().values().filter(open) {
-                let used = state.usage(&node.name).map(|u| u.requested.clone()).unwrap_or_default();
+                let used = state.node_usage(&node.name).map(|u| u.pod_requests.clone()).unwrap_or_default();
                 let fits = pod.shape.requests.fits(&node.allocatable.minus(&used))
                     && pod.shape.untolerated(&node.taints).is_none();
                 prop_assert!(!fits, "{} fits on {}", pod.key, node.name);

@@ -14,7 +14,7 @@ use napkeeper_core::model::azure::cloud::ResourceKind;
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::model::names::{Namespace, ObjectKey, ObjectName, Region};
 use napkeeper_core::model::orphans::sweep::SweepMode;
-use napkeeper_core::model::settings::{Law, Mode, Switch};
+use napkeeper_core::model::settings::{ControllerMode, DeletionRules, PauseSwitch};
 
 /// A world and its misfortunes.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub struct History {
     /// At which writes the controller crashes.
     pub crashes: Vec<Crash>,
     /// Beside managed NAP, or instead of it.
-    pub mode: Mode,
+    pub mode: ControllerMode,
     /// How long it lasts.
     pub lasting: SignedDuration,
 }
@@ -49,7 +49,7 @@ pub fn history(seed: u64) -> History {
     pen.weather(&workloads, deeds);
     pen.theme(theme);
     pen.mend();
-    let mode = if theme == Theme::Companion { Mode::Companion } else { Mode::Provisioner };
+    let mode = if theme == Theme::Companion { ControllerMode::Companion } else { ControllerMode::Provisioner };
     let crashes = pen.crashes(theme);
     let sweeps = vec![sweep(theme, &mut pen.chance)];
     let start = Start {
@@ -60,13 +60,13 @@ pub fn history(seed: u64) -> History {
         classes: vec![class()],
         sweeps,
         daemon_sets: Vec::new(),
-        workloads: if mode == Mode::Companion { Vec::new() } else { workloads },
+        workloads: if mode == ControllerMode::Companion { Vec::new() } else { workloads },
         overlays: Vec::new(),
         suspended: Vec::new(),
         budgets: Vec::new(),
         system_nodes: 2,
         deeds: pen.deeds,
-        law: Law::whole(),
+        law: DeletionRules::all(),
     };
     History { start, crashes, mode, lasting: FAULTS + AFTERWARDS }
 }
@@ -292,12 +292,12 @@ impl Pen {
         self.deeds.retain(|(_, deed)| *deed != Deed::Approve {});
         self.write(SignedDuration::from_hours(1), Deed::LeakNic { name: object("excluded") });
         let at = self.sometime();
-        self.write(at, Deed::Pause { switches: vec![Switch::Delete] });
+        self.write(at, Deed::Pause { switches: vec![PauseSwitch::Delete] });
         let lifted = at + self.minutes(60, 400);
         self.write(lifted, Deed::Pause { switches: Vec::new() });
         let at = self.sometime();
-        let switch = *self.chance.pick(&[Switch::Launch, Switch::Disrupt]).unwrap_or(&Switch::Launch);
-        self.write(at, Deed::Pause { switches: vec![switch, Switch::Delete] });
+        let switch = *self.chance.pick(&[PauseSwitch::Launch, PauseSwitch::Disrupt]).unwrap_or(&PauseSwitch::Launch);
+        self.write(at, Deed::Pause { switches: vec![switch, PauseSwitch::Delete] });
         let at = self.sometime();
         self.write(at, Deed::SweepMode { mode: SweepMode::Report });
         self.mischief(FAULTS + SignedDuration::from_hours(1), Mischief::ApproveStale);

@@ -16,7 +16,7 @@ use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{Namespace, NodeClassName, NodePoolName, ObjectKey, ObjectName, Region, Uid};
 use napkeeper_core::model::orphans::sweep::{Sweep, SweepMode};
 use napkeeper_core::model::requirements::{Operator, Requirements};
-use napkeeper_core::model::settings::Law;
+use napkeeper_core::model::settings::DeletionRules;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
@@ -59,7 +59,7 @@ fn mk_sweep(mode: SweepMode) -> Sweep {
     Sweep {
         name: ObjectName::new("default").unwrap(),
         uid: Uid::new("sweep").unwrap(),
-        observe_every: SignedDuration::from_mins(15),
+        inventory_interval: SignedDuration::from_mins(15),
         schedule: None,
         mode,
         kinds: BTreeSet::from(ResourceKind::ALL),
@@ -103,7 +103,7 @@ fn mk_start(seed: u64) -> Start {
         budgets: Vec::new(),
         system_nodes: 2,
         deeds: Vec::new(),
-        law: Law::whole(),
+        law: DeletionRules::all(),
     }
 }
 

@@ -274,7 +274,7 @@ fn an_overlay_turns_what_is_bought_and_one_that_is_left_out_is_told() {
             requirements.add_entry(labels::SKU_VERSION, Operator::In, &[family]).unwrap();
             requirements
         },
-        price: Some(napkeeper_core::catalog::overlay::PriceChange::parse_adjustment(change).unwrap()),
+        price: Some(napkeeper_core::catalog::overlay::PriceAdjustment::parse_adjustment(change).unwrap()),
         capacity: BTreeMap::new(),
     };
     let versions = |world: &World| {

@@ -2,7 +2,7 @@
 
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
-use napkeeper_core::catalog::{AskedAt, AskedEntry};
+use napkeeper_core::catalog::{PoolRequirement, RequirementSource};
 use napkeeper_core::model::cluster::pool::NodePool;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::requirements::{Operator, Requirement};
@@ -98,7 +98,7 @@ pub(super) fn label_path(key: &str) -> Path {
 /// One thing that a NodePool asks for, as it is kept beside the NodePool.
 #[derive(Debug, Clone)]
 pub(crate) struct Said {
-    at: AskedAt,
+    at: RequirementSource,
     key: Arc<str>,
     /// Where the pool says more than one thing of the key; else the domain's NodePool has it.
     own: Option<Requirement>,
@@ -123,17 +123,18 @@ pub(in crate::semantic) fn asked(value: &Value, object: &Object) -> Option<Box<[
         Some(Said { at, own: repeated.then(own).flatten(), key: Arc::clone(key) })
     };
     let own = |index| entries.iter().find(|e| e.index == index).and_then(|e| e.requirement());
-    let requirements = entries.keys().filter_map(|(i, key)| said(AskedAt::Requirement(i), key, &|| own(i)));
-    let of_labels =
-        entries.labels().filter_map(|(key, value)| said(AskedAt::Label, key, &|| Some(Requirement::any_of([value]))));
+    let requirements = entries.keys().filter_map(|(i, key)| said(RequirementSource::Requirement(i), key, &|| own(i)));
+    let of_labels = entries
+        .labels()
+        .filter_map(|(key, value)| said(RequirementSource::Label, key, &|| Some(Requirement::any_of([value]))));
     Some(requirements.chain(of_labels).collect())
 }
 
 /// What a NodePool asks for, as the core takes it.
-pub(super) fn as_asked<'r>(pool: &'r NodePool, said: &'r [Said]) -> Vec<AskedEntry<'r>> {
+pub(super) fn as_asked<'r>(pool: &'r NodePool, said: &'r [Said]) -> Vec<PoolRequirement<'r>> {
     let entry = |said: &'r Said| {
         let requirement = said.own.as_ref().or_else(|| pool.requirements.get(&said.key))?;
-        Some(AskedEntry { at: said.at, key: &said.key, requirement })
+        Some(PoolRequirement { source: said.at, key: &said.key, requirement })
     };
     said.iter().filter_map(entry).collect()
 }

@@ -8,7 +8,7 @@ use crate::rules::azure as rules;
 use crate::semantic::Render;
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
-use napkeeper_core::catalog::{Asked, Selection, SizeSet};
+use napkeeper_core::catalog::{PoolRequirements, Selection, SizeSet};
 use napkeeper_core::model::cluster::pool::{NodeClass, NodePool};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::requirements::{Operator, Requirement};
@@ -60,13 +60,13 @@ fn os_disk(usage: &Use<'_>, facts: &Facts) -> Option<Issue> {
     let mut sizes = SizeSet::none(index.sizes().len());
     for (pool, said) in usage.pools {
         let entries = as_asked(pool, said);
-        let selection = Selection::new(index, Asked { entries: &entries, class });
+        let selection = Selection::new(index, PoolRequirements { entries: &entries, class });
         match facts.region().and_then(|_| facts.supplies.regions().next()) {
             Some(supply) => sizes.add(&selection.in_region(supply)),
             None => sizes.add(selection.sizes()),
         }
     }
-    let (with_disk, fit) = (has_disk.count_shared(&sizes), large.count_shared(&sizes));
+    let (with_disk, fit) = (has_disk.intersection_len(&sizes), large.intersection_len(&sizes));
     // Sizes without a local disk have a managed OS disk anyway.
     if with_disk == 0 || fit * 2 >= with_disk {
         return None;

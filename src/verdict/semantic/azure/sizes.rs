@@ -8,10 +8,10 @@ use crate::rules::azure as rules;
 use crate::semantic::{Digest, Render};
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
-use napkeeper_core::catalog::live::GROUPS;
+use napkeeper_core::catalog::live::CAPACITY_RESERVATION_GROUP_TYPE;
 use napkeeper_core::catalog::{
-    Asked, AskedAt, AskedEntry, Dropped, Selection, SizeIndex, SizeSet, StepKind, Supply, Waterfall,
-    names_reserved_alone, no_arm64_image, retirement,
+    ExclusionReason, PoolRequirement, PoolRequirements, RegionOfferings, RequirementSource, Selection, SizeIndex,
+    SizeSet, StepKind, Waterfall, names_reserved_alone, no_arm64_image, retirement,
 };
 use napkeeper_core::model::cluster::pod::TaintEffect;
 use napkeeper_core::model::cluster::pool::{NodeClass, NodePool};
@@ -31,7 +31,7 @@ struct Pool<'r> {
     class: &'r NodeClass,
     /// The class is in the input.
     class_is_known: bool,
-    entries: &'r [AskedEntry<'r>],
+    entries: &'r [PoolRequirement<'r>],
 }
 
 /// Sets of sizes that are the same for all pools.
@@ -128,16 +128,16 @@ impl Kinds {
 }
 
 impl Pool<'_> {
-    fn asked(&self) -> Asked<'_> {
-        Asked { entries: self.entries, class: self.class }
+    fn asked(&self) -> PoolRequirements<'_> {
+        PoolRequirements { entries: self.entries, class: self.class }
     }
 
     fn judge(&self, facts: &Facts, kinds: &Kinds, found: &mut Vec<Issue>) {
         let index = facts.supplies.index();
         let selection = Selection::new(index, self.asked());
-        let sold = |supply: &Supply| {
+        let sold = |supply: &RegionOfferings| {
             let sizes = selection.in_region(supply);
-            if facts.live { supply.sure(&sizes) } else { sizes }
+            if facts.live { supply.available(&sizes) } else { sizes }
         };
         let some = facts.supplies.regions().map(|supply| (supply, sold(supply))).find(|(_, sizes)| !sizes.is_empty());
         let Some((supply, sizes)) = some else {
@@ -151,7 +151,7 @@ impl Pool<'_> {
         let reach = if facts.region().is_some() { sizes } else { selection.sizes().clone() };
         self.ending(&reach, facts, kinds, found);
         // Retired sizes are restricted too, and that they are retired says it better.
-        if kinds.retired.count_shared(&reach) < reach.len() {
+        if kinds.retired.intersection_len(&reach) < reach.len() {
             self.restricted(&selection, reach.len(), facts, found);
         }
         self.min_values(&selection, supply, facts, found);
@@ -161,7 +161,7 @@ impl Pool<'_> {
 
     /// An entry can have no value at all, or contradicts another: there is an issue that says so better.
     fn said_already(&self, facts: &Facts) -> bool {
-        let in_vain = |entry: &AskedEntry<'_>| {
+        let in_vain = |entry: &PoolRequirement<'_>| {
             let bound = entry.requirement.values().is_none() && entry.requirement.excluded().is_none();
             if bound && !matches!(domain(entry.key), Domain::Number | Domain::Open) {
                 return true;
@@ -182,7 +182,10 @@ impl Pool<'_> {
         }
         // The annotation of a class is for napkeeper alone: node auto-provisioning's own may have been given it.
         let changes: [fn(&mut NodeClass); 4] = [
-            |c| c.reservations = ArmId::new(format!("/subscriptions/any/providers/{GROUPS}/any")).ok(),
+            |c| {
+                c.reservations =
+                    ArmId::new(format!("/subscriptions/any/providers/{CAPACITY_RESERVATION_GROUP_TYPE}/any")).ok()
+            },
             |c| c.gpu_drivers = false,
             |c| c.image_family = "AzureLinux".into(),
             |c| c.fips = true,
@@ -192,9 +195,9 @@ impl Pool<'_> {
             let mut class = self.class.clone();
             let chosen = changes.iter().enumerate().filter(|(i, _)| some & (1 << i) != 0);
             chosen.for_each(|(_, change)| change(&mut class));
-            let asked = Asked { entries: self.entries, class: &class };
+            let asked = PoolRequirements { entries: self.entries, class: &class };
             let selection = Selection::new(facts.supplies.index(), asked);
-            facts.supplies.regions().any(|supply| selection.sold_in(supply))
+            facts.supplies.regions().any(|supply| selection.is_offered_in(supply))
         })
     }
 
@@ -208,7 +211,7 @@ impl Pool<'_> {
     /// drive them.
     fn asks_uncounted_gpus(&self, facts: &Facts) -> bool {
         let index = facts.supplies.index();
-        let asked = Selection::of_entries(index, self.asked());
+        let asked = Selection::from_requirements(index, self.asked());
         let mut sizes = asked.sizes().iter().filter_map(|place| index.sizes().get(place));
         sizes.any(|size| size.gpu.is_none() && size.name.as_str().contains("_RTXPRO6000"))
     }
@@ -221,7 +224,7 @@ impl Pool<'_> {
             of_key.all(|e| e.requirement.allows(Some(value)))
         };
         // Of many regions the largest that the pool may mean.
-        let meant = |supply: &&Supply| {
+        let meant = |supply: &&RegionOfferings| {
             let zones = (1..=3).any(|n| asks(labels::ZONE, &format!("{}-{n}", supply.region)));
             asks(labels::REGION, supply.region.as_str()) && (zones || asks(labels::ZONE, "0"))
         };
@@ -238,8 +241,8 @@ impl Pool<'_> {
             false => format!("; AKSNodeClass {} is not in the input, so its defaults count", self.pool.class),
         };
         let message = format!("no VM size satisfies this NodePool {place}: {}{class}{}", fall.compact(), as_of(facts));
-        let step = fall.culprit_step().map(|step| &step.what);
-        let back = fall.culprit.map_or(0, |c| c.sizes);
+        let step = fall.most_restrictive_step().map(|step| &step.what);
+        let back = fall.blocking_step.map_or(0, |c| c.sizes);
         let (path, fix) = match step {
             Some(StepKind::Requirement { index, .. }) if self.lacks_reservations() => {
                 let (class, key) = (&self.pool.class, labels::RESERVATION_GROUP);
@@ -253,7 +256,7 @@ impl Pool<'_> {
             Some(StepKind::Label { text }) => {
                 (Path::of("spec.template.metadata.labels"), format!("drop {text}: without it {back} sizes are left"))
             }
-            Some(StepKind::Dropped(reason)) => {
+            Some(StepKind::Excluded(reason)) => {
                 (path, format!("change the AKSNodeClass: without \"{reason}\" {back} sizes are left"))
             }
             _ => (path, "no single requirement is to blame: widen two or more".to_owned()),
@@ -263,14 +266,14 @@ impl Pool<'_> {
 
     /// All that is left ends. Sizes and series that are named have an issue each, at their own place.
     fn ending(&self, reach: &SizeSet, facts: &Facts, kinds: &Kinds, found: &mut Vec<Issue>) {
-        let named = |e: &AskedEntry<'_>| {
+        let named = |e: &PoolRequirement<'_>| {
             let of_series = matches!(e.key, labels::INSTANCE_TYPE | labels::SKU_NAME | labels::SKU_SERIES);
             of_series && e.requirement.values().is_some_and(|v| v.iter().any(|v| retirement(v).is_some()))
         };
         if self.entries.iter().any(named) {
             return;
         }
-        let within = |set: &SizeSet| set.count_shared(reach) == reach.len();
+        let within = |set: &SizeSet| set.intersection_len(reach) == reach.len();
         let mut both = kinds.retired.clone();
         both.add(&kinds.retiring);
         if !within(&both) {
@@ -286,7 +289,7 @@ impl Pool<'_> {
     }
 
     fn restricted(&self, selection: &Selection<'_>, left: usize, facts: &Facts, found: &mut Vec<Issue>) {
-        let free = |supply: &Supply| {
+        let free = |supply: &RegionOfferings| {
             let sizes = selection.in_region(supply);
             sizes.len() > supply.restricted_of(&sizes).len()
         };
@@ -306,10 +309,13 @@ impl Pool<'_> {
         found.push(Issue::new(&rules::RESTRICTED, &Path::of(POOL), message).fix(fix));
     }
 
-    fn min_values(&self, selection: &Selection<'_>, first: &Supply, facts: &Facts, found: &mut Vec<Issue>) {
+    fn min_values(&self, selection: &Selection<'_>, first: &RegionOfferings, facts: &Facts, found: &mut Vec<Issue>) {
         for entry in self.entries {
-            let (Some(least), AskedAt::Requirement(at)) = (entry.requirement.min_values(), entry.at) else { continue };
-            let have = |supply: &Supply| {
+            let (Some(least), RequirementSource::Requirement(at)) = (entry.requirement.min_values(), entry.source)
+            else {
+                continue;
+            };
+            let have = |supply: &RegionOfferings| {
                 let offers = selection.distinct_offers(entry.key, supply);
                 offers.or_else(|| facts.supplies.index().distinct(entry.key, &selection.in_region(supply)))
             };
@@ -339,7 +345,7 @@ impl Pool<'_> {
 
     fn gpus(&self, reach: &SizeSet, facts: &Facts, kinds: &Kinds, found: &mut Vec<Issue>) {
         let index = facts.supplies.index();
-        let all = kinds.gpu.count_shared(reach) == reach.len();
+        let all = kinds.gpu.intersection_len(reach) == reach.len();
         let keeps_off = |effect| matches!(effect, TaintEffect::NoSchedule | TaintEffect::NoExecute);
         if all && !self.pool.taints.iter().any(|taint| keeps_off(taint.effect)) {
             let message = "all nodes of this pool have GPUs, and no taint keeps pods off that need none".to_owned();
@@ -348,12 +354,12 @@ impl Pool<'_> {
             found.push(Issue::new(&rules::GPU_TAINT, &path, message).at_key().fix(fix.to_owned()));
         }
         // Sizes that are named, and that the class has no driver for, while others are left.
-        let reasons = [Dropped::NoDriverOnImage, Dropped::NoDriverInstall];
+        let reasons = [ExclusionReason::NoDriverOnImage, ExclusionReason::NoDriverInstall];
         for entry in self.entries.iter().filter(|e| matches!(e.key, labels::INSTANCE_TYPE | labels::SKU_NAME)) {
-            let AskedAt::Requirement(at) = entry.at else { continue };
+            let RequirementSource::Requirement(at) = entry.source else { continue };
             for name in entry.requirement.values().into_iter().flatten() {
-                let Some(size) = index.place(name).and_then(|place| index.sizes().get(place)) else { continue };
-                let undriven = reasons.into_iter().find(|r| r.asked_by(self.class) && r.applies_to(size));
+                let Some(size) = index.position(name).and_then(|place| index.sizes().get(place)) else { continue };
+                let undriven = reasons.into_iter().find(|r| r.applies_to_class(self.class) && r.applies_to_size(size));
                 let Some(reason) = undriven else { continue };
                 let message = format!("{name}: {reason} (AKSNodeClass {}), so it is never chosen", self.pool.class);
                 let path = Path::of(POOL).index(at).key("values");
@@ -368,8 +374,8 @@ impl Pool<'_> {
         if !no_arm64_image(self.class) {
             return;
         }
-        let asked = Selection::of_entries(facts.supplies.index(), self.asked());
-        let arm64 = kinds.arm64.count_shared(asked.sizes());
+        let asked = Selection::from_requirements(facts.supplies.index(), self.asked());
+        let arm64 = kinds.arm64.intersection_len(asked.sizes());
         if arm64 == 0 {
             return;
         }

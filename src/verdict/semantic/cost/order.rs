@@ -87,7 +87,7 @@ impl Entry<'_> {
     /// Both can make a node of the same size.
     fn shares_sizes(&self, other: &Self, facts: &Facts) -> bool {
         let index = facts.supplies.index();
-        index.possible(&self.pool.requirements).meets(&index.possible(&other.pool.requirements))
+        index.possible(&self.pool.requirements).intersects(&index.possible(&other.pool.requirements))
     }
 
     fn name(&self) -> &str {

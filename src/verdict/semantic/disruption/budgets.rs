@@ -4,7 +4,7 @@ use crate::finding::Issue;
 use crate::rules::disruption as rules;
 use napkeeper_api::duration;
 use napkeeper_api::path::{Path, Segment};
-use napkeeper_core::disruption::calendar::{Calendar, REASONS, filling};
+use napkeeper_core::disruption::budget_calendar::{Calendar, REASONS, budget_windows};
 use napkeeper_core::model::cluster::pool::{Budget, ConsolidationPolicy, DisruptionReason, NodePool};
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ pub(super) fn check(pool: &NodePool, value: &Value, found: &mut Vec<Issue>) {
     let (without, at): (Vec<usize>, Vec<usize>) = (0..all.len()).partition(|i| all.get(*i).is_some_and(names_none));
     found.extend(without.iter().map(|i| no_reasons(&list.index(*i))));
     let limiting: Vec<Budget> = at.iter().filter_map(|i| all.get(*i)).cloned().collect();
-    let Ok(calendar) = Calendar::of(&limiting) else { return };
+    let Ok(calendar) = Calendar::from_budgets(&limiting) else { return };
     let budgets = Budgets { pool, at, calendar };
     windows(&budgets, &list, found);
     blocked(&budgets, &list, found);
@@ -73,7 +73,7 @@ fn no_reasons(path: &Path) -> Issue {
 fn windows(budgets: &Budgets<'_>, list: &Path, found: &mut Vec<Issue>) {
     for (n, i, budget) in budgets.iter() {
         let Some((schedule, time)) = &budget.window else { continue };
-        let (active, cycle) = (budgets.calendar.active(n), budgets.calendar.cycle());
+        let (active, cycle) = (budgets.calendar.active_minutes(n), budgets.calendar.cycle_minutes());
         let time = duration::format(*time);
         let path = list.index(i);
         if active == 0 {
@@ -96,7 +96,7 @@ fn windows(budgets: &Budgets<'_>, list: &Path, found: &mut Vec<Issue>) {
 /// Reasons for which no node may ever be disrupted.
 fn blocked(budgets: &Budgets<'_>, list: &Path, found: &mut Vec<Issue>) {
     let calendar = &budgets.calendar;
-    let is_blocked = |r: &DisruptionReason| calendar.share(*r).blocked == calendar.cycle();
+    let is_blocked = |r: &DisruptionReason| calendar.share(*r).blocked == calendar.cycle_minutes();
     let mut left: Vec<DisruptionReason> = budgets.possible().filter(is_blocked).collect();
     let mut report = |path: &Path, reasons: &[DisruptionReason]| {
         let fix = "allow some nodes (nodes: \"1\" or 10%), or give the budget a schedule and a duration for the hours in \
@@ -104,7 +104,7 @@ fn blocked(budgets: &Budgets<'_>, list: &Path, found: &mut Vec<Issue>) {
         found.push(Issue::new(&rules::BLOCKED, path, consequence(budgets.pool, reasons)).fix(fix.to_owned()));
     };
     for (n, i, budget) in budgets.iter() {
-        if budget.nodes.is_none() && calendar.active(n) == calendar.cycle() {
+        if budget.nodes.is_none() && calendar.active_minutes(n) == calendar.cycle_minutes() {
             let (by_this, others) = left.into_iter().partition(|r| budget.covers(*r));
             left = others;
             if !by_this.is_empty() {
@@ -143,10 +143,10 @@ fn consequence(pool: &NodePool, reasons: &[DisruptionReason]) -> String {
 fn open(budgets: &Budgets<'_>, list: &Path, found: &mut Vec<Issue>) {
     let calendar = &budgets.calendar;
     let mut groups: Vec<(usize, u32, Vec<DisruptionReason>)> = Vec::new();
-    for reason in budgets.possible().filter(|r| calendar.share(*r).open > 0) {
-        let scheduled = |(n, _, b): &(usize, usize, &Budget)| b.covers(reason) && calendar.active(*n) > 0;
+    for reason in budgets.possible().filter(|r| calendar.share(*r).unlimited > 0) {
+        let scheduled = |(n, _, b): &(usize, usize, &Budget)| b.covers(reason) && calendar.active_minutes(*n) > 0;
         let Some((_, first, _)) = budgets.iter().find(scheduled) else { continue };
-        let open = calendar.share(reason).open;
+        let open = calendar.share(reason).unlimited;
         match groups.iter_mut().find(|(i, minutes, _)| (*i, *minutes) == (first, open)) {
             Some((_, _, reasons)) => reasons.push(reason),
             None => groups.push((first, open, vec![reason])),
@@ -171,7 +171,7 @@ fn open(budgets: &Budgets<'_>, list: &Path, found: &mut Vec<Issue>) {
 
 /// What to add when a window was meant to be the only time of disruption.
 fn only_then(budgets: &Budgets<'_>, reasons: &[DisruptionReason]) -> Option<String> {
-    let windows = filling(&budgets.calendar.open_spans(*reasons.first()?)?);
+    let windows = budget_windows(&budgets.calendar.unlimited_intervals(*reasons.first()?)?);
     if windows.len() > MOST_WINDOWS {
         return None;
     }
@@ -235,9 +235,9 @@ fn names(reasons: &[DisruptionReason]) -> String {
 
 /// Minutes of the cycle in hours a week, where 0 and 168 mean just that.
 fn hours(calendar: &Calendar, minutes: u32) -> String {
-    match calendar.hours_a_week(minutes) {
+    match calendar.hours_per_week(minutes) {
         0 => "less than 1".to_owned(),
-        168 if minutes < calendar.cycle() => "nearly all".to_owned(),
+        168 if minutes < calendar.cycle_minutes() => "nearly all".to_owned(),
         hours => hours.to_string(),
     }
 }

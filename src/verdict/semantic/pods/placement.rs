@@ -9,7 +9,7 @@ use crate::rules::pods as rules;
 use crate::semantic::Render;
 use jiff::Timestamp;
 use napkeeper_api::manifests::Object;
-use napkeeper_core::catalog::live::{Fact, ReservationRoom, Surroundings};
+use napkeeper_core::catalog::live::{CapacityReservation, Fact, InfrastructureFacts};
 use napkeeper_core::catalog::{
     CapacityType, InstanceType, RegionCatalog, ReservedPlaces, instance_types, with_reserved,
 };
@@ -173,7 +173,7 @@ fn simulate(base: &Snapshot, region: &RegionCatalog, facts: &Facts, pods: Vec<Ar
         snapshot.instance_types.insert(class.name.clone(), Arc::new(types));
     }
     let reservations = Some(Fact { as_of: Timestamp::UNIX_EPOCH, value: reserved });
-    snapshot.learn_surroundings(Arc::new(Surroundings { reservations, ..Surroundings::default() }));
+    snapshot.set_infrastructure(Arc::new(InfrastructureFacts { reservations, ..InfrastructureFacts::default() }));
     let market = Market::new(&snapshot, &Unavailable::default(), Timestamp::UNIX_EPOCH);
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
     let input =
@@ -186,14 +186,14 @@ fn reserve(
     types: Vec<Arc<InstanceType>>,
     group: &ArmId,
     capacity: u64,
-    reserved: &mut Vec<ReservationRoom>,
+    reserved: &mut Vec<CapacityReservation>,
 ) -> Vec<Arc<InstanceType>> {
     let mut places = ReservedPlaces::new();
     for instance in &types {
         for sold in instance.offerings.iter().filter(|o| o.capacity_type == CapacityType::OnDemand) {
             let (size, zone) = (instance.facts.name.clone(), sold.zone.clone());
             places.entry(size.clone()).or_default().insert(zone.clone());
-            reserved.push(ReservationRoom { group: group.clone(), size, zone, capacity, used: 0 });
+            reserved.push(CapacityReservation { group: group.clone(), size, zone, capacity, used: 0 });
         }
     }
     with_reserved(types, &places)

@@ -114,7 +114,7 @@ fn a_term_means_pods_by_labels_and_the_pods_own_values() {
 fn to_be_apart_from_no_pods_is_always_so_and_to_be_near_them_never() {
     let term = json!({ "topologyKey": "rack" });
     assert_eq!(shape(apart(term.clone())).affinity, None);
-    assert_eq!(only_near(term).selector, Requirements::nothing());
+    assert_eq!(only_near(term).selector, Requirements::unsatisfiable());
     let shape = shape(apart(json!({ "topologyKey": "rack", "labelSelector": {} })));
     assert_eq!(shape.affinity.as_ref().unwrap().apart.len(), 1);
 }
@@ -187,7 +187,7 @@ fn all_of_a_spread_constraint_is_read() {
             json!({ "labelSelector": app, "matchLabelKeys": ["version", "absent"] }),
             Spread { selector: Requirements::from_labels(&labels(&[("app", "a"), ("version", "1")])), ..plain() },
         ),
-        ("no selector counts nothing", json!({}), Spread { selector: Requirements::nothing(), ..plain() }),
+        ("no selector counts nothing", json!({}), Spread { selector: Requirements::unsatisfiable(), ..plain() }),
         (
             "an empty one counts all",
             json!({ "labelSelector": {} }),

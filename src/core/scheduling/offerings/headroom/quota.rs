@@ -4,7 +4,7 @@
 
 use super::is_in_flight;
 use crate::catalog::SizeFacts;
-use crate::catalog::live::{Quota, STALE_AFTER, Usage};
+use crate::catalog::live::{Quota, QuotaUsage, STALE_AFTER};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::offering::CapacityType;
 use crate::snapshot::Snapshot;
@@ -22,7 +22,7 @@ const SPOT: &str = "lowprioritycores";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaShort {
     /// The quota, with Azure's numbers.
-    pub usage: Usage,
+    pub usage: QuotaUsage,
     /// Cores that are under way and not in Azure's numbers.
     pub in_flight: u64,
     /// Cores that are asked for.
@@ -31,7 +31,7 @@ pub struct QuotaShort {
 
 impl fmt::Display for QuotaShort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { usage: Usage { name, used, limit }, in_flight, need } = self;
+        let Self { usage: QuotaUsage { name, used, limit }, in_flight, need } = self;
         match name.to_lowercase().as_str() {
             REGIONAL => f.write_str("quota of the region")?,
             SPOT => f.write_str("quota of spot cores")?,
@@ -45,7 +45,7 @@ impl fmt::Display for QuotaShort {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct QuotaHeadroom {
     /// Each quota with the cores that are under way beside Azure's numbers.
-    quotas: Vec<(Usage, u64)>,
+    quotas: Vec<(QuotaUsage, u64)>,
     /// The quotas of families, by the names that sizes have. Looked up for every candidate of every pass, so nothing is
     /// made anew there.
     families: Arc<BTreeMap<Arc<str>, usize>>,

@@ -4,7 +4,7 @@
 //! without any promise: no node is planned there that would be one of those.
 
 use super::is_in_flight;
-use crate::catalog::live::{ReservationRoom, STALE_AFTER};
+use crate::catalog::live::{CapacityReservation, STALE_AFTER};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::offering::CapacityType;
 use crate::model::names::{ArmId, NodeClassName, VmSize, Zone};
@@ -18,14 +18,14 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReservationShort {
     /// The reservation, with Azure's numbers.
-    pub room: ReservationRoom,
+    pub room: CapacityReservation,
     /// Nodes that are under way and not in Azure's numbers.
     pub in_flight: u64,
 }
 
 impl fmt::Display for ReservationShort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { room: ReservationRoom { group, size, zone, capacity, used }, in_flight } = self;
+        let Self { room: CapacityReservation { group, size, zone, capacity, used }, in_flight } = self;
         let place = if zone.is_regional() { String::new() } else { format!(" in {zone}") };
         let name = group.name();
         write!(f, "reservation of {size}{place} in group {name}: {used} of {capacity} VMs used, {in_flight} in flight")
@@ -37,7 +37,7 @@ impl fmt::Display for ReservationShort {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReservationHeadroom {
     /// Each reservation with the nodes that are under way beside Azure's numbers.
-    rooms: Vec<(ReservationRoom, u64)>,
+    rooms: Vec<(CapacityReservation, u64)>,
     /// The group of each class that names one.
     groups: Arc<BTreeMap<NodeClassName, ArmId>>,
 }
@@ -49,7 +49,7 @@ impl ReservationHeadroom {
         let classes = snapshot.classes().values();
         let groups = classes.filter_map(|class| Some((class.name.clone(), class.reservations.clone()?)));
         let groups: Arc<BTreeMap<NodeClassName, ArmId>> = Arc::new(groups.collect());
-        let known = snapshot.surroundings.reservations.as_ref();
+        let known = snapshot.infrastructure.reservations.as_ref();
         let Some(known) = known.filter(|fact| now.duration_since(fact.as_of) <= STALE_AFTER) else {
             return Self { rooms: Vec::new(), groups };
         };

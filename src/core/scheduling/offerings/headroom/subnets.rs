@@ -1,7 +1,7 @@
 //! Counts the IP addresses that subnets leave, with the launches that Azure's numbers do not have yet.
 
 use super::is_in_flight;
-use crate::catalog::live::{STALE_AFTER, SubnetRoom, Surroundings};
+use crate::catalog::live::{InfrastructureFacts, STALE_AFTER, SubnetAddresses};
 use crate::model::names::NodeClassName;
 use crate::snapshot::Snapshot;
 use jiff::Timestamp;
@@ -13,14 +13,14 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubnetShort {
     /// The subnet, with Azure's numbers.
-    pub room: SubnetRoom,
+    pub room: SubnetAddresses,
     /// Addresses of nodes that are under way and not in Azure's numbers.
     pub in_flight: u64,
 }
 
 impl fmt::Display for SubnetShort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { room: SubnetRoom { id, used, usable, .. }, in_flight } = self;
+        let Self { room: SubnetAddresses { id, used, usable, .. }, in_flight } = self;
         write!(f, "subnet {}: {used} of {usable} addresses used, {in_flight} in flight, 1 needed", id.name())
     }
 }
@@ -29,7 +29,7 @@ impl fmt::Display for SubnetShort {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SubnetHeadroom {
     /// Each subnet with the addresses that are under way beside Azure's numbers.
-    subnets: Vec<(SubnetRoom, u64)>,
+    subnets: Vec<(SubnetAddresses, u64)>,
     /// The subnet of each class of which the room is known.
     by_class: Arc<BTreeMap<NodeClassName, usize>>,
 }
@@ -38,7 +38,7 @@ impl SubnetHeadroom {
     /// What Azure's numbers leave beside the NodeClaims of a Snapshot that are under way.
     #[must_use]
     pub fn of(snapshot: &Snapshot, now: Timestamp) -> Self {
-        let Surroundings { subnets, .. } = &*snapshot.surroundings;
+        let InfrastructureFacts { subnets, .. } = &*snapshot.infrastructure;
         let Some(subnets) = subnets.as_ref().filter(|fact| now.duration_since(fact.as_of) <= STALE_AFTER) else {
             return Self::default();
         };
@@ -69,7 +69,7 @@ impl SubnetHeadroom {
         self.of_class(class).is_none_or(|(room, in_flight)| *in_flight < room.free())
     }
 
-    fn of_class(&self, class: &NodeClassName) -> Option<&(SubnetRoom, u64)> {
+    fn of_class(&self, class: &NodeClassName) -> Option<&(SubnetAddresses, u64)> {
         self.subnets.get(*self.by_class.get(class)?)
     }
 

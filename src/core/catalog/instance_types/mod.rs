@@ -1,0 +1,207 @@
+//! Instance types: which nodes can a region give to an AKSNodeClass, and which labels will they have?
+
+use super::exclusion::is_azure_linux;
+use super::{
+    CapacityType, InstanceType, OFFERED, OfferedSize, Offering, RegionCatalog, SizeFacts, SizeName, capacity,
+    exclusion_reason, offered, overhead, reserved_price,
+};
+use crate::model::cluster::pod::Labels;
+use crate::model::cluster::pool::NodeClass;
+use crate::model::labels;
+use crate::model::names::{Region, VmSize, Zone};
+use crate::model::requirements::{Requirement, Requirements};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What the cluster decides about its nodes, whatever their class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InstanceTypeOptions {
+    /// Most pods on a node where the class says nothing: 250 with overlay networking or none, 30 with Azure CNI
+    /// without overlay, 110 otherwise (upstream's `pkg/utils/utils.go`).
+    pub default_max_pods: u32,
+    /// Nodes are of our own making: a class that asks for what they do not get has no sizes, so that nothing that it
+    /// asks for is silently left out.
+    pub self_managed: bool,
+}
+
+impl Default for InstanceTypeOptions {
+    /// Overlay networking, as Node Auto-Provisioning has it.
+    fn default() -> Self {
+        Self { default_max_pods: 250, self_managed: false }
+    }
+}
+
+/// The sizes of a region that can be nodes of a class, sorted by name. [`exclusion_reason`] tells why a size is missing.
+///
+/// A size without zones in the region has one regional offering per capacity type; a size with zones has none beside
+/// its zonal ones, unlike upstream: a regional VM serves neither pods that spread over zones nor zonal disks.
+#[must_use]
+pub fn instance_types(
+    region: &RegionCatalog,
+    class: &NodeClass,
+    options: &InstanceTypeOptions,
+) -> Vec<Arc<InstanceType>> {
+    let max_pods = class.max_pods.unwrap_or(options.default_max_pods);
+    if options.self_managed && !class.unhonoured.is_empty() {
+        return Vec::new();
+    }
+    region
+        .sizes
+        .iter()
+        .filter(|size| exclusion_reason(size, class).is_none())
+        .map(|size| {
+            let offerings = offerings(size);
+            let capacity = capacity(&size.facts, class.os_disk_gb, max_pods);
+            Arc::new(InstanceType {
+                requirements: requirements(&size.facts, &offerings, &region.region, class),
+                allocatable: capacity.minus(&overhead(&size.facts)),
+                capacity,
+                offerings,
+                facts: Arc::clone(&size.facts),
+            })
+        })
+        .collect()
+}
+
+/// Where some of each size is reserved.
+pub type ReservedPlaces = BTreeMap<VmSize, BTreeSet<Zone>>;
+
+/// Instance types with an offering of reserved capacity for each size and place of which some is reserved. What a class
+/// cannot have as a node is not made one by a reservation.
+#[must_use]
+pub fn with_reserved(types: Vec<Arc<InstanceType>>, places: &ReservedPlaces) -> Vec<Arc<InstanceType>> {
+    let reserve = |instance: Arc<InstanceType>| match places.get(&instance.facts.name) {
+        Some(zones) => Arc::new(reserved(&instance, zones)),
+        None => instance,
+    };
+    types.into_iter().map(reserve).collect()
+}
+
+fn reserved(instance: &InstanceType, zones: &BTreeSet<Zone>) -> InstanceType {
+    let mut instance = instance.clone();
+    let full = instance.offerings.iter().find(|o| o.capacity_type == CapacityType::OnDemand).map(|o| o.price);
+    let price = reserved_price(full.unwrap_or_default());
+    let capacity_type = CapacityType::Reserved;
+    instance.offerings.extend(zones.iter().map(|zone| Offering { zone: zone.clone(), capacity_type, price }));
+    sort(&mut instance.offerings);
+    OFFERED.iter().for_each(|key| drop(instance.requirements.remove(key)));
+    add_offered(&mut instance.requirements, &instance.offerings);
+    instance
+}
+
+/// The labels of a node of an offering, beside those of its NodePool and NodeClaim. The mode is `user`, which a
+/// NodeClaim that asks for `system` overrides.
+#[must_use]
+pub fn node_labels(instance: &InstanceType, offering: &Offering) -> Labels {
+    let mut all: Labels = instance
+        .requirements
+        .iter()
+        .filter_map(|(key, requirement)| Some((Arc::clone(key), Arc::clone(requirement.single()?))))
+        .collect();
+    let decided = |key| Some((key, offered(key, offering.capacity_type, Some(&offering.zone))?));
+    for (key, value) in OFFERED.into_iter().filter_map(decided).chain([(labels::MODE, "user")]) {
+        all.insert(labels::interned(key), Arc::from(value));
+    }
+    all
+}
+
+/// Every zone at every capacity type with a known price, cheapest first; spot first among equals.
+fn offerings(size: &OfferedSize) -> Vec<Offering> {
+    let regional = [Zone::regional()];
+    let zones = if size.zones.is_empty() { &regional[..] } else { &size.zones };
+    let spot = size.spot.filter(|_| size.facts.spot_eligible);
+    let prices = [(CapacityType::Spot, spot), (CapacityType::OnDemand, size.on_demand)];
+    let mut offerings: Vec<Offering> = prices
+        .into_iter()
+        .filter_map(|(capacity_type, price)| Some((capacity_type, price?)))
+        .flat_map(|(capacity_type, price)| {
+            zones.iter().map(move |zone| Offering { zone: zone.clone(), capacity_type, price })
+        })
+        .collect();
+    sort(&mut offerings);
+    offerings
+}
+
+fn sort(offerings: &mut [Offering]) {
+    offerings.sort_by(|a, b| (a.price, a.capacity_type, &a.zone).cmp(&(b.price, b.capacity_type, &b.zone)));
+}
+
+fn add_offered(all: &mut Requirements, offerings: &[Offering]) {
+    for key in OFFERED {
+        let values = offerings.iter().filter_map(|o| offered(key, o.capacity_type, Some(&o.zone)));
+        all.add(key, Requirement::any_of(values));
+    }
+}
+
+/// The labels that nodes of a size may have. Those that a size never has are required to be absent, so that no pod
+/// that asks for them is promised such a node.
+pub(super) fn requirements(
+    facts: &SizeFacts,
+    offerings: &[Offering],
+    region: &Region,
+    class: &NodeClass,
+) -> Requirements {
+    let mut all = Requirements::new();
+    add_offered(&mut all, offerings);
+    all.add(labels::MODE, Requirement::any_of(["system", "user"]));
+
+    all.add(labels::REGION, Requirement::any_of([region.as_str()]));
+    all.add(labels::OS_SKU, Requirement::any_of([os_sku(class)]));
+    let fips = class.fips.then(|| "true".to_owned());
+    for (key, value) in size_labels(facts).into_iter().chain([(labels::FIPS_ENABLED, fips)]) {
+        all.add(key, value.map_or_else(Requirement::does_not_exist, |v| Requirement::any_of([v])));
+    }
+    all
+}
+
+/// The value of `os-sku` that nodes of a class have.
+pub(super) fn os_sku(class: &NodeClass) -> &'static str {
+    if is_azure_linux(class) { "AzureLinux" } else { "Ubuntu" }
+}
+
+/// The labels that nodes of a size have, in any region and of any class; `None` for one that they lack.
+pub(super) fn size_labels(facts: &SizeFacts) -> [(&'static str, Option<String>); 17] {
+    let name = SizeName::parse(facts.name.as_str()).ok();
+    let gpu = facts.gpu.as_ref();
+    let accelerator = name.and_then(|n| n.accelerator()).filter(|_| gpu.is_some());
+    let ephemeral = name.and_then(|n| ephemeral_os_disk_gb(facts, &n));
+    let text = |value: &str| Some(value.to_owned());
+    [
+        (labels::INSTANCE_TYPE, text(facts.name.as_str())),
+        (labels::SKU_NAME, text(facts.name.as_str())),
+        (labels::ARCH, text(facts.arch.as_str())),
+        (labels::OS, text("linux")),
+        (labels::SKU_CPU, Some(facts.vcpus.to_string())),
+        (labels::AKS_SKU_CPU, Some(facts.vcpus.to_string())),
+        (labels::SKU_MEMORY, Some(facts.memory_mib.to_string())),
+        (labels::AKS_SKU_MEMORY, Some(facts.memory_mib.to_string())),
+        (labels::SKU_ACCELERATED_NETWORKING, text(yes_no(facts.accelerated_networking))),
+        (labels::SKU_PREMIUM_STORAGE, text(yes_no(facts.premium_io))),
+        (labels::SKU_GPU_COUNT, Some(gpu.map_or(0, |g| g.count).to_string())),
+        (labels::SKU_FAMILY, name.map(|n| n.family().to_owned())),
+        (labels::SKU_SERIES, name.map(|n| n.series())),
+        (labels::SKU_VERSION, name.map(|n| n.version().to_owned())),
+        (labels::SKU_GPU_NAME, accelerator.map(str::to_owned)),
+        (labels::SKU_GPU_MANUFACTURER, gpu.map(|g| g.manufacturer.to_string())),
+        (labels::SKU_EPHEMERAL_OS_MAX, ephemeral.map(|gb| gb.to_string())),
+    ]
+}
+
+/// Greatest OS disk that fits on the size's local disk, in GB. A live listing says it. The embedded catalogue says
+/// whether it can lie there, not how large the disk is: 37.5 GiB per vCPU is what the sizes with a local disk (letter
+/// `d`) have, and the caches of the others are not counted on.
+pub(super) fn ephemeral_os_disk_gb(facts: &SizeFacts, name: &SizeName<'_>) -> Option<u64> {
+    const BYTES_PER_VCPU: u64 = 75 << 29;
+    if let Some(disk) = facts.ephemeral {
+        return Some(disk.gb);
+    }
+    let fits = facts.ephemeral_os_disk && name.has_local_disk();
+    fits.then(|| u64::from(facts.vcpus) * BYTES_PER_VCPU / 1_000_000_000)
+}
+
+fn yes_no(yes: bool) -> &'static str {
+    if yes { "true" } else { "false" }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

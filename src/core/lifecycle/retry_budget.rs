@@ -1,0 +1,61 @@
+//! Time limit and backoff of one script run.
+//!
+//! A claim may not be held up for as long as Azure asks: a wait that is longer than what is left ends the run, and the
+//! lifecycle decides anew.
+
+use crate::model::errors::CloudError;
+use crate::model::names::Uid;
+use crate::model::support::jitter::{QUARTER_JITTER, with_jitter};
+use jiff::{SignedDuration, Timestamp};
+
+/// How often an operation, and a resource that is being made or deleted, is looked at.
+pub(super) const POLL_INTERVAL: SignedDuration = SignedDuration::from_secs(5);
+
+/// The patience of one run.
+#[derive(Debug)]
+pub(super) struct RetryBudget {
+    max_duration: SignedDuration,
+    /// Wait after a passing failure, unless Azure names one.
+    default_backoff: SignedDuration,
+    claim_uid: Uid,
+    started: Option<Timestamp>,
+    retries: u32,
+}
+
+impl RetryBudget {
+    /// Of a run for this claim that takes so long at most, and waits so long after a passing failure.
+    pub(super) fn new(longest: SignedDuration, again: SignedDuration, who: Uid) -> Self {
+        Self { max_duration: longest, default_backoff: again, claim_uid: who, started: None, retries: 0 }
+    }
+
+    /// What is left of the run, which begins with the first call; `None` when it is over.
+    pub(super) fn remaining(&mut self, now: Timestamp) -> Option<SignedDuration> {
+        let started = *self.started.get_or_insert(now);
+        let left = self.max_duration - now.duration_since(started);
+        (!left.is_negative()).then_some(left)
+    }
+
+    /// When the run began.
+    pub(super) fn started(&self) -> Timestamp {
+        self.started.unwrap_or_default()
+    }
+
+    /// Passing failures that the run has sat out.
+    pub(super) fn retries(&self) -> u32 {
+        self.retries
+    }
+
+    /// Counts a passing failure; the wait after it: what Azure asks for, if it does. Many that were turned away at once
+    /// do not come back at once.
+    pub(super) fn backoff(&mut self, error: Option<&CloudError>) -> SignedDuration {
+        self.retries += 1;
+        let wait = error.map_or(self.default_backoff, |error| error.retry_delay(self.default_backoff));
+        with_jitter(wait, QUARTER_JITTER, self.claim_uid.as_str(), self.retries)
+    }
+
+    /// Counts a passing failure that calls for a look soon, unless Azure names a time.
+    pub(super) fn poll_backoff(&mut self, error: &CloudError) -> SignedDuration {
+        self.retries += 1;
+        error.retry_delay(POLL_INTERVAL)
+    }
+}

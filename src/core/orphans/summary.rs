@@ -1,0 +1,16 @@
+//! Outlook: what comes next in a sweep, and what do people have to know besides its findings?
+
+use crate::model::azure::cloud::ResourceKind;
+use crate::model::orphans::finding::{Classification, DeletionRefusal, Finding};
+use std::collections::BTreeMap;
+
+/// Why orphans are kept.
+pub(super) fn count_kept_orphans(findings: &[Finding]) -> BTreeMap<(ResourceKind, DeletionRefusal), u32> {
+    let mut kept = BTreeMap::new();
+    for finding in findings.iter().filter(|f| f.classification == Classification::Orphan) {
+        for refusal in &finding.refusals {
+            *kept.entry((finding.kind, *refusal)).or_default() += 1;
+        }
+    }
+    kept
+}

@@ -1,0 +1,351 @@
+//! Conduct: how do sweeps go about it? Refused deletes and lockdowns, order, marks, approvals, records, other sweepers.
+
+use super::fixtures::*;
+use crate::catalog::live::{Fact, InfrastructureFacts, SubnetAddresses};
+use crate::model::azure::cloud::{CloudResource, DiskState, ResourceDetail, ResourceKind};
+use crate::model::cluster::volume::ReclaimPolicy;
+use crate::model::errors::CloudErrorCode;
+use crate::model::labels;
+use crate::model::names::{ArmId, ObjectName};
+use crate::model::orphans::attempt::SweepAction;
+use crate::model::orphans::finding::DeletionRefusal;
+use crate::model::orphans::report::ApprovalState;
+use crate::model::orphans::sweep::{Approval, Sweep, SweepMode};
+use crate::model::settings::ControllerMode;
+use std::sync::Arc;
+
+/// A NIC that nobody wants, in a subnet.
+fn nic_in(name: &str, subnet: Option<&str>) -> CloudResource {
+    let mut card = gone_nic(name);
+    as_nic(&mut card).subnet = subnet.map(|name| {
+        ArmId::new(format!(
+            "/subscriptions/s/resourceGroups/n/providers/Microsoft.Network/virtualNetworks/v/subnets/{name}"
+        ))
+        .unwrap()
+    });
+    card
+}
+
+fn tag_of(world: &SweepWorld, name: &str) -> Option<String> {
+    let listed = world.inventory.resources.as_ref().unwrap().iter().find(|r| r.id.name() == name).cloned();
+    listed.unwrap().tag(labels::TAG_SUSPECT_SINCE).map(str::to_owned)
+}
+
+#[test]
+fn what_failed_survives_a_crash_and_is_reported_as_waiting() {
+    let mut world = SweepWorld::new();
+    world.refusing.insert("stuck".to_owned(), CloudErrorCode::NicReserved);
+    world.add(gone_nic("stuck"));
+    world.run(MINUTES(30));
+    for _ in 0..4 {
+        world.crash();
+        world.now += MINUTES(2);
+        world.observe();
+    }
+    assert_eq!(world.tried.len(), 1);
+    assert_eq!(world.refusals("stuck"), [DeletionRefusal::BackOff]);
+    world.now += MINUTES(2);
+    world.observe();
+    assert_eq!(world.tried.len(), 2, "ten minutes after the first");
+    world.run(MINUTES(10));
+    assert_eq!(world.tried.len(), 2, "and twenty after the second");
+}
+
+#[test]
+fn a_lockdown_degrades_one_kind_is_tried_again_and_passes_by_itself() {
+    for code in [CloudErrorCode::Permission, CloudErrorCode::Locked, CloudErrorCode::Lockdown, CloudErrorCode::Policy] {
+        let mut world = wide_world();
+        let names: Vec<String> = (0..8).map(|n| format!("leaked-{n}")).collect();
+        for name in &names {
+            world.refusing.insert(name.clone(), code);
+            world.add(gone_nic(name));
+        }
+        world.add(os_disk("disk", tags("gone", "uid-gone")));
+        world.run(MINUTES(90));
+        assert_eq!(world.deleted_names(), ["disk"], "{code:?}: another kind is not concerned");
+        assert!(world.tried.len() <= 8, "{code:?}: one try from time to time, not {}", world.tried.len());
+        let denials = &world.report.as_ref().unwrap().summary.denials;
+        assert_eq!(
+            denials.iter().map(|d| (d.action, d.kind, d.code)).collect::<Vec<_>>(),
+            [(SweepAction::Delete, ResourceKind::Nic, code)]
+        );
+        assert!(
+            world.refusals("leaked-7").iter().all(|r| matches!(r, DeletionRefusal::Denied | DeletionRefusal::BackOff))
+        );
+        world.refusing.clear();
+        world.run(MINUTES(60));
+        assert_eq!(world.deleted.len(), 9, "{code:?}");
+        assert_eq!(world.report.as_ref().unwrap().summary.denials, []);
+    }
+}
+
+#[test]
+fn nics_of_the_subnet_with_the_fewest_free_addresses_go_first() {
+    let mut world = wide_world();
+    // NICs of the group hold most of what is wide; what others hold of what is tight only Azure knows.
+    (0..3).for_each(|n| world.add(nic_in(&format!("a-wide-{n}"), Some("wide"))));
+    for name in ["b-unknown", "c-tight", "d-full"] {
+        world.add(nic_in(name, name.split_once('-').map(|(_, subnet)| subnet)));
+    }
+    let room = |name: &str, used| {
+        let ResourceDetail::Nic(nic) = nic_in("x", Some(name)).detail else { panic!("a NIC") };
+        SubnetAddresses { id: nic.subnet.unwrap(), used, usable: 251, is_default: false }
+    };
+    let value = vec![room("wide", 100), room("tight", 240), room("full", 251)];
+    let subnets = Some(Fact { as_of: world.now, value });
+    world.snapshot.infrastructure = Arc::new(InfrastructureFacts { subnets, ..Default::default() });
+    world.run(MINUTES(40));
+    assert_eq!(world.deleted_names(), ["d-full", "c-tight", "a-wide-0", "a-wide-1", "a-wide-2", "b-unknown"]);
+}
+
+#[test]
+fn without_free_addresses_nics_of_the_fullest_subnet_go_first_then_disks_vms_and_data_disks() {
+    let mut world = wide_world();
+    let disk = data_disk("e-pvc");
+    world.add(disk.clone());
+    world.had_volume("pv", &disk, ReclaimPolicy::Delete);
+    world.sweep.minimum_age = [(ResourceKind::DataDisk, MINUTES(30))].into();
+    for n in 0..3 {
+        world.add_claim(&format!("there-{n}"), &format!("uid-there-{n}"));
+        let mut card = nic_in("x", Some("full"));
+        as_nic(&mut card).vm = Some(group());
+        world.add(CloudResource {
+            id: group().resource("Microsoft.Network/networkInterfaces", &format!("x-{n}")),
+            ..card
+        });
+    }
+    world.add(vm("d-vm", tags("gone", "uid-gone")));
+    world.add(os_disk("a-disk", tags("gone", "uid-gone")));
+    world.add(nic_in("a-none", None));
+    world.add(nic_in("b-roomy", Some("roomy")));
+    world.add(nic_in("c-full", Some("full")));
+    world.run(MINUTES(50));
+    assert_eq!(world.deleted_names(), ["c-full", "b-roomy", "a-none", "a-disk", "d-vm", "e-pvc"]);
+}
+
+#[test]
+fn a_mark_goes_when_life_returns_or_the_mode_leaves_mark_and_never_else() {
+    let mut world = SweepWorld::new();
+    (world.sweep.mode, world.tagging) = (SweepMode::Mark, true);
+    world.add(gone_nic("leaked"));
+    world.add(gone_nic("other"));
+    let mut named = gone_nic("noted");
+    named.tags.insert(Arc::from(labels::TAG_SUSPECT_SINCE), Arc::from("ask bob"));
+    world.add(named);
+    world.run(MINUTES(40));
+    let since = Some(start().to_string());
+    assert_eq!((tag_of(&world, "leaked"), tag_of(&world, "other")), (since.clone(), since.clone()));
+    as_nic(Arc::make_mut(
+        world.inventory.resources.as_mut().unwrap().iter_mut().find(|r| r.id.name() == "other").unwrap(),
+    ))
+    .vm = Some(group());
+    world.run(MINUTES(20));
+    assert_eq!((tag_of(&world, "leaked"), tag_of(&world, "other")), (since.clone(), None), "it is attached");
+    assert!(world.snapshot.records.sightings.values().all(|s| s.first_seen == start()), "a mark is no change");
+    world.sweep.mode = SweepMode::Report;
+    let cloud = std::mem::replace(&mut world.inventory.resources, Err(failure()));
+    world.run(MINUTES(20));
+    world.inventory.resources = cloud;
+    assert_eq!(tag_of(&world, "leaked"), since, "of half a listing nothing follows");
+    world.run(MINUTES(20));
+    assert_eq!(tag_of(&world, "leaked"), None);
+    world.sweep.mode = SweepMode::Collect;
+    world.run(HOURS(1));
+    assert_eq!(world.deleted[0].1.deletion.at, world.deleted[0].0);
+}
+
+fn failure() -> crate::model::azure::inventory::ListFailure {
+    crate::model::azure::inventory::ListFailure { listing: Arc::from("disks"), reason: Arc::from("403") }
+}
+
+#[test]
+fn only_what_we_can_have_marked_is_unmarked() {
+    let mut world = SweepWorld::new();
+    (world.sweep.mode, world.tagging) = (SweepMode::Report, true);
+    let since = start().to_string();
+    let marked = |mut resource: CloudResource, value: &str| {
+        resource.tags.insert(Arc::from(labels::TAG_SUSPECT_SINCE), Arc::from(value));
+        resource
+    };
+    let mut foreign = gone_nic("foreign");
+    foreign.tags.insert(Arc::from(labels::TAG_CLUSTER), Arc::from("another"));
+    world.add(marked(foreign, &since));
+    world.add(marked(gone_nic("kept"), &since));
+    world.add(marked(gone_nic("words"), "ask bob"));
+    world.add(marked(gone_nic("ours"), &since));
+    world.sweep.exclusions.push(crate::model::orphans::sweep::Exclusion::Name(Arc::from("KEPT")));
+    world.run(MINUTES(40));
+    for (name, left) in [("foreign", true), ("kept", true), ("words", true), ("ours", false)] {
+        assert_eq!(tag_of(&world, name).is_some(), left, "{name}");
+    }
+}
+
+#[test]
+fn approvals_that_do_nothing_any_more_are_findings() {
+    let mut world = SweepWorld::new();
+    let (leaked, other) = (os_disk("leaked", tags("gone", "u")), os_disk("other", tags("gone", "u")));
+    world.sweep.approval_required = [ResourceKind::OsDisk].into();
+    world.add(leaked.clone());
+    world.add(other.clone());
+    let approval = |resource: &CloudResource, hours| Approval {
+        id: resource.id.clone(),
+        incarnation: Arc::clone(&resource.incarnation),
+        expires_at: start() + HOURS(hours),
+    };
+    let elsewhere = CloudResource {
+        id: ArmId::new("/subscriptions/s/resourceGroups/x/providers/Microsoft.Compute/disks/d").unwrap(),
+        ..leaked.clone()
+    };
+    let reborn = CloudResource { incarnation: Arc::from("older"), ..other.clone() };
+    world.sweep.approvals = vec![
+        approval(&leaked, 200),
+        approval(&other, 1000),
+        approval(&reborn, 24),
+        approval(&elsewhere, 24),
+        approval(&os_disk("long-gone", tags("gone", "u")), 24),
+        approval(&gone_nic("leaked"), -1),
+    ];
+    world.observe();
+    let states = |world: &SweepWorld| -> Vec<(String, ApprovalState)> {
+        let all = &world.report.as_ref().unwrap().summary.approvals;
+        assert!(all.iter().all(|a| a.advice.is_empty() == (a.state == ApprovalState::Active)));
+        all.iter().map(|a| (a.id.name().to_owned(), a.state)).collect()
+    };
+    let named = |all: &[(&str, ApprovalState)]| -> Vec<(String, ApprovalState)> {
+        all.iter().map(|(name, state)| ((*name).to_owned(), *state)).collect()
+    };
+    use crate::model::orphans::report::ApprovalState::*;
+    let expected = named(&[
+        ("other", Unmatched),
+        ("d", Unmatched),
+        ("other", TooFarAhead),
+        ("leaked", Expired),
+        ("long-gone", Spent),
+        ("leaked", Active),
+    ]);
+    assert_eq!(states(&world), expected);
+    // Nothing follows from what is not in the group of another cluster.
+    let ours = std::mem::replace(&mut world.inventory.group_managed_by, Ok(Some(group())));
+    world.observe();
+    assert_eq!(states(&world), named(&[("other", TooFarAhead), ("leaked", Expired), ("leaked", Active)]));
+    world.inventory.group_managed_by = ours;
+    world.run(HOURS(1));
+    assert_eq!(world.deleted_names(), ["leaked"]);
+    let spent = states(&world).into_iter().filter(|(_, state)| *state == Spent).collect::<Vec<_>>();
+    assert_eq!(spent, named(&[("leaked", Spent), ("long-gone", Spent)]));
+}
+
+#[test]
+fn a_volumes_record_goes_a_week_after_its_disk_and_never_before() {
+    let mut world = SweepWorld::new();
+    let disk = data_disk("pvc-1");
+    world.add(disk.clone());
+    world.had_volume("pv-1", &disk, ReclaimPolicy::Retain);
+    world.run(HOURS(20 * 24));
+    let known = |world: &SweepWorld| world.snapshot.records.volumes.get(&disk.id).cloned();
+    assert_eq!(known(&world).unwrap().gone_since, None, "the disk is there");
+    let cloud = world.inventory.resources.as_mut().unwrap();
+    cloud.retain(|r| r.id != disk.id);
+    world.run(HOURS(6 * 24));
+    assert!(known(&world).unwrap().gone_since.is_some());
+    let half = std::mem::replace(&mut world.inventory.resources, Err(failure()));
+    world.run(HOURS(48));
+    world.inventory.resources = half;
+    assert!(known(&world).is_some(), "of half a listing nothing follows");
+    world.add(disk.clone());
+    world.observe();
+    assert_eq!(known(&world).unwrap().gone_since, None, "it is back");
+    world.inventory.resources.as_mut().unwrap().retain(|r| r.id != disk.id);
+    world.volumes().push(Arc::new(volume("pv-1", &disk, ReclaimPolicy::Retain)));
+    world.run(HOURS(8 * 24));
+    assert_eq!(known(&world).unwrap().gone_since, None, "its volume is there");
+    world.volumes().clear();
+    world.run(HOURS(8 * 24));
+    assert_eq!(known(&world), None);
+}
+
+#[test]
+fn a_change_of_policy_is_recorded_and_retain_outlives_the_volume_that_said_it() {
+    let mut world = SweepWorld::new();
+    let disk = data_disk("pvc-1");
+    world.add(disk.clone());
+    let said = |world: &SweepWorld| {
+        let record = world.snapshot.records.volumes.get(&disk.id).unwrap();
+        (record.name.to_string(), record.reclaim)
+    };
+    use ReclaimPolicy::{Delete, Retain};
+    for (volumes, expected) in [
+        (vec![("a", Delete)], ("a", Delete)),
+        (vec![("a", Retain)], ("a", Retain)),
+        (vec![("a", Delete)], ("a", Delete)),
+        // Two volumes of one disk: the one that retains it speaks for both, also when it is gone.
+        (vec![("a", Delete), ("b", Retain)], ("b", Retain)),
+        (vec![("a", Delete)], ("b", Retain)),
+        (vec![("c", Delete)], ("b", Retain)),
+        // Only the volume that said it takes it back.
+        (vec![("a", Delete), ("b", Delete)], ("b", Delete)),
+        (vec![("a", Delete)], ("a", Delete)),
+    ] {
+        for name in ["a", "b", "c"] {
+            world.snapshot.remove_volume(&ObjectName::new(name).unwrap());
+        }
+        for (name, policy) in &volumes {
+            world.snapshot.put_volume(ObjectName::new(*name).unwrap(), volume(name, &disk, *policy));
+        }
+        *world.volumes() = volumes.iter().map(|(name, policy)| Arc::new(volume(name, &disk, *policy))).collect();
+        world.now += MINUTES(10);
+        world.observe();
+        assert_eq!(said(&world), (expected.0.to_owned(), expected.1), "after {volumes:?}");
+    }
+}
+
+#[test]
+fn beside_managed_nap_sweeps_are_slower_than_its_collectors() {
+    let hasty =
+        Sweep { inventory_interval: MINUTES(1), minimum_age: [(ResourceKind::Nic, MINUTES(10))].into(), ..a_sweep() };
+    for (mode, first) in [(ControllerMode::Provisioner, 10), (ControllerMode::Companion, 30)] {
+        let mut world = SweepWorld::new();
+        (world.settings.mode, world.sweep, world.tagging) = (mode, hasty.clone(), true);
+        world.add(gone_nic("leaked"));
+        world.add(vm("a-vm", tags("gone", "uid-gone")));
+        world.run(HOURS(1));
+        assert_eq!(world.deleted[0].0, start() + MINUTES(first), "{mode:?}");
+        let next = world.report.as_ref().unwrap().summary.next_inventory.unwrap();
+        let wait = next.duration_since(world.report.as_ref().unwrap().observed_at);
+        assert_eq!(wait, MINUTES(if mode == ControllerMode::Companion { 10 } else { 1 }));
+    }
+    // Its VMs are not even marked.
+    let mut world = SweepWorld::new();
+    (world.settings.mode, world.sweep.mode, world.tagging) = (ControllerMode::Companion, SweepMode::Mark, true);
+    world.add(vm("a-vm", tags("gone", "uid-gone")));
+    world.add(gone_nic("leaked"));
+    world.run(HOURS(1));
+    assert_eq!((tag_of(&world, "a-vm"), tag_of(&world, "leaked").is_some()), (None, true));
+}
+
+#[test]
+fn a_disk_in_another_state_is_never_marked() {
+    let mut world = SweepWorld::new();
+    (world.sweep.mode, world.tagging) = (SweepMode::Mark, true);
+    let mut disk = os_disk("asr", tags("gone", "uid-gone"));
+    as_disk(&mut disk).state = DiskState::Other(Arc::from("ActiveSAS"));
+    world.add(disk);
+    world.run(HOURS(1));
+    assert_eq!(tag_of(&world, "asr"), None);
+}
+
+#[test]
+fn a_restored_api_server_of_a_small_cluster_is_answered_by_approvals_and_the_cap() {
+    for (approvals, lost) in [(true, 0), (false, 2)] {
+        let mut world = SweepWorld::new();
+        for n in 0..3 {
+            world.add(vm(&format!("aks-lost-{n}"), tags(&format!("lost-{n}"), &format!("uid-lost-{n}"))));
+        }
+        if !approvals {
+            world.sweep.approval_required.clear();
+        }
+        world.run(HOURS(30));
+        assert_eq!(world.snapshot.records.trips, [], "three of six: the law wants more than three, or all");
+        assert_eq!(world.deleted.len(), lost, "one a day");
+    }
+}

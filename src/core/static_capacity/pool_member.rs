@@ -1,0 +1,174 @@
+//! Scale-down and drift order of a static pool's nodes.
+
+use super::drift::{DriftReason, find_drift};
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::pod::{Pod, PodOwner};
+use crate::model::cluster::pool::NodePool;
+use crate::model::names::ClaimName;
+use crate::provisioning::ProvisionMemory;
+use crate::snapshot::Snapshot;
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What makes the cost of an eviction grow by one, in priorities, as in Karpenter.
+const PRIORITY_UNIT: i64 = 1 << 25;
+/// The unit in which costs and lifetimes are counted.
+const MILLI: i64 = 1_000;
+
+/// A NodeClaim that counts for its fleet.
+#[derive(Debug)]
+pub(crate) struct PoolMember<'a> {
+    pub(crate) claim: &'a Arc<Claim>,
+    /// How it differs from what the pool asks for; only of those that are in use.
+    pub(crate) drift: Option<DriftReason>,
+    /// Pods that would have to move.
+    pods: Vec<Arc<Pod>>,
+    /// The node, or a pod on it, asks not to be disrupted, or a pod has nobody to bring it back.
+    do_not_disrupt: bool,
+    /// Waiting pods were placed on it lately.
+    is_nominated: bool,
+}
+
+/// Who goes first when there are too many: the lesser goes.
+pub(crate) type ScaleDownOrder = (ScaleDownRank, i64, std::cmp::Reverse<Timestamp>, ClaimName);
+
+/// How much is lost with a node, roughly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ScaleDownRank {
+    /// No VM of it is known.
+    Unlaunched,
+    /// It would be replaced anyway, and may be now.
+    Drifted,
+    /// It is not in use yet.
+    InFlight,
+    /// No pods but daemons.
+    Empty,
+    /// Pods that may be moved.
+    InUse,
+    /// It, or a pod on it, asks not to be disrupted.
+    DoNotDisrupt,
+}
+
+/// The NodeClaims of a pool that stand: neither failed nor about to go.
+pub(crate) fn pool_members<'a>(
+    snapshot: &'a Snapshot,
+    pool: &NodePool,
+    (provision, leaving): (&ProvisionMemory, &BTreeMap<ClaimName, Timestamp>),
+    now: Timestamp,
+) -> Vec<PoolMember<'a>> {
+    let stands = |claim: &&Arc<Claim>| {
+        claim.spec.pool.as_ref() == Some(&pool.name)
+            && claim.is_ours()
+            && claim.deleting_at.is_none()
+            && claim.status.launch_failed.is_none()
+            && !leaving.contains_key(&claim.name)
+    };
+    let all = snapshot.claims().values().filter(stands);
+    all.map(|claim| PoolMember::new(claim, snapshot, (pool, provision), now)).collect()
+}
+
+impl<'a> PoolMember<'a> {
+    fn new(
+        claim: &'a Arc<Claim>,
+        snapshot: &Snapshot,
+        (pool, provision): (&NodePool, &ProvisionMemory),
+        now: Timestamp,
+    ) -> Self {
+        let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_by_provider_id(id));
+        let keys = node.and_then(|n| snapshot.node_usage(&n.name)).into_iter().flat_map(|usage| &usage.pods);
+        let there: Vec<&Arc<Pod>> = keys.filter_map(|key| snapshot.pods().get(key)).collect();
+        let refuses = node.is_some_and(|n| n.do_not_disrupt)
+            || there.iter().any(|pod| pod.refuses_disruption(now) || pod.owner == PodOwner::Nobody);
+        let pods = there.into_iter().filter(|pod| pod.is_reschedulable() || pod.opaque).cloned().collect();
+        let in_use = claim.status.initialized.is_some();
+        let drift = Some(claim).filter(|_| in_use).and_then(|claim| find_drift(claim, pool, snapshot));
+        let wanted = provision.is_nominated(&claim.name, node.map(|node| &node.name));
+        Self { claim, drift, pods, do_not_disrupt: refuses, is_nominated: wanted }
+    }
+
+    /// Who goes first when there are too many. `drifted_may_go` says whether a budget lets nodes go for drift.
+    pub(crate) fn scale_down_order(&self, drifted_may_go: bool, now: Timestamp) -> ScaleDownOrder {
+        let status = &self.claim.status;
+        let rank = if status.launched.is_none() {
+            ScaleDownRank::Unlaunched
+        } else if self.may_be_replaced() && drifted_may_go {
+            ScaleDownRank::Drifted
+        } else if self.do_not_disrupt {
+            ScaleDownRank::DoNotDisrupt
+        } else if status.initialized.is_none() {
+            ScaleDownRank::InFlight
+        } else if self.pods.is_empty() && !self.is_nominated {
+            ScaleDownRank::Empty
+        } else {
+            ScaleDownRank::InUse
+        };
+        (rank, self.disruption_cost(now), std::cmp::Reverse(self.claim.created_at), self.claim.name.clone())
+    }
+
+    /// Drifted, and nothing on it asks to stay; where the drain has an end, those who ask have been heard by then.
+    pub(crate) fn may_be_replaced(&self) -> bool {
+        self.drift.is_some() && (!self.do_not_disrupt || self.claim.spec.termination_grace_period.is_some())
+    }
+
+    /// Which drifted node goes first: empty ones, then the oldest.
+    pub(crate) fn drift_order(&self) -> (bool, Timestamp, &ClaimName) {
+        (!self.pods.is_empty(), self.claim.created_at, &self.claim.name)
+    }
+
+    /// Why it goes before others, for people.
+    pub(crate) fn scale_down_reason(&self, now: Timestamp) -> String {
+        let pods = self.pods.len();
+        match self.scale_down_order(true, now).0 {
+            ScaleDownRank::Unlaunched => "it has no VM yet".to_owned(),
+            ScaleDownRank::Drifted => self.drift.as_ref().map(ToString::to_string).unwrap_or_default(),
+            ScaleDownRank::InFlight => "it is not in use yet".to_owned(),
+            ScaleDownRank::Empty => "it runs no pods but daemons".to_owned(),
+            ScaleDownRank::InUse => format!("the least is lost with its {pods} pods and the rest of its lifetime"),
+            ScaleDownRank::DoNotDisrupt => format!("its {pods} pods ask to stay, as do those of all others"),
+        }
+    }
+
+    /// What it costs to move its pods, times the share of its lifetime that is left: in millionths.
+    fn disruption_cost(&self, now: Timestamp) -> i64 {
+        let pods = self.pods.iter().map(|pod| eviction_cost(pod.shape.priority).max(0));
+        (MILLI + pods.sum::<i64>()).saturating_mul(self.lifetime_remaining(now))
+    }
+
+    /// The share of its lifetime that is left, in thousandths; all of it where it never expires.
+    fn lifetime_remaining(&self, now: Timestamp) -> i64 {
+        let Some(after) = self.claim.spec.expire_after.filter(|after| after.is_positive()) else { return MILLI };
+        let age = i128::from(now.duration_since(self.claim.created_at).as_secs());
+        let whole = i128::from(after.as_secs().max(1));
+        let left = (whole - age) * i128::from(MILLI) / whole;
+        i64::try_from(left).unwrap_or(0).clamp(0, MILLI)
+    }
+}
+
+/// What an eviction costs, in thousandths: one, more or less by the pod's priority, at most ten.
+fn eviction_cost(priority: i32) -> i64 {
+    (MILLI + i64::from(priority) * MILLI / PRIORITY_UNIT).clamp(-10 * MILLI, 10 * MILLI)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_eviction_costs_what_it_costs_in_karpenter() {
+        // Priority 2^25 doubles it; the extremes are cut off at ten.
+        for (priority, cost) in [(0, 1_000), (1 << 25, 2_000), (-(1 << 25), 0), (i32::MAX, 10_000), (i32::MIN, -10_000)]
+        {
+            let expected = if priority == i32::MIN { -10_000 } else { cost };
+            assert_eq!(eviction_cost(priority), expected, "{priority}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_higher_priority_never_costs_less(a in any::<i32>(), b in any::<i32>()) {
+            prop_assert!(eviction_cost(a.min(b)) <= eviction_cost(a.max(b)));
+        }
+    }
+}
