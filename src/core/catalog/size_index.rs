@@ -161,7 +161,7 @@ impl SizeIndex {
     }
 
     /// The reasons for which a class can use none of some sizes, each with those sizes, in the order of
-    /// [`super::dropped`]. Restrictions and prices are a region's.
+    /// [`super::exclusion_reason`]. Restrictions and prices are a region's.
     pub fn exclusions<'a>(&'a self, class: &'a NodeClass) -> impl Iterator<Item = (ExclusionReason, &'a SizeSet)> {
         let of_class = ExclusionReason::CLASS_DEPENDENT.into_iter().filter(|reason| reason.applies_to_class(class));
         let reasons = ExclusionReason::CLASS_INDEPENDENT.into_iter().chain(of_class);

@@ -1,6 +1,6 @@
 //! Errors of Azure and Kubernetes, by how they are retried.
 //!
-//! The domain has one way out: an executor performs [`crate::plan::FilterEffect`]s and answers with a
+//! The domain has one way out: an executor performs [`crate::plan::Effect`]s and answers with a
 //! [`crate::plan::Reply`] or a [`EffectError`]. Adapters turn every error of Azure and Kubernetes into one of these.
 
 use super::names::ArmId;

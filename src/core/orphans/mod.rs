@@ -1,6 +1,6 @@
 //! Garbage collection of orphaned Azure resources in the node resource group.
 //!
-//! The deletion rules are [`DeletionRules`]; every rule that refuses is a [`DeletionRefusal`]. Where each rule is applied:
+//! The deletion rules are [`DeletionRules`](crate::model::settings::DeletionRules); every rule that refuses is a [`DeletionRefusal`](crate::model::orphans::finding::DeletionRefusal). Where each rule is applied:
 //!
 //! | rule | where | masked by |
 //! |---|---|---|

@@ -275,11 +275,11 @@ pub struct SweepReport {
     pub sweep: ObjectName,
     /// When the inventory was complete.
     pub observed_at: Timestamp,
-    /// Findings, dearest first, at most [`crate::orphans::REPORTED`]. What something alive links to is only counted.
+    /// Findings, dearest first, at most [`crate::orphans::MAX_REPORTED_FINDINGS`]. What something alive links to is only counted.
     pub findings: Vec<Finding>,
     /// How much there is of each kind and standing.
     pub totals: BTreeMap<(ResourceKind, Classification), ResourceTotal>,
-    /// Public IPs and frontends that nothing uses, at most [`crate::orphans::REPORTED`]. Nothing deletes them.
+    /// Public IPs and frontends that nothing uses, at most [`crate::orphans::MAX_REPORTED_FINDINGS`]. Nothing deletes them.
     pub report_only: Vec<ReportOnlyFinding>,
     /// NodeClaims, Nodes and AKS Machines that stand for nothing, or cannot go; as many at most.
     pub discrepancies: Vec<Discrepancy>,

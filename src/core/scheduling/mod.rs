@@ -2,7 +2,7 @@
 //!
 //! A simulation of what kube-scheduler will do, and of what it could do with new nodes. It tries, in this order:
 //! nodes that exist (those that nobody manages too), NodeClaims in flight, and new nodes of each NodePool by weight.
-//! Nothing is read but the Snapshot, and nothing is written but the [`AttemptOutcome`].
+//! Nothing is read but the Snapshot, and nothing is written but the [`Outcome`].
 //!
 //! `solve` goes through the pods; `kinds` says which are alike, `topology` counts neighbours, `bins` is the room
 //! that there is, `open` the nodes that are thought of, `choice` what those may become, `buy` what is bought for

@@ -18,7 +18,7 @@ pub enum Target {
     Node(NodeName),
     /// A NodeClaim in flight.
     Claim(ClaimName),
-    /// A new node, by its place in [`AttemptOutcome::new`].
+    /// A new node, by its place in [`Outcome::new`].
     New(usize),
 }
 

@@ -33,7 +33,7 @@ pub enum Failure {
 /// Plays the history of a seed under a law, to its end.
 ///
 /// # Errors
-/// [`FetchFailure`] with the first invariant that broke.
+/// [`Failure`] with the first invariant that broke.
 pub fn run(catalog: &Catalog, seed: u64, law: DeletionRules) -> Result<World, Failure> {
     run_prepared(catalog, seed, law, |_| {})
 }
@@ -41,7 +41,7 @@ pub fn run(catalog: &Catalog, seed: u64, law: DeletionRules) -> Result<World, Fa
 /// Plays the history of a seed under a law, in a world that the caller prepares.
 ///
 /// # Errors
-/// [`FetchFailure`] with the first invariant that broke.
+/// [`Failure`] with the first invariant that broke.
 pub fn run_prepared(
     catalog: &Catalog,
     seed: u64,

@@ -1,6 +1,6 @@
 //! The world: what happens when the deciders look after a simulated cluster on a simulated Azure?
 //!
-//! [`SweepWorld`] joins the two, runs a controller between them, plays a scenario's deeds at their times, and checks after
+//! [`World`] joins the two, runs a controller between them, plays a scenario's deeds at their times, and checks after
 //! every step that no invariant is broken. It moves from one instant at which something happens to the next.
 
 pub(crate) mod act;

@@ -58,7 +58,7 @@ impl World {
         self.reasons.get_or_insert_default();
     }
 
-    /// Why nodes were bought since [`SweepWorld::keep_reasons`].
+    /// Why nodes were bought since [`World::keep_reasons`].
     pub fn bought(&self) -> impl Iterator<Item = &Bought> {
         self.reasons.iter().flat_map(BTreeMap::values)
     }
