@@ -9,7 +9,7 @@ use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
 use napkeeper_core::model::azure::related::RelatedResource;
 use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::names::ArmId;
-use napkeeper_core::plan::{Effect, Reply};
+use napkeeper_core::plan::{CloudRequest, Reply};
 use napkeeper_sim::arm::{Conditions, Request, handle};
 use napkeeper_sim::cloud::{Cloud, CloudSettings};
 use napkeeper_sim::world::ArmPort;
@@ -125,8 +125,8 @@ impl ThroughAdapter {
 }
 
 impl ArmPort for ThroughAdapter {
-    fn perform(&mut self, cloud: &mut Cloud, effect: &Effect, now: Timestamp) -> Result<Reply, EffectError> {
-        self.lend(cloud, now, self.azure.perform(effect))
+    fn perform(&mut self, cloud: &mut Cloud, request: &CloudRequest, now: Timestamp) -> Result<Reply, EffectError> {
+        self.lend(cloud, now, self.azure.perform(request))
     }
 
     fn list(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<CloudResource> {

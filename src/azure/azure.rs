@@ -16,7 +16,7 @@ use napkeeper_api::bootstrap::{self, Join, JoinToken};
 use napkeeper_core::model::azure::cloud::{CloudResource, Tags};
 use napkeeper_core::model::errors::{CloudError, CloudErrorCode, EffectError, OperationId};
 use napkeeper_core::model::names::ArmId;
-use napkeeper_core::plan::{AksMachineRequest, Effect, NicSpec, Reply, VmSpec};
+use napkeeper_core::plan::{AksMachineRequest, CloudRequest, NicSpec, Reply, VmSpec};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -88,38 +88,36 @@ impl Azure {
     ///
     /// # Errors
     /// As [`authenticate`](Self::authenticate); `Throttled`, with the time to wait, where the turn is far off.
-    pub async fn prepare(&self, effect: &Effect) -> Result<(), EffectError> {
-        let (method, id) = match effect {
-            Effect::PutNic(spec) => (Method::Put, &spec.id),
-            Effect::PutVm(spec) => (Method::Put, &spec.id),
-            Effect::PutBillingExtension(vm) => (Method::Put, vm),
-            Effect::Delete(id, _) => (Method::Delete, id),
-            Effect::AksMachine(call @ AksMachineRequest::Put(_)) => (Method::Put, call.id()),
-            Effect::AksMachine(call @ AksMachineRequest::Delete(_)) => (Method::Post, call.id()),
-            Effect::Tag(id, _) | Effect::Untag(id, _) => (Method::Patch, id),
+    pub async fn prepare(&self, request: &CloudRequest) -> Result<(), EffectError> {
+        let (method, id) = match request {
+            CloudRequest::PutNic(spec) => (Method::Put, &spec.id),
+            CloudRequest::PutVm(spec) => (Method::Put, &spec.id),
+            CloudRequest::PutBillingExtension(vm) => (Method::Put, vm),
+            CloudRequest::Delete(id, _) => (Method::Delete, id),
+            CloudRequest::AksMachine(call @ AksMachineRequest::Put(_)) => (Method::Put, call.id()),
+            CloudRequest::AksMachine(call @ AksMachineRequest::Delete(_)) => (Method::Post, call.id()),
+            CloudRequest::Tag(id, _) | CloudRequest::Untag(id, _) => (Method::Patch, id),
             _ => return Ok(()),
         };
         self.authenticate().await?;
-        self.transport.take_turn(method, &path_of(effect, id)).await.map_err(EffectError::Cloud)
+        self.transport.take_turn(method, &path_of(request, id)).await.map_err(EffectError::Cloud)
     }
 
-    /// Performs an effect on Azure.
+    /// Sends a request to Azure.
     ///
     /// # Errors
-    /// What Azure refuses, as the domain sees it; `Unavailable` where it cannot be reached or understood; `Invalid`
-    /// for an effect on Kubernetes.
-    pub async fn perform(&self, effect: &Effect) -> Result<Reply, EffectError> {
-        let reply = match effect {
-            Effect::Get(id) => self.get(id).await,
-            Effect::PutNic(spec) => self.put_nic(spec).await,
-            Effect::PutVm(spec) => self.put_vm(spec, &bootstrap::write(&spec.kubelet)).await,
-            Effect::PutBillingExtension(vm) => self.put_billing(vm).await,
-            Effect::Delete(id, _) => self.delete(id).await,
-            Effect::Tag(id, tags) => self.change_tags(id, "Merge", tags).await,
-            Effect::Untag(id, tags) => self.change_tags(id, "Delete", tags).await,
-            Effect::AksMachine(call) => self.machine(call).await,
-            Effect::Poll(operation) => self.poll(operation).await,
-            other => Err(invalid(format!("{other:?} is no request to Azure; send it to Kubernetes"))),
+    /// What Azure refuses, as the domain sees it; `Unavailable` where it cannot be reached or understood.
+    pub async fn perform(&self, request: &CloudRequest) -> Result<Reply, EffectError> {
+        let reply = match request {
+            CloudRequest::Get(id) => self.get(id).await,
+            CloudRequest::PutNic(spec) => self.put_nic(spec).await,
+            CloudRequest::PutVm(spec) => self.put_vm(spec, &bootstrap::write(&spec.kubelet)).await,
+            CloudRequest::PutBillingExtension(vm) => self.put_billing(vm).await,
+            CloudRequest::Delete(id, _) => self.delete(id).await,
+            CloudRequest::Tag(id, tags) => self.change_tags(id, "Merge", tags).await,
+            CloudRequest::Untag(id, tags) => self.change_tags(id, "Delete", tags).await,
+            CloudRequest::AksMachine(call) => self.machine(call).await,
+            CloudRequest::Poll(operation) => self.poll(operation).await,
         };
         reply.map_err(EffectError::Cloud)
     }
@@ -232,11 +230,11 @@ impl std::fmt::Debug for Azure {
     }
 }
 
-/// Where an effect on a resource is sent.
-fn path_of(effect: &Effect, id: &ArmId) -> String {
-    match effect {
-        Effect::Tag(..) | Effect::Untag(..) => tags_path(id),
-        Effect::PutBillingExtension(_) => billing_path(id),
+/// The path that a request on a resource is sent to.
+fn path_of(request: &CloudRequest, id: &ArmId) -> String {
+    match request {
+        CloudRequest::Tag(..) | CloudRequest::Untag(..) => tags_path(id),
+        CloudRequest::PutBillingExtension(_) => billing_path(id),
         _ => id.to_string(),
     }
 }

@@ -24,7 +24,7 @@ use napkeeper_core::model::cluster::volume::{Attachment, DiskUse, Volume};
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ClaimName, NodeName, ObjectName, ProviderId};
-use napkeeper_core::plan::Reply;
+use napkeeper_core::plan::{ClusterRead, Reply};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -235,11 +235,24 @@ async fn page(api: &Api<RawObject>, params: &ListParams) -> Result<ObjectList<Ra
     page?.map_err(Failure::Refused)
 }
 
+/// Reads from the API server itself, past the cache.
+///
+/// # Errors
+/// [`EffectError::Cluster`] when it cannot be read or understood.
+pub async fn read(client: &Client, clock: &dyn Clock, read: &ClusterRead) -> Result<Reply, EffectError> {
+    match read {
+        ClusterRead::Claim(name) => read_claim(client, clock, name).await,
+        ClusterRead::Node(provider) => read_node(client, clock, provider).await,
+        ClusterRead::Pods(node) => read_pods(client, clock, node).await,
+        ClusterRead::Volume(name) => read_volume(client, name).await,
+    }
+}
+
 /// Reads a NodeClaim: [`Reply::Claim`], with none only where the server says that there is none of that name.
 ///
 /// # Errors
 /// [`EffectError::Cluster`] when it cannot be read or understood.
-pub async fn read_claim(client: &Client, clock: &dyn Clock, name: &ClaimName) -> Result<Reply, EffectError> {
+async fn read_claim(client: &Client, clock: &dyn Clock, name: &ClaimName) -> Result<Reply, EffectError> {
     single(client, name.as_str(), |o: &NodeClaim| ours::claim(o, clock)).await.map(Reply::Claim)
 }
 
@@ -247,7 +260,7 @@ pub async fn read_claim(client: &Client, clock: &dyn Clock, name: &ClaimName) ->
 ///
 /// # Errors
 /// [`EffectError::Cluster`] when it cannot be read or understood.
-pub async fn read_volume(client: &Client, name: &ObjectName) -> Result<Reply, EffectError> {
+async fn read_volume(client: &Client, name: &ObjectName) -> Result<Reply, EffectError> {
     single(client, name.as_str(), |o: &PersistentVolume| convert::volume(o).map(Arc::new)).await.map(Reply::Volume)
 }
 
@@ -256,7 +269,7 @@ pub async fn read_volume(client: &Client, name: &ObjectName) -> Result<Reply, Ef
 ///
 /// # Errors
 /// [`EffectError::Cluster`] when they cannot all be read and understood.
-pub async fn read_node(client: &Client, clock: &dyn Clock, provider: &ProviderId) -> Result<Reply, EffectError> {
+async fn read_node(client: &Client, clock: &dyn Clock, provider: &ProviderId) -> Result<Reply, EffectError> {
     let vm = provider.vm().name().to_ascii_lowercase();
     let is_it = |node: &Arc<Node>| node.provider_id.as_ref() == Some(provider) || node.name.as_str() == vm;
     match all_of(client, |object: &WireNode| Ok(Some(ours::node(object, clock)?).filter(is_it))).await {
@@ -273,7 +286,7 @@ pub async fn read_node(client: &Client, clock: &dyn Clock, provider: &ProviderId
 ///
 /// # Errors
 /// [`EffectError::Cluster`] when they cannot all be read.
-pub async fn read_pods(client: &Client, clock: &dyn Clock, node: &NodeName) -> Result<Reply, EffectError> {
+async fn read_pods(client: &Client, clock: &dyn Clock, node: &NodeName) -> Result<Reply, EffectError> {
     let of_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let read = understood(|object: &Pod| ours::pod(object, clock).map(|(pod, _)| Some(pod)));
     match selected(&raw::all::<Pod>(client), of_node, read).await {

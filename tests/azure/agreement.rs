@@ -12,7 +12,7 @@ use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
 use napkeeper_core::model::azure::related::RelatedResource;
 use napkeeper_core::model::errors::{EffectError, OperationId};
 use napkeeper_core::model::names::ArmId;
-use napkeeper_core::plan::{Effect, Reply};
+use napkeeper_core::plan::{CloudRequest, Reply};
 use napkeeper_sim::cloud::{Cloud, LedgerEntry};
 use napkeeper_sim::scenario::Scenario;
 use napkeeper_sim::world::{ArmPort, Deed, World};
@@ -91,20 +91,20 @@ impl Served {
 struct OverHttp(Arc<Mutex<Served>>);
 
 impl ArmPort for OverHttp {
-    fn perform(&mut self, cloud: &mut Cloud, effect: &Effect, now: Timestamp) -> Result<Reply, EffectError> {
+    fn perform(&mut self, cloud: &mut Cloud, request: &CloudRequest, now: Timestamp) -> Result<Reply, EffectError> {
         let mut served = self.0.lock().unwrap();
         served.follow(now);
-        let theirs = served.runtime.block_on(served.azure.perform(effect));
-        let own = match effect {
-            Effect::Poll(url) => Effect::Poll(served.operations[url].clone()),
+        let theirs = served.runtime.block_on(served.azure.perform(request));
+        let own = match request {
+            CloudRequest::Poll(url) => CloudRequest::Poll(served.operations[url].clone()),
             other => other.clone(),
         };
         match (cloud.perform(&own, now), &theirs) {
             (Ok(Reply::Accepted(own)), Ok(Reply::Accepted(url))) => drop(served.operations.insert(url.clone(), own)),
             (Ok(Reply::Resource(Some(own))), Ok(Reply::Resource(Some(read)))) => {
-                assert_eq!(shown(&of_get(&own)), shown(read), "{effect:?}");
+                assert_eq!(shown(&of_get(&own)), shown(read), "{request:?}");
             }
-            (own, theirs) => assert_eq!(&own, theirs, "{effect:?}"),
+            (own, theirs) => assert_eq!(&own, theirs, "{request:?}"),
         }
         theirs
     }

@@ -11,7 +11,7 @@ use napkeeper_core::model::azure::cloud::{ResourceDetail, Tags};
 use napkeeper_core::model::errors::CloudErrorCode;
 use napkeeper_core::model::names::{ArmId, ClaimName, Region, VmSize, Zone};
 use napkeeper_core::model::settings::ClusterIdentity;
-use napkeeper_core::plan::{Effect, KubeletSpec, NicSpec, Reply, VmSpec};
+use napkeeper_core::plan::{CloudRequest, KubeletSpec, NicSpec, Reply, VmSpec};
 use napkeeper_sim::cloud::{Cloud, CloudSettings, ListingFault};
 use napkeeper_tests::arm::{self, InProcess};
 use std::sync::Arc;
@@ -199,17 +199,19 @@ async fn what_a_group_has_reserved_is_read_with_what_is_taken_and_a_vm_on_it_is_
         capacity_reservation_group: Some(group.clone()),
         create_only: true,
     };
-    lab.azure.perform(&Effect::PutNic(Box::new(nic_spec))).await.unwrap();
+    lab.azure.perform(&CloudRequest::PutNic(Box::new(nic_spec))).await.unwrap();
     for unknown in [id("gone"), ArmId::new(id("paid").as_str().replace("/other/", "/another/")).unwrap()] {
-        let refused = lab.azure.perform(&Effect::PutVm(Box::new(spec(&unknown)))).await.unwrap_err();
+        let refused = lab.azure.perform(&CloudRequest::PutVm(Box::new(spec(&unknown)))).await.unwrap_err();
         assert_eq!(refused.category(), "reservation", "{refused}");
     }
     lab.wire.set_now(lab.now + SignedDuration::from_mins(5));
-    let put = lab.azure.perform(&Effect::PutVm(Box::new(spec(&group)))).await;
+    let put = lab.azure.perform(&CloudRequest::PutVm(Box::new(spec(&group)))).await;
     assert!(matches!(put, Ok(Reply::Accepted(_))), "it takes no quota: {put:?}");
     let found = lab.azure.reservations(&group, &region).await.unwrap();
     assert_eq!(rooms(found), [("0".to_owned(), 0, 1), ("westeurope-2".to_owned(), 1, 3)]);
-    let Ok(Reply::Resource(Some(read))) = lab.azure.perform(&Effect::Get(vm.clone())).await else { panic!("no VM") };
+    let Ok(Reply::Resource(Some(read))) = lab.azure.perform(&CloudRequest::Get(vm.clone())).await else {
+        panic!("no VM")
+    };
     let ResourceDetail::Vm(read) = &read.detail else { panic!("{read:?}") };
     assert_eq!((read.capacity_type, &read.size), (CapacityType::Reserved, &size));
 

@@ -9,7 +9,7 @@ use napkeeper_azure::{Azure, AzureSettings, HttpWire, Machines, SettingsError};
 use napkeeper_core::model::azure::cloud::ResourceKind;
 use napkeeper_core::model::errors::{CloudError, CloudErrorCode, EffectError};
 use napkeeper_core::model::names::{ArmId, Region};
-use napkeeper_core::plan::{Effect, NicSpec, Reply};
+use napkeeper_core::plan::{CloudRequest, NicSpec, Reply};
 use napkeeper_tests::arm::credential;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,8 +51,8 @@ where
     Azure::new(settings(&endpoint), Arc::new(wire), credential()).unwrap()
 }
 
-fn get(id: &str) -> Effect {
-    Effect::Get(ArmId::new(id).unwrap())
+fn get(id: &str) -> CloudRequest {
+    CloudRequest::Get(ArmId::new(id).unwrap())
 }
 
 fn error(reply: Result<Reply, EffectError>) -> CloudError {
@@ -116,7 +116,7 @@ async fn a_resource_is_gone_only_where_azure_says_so() {
     const ABSENT: &str = r#"{"error":{"code":"ResourceNotFound","message":"m"}}"#;
     const NO_GROUP: &str = r#"{"error":{"code":"ResourceGroupNotFound","message":"no such group"}}"#;
     const BARE: &str = r#"{"error":{"code":"NotFound","message":"m"}}"#;
-    let delete = |id: &str, kind| Effect::Delete(ArmId::new(id).unwrap(), kind);
+    let delete = |id: &str, kind| CloudRequest::Delete(ArmId::new(id).unwrap(), kind);
     let effects = [get(VM), get(NIC), delete(VM, ResourceKind::Vm), delete(NIC, ResourceKind::Nic)];
     let azure = served(|_| async { (StatusCode::NOT_FOUND, ABSENT).into_response() }).await;
     for effect in &effects {
@@ -153,7 +153,7 @@ async fn a_request_says_who_asks_and_by_which_version() {
     let azure = served(echo).await;
     let tags = std::collections::BTreeMap::new();
     let nic = NicSpec { id: ArmId::new(NIC).unwrap(), tags, accelerated: false, subnet: None, create_only: false };
-    assert_eq!(azure.perform(&Effect::PutNic(Box::new(nic))).await, Ok(Reply::Done));
+    assert_eq!(azure.perform(&CloudRequest::PutNic(Box::new(nic))).await, Ok(Reply::Done));
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ClaimName, Uid, VmSize, Zone};
 use napkeeper_core::model::settings::DeletionRules;
-use napkeeper_core::plan::{ClaimUpdate, Effect, Launch, Reply, Script, Step};
+use napkeeper_core::plan::{ClaimUpdate, ClusterWrite, Effect, Launch, Reply, Script, Step};
 use napkeeper_sim::cloud::{Cloud, CloudSettings, Lasting, Shortage};
 use napkeeper_tests::arm::{InProcess, credential, settings};
 use std::collections::BTreeMap;
@@ -246,18 +246,19 @@ impl Bench {
 
     async fn perform(&self, effect: &Effect, intent: &mut Option<LaunchIntent>) -> Result<Reply, EffectError> {
         match effect {
-            Effect::WriteIntent(_, written) => *intent = Some((**written).clone()),
-            Effect::UpdateClaim(claim, ClaimUpdate::Launched { .. }) => {
+            Effect::Cluster(ClusterWrite::WriteIntent(_, written)) => *intent = Some((**written).clone()),
+            Effect::Cluster(ClusterWrite::UpdateClaim(claim, ClaimUpdate::Launched { .. })) => {
                 self.ends.lock().unwrap().insert(claim.name.clone(), End::Launched(self.clock.now()));
             }
-            Effect::UpdateClaim(claim, ClaimUpdate::LaunchFailed(failure)) => {
+            Effect::Cluster(ClusterWrite::UpdateClaim(claim, ClaimUpdate::LaunchFailed(failure))) => {
                 self.ends.lock().unwrap().insert(claim.name.clone(), End::Failed(failure.message.to_string()));
             }
-            Effect::ReadNode(_) => return Ok(Reply::Node(None)),
-            other => {
-                self.azure.prepare(other).await?;
-                return self.azure.perform(other).await;
+            Effect::Read(_) => return Ok(Reply::Node(None)),
+            Effect::Cloud(request) => {
+                self.azure.prepare(request).await?;
+                return self.azure.perform(request).await;
             }
+            Effect::Cluster(_) | Effect::TakeInventory => {}
         }
         Ok(Reply::Done)
     }

@@ -8,8 +8,8 @@ use napkeeper_core::model::azure::related::{RelatedDetail, RelatedResource};
 use napkeeper_core::model::cluster::pod::Labels;
 use napkeeper_core::model::errors::{CloudErrorCode, EffectError, OperationId};
 use napkeeper_core::model::labels;
-use napkeeper_core::model::names::{ArmId, ClaimName, ObjectName, Region, VmSize, Zone};
-use napkeeper_core::plan::{AksMachineRequest, AksMachineSpec, Effect, KubeletSpec, NicSpec, Reply, VmSpec};
+use napkeeper_core::model::names::{ArmId, ClaimName, Region, VmSize, Zone};
+use napkeeper_core::plan::{AksMachineRequest, AksMachineSpec, CloudRequest, KubeletSpec, NicSpec, Reply, VmSpec};
 use napkeeper_sim::cloud::{
     Cloud, CloudSettings, DiskDraft, Failing, Lag, Lasting, ListedKind, ListingFault, Policy, Shortage, Timings,
 };
@@ -75,17 +75,17 @@ impl Twins {
     }
 
     /// Performs an effect on both sides: the reply, which must be the same but for names of operations.
-    fn perform(&mut self, effect: &Effect) -> Result<Reply, EffectError> {
-        let theirs = match effect {
-            Effect::Poll(ours) => {
+    fn perform(&mut self, request: &CloudRequest) -> Result<Reply, EffectError> {
+        let theirs = match request {
+            CloudRequest::Poll(ours) => {
                 let known = self.operations.iter().find(|(direct, _)| direct == ours);
-                Effect::Poll(known.map_or(ours, |(_, url)| url).clone())
+                CloudRequest::Poll(known.map_or(ours, |(_, url)| url).clone())
             }
             other => other.clone(),
         };
-        let direct = self.direct.perform(effect, self.now);
+        let direct = self.direct.perform(request, self.now);
         let through = self.runtime.block_on(self.azure.perform(&theirs));
-        let told = format!("{effect:?}");
+        let told = format!("{request:?}");
         match (&direct, through) {
             (Ok(Reply::Accepted(ours)), Ok(Reply::Accepted(url))) => {
                 let is_of_compute = url.0.ends_with("?api-version=2024-07-01");
@@ -140,8 +140,8 @@ impl Twins {
         self.direct.vm_id(name)
     }
 
-    fn put_nic(&self, name: &str) -> Effect {
-        Effect::PutNic(Box::new(NicSpec {
+    fn put_nic(&self, name: &str) -> CloudRequest {
+        CloudRequest::PutNic(Box::new(NicSpec {
             id: self.nic(name),
             tags: tags(name),
             accelerated: true,
@@ -150,9 +150,9 @@ impl Twins {
         }))
     }
 
-    fn put_vm(&self, name: &str, size: usize, zone: u8, spot: bool) -> Effect {
+    fn put_vm(&self, name: &str, size: usize, zone: u8, spot: bool) -> CloudRequest {
         let label = |key: &str, value: &str| (Arc::from(key), Arc::from(value));
-        Effect::PutVm(Box::new(VmSpec {
+        CloudRequest::PutVm(Box::new(VmSpec {
             id: self.vm(name),
             offering: OfferingKey {
                 size: VmSize::new(SIZES[size]).unwrap(),
@@ -200,39 +200,41 @@ fn a_vm_comes_and_goes_with_all_that_belongs_to_it() {
     assert_eq!(twins.perform(&twins.put_nic("a")), Ok(Reply::Done));
     let begun = twins.perform(&twins.put_vm("a", 1, 2, true)).unwrap();
     let Reply::Accepted(operation) = begun else { panic!("{begun:?}") };
-    let poll = Effect::Poll(operation);
+    let poll = CloudRequest::Poll(operation);
     assert_eq!(twins.perform(&poll), Ok(Reply::Running));
-    assert!(twins.perform(&Effect::Get(twins.vm("a"))).is_ok());
+    assert!(twins.perform(&CloudRequest::Get(twins.vm("a"))).is_ok());
     twins.pass(100);
     assert_eq!(twins.perform(&poll), Ok(Reply::Done));
     twins.events();
     for id in [twins.vm("a"), twins.nic("a"), twins.direct.disk_id("a")] {
-        assert!(matches!(twins.perform(&Effect::Get(id)), Ok(Reply::Resource(Some(_)))));
+        assert!(matches!(twins.perform(&CloudRequest::Get(id)), Ok(Reply::Resource(Some(_)))));
     }
     assert_eq!(twins.list().unwrap().len(), 3);
     let suspect = Tags::from([(Arc::from("Suspect since"), Arc::from("2026-08-03T08:00:00Z"))]);
-    assert_eq!(twins.perform(&Effect::Tag(twins.nic("a"), suspect.clone())), Ok(Reply::Done));
+    assert_eq!(twins.perform(&CloudRequest::Tag(twins.nic("a"), suspect.clone())), Ok(Reply::Done));
     let another = Tags::from([(Arc::from("Suspect since"), Arc::from("yesterday"))]);
     for (tags, left) in [(another, true), (suspect.clone(), false), (suspect, false)] {
-        assert_eq!(twins.perform(&Effect::Untag(twins.nic("a"), tags)), Ok(Reply::Done));
-        let Ok(Reply::Resource(Some(nic))) = twins.perform(&Effect::Get(twins.nic("a"))) else { panic!("no NIC") };
+        assert_eq!(twins.perform(&CloudRequest::Untag(twins.nic("a"), tags)), Ok(Reply::Done));
+        let Ok(Reply::Resource(Some(nic))) = twins.perform(&CloudRequest::Get(twins.nic("a"))) else {
+            panic!("no NIC")
+        };
         assert_eq!(nic.tag("Suspect since").is_some(), left, "by key and value");
         assert!(!nic.tags.is_empty(), "no other tag goes");
     }
     assert_eq!(twins.perform(&twins.put_vm("a", 1, 2, true)), Ok(Reply::Done));
     assert_eq!(code(&twins.perform(&twins.put_vm("a", 2, 2, true))), CloudErrorCode::Conflict);
-    assert_eq!(code(&twins.perform(&Effect::Delete(twins.nic("a"), ResourceKind::Nic))), CloudErrorCode::InUse);
-    assert!(matches!(twins.perform(&Effect::Delete(twins.vm("a"), ResourceKind::Vm)), Ok(Reply::Accepted(_))));
+    assert_eq!(code(&twins.perform(&CloudRequest::Delete(twins.nic("a"), ResourceKind::Nic))), CloudErrorCode::InUse);
+    assert!(matches!(twins.perform(&CloudRequest::Delete(twins.vm("a"), ResourceKind::Vm)), Ok(Reply::Accepted(_))));
     twins.pass(100);
-    assert_eq!(twins.perform(&Effect::Get(twins.vm("a"))), Ok(Reply::Resource(None)));
-    assert_eq!(twins.perform(&Effect::Delete(twins.vm("a"), ResourceKind::Vm)), Ok(Reply::Absent));
+    assert_eq!(twins.perform(&CloudRequest::Get(twins.vm("a"))), Ok(Reply::Resource(None)));
+    assert_eq!(twins.perform(&CloudRequest::Delete(twins.vm("a"), ResourceKind::Vm)), Ok(Reply::Absent));
     assert_eq!(twins.list().unwrap().len(), 0);
 }
 
 #[test]
 fn the_billing_extension_may_be_put_again_and_goes_with_its_vm() {
     let mut twins = Twins::new();
-    let put = Effect::PutBillingExtension(twins.vm("a"));
+    let put = CloudRequest::PutBillingExtension(twins.vm("a"));
     assert_eq!(code(&twins.perform(&put)), CloudErrorCode::NotFound, "there is no VM");
     twins.perform(&twins.put_nic("a")).unwrap();
     twins.perform(&twins.put_vm("a", 1, 2, false)).unwrap();
@@ -264,7 +266,7 @@ fn refusals_keep_code_words_and_wait() {
     assert!(twins.list().is_err(), "a throttled listing is no listing");
     twins.both(|cloud, _| cloud.faults.throttled = None);
     twins.both(|cloud, now| cloud.faults.unavailable_until = Some(now + SignedDuration::from_secs(9)));
-    assert_eq!(code(&twins.perform(&Effect::Get(twins.nic("a")))), CloudErrorCode::Unavailable);
+    assert_eq!(code(&twins.perform(&CloudRequest::Get(twins.nic("a")))), CloudErrorCode::Unavailable);
 }
 
 #[test]
@@ -275,7 +277,7 @@ fn an_operation_that_fails_says_why() {
         twins.perform(&twins.put_nic("a")).unwrap();
         let Ok(Reply::Accepted(operation)) = twins.perform(&twins.put_vm("a", 1, zone, false)) else { panic!("no VM") };
         twins.pass(100);
-        assert_eq!(code(&twins.perform(&Effect::Poll(operation))), expected);
+        assert_eq!(code(&twins.perform(&CloudRequest::Poll(operation))), expected);
     }
 }
 
@@ -440,13 +442,13 @@ fn a_machine_comes_and_goes_with_its_vm() {
     let mut twins = Twins::new();
     let spec = machine(&twins, "one-aaaaa", 2, true);
     let id = spec.id.clone();
-    let call = |call: AksMachineRequest| Effect::AksMachine(call);
+    let call = |call: AksMachineRequest| CloudRequest::AksMachine(call);
     let put = call(AksMachineRequest::Put(Box::new(spec.clone())));
     assert_eq!(twins.perform(&call(AksMachineRequest::Get(id.clone()))), Ok(Reply::AksMachine(None)));
     let Ok(Reply::Accepted(operation)) = twins.perform(&put) else { panic!("no Machine") };
     assert_eq!(code(&twins.perform(&put)), CloudErrorCode::Conflict, "it is never changed");
     twins.pass(100);
-    assert_eq!(twins.perform(&Effect::Poll(operation)), Ok(Reply::Done));
+    assert_eq!(twins.perform(&CloudRequest::Poll(operation)), Ok(Reply::Done));
     twins.events();
     let Ok(Reply::AksMachine(Some(found))) = twins.perform(&call(AksMachineRequest::Get(id.clone()))) else {
         panic!("gone")
@@ -469,7 +471,7 @@ fn a_machine_that_cannot_be_had_leaves_nothing_or_says_that_it_failed() {
     let mut twins = Twins::new();
     let spec = machine(&twins, "one-aaaaa", 1, false);
     let id = spec.id.clone();
-    let put = Effect::AksMachine(AksMachineRequest::Put(Box::new(spec)));
+    let put = CloudRequest::AksMachine(AksMachineRequest::Put(Box::new(spec)));
     twins.both(|cloud, _| cloud.limits.regional = Some(0));
     assert_eq!(code(&twins.perform(&put)), CloudErrorCode::RegionalQuota);
     assert_eq!(twins.list().unwrap().len(), 0);
@@ -477,8 +479,9 @@ fn a_machine_that_cannot_be_had_leaves_nothing_or_says_that_it_failed() {
     twins.both(|cloud, _| cloud.faults.unallocatable = vec![Shortage::of_all(Lasting::Times(1))]);
     let Ok(Reply::Accepted(operation)) = twins.perform(&put) else { panic!("no Machine") };
     twins.pass(100);
-    assert_eq!(code(&twins.perform(&Effect::Poll(operation))), CloudErrorCode::ZonalAllocationFailed);
-    let Ok(Reply::AksMachine(Some(found))) = twins.perform(&Effect::AksMachine(AksMachineRequest::Get(id))) else {
+    assert_eq!(code(&twins.perform(&CloudRequest::Poll(operation))), CloudErrorCode::ZonalAllocationFailed);
+    let Ok(Reply::AksMachine(Some(found))) = twins.perform(&CloudRequest::AksMachine(AksMachineRequest::Get(id)))
+    else {
         panic!("gone")
     };
     assert!(matches!(found.detail, RelatedDetail::AksMachine { state: ProvisioningState::Failed, .. }), "{found:?}");
@@ -500,14 +503,12 @@ fn an_absent_cluster_is_believed_only_where_the_settings_allow_it() {
 
 #[test]
 fn no_token_goes_to_another_host() {
-    let mut twins = Twins::new();
+    let twins = Twins::new();
     for url in ["https://evil.example/operations/1", "http://management.azure.com/operations/1", "no-url"] {
-        let poll = Effect::Poll(OperationId(Arc::from(url)));
+        let poll = CloudRequest::Poll(OperationId(Arc::from(url)));
         let reply = twins.runtime.block_on(twins.azure.perform(&poll));
         assert_eq!(code(&reply), CloudErrorCode::Invalid, "{url}");
     }
-    let read = Effect::ReadVolume(ObjectName::new("pv").unwrap());
-    assert_eq!(code(&twins.perform(&read)), CloudErrorCode::Invalid, "Kubernetes is elsewhere");
 }
 
 /// One step of a random history.
@@ -594,15 +595,15 @@ impl Twins {
         let effect = match *deed {
             Deed::PutNic(name) => self.put_nic(NAMES[name]),
             Deed::PutVm(name, size, zone, spot) => self.put_vm(NAMES[name], size, zone, spot),
-            Deed::Delete(name, kind) => Effect::Delete(self.id(name, kind), kind),
-            Deed::Get(name, kind) => Effect::Get(self.id(name, kind)),
+            Deed::Delete(name, kind) => CloudRequest::Delete(self.id(name, kind), kind),
+            Deed::Get(name, kind) => CloudRequest::Get(self.id(name, kind)),
             Deed::Tag(name, kind, value) => {
                 let tags = Tags::from([(Arc::from("k"), Arc::from((value / 2 % 3).to_string()))]);
-                let change = if value % 2 == 0 { Effect::Tag } else { Effect::Untag };
+                let change = if value % 2 == 0 { CloudRequest::Tag } else { CloudRequest::Untag };
                 change(self.id(name, kind), tags)
             }
             Deed::Poll(which) => match self.operations.iter().rev().nth(which) {
-                Some((operation, _)) => Effect::Poll(operation.clone()),
+                Some((operation, _)) => CloudRequest::Poll(operation.clone()),
                 None => return,
             },
             Deed::List => return drop(self.list()),

@@ -14,7 +14,7 @@ use napkeeper_core::model::azure::related::RelatedResource;
 use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::names::ArmId;
 use napkeeper_core::model::settings::DeletionRules;
-use napkeeper_core::plan::{Effect, Reply};
+use napkeeper_core::plan::{CloudRequest, Reply};
 use napkeeper_sim::chance::Chance;
 use napkeeper_sim::cloud::{Cloud, Failing, Faults, Lag, Lasting, ListedKind, ListingFault, Policy, Throttling};
 use napkeeper_sim::fuzz;
@@ -98,9 +98,9 @@ fn sour(cloud: &mut Cloud, chance: &mut Chance, now: Timestamp) {
 }
 
 impl ArmPort for Moody {
-    fn perform(&mut self, cloud: &mut Cloud, effect: &Effect, now: Timestamp) -> Result<Reply, EffectError> {
+    fn perform(&mut self, cloud: &mut Cloud, request: &CloudRequest, now: Timestamp) -> Result<Reply, EffectError> {
         self.change(cloud, now);
-        self.inner.perform(cloud, effect, now)
+        self.inner.perform(cloud, request, now)
     }
 
     fn list(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<CloudResource> {

@@ -18,7 +18,7 @@ use napkeeper_core::model::names::{ArmId, ObjectName};
 use napkeeper_core::model::orphans::finding::{Classification, DeletionRefusal, Finding};
 use napkeeper_core::model::orphans::record::{DeletionRecord, Sighting, VolumeRecord};
 use napkeeper_core::model::orphans::report::{ApprovalState, ApprovalStatus, SweepStatusSummary};
-use napkeeper_core::plan::{Effect, RecordChange, ResourceTotal, SweepReport};
+use napkeeper_core::plan::{ClusterWrite, RecordChange, ResourceTotal, SweepReport};
 use napkeeper_kube::Writer;
 use napkeeper_tests::control_plane::{ControlPlane, Mode};
 use std::sync::Arc;
@@ -62,9 +62,9 @@ fn volume(n: u32) -> (ArmId, VolumeRecord) {
     (disk(n), VolumeRecord { name, reclaim: ReclaimPolicy::Delete, last_seen: Timestamp::now(), gone_since })
 }
 
-async fn timed(what: &str, writer: &Writer, effect: Effect) -> Result<Duration> {
+async fn timed(what: &str, writer: &Writer, write: ClusterWrite) -> Result<Duration> {
     let start = Instant::now();
-    writer.perform(&effect).await.context("no write")?.with_context(|| what.to_owned())?;
+    writer.perform(&write).await.with_context(|| what.to_owned())?;
     let took = start.elapsed();
     eprintln!("{what}: {} ms", took.as_millis());
     Ok(took)
@@ -77,7 +77,8 @@ async fn records(client: &Client, writer: &Writer) -> Result<()> {
         inventory_at: Some(Timestamp::now()),
         ..RecordChange::default()
     };
-    timed("first record of 20,000 volumes and 3,000 suspects", writer, Effect::WriteRecords(Box::new(all))).await?;
+    timed("first record of 20,000 volumes and 3,000 suspects", writer, ClusterWrite::WriteRecords(Box::new(all)))
+        .await?;
     let deletion = DeletionRecord {
         id: disk(7),
         incarnation: Arc::from("00000000-0000-4000-8000-000000000001"),
@@ -88,7 +89,7 @@ async fn records(client: &Client, writer: &Writer) -> Result<()> {
         refused: None,
     };
     let one = RecordChange { deletions: vec![deletion], ..RecordChange::default() };
-    timed("record of one deletion", writer, Effect::WriteRecords(Box::new(one))).await?;
+    timed("record of one deletion", writer, ClusterWrite::WriteRecords(Box::new(one))).await?;
     let pruned = RecordChange { removed_volumes: (0..VOLUMES / 2).map(disk).collect(), ..RecordChange::default() };
     let api: Api<OrphanRecord> = Api::all(client.clone());
     let objects = api.list(&ListParams::default()).await?.items;
@@ -101,7 +102,7 @@ async fn records(client: &Client, writer: &Writer) -> Result<()> {
     ensure!(largest < MOST_BYTES, "an OrphanRecord of {largest} bytes");
     let read = convert::records(objects.iter().map(|o| &o.spec)).map_err(|v| anyhow::anyhow!("{v}"))?;
     ensure!((read.volumes.len(), read.sightings.len(), read.deletions.len()) == (20_000, 3_000, 1));
-    timed("dropping half of the volumes", writer, Effect::WriteRecords(Box::new(pruned))).await?;
+    timed("dropping half of the volumes", writer, ClusterWrite::WriteRecords(Box::new(pruned))).await?;
     let objects = api.list(&ListParams::default()).await?.items;
     let read = convert::records(objects.iter().map(|o| &o.spec)).map_err(|v| anyhow::anyhow!("{v}"))?;
     ensure!((read.volumes.len(), read.sightings.len()) == (10_000, 3_000));
@@ -150,7 +151,7 @@ async fn status(client: &Client, writer: &Writer) -> Result<()> {
     let api: Api<OrphanSweep> = Api::all(client.clone());
     let sweep = serde_json::from_value(serde_json::json!({ "metadata": { "name": "scale" }, "spec": {} }))?;
     api.create(&PostParams::default(), &sweep).await?;
-    timed("status of a sweep", writer, Effect::ReportSweep(Box::new(report()))).await?;
+    timed("status of a sweep", writer, ClusterWrite::ReportSweep(Box::new(report()))).await?;
     let object = api.get("scale").await?;
     let size = serde_json::to_vec(&object)?.len();
     eprintln!(

@@ -28,7 +28,7 @@ use napkeeper_core::model::orphans::finding::{Classification, DeletionRefusal, F
 use napkeeper_core::model::orphans::record::Sighting;
 use napkeeper_core::model::requirements::Requirements;
 use napkeeper_core::plan::{
-    ClaimDraft, ClaimUpdate, Effect, NodeUpdate, RecordChange, Reply, ResourceTotal, SweepReport,
+    ClaimDraft, ClaimUpdate, ClusterWrite, NodeUpdate, RecordChange, Reply, ResourceTotal, SweepReport,
 };
 use napkeeper_kube::Writer;
 use napkeeper_tests::control_plane::{ControlPlane, Mode};
@@ -37,8 +37,8 @@ use std::sync::Arc;
 
 type Outcome = Result<Reply, EffectError>;
 
-async fn perform(writer: &Writer, effect: Effect) -> Outcome {
-    writer.perform(&effect).await.unwrap()
+async fn perform(writer: &Writer, write: ClusterWrite) -> Outcome {
+    writer.perform(&write).await
 }
 
 fn failed(error: ClusterError) -> Outcome {
@@ -103,7 +103,7 @@ fn draft() -> ClaimDraft {
 
 async fn claims(client: &Client, writer: &Writer) {
     let pools: Api<NodePool> = Api::all(client.clone());
-    let create_claim = || Effect::CreateClaim(Box::new(draft()));
+    let create_claim = || ClusterWrite::CreateClaim(Box::new(draft()));
     assert_eq!(perform(writer, create_claim()).await, failed(ClusterError::NotFound), "no such pool");
     let reference = json!({ "group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default" });
     let template = json!({ "spec": { "nodeClassRef": reference, "requirements": [] } });
@@ -124,7 +124,7 @@ async fn claims(client: &Client, writer: &Writer) {
         refused: 0,
         operation: None,
     };
-    let write = |claim: &ClaimRef| Effect::WriteIntent(claim.clone(), Box::new(intent.clone()));
+    let write = |claim: &ClaimRef| ClusterWrite::WriteIntent(claim.clone(), Box::new(intent.clone()));
     assert_eq!(perform(writer, write(&other)).await, failed(ClusterError::Conflict));
     assert_eq!(perform(writer, write(&us)).await, Ok(Reply::Done));
     assert_eq!(read_claim(client).await.intent, Some(intent.clone()));
@@ -142,7 +142,7 @@ async fn claims(client: &Client, writer: &Writer) {
         ClaimUpdate::Initialized,
         ClaimUpdate::PodEvent { at: event },
     ] {
-        assert_eq!(perform(writer, Effect::UpdateClaim(us.clone(), step)).await, Ok(Reply::Done));
+        assert_eq!(perform(writer, ClusterWrite::UpdateClaim(us.clone(), step)).await, Ok(Reply::Done));
     }
     let status = read_claim(client).await.status;
     assert!(status.launched <= status.registered && status.registered <= status.initialized);
@@ -150,11 +150,11 @@ async fn claims(client: &Client, writer: &Writer) {
     assert_eq!((status.provider_id, status.node_name, status.allocatable), (Some(provider_id), Some(node), amounts));
     assert_eq!(status.last_pod_event, Some(event));
     for (claim, outcome) in [(&other, failed(ClusterError::Conflict)), (&us, Ok(Reply::Done))] {
-        assert_eq!(perform(writer, Effect::DeleteClaim(claim.clone())).await, outcome);
+        assert_eq!(perform(writer, ClusterWrite::DeleteClaim(claim.clone())).await, outcome);
     }
     assert_eq!(perform(writer, write(&us)).await, failed(ClusterError::Conflict), "it is being deleted");
     for _ in 0..2 {
-        assert_eq!(perform(writer, Effect::RemoveFinalizer(us.clone())).await, Ok(Reply::Done));
+        assert_eq!(perform(writer, ClusterWrite::RemoveFinalizer(us.clone())).await, Ok(Reply::Done));
     }
     assert_eq!(perform(writer, write(&us)).await, failed(ClusterError::NotFound));
     pools.delete("live", &DeleteParams::default()).await.unwrap();
@@ -171,10 +171,10 @@ async fn nodes(client: &Client, writer: &Writer) {
         taints: vec![Taint { key: Arc::from("a"), value: Arc::from("b"), effect: TaintEffect::NoSchedule }],
     };
     let other = Uid::new("other").unwrap();
-    let wrong = Effect::UpdateNode(name.clone(), other.clone(), NodeUpdate::Initialize);
+    let wrong = ClusterWrite::UpdateNode(name.clone(), other.clone(), NodeUpdate::Initialize);
     assert_eq!(perform(writer, wrong).await, failed(ClusterError::Conflict));
     for step in [register, NodeUpdate::Initialize, NodeUpdate::TaintDisrupted] {
-        let effect = Effect::UpdateNode(name.clone(), uid.clone(), step);
+        let effect = ClusterWrite::UpdateNode(name.clone(), uid.clone(), step);
         assert_eq!(perform(writer, effect).await, Ok(Reply::Done));
     }
     let node = api.get("live-n").await.unwrap();
@@ -185,9 +185,9 @@ async fn nodes(client: &Client, writer: &Writer) {
     let mut keys: Vec<&str> = taints.iter().map(|t| t.key.as_str()).filter(|k| !k.starts_with("node.")).collect();
     keys.sort_unstable();
     assert_eq!(keys, ["a", "karpenter.sh/disrupted"]);
-    assert_eq!(perform(writer, Effect::DeleteNode(name.clone(), other)).await, failed(ClusterError::Conflict));
+    assert_eq!(perform(writer, ClusterWrite::DeleteNode(name.clone(), other)).await, failed(ClusterError::Conflict));
     for _ in 0..2 {
-        assert_eq!(perform(writer, Effect::DeleteNode(name.clone(), uid.clone())).await, Ok(Reply::Done));
+        assert_eq!(perform(writer, ClusterWrite::DeleteNode(name.clone(), uid.clone())).await, Ok(Reply::Done));
     }
     assert!(api.get_opt("live-n").await.unwrap().is_none());
 }
@@ -197,7 +197,7 @@ async fn pods(client: &Client, writer: &Writer) {
     let spec = json!({ "containers": [{ "name": "c", "image": "i" }], "automountServiceAccountToken": false });
     let pod = create(&api, json!({ "metadata": { "name": "live-p" }, "spec": spec })).await;
     let key = ObjectKey { namespace: Namespace::new("default").unwrap(), name: ObjectName::new("live-p").unwrap() };
-    let evict = |uid: &str| Effect::Evict(key.clone(), Uid::new(uid).unwrap());
+    let evict = |uid: &str| ClusterWrite::Evict(key.clone(), Uid::new(uid).unwrap());
     let uid = pod.metadata.uid.unwrap();
     assert_eq!(perform(writer, evict("other")).await, failed(ClusterError::Conflict));
     assert!(api.get_opt("live-p").await.unwrap().is_some(), "another incarnation was not evicted");
@@ -226,14 +226,14 @@ async fn records(client: &Client, writer: &Writer) {
         ..Default::default()
     };
     for _ in 0..2 {
-        assert_eq!(perform(writer, Effect::WriteRecords(Box::new(change.clone()))).await, Ok(Reply::Done));
+        assert_eq!(perform(writer, ClusterWrite::WriteRecords(Box::new(change.clone()))).await, Ok(Reply::Done));
     }
     let objects = list().await;
     let read = convert::records(objects.iter().map(|o| &o.spec)).unwrap();
     assert_eq!((objects.len(), read.sightings.len(), read.last_inventory_at), (3, 1234, Some(observed)));
     let gone: Vec<ArmId> = change.sightings.iter().map(|(id, _)| id.clone()).collect();
     let clear = RecordChange { removed_sightings: gone, ..Default::default() };
-    assert_eq!(perform(writer, Effect::WriteRecords(Box::new(clear))).await, Ok(Reply::Done));
+    assert_eq!(perform(writer, ClusterWrite::WriteRecords(Box::new(clear))).await, Ok(Reply::Done));
     let objects = list().await;
     assert_eq!(objects.len(), 1, "{:?}", objects.iter().map(|o| &o.metadata.name).collect::<Vec<_>>());
     assert_eq!(convert::records(objects.iter().map(|o| &o.spec)).unwrap().last_inventory_at, Some(observed));
@@ -263,7 +263,7 @@ async fn sweeps(client: &Client, writer: &Writer) {
         halted: None,
         summary: Default::default(),
     };
-    let send = |report: &SweepReport| Effect::ReportSweep(Box::new(report.clone()));
+    let send = |report: &SweepReport| ClusterWrite::ReportSweep(Box::new(report.clone()));
     assert_eq!(perform(writer, send(&report)).await, failed(ClusterError::NotFound));
     create(&api, json!({ "metadata": { "name": "live" }, "spec": {} })).await;
     assert_eq!(perform(writer, send(&report)).await, Ok(Reply::Done));

@@ -10,7 +10,7 @@ use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::Uid;
 use napkeeper_core::model::settings::ControllerMode;
-use napkeeper_core::plan::{ClaimUpdate, Effect, Reply, VmSpec};
+use napkeeper_core::plan::{ClaimUpdate, CloudRequest, ClusterWrite, Effect, Reply, VmSpec};
 use napkeeper_core::snapshot::CommandKey;
 use napkeeper_kube::{Gate, JoinTokens, Writer, list};
 use std::fmt::{self, Debug};
@@ -63,31 +63,28 @@ impl Ports for LivePorts {
         // A token or a turn may take a while to come; what the gate finds must not be that old when the request goes out.
         // Nothing is made for a VM that may not be asked for, its token included.
         let token = match effect {
-            Effect::PutVm(spec) if self.joining.is_some() => {
+            Effect::Cloud(CloudRequest::PutVm(spec)) if self.joining.is_some() => {
                 self.gate.check(effect).await?;
                 self.token(spec).await?
             }
             _ => None,
         };
-        within(patience, self.azure.prepare(effect)).await?;
+        if let Effect::Cloud(request) = effect {
+            within(patience, self.azure.prepare(request)).await?;
+        }
         self.gate.check(effect).await?;
         match effect {
             Effect::TakeInventory => {
                 let taken = inventory::take(&self.azure, &self.client, &*self.clock).await;
                 Ok(Reply::Inventory(Arc::new(taken)))
             }
-            Effect::ReadClaim(name) => list::read_claim(&self.client, &*self.clock, name).await,
-            Effect::ReadNode(provider) => list::read_node(&self.client, &*self.clock, provider).await,
-            Effect::ReadPods(node) => list::read_pods(&self.client, &*self.clock, node).await,
-            Effect::ReadVolume(name) => list::read_volume(&self.client, name).await,
-            Effect::PutVm(spec) => self.put_vm(spec, token, effect).await,
-            _ => match self.writer.perform(effect).await {
-                Some(reply) => {
-                    self.revoke_after(effect, &reply).await;
-                    reply
-                }
-                None => self.azure.perform(effect).await,
-            },
+            Effect::Read(read) => list::read(&self.client, &*self.clock, read).await,
+            Effect::Cluster(write) => {
+                let reply = self.writer.perform(write).await;
+                self.revoke_after(write, &reply).await;
+                reply
+            }
+            Effect::Cloud(request) => self.send(request, token).await,
         }
     }
 }
@@ -101,18 +98,22 @@ impl LivePorts {
         tokens.issue(&uid).await.map(Some)
     }
 
-    /// PUTs a VM, with its token where it has a cluster to join.
-    async fn put_vm(&self, spec: &VmSpec, token: Option<JoinToken>, effect: &Effect) -> Result<Reply, EffectError> {
-        match (&self.joining, token) {
-            (Some(joining), Some(token)) => self.azure.put_joining(spec, &joining.join, &token).await,
-            _ => self.azure.perform(effect).await,
+    /// Sends a request to Azure; a VM that joins a cluster gets its token.
+    async fn send(&self, request: &CloudRequest, token: Option<JoinToken>) -> Result<Reply, EffectError> {
+        match (request, &self.joining, token) {
+            (CloudRequest::PutVm(spec), Some(joining), Some(token)) => {
+                self.azure.put_joining(spec, &joining.join, &token).await
+            }
+            _ => self.azure.perform(request).await,
         }
     }
 
     /// The tokens of a NodeClaim go when its node has joined, and when it goes itself. Where that fails they run out.
-    async fn revoke_after(&self, effect: &Effect, reply: &Result<Reply, EffectError>) {
-        let claim = match effect {
-            Effect::UpdateClaim(claim, ClaimUpdate::Registered { .. }) | Effect::RemoveFinalizer(claim) => claim,
+    async fn revoke_after(&self, write: &ClusterWrite, reply: &Result<Reply, EffectError>) {
+        let claim = match write {
+            ClusterWrite::UpdateClaim(claim, ClaimUpdate::Registered { .. }) | ClusterWrite::RemoveFinalizer(claim) => {
+                claim
+            }
             _ => return,
         };
         let Some(joining) = self.joining.as_ref().filter(|_| reply.is_ok()) else { return };
@@ -125,7 +126,7 @@ impl LivePorts {
 /// How long an effect may wait for its turn, where that is bounded. Commands on a resource are those of sweeps; lifecycle
 /// deletes rest on the NodeClaim's UID, which does not grow old.
 pub(super) fn patience(key: &CommandKey, effect: &Effect) -> Option<Duration> {
-    let swept = matches!(key, CommandKey::Resource(_)) && matches!(effect, Effect::Delete(..));
+    let swept = matches!(key, CommandKey::Resource(_)) && matches!(effect, Effect::Cloud(CloudRequest::Delete(..)));
     swept.then_some(LONGEST_TURN)
 }
 
@@ -144,12 +145,12 @@ async fn within(
 fn allowed_beside_nap(effect: &Effect) -> bool {
     use napkeeper_core::model::azure::cloud::ResourceKind;
     match effect {
-        Effect::Delete(_, kind) => *kind != ResourceKind::Vm,
+        Effect::Cloud(CloudRequest::Delete(_, kind)) => *kind != ResourceKind::Vm,
         // Its type is all that is known of what is tagged.
-        Effect::Tag(id, _) | Effect::Untag(id, _) => {
+        Effect::Cloud(CloudRequest::Tag(id, _) | CloudRequest::Untag(id, _)) => {
             !id.folded().contains("/providers/microsoft.compute/virtualmachines/")
         }
-        Effect::WriteRecords(_) | Effect::ReportSweep(_) => true,
+        Effect::Cluster(ClusterWrite::WriteRecords(_) | ClusterWrite::ReportSweep(_)) => true,
         other => !other.is_write(),
     }
 }
@@ -177,14 +178,14 @@ mod tests {
         let id = ArmId::new("/subscriptions/s/resourceGroups/g").unwrap();
         let pod = ObjectKey { namespace: Namespace::new("a").unwrap(), name: ObjectName::new("b").unwrap() };
         for (effect, allowed) in [
-            (Effect::Delete(id.clone(), ResourceKind::Vm), false),
-            (Effect::Delete(id.clone(), ResourceKind::Nic), true),
-            (Effect::Evict(pod, Uid::new("u").unwrap()), false),
-            (Effect::Tag(id.clone(), Tags::new()), true),
-            (Effect::Tag(id.resource(VM_TYPE, "vm"), Tags::new()), false),
-            (Effect::Untag(id.resource(VM_TYPE, "vm"), Tags::new()), false),
-            (Effect::Untag(id.resource(NIC_TYPE, "nic"), Tags::new()), true),
-            (Effect::Get(id), true),
+            (Effect::Cloud(CloudRequest::Delete(id.clone(), ResourceKind::Vm)), false),
+            (Effect::Cloud(CloudRequest::Delete(id.clone(), ResourceKind::Nic)), true),
+            (Effect::Cluster(ClusterWrite::Evict(pod, Uid::new("u").unwrap())), false),
+            (Effect::Cloud(CloudRequest::Tag(id.clone(), Tags::new())), true),
+            (Effect::Cloud(CloudRequest::Tag(id.resource(VM_TYPE, "vm"), Tags::new())), false),
+            (Effect::Cloud(CloudRequest::Untag(id.resource(VM_TYPE, "vm"), Tags::new())), false),
+            (Effect::Cloud(CloudRequest::Untag(id.resource(NIC_TYPE, "nic"), Tags::new())), true),
+            (Effect::Cloud(CloudRequest::Get(id)), true),
             (Effect::TakeInventory, true),
         ] {
             assert_eq!(allowed_beside_nap(&effect), allowed, "{effect:?}");

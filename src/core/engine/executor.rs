@@ -13,7 +13,7 @@ use crate::model::errors::EffectError;
 use crate::model::names::NodeClassName;
 use crate::model::settings::Settings;
 use crate::orphans::{MarkScript, SweepDeleteScript};
-use crate::plan::{Command, CommandReport, Effect, PlannedCommand, Reply, Script, SingleEffect, Step};
+use crate::plan::{ClusterWrite, Command, CommandReport, Effect, PlannedCommand, Reply, Script, SingleEffect, Step};
 use crate::snapshot::{CommandKey, Snapshot};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -152,7 +152,7 @@ impl RunningCommand {
     /// The lane of the effect that it is at.
     fn current_class(&self) -> RequestClass {
         match &self.state {
-            CommandState::Perform(effect) if effect.is_to_azure() => self.class,
+            CommandState::Perform(effect) if matches!(**effect, Effect::Cloud(_) | Effect::TakeInventory) => self.class,
             CommandState::AwaitReply(lane) => *lane,
             _ => RequestClass::ApiServer,
         }
@@ -164,7 +164,7 @@ fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn
     let deletion_rules = settings.deletion_rules;
     let one = |effect| Box::new(SingleEffect::new(effect)) as Box<dyn Script>;
     match command {
-        Command::CreateClaim(draft) => one(Effect::CreateClaim(draft)),
+        Command::CreateClaim(draft) => one(Effect::Cluster(ClusterWrite::CreateClaim(draft))),
         Command::Launch(launch) => {
             let class = snapshot.claims().get(&launch.claim.name).map(|c| c.spec.class.clone());
             let sizes = instance_types(snapshot, class.as_ref());
@@ -179,19 +179,21 @@ fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn
             }
         }
         Command::InstallBillingExtension { claim, vm } => Box::new(BillingExtensionScript::new(claim, vm)),
-        Command::UpdateClaim { claim, update: step } => one(Effect::UpdateClaim(claim, step)),
-        Command::UpdateNode { node, uid, update: step } => one(Effect::UpdateNode(node, uid, step)),
-        Command::DeleteClaim { claim, .. } => one(Effect::DeleteClaim(claim)),
+        Command::UpdateClaim { claim, update: step } => one(Effect::Cluster(ClusterWrite::UpdateClaim(claim, step))),
+        Command::UpdateNode { node, uid, update: step } => {
+            one(Effect::Cluster(ClusterWrite::UpdateNode(node, uid, step)))
+        }
+        Command::DeleteClaim { claim, .. } => one(Effect::Cluster(ClusterWrite::DeleteClaim(claim))),
         Command::CheckVmGone { claim, vm } => Box::new(CheckVmGoneScript::new(claim, vm)),
-        Command::Evict { pod, uid } => one(Effect::Evict(pod, uid)),
+        Command::Evict { pod, uid } => one(Effect::Cluster(ClusterWrite::Evict(pod, uid))),
         Command::Terminate(terminate) => Box::new(TerminateScript::new(*terminate, deletion_rules)),
-        Command::RemoveFinalizer { claim } => one(Effect::RemoveFinalizer(claim)),
+        Command::RemoveFinalizer { claim } => one(Effect::Cluster(ClusterWrite::RemoveFinalizer(claim))),
         Command::TakeInventory { .. } => one(Effect::TakeInventory),
-        Command::WriteRecords(change) => one(Effect::WriteRecords(change)),
+        Command::WriteRecords(change) => one(Effect::Cluster(ClusterWrite::WriteRecords(change))),
         Command::SweepDelete(delete) => Box::new(SweepDeleteScript::new(*delete, settings)),
         Command::Mark { resource, first_seen } => Box::new(MarkScript::mark(&resource, first_seen)),
         Command::Unmark { resource } => Box::new(MarkScript::unmark(&resource)),
-        Command::ReportSweep(report) => one(Effect::ReportSweep(report)),
+        Command::ReportSweep(report) => one(Effect::Cluster(ClusterWrite::ReportSweep(report))),
     }
 }
 

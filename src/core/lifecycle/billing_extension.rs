@@ -9,7 +9,7 @@ use crate::model::cluster::claim::{Claim, ClaimRef};
 use crate::model::errors::{CloudErrorCode, EffectError};
 use crate::model::names::ArmId;
 use crate::model::settings::PauseSwitch;
-use crate::plan::{ClaimUpdate, Command, Effect, Reply, Script, Step};
+use crate::plan::{ClaimUpdate, CloudRequest, ClusterWrite, Command, Effect, Reply, Script, Step};
 use jiff::{SignedDuration, Timestamp};
 
 /// An extension that could not be put is tried again after this time.
@@ -67,7 +67,7 @@ impl Script for BillingExtensionScript {
         match (self.state, reply) {
             (State::Begin, _) => {
                 self.state = State::Put;
-                Step::perform(Effect::PutBillingExtension(self.vm.clone()))
+                Step::perform(Effect::Cloud(CloudRequest::PutBillingExtension(self.vm.clone())))
             }
             // There is no VM to count: whoever looks after lost nodes sees to it.
             (State::Put, Some(Err(EffectError::Cloud(error)))) if error.code == CloudErrorCode::NotFound => {
@@ -76,7 +76,10 @@ impl Script for BillingExtensionScript {
             (_, Some(Err(error))) => Step::failed(error),
             (State::Put, _) => {
                 self.state = State::ClaimUpdated;
-                Step::perform(Effect::UpdateClaim(self.claim.clone(), ClaimUpdate::BillingExtensionInstalled))
+                Step::perform(Effect::Cluster(ClusterWrite::UpdateClaim(
+                    self.claim.clone(),
+                    ClaimUpdate::BillingExtensionInstalled,
+                )))
             }
             (State::ClaimUpdated, _) => Step::finished(),
         }

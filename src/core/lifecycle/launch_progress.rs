@@ -8,7 +8,7 @@ use crate::model::cluster::claim::{LaunchFailure, LaunchIntent, PlannedOffering}
 use crate::model::errors::{CloudErrorCode, LaunchRefusal, OperationId};
 use crate::model::labels;
 use crate::model::names::{ArmId, ProviderId, VmSize};
-use crate::plan::{ClaimUpdate, Effect, KubeletSpec, Launch};
+use crate::plan::{ClaimUpdate, ClusterWrite, Effect, KubeletSpec, Launch};
 use jiff::Timestamp;
 use std::sync::Arc;
 
@@ -100,7 +100,7 @@ impl LaunchProgress {
             refused: u32::try_from(self.offering_index).unwrap_or(u32::MAX),
             operation,
         };
-        Some(Effect::WriteIntent(self.launch.claim.clone(), Box::new(intent)))
+        Some(Effect::Cluster(ClusterWrite::WriteIntent(self.launch.claim.clone(), Box::new(intent))))
     }
 
     /// Notes on the claim that this VM of the offering being tried is there; `None` where there is no offering.
@@ -110,13 +110,13 @@ impl LaunchProgress {
         let (capacity, allocatable) = size.map(|t| (t.capacity.clone(), t.allocatable.clone())).unwrap_or_default();
         let offering = offering.key.clone();
         let step = ClaimUpdate::Launched { provider_id: ProviderId::of_vm(vm), offering, capacity, allocatable };
-        Some(Effect::UpdateClaim(self.launch.claim.clone(), step))
+        Some(Effect::Cluster(ClusterWrite::UpdateClaim(self.launch.claim.clone(), step)))
     }
 
     /// Notes on the claim that no offering can be had.
     pub(super) fn mark_failed(&self, code: CloudErrorCode, message: Arc<str>, now: Timestamp) -> Effect {
         let failure = LaunchFailure { at: now, code: Arc::from(code.category()), message };
-        Effect::UpdateClaim(self.launch.claim.clone(), ClaimUpdate::LaunchFailed(failure))
+        Effect::Cluster(ClusterWrite::UpdateClaim(self.launch.claim.clone(), ClaimUpdate::LaunchFailed(failure)))
     }
 }
 

@@ -12,7 +12,9 @@ use crate::model::errors::{CloudErrorCode, ClusterError, EffectError, OperationI
 use crate::model::labels;
 use crate::model::names::{ArmId, NodeName, ProviderId};
 use crate::model::settings::{DeletionRule, DeletionRules};
-use crate::plan::{AksMachineRequest, CommandReport, Effect, Reply, Script, Step, Terminate};
+use crate::plan::{
+    AksMachineRequest, CloudRequest, ClusterRead, ClusterWrite, CommandReport, Effect, Reply, Script, Step, Terminate,
+};
 use jiff::{SignedDuration, Timestamp};
 
 /// Wait after a passing failure, unless Azure names one.
@@ -80,7 +82,7 @@ impl TerminateScript {
     fn begin(&mut self) -> Step {
         match &self.drained_node {
             Some(node) => {
-                let effect = Effect::ReadPods(node.clone());
+                let effect = Effect::Read(ClusterRead::Pods(node.clone()));
                 self.perform(State::PodsRead, effect)
             }
             None => self.next(),
@@ -91,17 +93,17 @@ impl TerminateScript {
     /// somebody else's, so is the Node that announces itself for it.
     fn next(&mut self) -> Step {
         if let Some(id) = self.machine.clone() {
-            return self.perform(State::MachineRead, Effect::AksMachine(AksMachineRequest::Get(id)));
+            return self
+                .perform(State::MachineRead, Effect::Cloud(CloudRequest::AksMachine(AksMachineRequest::Get(id))));
         }
         match self.remaining.last() {
             Some((id, _)) => {
                 let id = id.clone();
-                self.perform(State::ResourceRead, Effect::Get(id))
+                self.perform(State::ResourceRead, Effect::Cloud(CloudRequest::Get(id)))
             }
-            None if self.vm_is_foreign => {
-                self.perform(State::FinalizerRemoved, Effect::RemoveFinalizer(self.claim.clone()))
-            }
-            None => self.perform(State::NodeRead, Effect::ReadNode(self.provider_id.clone())),
+            None if self.vm_is_foreign => self
+                .perform(State::FinalizerRemoved, Effect::Cluster(ClusterWrite::RemoveFinalizer(self.claim.clone()))),
+            None => self.perform(State::NodeRead, Effect::Read(ClusterRead::Node(self.provider_id.clone()))),
         }
     }
 
@@ -129,7 +131,7 @@ impl TerminateScript {
             return Step::Wait(POLL_INTERVAL);
         }
         let id = machine.id.clone();
-        self.perform(State::Deleted, Effect::AksMachine(AksMachineRequest::Delete(id)))
+        self.perform(State::Deleted, Effect::Cloud(CloudRequest::AksMachine(AksMachineRequest::Delete(id))))
     }
 
     fn next_resource(&mut self) -> Step {
@@ -150,7 +152,9 @@ impl TerminateScript {
                 self.state = State::Next;
                 Step::Wait(POLL_INTERVAL)
             }
-            Some((id, kind)) if own && !held => self.perform(State::Deleted, Effect::Delete(id, kind)),
+            Some((id, kind)) if own && !held => {
+                self.perform(State::Deleted, Effect::Cloud(CloudRequest::Delete(id, kind)))
+            }
             _ => {
                 self.vm_is_foreign |= found.kind() == ResourceKind::Vm;
                 self.next_resource()
@@ -164,7 +168,10 @@ impl TerminateScript {
                 if self.law.enforces(DeletionRule::FinalizerLast) {
                     self.begin()
                 } else {
-                    self.perform(State::FinalizerRemoved, Effect::RemoveFinalizer(self.claim.clone()))
+                    self.perform(
+                        State::FinalizerRemoved,
+                        Effect::Cluster(ClusterWrite::RemoveFinalizer(self.claim.clone())),
+                    )
                 }
             }
             (State::PodsRead, Some(Reply::Pods(pods))) if !pods.iter().any(|p| p.holds_drain()) => self.next(),
@@ -179,18 +186,20 @@ impl TerminateScript {
                 self.drained_node = None;
                 Step::Wait(POLL_INTERVAL)
             }
-            (State::Polling(op), None) => self.perform(State::Polling(op.clone()), Effect::Poll(op)),
+            (State::Polling(op), None) => {
+                self.perform(State::Polling(op.clone()), Effect::Cloud(CloudRequest::Poll(op)))
+            }
             // Azure says that it is done: look again, and believe only a 404.
             (State::Deleted | State::Polling(_), _) => {
                 self.deleted = true;
                 self.next()
             }
-            (State::NodeRead, Some(Reply::Node(Some(node)))) => {
-                self.perform(State::NodeDeleted, Effect::DeleteNode(node.name.clone(), node.uid.clone()))
-            }
-            (State::NodeRead | State::NodeDeleted, _) => {
-                self.perform(State::FinalizerRemoved, Effect::RemoveFinalizer(self.claim.clone()))
-            }
+            (State::NodeRead, Some(Reply::Node(Some(node)))) => self.perform(
+                State::NodeDeleted,
+                Effect::Cluster(ClusterWrite::DeleteNode(node.name.clone(), node.uid.clone())),
+            ),
+            (State::NodeRead | State::NodeDeleted, _) => self
+                .perform(State::FinalizerRemoved, Effect::Cluster(ClusterWrite::RemoveFinalizer(self.claim.clone()))),
             (State::FinalizerRemoved, _)
                 if !self.law.enforces(DeletionRule::FinalizerLast) && !self.remaining.is_empty() =>
             {
@@ -252,9 +261,11 @@ impl Script for CheckVmGoneScript {
         match reply {
             None if !self.requested => {
                 self.requested = true;
-                Step::perform(Effect::Get(self.vm.clone()))
+                Step::perform(Effect::Cloud(CloudRequest::Get(self.vm.clone())))
             }
-            Some(Ok(Reply::Resource(None))) => Step::perform(Effect::DeleteClaim(self.claim.clone())),
+            Some(Ok(Reply::Resource(None))) => {
+                Step::perform(Effect::Cluster(ClusterWrite::DeleteClaim(self.claim.clone())))
+            }
             Some(Err(error)) => Step::failed(error),
             _ => Step::End(CommandReport::default()),
         }

@@ -10,7 +10,7 @@ use crate::model::azure::cloud::{CloudResource, Tags};
 use crate::model::errors::{CloudErrorCode, EffectError};
 use crate::model::labels;
 use crate::model::orphans::attempt::{AttemptOutcome, SweepAction, SweepAttempt};
-use crate::plan::{CommandReport, Effect, Reply, Script, Step};
+use crate::plan::{CloudRequest, CommandReport, Effect, Reply, Script, Step};
 use jiff::Timestamp;
 use std::sync::Arc;
 
@@ -42,21 +42,22 @@ impl MarkScript {
     /// Marks a resource with the time of its first sighting.
     #[must_use]
     pub fn mark(resource: &Arc<CloudResource>, first_seen: Timestamp) -> Self {
-        let effect = Effect::Tag(resource.id.clone(), mark(&first_seen.to_string()));
+        let effect = Effect::Cloud(CloudRequest::Tag(resource.id.clone(), mark(&first_seen.to_string())));
         Self { resource: Arc::clone(resource), effect: Some(effect), checked: false }
     }
 
     /// Takes the mark off that it was listed with.
     #[must_use]
     pub fn unmark(resource: &Arc<CloudResource>) -> Self {
-        let effect = mark_of(resource).map(|value| Effect::Untag(resource.id.clone(), mark(value)));
+        let effect =
+            mark_of(resource).map(|value| Effect::Cloud(CloudRequest::Untag(resource.id.clone(), mark(value))));
         Self { resource: Arc::clone(resource), effect, checked: false }
     }
 
     /// True where the resource is still what it was listed as, as far as the write is concerned.
     fn is_same(&self, current: &CloudResource) -> bool {
         match &self.effect {
-            Some(Effect::Tag(..)) => final_check(&self.resource, current).is_ok(),
+            Some(Effect::Cloud(CloudRequest::Tag(..))) => final_check(&self.resource, current).is_ok(),
             _ => current.incarnation == self.resource.incarnation,
         }
     }
@@ -71,7 +72,7 @@ impl Script for MarkScript {
     fn step(&mut self, reply: Option<Result<Reply, EffectError>>, now: Timestamp) -> Step {
         if !self.checked && self.effect.is_some() {
             self.checked = true;
-            return Step::perform(Effect::Get(self.resource.id.clone()));
+            return Step::perform(Effect::Cloud(CloudRequest::Get(self.resource.id.clone())));
         }
         match &reply {
             Some(Ok(Reply::Resource(Some(current)))) if self.is_same(current) => {
@@ -114,7 +115,7 @@ mod tests {
             match script.step(reply.take(), start()) {
                 Step::Perform(effect) => {
                     asked.push(effect.name());
-                    let look = matches!(*effect, Effect::Get(_));
+                    let look = matches!(*effect, Effect::Cloud(CloudRequest::Get(_)));
                     let found = Reply::Resource(there.clone().map(Arc::new));
                     reply = Some(Ok(if look { found } else { Reply::Done }));
                 }

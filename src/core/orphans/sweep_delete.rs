@@ -14,7 +14,9 @@ use crate::model::orphans::attempt::{AttemptOutcome, SweepAction, SweepAttempt};
 use crate::model::orphans::finding::DeletionRefusal;
 use crate::model::orphans::record::DeletionRecord;
 use crate::model::settings::{DeletionRule, Settings};
-use crate::plan::{CommandReport, Effect, RecordChange, Reply, Script, Step, SweepDelete};
+use crate::plan::{
+    CloudRequest, ClusterRead, ClusterWrite, CommandReport, Effect, RecordChange, Reply, Script, Step, SweepDelete,
+};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -120,11 +122,11 @@ impl SweepDeleteScript {
         self.current = Some(task.clone());
         let id = &self.delete.resource.id;
         Step::perform(match task {
-            DeleteTask::RecheckResource => Effect::Get(id.clone()),
-            DeleteTask::RecheckAttached(part) => Effect::Get(part.id.clone()),
-            DeleteTask::RecheckClaim(name) => Effect::ReadClaim(name),
-            DeleteTask::RecheckNode(vm) => Effect::ReadNode(vm),
-            DeleteTask::RecheckVolume(name) => Effect::ReadVolume(name),
+            DeleteTask::RecheckResource => Effect::Cloud(CloudRequest::Get(id.clone())),
+            DeleteTask::RecheckAttached(part) => Effect::Cloud(CloudRequest::Get(part.id.clone())),
+            DeleteTask::RecheckClaim(name) => Effect::Read(ClusterRead::Claim(name)),
+            DeleteTask::RecheckNode(vm) => Effect::Read(ClusterRead::Node(vm)),
+            DeleteTask::RecheckVolume(name) => Effect::Read(ClusterRead::Volume(name)),
             DeleteTask::WriteRecord => {
                 let mut deletion = self.delete.deletion.clone();
                 deletion.at = now;
@@ -132,9 +134,9 @@ impl SweepDeleteScript {
                 record(deletion)
             }
             DeleteTask::WriteOutcome(deletion) => record(deletion),
-            DeleteTask::VerifyGone(_) => Effect::Get(id.clone()),
-            DeleteTask::Delete => Effect::Delete(id.clone(), self.delete.resource.kind()),
-            DeleteTask::Poll(operation) => Effect::Poll(operation),
+            DeleteTask::VerifyGone(_) => Effect::Cloud(CloudRequest::Get(id.clone())),
+            DeleteTask::Delete => Effect::Cloud(CloudRequest::Delete(id.clone(), self.delete.resource.kind())),
+            DeleteTask::Poll(operation) => Effect::Cloud(CloudRequest::Poll(operation)),
         })
     }
 
@@ -305,7 +307,10 @@ fn failure(error: EffectError) -> (AttemptOutcome, CommandReport) {
 }
 
 fn record(deletion: DeletionRecord) -> Effect {
-    Effect::WriteRecords(Box::new(RecordChange { deletions: vec![deletion], ..RecordChange::default() }))
+    Effect::Cluster(ClusterWrite::WriteRecords(Box::new(RecordChange {
+        deletions: vec![deletion],
+        ..RecordChange::default()
+    })))
 }
 
 /// The objects whose absence is looked up once more: the claim that the resource points back at, the Node of the VM
@@ -423,14 +428,14 @@ mod tests {
                     Step::End(report) => return (asked, report.abort_reason),
                 };
                 reply = Some(Ok(match effect {
-                    Effect::Get(_) => Reply::Resource(Some(Arc::new(leaked()))),
-                    Effect::ReadClaim(_) => Reply::Claim(None),
-                    Effect::ReadNode(_) => Reply::Node(None),
-                    Effect::ReadVolume(_) => Reply::Volume(None),
+                    Effect::Cloud(CloudRequest::Get(_)) => Reply::Resource(Some(Arc::new(leaked()))),
+                    Effect::Read(ClusterRead::Claim(_)) => Reply::Claim(None),
+                    Effect::Read(ClusterRead::Node(_)) => Reply::Node(None),
+                    Effect::Read(ClusterRead::Volume(_)) => Reply::Volume(None),
                     _ => Reply::Done,
                 }));
                 asked.push(effect.name());
-                if matches!(effect, Effect::ReadNode(_)) {
+                if matches!(effect, Effect::Read(ClusterRead::Node(_))) {
                     reads += 1;
                     now += SignedDuration::from_secs(if reads <= slow_reads { 31 } else { 1 });
                 }
@@ -506,7 +511,7 @@ mod tests {
         loop {
             step = match step {
                 Step::Perform(effect) => {
-                    if let Effect::WriteRecords(change) = &*effect {
+                    if let Effect::Cluster(ClusterWrite::WriteRecords(change)) = &*effect {
                         noted = change.deletions.last().cloned();
                     }
                     asked.push(effect.name().to_owned());

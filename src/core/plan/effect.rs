@@ -26,7 +26,20 @@ use std::sync::Arc;
 /// One request to Kubernetes or to Azure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Create a NodeClaim with our finalizer. Replies `Done`; a claim of that name is a `Conflict`.
+    /// Write to the cluster.
+    Cluster(ClusterWrite),
+    /// Read from the cluster, past the cache.
+    Read(ClusterRead),
+    /// Ask Azure.
+    Cloud(CloudRequest),
+    /// List Azure and then Kubernetes, completely. Replies `Inventory`.
+    TakeInventory,
+}
+
+/// A write to Kubernetes. Replies `Done`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClusterWrite {
+    /// Create a NodeClaim with our finalizer; a claim of that name is a `Conflict`.
     CreateClaim(Box<ClaimDraft>),
     /// Write a launch intent on a NodeClaim. Fails with `Conflict` if the UID differs or the claim is being deleted.
     WriteIntent(ClaimRef, Box<LaunchIntent>),
@@ -42,18 +55,28 @@ pub enum Effect {
     DeleteNode(NodeName, Uid),
     /// Evict a pod.
     Evict(ObjectKey, Uid),
-    /// Read a NodeClaim, past the cache. Replies `Claim`.
-    ReadClaim(ClaimName),
-    /// Read the Node of a provider id, past the cache. Replies `Node`.
-    ReadNode(ProviderId),
-    /// Read the pods of a Node, past the cache. Replies `Pods`.
-    ReadPods(NodeName),
-    /// Read a PersistentVolume, past the cache. Replies `Volume`.
-    ReadVolume(ObjectName),
     /// Write to the durable records.
     WriteRecords(Box<RecordChange>),
     /// Write an OrphanSweep's status.
     ReportSweep(Box<SweepReport>),
+}
+
+/// A read from Kubernetes, past the cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClusterRead {
+    /// A NodeClaim. Replies `Claim`.
+    Claim(ClaimName),
+    /// The Node of a provider id. Replies `Node`.
+    Node(ProviderId),
+    /// The pods of a Node. Replies `Pods`.
+    Pods(NodeName),
+    /// A PersistentVolume. Replies `Volume`.
+    Volume(ObjectName),
+}
+
+/// A request to Azure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CloudRequest {
     /// GET a cloud resource. Replies `Resource`, `None` where Azure says 404.
     Get(ArmId),
     /// PUT a NIC. Replies `Done` (NIC writes complete at once) or `Accepted`.
@@ -66,14 +89,12 @@ pub enum Effect {
     Delete(ArmId, ResourceKind),
     /// Tag a cloud resource, other tags kept.
     Tag(ArmId, Tags),
-    /// Take these very tags, key and value, off a cloud resource; one that is not there is no error.
+    /// Remove these very tags, key and value, from a cloud resource; one that is not there is no error.
     Untag(ArmId, Tags),
-    /// Ask something of a Machine of an agent pool.
+    /// Send a request about a Machine of an agent pool.
     AksMachine(AksMachineRequest),
-    /// Look at a long-running operation. Replies `Running` or `Done`, or fails with the operation's error.
+    /// Poll a long-running operation. Replies `Running` or `Done`, or fails with the operation's error.
     Poll(OperationId),
-    /// Take a whole inventory. Replies `Inventory`.
-    TakeInventory,
 }
 
 /// Reply to an effect.
@@ -294,6 +315,41 @@ impl Effect {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
+            Self::Cluster(write) => write.name(),
+            Self::Read(ClusterRead::Claim(_)) => "read_claim",
+            Self::Read(ClusterRead::Node(_)) => "read_node",
+            Self::Read(ClusterRead::Pods(_)) => "read_pods",
+            Self::Read(ClusterRead::Volume(_)) => "read_volume",
+            Self::Cloud(request) => request.name(),
+            Self::TakeInventory => "take_inventory",
+        }
+    }
+
+    /// True when the effect changes something; reads and polls do not.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        match self {
+            Self::Cluster(_) => true,
+            Self::Read(_) | Self::TakeInventory => false,
+            Self::Cloud(request) => request.is_write(),
+        }
+    }
+
+    /// The pause switch that holds this effect back, if it has one.
+    #[must_use]
+    pub fn pause_switch(&self) -> Option<PauseSwitch> {
+        match self {
+            Self::Cluster(ClusterWrite::CreateClaim(_) | ClusterWrite::WriteIntent(..)) => Some(PauseSwitch::Launch),
+            Self::Cluster(ClusterWrite::DeleteClaim(_) | ClusterWrite::Evict(..)) => Some(PauseSwitch::Disrupt),
+            Self::Cloud(request) => request.pause_switch(),
+            Self::Cluster(_) | Self::Read(_) | Self::TakeInventory => None,
+        }
+    }
+}
+
+impl ClusterWrite {
+    fn name(&self) -> &'static str {
+        match self {
             Self::CreateClaim(_) => "create_claim",
             Self::WriteIntent(..) => "write_intent",
             Self::UpdateClaim(..) => "advance_claim",
@@ -302,12 +358,15 @@ impl Effect {
             Self::RemoveFinalizer(_) => "release_claim",
             Self::DeleteNode(..) => "delete_node",
             Self::Evict(..) => "evict",
-            Self::ReadClaim(_) => "read_claim",
-            Self::ReadNode(_) => "read_node",
-            Self::ReadPods(_) => "read_pods",
-            Self::ReadVolume(_) => "read_volume",
             Self::WriteRecords(_) => "record",
             Self::ReportSweep(_) => "report_sweep",
+        }
+    }
+}
+
+impl CloudRequest {
+    fn name(&self) -> &'static str {
+        match self {
             Self::Get(_) => "get",
             Self::PutNic(_) => "put_nic",
             Self::PutVm(_) => "put_vm",
@@ -319,56 +378,22 @@ impl Effect {
             Self::AksMachine(AksMachineRequest::Put(_)) => "put_machine",
             Self::AksMachine(AksMachineRequest::Delete(_)) => "delete_machine",
             Self::Poll(_) => "poll",
-            Self::TakeInventory => "take_inventory",
         }
     }
 
-    /// True when the effect changes something; reads and polls do not.
+    /// True when it changes something.
     #[must_use]
     pub fn is_write(&self) -> bool {
-        !matches!(
-            self,
-            Self::ReadClaim(_)
-                | Self::ReadNode(_)
-                | Self::ReadPods(_)
-                | Self::ReadVolume(_)
-                | Self::Get(_)
-                | Self::AksMachine(AksMachineRequest::Get(_))
-                | Self::Poll(_)
-                | Self::TakeInventory
-        )
+        !matches!(self, Self::Get(_) | Self::AksMachine(AksMachineRequest::Get(_)) | Self::Poll(_))
     }
 
-    /// True when it is a request to Azure; all others go to Kubernetes. An inventory is taken of both.
-    #[must_use]
-    pub fn is_to_azure(&self) -> bool {
-        matches!(
-            self,
-            Self::Get(_)
-                | Self::PutNic(_)
-                | Self::PutVm(_)
-                | Self::PutBillingExtension(_)
-                | Self::Delete(..)
-                | Self::Tag(..)
-                | Self::Untag(..)
-                | Self::AksMachine(_)
-                | Self::Poll(_)
-                | Self::TakeInventory
-        )
-    }
-
-    /// The pause switch that holds this effect back, if it has one.
-    #[must_use]
-    pub fn pause_switch(&self) -> Option<PauseSwitch> {
+    fn pause_switch(&self) -> Option<PauseSwitch> {
         match self {
-            Self::CreateClaim(_) | Self::WriteIntent(..) | Self::PutNic(_) | Self::PutVm(_) => {
-                Some(PauseSwitch::Launch)
-            }
-            Self::PutBillingExtension(_) | Self::AksMachine(AksMachineRequest::Put(_)) => Some(PauseSwitch::Launch),
+            Self::PutNic(_) | Self::PutVm(_) | Self::PutBillingExtension(_) => Some(PauseSwitch::Launch),
+            Self::AksMachine(AksMachineRequest::Put(_)) => Some(PauseSwitch::Launch),
             Self::AksMachine(AksMachineRequest::Delete(_)) => Some(PauseSwitch::Delete),
-            Self::DeleteClaim(_) | Self::Evict(..) => Some(PauseSwitch::Disrupt),
             Self::Delete(..) | Self::Tag(..) | Self::Untag(..) => Some(PauseSwitch::Delete),
-            _ => None,
+            Self::Get(_) | Self::AksMachine(AksMachineRequest::Get(_)) | Self::Poll(_) => None,
         }
     }
 }

@@ -11,8 +11,8 @@ mod script;
 pub use aks_machine::{AksMachineRequest, AksMachineSpec};
 pub use command::{Command, Launch, SweepDelete, Terminate, kind_label};
 pub use effect::{
-    ClaimDraft, ClaimUpdate, Effect, KubeletSpec, NicSpec, NodeUpdate, RecordChange, Reply, ResourceTotal,
-    SecurityProfile, SweepReport, VmSpec,
+    ClaimDraft, ClaimUpdate, CloudRequest, ClusterRead, ClusterWrite, Effect, KubeletSpec, NicSpec, NodeUpdate,
+    RecordChange, Reply, ResourceTotal, SecurityProfile, SweepReport, VmSpec,
 };
 use jiff::Timestamp;
 pub use script::{CommandReport, Script, SingleEffect, Step};

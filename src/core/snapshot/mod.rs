@@ -13,9 +13,6 @@ pub mod spread_defaults;
 mod tests;
 pub mod volume_needs;
 
-pub use command_key::CommandKey;
-pub use index::{NodeUsage, PendingShapes};
-
 use self::index::{Index, add_name, remove_name};
 use crate::catalog::InstanceTypes;
 use crate::catalog::live::{Fact, InfrastructureFacts, Quota};
@@ -34,6 +31,8 @@ use crate::model::orphans::record::OrphanRecords;
 use crate::model::orphans::sweep::Sweep;
 use crate::model::settings::Pause;
 use crate::snapshot::spread_defaults::SchedulerProfiles;
+pub use command_key::CommandKey;
+pub use index::{NodeUsage, PendingShapes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -22,7 +22,7 @@ use kube::{Api, Client, Resource};
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::Uid;
-use napkeeper_core::plan::{Effect, Reply};
+use napkeeper_core::plan::{ClusterWrite, Reply};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::fmt;
@@ -58,38 +58,24 @@ impl Writer {
         Self { client, clock, records: Arc::default() }
     }
 
-    /// Performs an effect that writes to Kubernetes. `None` when the effect is a read or one on Azure.
+    /// Writes to Kubernetes. Replies `Done`.
     ///
     /// # Errors
     /// [`EffectError::Cluster`] as the API server refused it.
-    pub async fn perform(&self, effect: &Effect) -> Option<Result<Reply, EffectError>> {
-        let done = match effect {
-            Effect::CreateClaim(draft) => self.create_claim(draft).await,
-            Effect::WriteIntent(claim, intent) => self.write_intent(claim, intent).await,
-            Effect::UpdateClaim(claim, step) => self.advance_claim(claim, step).await,
-            Effect::UpdateNode(name, uid, step) => self.advance_node(name, uid, step).await,
-            Effect::DeleteClaim(claim) => self.delete_claim(claim).await,
-            Effect::RemoveFinalizer(claim) => self.release_claim(claim).await,
-            Effect::DeleteNode(name, uid) => self.delete_node(name, uid).await,
-            Effect::Evict(pod, uid) => self.evict(pod, uid).await,
-            Effect::WriteRecords(change) => self.record(change).await,
-            Effect::ReportSweep(report) => self.report_sweep(report).await,
-            Effect::ReadClaim(_)
-            | Effect::ReadNode(_)
-            | Effect::ReadPods(_)
-            | Effect::ReadVolume(_)
-            | Effect::Get(_)
-            | Effect::PutNic(_)
-            | Effect::PutVm(_)
-            | Effect::PutBillingExtension(_)
-            | Effect::AksMachine(_)
-            | Effect::Delete(..)
-            | Effect::Tag(..)
-            | Effect::Untag(..)
-            | Effect::Poll(_)
-            | Effect::TakeInventory => return None,
+    pub async fn perform(&self, write: &ClusterWrite) -> Result<Reply, EffectError> {
+        let done = match write {
+            ClusterWrite::CreateClaim(draft) => self.create_claim(draft).await,
+            ClusterWrite::WriteIntent(claim, intent) => self.write_intent(claim, intent).await,
+            ClusterWrite::UpdateClaim(claim, step) => self.advance_claim(claim, step).await,
+            ClusterWrite::UpdateNode(name, uid, step) => self.advance_node(name, uid, step).await,
+            ClusterWrite::DeleteClaim(claim) => self.delete_claim(claim).await,
+            ClusterWrite::RemoveFinalizer(claim) => self.release_claim(claim).await,
+            ClusterWrite::DeleteNode(name, uid) => self.delete_node(name, uid).await,
+            ClusterWrite::Evict(pod, uid) => self.evict(pod, uid).await,
+            ClusterWrite::WriteRecords(change) => self.record(change).await,
+            ClusterWrite::ReportSweep(report) => self.report_sweep(report).await,
         };
-        Some(done.map(|()| Reply::Done).map_err(EffectError::Cluster))
+        done.map(|()| Reply::Done).map_err(EffectError::Cluster)
     }
 
     /// Reads an object, and writes what `change` makes of it, unless another wrote in between; then it reads again.

@@ -5,7 +5,7 @@ use crate::fake;
 use napkeeper_core::model::cluster::claim::ClaimRef;
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::{ClaimName, NodeName, ObjectKey, Uid};
-use napkeeper_core::plan::{ClaimUpdate, Effect, NodeUpdate, Reply};
+use napkeeper_core::plan::{ClaimUpdate, ClusterWrite, NodeUpdate, Reply};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -13,10 +13,13 @@ fn refusal(code: u16, cause: &str) -> (u16, Value) {
     (code, fake::refusal(code, json!({ "causes": [{ "reason": cause }] })))
 }
 
-async fn perform(effect: Effect, answers: impl IntoIterator<Item = (u16, Value)>) -> (Outcome, Vec<(String, Value)>) {
+async fn perform(
+    write: ClusterWrite,
+    answers: impl IntoIterator<Item = (u16, Value)>,
+) -> (Outcome, Vec<(String, Value)>) {
     let (client, asked) = fake::scripted(answers);
     let writer = Writer::new(client, Arc::new(fake::Real));
-    let outcome = writer.perform(&effect).await.unwrap();
+    let outcome = writer.perform(&write).await;
     let asked = asked.lock().unwrap().clone();
     (outcome, asked)
 }
@@ -50,7 +53,7 @@ async fn an_eviction_names_the_incarnation_and_a_budget_is_told_from_overload() 
         namespace: napkeeper_core::model::names::Namespace::new("shop").unwrap(),
         name: napkeeper_core::model::names::ObjectName::new("web-0").unwrap(),
     };
-    let evict = || Effect::Evict(pod.clone(), Uid::new("p-1").unwrap());
+    let evict = || ClusterWrite::Evict(pod.clone(), Uid::new("p-1").unwrap());
     let there = |uid: &str| {
         let metadata = json!({ "name": "web-0", "namespace": "shop", "uid": uid });
         (200, json!({ "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata }))
@@ -75,7 +78,7 @@ async fn an_eviction_names_the_incarnation_and_a_budget_is_told_from_overload() 
 
 #[tokio::test]
 async fn a_write_that_another_overtook_is_done_again_upon_the_new_version() {
-    let step = Effect::UpdateClaim(claim(), ClaimUpdate::Initialized);
+    let step = ClusterWrite::UpdateClaim(claim(), ClaimUpdate::Initialized);
     let answers = [claim_object("u-1", "7"), refusal(409, ""), claim_object("u-1", "8"), claim_object("u-1", "9")];
     let (done, asked) = perform(step, answers).await;
     assert_eq!(done, Ok(Reply::Done));
@@ -88,19 +91,20 @@ async fn a_write_that_another_overtook_is_done_again_upon_the_new_version() {
 #[tokio::test]
 async fn retries_of_a_conflict_end() {
     let answers = (0..5).flat_map(|_| [claim_object("u-1", "7"), refusal(409, "")]);
-    let (outcome, asked) = perform(Effect::UpdateClaim(claim(), ClaimUpdate::Initialized), answers).await;
+    let (outcome, asked) = perform(ClusterWrite::UpdateClaim(claim(), ClaimUpdate::Initialized), answers).await;
     assert_eq!((outcome, asked.len()), (failed(ClusterError::Conflict), 10));
 }
 
 #[tokio::test]
 async fn what_is_anothers_by_now_is_not_written_and_what_is_gone_is_released() {
-    for effect in [Effect::RemoveFinalizer(claim()), Effect::UpdateClaim(claim(), ClaimUpdate::Initialized)] {
+    for effect in [ClusterWrite::RemoveFinalizer(claim()), ClusterWrite::UpdateClaim(claim(), ClaimUpdate::Initialized)]
+    {
         let (outcome, asked) = perform(effect, [claim_object("u-2", "7")]).await;
         assert_eq!((outcome, asked.len()), (failed(ClusterError::Conflict), 1));
     }
-    assert_eq!(perform(Effect::RemoveFinalizer(claim()), [refusal(404, "")]).await.0, Ok(Reply::Done));
+    assert_eq!(perform(ClusterWrite::RemoveFinalizer(claim()), [refusal(404, "")]).await.0, Ok(Reply::Done));
     let (done, asked) =
-        perform(Effect::RemoveFinalizer(claim()), [claim_object("u-1", "7"), claim_object("u-1", "8")]).await;
+        perform(ClusterWrite::RemoveFinalizer(claim()), [claim_object("u-1", "7"), claim_object("u-1", "8")]).await;
     assert_eq!((done, &asked[1].1["metadata"]["finalizers"]), (Ok(Reply::Done), &json!(["others.example/x"])));
 }
 
@@ -114,7 +118,7 @@ async fn a_node_is_deleted_by_uid_and_then_freed() {
             "deletionTimestamp": "2026-03-01T00:00:00Z",
         },
     });
-    let delete = || Effect::DeleteNode(name.clone(), uid.clone());
+    let delete = || ClusterWrite::DeleteNode(name.clone(), uid.clone());
     let (done, asked) = perform(delete(), [(200, node.clone()), (200, node.clone()), (200, node.clone())]).await;
     assert_eq!(done, Ok(Reply::Done));
     assert_eq!(asked[0].0, "DELETE /api/v1/nodes/n");
@@ -123,6 +127,6 @@ async fn a_node_is_deleted_by_uid_and_then_freed() {
     assert_eq!(perform(delete(), [refusal(404, "")]).await.0, Ok(Reply::Done));
     assert_eq!(perform(delete(), [refusal(409, "")]).await.0, failed(ClusterError::Conflict));
     let register = NodeUpdate::Register { labels: Default::default(), taints: vec![] };
-    let (outcome, asked) = perform(Effect::UpdateNode(name.clone(), uid.clone(), register), [(200, node)]).await;
+    let (outcome, asked) = perform(ClusterWrite::UpdateNode(name.clone(), uid.clone(), register), [(200, node)]).await;
     assert_eq!((outcome, asked.len()), (failed(ClusterError::Conflict), 1), "it is being deleted");
 }

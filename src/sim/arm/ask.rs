@@ -13,7 +13,7 @@ use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::model::azure::cloud::Tags;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ClaimName, VmSize, Zone};
-use napkeeper_core::plan::{AksMachineSpec, Effect, KubeletSpec, NicSpec, SecurityProfile, VmSpec};
+use napkeeper_core::plan::{AksMachineSpec, CloudRequest, KubeletSpec, NicSpec, SecurityProfile, VmSpec};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -112,13 +112,13 @@ pub(super) fn extension(body: &Value, cloud: &Cloud) -> Result<Extension, Respon
 }
 
 /// What a PATCH of `Microsoft.Resources/tags` asks for: to add tags, or to take these very ones off.
-pub(super) fn tags_change(id: ArmId, body: &Value) -> Result<Effect, Response> {
+pub(super) fn tags_change(id: ArmId, body: &Value) -> Result<CloudRequest, Response> {
     let tags = tags(&body["properties"]["tags"])?;
     match body["operation"].as_str() {
-        Some("Delete") => Ok(Effect::Untag(id, tags)),
+        Some("Delete") => Ok(CloudRequest::Untag(id, tags)),
         _ => {
             must_be("operation", &body["operation"], "Merge")?;
-            Ok(Effect::Tag(id, tags))
+            Ok(CloudRequest::Tag(id, tags))
         }
     }
 }

@@ -4,7 +4,7 @@ use super::answer::{accepted, no_content, ok, refused, wrong};
 use super::{Call, Response, ask, others};
 use crate::cloud::Refusal;
 use napkeeper_core::model::names::ArmId;
-use napkeeper_core::plan::{AksMachineRequest, Effect, Reply};
+use napkeeper_core::plan::{AksMachineRequest, CloudRequest, Reply};
 
 impl Call<'_> {
     fn version(&self) -> &str {
@@ -24,7 +24,7 @@ impl Call<'_> {
         }
         let spec = ask::machine(&self.body()?, id.clone(), self.cloud)?;
         let reply =
-            self.perform(Effect::AksMachine(AksMachineRequest::Put(Box::new(spec)))).map_err(|r| refused(&r))?;
+            self.perform(CloudRequest::AksMachine(AksMachineRequest::Put(Box::new(spec)))).map_err(|r| refused(&r))?;
         let mut response = Response { status: 201, ..self.get_machine(&id)? };
         if let Reply::Accepted(operation) = reply {
             response.headers.extend(self.watch(&id, &operation).headers());
@@ -35,7 +35,7 @@ impl Call<'_> {
     /// `deleteMachines` of a pool; one Machine at a time here.
     pub(super) fn delete_machines(&mut self, pool: &ArmId) -> Result<Response, Response> {
         let id = ask::machine_to_delete(&self.body()?, pool)?;
-        match self.perform(Effect::AksMachine(AksMachineRequest::Delete(id.clone()))) {
+        match self.perform(CloudRequest::AksMachine(AksMachineRequest::Delete(id.clone()))) {
             Ok(Reply::Accepted(operation)) => Ok(accepted(&self.watch(&id, &operation))),
             Ok(_) => Ok(no_content()),
             Err(refusal) => Err(refused(&refusal)),

@@ -26,7 +26,7 @@ use jiff::Timestamp;
 use napkeeper_core::model::azure::cloud::{CloudResource, ResourceKind};
 use napkeeper_core::model::errors::OperationId;
 use napkeeper_core::model::names::ArmId;
-use napkeeper_core::plan::{Effect, Reply};
+use napkeeper_core::plan::{CloudRequest, Reply};
 use route::{Query, Route, Type};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -171,8 +171,8 @@ impl Call<'_> {
         }
     }
 
-    fn perform(&mut self, effect: Effect) -> Result<Reply, Refusal> {
-        self.cloud.request(&effect, self.now)
+    fn perform(&mut self, request: CloudRequest) -> Result<Reply, Refusal> {
+        self.cloud.request(&request, self.now)
     }
 
     fn group(&self) -> Result<Response, Response> {
@@ -189,7 +189,7 @@ impl Call<'_> {
     }
 
     fn find(&mut self, id: &ArmId) -> Result<Option<Arc<CloudResource>>, Response> {
-        match self.perform(Effect::Get(id.clone())) {
+        match self.perform(CloudRequest::Get(id.clone())) {
             Ok(Reply::Resource(found)) => Ok(found),
             Ok(_) => Ok(None),
             Err(refusal) => Err(refused(&refusal)),
@@ -200,21 +200,21 @@ impl Call<'_> {
         let body = self.body()?;
         required::check(&body, Type::Vm)?;
         let spec = ask::vm(&body, id.clone(), self.cloud)?;
-        self.put(&id, Effect::PutVm(Box::new(spec)))
+        self.put(&id, CloudRequest::PutVm(Box::new(spec)))
     }
 
     fn put_nic(&mut self, id: ArmId) -> Result<Response, Response> {
         let body = self.body()?;
         required::check(&body, Type::Nic)?;
         let spec = ask::nic(&body, id.clone(), self.cloud)?;
-        self.put(&id, Effect::PutNic(Box::new(spec)))
+        self.put(&id, CloudRequest::PutNic(Box::new(spec)))
     }
 
-    fn put(&mut self, id: &ArmId, effect: Effect) -> Result<Response, Response> {
+    fn put(&mut self, id: &ArmId, request: CloudRequest) -> Result<Response, Response> {
         let found = self.find(id)?;
         self.check_conditions(id, found.as_deref())?;
         let status = if found.is_some() { 200 } else { 201 };
-        let reply = self.perform(effect).map_err(|r| refused(&r))?;
+        let reply = self.perform(request).map_err(|r| refused(&r))?;
         let mut response = Response { status, ..self.get(id)? };
         if let Reply::Accepted(operation) = reply {
             response.headers.extend(self.watch(id, &operation).headers());
@@ -271,7 +271,7 @@ impl Call<'_> {
             Type::Nic => ResourceKind::Nic,
             Type::Disk => ResourceKind::DataDisk,
         };
-        match self.perform(Effect::Delete(id.clone(), kind)) {
+        match self.perform(CloudRequest::Delete(id.clone(), kind)) {
             Ok(Reply::Accepted(operation)) => Ok(accepted(&self.watch(&id, &operation))),
             Ok(_) => Ok(answer::no_content()),
             Err(refusal) => Err(refused(&refusal)),
@@ -279,7 +279,7 @@ impl Call<'_> {
     }
 
     fn poll(&mut self, id: OperationId) -> Response {
-        let polled = self.perform(Effect::Poll(id));
+        let polled = self.perform(CloudRequest::Poll(id));
         let every = self.poll_every();
         if self.query.get("monitor") != Some("true") {
             return answer::status(polled, every);

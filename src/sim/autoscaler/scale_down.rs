@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::pod::{DoNotDisrupt, Pod, PodOwner};
 use napkeeper_core::model::names::NodeName;
-use napkeeper_core::plan::Effect;
+use napkeeper_core::plan::ClusterWrite;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -82,8 +82,8 @@ impl Autoscaler {
             let lasted = self.now.duration_since(since);
             let mut refused = false;
             for pod in self.pods_on(&name).iter().filter(|p| p.deleting_at.is_none()) {
-                let evict = Effect::Evict(pod.key.clone(), pod.uid.clone());
-                refused |= self.cluster.perform(&evict, self.now).is_some_and(|reply| reply.is_err());
+                let evict = ClusterWrite::Evict(pod.key.clone(), pod.uid.clone());
+                refused |= self.cluster.write(&evict, self.now).is_err();
             }
             if refused && lasted >= EVICTION_TIME {
                 self.cordon(&name, false);

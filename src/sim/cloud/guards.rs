@@ -10,7 +10,7 @@ use super::refusal::Refusal;
 use jiff::Timestamp;
 use napkeeper_core::model::azure::cloud::ResourceKind;
 use napkeeper_core::model::names::ArmId;
-use napkeeper_core::plan::{AksMachineRequest, Effect};
+use napkeeper_core::plan::{AksMachineRequest, CloudRequest};
 use std::sync::Arc;
 
 /// The name that AKS gives the deny assignment of a node resource group that is locked down.
@@ -53,8 +53,8 @@ impl Policy {
 
 impl Cloud {
     /// Refuses a write that somebody has forbidden.
-    pub(super) fn check_guards(&mut self, effect: &Effect, now: Timestamp) -> Result<(), Refusal> {
-        match write_of(effect) {
+    pub(super) fn check_guards(&mut self, request: &CloudRequest, now: Timestamp) -> Result<(), Refusal> {
+        match write_of(request) {
             Some((verb, id)) => self.check_guard(verb, id, now),
             None => Ok(()),
         }
@@ -86,16 +86,17 @@ impl Cloud {
     }
 }
 
-fn write_of(effect: &Effect) -> Option<(Verb, &ArmId)> {
-    match effect {
-        Effect::PutNic(spec) => Some((Verb::Write, &spec.id)),
-        Effect::PutVm(spec) => Some((Verb::Write, &spec.id)),
-        Effect::Delete(id, ResourceKind::Nic | ResourceKind::OsDisk | ResourceKind::Vm | ResourceKind::DataDisk) => {
-            Some((Verb::Delete, id))
-        }
-        Effect::AksMachine(AksMachineRequest::Put(spec)) => Some((Verb::Write, &spec.id)),
-        Effect::AksMachine(AksMachineRequest::Delete(id)) => Some((Verb::Delete, id)),
-        Effect::Tag(id, _) | Effect::Untag(id, _) => Some((Verb::Tag, id)),
+fn write_of(request: &CloudRequest) -> Option<(Verb, &ArmId)> {
+    match request {
+        CloudRequest::PutNic(spec) => Some((Verb::Write, &spec.id)),
+        CloudRequest::PutVm(spec) => Some((Verb::Write, &spec.id)),
+        CloudRequest::Delete(
+            id,
+            ResourceKind::Nic | ResourceKind::OsDisk | ResourceKind::Vm | ResourceKind::DataDisk,
+        ) => Some((Verb::Delete, id)),
+        CloudRequest::AksMachine(AksMachineRequest::Put(spec)) => Some((Verb::Write, &spec.id)),
+        CloudRequest::AksMachine(AksMachineRequest::Delete(id)) => Some((Verb::Delete, id)),
+        CloudRequest::Tag(id, _) | CloudRequest::Untag(id, _) => Some((Verb::Tag, id)),
         _ => None,
     }
 }

@@ -37,7 +37,7 @@ pub use ledger::{Act, Author, CloudEvent, LedgerEntry};
 use napkeeper_core::model::azure::cloud::{CloudResource, Nic, ResourceDetail, Tags};
 use napkeeper_core::model::errors::{CloudError, EffectError, OperationId};
 use napkeeper_core::model::names::{ArmId, ClaimName};
-use napkeeper_core::plan::{Effect, KubeletSpec, NicSpec, Reply};
+use napkeeper_core::plan::{CloudRequest, KubeletSpec, NicSpec, Reply};
 pub use operation::RunningOperation;
 use operation::{Operations, Work};
 pub use refusal::{Quota, Refusal};
@@ -140,9 +140,9 @@ impl Cloud {
     ///
     /// # Errors
     /// What Azure refuses, as the domain sees it; `Invalid` for an effect on Kubernetes.
-    pub fn perform(&mut self, effect: &Effect, now: Timestamp) -> Result<Reply, EffectError> {
-        self.request(effect, now).map_err(|refusal| {
-            let is_outcome = matches!(effect, Effect::Poll(id) if self.operations.came_to(id, &refusal));
+    pub fn perform(&mut self, request: &CloudRequest, now: Timestamp) -> Result<Reply, EffectError> {
+        self.request(request, now).map_err(|refusal| {
+            let is_outcome = matches!(request, CloudRequest::Poll(id) if self.operations.came_to(id, &refusal));
             EffectError::Cloud(CloudError { is_operation_result: is_outcome, ..refusal.into() })
         })
     }
@@ -151,24 +151,20 @@ impl Cloud {
     ///
     /// # Errors
     /// As [`Cloud::perform`].
-    pub fn request(&mut self, effect: &Effect, now: Timestamp) -> Result<Reply, Refusal> {
+    pub fn request(&mut self, request: &CloudRequest, now: Timestamp) -> Result<Reply, Refusal> {
         self.advance(now);
         self.faults.admit(now)?;
-        self.check_guards(effect, now)?;
-        match effect {
-            Effect::Get(id) => Ok(Reply::Resource(self.resources.get(id).cloned())),
-            Effect::PutNic(spec) => self.put_nic(spec, now),
-            Effect::PutVm(spec) => self.put_vm(spec, now),
-            Effect::PutBillingExtension(vm) => self.put_billing(vm, now),
-            Effect::Delete(id, _) => self.delete(id, now),
-            Effect::Tag(id, tags) => self.tag(id, tags, now),
-            Effect::Untag(id, tags) => self.untag(id, tags, now),
-            Effect::AksMachine(call) => self.machine_call(call, now),
-            Effect::Poll(operation) => self.operations.poll(operation),
-            other => {
-                let what = format!("{other:?} is no request to Azure; send it to Kubernetes");
-                Err(Refusal::Invalid(what.into()))
-            }
+        self.check_guards(request, now)?;
+        match request {
+            CloudRequest::Get(id) => Ok(Reply::Resource(self.resources.get(id).cloned())),
+            CloudRequest::PutNic(spec) => self.put_nic(spec, now),
+            CloudRequest::PutVm(spec) => self.put_vm(spec, now),
+            CloudRequest::PutBillingExtension(vm) => self.put_billing(vm, now),
+            CloudRequest::Delete(id, _) => self.delete(id, now),
+            CloudRequest::Tag(id, tags) => self.tag(id, tags, now),
+            CloudRequest::Untag(id, tags) => self.untag(id, tags, now),
+            CloudRequest::AksMachine(call) => self.machine_call(call, now),
+            CloudRequest::Poll(operation) => self.operations.poll(operation),
         }
     }
 

@@ -7,74 +7,76 @@ use napkeeper_core::model::cluster::pod::{Pod, PodPhase};
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::{ObjectKey, Uid};
 use napkeeper_core::orphans::apply;
-use napkeeper_core::plan::{Effect, RecordChange, Reply, SweepReport};
+use napkeeper_core::plan::{ClusterRead, ClusterWrite, RecordChange, Reply, SweepReport};
 use std::sync::Arc;
 
 impl Cluster {
-    /// Performs an effect on Kubernetes. `None` when the effect is one on Azure, or takes both.
+    /// Writes to the cluster.
     ///
     /// # Errors
     /// [`EffectError::Cluster`] as the API server would refuse it, or while faults are injected.
-    pub fn perform(&mut self, effect: &Effect, now: Timestamp) -> Option<Result<Reply, EffectError>> {
+    pub fn write(&mut self, write: &ClusterWrite, now: Timestamp) -> Result<Reply, EffectError> {
         self.reach(now);
-        if is_of_azure(effect) {
-            return None;
-        }
-        let reply = self.faults.check_reachable(self.now).and_then(|()| self.answer(effect));
-        Some(reply.map_err(EffectError::Cluster))
+        let reply = self.faults.check_reachable(self.now).and_then(|()| self.accept(write));
+        reply.map(|()| Reply::Done).map_err(EffectError::Cluster)
     }
 
-    fn answer(&mut self, effect: &Effect) -> Result<Reply, ClusterError> {
-        match effect {
-            Effect::CreateClaim(draft) => self.create_claim(draft)?,
-            Effect::WriteIntent(claim, intent) => self.write_intent(claim, intent)?,
-            Effect::UpdateClaim(claim, step) => self.advance_claim(claim, step)?,
-            Effect::UpdateNode(name, uid, step) => self.advance_node(name, uid, step)?,
-            Effect::DeleteClaim(claim) => self.delete_claim_object(claim)?,
-            Effect::RemoveFinalizer(claim) => self.release_claim(claim)?,
-            Effect::DeleteNode(name, uid) => {
+    /// Reads from the cluster.
+    ///
+    /// # Errors
+    /// As [`Cluster::write`].
+    pub fn read(&mut self, read: &ClusterRead, now: Timestamp) -> Result<Reply, EffectError> {
+        self.reach(now);
+        let reply = self.faults.check_reachable(self.now).and_then(|()| self.answer(read));
+        reply.map_err(EffectError::Cluster)
+    }
+
+    fn accept(&mut self, write: &ClusterWrite) -> Result<(), ClusterError> {
+        match write {
+            ClusterWrite::CreateClaim(draft) => self.create_claim(draft)?,
+            ClusterWrite::WriteIntent(claim, intent) => self.write_intent(claim, intent)?,
+            ClusterWrite::UpdateClaim(claim, step) => self.advance_claim(claim, step)?,
+            ClusterWrite::UpdateNode(name, uid, step) => self.advance_node(name, uid, step)?,
+            ClusterWrite::DeleteClaim(claim) => self.delete_claim_object(claim)?,
+            ClusterWrite::RemoveFinalizer(claim) => self.release_claim(claim)?,
+            ClusterWrite::DeleteNode(name, uid) => {
                 self.node(name, uid)?;
                 self.take_node(name);
             }
-            Effect::Evict(pod, uid) => self.evict(pod, uid)?,
-            Effect::WriteRecords(change) => {
+            ClusterWrite::Evict(pod, uid) => self.evict(pod, uid)?,
+            ClusterWrite::WriteRecords(change) => {
                 apply(Arc::make_mut(&mut self.store.records), RecordChange::clone(change));
                 let records = Arc::clone(&self.store.records);
                 self.deltas.push(Delta::Records(records));
             }
-            Effect::ReportSweep(report) => self.report_sweep(report)?,
-            Effect::ReadClaim(name) => {
+            ClusterWrite::ReportSweep(report) => self.report_sweep(report)?,
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, read: &ClusterRead) -> Result<Reply, ClusterError> {
+        match read {
+            ClusterRead::Claim(name) => {
                 self.faults.check_allowed(Listed::Claims)?;
-                return Ok(Reply::Claim(self.store.claims().get(name).cloned()));
+                Ok(Reply::Claim(self.store.claims().get(name).cloned()))
             }
-            Effect::ReadNode(provider) => {
+            ClusterRead::Node(provider) => {
                 self.faults.check_allowed(Listed::Nodes)?;
                 let named = || {
                     let name = provider.vm().name().to_ascii_lowercase();
                     self.store.nodes().values().find(|node| node.name.as_str() == name)
                 };
-                return Ok(Reply::Node(self.store.node_by_provider_id(provider).or_else(named).cloned()));
+                Ok(Reply::Node(self.store.node_by_provider_id(provider).or_else(named).cloned()))
             }
-            Effect::ReadPods(node) => {
+            ClusterRead::Pods(node) => {
                 let keys = self.store.node_usage(node).map(|u| &u.pods).into_iter().flatten();
-                return Ok(Reply::Pods(keys.filter_map(|key| self.store.pods().get(key)).cloned().collect()));
+                Ok(Reply::Pods(keys.filter_map(|key| self.store.pods().get(key)).cloned().collect()))
             }
-            Effect::ReadVolume(name) => {
+            ClusterRead::Volume(name) => {
                 self.faults.check_allowed(Listed::Volumes)?;
-                return Ok(Reply::Volume(self.store.volumes().get(name).cloned()));
+                Ok(Reply::Volume(self.store.volumes().get(name).cloned()))
             }
-            Effect::Get(_)
-            | Effect::PutNic(_)
-            | Effect::PutVm(_)
-            | Effect::PutBillingExtension(_)
-            | Effect::AksMachine(_)
-            | Effect::Delete(..)
-            | Effect::Tag(..)
-            | Effect::Untag(..)
-            | Effect::Poll(_)
-            | Effect::TakeInventory => {}
         }
-        Ok(Reply::Done)
     }
 
     fn report_sweep(&mut self, report: &SweepReport) -> Result<(), ClusterError> {
@@ -120,20 +122,4 @@ impl Cluster {
         }
         budget.allows(running, wanted)
     }
-}
-
-fn is_of_azure(effect: &Effect) -> bool {
-    matches!(
-        effect,
-        Effect::Get(_)
-            | Effect::PutNic(_)
-            | Effect::PutVm(_)
-            | Effect::PutBillingExtension(_)
-            | Effect::AksMachine(_)
-            | Effect::Delete(..)
-            | Effect::Tag(..)
-            | Effect::Untag(..)
-            | Effect::Poll(_)
-            | Effect::TakeInventory
-    )
 }

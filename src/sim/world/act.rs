@@ -9,7 +9,7 @@ use napkeeper_core::model::azure::inventory::Inventory;
 use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::orphans::finding::DeletionRefusal;
 use napkeeper_core::model::settings::{ControllerMode, DeletionRule};
-use napkeeper_core::plan::{Command, CommandReport, Effect, PlannedCommand, Reply, SweepReport};
+use napkeeper_core::plan::{CloudRequest, Command, CommandReport, Effect, PlannedCommand, Reply, SweepReport};
 use napkeeper_core::snapshot::CommandKey;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl World {
             self.learn(ended);
             let Some((key, effect)) = next else { break };
             let write = effect.is_write();
-            let sweeps = matches!((&key, &effect), (CommandKey::Resource(_), Effect::Delete(..)));
+            let sweeps = matches!((&key, &effect), (CommandKey::Resource(_), Effect::Cloud(CloudRequest::Delete(..))));
             if write && self.crashes(When::Before, sweeps) {
                 return Ok(true);
             }
@@ -62,18 +62,11 @@ impl World {
         }
         self.learn_makers();
         self.check_effect(key, effect)?;
-        if *effect == Effect::TakeInventory {
-            let inventory = self.take_inventory();
-            self.truth.observed(&inventory, self.cluster.state(), self.now);
-            self.check_in_time()?;
-            for deed in std::mem::take(&mut self.races) {
-                self.play(deed)?;
-            }
-            return Ok(Ok(Reply::Inventory(Arc::new(inventory))));
-        }
-        let reply = match self.cluster.perform(effect, self.now) {
-            Some(reply) => reply,
-            None => self.azure.perform(&mut self.cloud, effect, self.now),
+        let reply = match effect {
+            Effect::Cluster(write) => self.cluster.write(write, self.now),
+            Effect::Read(read) => self.cluster.read(read, self.now),
+            Effect::Cloud(request) => self.azure.perform(&mut self.cloud, request, self.now),
+            Effect::TakeInventory => return self.inventory_reply(),
         };
         if matches!(&reply, Ok(reply) if *reply != Reply::Absent) {
             self.done(key, effect);
@@ -104,15 +97,26 @@ impl World {
         }
     }
 
+    /// Lists the cloud and then the cluster; what races with that happens right after it.
+    fn inventory_reply(&mut self) -> Result<Result<Reply, EffectError>, Violation> {
+        let inventory = self.take_inventory();
+        self.truth.observed(&inventory, self.cluster.state(), self.now);
+        self.check_in_time()?;
+        for deed in std::mem::take(&mut self.races) {
+            self.play(deed)?;
+        }
+        Ok(Ok(Reply::Inventory(Arc::new(inventory))))
+    }
+
     /// Writes down what an effect has truly done.
     fn done(&mut self, key: &CommandKey, effect: &Effect) {
-        if let Effect::Delete(id, kind) = effect
+        if let Effect::Cloud(CloudRequest::Delete(id, kind)) = effect
             && let CommandKey::Resource(_) = key
         {
             self.books.collected += 1;
             self.truth.swept(id, *kind, self.now);
         }
-        if let Effect::Delete(id, ResourceKind::Nic) = effect
+        if let Effect::Cloud(CloudRequest::Delete(id, ResourceKind::Nic)) = effect
             && let CommandKey::Claim(claim) = key
             && self.cluster.state().claims().get(claim).is_some_and(|c| c.status.registered.is_none())
         {

@@ -13,7 +13,7 @@ use napkeeper_core::model::cluster::pool::{DisruptionReason, amount};
 use napkeeper_core::model::names::{ArmId, ClaimName, ProviderId, Uid};
 use napkeeper_core::model::orphans::sweep::{Exclusion, Sweep, SweepMode};
 use napkeeper_core::model::settings::ControllerMode;
-use napkeeper_core::plan::{Command, Effect};
+use napkeeper_core::plan::{CloudRequest, ClusterWrite, Command, Effect};
 use napkeeper_core::snapshot::CommandKey;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,11 +45,18 @@ impl World {
             return Err(self.violation("pause", format!("{effect:?} while {switch:?} is paused")));
         }
         match (key, effect) {
-            (CommandKey::Claim(claim), Effect::Delete(id, _)) => self.check_lifecycle_delete(claim, id),
-            (CommandKey::Resource(_), Effect::Delete(id, kind)) => self.check_sweep_delete(id, *kind),
-            (CommandKey::Resource(_), Effect::Tag(id, _) | Effect::Untag(id, _)) => self.check_not_foreign(id),
-            (CommandKey::Claim(claim), Effect::DeleteClaim(_)) => self.check_budget(claim),
-            (_, Effect::RemoveFinalizer(claim)) => self.check_nothing_left(&claim.uid),
+            (CommandKey::Claim(claim), Effect::Cloud(CloudRequest::Delete(id, _))) => {
+                self.check_lifecycle_delete(claim, id)
+            }
+            (CommandKey::Resource(_), Effect::Cloud(CloudRequest::Delete(id, kind))) => {
+                self.check_sweep_delete(id, *kind)
+            }
+            (
+                CommandKey::Resource(_),
+                Effect::Cloud(CloudRequest::Tag(id, _)) | Effect::Cloud(CloudRequest::Untag(id, _)),
+            ) => self.check_not_foreign(id),
+            (CommandKey::Claim(claim), Effect::Cluster(ClusterWrite::DeleteClaim(_))) => self.check_budget(claim),
+            (_, Effect::Cluster(ClusterWrite::RemoveFinalizer(claim))) => self.check_nothing_left(&claim.uid),
             _ => Ok(()),
         }
     }

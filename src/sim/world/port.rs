@@ -7,16 +7,16 @@ use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
 use napkeeper_core::model::azure::related::RelatedResource;
 use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::names::ArmId;
-use napkeeper_core::plan::{Effect, Reply};
+use napkeeper_core::plan::{CloudRequest, Reply};
 use std::fmt::Debug;
 
 /// A way to the simulated Azure. Whatever way it is, the same must come of every request.
 pub trait ArmPort: Debug + Send {
-    /// Performs an effect on Azure.
+    /// Sends a request to Azure.
     ///
     /// # Errors
     /// As [`Cloud::perform`].
-    fn perform(&mut self, cloud: &mut Cloud, effect: &Effect, now: Timestamp) -> Result<Reply, EffectError>;
+    fn perform(&mut self, cloud: &mut Cloud, request: &CloudRequest, now: Timestamp) -> Result<Reply, EffectError>;
 
     /// Lists VMs, NICs and disks of the group, by id.
     ///
@@ -42,8 +42,8 @@ pub trait ArmPort: Debug + Send {
 pub struct Direct;
 
 impl ArmPort for Direct {
-    fn perform(&mut self, cloud: &mut Cloud, effect: &Effect, now: Timestamp) -> Result<Reply, EffectError> {
-        cloud.perform(effect, now)
+    fn perform(&mut self, cloud: &mut Cloud, request: &CloudRequest, now: Timestamp) -> Result<Reply, EffectError> {
+        cloud.perform(request, now)
     }
 
     fn list(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<CloudResource> {

@@ -17,7 +17,7 @@ use napkeeper_core::engine::controller::{Controller, ControllerConfig, DecisionR
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::ClaimName;
 use napkeeper_core::model::settings::{ControllerMode, Pause, Settings};
-use napkeeper_core::plan::{Command, CommandReport, Effect, Reply};
+use napkeeper_core::plan::{ClusterRead, Command, CommandReport, Effect, Reply};
 use napkeeper_core::snapshot::{CommandKey, Snapshot};
 use napkeeper_kube::watch::{Kind, WatchEvent};
 use napkeeper_serve::{Check, Lifecycle};
@@ -243,7 +243,7 @@ impl Keeper {
         let Some(claim) = self.settling.overdue(Instant::now()) else { return };
         let ports = Arc::clone(&self.fixed.ports);
         self.looks.spawn(async move {
-            let reply = ports.perform(&Effect::ReadClaim(claim.clone()), None).await;
+            let reply = ports.perform(&Effect::Read(ClusterRead::Claim(claim.clone())), None).await;
             (claim, reply)
         });
     }

@@ -12,7 +12,9 @@ use crate::model::azure::cloud::ProvisioningState;
 use crate::model::azure::related::{RelatedDetail, RelatedResource};
 use crate::model::errors::{CloudError, CloudErrorCode, ClusterError, EffectError, LaunchRefusal, OperationId};
 use crate::model::names::ArmId;
-use crate::plan::{AksMachineRequest, AksMachineSpec, CommandReport, Effect, Launch, Reply, Script, Step};
+use crate::plan::{
+    AksMachineRequest, AksMachineSpec, CloudRequest, CommandReport, Effect, Launch, Reply, Script, Step,
+};
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
 
@@ -65,7 +67,7 @@ impl AksMachineLaunchScript {
 
     fn read_machine(&mut self) -> Step {
         let id = self.id.clone();
-        self.perform(State::MachineRead, Effect::AksMachine(AksMachineRequest::Get(id)))
+        self.perform(State::MachineRead, Effect::Cloud(CloudRequest::AksMachine(AksMachineRequest::Get(id))))
     }
 
     fn back_off(&mut self, error: &CloudError) -> Step {
@@ -88,7 +90,7 @@ impl AksMachineLaunchScript {
             RelatedDetail::AksMachine { vm: Some(vm), state: ProvisioningState::Succeeded } => self.mark_launched(vm),
             RelatedDetail::AksMachine { state: ProvisioningState::Failed, .. } => {
                 let id = self.id.clone();
-                self.perform(State::Deleted, Effect::AksMachine(AksMachineRequest::Delete(id)))
+                self.perform(State::Deleted, Effect::Cloud(CloudRequest::AksMachine(AksMachineRequest::Delete(id))))
             }
             _ => self.read_later(POLL_INTERVAL),
         }
@@ -129,7 +131,7 @@ impl AksMachineLaunchScript {
             subnet: launch.subnet.clone(),
             kubelet: self.progress.kubelet_spec(),
         };
-        self.perform(State::Put, Effect::AksMachine(AksMachineRequest::Put(Box::new(spec))))
+        self.perform(State::Put, Effect::Cloud(CloudRequest::AksMachine(AksMachineRequest::Put(Box::new(spec)))))
     }
 
     fn mark_launched(&mut self, vm: &ArmId) -> Step {
@@ -155,12 +157,16 @@ impl AksMachineLaunchScript {
                 self.state = State::Polling(op);
                 Step::Wait(POLL_INTERVAL)
             }
-            (State::Polling(op), None) => self.perform(State::Polling(op.clone()), Effect::Poll(op)),
+            (State::Polling(op), None) => {
+                self.perform(State::Polling(op.clone()), Effect::Cloud(CloudRequest::Poll(op)))
+            }
             (State::Deleted, Some(Reply::Accepted(op))) | (State::Deleting(op), Some(Reply::Running)) => {
                 self.state = State::Deleting(op);
                 Step::Wait(POLL_INTERVAL)
             }
-            (State::Deleting(op), None) => self.perform(State::Deleting(op.clone()), Effect::Poll(op)),
+            (State::Deleting(op), None) => {
+                self.perform(State::Deleting(op.clone()), Effect::Cloud(CloudRequest::Poll(op)))
+            }
             (State::ClaimUpdated, _) => self.finish(),
             // Whatever Azure says is done, only a look shows it.
             _ => self.read_machine(),

@@ -3,7 +3,7 @@
 use super::{LaunchScript, MAX_FAILED_POLLS, MAX_RETRIES, State};
 use crate::model::errors::{CloudError, CloudErrorCode, ClusterError, EffectError, LaunchRefusal};
 use crate::model::names::ArmId;
-use crate::plan::{Effect, Step};
+use crate::plan::{CloudRequest, Effect, Step};
 use jiff::Timestamp;
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ impl LaunchScript {
 
     /// A PUT has met something of its name, or what is left of it: looks at it after a moment.
     fn on_name_conflict(&mut self, error: &CloudError, id: ArmId, then: State) -> Step {
-        self.state = State::Retry(Box::new(Effect::Get(id)), Box::new(then));
+        self.state = State::Retry(Box::new(Effect::Cloud(CloudRequest::Get(id))), Box::new(then));
         Step::Wait(self.retry_budget.poll_backoff(error))
     }
 
@@ -104,9 +104,11 @@ impl LaunchScript {
             State::NicPut => self.put_nic(),
             State::VmPut => self.put_vm(),
             State::FailedVmDeleted => self.delete_failed_vm(),
-            State::VmRead => Step::perform(Effect::Get(self.ids.vm.clone())),
-            State::NicRead | State::NicRecheck => Step::perform(Effect::Get(self.ids.nic.clone())),
-            State::Polling(op) | State::Resumed(op) | State::Deleting(op) => Step::perform(Effect::Poll(op.clone())),
+            State::VmRead => Step::perform(Effect::Cloud(CloudRequest::Get(self.ids.vm.clone()))),
+            State::NicRead | State::NicRecheck => Step::perform(Effect::Cloud(CloudRequest::Get(self.ids.nic.clone()))),
+            State::Polling(op) | State::Resumed(op) | State::Deleting(op) => {
+                Step::perform(Effect::Cloud(CloudRequest::Poll(op.clone())))
+            }
             State::ClaimUpdated(effect) => Step::Perform(effect.clone()),
             _ => return state,
         };

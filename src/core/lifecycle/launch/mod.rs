@@ -19,7 +19,7 @@ use crate::model::cluster::claim::PlannedOffering;
 use crate::model::errors::{CloudError, CloudErrorCode, EffectError, OperationId};
 use crate::model::names::ProviderId;
 use crate::model::settings::{DeletionRule, DeletionRules};
-use crate::plan::{CommandReport, Effect, Launch, Reply, Script, Step};
+use crate::plan::{CloudRequest, ClusterRead, CommandReport, Effect, Launch, Reply, Script, Step};
 use crate::scheduling::Unavailable;
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
@@ -110,14 +110,16 @@ impl LaunchScript {
     fn begin(&mut self, now: Timestamp) -> Step {
         let Some(intent) = &self.progress.launch.intent else { return self.try_next(0, now) };
         match intent.operation.clone() {
-            Some(operation) => self.perform(State::Resumed(operation.clone()), Effect::Poll(operation)),
+            Some(operation) => {
+                self.perform(State::Resumed(operation.clone()), Effect::Cloud(CloudRequest::Poll(operation)))
+            }
             None => self.read_vm(),
         }
     }
 
     /// Looks at the VM.
     fn read_vm(&mut self) -> Step {
-        self.perform(State::VmRead, Effect::Get(self.ids.vm.clone()))
+        self.perform(State::VmRead, Effect::Cloud(CloudRequest::Get(self.ids.vm.clone())))
     }
 
     /// True when this launch has heard a refusal of the offering being tried.
@@ -153,7 +155,7 @@ impl LaunchScript {
             }
             // A VM that a Node runs on was whole once: it goes the way of all nodes, if it must.
             ProvisioningState::Failed => {
-                self.perform(State::NodeRead, Effect::ReadNode(ProviderId::of_vm(&self.ids.vm)))
+                self.perform(State::NodeRead, Effect::Read(ClusterRead::Node(ProviderId::of_vm(&self.ids.vm))))
             }
         }
     }
@@ -201,7 +203,7 @@ impl LaunchScript {
     }
 
     fn delete_failed_vm(&mut self) -> Step {
-        self.perform(State::FailedVmDeleted, Effect::Delete(self.ids.vm.clone(), ResourceKind::Vm))
+        self.perform(State::FailedVmDeleted, Effect::Cloud(CloudRequest::Delete(self.ids.vm.clone(), ResourceKind::Vm)))
     }
 
     fn perform(&mut self, state: State, effect: Effect) -> Step {
@@ -256,8 +258,12 @@ impl LaunchScript {
                 self.failed_polls = 0;
                 self.wait_in(state)
             }
-            (State::Polling(op), None) => self.perform(State::Polling(op.clone()), Effect::Poll(op)),
-            (State::Resumed(op), None) => self.perform(State::Resumed(op.clone()), Effect::Poll(op)),
+            (State::Polling(op), None) => {
+                self.perform(State::Polling(op.clone()), Effect::Cloud(CloudRequest::Poll(op)))
+            }
+            (State::Resumed(op), None) => {
+                self.perform(State::Resumed(op.clone()), Effect::Cloud(CloudRequest::Poll(op)))
+            }
             (State::Resumed(_), _) => self.read_vm(),
             (State::VmPut | State::Polling(_), _) => self.on_vm_created(),
             (State::LateIntent, _) => self.mark_launched(),
@@ -266,10 +272,12 @@ impl LaunchScript {
             (State::FailedVmDeleted, Some(Reply::Accepted(op))) | (State::Deleting(op), Some(Reply::Running)) => {
                 self.wait_in(State::Deleting(op))
             }
-            (State::Deleting(op), None) => self.perform(State::Deleting(op.clone()), Effect::Poll(op)),
+            (State::Deleting(op), None) => {
+                self.perform(State::Deleting(op.clone()), Effect::Cloud(CloudRequest::Poll(op)))
+            }
             // Azure keeps the NIC of a VM that failed, unless it had come further than that.
             (State::FailedVmDeleted | State::Deleting(_), _) => {
-                self.perform(State::NicRecheck, Effect::Get(self.ids.nic.clone()))
+                self.perform(State::NicRecheck, Effect::Cloud(CloudRequest::Get(self.ids.nic.clone())))
             }
             (State::NicRecheck, Some(Reply::Resource(nic))) => {
                 self.has_nic = nic.is_some_and(|nic| self.owns(&nic));

@@ -3,7 +3,7 @@
 use super::{LaunchScript, State};
 use crate::model::cluster::claim::PlannedOffering;
 use crate::model::errors::{CloudError, OperationId};
-use crate::plan::{Effect, NicSpec, Step, VmSpec};
+use crate::plan::{CloudRequest, Effect, NicSpec, Step, VmSpec};
 use jiff::Timestamp;
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl LaunchScript {
             subnet: self.progress.launch.subnet.clone(),
             create_only: true,
         };
-        self.perform(State::NicPut, Effect::PutNic(Box::new(nic)))
+        self.perform(State::NicPut, Effect::Cloud(CloudRequest::PutNic(Box::new(nic))))
     }
 
     pub(super) fn put_vm(&mut self) -> Step {
@@ -51,7 +51,7 @@ impl LaunchScript {
             capacity_reservation_group: self.progress.reservation().cloned(),
             create_only: true,
         };
-        self.perform(State::VmPut, Effect::PutVm(Box::new(vm)))
+        self.perform(State::VmPut, Effect::Cloud(CloudRequest::PutVm(Box::new(vm))))
     }
 
     pub(super) fn mark_launched(&mut self) -> Step {

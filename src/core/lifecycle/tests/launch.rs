@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::cluster::claim::LaunchIntent;
 use crate::model::errors::ClusterError;
-use crate::plan::CommandReport;
+use crate::plan::{CloudRequest, ClusterRead, ClusterWrite, CommandReport};
 
 /// Steps a script to its end: the words, and what it reports.
 fn play_whole(
@@ -41,10 +41,10 @@ fn w05_a_late_failure_is_learnt_after_a_crash() {
     ] {
         let mut polled = false;
         let (words, report) = play_whole(&mut script(&claim), |effect| match effect {
-            Effect::Poll(_) if !std::mem::replace(&mut polled, true) => {
+            Effect::Cloud(CloudRequest::Poll(_)) if !std::mem::replace(&mut polled, true) => {
                 Err(ended(CloudErrorCode::ZonalAllocationFailed))
             }
-            Effect::Get(id) if *id == resource_ids(&group(), &claim.name).vm => {
+            Effect::Cloud(CloudRequest::Get(id)) if *id == resource_ids(&group(), &claim.name).vm => {
                 Ok(Reply::Resource(state.map(|s| vm(&claim, s, tags(&claim)))))
             }
             other => fine(other),
@@ -61,8 +61,10 @@ fn w16_an_operation_that_has_ended_or_is_forgotten_leads_to_the_vm() {
     let claim = cut_short();
     for reply in [Ok(Reply::Done), Err(refused(CloudErrorCode::NotFound, None))] {
         let (words, report) = play_whole(&mut script(&claim), |effect| match effect {
-            Effect::Poll(_) => reply.clone(),
-            Effect::Get(_) => Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Succeeded, tags(&claim))))),
+            Effect::Cloud(CloudRequest::Poll(_)) => reply.clone(),
+            Effect::Cloud(CloudRequest::Get(_)) => {
+                Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Succeeded, tags(&claim)))))
+            }
             other => fine(other),
         });
         assert_eq!(words, ["poll", "get", "launched"], "adopted, with no second VM");
@@ -78,8 +80,10 @@ fn w16_an_operation_that_has_ended_or_is_forgotten_leads_to_the_vm() {
     ];
     replies.reverse();
     let (words, _) = play_whole(&mut script(&claim), |effect| match effect {
-        Effect::Poll(_) => replies.pop().unwrap(),
-        Effect::Get(_) => Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Succeeded, tags(&claim))))),
+        Effect::Cloud(CloudRequest::Poll(_)) => replies.pop().unwrap(),
+        Effect::Cloud(CloudRequest::Get(_)) => {
+            Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Succeeded, tags(&claim)))))
+        }
         other => fine(other),
     });
     assert_eq!(words, ["poll", "poll", "poll", "poll", "poll", "get", "launched"]);
@@ -91,8 +95,10 @@ fn w16_a_poll_that_is_refused_never_deletes_a_healthy_vm() {
     for code in [CloudErrorCode::NotFound, CloudErrorCode::Permission, CloudErrorCode::Invalid] {
         for claim in [a_claim(), cut_short()] {
             let (words, report) = play_whole(&mut script(&claim), |effect| match effect {
-                Effect::Poll(_) => Err(refused(code, None)),
-                Effect::Get(_) => Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Succeeded, tags(&claim))))),
+                Effect::Cloud(CloudRequest::Poll(_)) => Err(refused(code, None)),
+                Effect::Cloud(CloudRequest::Get(_)) => {
+                    Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Succeeded, tags(&claim)))))
+                }
                 other => fine(other),
             });
             assert_eq!(words[words.len() - 3..], ["poll", "get", "launched"], "{code:?}");
@@ -107,9 +113,11 @@ fn a_failed_vm_that_a_node_runs_on_is_not_deleted_by_its_launch() {
     let (_, node) = managed("general-a", &pool("general"), offering(SMALL, 1, Spot));
     let node = Arc::new(node);
     let (words, _) = play_whole(&mut script(&claim), |effect| match effect {
-        Effect::Poll(_) => Err(refused(CloudErrorCode::NotFound, None)),
-        Effect::Get(_) => Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Failed, tags(&claim))))),
-        Effect::ReadNode(_) => Ok(Reply::Node(Some(Arc::clone(&node)))),
+        Effect::Cloud(CloudRequest::Poll(_)) => Err(refused(CloudErrorCode::NotFound, None)),
+        Effect::Cloud(CloudRequest::Get(_)) => {
+            Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Failed, tags(&claim)))))
+        }
+        Effect::Read(ClusterRead::Node(_)) => Ok(Reply::Node(Some(Arc::clone(&node)))),
         other => fine(other),
     });
     assert_eq!(words, ["poll", "get", "read node", "launched"]);
@@ -120,7 +128,7 @@ fn what_came_of_a_launch_is_written_again_until_it_is_written() {
     let mut failures =
         vec![refused(CloudErrorCode::Unavailable, None), EffectError::Cluster(ClusterError::Unavailable)];
     let (words, report) = play_whole(&mut script(&a_claim()), |effect| match effect {
-        Effect::UpdateClaim(..) => failures.pop().map_or(Ok(Reply::Done), Err),
+        Effect::Cluster(ClusterWrite::UpdateClaim(..)) => failures.pop().map_or(Ok(Reply::Done), Err),
         other => fine(other),
     });
     assert_eq!(words[4..], ["poll", "launched", "launched", "launched"]);
@@ -145,7 +153,7 @@ fn a_size_that_nothing_is_known_of_is_never_bought() {
 #[test]
 fn no_wait_is_longer_than_a_launch_may_take() {
     let (words, waited) = play(&mut script(&a_claim()), |_, effect| match effect {
-        Effect::PutVm(_) => Err(refused(CloudErrorCode::Throttled, Some(3600))),
+        Effect::Cloud(CloudRequest::PutVm(_)) => Err(refused(CloudErrorCode::Throttled, Some(3600))),
         other => fine(other),
     });
     assert_eq!((words.last(), waited), (Some(&"vm"), 0), "the lifecycle decides anew");
@@ -155,8 +163,10 @@ fn no_wait_is_longer_than_a_launch_may_take() {
 fn a_vm_of_another_is_not_deleted_because_an_old_operation_failed() {
     let claim = cut_short();
     let (words, _) = play_whole(&mut script(&claim), |effect| match effect {
-        Effect::Poll(_) => Err(ended(CloudErrorCode::AllocationFailed)),
-        Effect::Get(_) => Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Failed, Tags::new())))),
+        Effect::Cloud(CloudRequest::Poll(_)) => Err(ended(CloudErrorCode::AllocationFailed)),
+        Effect::Cloud(CloudRequest::Get(_)) => {
+            Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Failed, Tags::new()))))
+        }
         other => fine(other),
     });
     assert_eq!(words, ["poll", "get", "launch failed"]);
@@ -175,7 +185,9 @@ fn w05_no_passing_error_deletes_anything() {
     for code in passing {
         for claim in [a_claim(), cut_short()] {
             let (words, _) = play_whole(&mut script(&claim), |effect| match effect {
-                Effect::WriteIntent(..) | Effect::UpdateClaim(..) => Ok(Reply::Done),
+                Effect::Cluster(ClusterWrite::WriteIntent(..)) | Effect::Cluster(ClusterWrite::UpdateClaim(..)) => {
+                    Ok(Reply::Done)
+                }
                 _ => Err(refused(code, None)),
             });
             assert!(!words.iter().any(|w| w.starts_with("delete")), "{code:?}: {words:?}");
@@ -188,13 +200,15 @@ fn a_put_whose_response_was_lost_finds_what_it_made() {
     let claim = a_claim();
     let mut puts = 0;
     let (words, _) = play_whole(&mut script(&claim), |effect| match effect {
-        Effect::PutVm(spec) => {
+        Effect::Cloud(CloudRequest::PutVm(spec)) => {
             assert!(spec.create_only);
             puts += 1;
             let code = if puts == 1 { CloudErrorCode::Unavailable } else { CloudErrorCode::Conflict };
             Err(refused(code, None))
         }
-        Effect::Get(_) => Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Succeeded, tags(&claim))))),
+        Effect::Cloud(CloudRequest::Get(_)) => {
+            Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Succeeded, tags(&claim)))))
+        }
         other => fine(other),
     });
     assert_eq!(words, ["intent", "nic", "vm", "vm", "get", "launched"]);
@@ -204,11 +218,11 @@ fn a_put_whose_response_was_lost_finds_what_it_made() {
         (true, &["intent", "nic", "get nic", "launch failed"][..]),
     ] {
         let (words, _) = play_whole(&mut script(&claim), |effect| match effect {
-            Effect::PutNic(spec) => {
+            Effect::Cloud(CloudRequest::PutNic(spec)) => {
                 assert!(spec.create_only);
                 Err(refused(CloudErrorCode::Conflict, None))
             }
-            Effect::Get(_) => {
+            Effect::Cloud(CloudRequest::Get(_)) => {
                 let tags = if theirs { Tags::new() } else { tags(&claim) };
                 Ok(Reply::Resource(Some(nic(&claim, tags))))
             }
@@ -221,7 +235,7 @@ fn a_put_whose_response_was_lost_finds_what_it_made() {
 #[test]
 fn a_name_that_is_never_free_ends_the_launch() {
     let (words, report) = play_whole(&mut script(&a_claim()), |effect| match effect {
-        Effect::PutVm(_) => Err(refused(CloudErrorCode::Conflict, None)),
+        Effect::Cloud(CloudRequest::PutVm(_)) => Err(refused(CloudErrorCode::Conflict, None)),
         other => fine(other),
     });
     assert!(words.len() < 60 && report.error.is_some(), "{words:?}");
@@ -232,11 +246,13 @@ fn the_nic_of_a_failed_vm_is_kept() {
     let claim = a_claim();
     let mut failed = false;
     let (words, report) = play_whole(&mut script(&claim), |effect| match effect {
-        Effect::Poll(_) if !std::mem::replace(&mut failed, true) => Err(ended(CloudErrorCode::AllocationFailed)),
-        Effect::Get(id) if *id == resource_ids(&group(), &claim.name).vm => {
+        Effect::Cloud(CloudRequest::Poll(_)) if !std::mem::replace(&mut failed, true) => {
+            Err(ended(CloudErrorCode::AllocationFailed))
+        }
+        Effect::Cloud(CloudRequest::Get(id)) if *id == resource_ids(&group(), &claim.name).vm => {
             Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Failed, tags(&claim)))))
         }
-        Effect::Get(_) => Ok(Reply::Resource(Some(nic(&claim, tags(&claim))))),
+        Effect::Cloud(CloudRequest::Get(_)) => Ok(Reply::Resource(Some(nic(&claim, tags(&claim))))),
         other => fine(other),
     });
     assert_eq!(words[5..10], ["get", "read node", "delete vm", "poll", "get nic"]);
@@ -248,7 +264,9 @@ fn the_nic_of_a_failed_vm_is_kept() {
 fn a_launch_goes_on_where_only_the_place_of_its_operation_could_not_be_written() {
     for (error, last) in [(ClusterError::Unavailable, "launched"), (ClusterError::Conflict, "operation")] {
         let (words, _) = play_whole(&mut script(&a_claim()), |effect| match effect {
-            Effect::WriteIntent(_, intent) if intent.operation.is_some() => Err(EffectError::Cluster(error)),
+            Effect::Cluster(ClusterWrite::WriteIntent(_, intent)) if intent.operation.is_some() => {
+                Err(EffectError::Cluster(error))
+            }
             other => fine(other),
         });
         assert_eq!(words.last(), Some(&last), "{error:?}");
@@ -267,7 +285,7 @@ fn a_refusal_rules_out_what_it_says_and_no_more() {
         script.progress.instance_types = Arc::clone(&sizes);
         let mut tried = Vec::new();
         play_whole(&mut script, |effect| match effect {
-            Effect::PutVm(spec) => {
+            Effect::Cloud(CloudRequest::PutVm(spec)) => {
                 tried.push((spec.offering.size.to_string(), spec.offering.zone.to_string()));
                 let quota = quota.map(|(limit, usage)| crate::model::errors::QuotaDetails { limit, usage });
                 Err(EffectError::Cloud(CloudError { quota, ..CloudError::new(code, "no") }))
@@ -301,7 +319,7 @@ fn nics_are_accelerated_where_every_size_can_use_it() {
         let mut script = script(&claim);
         script.progress.instance_types = sizes;
         play_whole(&mut script, |effect| {
-            if let Effect::PutNic(spec) = effect {
+            if let Effect::Cloud(CloudRequest::PutNic(spec)) = effect {
                 assert_eq!(spec.accelerated, expected);
             }
             fine(effect)
@@ -373,7 +391,7 @@ fn a_launch_goes_on_as_what_its_intent_names() {
     claim.intent =
         Some(LaunchIntent { machine: Some(machine.clone()), ..intent(&a_claim(), offering(SMALL, 1, Spot)) });
     play_whole(&mut script(&claim), |effect| {
-        if let Effect::WriteIntent(_, intent) = effect {
+        if let Effect::Cluster(ClusterWrite::WriteIntent(_, intent)) = effect {
             assert_eq!(intent.machine.as_ref(), Some(&machine));
         }
         fine(effect)
@@ -431,10 +449,10 @@ fn the_group_of_a_reserved_vm_is_written_before_it_is_asked_for_and_stays_that_o
         let (mut written, mut put) = (None, None);
         play_whole(&mut script, |effect| {
             match effect {
-                Effect::WriteIntent(_, intent) => {
+                Effect::Cluster(ClusterWrite::WriteIntent(_, intent)) => {
                     written = Some((intent.offering.key.clone(), intent.reservation.clone()))
                 }
-                Effect::PutVm(vm) => {
+                Effect::Cloud(CloudRequest::PutVm(vm)) => {
                     assert!(written.is_some() || intended.is_some(), "the intent comes first");
                     put = Some((vm.offering.clone(), vm.capacity_reservation_group.clone()));
                 }
@@ -459,7 +477,7 @@ fn a_reservation_that_is_refused_leads_on_to_what_is_for_sale() {
     script.progress.launch.capacity_reservation_group = Some(reservation_group());
     let mut asked = Vec::new();
     let (words, report) = play_whole(&mut script, |effect| match effect {
-        Effect::PutVm(vm) => {
+        Effect::Cloud(CloudRequest::PutVm(vm)) => {
             asked.push((vm.offering.capacity_type, vm.capacity_reservation_group.is_some()));
             if vm.capacity_reservation_group.is_some() {
                 Err(refused(CloudErrorCode::Reservation, None))

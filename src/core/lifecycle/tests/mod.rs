@@ -14,7 +14,10 @@ use crate::model::errors::{CloudError, CloudErrorCode, EffectError, OperationId}
 use crate::model::labels;
 use crate::model::names::ArmId;
 use crate::model::settings::{DeletionRules, PauseSwitch};
-use crate::plan::{ClaimUpdate, Command, Effect, Launch, NodeUpdate, Plan, Reply, Script, Step, Terminate};
+use crate::plan::{
+    ClaimUpdate, CloudRequest, ClusterRead, ClusterWrite, Command, Effect, Launch, NodeUpdate, Plan, Reply, Script,
+    Step, Terminate,
+};
 use crate::snapshot::Snapshot;
 use jiff::SignedDuration;
 use std::sync::Arc;
@@ -85,22 +88,22 @@ fn ended(code: CloudErrorCode) -> EffectError {
 /// The effect as one word, for tables.
 fn word(effect: &Effect) -> &'static str {
     match effect {
-        Effect::WriteIntent(_, intent) if intent.operation.is_some() => "operation",
-        Effect::WriteIntent(..) => "intent",
-        Effect::PutNic(_) => "nic",
-        Effect::PutVm(_) => "vm",
-        Effect::Poll(_) => "poll",
-        Effect::Get(id) if id.folded().contains("/networkinterfaces/") => "get nic",
-        Effect::Get(_) => "get",
-        Effect::Delete(_, ResourceKind::Vm) => "delete vm",
-        Effect::Delete(_, ResourceKind::Nic) => "delete nic",
-        Effect::Delete(..) => "delete disk",
-        Effect::UpdateClaim(_, ClaimUpdate::Launched { .. }) => "launched",
-        Effect::UpdateClaim(_, ClaimUpdate::LaunchFailed(_)) => "launch failed",
-        Effect::ReadPods(_) => "read pods",
-        Effect::ReadNode(_) => "read node",
-        Effect::DeleteNode(..) => "delete node",
-        Effect::RemoveFinalizer(_) => "release",
+        Effect::Cluster(ClusterWrite::WriteIntent(_, intent)) if intent.operation.is_some() => "operation",
+        Effect::Cluster(ClusterWrite::WriteIntent(..)) => "intent",
+        Effect::Cloud(CloudRequest::PutNic(_)) => "nic",
+        Effect::Cloud(CloudRequest::PutVm(_)) => "vm",
+        Effect::Cloud(CloudRequest::Poll(_)) => "poll",
+        Effect::Cloud(CloudRequest::Get(id)) if id.folded().contains("/networkinterfaces/") => "get nic",
+        Effect::Cloud(CloudRequest::Get(_)) => "get",
+        Effect::Cloud(CloudRequest::Delete(_, ResourceKind::Vm)) => "delete vm",
+        Effect::Cloud(CloudRequest::Delete(_, ResourceKind::Nic)) => "delete nic",
+        Effect::Cloud(CloudRequest::Delete(..)) => "delete disk",
+        Effect::Cluster(ClusterWrite::UpdateClaim(_, ClaimUpdate::Launched { .. })) => "launched",
+        Effect::Cluster(ClusterWrite::UpdateClaim(_, ClaimUpdate::LaunchFailed(_))) => "launch failed",
+        Effect::Read(ClusterRead::Pods(_)) => "read pods",
+        Effect::Read(ClusterRead::Node(_)) => "read node",
+        Effect::Cluster(ClusterWrite::DeleteNode(..)) => "delete node",
+        Effect::Cluster(ClusterWrite::RemoveFinalizer(_)) => "release",
         other => panic!("unexpected {other:?}"),
     }
 }
@@ -128,10 +131,12 @@ fn play(
 /// Azure on a good day.
 fn fine(effect: &Effect) -> Result<Reply, EffectError> {
     Ok(match effect {
-        Effect::PutVm(_) | Effect::Delete(..) => Reply::Accepted(OperationId(Arc::from("op"))),
-        Effect::Get(_) => Reply::Resource(None),
-        Effect::ReadPods(_) => Reply::Pods(Vec::new()),
-        Effect::ReadNode(_) => Reply::Node(None),
+        Effect::Cloud(CloudRequest::PutVm(_)) | Effect::Cloud(CloudRequest::Delete(..)) => {
+            Reply::Accepted(OperationId(Arc::from("op")))
+        }
+        Effect::Cloud(CloudRequest::Get(_)) => Reply::Resource(None),
+        Effect::Read(ClusterRead::Pods(_)) => Reply::Pods(Vec::new()),
+        Effect::Read(ClusterRead::Node(_)) => Reply::Node(None),
         _ => Reply::Done,
     })
 }
@@ -205,10 +210,11 @@ fn a_launch_that_everything_refuses_fails_and_says_so() {
         for code in [CloudErrorCode::SpotQuota, CloudErrorCode::FamilyQuota, CloudErrorCode::Invalid] {
             let mut deleting = false;
             let (words, _) = play(&mut script(&a_claim()), |_, effect| {
-                deleting = matches!(effect, Effect::Delete(..)) || (deleting && matches!(effect, Effect::Poll(_)));
+                deleting = matches!(effect, Effect::Cloud(CloudRequest::Delete(..)))
+                    || (deleting && matches!(effect, Effect::Cloud(CloudRequest::Poll(_))));
                 match effect {
-                    Effect::PutVm(_) if !late => Err(refused(code, None)),
-                    Effect::Poll(_) if late && !deleting => Err(ended(code)),
+                    Effect::Cloud(CloudRequest::PutVm(_)) if !late => Err(refused(code, None)),
+                    Effect::Cloud(CloudRequest::Poll(_)) if late && !deleting => Err(ended(code)),
                     other => fine(other),
                 }
             });
@@ -224,7 +230,9 @@ fn what_an_earlier_run_created_is_adopted() {
     let found = |states: Vec<ProvisioningState>| {
         let mut states = states.into_iter();
         play(&mut script(&claim), |_, effect| match effect {
-            Effect::Get(_) => Ok(Reply::Resource(states.next().map(|s| vm(&claim, s, tags(&claim))))),
+            Effect::Cloud(CloudRequest::Get(_)) => {
+                Ok(Reply::Resource(states.next().map(|s| vm(&claim, s, tags(&claim)))))
+            }
             other => fine(other),
         })
         .0
@@ -240,7 +248,9 @@ fn a_vm_of_the_same_name_that_is_not_ours_is_left_alone() {
     let mut claim = a_claim();
     claim.intent = Some(intent(&claim, offering(SMALL, 1, Spot)));
     let (words, _) = play(&mut script(&claim), |_, effect| match effect {
-        Effect::Get(_) => Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Succeeded, Tags::new())))),
+        Effect::Cloud(CloudRequest::Get(_)) => {
+            Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Succeeded, Tags::new()))))
+        }
         other => fine(other),
     });
     assert_eq!(words, ["get", "launch failed"]);
@@ -254,7 +264,7 @@ fn throttling_is_sat_out_as_long_as_azure_asks_and_not_for_ever() {
     assert_eq!(words, ["intent", "nic", "vm", "vm", "operation", "poll", "launched"]);
     assert!((42 + 5..=42 * 5 / 4 + 5).contains(&waited), "{waited}");
     let (words, _) = play(&mut script(&a_claim()), |_, effect| match effect {
-        Effect::PutNic(_) => Err(refused(CloudErrorCode::Throttled, None)),
+        Effect::Cloud(CloudRequest::PutNic(_)) => Err(refused(CloudErrorCode::Throttled, None)),
         other => fine(other),
     });
     assert_eq!(words.iter().filter(|w| **w == "nic").count(), 13);
@@ -268,8 +278,8 @@ fn terminate(claim: &Claim) -> TerminateScript {
 /// Resources that are there until they are deleted.
 fn azure<'a>(mut there: Vec<Arc<CloudResource>>) -> impl FnMut(&Effect) -> Result<Reply, EffectError> + 'a {
     move |effect| match effect {
-        Effect::Get(id) => Ok(Reply::Resource(there.iter().find(|r| r.id == *id).cloned())),
-        Effect::Delete(id, _) => {
+        Effect::Cloud(CloudRequest::Get(id)) => Ok(Reply::Resource(there.iter().find(|r| r.id == *id).cloned())),
+        Effect::Cloud(CloudRequest::Delete(id, _)) => {
             there.retain(|r| r.id != *id);
             Ok(Reply::Done)
         }
@@ -283,7 +293,7 @@ fn terminating_takes_vm_nic_disk_and_node_and_the_finalizer_last() {
     let node = Arc::new(node);
     let mut azure = azure(vec![vm(&claim, ProvisioningState::Succeeded, tags(&claim)), nic(&claim, tags(&claim))]);
     let (words, _) = play(&mut terminate(&claim), |_, effect| match effect {
-        Effect::ReadNode(_) => Ok(Reply::Node(Some(Arc::clone(&node)))),
+        Effect::Read(ClusterRead::Node(_)) => Ok(Reply::Node(Some(Arc::clone(&node)))),
         other => azure(other),
     });
     let wanted = ["get", "delete vm", "get", "get nic", "delete nic", "get nic", "get"];
@@ -297,7 +307,7 @@ fn what_is_not_ours_stays_and_so_does_its_node() {
     let node = Arc::new(node);
     let mut azure = azure(vec![vm(&claim, ProvisioningState::Succeeded, Tags::new()), nic(&claim, Tags::new())]);
     let (words, _) = play(&mut terminate(&claim), |_, effect| match effect {
-        Effect::ReadNode(_) => Ok(Reply::Node(Some(Arc::clone(&node)))),
+        Effect::Read(ClusterRead::Node(_)) => Ok(Reply::Node(Some(Arc::clone(&node)))),
         other => azure(other),
     });
     assert_eq!(words, ["get", "get nic", "get", "release"], "the node is that of somebody else's VM");
@@ -309,7 +319,7 @@ fn a_reserved_nic_is_waited_for() {
     let mut azure = azure(vec![nic(&claim, tags(&claim))]);
     let mut refusals = 3;
     let (words, waited) = play(&mut terminate(&claim), |_, effect| match effect {
-        Effect::Delete(..) if refusals > 0 => {
+        Effect::Cloud(CloudRequest::Delete(..)) if refusals > 0 => {
             refusals -= 1;
             Err(refused(CloudErrorCode::NicReserved, None))
         }
@@ -325,11 +335,11 @@ fn azure_is_given_time_to_stop_listing_what_it_has_deleted() {
     let (claim, _) = managed("general-a", &pool("general"), offering(SMALL, 1, Spot));
     let mut sightings = 3;
     let (words, waited) = play(&mut terminate(&claim), |_, effect| match effect {
-        Effect::Get(id) if *id == resource_ids(&group(), &claim.name).vm && sightings > 0 => {
+        Effect::Cloud(CloudRequest::Get(id)) if *id == resource_ids(&group(), &claim.name).vm && sightings > 0 => {
             sightings -= 1;
             Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Deleting, tags(&claim)))))
         }
-        Effect::Delete(..) => Ok(Reply::Done),
+        Effect::Cloud(CloudRequest::Delete(..)) => Ok(Reply::Done),
         other => fine(other),
     });
     assert!(waited >= 5 && words.last() == Some(&"release"), "asked again at once: {words:?} in {waited} s");
@@ -409,7 +419,7 @@ fn an_empty_node_is_tainted_and_its_pods_are_read_once_more_before_its_vm_goes()
     let pods = |list: Vec<Arc<crate::model::cluster::pod::Pod>>| {
         let mut script = TerminateScript::new(Terminate::clone(command), DeletionRules::all());
         let (words, _) = play(&mut script, |_, effect| match effect {
-            Effect::ReadPods(_) => Ok(Reply::Pods(list.clone())),
+            Effect::Read(ClusterRead::Pods(_)) => Ok(Reply::Pods(list.clone())),
             other => fine(other),
         });
         words

@@ -22,7 +22,10 @@ use crate::model::orphans::sweep::{Approval, Sweep, SweepMode};
 use crate::model::requirements::Requirements;
 use crate::model::settings::{ClusterIdentity, DeletionRule, DeletionRules, Settings};
 use crate::orphans::{MarkScript, SweepDeleteScript, SweepMemory, apply, sweep};
-use crate::plan::{Command, Effect, Plan, RecordChange, Reply, Script, Step, SweepDelete, SweepReport};
+use crate::plan::{
+    CloudRequest, ClusterRead, ClusterWrite, Command, Effect, Plan, RecordChange, Reply, Script, Step, SweepDelete,
+    SweepReport,
+};
 use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -419,7 +422,7 @@ impl SweepWorld {
                     return self.called_off.extend(report.abort_reason);
                 }
             };
-            if let Effect::Delete(id, _) = &effect {
+            if let Effect::Cloud(CloudRequest::Delete(id, _)) = &effect {
                 self.tried.push(id.name().to_owned());
                 if let Some(code) = self.refusing.get(id.name()) {
                     let error = CloudError::new(*code, "no");
@@ -429,18 +432,20 @@ impl SweepWorld {
             }
             let inventory = &mut self.inventory;
             reply = Some(Ok(match effect {
-                Effect::Get(id) => Reply::Resource(match &self.truly {
+                Effect::Cloud(CloudRequest::Get(id)) => Reply::Resource(match &self.truly {
                     Some(truly) => truly.iter().find(|r| r.id == id).cloned(),
                     None => find(&inventory.resources, |r| r.id == id),
                 }),
-                Effect::ReadClaim(name) => Reply::Claim(find(&inventory.claims, |c| c.name == name)),
-                Effect::ReadNode(vm) => Reply::Node(find(&inventory.nodes, |n| n.provider_id.as_ref() == Some(&vm))),
-                Effect::ReadVolume(name) => Reply::Volume(find(&inventory.volumes, |v| v.name == name)),
-                Effect::WriteRecords(change) => {
+                Effect::Read(ClusterRead::Claim(name)) => Reply::Claim(find(&inventory.claims, |c| c.name == name)),
+                Effect::Read(ClusterRead::Node(vm)) => {
+                    Reply::Node(find(&inventory.nodes, |n| n.provider_id.as_ref() == Some(&vm)))
+                }
+                Effect::Read(ClusterRead::Volume(name)) => Reply::Volume(find(&inventory.volumes, |v| v.name == name)),
+                Effect::Cluster(ClusterWrite::WriteRecords(change)) => {
                     self.write(*change);
                     Reply::Done
                 }
-                Effect::Delete(id, _) => {
+                Effect::Cloud(CloudRequest::Delete(id, _)) => {
                     inventory.resources.as_mut().unwrap().retain(|r| r.id != id);
                     self.deleted.push((self.now, delete.clone()));
                     Reply::Done
@@ -453,7 +458,7 @@ impl SweepWorld {
     /// Changes the tags of what is listed; a name that Azure refuses is refused here too.
     fn tag(&mut self, mut script: MarkScript) {
         let Step::Perform(look) = script.step(None, self.now) else { return };
-        let Effect::Get(id) = *look else { panic!("no look before a mark: {look:?}") };
+        let Effect::Cloud(CloudRequest::Get(id)) = *look else { panic!("no look before a mark: {look:?}") };
         let there = match &self.truly {
             Some(truly) => truly.iter().find(|r| r.id == id).cloned(),
             None => find(&self.inventory.resources, |r| r.id == id),
@@ -464,8 +469,10 @@ impl SweepWorld {
             Step::Wait(_) => panic!("a mark does not wait"),
         };
         let (id, change): (&ArmId, &dyn Fn(&mut Tags)) = match &*effect {
-            Effect::Tag(id, tags) => (id, &|all: &mut Tags| all.extend(tags.clone())),
-            Effect::Untag(id, tags) => (id, &|all: &mut Tags| all.retain(|k, v| tags.get(k) != Some(v))),
+            Effect::Cloud(CloudRequest::Tag(id, tags)) => (id, &|all: &mut Tags| all.extend(tags.clone())),
+            Effect::Cloud(CloudRequest::Untag(id, tags)) => {
+                (id, &|all: &mut Tags| all.retain(|k, v| tags.get(k) != Some(v)))
+            }
             other => panic!("no tagging: {other:?}"),
         };
         let refused = self.refusing.get(id.name());

@@ -13,7 +13,7 @@ use crate::model::orphans::sweep::{Exclusion, SweepMode};
 use crate::model::settings::PauseSwitch;
 use crate::orphans::back_references::referenced_claim;
 use crate::orphans::*;
-use crate::plan::{Command, Effect};
+use crate::plan::{CloudRequest, Command, Effect};
 use std::sync::Arc;
 
 /// Azure's way to write a key: in another case.
@@ -239,7 +239,10 @@ fn what_is_called_off_waits_behind_the_others_and_says_why() {
 
 #[test]
 fn marks_are_held_back_by_the_switch_that_holds_deletes() {
-    for effect in [Effect::Tag(group(), Tags::new()), Effect::Untag(group(), Tags::new())] {
+    for effect in [
+        Effect::Cloud(CloudRequest::Tag(group(), Tags::new())),
+        Effect::Cloud(CloudRequest::Untag(group(), Tags::new())),
+    ] {
         assert_eq!(effect.pause_switch(), Some(PauseSwitch::Delete));
     }
 }

@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::model::azure::cloud::{Disk, DiskState, ProvisioningState, ResourceKind, Vm};
 use napkeeper_core::model::errors::CloudErrorCode;
-use napkeeper_core::plan::{KubeletSpec, VmSpec};
+use napkeeper_core::plan::{CloudRequest, KubeletSpec, VmSpec};
 
 fn d4s() -> OfferingKey {
     offering("Standard_D4s_v5", 1, CapacityType::OnDemand)
@@ -22,12 +22,12 @@ fn tags(owner: &str) -> Tags {
 fn put_nic(cloud: &mut Cloud, name: &str, now: Timestamp) -> Result<Reply, CloudErrorCode> {
     let spec =
         NicSpec { id: cloud.nic_id(name), tags: tags(name), accelerated: false, subnet: None, create_only: false };
-    code(cloud.request(&Effect::PutNic(Box::new(spec)), now))
+    code(cloud.request(&CloudRequest::PutNic(Box::new(spec)), now))
 }
 
 fn put_vm(cloud: &mut Cloud, name: &str, offering: &OfferingKey, now: Timestamp) -> Result<Reply, CloudErrorCode> {
     let spec = vm_spec(cloud, name, offering.clone());
-    code(cloud.request(&Effect::PutVm(Box::new(spec)), now))
+    code(cloud.request(&CloudRequest::PutVm(Box::new(spec)), now))
 }
 
 /// A VM of this name as it is asked for, where it may be there already.
@@ -53,7 +53,7 @@ fn code(result: Result<Reply, Refusal>) -> Result<Reply, CloudErrorCode> {
 }
 
 fn delete(cloud: &mut Cloud, id: &ArmId, now: Timestamp) -> Result<Reply, CloudErrorCode> {
-    let effect = Effect::Delete(id.clone(), ResourceKind::Vm);
+    let effect = CloudRequest::Delete(id.clone(), ResourceKind::Vm);
     code(cloud.request(&effect, now))
 }
 
@@ -61,7 +61,7 @@ fn poll(cloud: &mut Cloud, reply: Reply, now: Timestamp) -> Result<Reply, CloudE
     let Reply::Accepted(operation) = reply else {
         panic!("{reply:?} began no operation");
     };
-    code(cloud.request(&Effect::Poll(operation), now))
+    code(cloud.request(&CloudRequest::Poll(operation), now))
 }
 
 /// A VM that runs from `at(100)` on at the latest.
@@ -163,7 +163,7 @@ fn quota_messages_say_what_the_adapter_reads() {
         create_only: false,
         premium_disk: true,
     };
-    let refused = cloud.perform(&Effect::PutVm(Box::new(spec)), at(0)).unwrap_err();
+    let refused = cloud.perform(&CloudRequest::PutVm(Box::new(spec)), at(0)).unwrap_err();
     let text = refused.to_string();
     assert!(text.contains("standardDSv5Family Cores quota") && text.contains("Current Limit: 0,"), "{text}");
 }
@@ -321,7 +321,7 @@ fn faults_end_at_their_time_and_throttling_says_how_long_to_wait() {
     cloud.faults.throttled = Some((at(10), minute));
     cloud.faults.unavailable_until = Some(at(5));
     assert_eq!(put_nic(&mut cloud, "a", at(4)), Err(CloudErrorCode::Unavailable));
-    let effect = Effect::Get(cloud.nic_id("a"));
+    let effect = CloudRequest::Get(cloud.nic_id("a"));
     let Err(EffectError::Cloud(error)) = cloud.perform(&effect, at(9)) else {
         panic!("must be throttled");
     };
@@ -361,7 +361,7 @@ fn wrong_requests_are_invalid_and_reserve_nothing() {
     }
     let nic = cloud.nic_id("a");
     assert!(delete(&mut cloud, &nic, at(1)).is_ok());
-    let unknown = Effect::Poll(OperationId(Arc::from("x")));
+    let unknown = CloudRequest::Poll(OperationId(Arc::from("x")));
     assert_eq!(code(cloud.request(&unknown, at(1))), Err(CloudErrorCode::NotFound));
 }
 
@@ -384,7 +384,7 @@ fn listings_lag_behind_in_both_directions_while_get_tells_the_truth() {
     cloud.delete_outside(&id, at(1300)).unwrap();
     assert_eq!(cloud.list(at(2499)).unwrap().len(), 3);
     assert_eq!(cloud.list(at(2500)), Ok(vec![]));
-    assert_eq!(cloud.request(&Effect::Get(id), at(1300)), Ok(Reply::Resource(None)));
+    assert_eq!(cloud.request(&CloudRequest::Get(id), at(1300)), Ok(Reply::Resource(None)));
 }
 
 #[test]
@@ -407,7 +407,7 @@ fn tags_are_merged_by_us_and_replaced_by_others() {
     put_nic(&mut cloud, "a", at(0)).unwrap();
     let nic = cloud.nic_id("a");
     let more = Tags::from([(Arc::from("x"), Arc::from("1"))]);
-    cloud.request(&Effect::Tag(nic.clone(), more.clone()), at(1)).unwrap();
+    cloud.request(&CloudRequest::Tag(nic.clone(), more.clone()), at(1)).unwrap();
     assert_eq!(cloud.resources()[&nic].tags.len(), 2);
     cloud.retag(&nic, more.clone(), at(2)).unwrap();
     assert_eq!(cloud.resources()[&nic].tags, more);
@@ -467,7 +467,7 @@ fn only_the_group_itself_is_written_to() {
         create_only: false,
         premium_disk: true,
     };
-    for put in [Effect::PutNic(Box::new(nic)), Effect::PutVm(Box::new(vm))] {
+    for put in [CloudRequest::PutNic(Box::new(nic)), CloudRequest::PutVm(Box::new(vm))] {
         let refused = cloud.request(&put, at(0));
         assert_eq!(refused, Err(Refusal::NotFound(elsewhere.clone())));
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cloud::{Lasting, Shortage};
+use napkeeper_core::plan::CloudRequest;
 
 fn group(name: &str) -> ArmId {
     let id = format!("/subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/capacityReservationGroups/{name}");
@@ -12,7 +13,7 @@ fn put(cloud: &mut Cloud, name: &str, zone: u8, of: &str, now: Timestamp) -> Res
     put_nic(cloud, name, now)?;
     let spec = vm_spec(cloud, name, offering("Standard_D4s_v5", zone, CapacityType::Reserved));
     let spec = VmSpec { capacity_reservation_group: Some(group(of)), create_only: true, ..spec };
-    code(cloud.request(&Effect::PutVm(Box::new(spec)), now))
+    code(cloud.request(&CloudRequest::PutVm(Box::new(spec)), now))
 }
 
 fn taken(cloud: &Cloud) -> Vec<(u64, u64)> {

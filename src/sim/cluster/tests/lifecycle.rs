@@ -7,7 +7,7 @@ use napkeeper_core::model::cluster::pool::{ConsolidationPolicy, Disruption, Limi
 use napkeeper_core::model::orphans::record::{DeletionRecord, Sighting};
 use napkeeper_core::model::orphans::sweep::{Sweep, SweepMode};
 use napkeeper_core::model::settings::{Pause, PauseSwitch};
-use napkeeper_core::plan::{RecordChange, SweepReport};
+use napkeeper_core::plan::{ClusterRead, ClusterWrite, RecordChange, SweepReport};
 
 /// A claim whose VM runs, and whose Node has joined, is registered and ready.
 fn launched(cluster: &mut Cluster, name: &str, now: i64) -> Arc<Claim> {
@@ -17,7 +17,7 @@ fn launched(cluster: &mut Cluster, name: &str, now: i64) -> Arc<Claim> {
     cluster.advance(at(now + 51));
     let node = cluster.state().nodes().get(&NodeName::new(name).unwrap()).unwrap().clone();
     let step = NodeUpdate::Register { labels: Labels::new(), taints: vec![startup()] };
-    perform(cluster, Effect::UpdateNode(node.name.clone(), node.uid.clone(), step), at(now + 51)).unwrap();
+    perform(cluster, ClusterWrite::UpdateNode(node.name.clone(), node.uid.clone(), step), at(now + 51)).unwrap();
     cluster.advance(at(now + 90));
     cluster.state().claims().get(&claim.name).unwrap().clone()
 }
@@ -52,15 +52,15 @@ fn the_finalizer_keeps_a_claim_until_it_is_released() {
     let mut cluster = cluster();
     let claim = create(&mut cluster, "c", at(0));
     let reference = claim.reference();
-    perform(&mut cluster, Effect::DeleteClaim(reference.clone()), at(1)).unwrap();
-    perform(&mut cluster, Effect::DeleteClaim(reference.clone()), at(2)).unwrap();
+    perform(&mut cluster, ClusterWrite::DeleteClaim(reference.clone()), at(1)).unwrap();
+    perform(&mut cluster, ClusterWrite::DeleteClaim(reference.clone()), at(2)).unwrap();
     let deleting = cluster.state().claims().get(&claim.name).unwrap();
     assert_eq!(deleting.deleting_at, Some(at(1)));
-    let again = perform(&mut cluster, Effect::RemoveFinalizer(reference.clone()), at(3));
+    let again = perform(&mut cluster, ClusterWrite::RemoveFinalizer(reference.clone()), at(3));
     assert_eq!(again, Ok(Reply::Done));
-    let read = perform(&mut cluster, Effect::ReadClaim(claim.name.clone()), at(3));
+    let read = cluster.read(&ClusterRead::Claim(claim.name.clone()), at(3));
     assert_eq!(read, Ok(Reply::Claim(None)));
-    let late = perform(&mut cluster, Effect::RemoveFinalizer(reference), at(3));
+    let late = perform(&mut cluster, ClusterWrite::RemoveFinalizer(reference), at(3));
     assert_eq!(late, Err(ClusterError::NotFound));
 }
 
@@ -69,16 +69,16 @@ fn writes_to_another_incarnation_conflict() {
     let mut cluster = cluster();
     let first = create(&mut cluster, "c", at(0)).reference();
     let draft = ClaimDraft { name: first.name.clone(), spec: spec(), pods: Vec::new() };
-    let twice = perform(&mut cluster, Effect::CreateClaim(Box::new(draft)), at(0));
+    let twice = perform(&mut cluster, ClusterWrite::CreateClaim(Box::new(draft)), at(0));
     assert_eq!(twice, Err(ClusterError::Conflict));
-    perform(&mut cluster, Effect::DeleteClaim(first.clone()), at(1)).unwrap();
-    perform(&mut cluster, Effect::RemoveFinalizer(first.clone()), at(1)).unwrap();
+    perform(&mut cluster, ClusterWrite::DeleteClaim(first.clone()), at(1)).unwrap();
+    perform(&mut cluster, ClusterWrite::RemoveFinalizer(first.clone()), at(1)).unwrap();
     let second = create(&mut cluster, "c", at(2)).reference();
     assert_ne!(first.uid, second.uid);
     for effect in [
-        Effect::DeleteClaim(first.clone()),
-        Effect::UpdateClaim(first.clone(), ClaimUpdate::Initialized),
-        Effect::RemoveFinalizer(first),
+        ClusterWrite::DeleteClaim(first.clone()),
+        ClusterWrite::UpdateClaim(first.clone(), ClaimUpdate::Initialized),
+        ClusterWrite::RemoveFinalizer(first),
     ] {
         assert_eq!(perform(&mut cluster, effect, at(3)), Err(ClusterError::Conflict));
     }
@@ -89,7 +89,7 @@ fn an_unreachable_api_server_does_nothing() {
     let mut cluster = cluster();
     let claim = create(&mut cluster, "c", at(0));
     cluster.unavailable(at(10));
-    let delete = Effect::DeleteClaim(claim.reference());
+    let delete = ClusterWrite::DeleteClaim(claim.reference());
     assert_eq!(perform(&mut cluster, delete.clone(), at(5)), Err(ClusterError::Unavailable));
     assert!(cluster.list_claims(at(5)).is_err());
     assert_eq!(cluster.state().claims().get(&claim.name).unwrap().deleting_at, None);
@@ -123,7 +123,7 @@ fn the_node_of_a_lost_vm_goes_unless_our_finalizer_holds_it() {
     cluster.advance(at(1000));
     assert_eq!(by_node(&cluster, "web"), counts(&[("-", 4), ("ours", 2)]));
     let ours = node(&cluster, "ours").unwrap();
-    perform(&mut cluster, Effect::DeleteNode(ours.name.clone(), ours.uid.clone()), at(1000)).unwrap();
+    perform(&mut cluster, ClusterWrite::DeleteNode(ours.name.clone(), ours.uid.clone()), at(1000)).unwrap();
     cluster.advance(at(1000));
     assert_eq!(by_node(&cluster, "web"), counts(&[("-", 4)]));
 }
@@ -207,7 +207,7 @@ fn what_git_applies_and_deletes_reaches_the_watcher() {
     cluster.apply_daemon_set(key("agent"), &PodTemplate::new(shape("agent", 100)), at(0));
     cluster.set_pause(Pause::of([PauseSwitch::Delete]));
     let observed = RecordChange { inventory_at: Some(at(0)), ..RecordChange::default() };
-    perform(&mut cluster, Effect::WriteRecords(Box::new(observed)), at(0)).unwrap();
+    perform(&mut cluster, ClusterWrite::WriteRecords(Box::new(observed)), at(0)).unwrap();
     follow(&mut cluster);
     assert_eq!(cluster.state().records.last_inventory_at, Some(at(0)));
     cluster.delete_pool(&pool().name, at(1));
@@ -230,7 +230,7 @@ fn a_report_is_written_to_a_sweep_that_is_there() {
         halted: None,
         summary: Default::default(),
     };
-    let effect = Effect::ReportSweep(Box::new(report.clone()));
+    let effect = ClusterWrite::ReportSweep(Box::new(report.clone()));
     assert_eq!(perform(&mut cluster, effect.clone(), at(0)), Err(ClusterError::NotFound));
     cluster.apply_sweep(sweep());
     perform(&mut cluster, effect, at(0)).unwrap();
@@ -268,7 +268,7 @@ fn old_deletions_are_forgotten_and_cleared_sightings_dropped() {
         ..RecordChange::default()
     };
     for change in [first, second] {
-        perform(&mut cluster, Effect::WriteRecords(Box::new(change)), at(5)).unwrap();
+        perform(&mut cluster, ClusterWrite::WriteRecords(Box::new(change)), at(5)).unwrap();
     }
     let records = &cluster.state().records;
     assert_eq!(records.deletions, [deletion(5)]);
@@ -293,10 +293,10 @@ fn intent() -> LaunchIntent {
 fn no_intent_is_written_on_a_claim_that_is_being_deleted() {
     let mut cluster = cluster();
     let claim = create(&mut cluster, "c", at(0)).reference();
-    let write = Effect::WriteIntent(claim.clone(), Box::new(intent()));
+    let write = ClusterWrite::WriteIntent(claim.clone(), Box::new(intent()));
     perform(&mut cluster, write.clone(), at(0)).unwrap();
     assert_eq!(cluster.state().claims().get(&claim.name).unwrap().intent, Some(intent()));
-    perform(&mut cluster, Effect::DeleteClaim(claim), at(1)).unwrap();
+    perform(&mut cluster, ClusterWrite::DeleteClaim(claim), at(1)).unwrap();
     assert_eq!(perform(&mut cluster, write, at(1)), Err(ClusterError::Conflict));
 }
 
@@ -304,8 +304,8 @@ fn no_intent_is_written_on_a_claim_that_is_being_deleted() {
 fn the_node_of_a_released_claim_is_asked_to_go() {
     let mut cluster = cluster();
     let claim = launched(&mut cluster, "c", 0).reference();
-    perform(&mut cluster, Effect::DeleteClaim(claim.clone()), at(100)).unwrap();
+    perform(&mut cluster, ClusterWrite::DeleteClaim(claim.clone()), at(100)).unwrap();
     assert_eq!(node(&cluster, "c").unwrap().deleting_at, None);
-    perform(&mut cluster, Effect::RemoveFinalizer(claim), at(110)).unwrap();
+    perform(&mut cluster, ClusterWrite::RemoveFinalizer(claim), at(110)).unwrap();
     assert_eq!(node(&cluster, "c").unwrap().deleting_at, Some(at(110)));
 }

@@ -15,7 +15,7 @@ use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::*;
 use napkeeper_core::model::requirements::{Requirement, Requirements};
-use napkeeper_core::plan::{ClaimDraft, ClaimUpdate, Effect, NodeUpdate, Reply};
+use napkeeper_core::plan::{ClaimDraft, ClaimUpdate, ClusterWrite, NodeUpdate, Reply};
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_core::snapshot::delta::apply_delta;
 use std::collections::BTreeMap;
@@ -105,8 +105,8 @@ fn counts(pairs: &[(&str, usize)]) -> BTreeMap<String, usize> {
     pairs.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect()
 }
 
-fn perform(cluster: &mut Cluster, effect: Effect, now: Timestamp) -> Result<Reply, ClusterError> {
-    match cluster.perform(&effect, now).unwrap() {
+fn perform(cluster: &mut Cluster, write: ClusterWrite, now: Timestamp) -> Result<Reply, ClusterError> {
+    match cluster.write(&write, now) {
         Ok(reply) => Ok(reply),
         Err(EffectError::Cluster(error)) => Err(error),
         Err(other) => panic!("{other}"),
@@ -152,7 +152,7 @@ fn startup() -> Taint {
 fn create(cluster: &mut Cluster, name: &str, now: Timestamp) -> Arc<Claim> {
     let name = ClaimName::new(name).unwrap();
     let draft = ClaimDraft { name: name.clone(), spec: spec(), pods: Vec::new() };
-    perform(cluster, Effect::CreateClaim(Box::new(draft)), now).unwrap();
+    perform(cluster, ClusterWrite::CreateClaim(Box::new(draft)), now).unwrap();
     cluster.state().claims().get(&name).unwrap().clone()
 }
 
@@ -165,7 +165,7 @@ fn launch(cluster: &mut Cluster, machine: &NewNode, now: Timestamp) -> Arc<Claim
         capacity: machine.capacity.clone(),
         allocatable: machine.allocatable.clone(),
     };
-    perform(cluster, Effect::UpdateClaim(claim.reference(), step), now).unwrap();
+    perform(cluster, ClusterWrite::UpdateClaim(claim.reference(), step), now).unwrap();
     cluster.state().claims().get(&claim.name).unwrap().clone()
 }
 

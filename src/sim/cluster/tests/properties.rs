@@ -5,6 +5,7 @@ use crate::chance::Chance;
 use crate::cluster::{Delta, Listed};
 use crate::workload::{BudgetLimit, DiskRequest, PodBudget};
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
+use napkeeper_core::plan::ClusterWrite;
 use proptest::prelude::*;
 
 const APPS: [&str; 4] = ["web", "api", "db", "batch"];
@@ -56,11 +57,11 @@ fn claim(cluster: &mut Cluster, name: &str, now: Timestamp) {
     let effect = match node {
         Some(node) if !node.has_finalizer => {
             let step = NodeUpdate::Register { labels: Labels::new(), taints: vec![startup()] };
-            Effect::UpdateNode(node.name.clone(), node.uid.clone(), step)
+            ClusterWrite::UpdateNode(node.name.clone(), node.uid.clone(), step)
         }
-        Some(node) if node.deleting_at.is_some() => Effect::DeleteNode(node.name.clone(), node.uid.clone()),
-        _ if claim.deleting_at.is_some() => Effect::RemoveFinalizer(reference),
-        _ => Effect::DeleteClaim(reference),
+        Some(node) if node.deleting_at.is_some() => ClusterWrite::DeleteNode(node.name.clone(), node.uid.clone()),
+        _ if claim.deleting_at.is_some() => ClusterWrite::RemoveFinalizer(reference),
+        _ => ClusterWrite::DeleteClaim(reference),
     };
     perform(cluster, effect, now).unwrap();
 }
@@ -72,7 +73,7 @@ fn node_names(cluster: &Cluster) -> Vec<NodeName> {
 fn evict_any(cluster: &mut Cluster, chance: &mut Chance, now: Timestamp) {
     let pods: Vec<_> = cluster.state().pods().values().cloned().collect();
     if let Some(pod) = chance.pick(&pods) {
-        let effect = Effect::Evict(pod.key.clone(), pod.uid.clone());
+        let effect = ClusterWrite::Evict(pod.key.clone(), pod.uid.clone());
         let answer = perform(cluster, effect, now);
         assert!(matches!(answer, Ok(Reply::Done) | Err(ClusterError::Budget)));
     }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::workload::{BudgetLimit, PodBudget};
+use napkeeper_core::plan::ClusterWrite;
 
 fn three_zones(cluster: &mut Cluster) {
     for zone in 1..=3 {
@@ -167,7 +168,7 @@ fn an_eviction_waits_for_the_budget() {
     cluster.apply_budget(key("web"), budget);
     cluster.advance(at(10));
     let pods = pods_of(&cluster, "web");
-    let evict = |pod: &Arc<Pod>| Effect::Evict(pod.key.clone(), pod.uid.clone());
+    let evict = |pod: &Arc<Pod>| ClusterWrite::Evict(pod.key.clone(), pod.uid.clone());
     let other = evict(&pods_of(&cluster, "other")[0]);
     assert_eq!(perform(&mut cluster, evict(&pods[0]), at(10)), Ok(Reply::Done));
     assert_eq!(perform(&mut cluster, evict(&pods[1]), at(10)), Err(ClusterError::Budget));

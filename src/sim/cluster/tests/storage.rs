@@ -2,6 +2,7 @@ use super::*;
 use crate::cluster::Listed;
 use crate::workload::DiskRequest;
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
+use napkeeper_core::plan::ClusterRead;
 
 /// A StatefulSet of one pod with a disk, on the node `a` of zone 1; `b` in zone 1 is full, `c` is in zone 2.
 fn with_database(reclaim: ReclaimPolicy) -> (Cluster, ObjectName) {
@@ -106,9 +107,9 @@ fn a_listing_fails_as_a_whole_and_for_its_kind_only() {
     assert_eq!(cluster.list_volumes(at(60)).unwrap().len(), 1);
     assert!(cluster.list_nodes(at(60)).is_err());
     assert!(cluster.list_attachments(at(59)).is_ok());
-    let node = Effect::ReadNode(ProviderId::of_vm(&vm("a")));
-    assert_eq!(perform(&mut cluster, node, at(60)), Err(ClusterError::Forbidden));
-    let read = perform(&mut cluster, Effect::ReadVolume(volume), at(60)).unwrap();
+    let node = ClusterRead::Node(ProviderId::of_vm(&vm("a")));
+    assert_eq!(cluster.read(&node, at(60)), Err(EffectError::Cluster(ClusterError::Forbidden)));
+    let read = cluster.read(&ClusterRead::Volume(volume), at(60)).unwrap();
     assert!(matches!(read, Reply::Volume(Some(_))));
 }
 

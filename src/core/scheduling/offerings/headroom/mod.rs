@@ -4,12 +4,11 @@ mod quota;
 mod reservations;
 mod subnets;
 
+use crate::model::cluster::claim::Claim;
+use jiff::{SignedDuration, Timestamp};
 pub use quota::{QuotaHeadroom, QuotaShort};
 pub use reservations::{ReservationHeadroom, ReservationShort};
 pub use subnets::{SubnetHeadroom, SubnetShort};
-
-use crate::model::cluster::claim::Claim;
-use jiff::{SignedDuration, Timestamp};
 
 /// By then Azure counts a VM that was asked for, whether or not it has come up.
 const COUNTED_AFTER: SignedDuration = SignedDuration::from_mins(10);
